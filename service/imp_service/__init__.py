@@ -1,0 +1,3 @@
+"""imp: an LLM inference microservice."""
+
+__version__ = "0.1.0"
