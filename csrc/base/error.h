@@ -1,0 +1,118 @@
+// The errors of the core: each names its reason in the words of the API's error table, and says what was found and
+// what was expected.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace imp {
+
+// The reasons a caller can meet. The service maps each to one gRPC status, the command line to one exit code.
+enum class Reason : std::uint8_t {
+  // the caller's request
+  FIELD_INVALID,
+  CONTEXT_TOO_LONG,
+  POSITION_BEYOND_END,
+  POSITION_MISMATCH,
+  SESSION_NOT_FOUND,
+  SESSION_EXPIRED,
+  SESSION_BUSY,
+  NO_PENDING_TOKEN,
+  NO_CANDIDATE,
+  FEATURE_DISABLED,
+  CANCELLED,
+  // what the engine has to give
+  QUEUE_FULL,
+  KV_FULL,
+  NO_MEMORY,
+  SESSIONS_FULL,
+  TENANT_LIMIT,
+  // the checkpoint
+  MODEL_MISSING,
+  MODEL_PERMISSION,
+  MODEL_IO,
+  MODEL_FORMAT,
+  MODEL_VERSION,
+  MODEL_TRUNCATED,
+  MODEL_LIMIT,
+  MODEL_TYPE,
+  MODEL_VALUE,
+  MODEL_KEY,
+  MODEL_TENSOR,
+  MODEL_STRING,
+  MODEL_DUPLICATE,
+  MODEL_SHAPE,
+  MODEL_OFFSET,
+  MODEL_HEADER,
+  MODEL_CONFIG,
+  MODEL_SHARD,
+  MODEL_NONFINITE,
+  MODEL_UNSUPPORTED,
+  OVERRIDE_INVALID,
+  // the machine and ourselves
+  DEVICE_MISSING,
+  DEVICE_FAULT,
+  NON_FINITE,
+  DRAINING,
+  BUG,
+};
+
+std::string_view reason_name(Reason reason) noexcept;
+
+// Numbers and names that belong to a reason, such as {"needed", "12"}; see the error table of the API.
+using ErrorDetails = std::vector<std::pair<std::string, std::string>>;
+
+class Error : public std::runtime_error {
+ public:
+  Error(Reason reason, const std::string& message, ErrorDetails details = {})
+      : std::runtime_error(message), reason_(reason), details_(std::move(details)) {}
+  Reason reason() const noexcept { return reason_; }
+  const ErrorDetails& details() const noexcept { return details_; }
+
+ private:
+  Reason reason_;
+  ErrorDetails details_;
+};
+
+// The caller asked for something that cannot be; nothing has changed.
+class InvalidArgument : public Error {
+ public:
+  using Error::Error;
+};
+// The request is well formed, but the sequence is not in the state for it; nothing has changed.
+class StateError : public Error {
+ public:
+  using Error::Error;
+};
+// The checkpoint cannot be used.
+class ModelError : public Error {
+ public:
+  using Error::Error;
+};
+// KV blocks, memory or a place in the queue is lacking; the same call may succeed later.
+class ResourceExhausted : public Error {
+ public:
+  using Error::Error;
+};
+// The hardware is absent or failed.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+// Our own bug.
+class InternalError : public Error {
+ public:
+  using Error::Error;
+};
+
+[[noreturn]] void fail_check(const char* condition, const char* file, int line);
+
+}  // namespace imp
+
+// States an invariant of ours; what breaks it is our bug, never the caller's.
+#define IMP_CHECK(condition) \
+  ((condition) ? static_cast<void>(0) : ::imp::fail_check(#condition, __FILE_NAME__, __LINE__))

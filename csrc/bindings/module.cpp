@@ -1,0 +1,9 @@
+// The extension `_core`: every room registers what Python may see of it.
+#include <pybind11/pybind11.h>
+
+#include "bindings/bind_errors.h"
+
+PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
+  module.doc() = "imp's core: model files, models and the engine";
+  imp::bindings::register_errors(module);
+}
