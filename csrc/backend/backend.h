@@ -1,0 +1,135 @@
+// The contract between a model and the hardware: memory, and the ops that a decoder is made of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/attention.h"
+#include "backend/gemm.h"
+#include "backend/gemm_registry.h"
+#include "backend/kv_pool.h"
+#include "backend/rows.h"
+#include "backend/sampler.h"
+
+namespace imp {
+
+enum class GatedActivation : std::uint8_t { silu, gelu_tanh };
+
+// A weight matrix in device memory with the kernels chosen for it. Made and understood by one backend.
+class Linear {
+ public:
+  virtual ~Linear() = default;
+  virtual const GemmProblem& problem() const noexcept = 0;
+  virtual const GemmPlan& plan() const noexcept = 0;
+  virtual std::size_t n_bytes() const noexcept = 0;
+};
+
+// A vector of float32 in device memory (norm weights, biases).
+class Vector {
+ public:
+  virtual ~Vector() = default;
+  virtual const float* data() const noexcept = 0;  // an address on the device
+  virtual int size() const noexcept = 0;
+};
+
+// Where a weight's bytes come from: whole rows of the file's own format, [n, k] with k contiguous.
+struct WeightSource {
+  std::string name;
+  GemmProblem problem;
+  std::function<void(std::int64_t first_row, std::int64_t n_rows, std::byte* out)> read;
+};
+
+// One product of several that share their input.
+struct LinearTerm {
+  const Linear* weight = nullptr;
+  const Vector* bias = nullptr;  // or none
+  Rows out;                      // [x.n_rows, n]; does not overlap x
+};
+
+// Everything a step will need, told before the first one, so that a step allocates nothing.
+struct WorkspaceNeeds {
+  int max_rows = 0;              // rows of any op's input
+  int max_logits_rows = 0;       // rows of logits that are sampled or scored
+  int vocab_size = 0;
+  int max_context = 0;
+  AttentionParams attention;     // the largest of any layer
+  std::vector<const Linear*> weights;
+};
+
+// One device. Ops are called from one thread at a time; each has finished, or is ordered before the next, when it
+// returns. Unless said otherwise outputs do not overlap inputs, shapes are checked by the caller at load, and an op
+// of no rows does nothing.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const DeviceCaps& caps() const noexcept = 0;
+  virtual std::string device_name() const = 0;  // as people know it, with its instruction set
+  virtual int n_threads() const noexcept = 0;
+  virtual const GemmRegistry& registry() const noexcept = 0;
+
+  // Memory. Each throws ResourceExhausted(NO_MEMORY) with what was asked for.
+  virtual std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) = 0;
+  virtual std::unique_ptr<Vector> load_vector(std::span<const float> values) = 0;
+  virtual std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) = 0;
+  // Activations [n_rows, width], 64-byte aligned rows, living as long as the backend's workspace.
+  virtual Rows make_rows(int n_rows, int width) = 0;
+  // Sizes the scratch of the ops for all weights named; called once per decoder before its first step.
+  virtual void reserve(const WorkspaceNeeds& needs) = 0;
+
+  // out[i, :] = scale · table[tokens[i], :]; the table may be the output head itself (tied weights).
+  virtual void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) = 0;
+
+  // out[i, :] = x[i, :] / sqrt(mean(x[i, :]²) + epsilon) · weight, for each run of weight.size() elements of a row
+  // (a row may hold several heads). out may be x.
+  virtual void rms_norm(Rows x, const Vector& weight, float epsilon, Rows out) = 0;
+
+  // Each term's out = x · weightᵀ + bias. The input is quantized once for all terms that read it alike.
+  virtual void linear(Rows x, std::span<const LinearTerm> terms) = 0;
+
+  // out[i, :] = dims/2 cosines, then dims/2 sines, of positions[i], both times magnitude.
+  virtual void rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) = 0;
+
+  // Rotates each head of each row of x [n, n_heads · head_dim] in place by its row of angles.
+  virtual void rope(Rows x, int head_dim, const Rope& rope, Rows angles) = 0;
+
+  // Writes rows of k and v [n, n_kv_heads · head_dim] as the K and V of their positions in one layer.
+  virtual void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) = 0;
+
+  // out[i, :] = attention of row i of q [n, n_heads · head_dim] over the keys at positions 0 … its own, within the
+  // window; K and V of the rows themselves are in the pool already. A row's bits depend on its q and on those K and V
+  // alone: keys are taken in splits of 256 aligned to position 0, merged in ascending order.
+  virtual void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences,
+                      const AttentionParams& params, Rows q, Rows out) = 0;
+
+  // out = activation(gate) · up, elementwise. out may be gate or up.
+  virtual void gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) = 0;
+
+  // x += y
+  virtual void add(Rows x, Rows y) = 0;
+
+  // x = cap · tanh(x / cap)
+  virtual void soft_cap(Rows x, float cap) = 0;
+
+  // out[i, :] = x[rows[i], :]
+  virtual void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) = 0;
+
+  // Chooses a token for each request from its row of logits, as sampler.h and contracts say. logits are not changed.
+  virtual void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
+
+  // The log-probability (of the raw logits) of each request's token.
+  virtual void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) = 0;
+
+  // Copies one row of logits to the host; out holds logits.width values.
+  virtual void read_row(Rows logits, int row, std::span<float> out) = 0;
+
+  // Copies block `from` to block `to` in every layer, K and V.
+  virtual void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) = 0;
+};
+
+}  // namespace imp

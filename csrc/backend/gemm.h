@@ -1,0 +1,73 @@
+// What a matrix kernel is: the problem it is asked, the arguments it runs on, and its row in a kernel list.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "tensor/dtype.h"
+
+namespace imp {
+
+// out[m, n] = activations[m, k] · weight[n, k]^T for a weight known at load; m varies from call to call.
+struct GemmProblem {
+  DType weight = DType::F32;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+};
+
+// What the device can do, as data: selection for a device that is not here is tested by giving its table.
+struct DeviceCaps {
+  std::string_view device = "cpu";  // "cpu" or "cuda"
+  bool avx2 = false;                // with FMA and F16C
+  bool avx512 = false;              // F, BW, VL, DQ
+  bool avx512_vnni = false;
+  bool avx512_bf16 = false;
+  int compute_capability = 0;       // CUDA: 90 for 9.0
+};
+
+// How the bytes of a weight lie in memory. `file` is the file's own: rows of blocks, one after the other.
+// `panel16` interleaves 16 rows so that one vector load holds the same element (or group of elements) of each.
+enum class WeightLayout : std::uint8_t { file, panel16 };
+
+// What a kernel reads activations as: float32 rows, or rows of 32-element int8 blocks with a scale and a sum.
+enum class ActivationFormat : std::uint8_t { f32, q8_block32 };
+
+// The order of a kernel's floating-point sums. Kernels of one id give equal bits for equal inputs.
+enum class ReductionId : std::uint8_t {
+  f32_sequential,  // weights exact in float32; per output one fma per element, k ascending, from +0
+  q8_block32,      // exact integer dot of each 32-block, then one fma of (dot, scale·scale) per block, k ascending
+};
+
+// Whether a kernel has run on the hardware it is for. CPU rows are validated: the tests run them.
+enum class Maturity : std::uint8_t { emulated, validated };
+
+struct GemmArgs {
+  const std::byte* weight = nullptr;   // in the kernel's layout
+  const void* activations = nullptr;   // in the kernel's activation format, m rows
+  float* out = nullptr;                // row-major, out_stride floats from row to row
+  std::ptrdiff_t out_stride = 0;
+  int m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t n_begin = 0;            // this call computes outputs [n_begin, n_end); both are multiples of 16 or n
+  std::int64_t n_end = 0;
+  std::byte* scratch = nullptr;        // scratch_bytes(problem, m), this thread's own, 64-byte aligned
+};
+
+struct GemmKernel {
+  std::string_view name;  // = file name = test id = bench row = log word = imp.conf word
+  DType weight;           // ignored where any_weight is set
+  bool any_weight;        // the kernel goes through the type's dequantizer
+  WeightLayout layout;
+  ActivationFormat activations;
+  int max_m;              // rows it is meant for
+  ReductionId reduction;
+  Maturity maturity;
+  // nullptr where the kernel fits, else the reason in words.
+  const char* (*refuses)(const GemmProblem&, const DeviceCaps&);
+  std::size_t (*scratch_bytes)(const GemmProblem&, int m);
+  void (*run)(const GemmArgs&);
+};
+
+}  // namespace imp

@@ -1,0 +1,23 @@
+// Makes a backend from the user's words; the only place that names the devices.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace imp {
+
+struct DeviceOptions {
+  std::string kind = "cpu";      // "cpu" or "cuda"
+  std::string isa = "auto";      // CPU: auto, or one of known_isas(); one the CPU lacks is an error
+  int n_threads = 1;
+  std::vector<int> cpus;         // CPU of each thread; empty: not pinned
+};
+
+// Throws InvalidArgument for a word it does not know (listing the known), DeviceError(DEVICE_MISSING) where the device
+// or the instruction set is not here.
+std::unique_ptr<Backend> make_backend(const DeviceOptions& options);
+
+}  // namespace imp

@@ -1,0 +1,69 @@
+// How a token is chosen from a row of logits: plain data, one definition for every backend.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace imp {
+
+struct LogitBias {
+  std::int32_t token = 0;
+  float bias = 0;
+};
+
+// Every field resolved: defaults and "unset" are the caller's affair. Off values: top_k 0, top_p 1, min_p 0,
+// typical_p 1, repetition_penalty 1, frequency_ and presence_penalty 0, penalty_window 0 (all), dry_multiplier 0.
+struct SamplerParams {
+  float temperature = 1;  // below 1e-4: greedy
+  std::int32_t top_k = 0;
+  float top_p = 1;
+  float min_p = 0;
+  float typical_p = 1;
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  std::int32_t penalty_window = 0;
+  float dry_multiplier = 0;
+  float dry_base = 1.75F;
+  std::int32_t dry_allowed_length = 2;
+  std::int32_t dry_window = 0;
+  std::span<const std::int32_t> dry_breakers;  // token ids, ascending
+  std::span<const LogitBias> logit_bias;
+  std::uint64_t seed = 0;
+};
+
+struct Candidate {
+  std::int32_t token = 0;
+  float logprob = 0;  // log-softmax of the raw logits
+};
+
+struct SampleRequest {
+  int logits_row = 0;
+  const SamplerParams* params = nullptr;
+  std::span<const std::int32_t> history;  // prompt ++ output, oldest first
+  std::int32_t n_output = 0;              // the last n_output ids of history are output
+  std::uint32_t sequence = 0;             // number of the sequence within its request
+  std::uint32_t index = 0;                // output index
+  // A bit per token id, lowest bit of word 0 first; a token is allowed where every non-null mask has its bit.
+  std::array<const std::uint32_t*, 3> masks{};
+  bool logprob = false;
+  std::span<Candidate> candidates;        // filled with the most likely, by (-logprob, id)
+};
+
+enum class SampleStatus : std::uint8_t { ok, non_finite, no_candidate };
+
+struct SampleResult {
+  SampleStatus status = SampleStatus::ok;
+  std::int32_t token = -1;
+  float logprob = 0;
+};
+
+// The score of a given token (a prompt token, a draft token) in a row; status is ok or non_finite.
+struct ScoreRequest {
+  int logits_row = 0;
+  std::int32_t token = 0;
+  std::span<Candidate> candidates;
+};
+
+}  // namespace imp
