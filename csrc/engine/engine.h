@@ -1,0 +1,82 @@
+// Sequences through time: one thread takes commands, runs steps and queues events.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "engine/commands.h"
+#include "engine/events.h"
+#include "model/forward_pass.h"
+
+namespace imp {
+
+struct EngineOptions {
+  int n_blocks = 0;                  // KV blocks
+  int max_context = 0;               // no position at or beyond it is evaluated
+  int max_running = 64;              // sequences in one step
+  int max_waiting = 256;             // runs not yet admitted
+  std::int64_t max_waiting_tokens = 1 << 20;
+  int max_sessions = 256;
+  int prefill_chunk = 512;           // tokens of one sequence evaluated in one step
+  int step_tokens = 512;             // rows of one step, decode rows included; at least max_running
+  std::int64_t max_wait_ms = 60000;  // a run that waited this long goes before higher priorities
+  double tenant_share = 0.5;         // of running and waiting, while other tenants wait
+  bool prefix_cache = true;
+  int max_queued_events = 65536;     // the loop pauses where nobody drains them
+  std::vector<std::int32_t> suppressed_tokens;  // never drawn
+};
+
+// A snapshot published after each step.
+struct EngineStats {
+  std::uint64_t n_steps = 0;
+  std::uint64_t n_decode_rows = 0;
+  std::uint64_t n_prefill_rows = 0;
+  std::uint64_t n_cached_tokens = 0;
+  std::uint64_t n_outputs = 0;
+  std::uint64_t n_preemptions = 0;
+  std::uint64_t n_wakeups = 0;       // times the event descriptor was rung
+  int running = 0;
+  int waiting = 0;
+  int sessions = 0;
+  int blocks_live = 0;
+  int blocks_cached = 0;
+  int blocks_free = 0;
+  std::int64_t waiting_tokens = 0;
+  std::int64_t last_step_ns = 0;     // the clock at the end of the last step
+  std::int64_t forward_ns = 0;       // in forward passes, in all
+  std::int64_t step_ns = 0;          // in steps, in all
+};
+
+// submit and drain may be called from any thread. The engine's thread never waits for a caller: it never takes
+// Python's lock, and it stops stepping only where max_queued_events wait to be drained.
+class Engine {
+ public:
+  using Clock = std::function<std::int64_t()>;  // nanoseconds, monotonic
+
+  // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend.
+  Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Checks the command (throws InvalidArgument; ResourceExhausted(QUEUE_FULL)) and queues it.
+  void submit(Command command);
+
+  // Takes all queued events, oldest first. Never waits.
+  std::vector<Event> drain_events();
+
+  // Readable (an eventfd) while events wait.
+  int event_descriptor() const noexcept;
+
+  EngineStats stats() const;
+
+ private:
+  struct Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace imp

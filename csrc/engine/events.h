@@ -1,0 +1,90 @@
+// What the engine tells: plain data, queued per step and drained in one call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/commands.h"
+
+namespace imp {
+
+// Scores of evaluated tokens, parallel lists. The first token of a sequence has none: NaN.
+struct TokenScores {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> logprobs;
+  std::vector<std::vector<Candidate>> candidates;
+};
+
+// The run's tokens are evaluated.
+struct StartedEvent {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+  std::int32_t n_tokens = 0;         // evaluated or found in the cache
+  std::int32_t n_cached_tokens = 0;
+  TokenScores scores;
+};
+
+// An output was drawn.
+struct TokenEvent {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+  std::uint32_t stream = 0;       // 0, or the sibling's number
+  std::int32_t output = 0;        // counted from the run's first output
+  std::int32_t token = 0;
+  std::int32_t position = 0;      // tokens held when it was drawn
+  bool eos = false;
+  float logprob = 0;
+  std::vector<Candidate> candidates;
+  std::vector<float> logits;
+};
+
+enum class FinishReason : std::uint8_t { stop, max_tokens, context_full, time_limit, aborted, cancelled };
+
+struct RunTimings {
+  std::int64_t queue_ns = 0;    // taken to first scheduled
+  std::int64_t prefill_ns = 0;  // first scheduled to first output
+  std::int64_t decode_ns = 0;   // first output to last
+};
+
+// A run ended. A stop token that ended it is named and was not told as an output.
+struct FinishedEvent {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+  std::uint32_t stream = 0;
+  FinishReason reason = FinishReason::stop;
+  std::int32_t stop_token = -1;   // the request's or the model's, where one ended it
+  bool eos = false;               // it is one of the model's
+  std::int32_t n_outputs = 0;
+  std::int32_t position = 0;      // tokens held now
+  bool pending = false;           // a sampled token waits to be evaluated
+  RunTimings timings;
+  std::int32_t n_preemptions = 0;
+};
+
+// A command failed; nothing of it remains. For a run that had started: it ended, the sequence is as before its last
+// whole step (a generation is gone).
+struct FailedEvent {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+  std::uint32_t stream = 0;
+  Reason reason = Reason::BUG;
+  std::string message;
+  ErrorDetails details;
+};
+
+// Fork, truncate, close or flush is done.
+struct DoneEvent {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+  std::int32_t position = 0;      // tokens held
+  bool existed = true;            // close: the sequence was there
+  std::int64_t freed_blocks = 0;  // flush
+};
+
+using Event = std::variant<StartedEvent, TokenEvent, FinishedEvent, FailedEvent, DoneEvent>;
+
+}  // namespace imp
