@@ -1,0 +1,55 @@
+// The types a tensor's elements can have: one traits row each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace imp {
+
+enum class DType : std::uint8_t {
+  F32,
+  F16,
+  BF16,
+  Q4_0,
+  Q4_1,
+  Q5_0,
+  Q5_1,
+  Q8_0,
+  Q2_K,
+  Q3_K,
+  Q4_K,
+  Q5_K,
+  Q6_K,
+  IQ4_NL,
+  IQ4_XS,
+};
+
+// Decodes n_blocks consecutive blocks into n_blocks · block_elements floats, bit for bit as the format defines them.
+// `blocks` may have any alignment; the two ranges do not overlap. Callable from any thread and in any
+// flush-to-zero mode: no result of a quantized type can be subnormal.
+using Dequantize = void (*)(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+
+struct DTypeTraits {
+  DType dtype;
+  std::string_view name;  // "q4_k": the word for it in files' names, imp.conf, logs and tests
+  std::int64_t block_elements;
+  std::int64_t block_bytes;
+  Dequantize dequantize;
+};
+
+// All rows, in the order of the enumeration.
+std::span<const DTypeTraits> all_dtypes() noexcept;
+const DTypeTraits& traits(DType dtype) noexcept;
+std::optional<DType> dtype_from_name(std::string_view name) noexcept;
+// "f32, f16, ...": for messages that list what is known.
+std::string dtype_names();
+
+// Bytes of n_elements consecutive elements: of a row, or of rows stored without gaps. Empty where n_elements is
+// negative, does not fill whole blocks, or the bytes do not fit in 63 bits.
+std::optional<std::int64_t> row_bytes(DType dtype, std::int64_t n_elements) noexcept;
+
+}  // namespace imp

@@ -1,0 +1,18 @@
+// Block of Q4_1: 32 weights d · q + m, q of 4 bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace imp::quant {
+
+struct BlockQ4_1 {
+  std::uint16_t d;          // f16
+  std::uint16_t m;          // f16
+  std::uint8_t quants[16];  // byte i: weight i in the low half, weight i + 16 in the high half
+};
+static_assert(sizeof(BlockQ4_1) == 20);
+
+void dequantize_q4_1(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+
+}  // namespace imp::quant

@@ -1,0 +1,24 @@
+// Decodes blocks of Q5_1.
+#include "tensor/quant/q5_1.h"
+
+#include "tensor/half.h"
+#include "tensor/quant/fifth_bit.h"
+#include "tensor/quant/load_block.h"
+
+namespace imp::quant {
+
+void dequantize_q5_1(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept {
+  for (std::int64_t n = 0; n < n_blocks; ++n, out += 32) {
+    const auto block = load_block<BlockQ5_1>(blocks, n);
+    const float d = f16_to_f32(block.d);
+    const float m = f16_to_f32(block.m);
+    for (int i = 0; i < 16; ++i) {
+      const int low = (block.quants[i] & 0x0f) | fifth_bit(block.high_bits, i);
+      const int high = (block.quants[i] >> 4) | fifth_bit(block.high_bits, i + 16);
+      out[i] = d * static_cast<float>(low) + m;
+      out[i + 16] = d * static_cast<float>(high) + m;
+    }
+  }
+}
+
+}  // namespace imp::quant
