@@ -1,0 +1,59 @@
+// Chunks are anonymous mappings that start at a huge-page boundary, without which the kernel cannot use one there.
+#include "base/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+
+namespace imp {
+
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kAlignment = 64;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+[[noreturn]] void refuse(std::size_t n_bytes) {
+  throw ResourceExhausted(Reason::NO_MEMORY, "memory: " + std::to_string(n_bytes) + " bytes refused by the system",
+                          {{"needed", std::to_string(n_bytes)}});
+}
+
+std::shared_ptr<std::byte> map_chunk(std::size_t n_bytes) {
+  const std::size_t mapped = n_bytes + kHugePage;
+  void* const address = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) refuse(n_bytes);
+  const std::size_t slack = round_up(reinterpret_cast<std::uintptr_t>(address), kHugePage) -
+                            reinterpret_cast<std::uintptr_t>(address);
+  auto* const start = static_cast<std::byte*>(address) + slack;
+  if (slack > 0) munmap(address, slack);
+  if (slack < kHugePage) munmap(start + n_bytes, kHugePage - slack);
+#if defined(MADV_HUGEPAGE)
+  // Advice: where the system has no huge pages, ordinary ones serve.
+  madvise(start, n_bytes, MADV_HUGEPAGE);
+#endif
+  return {start, [n_bytes](std::byte* chunk) { munmap(chunk, n_bytes); }};
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> Arena::allocate(std::size_t n_bytes) {
+  if (n_bytes > std::numeric_limits<std::size_t>::max() / 4) refuse(n_bytes);
+  const std::size_t size = round_up(std::max(n_bytes, std::size_t{1}), kAlignment);
+  if (!chunk_ || size > chunk_size_ - used_) {
+    const std::size_t chunk_size = round_up(std::max(size, chunk_bytes_), kHugePage);
+    chunk_ = map_chunk(chunk_size);
+    chunk_size_ = chunk_size;
+    used_ = 0;
+  }
+  std::shared_ptr<std::byte> piece(chunk_, chunk_.get() + used_);
+  used_ += size;
+  return piece;
+}
+
+}  // namespace imp
