@@ -1,0 +1,65 @@
+// Sixteen floats at a time: one vocabulary of vector operations with equal bits on every instruction set.
+//
+// The file that includes this is compiled for one instruction set, and the compiler's macros choose the form. Only
+// IEEE operations are offered (no reciprocal or root estimates), and nothing is fused unless it is called fma. All
+// names are in anonymous namespaces, so that a wide copy never replaces a narrow one at link time; no std template
+// is used, for the same reason.
+//
+//   Lanes      16 × float32      load, store, + − × ÷, fma(a, b, c) = a·b + c, sqrt, min, max, round_even …
+//   IntLanes   16 × int32        wrapping + −, bitwise, shifts, bits(x) and from_bits(i)
+//   Mask       16 × bool         less(a, b) …, select(mask, a, b) = mask ? a : b
+//
+// min and max are `a < b ? a : b` and `a > b ? a : b` lane by lane: the second operand where either is NaN.
+// Sums and maxima over the lanes fold the upper half onto the lower: 16, 8, 4, 2, 1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace imp {
+namespace {
+
+constexpr int kLanes = 16;
+
+}  // namespace
+}  // namespace imp
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#include "backend/cpu/lanes_avx512.h"  // IWYU pragma: export
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#include "backend/cpu/lanes_avx2.h"  // IWYU pragma: export
+#else
+#include "backend/cpu/lanes_portable.h"  // IWYU pragma: export
+#endif
+
+namespace imp {
+namespace {
+
+// bfloat16 storage: the upper half of a float32, rounded to nearest even; NaN stays NaN.
+inline Lanes load_bf16(const std::uint16_t* from) {
+  return from_bits(shift_left<16>(load_u16(from)));
+}
+inline void store_bf16(std::uint16_t* to, Lanes x) {
+  const IntLanes word = bits(x);
+  const IntLanes odd = shift_right_logical<16>(word) & broadcast_int(1);
+  const IntLanes rounded = word + broadcast_int(0x7FFF) + odd;
+  const Mask is_nan = less(broadcast_int(0x7F800000), word & broadcast_int(0x7FFFFFFF));
+  store_u16(to, shift_right_logical<16>(select(is_nan, word | broadcast_int(0x400000), rounded)));
+}
+
+// The first n lanes from memory, the others zero; n at least 0.
+inline Lanes load_up_to(const float* from, int n) {
+  return n >= kLanes ? load(from) : load_partial(from, n);
+}
+
+// The first n lanes to memory; n at least 0.
+inline void store_up_to(float* to, Lanes x, int n) {
+  if (n >= kLanes) {
+    store(to, x);
+  } else {
+    store_partial(to, x, n);
+  }
+}
+
+}  // namespace
+}  // namespace imp

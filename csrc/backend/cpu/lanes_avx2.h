@@ -1,0 +1,207 @@
+// Lanes in two AVX2 registers, with FMA and F16C.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace imp {
+namespace {
+
+struct Lanes {
+  __m256 lo, hi;
+};
+struct IntLanes {
+  __m256i lo, hi;
+};
+struct Mask {
+  __m256 lo, hi;  // all ones or all zeros per lane
+};
+
+// All ones in the first n of eight lanes.
+inline __m256i first_lanes(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+inline Lanes zero() {
+  return {_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+inline Lanes broadcast(float x) {
+  return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+inline Lanes load(const float* from) {
+  return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
+}
+inline Lanes load_partial(const float* from, int n) {
+  return {_mm256_maskload_ps(from, first_lanes(n)), _mm256_maskload_ps(from + 8, first_lanes(n - 8))};
+}
+inline void store(float* to, Lanes x) {
+  _mm256_storeu_ps(to, x.lo);
+  _mm256_storeu_ps(to + 8, x.hi);
+}
+inline void store_partial(float* to, Lanes x, int n) {
+  _mm256_maskstore_ps(to, first_lanes(n), x.lo);
+  _mm256_maskstore_ps(to + 8, first_lanes(n - 8), x.hi);
+}
+
+inline Lanes operator+(Lanes a, Lanes b) {
+  return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+inline Lanes operator-(Lanes a, Lanes b) {
+  return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
+inline Lanes operator*(Lanes a, Lanes b) {
+  return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+}
+inline Lanes operator/(Lanes a, Lanes b) {
+  return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
+}
+inline Lanes fma(Lanes a, Lanes b, Lanes c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+inline Lanes sqrt(Lanes x) {
+  return {_mm256_sqrt_ps(x.lo), _mm256_sqrt_ps(x.hi)};
+}
+inline Lanes min(Lanes a, Lanes b) {
+  return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)};
+}
+inline Lanes max(Lanes a, Lanes b) {
+  return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
+}
+inline Lanes round_even(Lanes x) {
+  constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.lo, mode), _mm256_round_ps(x.hi, mode)};
+}
+
+inline Mask less(Lanes a, Lanes b) {
+  return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)};
+}
+inline Mask less_equal(Lanes a, Lanes b) {
+  return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LE_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LE_OQ)};
+}
+inline Mask equal(Lanes a, Lanes b) {
+  return {_mm256_cmp_ps(a.lo, b.lo, _CMP_EQ_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_EQ_OQ)};
+}
+inline Mask operator&(Mask a, Mask b) {
+  return {_mm256_and_ps(a.lo, b.lo), _mm256_and_ps(a.hi, b.hi)};
+}
+inline Lanes select(Mask mask, Lanes a, Lanes b) {
+  return {_mm256_blendv_ps(b.lo, a.lo, mask.lo), _mm256_blendv_ps(b.hi, a.hi, mask.hi)};
+}
+inline IntLanes select(Mask mask, IntLanes a, IntLanes b) {
+  return {_mm256_blendv_epi8(b.lo, a.lo, _mm256_castps_si256(mask.lo)),
+          _mm256_blendv_epi8(b.hi, a.hi, _mm256_castps_si256(mask.hi))};
+}
+// Lane i as bit i.
+inline std::uint32_t mask_bits(Mask mask) {
+  return static_cast<std::uint32_t>(_mm256_movemask_ps(mask.lo)) |
+         static_cast<std::uint32_t>(_mm256_movemask_ps(mask.hi)) << 8;
+}
+
+inline IntLanes broadcast_int(std::int32_t x) {
+  return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+inline IntLanes load_int(const std::int32_t* from) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 8))};
+}
+inline void store_int(std::int32_t* to, IntLanes x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 8), x.hi);
+}
+inline IntLanes operator+(IntLanes a, IntLanes b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
+inline IntLanes operator-(IntLanes a, IntLanes b) {
+  return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
+}
+inline IntLanes operator&(IntLanes a, IntLanes b) {
+  return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+}
+inline IntLanes operator|(IntLanes a, IntLanes b) {
+  return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+inline IntLanes operator^(IntLanes a, IntLanes b) {
+  return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)};
+}
+inline IntLanes max(IntLanes a, IntLanes b) {
+  return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
+}
+inline Mask less(IntLanes a, IntLanes b) {
+  return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.lo, a.lo)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(b.hi, a.hi))};
+}
+inline Mask equal(IntLanes a, IntLanes b) {
+  return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.lo, b.lo)), _mm256_castsi256_ps(_mm256_cmpeq_epi32(a.hi, b.hi))};
+}
+template <int n>
+inline IntLanes shift_left(IntLanes x) {
+  return {_mm256_slli_epi32(x.lo, n), _mm256_slli_epi32(x.hi, n)};
+}
+// The sign moves in from the left.
+template <int n>
+inline IntLanes shift_right(IntLanes x) {
+  return {_mm256_srai_epi32(x.lo, n), _mm256_srai_epi32(x.hi, n)};
+}
+// Zeros move in from the left.
+template <int n>
+inline IntLanes shift_right_logical(IntLanes x) {
+  return {_mm256_srli_epi32(x.lo, n), _mm256_srli_epi32(x.hi, n)};
+}
+
+inline IntLanes bits(Lanes x) {
+  return {_mm256_castps_si256(x.lo), _mm256_castps_si256(x.hi)};
+}
+inline Lanes from_bits(IntLanes x) {
+  return {_mm256_castsi256_ps(x.lo), _mm256_castsi256_ps(x.hi)};
+}
+// To nearest even; INT32_MIN where the value does not fit.
+inline IntLanes to_int(Lanes x) {
+  return {_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi)};
+}
+inline Lanes from_int(IntLanes x) {
+  return {_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)};
+}
+
+// 16-bit storage. Conversions to 16 bits round to nearest even; NaN stays NaN.
+inline Lanes load_f16(const std::uint16_t* from) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8)))};
+}
+inline void store_f16(std::uint16_t* to, Lanes x) {
+  constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(x.lo, mode));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 8), _mm256_cvtps_ph(x.hi, mode));
+}
+// 16 unsigned 16-bit words, widened.
+inline IntLanes load_u16(const std::uint16_t* from) {
+  return {_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))),
+          _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8)))};
+}
+// The lower 16 bits of each lane.
+inline void store_u16(std::uint16_t* to, IntLanes x) {
+  const __m256i low = _mm256_set1_epi32(0xFFFF);
+  const __m256i packed = _mm256_packus_epi32(_mm256_and_si256(x.lo, low), _mm256_and_si256(x.hi, low));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(packed, 0xD8));
+}
+
+inline float sum(Lanes x) {
+  const __m256 eight = _mm256_add_ps(x.lo, x.hi);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float max_of(Lanes x) {
+  const __m256 eight = _mm256_max_ps(x.lo, x.hi);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+inline std::int32_t max_of(IntLanes x) {
+  const __m256i eight = _mm256_max_epi32(x.lo, x.hi);
+  const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+}
+
+}  // namespace
+}  // namespace imp

@@ -1,0 +1,191 @@
+// Lanes in one AVX-512 register.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace imp {
+namespace {
+
+struct Lanes {
+  __m512 v;
+};
+struct IntLanes {
+  __m512i v;
+};
+struct Mask {
+  __mmask16 v;
+};
+
+inline __mmask16 first_lanes(int n) {
+  return static_cast<__mmask16>((1U << n) - 1U);
+}
+
+inline Lanes zero() {
+  return {_mm512_setzero_ps()};
+}
+inline Lanes broadcast(float x) {
+  return {_mm512_set1_ps(x)};
+}
+inline Lanes load(const float* from) {
+  return {_mm512_loadu_ps(from)};
+}
+inline Lanes load_partial(const float* from, int n) {
+  return {_mm512_maskz_loadu_ps(first_lanes(n), from)};
+}
+inline void store(float* to, Lanes x) {
+  _mm512_storeu_ps(to, x.v);
+}
+inline void store_partial(float* to, Lanes x, int n) {
+  _mm512_mask_storeu_ps(to, first_lanes(n), x.v);
+}
+
+inline Lanes operator+(Lanes a, Lanes b) {
+  return {_mm512_add_ps(a.v, b.v)};
+}
+inline Lanes operator-(Lanes a, Lanes b) {
+  return {_mm512_sub_ps(a.v, b.v)};
+}
+inline Lanes operator*(Lanes a, Lanes b) {
+  return {_mm512_mul_ps(a.v, b.v)};
+}
+inline Lanes operator/(Lanes a, Lanes b) {
+  return {_mm512_div_ps(a.v, b.v)};
+}
+inline Lanes fma(Lanes a, Lanes b, Lanes c) {
+  return {_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+inline Lanes sqrt(Lanes x) {
+  return {_mm512_sqrt_ps(x.v)};
+}
+inline Lanes min(Lanes a, Lanes b) {
+  return {_mm512_min_ps(a.v, b.v)};
+}
+inline Lanes max(Lanes a, Lanes b) {
+  return {_mm512_max_ps(a.v, b.v)};
+}
+inline Lanes round_even(Lanes x) {
+  return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+
+inline Mask less(Lanes a, Lanes b) {
+  return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)};
+}
+inline Mask less_equal(Lanes a, Lanes b) {
+  return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)};
+}
+inline Mask equal(Lanes a, Lanes b) {
+  return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)};
+}
+inline Mask operator&(Mask a, Mask b) {
+  return {static_cast<__mmask16>(a.v & b.v)};
+}
+inline Lanes select(Mask mask, Lanes a, Lanes b) {
+  return {_mm512_mask_blend_ps(mask.v, b.v, a.v)};
+}
+inline IntLanes select(Mask mask, IntLanes a, IntLanes b) {
+  return {_mm512_mask_blend_epi32(mask.v, b.v, a.v)};
+}
+// Lane i as bit i.
+inline std::uint32_t mask_bits(Mask mask) {
+  return mask.v;
+}
+
+inline IntLanes broadcast_int(std::int32_t x) {
+  return {_mm512_set1_epi32(x)};
+}
+inline IntLanes load_int(const std::int32_t* from) {
+  return {_mm512_loadu_si512(from)};
+}
+inline void store_int(std::int32_t* to, IntLanes x) {
+  _mm512_storeu_si512(to, x.v);
+}
+inline IntLanes operator+(IntLanes a, IntLanes b) {
+  return {_mm512_add_epi32(a.v, b.v)};
+}
+inline IntLanes operator-(IntLanes a, IntLanes b) {
+  return {_mm512_sub_epi32(a.v, b.v)};
+}
+inline IntLanes operator&(IntLanes a, IntLanes b) {
+  return {_mm512_and_si512(a.v, b.v)};
+}
+inline IntLanes operator|(IntLanes a, IntLanes b) {
+  return {_mm512_or_si512(a.v, b.v)};
+}
+inline IntLanes operator^(IntLanes a, IntLanes b) {
+  return {_mm512_xor_si512(a.v, b.v)};
+}
+inline IntLanes max(IntLanes a, IntLanes b) {
+  return {_mm512_max_epi32(a.v, b.v)};
+}
+inline Mask less(IntLanes a, IntLanes b) {
+  return {_mm512_cmplt_epi32_mask(a.v, b.v)};
+}
+inline Mask equal(IntLanes a, IntLanes b) {
+  return {_mm512_cmpeq_epi32_mask(a.v, b.v)};
+}
+template <int n>
+inline IntLanes shift_left(IntLanes x) {
+  return {_mm512_slli_epi32(x.v, n)};
+}
+// The sign moves in from the left.
+template <int n>
+inline IntLanes shift_right(IntLanes x) {
+  return {_mm512_srai_epi32(x.v, n)};
+}
+// Zeros move in from the left.
+template <int n>
+inline IntLanes shift_right_logical(IntLanes x) {
+  return {_mm512_srli_epi32(x.v, n)};
+}
+
+inline IntLanes bits(Lanes x) {
+  return {_mm512_castps_si512(x.v)};
+}
+inline Lanes from_bits(IntLanes x) {
+  return {_mm512_castsi512_ps(x.v)};
+}
+// To nearest even; INT32_MIN where the value does not fit.
+inline IntLanes to_int(Lanes x) {
+  return {_mm512_cvtps_epi32(x.v)};
+}
+inline Lanes from_int(IntLanes x) {
+  return {_mm512_cvtepi32_ps(x.v)};
+}
+
+// 16-bit storage. Conversions to 16 bits round to nearest even; NaN stays NaN.
+inline Lanes load_f16(const std::uint16_t* from) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
+}
+inline void store_f16(std::uint16_t* to, Lanes x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+// 16 unsigned 16-bit words, widened.
+inline IntLanes load_u16(const std::uint16_t* from) {
+  return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
+}
+// The lower 16 bits of each lane.
+inline void store_u16(std::uint16_t* to, IntLanes x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(x.v));
+}
+
+inline float sum(Lanes x) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float max_of(Lanes x) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+inline std::int32_t max_of(IntLanes x) {
+  return _mm512_reduce_max_epi32(x.v);
+}
+
+}  // namespace
+}  // namespace imp

@@ -1,0 +1,243 @@
+// Lanes for any processor: the compiler's generic vectors, and a loop where it has no operator.
+#pragma once
+
+#include <cstdint>
+
+namespace imp {
+namespace {
+
+using Floats = float __attribute__((vector_size(64)));
+using Ints = std::int32_t __attribute__((vector_size(64)));
+using Words = std::uint32_t __attribute__((vector_size(64)));
+
+struct Lanes {
+  Floats v;
+};
+struct IntLanes {
+  Ints v;
+};
+struct Mask {
+  Ints v;  // -1 or 0 per lane
+};
+
+inline Lanes zero() {
+  return {Floats{}};
+}
+inline Lanes broadcast(float x) {
+  return {Floats{} + x};
+}
+inline Lanes load(const float* from) {
+  Lanes x;
+  __builtin_memcpy(&x.v, from, sizeof x.v);
+  return x;
+}
+inline Lanes load_partial(const float* from, int n) {
+  Lanes x{Floats{}};
+  __builtin_memcpy(&x.v, from, static_cast<std::size_t>(n) * sizeof(float));
+  return x;
+}
+inline void store(float* to, Lanes x) {
+  __builtin_memcpy(to, &x.v, sizeof x.v);
+}
+inline void store_partial(float* to, Lanes x, int n) {
+  __builtin_memcpy(to, &x.v, static_cast<std::size_t>(n) * sizeof(float));
+}
+
+inline Lanes operator+(Lanes a, Lanes b) {
+  return {a.v + b.v};
+}
+inline Lanes operator-(Lanes a, Lanes b) {
+  return {a.v - b.v};
+}
+inline Lanes operator*(Lanes a, Lanes b) {
+  return {a.v * b.v};
+}
+inline Lanes operator/(Lanes a, Lanes b) {
+  return {a.v / b.v};
+}
+inline Lanes fma(Lanes a, Lanes b, Lanes c) {
+  for (int i = 0; i < kLanes; ++i) c.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
+  return c;
+}
+inline Lanes sqrt(Lanes x) {
+  for (int i = 0; i < kLanes; ++i) x.v[i] = __builtin_sqrtf(x.v[i]);
+  return x;
+}
+inline Lanes min(Lanes a, Lanes b) {
+  return {a.v < b.v ? a.v : b.v};
+}
+inline Lanes max(Lanes a, Lanes b) {
+  return {a.v > b.v ? a.v : b.v};
+}
+inline Lanes round_even(Lanes x) {
+  for (int i = 0; i < kLanes; ++i) x.v[i] = __builtin_rintf(x.v[i]);
+  return x;
+}
+
+inline Mask less(Lanes a, Lanes b) {
+  return {a.v < b.v};
+}
+inline Mask less_equal(Lanes a, Lanes b) {
+  return {a.v <= b.v};
+}
+inline Mask equal(Lanes a, Lanes b) {
+  return {a.v == b.v};
+}
+inline Mask operator&(Mask a, Mask b) {
+  return {a.v & b.v};
+}
+inline Lanes select(Mask mask, Lanes a, Lanes b) {
+  return {mask.v ? a.v : b.v};
+}
+inline IntLanes select(Mask mask, IntLanes a, IntLanes b) {
+  return {mask.v ? a.v : b.v};
+}
+// Lane i as bit i.
+inline std::uint32_t mask_bits(Mask mask) {
+  std::uint32_t word = 0;
+  for (int i = 0; i < kLanes; ++i) word |= static_cast<std::uint32_t>(mask.v[i] & 1) << i;
+  return word;
+}
+
+inline IntLanes broadcast_int(std::int32_t x) {
+  return {Ints{} + x};
+}
+inline IntLanes load_int(const std::int32_t* from) {
+  IntLanes x;
+  __builtin_memcpy(&x.v, from, sizeof x.v);
+  return x;
+}
+inline void store_int(std::int32_t* to, IntLanes x) {
+  __builtin_memcpy(to, &x.v, sizeof x.v);
+}
+inline IntLanes operator+(IntLanes a, IntLanes b) {
+  return {(Ints)((Words)a.v + (Words)b.v)};
+}
+inline IntLanes operator-(IntLanes a, IntLanes b) {
+  return {(Ints)((Words)a.v - (Words)b.v)};
+}
+inline IntLanes operator&(IntLanes a, IntLanes b) {
+  return {a.v & b.v};
+}
+inline IntLanes operator|(IntLanes a, IntLanes b) {
+  return {a.v | b.v};
+}
+inline IntLanes operator^(IntLanes a, IntLanes b) {
+  return {a.v ^ b.v};
+}
+inline IntLanes max(IntLanes a, IntLanes b) {
+  return {a.v > b.v ? a.v : b.v};
+}
+inline Mask less(IntLanes a, IntLanes b) {
+  return {a.v < b.v};
+}
+inline Mask equal(IntLanes a, IntLanes b) {
+  return {a.v == b.v};
+}
+template <int n>
+inline IntLanes shift_left(IntLanes x) {
+  return {(Ints)((Words)x.v << n)};
+}
+// The sign moves in from the left.
+template <int n>
+inline IntLanes shift_right(IntLanes x) {
+  return {x.v >> n};
+}
+// Zeros move in from the left.
+template <int n>
+inline IntLanes shift_right_logical(IntLanes x) {
+  return {(Ints)((Words)x.v >> n)};
+}
+
+inline IntLanes bits(Lanes x) {
+  return {(Ints)x.v};
+}
+inline Lanes from_bits(IntLanes x) {
+  return {(Floats)x.v};
+}
+// To nearest even; INT32_MIN where the value does not fit.
+inline IntLanes to_int(Lanes x) {
+  IntLanes out;
+  for (int i = 0; i < kLanes; ++i) {
+    const bool fits = x.v[i] >= -2147483648.0F && x.v[i] < 2147483648.0F;
+    out.v[i] = fits ? static_cast<std::int32_t>(__builtin_rintf(x.v[i])) : INT32_MIN;
+  }
+  return out;
+}
+inline Lanes from_int(IntLanes x) {
+  return {__builtin_convertvector(x.v, Floats)};
+}
+
+// 16 unsigned 16-bit words, widened.
+inline IntLanes load_u16(const std::uint16_t* from) {
+  IntLanes x;
+  for (int i = 0; i < kLanes; ++i) x.v[i] = from[i];
+  return x;
+}
+// The lower 16 bits of each lane.
+inline void store_u16(std::uint16_t* to, IntLanes x) {
+  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::uint16_t>(x.v[i] & 0xFFFF);
+}
+
+// 16-bit storage. Conversions to 16 bits round to nearest even; NaN stays NaN.
+inline Lanes load_f16(const std::uint16_t* from) {
+  const IntLanes half = load_u16(from);
+  const IntLanes sign = shift_left<16>(half & broadcast_int(0x8000));
+  const IntLanes magnitude = half & broadcast_int(0x7FFF);
+  // A subnormal half is its mantissa times 2^-24: a normal float. The others get a new exponent bias.
+  const IntLanes subnormal = bits(from_int(magnitude) * broadcast(0x1p-24F));
+  const IntLanes normal = shift_left<13>(magnitude) + broadcast_int((127 - 15) << 23);
+  const IntLanes special = shift_left<13>(magnitude) | broadcast_int(0x7F800000);  // infinity, NaN
+  const IntLanes quiet = select(less(broadcast_int(0x7C00), magnitude), broadcast_int(0x400000), broadcast_int(0));
+  IntLanes out = select(less(magnitude, broadcast_int(0x400)), subnormal, normal);
+  out = select(less(magnitude, broadcast_int(0x7C00)), out, special | quiet);
+  return from_bits(out | sign);
+}
+inline void store_f16(std::uint16_t* to, Lanes x) {
+  for (int i = 0; i < kLanes; ++i) {
+    std::uint32_t word;
+    const float value = x.v[i];
+    __builtin_memcpy(&word, &value, sizeof word);
+    const std::uint32_t sign = (word >> 16) & 0x8000U;
+    const std::uint32_t magnitude = word & 0x7FFFFFFFU;
+    std::uint32_t half;
+    if (magnitude > 0x7F800000U) {
+      half = 0x7E00U | (magnitude >> 13 & 0x3FFU);
+    } else if (magnitude >= 0x477FF000U) {  // 65520 and above round to infinity
+      half = 0x7C00U;
+    } else if (magnitude < 0x33000001U) {  // 2^-25 and below round to zero
+      half = 0;
+    } else if (magnitude < 0x38800000U) {  // below 2^-14: a subnormal half, in units of 2^-24
+      const std::uint32_t mantissa = (magnitude & 0x7FFFFFU) | 0x800000U;
+      const std::uint32_t shift = 126U - (magnitude >> 23);
+      const std::uint32_t rest = mantissa & ((1U << shift) - 1U);
+      const std::uint32_t tie = 1U << (shift - 1U);
+      half = mantissa >> shift;
+      half += static_cast<std::uint32_t>(rest > tie || (rest == tie && (half & 1U)));
+    } else {
+      half = (magnitude - 0x38000000U + 0xFFFU + (magnitude >> 13 & 1U)) >> 13;
+    }
+    to[i] = static_cast<std::uint16_t>(sign | half);
+  }
+}
+
+inline float sum(Lanes x) {
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) x.v[i] += x.v[i + width];
+  }
+  return x.v[0];
+}
+inline float max_of(Lanes x) {
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) x.v[i] = x.v[i] > x.v[i + width] ? x.v[i] : x.v[i + width];
+  }
+  return x.v[0];
+}
+inline std::int32_t max_of(IntLanes x) {
+  std::int32_t most = x.v[0];
+  for (int i = 1; i < kLanes; ++i) most = x.v[i] > most ? x.v[i] : most;
+  return most;
+}
+
+}  // namespace
+}  // namespace imp
