@@ -1,0 +1,70 @@
+"""Turns documents into token arrays on disk, and token arrays into training batches that depend on the step alone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from .corpus.documents import Part
+from .vocabulary import END_OF_TEXT
+
+# Share of the training windows that begin in each part: 60 % generated text, 20 % Austen, 20 % WordNet.
+SHARES = {"stories": 0.28, "descriptions": 0.08, "chat": 0.24, "austen": 0.20, "wordnet": 0.20}
+# A novel's first paragraph begins this many windows for each one of any other paragraph: they are prompts people try.
+OPENING_WEIGHT = 40
+TOKENS_PER_STEP = 4096
+SHORT, LONG = 256, 512  # window lengths; every fourth step trains the whole context
+
+
+@dataclass(frozen=True)
+class PackedPart:
+    """One part as tokens (uint16) and the positions at which a window may begin."""
+
+    name: str
+    tokens: np.ndarray
+    starts: np.ndarray
+
+
+def pack(part: Part, tokenizer: Tokenizer) -> PackedPart:
+    """Tokenize every document, with END_OF_TEXT after each."""
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    tokens: list[int] = []
+    starts: list[int] = []
+    for document in part.train:
+        openings = OPENING_WEIGHT if len(document) > 1 else 1
+        for encoding in tokenizer.encode_batch(document):
+            starts.extend([len(tokens)] * openings)
+            openings = 1
+            tokens.extend(encoding.ids)
+        tokens.append(end)
+    return PackedPart(part.name, np.array(tokens, dtype=np.uint16), np.array(starts, dtype=np.int64))
+
+
+def save(packed: PackedPart, folder: Path) -> None:
+    np.savez(folder / f"{packed.name}.npz", tokens=packed.tokens, starts=packed.starts)
+
+
+def load(name: str, folder: Path) -> PackedPart:
+    with np.load(folder / f"{name}.npz") as arrays:
+        return PackedPart(name, arrays["tokens"], arrays["starts"])
+
+
+class Batches:
+    """Draws training windows; the batch of a step is a function of (seed, step), so a resumed run sees the same data."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._parts = [load(name, folder) for name in SHARES]
+        self._seed = seed
+
+    def at(self, step: int) -> np.ndarray:
+        """Return int64 [rows, length + 1]."""
+        length = LONG if step % 4 == 3 else SHORT
+        rng = np.random.default_rng([self._seed, step])
+        chosen = rng.choice(len(self._parts), size=TOKENS_PER_STEP // length, p=list(SHARES.values()))
+        return np.stack([self._window(self._parts[part], length + 1, rng) for part in chosen]).astype(np.int64)
+
+    @staticmethod
+    def _window(part: PackedPart, size: int, rng: np.random.Generator) -> np.ndarray:
+        start = min(int(rng.choice(part.starts)), len(part.tokens) - size)
+        return part.tokens[start : start + size]
