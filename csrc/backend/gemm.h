@@ -1,10 +1,12 @@
-// What a matrix kernel is: the problem it is asked, the arguments it runs on, and its row in a kernel list.
+// What a matrix kernel is: the problem it is asked, what the device can do, and its row in a kernel list.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
+#include "backend/gemm_args.h"
 #include "tensor/dtype.h"
 
 namespace imp {
@@ -42,18 +44,8 @@ enum class ReductionId : std::uint8_t {
 // Whether a kernel has run on the hardware it is for. CPU rows are validated: the tests run them.
 enum class Maturity : std::uint8_t { emulated, validated };
 
-struct GemmArgs {
-  const std::byte* weight = nullptr;   // in the kernel's layout
-  const void* activations = nullptr;   // in the kernel's activation format, m rows
-  float* out = nullptr;                // row-major, out_stride floats from row to row
-  std::ptrdiff_t out_stride = 0;
-  int m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  std::int64_t n_begin = 0;            // this call computes outputs [n_begin, n_end); both are multiples of 16 or n
-  std::int64_t n_end = 0;
-  std::byte* scratch = nullptr;        // scratch_bytes(problem, m), this thread's own, 64-byte aligned
-};
+// max_m of a kernel that takes any number of rows.
+inline constexpr int kAnyRows = std::numeric_limits<int>::max();
 
 struct GemmKernel {
   std::string_view name;  // = file name = test id = bench row = log word = imp.conf word
@@ -64,10 +56,16 @@ struct GemmKernel {
   int max_m;              // rows it is meant for
   ReductionId reduction;
   Maturity maturity;
-  // nullptr where the kernel fits, else the reason in words.
+  // nullptr where the kernel fits a weight of its type on this device, else the reason in words.
   const char* (*refuses)(const GemmProblem&, const DeviceCaps&);
+  // Does not shrink as m grows.
   std::size_t (*scratch_bytes)(const GemmProblem&, int m);
   void (*run)(const GemmArgs&);
 };
+
+// Their words, as logs and explanations use them.
+std::string_view name_of(WeightLayout layout) noexcept;
+std::string_view name_of(ActivationFormat format) noexcept;
+std::string_view name_of(ReductionId reduction) noexcept;
 
 }  // namespace imp

@@ -15,31 +15,46 @@ namespace imp {
 struct GemmPlan {
   WeightLayout layout = WeightLayout::file;
   std::vector<const GemmKernel*> kernels;  // by ascending max_m; the last takes any m
+
+  const GemmKernel& kernel_for(int m) const noexcept {
+    std::size_t i = 0;
+    while (kernels[i]->max_m < m) ++i;
+    return *kernels[i];
+  }
 };
 
+// "panel16 q8_block32: q8_0_small up to 8 rows, q8_0_avx2": equal for equal plans in every process.
+std::string describe(const GemmPlan& plan);
+
 // A user's word on kernels, from the configuration: `pattern` is a weight type's name ("q4_k") or a glob over tensor
-// names ("blk.*.ffn_down.weight"); `kernel` is a kernel's name.
+// names ("blk.*.ffn_down.weight"; * is any text, ? any one character); `kernel` is a kernel's name. A glob outranks a
+// type's name.
 struct GemmOverride {
   std::string pattern;
   std::string kernel;
 };
 
-// One line of explain(): a candidate, whether it was taken, and why not.
+// One line of explain(): a candidate, whether the plan uses it, and why or why not.
 struct GemmCandidate {
   std::string_view kernel;
   bool accepted = false;
-  std::string reason;  // empty where accepted
+  std::string reason;  // accepted: who decided, and for how many rows
 };
 
 class GemmRegistry {
  public:
-  // `kernels` is a list in order of preference whose last row, `reference`, refuses nothing.
+  // `kernels` is a list in order of preference whose last row, `reference`, takes every weight type, any number of
+  // rows, and refuses nothing.
   GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps) : kernels_(kernels), caps_(caps) {}
 
-  // Throws ModelError(OVERRIDE_INVALID) where an override names a kernel that is unknown (listing the known) or that
-  // refuses (with its reason). tensor_name may be empty.
+  // The first kernel that does not refuse, and whose layout and reduction some kernel can complete for every m,
+  // decides layout and reduction; then kernels of the same layout and reduction for larger m, in the list's order.
+  // What has not run on its hardware is taken only by an override. Throws ModelError(OVERRIDE_INVALID) where an
+  // override names a kernel that is unknown (listing the known) or that refuses (with its reason), or where two of
+  // equal rank disagree. tensor_name may be empty: then only type names match.
   GemmPlan plan(const GemmProblem& problem, std::string_view tensor_name,
                 std::span<const GemmOverride> overrides) const;
+  // A line for each kernel that could multiply the weight's type, in the list's order. Throws as plan() does.
   std::vector<GemmCandidate> explain(const GemmProblem& problem, std::string_view tensor_name,
                                      std::span<const GemmOverride> overrides) const;
   std::span<const GemmKernel> kernels() const noexcept { return kernels_; }
@@ -49,5 +64,8 @@ class GemmRegistry {
   std::span<const GemmKernel> kernels_;
   DeviceCaps caps_;
 };
+
+// Throws ModelError(OVERRIDE_INVALID) for a pattern that is no weight type's name and matches none of these tensors.
+void require_matches(std::span<const GemmOverride> overrides, std::span<const std::string_view> tensor_names);
 
 }  // namespace imp

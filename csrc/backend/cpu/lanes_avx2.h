@@ -184,6 +184,16 @@ inline void store_u16(std::uint16_t* to, IntLanes x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(packed, 0xD8));
 }
 
+// The lower 8 bits of each lane.
+inline void store_i8(std::int8_t* to, IntLanes x) {
+  const __m256i low = _mm256_set1_epi32(0xFF);
+  const __m256i words = _mm256_packus_epi32(_mm256_and_si256(x.lo, low), _mm256_and_si256(x.hi, low));
+  const __m256i bytes = _mm256_packus_epi16(words, words);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(bytes, order)));
+}
+
 inline float sum(Lanes x) {
   const __m256 eight = _mm256_add_ps(x.lo, x.hi);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -201,6 +211,13 @@ inline std::int32_t max_of(IntLanes x) {
   const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
   const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
   return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+}
+// Wrapping, as integer sums are.
+inline std::int32_t sum(IntLanes x) {
+  const __m256i eight = _mm256_add_epi32(x.lo, x.hi);
+  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
 }
 
 }  // namespace

@@ -171,6 +171,11 @@ inline void store_u16(std::uint16_t* to, IntLanes x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(x.v));
 }
 
+// The lower 8 bits of each lane.
+inline void store_i8(std::int8_t* to, IntLanes x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(x.v));
+}
+
 inline float sum(Lanes x) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -185,6 +190,10 @@ inline float max_of(Lanes x) {
 }
 inline std::int32_t max_of(IntLanes x) {
   return _mm512_reduce_max_epi32(x.v);
+}
+// Wrapping, as integer sums are.
+inline std::int32_t sum(IntLanes x) {
+  return _mm512_reduce_add_epi32(x.v);
 }
 
 }  // namespace

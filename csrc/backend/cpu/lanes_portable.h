@@ -221,6 +221,11 @@ inline void store_f16(std::uint16_t* to, Lanes x) {
   }
 }
 
+// The lower 8 bits of each lane.
+inline void store_i8(std::int8_t* to, IntLanes x) {
+  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::int8_t>(x.v[i]);
+}
+
 inline float sum(Lanes x) {
   for (int width = kLanes / 2; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i) x.v[i] += x.v[i + width];
@@ -237,6 +242,12 @@ inline std::int32_t max_of(IntLanes x) {
   std::int32_t most = x.v[0];
   for (int i = 1; i < kLanes; ++i) most = x.v[i] > most ? x.v[i] : most;
   return most;
+}
+// Wrapping, as integer sums are.
+inline std::int32_t sum(IntLanes x) {
+  std::uint32_t total = 0;
+  for (int i = 0; i < kLanes; ++i) total += static_cast<std::uint32_t>(x.v[i]);
+  return static_cast<std::int32_t>(total);
 }
 
 }  // namespace

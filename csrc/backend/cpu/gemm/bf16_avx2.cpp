@@ -1,0 +1,9 @@
+// BF16 weights in panels, with AVX2 instructions.
+#include "backend/cpu/gemm/float_panels.inl"
+#include "backend/cpu/gemm/kernels.h"
+
+namespace imp::cpu {
+
+void run_bf16_avx2(const GemmArgs& args) { multiply_packed<BF16>(args); }
+
+}  // namespace imp::cpu

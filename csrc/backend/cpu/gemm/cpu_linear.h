@@ -1,0 +1,41 @@
+// A weight matrix in memory on the CPU, packed for its kernels.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "base/arena.h"
+#include "base/thread_pool.h"
+
+namespace imp::cpu {
+
+class CpuLinear final : public Linear {
+ public:
+  CpuLinear(const GemmProblem& problem, GemmPlan plan, std::shared_ptr<std::byte> bytes);
+
+  const GemmProblem& problem() const noexcept override { return problem_; }
+  const GemmPlan& plan() const noexcept override { return plan_; }
+  std::size_t n_bytes() const noexcept override { return n_bytes_; }
+  const std::byte* bytes() const noexcept { return bytes_.get(); }  // in the plan's layout
+
+  // Bytes of a row in the file's own format: the scratch of decode_row.
+  std::size_t row_bytes() const noexcept { return row_bytes_; }
+  // The file's bytes of one row.
+  void read_row(std::int64_t row, std::byte* out) const noexcept;
+  // One row as k floats, as the file's format defines them. `scratch` holds row_bytes().
+  void decode_row(std::int64_t row, std::byte* scratch, float* out) const noexcept;
+
+ private:
+  GemmProblem problem_;
+  GemmPlan plan_;
+  std::size_t row_bytes_;
+  std::size_t n_bytes_;
+  std::shared_ptr<std::byte> bytes_;
+};
+
+// Reads a weight through buffers of about a megabyte per thread, packing as it goes: there is never a second copy.
+// source.read is called from several threads at once. Throws what it throws, ModelError where the shape cannot be, and
+// ResourceExhausted(NO_MEMORY).
+std::unique_ptr<CpuLinear> load_cpu_linear(const WeightSource& source, GemmPlan plan, Arena& arena, ThreadPool& pool);
+
+}  // namespace imp::cpu

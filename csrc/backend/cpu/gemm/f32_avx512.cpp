@@ -1,0 +1,9 @@
+// F32 weights in panels, with AVX512 instructions.
+#include "backend/cpu/gemm/float_panels.inl"
+#include "backend/cpu/gemm/kernels.h"
+
+namespace imp::cpu {
+
+void run_f32_avx512(const GemmArgs& args) { multiply_packed<F32>(args); }
+
+}  // namespace imp::cpu

@@ -1,0 +1,139 @@
+// Products in two loops over the pool: rows are quantized where a kernel wants it, then tasks of outputs are computed.
+#include "backend/cpu/gemm/gemm_runner.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/float_mode.h"
+
+namespace imp::cpu {
+
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+std::size_t whole_lines(std::size_t n_bytes) { return (n_bytes + kLine - 1) / kLine * kLine; }
+
+QuantizeRow quantizer_for(const DeviceCaps& caps) {
+#if IMP_X86
+  if (caps.avx512) return quantize_row_avx512;
+  if (caps.avx2) return quantize_row_avx2;
+#else
+  static_cast<void>(caps);
+#endif
+  return quantize_row_generic;
+}
+
+std::ptrdiff_t quantized_stride(std::int64_t k) {
+  return static_cast<std::ptrdiff_t>(k / 32) * static_cast<std::ptrdiff_t>(sizeof(ActivationBlock));
+}
+
+std::size_t scratch_needed(const Linear& weight, int max_rows) {
+  std::size_t most = 0;
+  for (const GemmKernel* kernel : weight.plan().kernels) {
+    most = std::max(most, kernel->scratch_bytes(weight.problem(), std::min(kernel->max_m, max_rows)));
+  }
+  return whole_lines(most);
+}
+
+void add_bias(const LinearTerm& term, const GemmTask& task) {
+  for (int row = 0; row < term.out.n_rows; ++row) {
+    float* const out = term.out.data + row * term.out.stride;
+    const float* const bias = term.bias->data();
+    for (std::int64_t i = task.n_begin; i < task.n_end; ++i) out[i] += bias[i];
+  }
+}
+
+}  // namespace
+
+GemmRunner::GemmRunner(const GemmRegistry& registry, ThreadPool& pool)
+    : registry_(registry),
+      pool_(pool),
+      quantize_row_(quantizer_for(registry.caps())),
+      arena_(std::size_t{2} << 20),
+      launches_(registry.kernels().size()) {
+  sizes_.reserve(kMaxTerms);
+  // split_terms makes tasks of at least a 32nd of a thread's share, and may cut one short at the end of each term.
+  tasks_.reserve(32 * static_cast<std::size_t>(pool.n_threads()) + 2 * kMaxTerms);
+}
+
+void GemmRunner::reserve(int max_rows, std::span<const Linear* const> weights) {
+  std::size_t quantized = 0, scratch = 0;
+  for (const Linear* weight : weights) {
+    scratch = std::max(scratch, scratch_needed(*weight, max_rows));
+    if (weight->plan().kernels.front()->activations == ActivationFormat::q8_block32) {
+      const auto row = static_cast<std::size_t>(quantized_stride(weight->problem().k));
+      quantized = std::max(quantized, row * static_cast<std::size_t>(max_rows));
+    }
+  }
+  if (scratch > scratch_stride_) {
+    scratch_ = arena_.allocate(scratch * static_cast<std::size_t>(pool_.n_threads()));
+    scratch_stride_ = scratch;
+  }
+  if (quantized > quantized_bytes_) {
+    quantized_ = arena_.allocate(quantized);
+    quantized_bytes_ = quantized;
+  }
+}
+
+void GemmRunner::quantize(Rows x) {
+  const std::ptrdiff_t stride = quantized_stride(x.width);
+  IMP_CHECK(static_cast<std::size_t>(stride) * static_cast<std::size_t>(x.n_rows) <= quantized_bytes_);
+  const auto quantize_one = [&](int row, int) {
+    quantize_row_(x.data + row * x.stride, x.width, reinterpret_cast<ActivationBlock*>(quantized_.get() + row * stride));
+  };
+  // Below this a loop on the pool costs more than it saves.
+  constexpr int kAlone = 4;
+  if (x.n_rows > kAlone) return pool_.run(x.n_rows, quantize_one);
+  const ComputeFloatMode mode;
+  for (int row = 0; row < x.n_rows; ++row) quantize_one(row, 0);
+}
+
+void GemmRunner::run_task(const GemmTask& task, Rows x, std::span<const LinearTerm> terms, int thread) const {
+  const LinearTerm& term = terms[static_cast<std::size_t>(task.term)];
+  const auto& weight = static_cast<const CpuLinear&>(*term.weight);
+  const GemmKernel& kernel = weight.plan().kernel_for(x.n_rows);
+  const bool quantized = kernel.activations == ActivationFormat::q8_block32;
+  GemmArgs args;
+  args.weight = weight.bytes();
+  args.weight_type = weight.problem().weight;
+  args.activations = quantized ? quantized_.get() : reinterpret_cast<const std::byte*>(x.data);
+  args.activation_stride =
+      quantized ? quantized_stride(x.width) : x.stride * static_cast<std::ptrdiff_t>(sizeof(float));
+  args.out = term.out.data;
+  args.out_stride = term.out.stride;
+  args.m = x.n_rows;
+  args.n = weight.problem().n;
+  args.k = weight.problem().k;
+  args.n_begin = task.n_begin;
+  args.n_end = task.n_end;
+  args.scratch = scratch_.get() + static_cast<std::size_t>(thread) * scratch_stride_;
+  kernel.run(args);
+  if (term.bias != nullptr) add_bias(term, task);
+}
+
+void GemmRunner::run(Rows x, std::span<const LinearTerm> terms) {
+  if (x.n_rows == 0 || terms.empty()) return;
+  IMP_CHECK(terms.size() <= kMaxTerms);
+  bool quantizes = false;
+  sizes_.clear();
+  for (const LinearTerm& term : terms) {
+    const auto& weight = static_cast<const CpuLinear&>(*term.weight);
+    const GemmKernel& kernel = weight.plan().kernel_for(x.n_rows);
+    quantizes |= kernel.activations == ActivationFormat::q8_block32;
+    sizes_.push_back({weight.problem().n, static_cast<std::int64_t>(weight.row_bytes())});
+    launches_[static_cast<std::size_t>(&kernel - registry_.kernels().data())].fetch_add(1, std::memory_order_relaxed);
+  }
+  if (quantizes) quantize(x);
+  split_terms(sizes_, pool_.n_threads(), tasks_);
+  pool_.run(static_cast<int>(tasks_.size()),
+            [&](int task, int thread) { run_task(tasks_[static_cast<std::size_t>(task)], x, terms, thread); });
+}
+
+std::vector<std::uint64_t> GemmRunner::launches() const {
+  std::vector<std::uint64_t> counts;
+  for (const auto& count : launches_) counts.push_back(count.load(std::memory_order_relaxed));
+  return counts;
+}
+
+}  // namespace imp::cpu

@@ -1,0 +1,76 @@
+// The CPU's kernels: one row each, best first. A new kernel is its file and its row here.
+#include "backend/cpu/gemm/kernel_list.h"
+
+#include "backend/cpu/gemm/dequantized.h"
+#include "backend/cpu/gemm/kernels.h"
+
+namespace imp::cpu {
+
+namespace {
+
+const char* needs_nothing(const GemmProblem&, const DeviceCaps&) { return nullptr; }
+
+#if IMP_X86
+const char* needs_avx2(const GemmProblem&, const DeviceCaps& caps) {
+  return caps.avx2 ? nullptr : "needs AVX2 with FMA and F16C";
+}
+
+const char* needs_avx512(const GemmProblem&, const DeviceCaps& caps) {
+  return caps.avx512 ? nullptr : "needs AVX-512 (F, BW, VL, DQ)";
+}
+
+constexpr const char* kWholeBlocks = "k is not a multiple of 32, the block of quantized activations";
+
+const char* needs_avx2_blocks(const GemmProblem& problem, const DeviceCaps& caps) {
+  if (problem.k % 32 != 0) return kWholeBlocks;
+  return needs_avx2(problem, caps);
+}
+
+const char* needs_vnni_blocks(const GemmProblem& problem, const DeviceCaps& caps) {
+  if (problem.k % 32 != 0) return kWholeBlocks;
+  return caps.avx512 && caps.avx512_vnni ? nullptr : "needs AVX-512 VNNI";
+}
+#endif
+
+std::size_t no_scratch(const GemmProblem&, int) { return 0; }
+std::size_t decoded_pieces(const GemmProblem&, int) { return dequantized_scratch_bytes(); }
+
+constexpr GemmKernel over_q8_blocks(std::string_view name, DType weight, decltype(GemmKernel::refuses) refuses,
+                                    decltype(GemmKernel::run) run) {
+  return {name,     weight,  false,      WeightLayout::panel16, ActivationFormat::q8_block32,
+          kAnyRows, ReductionId::q8_block32, Maturity::validated, refuses, no_scratch, run};
+}
+
+constexpr GemmKernel over_float_panels(std::string_view name, DType weight, decltype(GemmKernel::refuses) refuses,
+                                       decltype(GemmKernel::run) run) {
+  return {name,     weight,  false,      WeightLayout::panel16, ActivationFormat::f32,
+          kAnyRows, ReductionId::f32_sequential, Maturity::validated, refuses, no_scratch, run};
+}
+
+constexpr GemmKernel over_any_type(std::string_view name, decltype(GemmKernel::refuses) refuses,
+                                   decltype(GemmKernel::run) run) {
+  return {name,     DType::F32,  true,      WeightLayout::file, ActivationFormat::f32,
+          kAnyRows, ReductionId::f32_sequential, Maturity::validated, refuses, decoded_pieces, run};
+}
+
+constexpr GemmKernel kKernels[] = {
+#if IMP_X86
+    over_q8_blocks("q8_0_avx512vnni", DType::Q8_0, needs_vnni_blocks, run_q8_0_avx512vnni),
+    over_q8_blocks("q8_0_avx2", DType::Q8_0, needs_avx2_blocks, run_q8_0_avx2),
+    over_float_panels("f32_avx512", DType::F32, needs_avx512, run_f32_avx512),
+    over_float_panels("f32_avx2", DType::F32, needs_avx2, run_f32_avx2),
+    over_float_panels("f16_avx512", DType::F16, needs_avx512, run_f16_avx512),
+    over_float_panels("f16_avx2", DType::F16, needs_avx2, run_f16_avx2),
+    over_float_panels("bf16_avx512", DType::BF16, needs_avx512, run_bf16_avx512),
+    over_float_panels("bf16_avx2", DType::BF16, needs_avx2, run_bf16_avx2),
+    over_any_type("dequant_avx512", needs_avx512, run_dequant_avx512),
+    over_any_type("dequant_avx2", needs_avx2, run_dequant_avx2),
+#endif
+    over_any_type("reference", needs_nothing, run_reference),
+};
+
+}  // namespace
+
+std::span<const GemmKernel> kernel_list() noexcept { return kKernels; }
+
+}  // namespace imp::cpu

@@ -1,0 +1,11 @@
+// Any weight type on any CPU: what every faster kernel of its reduction must equal.
+#include "backend/cpu/gemm/dequantized.h"
+#include "backend/cpu/gemm/float_panels.inl"
+#include "backend/cpu/gemm/interleave.inl"
+#include "backend/cpu/gemm/kernels.h"
+
+namespace imp::cpu {
+
+void run_reference(const GemmArgs& args) { multiply_dequantized(args, {kTilePanels, interleave, multiply_panels}); }
+
+}  // namespace imp::cpu
