@@ -1,0 +1,60 @@
+"""Settings in effect, with where each value came from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from imp_service.config.build import build
+from imp_service.config.kinds import AUTO
+from imp_service.config.origin import DEFAULT, Origin
+from imp_service.config.settings import TABLE, Settings
+from imp_service.config.table import Key, Named, Node, Section
+from imp_service.config.toml import KeyPath, write_path
+from imp_service.config.tree import Tree, Value, branch, merged
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key with its value in effect."""
+
+    path: KeyPath
+    key: Key
+    value: object
+    origin: Origin
+
+    @property
+    def name(self) -> str:
+        return write_path(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    settings: Settings
+    # The file that was read; None where there is none.
+    file: Path | None
+    # Never changed once here: `resolve` makes another.
+    tree: Tree
+
+    def entries(self) -> Iterator[Entry]:
+        """Every key in the table's order, those under the user's own names included."""
+        yield from _entries(TABLE, (), self.tree)
+
+    def resolve(self, path: KeyPath, value: object, reason: str) -> "Config":
+        """These settings with the `auto` at `path` replaced by what was decided; the reason becomes its origin."""
+        if all(entry.value is not AUTO for entry in self.entries() if entry.path == path):
+            raise ValueError(f"{write_path(path)} is not auto")
+        tree = merged(self.tree, branch(path, Value(value, Origin("auto", reason))))
+        return Config(build(tree), self.file, tree)
+
+
+def _entries(node: Node, path: KeyPath, tree: Tree | Value | None) -> Iterator[Entry]:
+    match node:
+        case Key():
+            known = tree if isinstance(tree, Value) else Value(node.default, DEFAULT)
+            yield Entry(path, node, known.value, known.origin)
+        case Section():
+            for name, inner in node.nodes.items():
+                yield from _entries(inner, (*path, name), tree.get(name) if isinstance(tree, dict) else None)
+        case Named():
+            for name, below in tree.items() if isinstance(tree, dict) else ():
+                yield from _entries(node.item, (*path, name), below)

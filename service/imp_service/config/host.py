@@ -1,0 +1,118 @@
+"""What this machine gives the process: CPUs and memory as affinity and control groups leave them, with the reason."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from imp_service.config.config import Config
+from imp_service.config.kinds import AUTO
+
+# Control groups of version 1 write "no limit" as the largest page-aligned integer.
+_NO_LIMIT_BYTES = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class CpuLimit:
+    threads: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    # None: nothing on this machine says.
+    limit_bytes: int | None
+    reason: str
+
+
+def affinity_cpus() -> int:
+    """CPUs that the scheduler lets this process run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cpu_limit(cpus: int, root: Path = Path("/")) -> CpuLimit:
+    """Threads for `cpus` usable CPUs under the quota of the process's control groups.
+
+    A quota is rounded down: more threads than whole CPUs are stopped together in the middle of a step.
+    """
+    reason = f"affinity: {cpus} CPU{'s' if cpus != 1 else ''}"
+    threads = cpus
+    quotas = list(_quotas(root))
+    if quotas:
+        quota, source = min(quotas)
+        if quota < cpus:
+            threads, reason = max(1, int(quota)), f"{source} {float(quota):g}"
+    return CpuLimit(threads, f"{reason} -> {threads} thread{'s' if threads != 1 else ''}")
+
+
+def memory_limit(root: Path = Path("/")) -> MemoryLimit:
+    """The least of the machine's memory and the limits of the process's control groups."""
+    limits = list(_memory_limits(root))
+    if not limits:
+        return MemoryLimit(None, "no limit known")
+    limit_bytes, source = min(limits)
+    return MemoryLimit(limit_bytes, f"{source} {limit_bytes / 1024**3:.2f} GiB")
+
+
+def resolve_threads(config: Config, root: Path = Path("/")) -> Config:
+    """Settings with `device.threads` decided, where it is auto."""
+    if config.settings.device.threads is not AUTO:
+        return config
+    limit = cpu_limit(affinity_cpus(), root)
+    return config.resolve(("device", "threads"), limit.threads, limit.reason)
+
+
+def _quotas(root: Path) -> Iterator[tuple[Fraction, str]]:
+    """CPU quotas, in CPUs, of every group from the process's own up to the root."""
+    for group in _groups(root, "cpu"):
+        parts = _read(group / "cpu.max").split()
+        if len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit() and int(parts[1]) > 0:
+            yield Fraction(int(parts[0]), int(parts[1])), "cpu.max"
+        quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period) > 0:
+            yield Fraction(int(quota), int(period)), "cpu.cfs_quota_us"
+
+
+def _memory_limits(root: Path) -> Iterator[tuple[int, str]]:
+    for line in _read(root / "proc/meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemTotal":
+            yield int(rest.split()[0]) * 1024, "MemTotal"
+    for group in _groups(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = _read(group / name)
+            if text.isdigit() and int(text) < _NO_LIMIT_BYTES:
+                yield int(text), name
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """Folders of the process's control groups that may limit `controller`, from the innermost outwards.
+
+    A container often sees its own group mounted as the root while /proc/self/cgroup names the path outside: what does
+    not exist is passed over, the mount's root is always looked at.
+    """
+    mount = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "":
+            tops = [mount, mount / "unified"]
+        elif controller in controllers.split(","):
+            tops = [mount / controllers, mount / controller]
+        else:
+            continue
+        for top in tops:
+            inner = top / path.lstrip("/")
+            yield inner
+            yield from (parent for parent in inner.parents if parent.is_relative_to(top))
+
+
+def _read(path: Path) -> str:
+    """The text of a control file; nothing where it does not exist: each kernel has only some of them."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,212 @@
+"""What a key's value may be: each kind reads what TOML gives, says what it expects, and writes a value back."""
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, Generic, Literal, TypeVar
+
+from imp_service.config.toml import read_value, write_literal
+
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
+
+
+class Auto(Enum):
+    """The value `auto`: imp decides once, from the machine or the model, and shows what it decided."""
+
+    AUTO = "auto"
+
+
+AUTO: Final = Auto.AUTO
+
+
+class UnfitError(Exception):
+    """A value that its kind does not allow; the message says what is expected instead."""
+
+
+class Kind(ABC, Generic[T_co]):
+    """A set of values. Kinds are constants of the table: they hold no state."""
+
+    @property
+    @abstractmethod
+    def expected(self) -> str:
+        """The set in words, as they end `found 12abc, expected …`."""
+
+    @property
+    def allowed(self) -> str:
+        """The set as short as the shipped file's comments want it; empty where the key's text says enough."""
+        return self.expected
+
+    @abstractmethod
+    def read(self, raw: object) -> T_co:
+        """The value of what `tomllib` returned; raises UnfitError."""
+
+    def read_text(self, text: str) -> T_co:
+        """The value of the text of an environment variable or of `--set`; raises UnfitError."""
+        return self.read(read_value(text))
+
+    def plain(self, value: object) -> object:
+        """What TOML would hold for a value of this kind: the inverse of `read`."""
+        return value
+
+    def write(self, value: object) -> str:
+        return write_literal(self.plain(value))
+
+
+class Boolean(Kind[bool]):
+    expected = "true or false"
+    allowed = ""
+
+    def read(self, raw: object) -> bool:
+        if not isinstance(raw, bool):
+            raise UnfitError(self.expected)
+        return raw
+
+
+class Integer(Kind[int]):
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+
+    @property
+    def expected(self) -> str:
+        return f"a whole number from {self.allowed}"
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.least} to {self.most}"
+
+    def read(self, raw: object) -> int:
+        if isinstance(raw, bool) or not isinstance(raw, int) or not self.least <= raw <= self.most:
+            raise UnfitError(self.expected)
+        return raw
+
+
+class Real(Kind[float]):
+    def __init__(self, least: float, most: float) -> None:
+        self.least, self.most = least, most
+
+    @property
+    def expected(self) -> str:
+        return f"a number from {self.allowed}"
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.least:g} to {self.most:g}"
+
+    def read(self, raw: object) -> float:
+        if isinstance(raw, bool) or not isinstance(raw, int | float):
+            raise UnfitError(self.expected)
+        # A comparison that holds, not one that fails: NaN is outside of every range. Integers are compared as they
+        # are, since 10^400 has no float.
+        if not self.least <= raw <= self.most or not math.isfinite(raw):
+            raise UnfitError(self.expected)
+        return float(raw)
+
+
+class Choice(Kind[U]):
+    """One of a few values that are listed."""
+
+    def __init__(self, *values: U) -> None:
+        self.values = values
+
+    @property
+    def expected(self) -> str:
+        words = [write_literal(value) for value in self.values]
+        return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+    def read(self, raw: object) -> U:
+        for value in self.values:
+            if type(value) is type(raw) and value == raw:
+                return value
+        raise UnfitError(self.expected)
+
+
+class Text(Kind[str]):
+    """A string; in the environment and in `--set` it is taken as it stands, quotes included."""
+
+    def __init__(self, what: str, *, pattern: str | None = None, most_bytes: int = 4096) -> None:
+        self.what, self.most_bytes = what, most_bytes
+        self.pattern = re.compile(pattern) if pattern else None
+
+    @property
+    def expected(self) -> str:
+        return f"{self.what}, a string"
+
+    @property
+    def allowed(self) -> str:
+        return ""
+
+    def read(self, raw: object) -> str:
+        if not isinstance(raw, str) or not self._holds(raw):
+            raise UnfitError(self.expected)
+        return raw
+
+    def read_text(self, text: str) -> str:
+        return self.read(text)
+
+    def _holds(self, text: str) -> bool:
+        if not text or any(character < " " or character == "\x7f" for character in text):
+            return False
+        try:
+            size_bytes = len(text.encode())
+        except UnicodeEncodeError:  # bytes of the environment that are not UTF-8
+            return False
+        return size_bytes <= self.most_bytes and (self.pattern is None or self.pattern.fullmatch(text) is not None)
+
+
+class ListOf(Kind[tuple[U, ...]]):
+    def __init__(self, item: Kind[U], most: int) -> None:
+        self.item, self.most = item, most
+
+    @property
+    def expected(self) -> str:
+        return f"a list of at most {self.most}, each {self.item.expected}"
+
+    @property
+    def allowed(self) -> str:
+        return f"at most {self.most}"
+
+    def read(self, raw: object) -> tuple[U, ...]:
+        if not isinstance(raw, Sequence) or isinstance(raw, str) or len(raw) > self.most:
+            raise UnfitError(self.expected)
+        try:
+            return tuple(self.item.read(item) for item in raw)
+        except UnfitError:
+            raise UnfitError(self.expected) from None
+
+    def plain(self, value: object) -> object:
+        return [self.item.plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+class AutoOr(Kind[U | Auto]):
+    """`"auto"`, or a value of another kind."""
+
+    def __init__(self, kind: Kind[U]) -> None:
+        self.kind = kind
+
+    @property
+    def expected(self) -> str:
+        return f'"auto" or {self.kind.expected}'
+
+    @property
+    def allowed(self) -> str:
+        return self.kind.allowed
+
+    def read(self, raw: object) -> U | Literal[Auto.AUTO]:
+        return self._or_auto(raw, self.kind.read)
+
+    def read_text(self, text: str) -> U | Literal[Auto.AUTO]:
+        return self._or_auto(read_value(text), lambda _: self.kind.read_text(text))
+
+    def _or_auto(self, raw: object, read: Callable[[object], U]) -> U | Literal[Auto.AUTO]:
+        if raw == AUTO.value:
+            return AUTO
+        try:
+            return read(raw)
+        except UnfitError:
+            raise UnfitError(self.expected) from None
+
+    def plain(self, value: object) -> object:
+        return AUTO.value if value is AUTO else self.kind.plain(value)

@@ -1,0 +1,64 @@
+"""The part of the table that changes a model's own facts, named by behaviour and never by a model's name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from imp_service.config.kinds import Choice, Integer, ListOf, Real, Text
+from imp_service.config.quantities import Count
+from imp_service.config.table import key, named, section
+
+_TOKEN = Integer(0, 4 * 1024**2 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """Each field replaces that one fact of the file; the string "none" in the section's place turns scaling off."""
+
+    type: str | None = key(Choice("none", "linear", "yarn", "llama3"), None, "how positions stretch", example="yarn")
+    factor: float | None = key(Real(1.0, 1e6), None, "by how much", example=4.0)
+    original_context: int | None = key(
+        Count(1, 16 * 1024**2), None, "context the model was trained with", example=32768
+    )
+    attention_factor: float | None = key(Real(1e-6, 1e6), None, "yarn: scale of the logits", example=1.0)
+    beta_fast: float | None = key(Real(1e-6, 1e6), None, "yarn: rotations above which none", example=32.0)
+    beta_slow: float | None = key(Real(1e-6, 1e6), None, "yarn: rotations below which all", example=1.0)
+    low_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: long wavelengths", example=1.0)
+    high_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: short wavelengths", example=4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultSampling:
+    """What a request that leaves a field unset gets; unset here: the model's own default."""
+
+    temperature: float | None = key(Real(0, 100), None, "below 1e-4: greedy", example=0.7)
+    top_k: int | None = key(Integer(0, 2**32 - 1), None, "0: all", example=40)
+    top_p: float | None = key(Real(1e-9, 1), None, "1: all", example=0.95)
+    min_p: float | None = key(Real(0, 1), None, "0: all", example=0.05)
+    typical_p: float | None = key(Real(1e-9, 1), None, "1: all", example=1.0)
+    repetition_penalty: float | None = key(Real(0.01, 100), None, "1: none", example=1.1)
+    frequency_penalty: float | None = key(Real(-2, 2), None, "0: none", example=0.0)
+    presence_penalty: float | None = key(Real(-2, 2), None, "0: none", example=0.0)
+    penalty_window: int | None = key(Integer(0, 2**32 - 1), None, "tokens looked back on; 0: all", example=64)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOverrides:
+    max_context: int | None = key(Count(1, 16 * 1024**2), None, "longest context in tokens", example=32768)
+    rope_theta: float | None = key(Real(1e-3, 1e15), None, "base of the rotary wavelengths", example=10000.0)
+    kv_dtype: str | None = key(
+        Choice("f16", "bf16", "f32"),
+        None,
+        "type of this model's cached keys and values; unset: kv.dtype",
+        example="f16",
+    )
+    suppress_tokens: tuple[int, ...] | None = key(ListOf(_TOKEN, 4096), None, "ids never produced", example=[3])
+    eos_token_ids: tuple[int, ...] | None = key(ListOf(_TOKEN, 256), None, "ids that end a text", example=[0, 2])
+    chat_template: str | None = key(Text("a path"), None, "file with a Jinja template", example="chat.jinja")
+    rope_scaling: RopeScaling = section(RopeScaling, "a longer context than trained", shorthand="type")
+    gemm: Mapping[str, str] = named(
+        Text("the name of a kernel", pattern="[a-z0-9_]{1,64}"),
+        "kernel of a quant type or of the tensors a pattern matches",
+        name=Text("a quant type or a tensor pattern", most_bytes=256),
+        example=("q4_k", "reference"),
+    )
+    default_sampling: DefaultSampling = section(DefaultSampling, "what a request gets that leaves a field unset")

@@ -1,0 +1,53 @@
+"""The shipped imp.conf: every key with its default and one line of text, made from the table."""
+
+from collections.abc import Iterator
+
+from imp_service.config.settings import TABLE
+from imp_service.config.table import Key, Named, Node, Section
+from imp_service.config.toml import KeyPath, write_key, write_path
+
+_HEAD = """\
+# imp.conf: every key with its default. A key behind "# " has none: it is unset, and what follows is an example.
+# Read from --config FILE, else $IMP_CONFIG, ./imp.conf, ~/.config/imp/imp.conf, /etc/imp/imp.conf: the first there is.
+# IMP_SECTION__KEY in the environment goes before the file, --set section.key=value before both.
+# Sizes may be written "8GiB" or "64 KiB", counts "32K"; durations need their unit: "5ms", "30s", "1h".
+"""
+_COMMENT_COLUMN = 34
+
+
+def render() -> str:
+    return _HEAD + "".join(f"\n{block}\n" for block in _blocks(TABLE, ()))
+
+
+def _blocks(section: Section, path: KeyPath) -> Iterator[str]:
+    """One block for each section: its header, its keys, then the sections within."""
+    keys = [_key_line(name, node) for name, node in section.nodes.items() if isinstance(node, Key)]
+    if path:
+        yield "\n".join([_line(f"[{write_path(path)}]", section.text), *keys])
+    for name, node in section.nodes.items():
+        yield from _inner_blocks(node, (*path, name))
+
+
+def _inner_blocks(node: Node, path: KeyPath) -> Iterator[str]:
+    match node:
+        case Section():
+            yield from _blocks(node, path)
+        case Named(item=Key() as item):
+            yield f"{_line(f'[{write_path(path)}]', node.text)}\n{_key_line(node.example, item)}"
+        case Named():
+            yield _line(f"# [{write_path((*path, node.example))}]", node.text)
+        case Key():
+            return
+
+
+def _key_line(name: str, key: Key) -> str:
+    if key.default is None:
+        setting = f"# {write_key(name)} = {key.kind.write(key.kind.read(key.example))}"
+    else:
+        setting = f"{write_key(name)} = {key.kind.write(key.default)}"
+    allowed = f" ({key.kind.allowed})" if key.kind.allowed else ""
+    return _line(setting, key.text + allowed)
+
+
+def _line(setting: str, text: str) -> str:
+    return f"{setting:<{_COMMENT_COLUMN}}  # {text}"

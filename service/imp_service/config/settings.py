@@ -1,0 +1,118 @@
+"""The table of keys: every section of imp.conf, each key with its type, range, default and one line of text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Real, Text
+from imp_service.config.overrides import ModelOverrides
+from imp_service.config.quantities import Count, Duration, Size
+from imp_service.config.table import Section, key, named, nodes_of, section
+
+GIB = 1024**3
+
+MODEL_NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9._-]{1,256}")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    path: str | None = key(Text("a path"), None, "the checkpoint; unset: the built-in demo model", example="model.gguf")
+    name: str | None = key(MODEL_NAME, None, "what requests call it; unset: the file's own name", example="my-model")
+    sha256: str | None = key(
+        Text("64 hexadecimal digits", pattern="[0-9a-f]{64}"),
+        None,
+        "the weights must have this digest; checked before anything is served",
+        example="0" * 64,
+    )
+    overrides: ModelOverrides = section(ModelOverrides, "what to change in the model's own facts; unset: the file's")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    kind: str = key(Choice("cpu"), "cpu", "where models run")
+    isa: str | Auto = key(
+        AutoOr(Choice("generic", "avx2", "avx512", "avx512vnni", "avx512bf16")),
+        AUTO,
+        "instruction set of the kernels; auto: the best this CPU has",
+    )
+    threads: int | Auto = key(
+        AutoOr(Integer(1, 1024)), AUTO, "compute threads; auto: the CPUs that affinity and container quota leave"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    max_context: int = key(Count(0, 16 * 1024**2), 0, "longest context of a sequence in tokens; 0: the model's")
+    max_tokens: int = key(Count(0, 16 * 1024**2), 0, "most tokens one request may generate; 0: no bound of its own")
+    prompt_logprobs: bool = key(Boolean(), True, "whether log probabilities of prompt tokens may be asked for")
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    max_running: int = key(Integer(1, 4096), 64, "sequences in one step")
+    max_waiting: int = key(Integer(0, 65536), 256, "requests that wait for their first step; beyond: QUEUE_FULL")
+    max_waiting_tokens: int = key(Count(1, GIB), 1024**2, "prompt tokens that wait; beyond: QUEUE_FULL")
+    prefill_chunk: int = key(Count(1, 65536), 512, "most tokens of one prompt in one step")
+    step_tokens: int = key(Count(1, 65536), 512, "most tokens in one step, decoded and prefilled together")
+    max_wait: timedelta = key(Duration("1ms", "24h"), timedelta(seconds=60), "after this, served before any priority")
+    tenant_share: float = key(Real(0.01, 1.0), 0.5, "most of running and waiting that one tenant has while others wait")
+
+
+@dataclass(frozen=True, slots=True)
+class KvCache:
+    bytes: int | Auto = key(
+        AutoOr(Size(1024, 64 * 1024 * GIB)),
+        AUTO,
+        "KV cache; auto: half of what weights leave, at most 4 sequences of full context",
+    )
+    dtype: str = key(Choice("f16", "bf16", "f32"), "f16", "type of cached keys and values")
+    block_tokens: int = key(Choice(16, 32, 64, 128, 256), 16, "tokens in a block")
+    prefix_cache: bool = key(Boolean(), True, "keep the blocks of ended requests for prompts that begin alike")
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    max: int = key(Integer(0, 65536), 256, "open sessions; beyond: SESSIONS_FULL")
+    ttl: timedelta = key(Duration("1ms", "720h"), timedelta(seconds=60), "life without use, where the opener says none")
+    max_ttl: timedelta = key(Duration("1ms", "720h"), timedelta(hours=1), "longest life without use one may ask for")
+    evict: bool = key(Boolean(), False, "end the longest unused session when blocks run out, instead of KV_FULL")
+    allow_logits: bool = key(Boolean(), True, "whether steps may return whole rows of logits")
+
+
+@dataclass(frozen=True, slots=True)
+class TextBounds:
+    template_iterations: int = key(Integer(1, 10**9), 10**6, "loop iterations of one rendering, all loops together")
+    template_operand_bytes: int = key(Size(1, GIB), 1024**2, "result of one operation in a template")
+    template_bytes: int = key(Size(1, GIB), 1024**2, "a chat template itself")
+    template_time: timedelta = key(Duration("1ms", "1h"), timedelta(seconds=5), "one rendering")
+    render_bytes: int = key(Size(1, GIB), 4 * 1024**2, "text that a template renders")
+    constraint_bytes: int = key(Size(1, GIB), 64 * 1024, "a grammar or JSON Schema")
+    regex_bytes: int = key(Size(1, GIB), 8 * 1024, "a regular expression")
+    nesting: int = key(Integer(1, 1024), 64, "nesting of a JSON Schema")
+    compile_time: timedelta = key(Duration("1ms", "1h"), timedelta(seconds=1), "compiling one constraint")
+    cache_bytes: int = key(Size(0, GIB), 64 * 1024**2, "compiled constraints kept for reuse")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    level: str = key(Choice("debug", "info", "warning", "error"), "info", "least severe lines that are written")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one process, frozen; two of them in one process make two different engines."""
+
+    model: Model = section(Model, "the model that is loaded")
+    models: Mapping[str, Model] = named(
+        Model, "further models, each with the keys of [model]", name=MODEL_NAME, example=("NAME", None)
+    )
+    device: Device = section(Device, "the machine")
+    limits: Limits = section(Limits, "what a request may ask for")
+    scheduler: Scheduler = section(Scheduler, "who runs, who waits, who is refused")
+    kv: KvCache = section(KvCache, "keys and values of held tokens")
+    sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
+    text: TextBounds = section(TextBounds, "bounds of templates and constraints, each on its own")
+    log: Log = section(Log, "lines on stderr")
+
+
+TABLE = Section(Settings, "imp.conf", nodes_of(Settings))

@@ -1,0 +1,81 @@
+"""Which variables are imp's, and how they are read."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from imp_service.config import ConfigError, Settings
+
+PACKAGE = Path(__file__).parents[3] / "service/imp_service"
+
+# What Kubernetes injects beside a Service named imp, what the build and the tests use, and what only looks alike.
+NOT_OURS = {
+    "IMP_SERVICE_HOST": "10.0.0.7",
+    "IMP_SERVICE_PORT": "50051",
+    "IMP_SERVICE_PORT_GRPC": "50051",
+    "IMP_PORT": "tcp://10.0.0.7:50051",
+    "IMP_PORT_50051_TCP": "tcp://10.0.0.7:50051",
+    "IMP_PORT_50051_TCP_ADDR": "10.0.0.7",
+    "IMP_CUDA": "off",
+    "IMP__SERVICE_HOST": "10.0.0.7",
+    "SHRIMP_KV__DTYPE": "f32",
+    "imp_kv__dtype": "f32",
+    "IMP": "1",
+}
+
+
+def test_cfg_5_names_without_two_underscores_are_not_ours(load_text):
+    config = load_text("", **NOT_OURS)
+    assert config.settings == Settings()
+    assert all(entry.origin.source == "default" for entry in config.entries())
+
+
+def test_cfg_5_names_with_two_underscores_are(load_text):
+    config = load_text("", **NOT_OURS, IMP_KV__DTYPE="f32", IMP_MODEL__OVERRIDES__ROPE_THETA="5e5")
+    assert config.settings.kv.dtype == "f32"
+    assert config.settings.model.overrides.rope_theta == 500000.0
+    origins = {entry.name: str(entry.origin) for entry in config.entries()}
+    assert origins["kv.dtype"] == "IMP_KV__DTYPE"
+    assert origins["model.overrides.rope_theta"] == "IMP_MODEL__OVERRIDES__ROPE_THETA"
+
+
+@pytest.mark.parametrize("name", ["IMP_X__Y", "IMP_KV__DTYP", "IMP_KV__", "IMP___DTYPE", "IMP_kv__dtype", "IMP_____"])
+def test_cfg_5_l09_an_unknown_one_is_an_error(name: str, load_text):
+    with pytest.raises(ConfigError) as caught:
+        load_text("", **{name: "f32"})
+    assert caught.value.message.startswith(name)
+
+
+def test_cfg_5_typed_values_need_no_quotes(load_text):
+    config = load_text(
+        "",
+        IMP_MODEL__PATH="true",
+        IMP_KV__BYTES="8 GiB",
+        IMP_KV__PREFIX_CACHE="false",
+        IMP_SESSIONS__TTL="90s",
+        IMP_MODEL__OVERRIDES__EOS_TOKEN_IDS="[1, 2]",
+        IMP_MODEL__OVERRIDES__GEMM='{ q4_k = "reference", "blk.*.ffn_down" = "q4_k_avx2" }',
+        IMP_MODEL__OVERRIDES__ROPE_SCALING="none",
+        IMP_MODELS__SECOND__PATH="/m/second.gguf",
+    )
+    settings = config.settings
+    assert settings.model.path == "true"
+    assert settings.kv.bytes == 8 * 1024**3
+    assert settings.kv.prefix_cache is False
+    assert settings.sessions.ttl.total_seconds() == 90
+    assert settings.model.overrides.eos_token_ids == (1, 2)
+    assert settings.model.overrides.gemm == {"q4_k": "reference", "blk.*.ffn_down": "q4_k_avx2"}
+    assert settings.model.overrides.rope_scaling.type == "none"
+    assert settings.models["second"].path == "/m/second.gguf"
+
+
+def test_cfg_5_the_environment_is_read_in_one_place():
+    """No other module of the package names the process's environment."""
+    readers = set()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            named = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
+            if named in ("environ", "environb", "getenv"):
+                readers.add(file.relative_to(PACKAGE).as_posix())
+    assert readers == {"config/environment.py"}

@@ -1,0 +1,103 @@
+"""Which source wins, and which file is read."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from imp_service.config import Config, ConfigError, load
+
+# From low to high; the default is what is left when none of them speaks.
+SOURCES = {"file": 101, "environment": 102, "--set": 103}
+SUBSETS = [subset for size in range(4) for subset in combinations(SOURCES, size)]
+
+
+@pytest.mark.parametrize("present", SUBSETS, ids=["+".join(subset) or "none" for subset in SUBSETS])
+def test_cfg_2_the_highest_source_wins(present: tuple[str, ...], load_text):
+    config: Config = load_text(
+        f"scheduler.max_running = {SOURCES['file']}" if "file" in present else "",
+        *([f"scheduler.max_running={SOURCES['--set']}"] if "--set" in present else []),
+        **({"IMP_SCHEDULER__MAX_RUNNING": str(SOURCES["environment"])} if "environment" in present else {}),
+    )
+    assert config.settings.scheduler.max_running == (SOURCES[present[-1]] if present else 64)
+    (entry,) = [entry for entry in config.entries() if entry.path == ("scheduler", "max_running")]
+    assert entry.origin.source == (present[-1] if present else "default")
+
+
+@pytest.mark.parametrize(("low", "high"), list(combinations(SOURCES, 2)))
+def test_cfg_2_two_sources_of_different_keys_both_count(low: str, high: str, load_text):
+    """A higher source replaces single keys, not the section."""
+    keys = {low: ("max_running", 7), high: ("max_waiting", 8)}
+    file = "".join(f"scheduler.{key} = {value}\n" for source, (key, value) in keys.items() if source == "file")
+    texts = [f"scheduler.{key}={value}" for source, (key, value) in keys.items() if source == "--set"]
+    variables = {
+        f"IMP_SCHEDULER__{key.upper()}": str(value) for source, (key, value) in keys.items() if source == "environment"
+    }
+    scheduler = load_text(file, *texts, **variables).settings.scheduler
+    assert (scheduler.max_running, scheduler.max_waiting) == (7, 8)
+
+
+def test_cfg_2_a_later_set_wins(load_text):
+    assert load_text("", "kv.block_tokens=32", "kv.block_tokens=64").settings.kv.block_tokens == 64
+
+
+PLACES = ["--config", "IMP_CONFIG", "./imp.conf", "~/.config/imp/imp.conf", "/etc/imp/imp.conf"]
+
+
+def _load_from(machine: Path, present: tuple[str, ...]) -> Config:
+    paths = {
+        "--config": machine / "option.conf",
+        "IMP_CONFIG": machine / "variable.conf",
+        "./imp.conf": machine / "imp.conf",
+        "~/.config/imp/imp.conf": machine / "home/.config/imp/imp.conf",
+        "/etc/imp/imp.conf": machine / "root/etc/imp/imp.conf",
+    }
+    for place in present:
+        paths[place].parent.mkdir(parents=True, exist_ok=True)
+        paths[place].write_text(f"scheduler.max_running = {100 + PLACES.index(place)}")
+    variables = {"HOME": str(machine / "home")}
+    if "IMP_CONFIG" in present:
+        variables["IMP_CONFIG"] = str(paths["IMP_CONFIG"])
+    option = str(paths["--config"]) if "--config" in present else None
+    return load(option, variables=variables, root=machine / "root")
+
+
+@pytest.mark.parametrize("present", [subset for size in range(6) for subset in combinations(PLACES, size)])
+def test_cfg_2_the_first_file_in_the_search_order_is_the_only_one_read(present: tuple[str, ...], machine: Path):
+    config = _load_from(machine, present)
+    assert config.settings.scheduler.max_running == (100 + PLACES.index(present[0]) if present else 64)
+    assert (config.file is None) == (not present)
+
+
+def test_cfg_2_without_a_home_the_home_is_passed_over(machine: Path):
+    (machine / "etc/imp").mkdir(parents=True)
+    (machine / "etc/imp/imp.conf").write_text("scheduler.max_running = 9")
+    assert load(variables={}, root=machine).settings.scheduler.max_running == 9
+
+
+@pytest.mark.parametrize("named", ["--config", "IMP_CONFIG"])
+@pytest.mark.parametrize("path", ["nowhere.conf", "imp.conf/below", ""])
+def test_cfg_4_l09_a_named_file_must_exist(named: str, path: str, machine: Path):
+    (machine / "imp.conf").write_text("")  # where nothing is named, this would do
+    with pytest.raises(ConfigError) as caught:
+        load(path if named == "--config" else None, variables={"IMP_CONFIG": path} if named == "IMP_CONFIG" else {})
+    assert caught.value.reason == "CONFIG_INVALID"
+    assert named in caught.value.message
+    assert path in caught.value.message
+
+
+def test_cfg_4_unnamed_candidates_may_all_be_absent(machine: Path):
+    assert load(variables={"HOME": "/nowhere"}, root=machine).file is None
+
+
+def test_cfg_4_l07_a_file_that_may_not_be_read_is_an_error(machine: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also one that nobody named. The refusal is put in place of the kernel's: root may read everything."""
+    (machine / "imp.conf").write_text("")
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("imp_service.config.files.os.open", refuse)
+    with pytest.raises(ConfigError) as caught:
+        load(variables={}, root=machine)
+    assert caught.value.reason == "CONFIG_PERMISSION"
