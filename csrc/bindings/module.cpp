@@ -2,8 +2,10 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/bind_errors.h"
+#include "bindings/bind_files.h"
 
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's core: model files, models and the engine";
   imp::bindings::register_errors(module);
+  imp::bindings::register_files(module);
 }

@@ -39,6 +39,8 @@ class StringArray {
     return std::span(bytes_).last(n_bytes);
   }
 
+  bool operator==(const StringArray&) const = default;
+
  private:
   std::vector<char> bytes_;
   std::vector<std::uint32_t> ends_;  // end of each string in bytes_
@@ -57,6 +59,7 @@ struct NumericArray {
     std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
     return value;
   }
+  bool operator==(const NumericArray&) const = default;  // bit for bit
 };
 
 struct MetadataValue {
@@ -68,6 +71,7 @@ struct MetadataValue {
   bool is_array() const noexcept {
     return std::holds_alternative<NumericArray>(value) || std::holds_alternative<StringArray>(value);
   }
+  bool operator==(const MetadataValue&) const = default;
   std::string type_description() const;  // "u32", "array of string"
 };
 

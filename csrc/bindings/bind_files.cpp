@@ -1,0 +1,97 @@
+// Model files: metadata as Python values, tensors as a table.
+#include "bindings/bind_files.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include "files/check_data.h"
+#include "files/open_model_file.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+// Strings in arrays are bytes: a token may be any bytes, and must survive. A string alone is text for people; what is
+// not UTF-8 in it becomes surrogates, from which `encode("utf-8", "surrogateescape")` gives the bytes back.
+struct ToPython {
+  py::object operator()(std::monostate) const { return py::none(); }
+  py::object operator()(std::uint64_t value) const { return py::int_(value); }
+  py::object operator()(std::int64_t value) const { return py::int_(value); }
+  py::object operator()(double value) const { return py::float_(value); }
+  py::object operator()(bool value) const { return py::bool_(value); }
+  py::object operator()(const std::string& text) const {
+    PyObject* decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
+    if (!decoded) throw py::error_already_set();
+    return py::reinterpret_steal<py::object>(decoded);
+  }
+  py::object operator()(const NumericArray& array) const {
+    const std::string_view name = value_type_name(array.type);  // u8, i32, f64 ...
+    const std::string format = array.type == ValueType::BOOL   ? "?"
+                               : array.type == ValueType::NONE ? "f8"
+                                                               : name[0] + std::to_string(value_type_bytes(array.type));
+    return py::array(py::dtype(format), array.size(), array.bytes.data());
+  }
+  py::object operator()(const StringArray& strings) const {
+    py::list list(strings.size());
+    for (std::size_t i = 0; i < strings.size(); ++i) list[i] = py::bytes(strings[i].data(), strings[i].size());
+    return list;
+  }
+};
+
+py::dict metadata_dict(const Metadata& metadata) {
+  py::dict dict;
+  for (const auto& [key, value] : metadata.entries()) dict[py::str(key)] = std::visit(ToPython{}, value.value);
+  return dict;
+}
+
+py::tuple shape_tuple(const TensorInfo& tensor) {
+  py::tuple shape(tensor.n_dims);
+  for (std::size_t i = 0; i < shape.size(); ++i) shape[i] = tensor.dims[i];
+  return shape;
+}
+
+void register_tensor_info(py::module_& module) {
+  py::class_<TensorInfo>(module, "TensorInfo", "One tensor of a model file.")
+      .def_readonly("name", &TensorInfo::name)
+      .def_property_readonly("dtype", [](const TensorInfo& tensor) { return std::string(traits(tensor.dtype).name); })
+      .def_property_readonly("shape", &shape_tuple, "Dimensions, the contiguous one first.")
+      .def_readonly("shard", &TensorInfo::shard, "Which file of the set, from 0.")
+      .def_readonly("file_offset", &TensorInfo::file_offset, "First byte, in that file.")
+      .def_readonly("n_bytes", &TensorInfo::n_bytes)
+      .def_property_readonly("n_elements", &TensorInfo::n_elements);
+}
+
+}  // namespace
+
+void register_files(py::module_& module) {
+  register_tensor_info(module);
+  py::class_<ModelFile, py::smart_holder>(
+      module, "ModelFile",
+      "A checkpoint that was opened and whose metadata was checked; its data is still in the file.")
+      .def_property_readonly("path",
+                             [](const ModelFile& file) {
+                               return py::reinterpret_steal<py::str>(PyUnicode_DecodeFSDefaultAndSize(
+                                   file.path().data(), static_cast<Py_ssize_t>(file.path().size())));
+                             })
+      .def_property_readonly("format", [](const ModelFile& file) { return std::string(file.format()); })
+      .def_property_readonly(
+          "metadata", [](const ModelFile& file) { return metadata_dict(file.metadata()); },
+          "Key-values as a new dict. Arrays of numbers are NumPy arrays, arrays of strings are lists of bytes.")
+      .def_property_readonly(
+          "tensors",
+          [](const ModelFile& file) { return std::vector<TensorInfo>(file.tensors().begin(), file.tensors().end()); },
+          "A list of TensorInfo in file order.")
+      .def_property_readonly("warnings", &ModelFile::warnings, "What is odd about the file but no reason to refuse it.")
+      .def(
+          "check", [](const ModelFile& file, bool values) { check_data(file, values ? Scan::VALUES : Scan::BYTES); },
+          py::kw_only(), py::arg("values") = false, py::call_guard<py::gil_scoped_release>(),
+          "Reads all data; with `values`, raises ModelError where a weight is NaN or infinite.");
+  module.def(
+      "open_model_file", [](const std::filesystem::path& path) { return open_model_file(path.string()); },
+      py::arg("path"), py::call_guard<py::gil_scoped_release>(),
+      "Opens a checkpoint, its format known by its content. Raises ModelError.");
+}
+
+}  // namespace imp::bindings

@@ -1,0 +1,10 @@
+// Checkpoints as Python sees them.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace imp::bindings {
+
+void register_files(pybind11::module_& module);
+
+}  // namespace imp::bindings

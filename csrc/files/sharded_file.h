@@ -1,0 +1,30 @@
+// A model file over one or several open files.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "files/model_file.h"
+
+namespace imp {
+
+class ShardedFile final : public ModelFile {
+ public:
+  // `tensors` lie within `shards`, each in the one it names; a name that occurs twice is refused with `duplicate`.
+  ShardedFile(std::string_view format, std::string path, std::vector<File> shards, Metadata metadata,
+              std::vector<TensorInfo> tensors, Reason duplicate);
+
+  std::string_view format() const noexcept override { return format_; }
+  void read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override;
+
+  void warn(std::string warning) { warnings_.push_back(std::move(warning)); }
+
+ private:
+  std::string_view format_;  // a literal
+  std::vector<File> shards_;
+};
+
+}  // namespace imp

@@ -1,0 +1,134 @@
+"""Every dtype decodes bit for bit as the `gguf` package defines it, on random and on extreme blocks."""
+
+from __future__ import annotations
+
+import gguf
+import numpy as np
+import pytest
+from gguf import quants
+from imp_service import _testing as core
+
+NAMES = [row["name"] for row in core.dtypes()]
+QUANTIZED = [name for name in NAMES if name not in {"f32", "f16", "bf16"}]
+
+# Byte offsets of the f16 fields in each block: what multiplies the integers.
+SCALE_OFFSETS = {
+    "q4_0": [0],
+    "q4_1": [0, 2],
+    "q5_0": [0],
+    "q5_1": [0, 2],
+    "q8_0": [0],
+    "q2_k": [80, 82],
+    "q3_k": [108],
+    "q4_k": [0, 2],
+    "q5_k": [0, 2],
+    "q6_k": [208],
+    "iq4_nl": [0],
+    "iq4_xs": [0],
+}
+
+# Zeros, the subnormals' ends, one, the largest, infinities and NaNs (quiet, signalling, with payload), of both signs.
+EXTREME_SCALES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF]
+NOT_FINITE = [0x7C00, 0xFC00, 0x7E00, 0xFE00, 0x7C01, 0xFDFF]
+
+
+def row_of(name: str) -> dict[str, int]:
+    return next(row for row in core.dtypes() if row["name"] == name)
+
+
+def oracle(name: str, blocks: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return quants.dequantize(blocks, gguf.GGMLQuantizationType[name.upper()]).ravel()
+
+
+def assert_same_bits(actual: np.ndarray, expected: np.ndarray) -> None:
+    """Equal bits, except that one NaN is as good as another."""
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(actual), nan)
+    np.testing.assert_array_equal(actual.view(np.uint32)[~nan], expected.view(np.uint32)[~nan])
+
+
+def random_blocks(name: str, n_blocks: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng([seed, NAMES.index(name)])
+    return rng.integers(0, 256, (n_blocks, row_of(name)["block_bytes"]), dtype=np.uint8)
+
+
+def extreme_blocks(name: str, scales: list[int]) -> np.ndarray:
+    """Every pair of scales over random integers, and over integers of all zeros and all ones."""
+    offsets = SCALE_OFFSETS[name]
+    blocks = []
+    for first in scales:
+        for second in scales if len(offsets) == 2 else [0]:
+            for block in [random_blocks(name, 1, first)[0], None, None]:
+                fill = 0x00 if len(blocks) % 3 == 1 else 0xFF
+                base = np.full(row_of(name)["block_bytes"], fill, np.uint8) if block is None else block.copy()
+                for offset, scale in zip(offsets, [first, second], strict=False):
+                    base[offset : offset + 2] = np.frombuffer(np.uint16(scale).tobytes(), np.uint8)
+                blocks.append(base)
+    return np.stack(blocks)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mod_3_random_blocks_decode_to_the_definition(name: str) -> None:
+    blocks = random_blocks(name, 999, seed=3)
+    assert_same_bits(core.dequantize(name, blocks.tobytes()), oracle(name, blocks))
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_mod_3_extreme_scales_decode_to_the_definition(name: str) -> None:
+    blocks = extreme_blocks(name, EXTREME_SCALES + NOT_FINITE)
+    actual = core.dequantize(name, blocks.tobytes())
+    assert_same_bits(actual, oracle(name, blocks))
+    # A scale that is not finite shows in every element it multiplies, whatever the integers are.
+    for scale in NOT_FINITE:
+        assert not np.isfinite(core.dequantize(name, extreme_blocks(name, [scale]).tobytes())).any()
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_mod_3_no_decoded_value_is_subnormal(name: str) -> None:
+    """So decoding is the same in compute threads, which flush subnormals."""
+    blocks = np.concatenate([random_blocks(name, 500, seed=4), extreme_blocks(name, EXTREME_SCALES)])
+    values = np.abs(core.dequantize(name, blocks.tobytes()))
+    assert not ((values > 0) & (values < np.finfo(np.float32).tiny)).any()
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_mod_3_control_one_flipped_bit_is_seen(name: str) -> None:
+    """The comparison can fail: a single integer changed by one is noticed."""
+    blocks = random_blocks(name, 4, seed=5)
+    for offset in SCALE_OFFSETS[name]:  # finite scales, so that NaN hides nothing
+        blocks[:, offset : offset + 2] = np.frombuffer(np.float16(0.37).tobytes(), np.uint8)
+    changed = blocks.copy()
+    place = next(i for i in range(blocks.shape[1] - 3, 0, -1) if all(abs(i - o) > 1 for o in SCALE_OFFSETS[name]))
+    changed[2, place] ^= 1
+    with pytest.raises(AssertionError):
+        assert_same_bits(core.dequantize(name, changed.tobytes()), oracle(name, blocks))
+
+
+def test_mod_3_blocks_of_any_alignment() -> None:
+    for name in NAMES:
+        blocks = random_blocks(name, 5, seed=6).tobytes()
+        whole = core.dequantize(name, blocks)
+        size = row_of(name)["block_bytes"]
+        parts = [core.dequantize(name, blocks[i : i + size]) for i in range(0, len(blocks), size)]
+        np.testing.assert_array_equal(whole.view(np.uint32), np.concatenate(parts).view(np.uint32))
+
+
+def test_mod_3_rows_that_do_not_fill_blocks_are_refused() -> None:
+    for row in core.dtypes():
+        block = row["block_elements"]
+        assert core.row_bytes(row["name"], 3 * block) == 3 * row["block_bytes"]
+        assert core.row_bytes(row["name"], 0) == 0
+        assert core.row_bytes(row["name"], -block) is None
+        if block > 1:
+            assert core.row_bytes(row["name"], 3 * block + 1) is None
+            assert core.row_bytes(row["name"], 3 * block - 1) is None
+    assert core.row_bytes("f32", 2**61 - 1) == 4 * (2**61 - 1)
+    assert core.row_bytes("f32", 2**61) is None
+
+
+def test_mod_3_the_table_agrees_with_the_format() -> None:
+    assert NAMES == "f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs".split()
+    for row in core.dtypes():
+        expected = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[row["name"].upper()]]
+        assert (row["block_elements"], row["block_bytes"]) == expected
