@@ -1,0 +1,37 @@
+"""Text and tokens: tokenizer, chat template, streaming text, stop strings, constraints. Knows no engine and no RPC."""
+
+from imp_service.text.errors import (
+    FieldInvalid,
+    NativePanic,
+    NoChatTemplate,
+    TemplateFailed,
+    TemplateInvalid,
+    TextError,
+    TokenizerInvalid,
+    UnknownPreTokenizer,
+)
+from imp_service.text.limits import TextLimits
+from imp_service.text.stop_matcher import StopStrings
+from imp_service.text.text_stream import NO_STOP, StopRules, StreamMark, TextDelta, TextStream
+from imp_service.text.tokenizer import Encoding, TextSpan, Tokenizer
+
+__all__ = [
+    "NO_STOP",
+    "Encoding",
+    "FieldInvalid",
+    "NativePanic",
+    "NoChatTemplate",
+    "StopRules",
+    "StopStrings",
+    "StreamMark",
+    "TemplateFailed",
+    "TemplateInvalid",
+    "TextDelta",
+    "TextError",
+    "TextLimits",
+    "TextSpan",
+    "TextStream",
+    "Tokenizer",
+    "TokenizerInvalid",
+    "UnknownPreTokenizer",
+]

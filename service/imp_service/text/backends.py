@@ -1,0 +1,194 @@
+"""Builds the `tokenizers` object that merges text into ids, one recipe per kind of vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+from imp_service.text.errors import TokenizerInvalid
+from imp_service.text.vocabulary import SPACE_MARK, TokenType, Vocabulary, VocabularyKind
+
+# Below every real score: such a piece is taken only where nothing else fits.
+_NEVER = -1e9
+
+
+def build_backend(vocabulary: Vocabulary) -> Tokenizer:
+    """A tokenizer of plain text: it knows no control token, so that no text can become one."""
+    names = _names(vocabulary)
+    match vocabulary.kind:
+        case VocabularyKind.BYTE_LEVEL:
+            backend = _byte_level(vocabulary, names)
+        case VocabularyKind.SCORED_MERGES | VocabularyKind.LISTED_MERGES:
+            backend = _sentencepiece_merges(vocabulary, names)
+        case VocabularyKind.UNIGRAM:
+            backend = _unigram(vocabulary, names)
+        case VocabularyKind.WORD_PIECE:
+            backend = _word_piece(vocabulary, names)
+    found_in_any_text = (vocabulary.types == TokenType.USER_DEFINED).nonzero()[0].tolist()
+    backend.add_tokens(
+        [
+            AddedToken(names[token_id], normalized=False, special=False)
+            for token_id in found_in_any_text
+            if not _is_placeholder(names[token_id])
+        ]
+    )
+    return backend
+
+
+def build_splitter(spellings: dict[str, int]) -> tuple[Tokenizer, tuple[int, ...]]:
+    """Finds the spellings in a text, leftmost and longest, in one linear pass.
+
+    The second value maps the splitter's own ids to token ids: the stretches between are its id 0.
+    """
+    splitter = Tokenizer(models.WordLevel({"rest": 0}, unk_token="rest"))
+    spellings = {text: token_id for text, token_id in spellings.items() if text != "rest"}
+    splitter.add_tokens([AddedToken(text, normalized=False, special=False) for text in spellings])
+    return splitter, (-1, *spellings.values())
+
+
+_PLACEHOLDER = " \0id "
+
+
+def _placeholder(token_id: int) -> str:
+    """A name for an id that no text may reach: every recipe spells a space in another way before it looks ids up."""
+    return f"{_PLACEHOLDER}{token_id}"
+
+
+def _is_placeholder(name: str) -> bool:
+    return name.startswith(_PLACEHOLDER)
+
+
+def _names(vocabulary: Vocabulary) -> list[str]:
+    """The name of each id in the library's vocabulary: unique, and a placeholder where text may not reach it."""
+    # By type; enumerations are slow to ask for each of a hundred thousand tokens.
+    name_of = {int(token_type): _naming(vocabulary.kind, token_type) for token_type in TokenType}
+    names: list[str] = []
+    taken: set[str] = set()
+    pieces = zip(vocabulary.pieces, vocabulary.token_bytes, vocabulary.types.tolist(), strict=True)
+    for token_id, (piece, rendered, token_type) in enumerate(pieces):
+        try:
+            name = name_of[token_type](piece.decode(), rendered)
+        except UnicodeDecodeError:
+            name = ""
+        if not name or name in taken:
+            # Of two ids that spell the same the first one is produced.
+            name = _placeholder(token_id)
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _naming(kind: VocabularyKind, token_type: TokenType) -> Callable[[str, bytes], str]:
+    """How ids of a type are named, from the piece and what it stands for; an empty name: text may not reach it."""
+    is_byte_level = kind is VocabularyKind.BYTE_LEVEL
+    if token_type is TokenType.USER_DEFINED:
+        return (lambda text, _: text) if is_byte_level else (lambda text, _: text.replace(SPACE_MARK, " "))
+    if token_type is TokenType.BYTE and not is_byte_level:
+        return lambda _, rendered: f"<0x{rendered[0]:02X}>"
+    if token_type not in (TokenType.NORMAL, TokenType.BYTE):
+        return lambda _text, _rendered: ""
+    if kind is VocabularyKind.WORD_PIECE:
+        return lambda text, _: text[1:] if text.startswith(SPACE_MARK) else f"##{text}"
+    return lambda text, _: text
+
+
+def _byte_level(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
+    rule = vocabulary.rule
+    assert rule is not None
+    ids = {name: token_id for token_id, name in enumerate(names)}
+    merges = [merge for merge in vocabulary.merges if merge[0] in ids and merge[1] in ids and "".join(merge) in ids]
+    backend = Tokenizer(models.BPE(vocab=ids, merges=merges, ignore_merges=rule.ignores_merges))
+    normalizer = rule.build_normalizer()
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    pre_tokenizer = rule.build()
+    if pre_tokenizer is not None:
+        backend.pre_tokenizer = pre_tokenizer
+    return backend
+
+
+def _sentencepiece_merges(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
+    ids = {name: token_id for token_id, name in enumerate(names)}
+    unknown = _unknown_name(vocabulary, names)
+    if vocabulary.kind is VocabularyKind.SCORED_MERGES:
+        merges = _merges_by_score(vocabulary, names, ids)
+    else:
+        merges = [merge for merge in vocabulary.merges if merge[0] in ids and merge[1] in ids and "".join(merge) in ids]
+    backend = Tokenizer(models.BPE(vocab=ids, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", SPACE_MARK)]
+    if vocabulary.adds_space_prefix:
+        steps.insert(0, normalizers.Prepend(SPACE_MARK))
+    backend.normalizer = normalizers.Sequence(steps)
+    return backend
+
+
+def _merges_by_score(vocabulary: Vocabulary, names: list[str], ids: dict[str, int]) -> list[tuple[str, str]]:
+    """Every way to make a token of two others, best score first; of one token's ways by the ids of its parts."""
+    scores = vocabulary.scores
+    assert scores is not None
+    is_normal = (vocabulary.types == TokenType.NORMAL).tolist()
+    ranked: list[tuple[float, int, int, int]] = []
+    for token_id, (name, score) in enumerate(zip(names, (-scores).tolist(), strict=True)):
+        if not is_normal[token_id] or _is_placeholder(name):
+            continue
+        for cut in range(1, len(name)):
+            left = ids.get(name[:cut])
+            right = ids.get(name[cut:]) if left is not None else None
+            if left is not None and right is not None:
+                ranked.append((score, token_id, left, right))
+    ranked.sort()
+    return [(names[left], names[right]) for _, _, left, right in ranked]
+
+
+def _unigram(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
+    scores = vocabulary.scores
+    assert scores is not None
+    if vocabulary.special.unknown is None:
+        raise TokenizerInvalid("tokenizer.ggml.unknown_token_id", "missing; a unigram vocabulary needs it")
+    is_byte = vocabulary.types == TokenType.BYTE
+    entries = list(zip(names, np.where(is_byte, _NEVER, scores).tolist(), strict=True))
+    backend = Tokenizer(models.Unigram(entries, vocabulary.special.unknown, byte_fallback=_has_all_bytes(vocabulary)))
+    steps: list[normalizers.Normalizer] = []
+    if vocabulary.character_map:
+        try:
+            steps.append(normalizers.Precompiled(vocabulary.character_map))
+        except Exception as error:
+            raise TokenizerInvalid("tokenizer.ggml.precompiled_charsmap", f"cannot be read: {error}") from error
+    if vocabulary.removes_extra_spaces:
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    if steps:
+        backend.normalizer = normalizers.Sequence(steps)
+    scheme = "always" if vocabulary.adds_space_prefix else "never"
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme=scheme)
+    return backend
+
+
+def _word_piece(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
+    ids = {name: token_id for token_id, name in enumerate(names)}
+    unknown = _unknown_name(vocabulary, names)
+    if unknown is None:
+        raise TokenizerInvalid("tokenizer.ggml.unknown_token_id", "missing; a WordPiece vocabulary needs it")
+    backend = Tokenizer(models.WordPiece(ids, unk_token=unknown))
+    backend.normalizer = normalizers.BertNormalizer(
+        lowercase=vocabulary.lowercases, strip_accents=vocabulary.strips_accents
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return backend
+
+
+def _unknown_name(vocabulary: Vocabulary, names: list[str]) -> str | None:
+    unknown = vocabulary.special.unknown
+    if unknown is not None:
+        return names[unknown]
+    if vocabulary.kind is not VocabularyKind.WORD_PIECE and not _has_all_bytes(vocabulary):
+        raise TokenizerInvalid(
+            "tokenizer.ggml.unknown_token_id", "missing, and not every byte has a token: some text would be lost"
+        )
+    return None
+
+
+def _has_all_bytes(vocabulary: Vocabulary) -> bool:
+    is_byte = vocabulary.types == TokenType.BYTE
+    return len({vocabulary.token_bytes[token_id] for token_id in is_byte.nonzero()[0].tolist()}) == 256

@@ -1,0 +1,30 @@
+"""GPT-2's alphabet: the 256 printable characters by which byte-level vocabularies spell bytes."""
+
+from __future__ import annotations
+
+
+def _byte_to_char() -> tuple[str, ...]:
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    chars: list[str] = []
+    n_shifted = 0
+    for byte in range(256):
+        if byte in printable:
+            chars.append(chr(byte))
+        else:
+            # Bytes without a visible Latin-1 character take the code points from U+0100 on, in order.
+            chars.append(chr(0x100 + n_shifted))
+            n_shifted += 1
+    return tuple(chars)
+
+
+BYTE_TO_CHAR = _byte_to_char()
+CHAR_TO_BYTE = {char: byte for byte, char in enumerate(BYTE_TO_CHAR)}
+_ALPHABET = frozenset(BYTE_TO_CHAR)
+_TO_LATIN1 = {ord(char): byte for char, byte in CHAR_TO_BYTE.items()}
+
+
+def spelled_bytes(text: str) -> bytes | None:
+    """The bytes that `text` spells, or None where a character is not of the alphabet."""
+    if not _ALPHABET.issuperset(text):
+        return None
+    return text.translate(_TO_LATIN1).encode("latin-1")

@@ -1,0 +1,33 @@
+"""Bounds of the text layer, the `[text]` and `[limits]` keys of imp.conf that it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimits:
+    """What one template, one rendering and one constraint may cost."""
+
+    # Chat templates.
+    template_bytes: int = 1 * MIB
+    template_iterations: int = 1_000_000
+    # Largest string or sequence that one operator, filter or method of a template may make.
+    template_operand_bytes: int = 1 * MIB
+    template_macro_depth: int = 32
+    # Wall time of one rendering: iterations are counted, but what one iteration costs is the template's choice.
+    template_ms: int = 5_000
+    render_bytes: int = 4 * MIB
+
+    # Constraints.
+    constraint_bytes: int = 64 * KIB
+    regex_bytes: int = 8 * KIB
+    nesting: int = 64
+    repeat: int = 1_024
+    choices: int = 1_024
+    choice_bytes: int = 1_024
+    compile_ms: int = 1_000
+    cache_bytes: int = 64 * MIB

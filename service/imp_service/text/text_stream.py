@@ -1,0 +1,112 @@
+"""One sequence's tokens to text as they come: each piece valid UTF-8, and no part of a stop string ever delivered."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+from imp_service.text.detokenizer import Detokenizer, TokenTable
+from imp_service.text.stop_matcher import StopMatcher, StopStrings
+
+_UTF8_DECODER = codecs.getincrementaldecoder("utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class StopRules:
+    """What of `StopOptions` concerns text."""
+
+    strings: StopStrings
+    # Strings completed by an earlier output are passed over.
+    min_tokens: int = 0
+    # The matched string stays in the text.
+    include_match: bool = False
+
+
+NO_STOP = StopRules(StopStrings(()))
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """What one token adds to the text."""
+
+    text: str
+    # The stop string that the token completed: the text ends here, and the token is the sequence's last.
+    match: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMark:
+    """A state of a stream, to come back to."""
+
+    n_outputs: int
+    detokenizer: tuple[int, bool]
+    matcher: tuple[int, int]
+    held: bytes
+    unfinished: tuple[bytes, int]
+
+
+class TextStream:
+    """Follows one sequence's outputs. Not for use by two threads at once.
+
+    Bytes pass two places where they may wait: those that may begin a stop string, then those of an unfinished
+    character. Matching is on bytes, so a stop string never begins or ends inside a character, and one that holds
+    U+FFFD matches only where the model wrote that character.
+    """
+
+    def __init__(self, table: TokenTable, stop: StopRules = NO_STOP, *, special_tokens: bool = False) -> None:
+        self._stop = stop
+        self._detokenizer = Detokenizer(table, special_tokens=special_tokens)
+        self._matcher = StopMatcher(stop.strings)
+        self._decoder = _UTF8_DECODER("replace")
+        self._held = b""
+        self._n_outputs = 0
+        self._has_ended = False
+
+    @property
+    def n_outputs(self) -> int:
+        """Tokens fed so far."""
+        return self._n_outputs
+
+    def feed(self, token_id: int) -> TextDelta:
+        """Takes the next output. Not to be called after a match or after `finish`."""
+        if self._has_ended:
+            raise RuntimeError("the stream has ended")
+        self._n_outputs += 1
+        data = self._detokenizer.feed(token_id)
+        if not self._stop.strings.strings:
+            return TextDelta(self._decoder.decode(data))
+        n_before = self._matcher.n_bytes
+        match = self._matcher.feed(data, may_end=self._n_outputs >= self._stop.min_tokens)
+        waiting = self._held + data
+        if match is None:
+            cut = len(waiting) - self._matcher.n_held
+            self._held = waiting[cut:]
+            return TextDelta(self._decoder.decode(waiting[:cut]))
+        self._has_ended = True
+        end = match.end if self._stop.include_match else match.start
+        kept = waiting[: end - (n_before - len(self._held))]
+        self._held = b""
+        return TextDelta(self._decoder.decode(kept, True), self._stop.strings.strings[match.index])
+
+    def finish(self) -> str:
+        """What was waiting, once no token will follow; an unfinished character becomes U+FFFD."""
+        if self._has_ended:
+            return ""
+        self._has_ended = True
+        held, self._held = self._held, b""
+        return self._decoder.decode(held, True)
+
+    def mark(self) -> StreamMark:
+        """The state now."""
+        return StreamMark(
+            self._n_outputs, self._detokenizer.mark(), self._matcher.mark(), self._held, self._decoder.getstate()
+        )
+
+    def rewind(self, mark: StreamMark) -> None:
+        """Forgets the tokens fed since `mark`, and what of them was waiting: they were truncated or replaced."""
+        self._n_outputs = mark.n_outputs
+        self._detokenizer.rewind(mark.detokenizer)
+        self._matcher.rewind(mark.matcher)
+        self._held = mark.held
+        self._decoder.setstate(mark.unfinished)
+        self._has_ended = False

@@ -1,0 +1,371 @@
+"""A model's vocabulary as its file states it, checked: what each id spells and of which type it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imp_service.text.byte_alphabet import BYTE_TO_CHAR, spelled_bytes
+from imp_service.text.errors import TokenizerInvalid, UnknownPreTokenizer
+from imp_service.text.metadata import TokenizerMetadata
+from imp_service.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+
+MAX_TOKENS = 4 << 20
+MAX_MERGES = 4 << 20
+MAX_TOKEN_BYTES = 4096
+SPACE_MARK = "\u2581"
+_SPACE_MARK_BYTES = SPACE_MARK.encode()
+
+
+class VocabularyKind(Enum):
+    """How text becomes tokens."""
+
+    BYTE_LEVEL = "byte-level pair merging (GPT-2)"
+    SCORED_MERGES = "SentencePiece pair merging, by the scores of the tokens"
+    LISTED_MERGES = "SentencePiece pair merging, by a list of merges"
+    UNIGRAM = "SentencePiece unigram"
+    WORD_PIECE = "WordPiece (BERT)"
+
+
+class TokenType(IntEnum):
+    """`tokenizer.ggml.token_type`."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+# Published byte-level vocabularies lack bytes that are no part of UTF-8, some control characters and the first bytes of
+# the private planes; one that lacks any of these was not made from text.
+_NEEDED_BYTES = frozenset([*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1)])
+
+# Types that are no text: rendered only where special tokens are asked for.
+SPECIAL_TYPES = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.UNUSED)
+
+# Spellings of the tokens that end a turn, as the published families have them. Files name one or two of them at most,
+# and some mark them as plain text, so they are also found by what they spell.
+END_SPELLINGS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|tool_response>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "[e~[",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """Ids with a role of their own; None where the file names none."""
+
+    bos: int | None
+    eos: int | None
+    unknown: int | None
+    separator: int | None
+    # All that end a generation, the file's eos, eot and eom and the known spellings.
+    ends: frozenset[int]
+    # Never to be sampled.
+    suppressed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Checked facts; `Tokenizer` is built from it."""
+
+    kind: VocabularyKind
+    pre: str
+    rule: PreTokenizer | None
+    # As in the file: in the byte alphabet, with space marks, or plain.
+    pieces: tuple[bytes, ...]
+    # What each id stands for in text.
+    token_bytes: tuple[bytes, ...]
+    types: NDArray[np.uint8]
+    scores: NDArray[np.float32] | None
+    merges: tuple[tuple[str, str], ...]
+    # Bytes that a byte-level vocabulary cannot spell: text that holds them cannot be encoded.
+    missing_bytes: bytes
+    special: SpecialIds
+    adds_bos: bool
+    adds_eos: bool
+    adds_separator: bool
+    adds_space_prefix: bool
+    removes_extra_spaces: bool
+    character_map: bytes
+    lowercases: bool
+    strips_accents: bool
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def special_ids(self) -> frozenset[int]:
+        """Ids that are no text."""
+        return frozenset(np.isin(self.types, SPECIAL_TYPES).nonzero()[0].tolist())
+
+    def sha256(self) -> str:
+        """Names the id-to-bytes table: two models whose sums are equal read ids alike."""
+        digest = hashlib.sha256()
+        for piece, token_type in zip(self.token_bytes, self.types.tolist(), strict=True):
+            digest.update(len(piece).to_bytes(4, "little"))
+            digest.update(bytes((token_type,)))
+            digest.update(piece)
+        return digest.hexdigest()
+
+
+def read_vocabulary(
+    metadata: Mapping[str, object], *, pre: str | None = None, embedding_rows: int | None = None
+) -> Vocabulary:
+    """Checks the file's statements. `pre` takes the place of the file's `tokenizer.ggml.pre`."""
+    keys = TokenizerMetadata(metadata)
+    pieces = _read_pieces(keys, embedding_rows)
+    kind, pre_name, rule = _read_kind(keys, pre)
+    types = _read_types(keys, pieces)
+    scores = _read_scores(keys, len(pieces))
+    if scores is None and kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.UNIGRAM):
+        raise keys.fail("scores", f"missing; {kind.value} needs them")
+    special = _read_special(keys, pieces, types)
+    merges = _read_merges(keys, kind, pieces)
+    missing_bytes = _missing_bytes(keys, pieces) if kind is VocabularyKind.BYTE_LEVEL else b""
+    adds_bos, adds_eos, adds_separator = _read_additions(keys, kind, rule, special)
+    lowercases = _or(keys.flag("normalizer.lowercase"), True)
+    return Vocabulary(
+        kind=kind,
+        pre=pre_name,
+        rule=rule,
+        pieces=tuple(pieces),
+        token_bytes=_all_token_bytes(kind, pieces, types),
+        types=types,
+        scores=scores,
+        merges=merges,
+        missing_bytes=missing_bytes,
+        special=special,
+        adds_bos=adds_bos,
+        adds_eos=adds_eos,
+        adds_separator=adds_separator,
+        adds_space_prefix=_or(
+            keys.flag("add_space_prefix"), kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.UNIGRAM)
+        ),
+        removes_extra_spaces=_or(keys.flag("remove_extra_whitespaces"), False),
+        character_map=keys.byte_string("precompiled_charsmap") or b"",
+        lowercases=lowercases,
+        strips_accents=_or(keys.flag("normalizer.strip_accents"), lowercases),
+    )
+
+
+def _or(value: bool | None, default: bool) -> bool:
+    return default if value is None else value
+
+
+def _read_pieces(keys: TokenizerMetadata, embedding_rows: int | None) -> list[bytes]:
+    pieces = keys.byte_strings("tokens")
+    if not pieces:
+        raise keys.fail("tokens", "missing or empty")
+    if len(pieces) > MAX_TOKENS:
+        raise keys.fail("tokens", f"{len(pieces)} tokens, limit {MAX_TOKENS}")
+    if embedding_rows is not None and len(pieces) > embedding_rows:
+        raise keys.fail("tokens", f"{len(pieces)} tokens, the model has {embedding_rows} embedding rows")
+    for token_id, piece in enumerate(pieces):
+        if len(piece) > MAX_TOKEN_BYTES:
+            raise keys.fail("tokens", f"token {token_id}: {len(piece)} bytes, limit {MAX_TOKEN_BYTES}")
+    return pieces
+
+
+def _read_kind(keys: TokenizerMetadata, override: str | None) -> tuple[VocabularyKind, str, PreTokenizer | None]:
+    model = keys.text("model")
+    pre = override if override is not None else keys.text("pre")
+    match model:
+        case "gpt2" | "gemma4":
+            if pre is None and model == "gemma4":
+                pre = model
+            rule = _find_rule(pre)
+            kind = VocabularyKind.LISTED_MERGES if rule.is_sentencepiece else VocabularyKind.BYTE_LEVEL
+            return kind, pre or "", rule
+        case "llama":
+            return VocabularyKind.SCORED_MERGES, pre or "", None
+        case "t5":
+            return VocabularyKind.UNIGRAM, pre or "", None
+        case "bert":
+            return VocabularyKind.WORD_PIECE, pre or "", None
+        case None:
+            raise keys.fail("model", "missing")
+        case _:
+            raise keys.fail("model", f"unknown tokenizer {model!r}, known: bert, gemma4, gpt2, llama, t5")
+
+
+def _find_rule(pre: str | None) -> PreTokenizer:
+    rule = PRE_TOKENIZERS.get(pre) if pre is not None else None
+    if rule is None:
+        found = "missing" if pre is None else f"unknown pre-tokenizer {pre!r}"
+        raise UnknownPreTokenizer(
+            "tokenizer.ggml.pre", f"{found}; name one of them explicitly: {', '.join(sorted(PRE_TOKENIZERS))}"
+        )
+    return rule
+
+
+def _read_types(keys: TokenizerMetadata, pieces: list[bytes]) -> NDArray[np.uint8]:
+    values = keys.integers("token_type")
+    if values is None:
+        types = np.full(len(pieces), TokenType.NORMAL, dtype=np.uint8)
+    else:
+        if len(values) != len(pieces):
+            raise keys.fail("token_type", f"{len(values)} entries, expected {len(pieces)}")
+        bad = (values < min(TokenType)) | (values > max(TokenType))
+        if bad.any():
+            token_id = int(np.flatnonzero(bad)[0])
+            raise keys.fail("token_type", f"token {token_id}: unknown type {values[token_id]}")
+        types = values.astype(np.uint8)
+    ends = {spelling.encode() for spelling in END_SPELLINGS}
+    for token_id, piece in enumerate(pieces):
+        if piece in ends:
+            types[token_id] = TokenType.CONTROL
+    types.flags.writeable = False
+    return types
+
+
+def _read_scores(keys: TokenizerMetadata, n_tokens: int) -> NDArray[np.float32] | None:
+    scores = keys.floats("scores")
+    if scores is None:
+        return None
+    if len(scores) != n_tokens:
+        raise keys.fail("scores", f"{len(scores)} entries, expected {n_tokens}")
+    if not np.isfinite(scores).all():
+        raise keys.fail("scores", f"token {int(np.flatnonzero(~np.isfinite(scores))[0])}: not finite")
+    return scores
+
+
+def _read_special(keys: TokenizerMetadata, pieces: list[bytes], types: NDArray[np.uint8]) -> SpecialIds:
+    n_tokens = len(pieces)
+    named = {name: keys.token_id(f"{name}_token_id", n_tokens) for name in ("bos", "eos", "eot", "eom", "unknown")}
+    for name in ("padding", "mask"):
+        keys.token_id(f"{name}_token_id", n_tokens)
+    # The format's own spelling of the key is the first one.
+    separator = keys.token_id("seperator_token_id", n_tokens)
+    if separator is None:
+        separator = keys.token_id("separator_token_id", n_tokens)
+    bos = named["bos"] if named["bos"] is not None else keys.token_id("cls_token_id", n_tokens)
+
+    spellings = {spelling.encode() for spelling in END_SPELLINGS}
+    by_text = {piece: token_id for token_id, piece in enumerate(pieces) if piece in spellings}
+    if b"<|return|>" in by_text or b"<|calls|>" in by_text:
+        # Here the end of a message inside a turn, not of the turn.
+        by_text.pop(b"<|end|>", None)
+    ends = {named[name] for name in ("eos", "eot", "eom")} | set(by_text.values())
+    return SpecialIds(
+        bos=bos,
+        eos=named["eos"],
+        unknown=named["unknown"],
+        separator=separator,
+        ends=frozenset(token_id for token_id in ends if token_id is not None),
+        suppressed=keys.token_ids("suppress_tokens", n_tokens),
+    )
+
+
+def _read_merges(keys: TokenizerMetadata, kind: VocabularyKind, pieces: list[bytes]) -> tuple[tuple[str, str], ...]:
+    if kind not in (VocabularyKind.BYTE_LEVEL, VocabularyKind.LISTED_MERGES):
+        return ()
+    lines = keys.byte_strings("merges")
+    if lines is None:
+        raise keys.fail("merges", "missing")
+    if len(lines) > MAX_MERGES:
+        raise keys.fail("merges", f"{len(lines)} merges, limit {MAX_MERGES}")
+    known = set(pieces)
+    merges: list[tuple[str, str]] = []
+    for rank, line in enumerate(lines):
+        # A part may begin with a blank, never hold one elsewhere.
+        cut = line.find(b" ", 1)
+        left, right = line[:cut], line[cut + 1 :]
+        if cut < 0 or not right:
+            raise keys.fail("merges", f"merge {rank}: expected two parts with a space between them")
+        for part in (left, right, left + right):
+            if part not in known:
+                raise keys.fail("merges", f"merge {rank}: {part.decode(errors='replace')!r} is not a token")
+        try:
+            merges.append((left.decode(), right.decode()))
+        except UnicodeDecodeError as error:
+            raise keys.fail("merges", f"merge {rank}: not UTF-8") from error
+    return tuple(merges)
+
+
+def _missing_bytes(keys: TokenizerMetadata, pieces: list[bytes]) -> bytes:
+    known = set(pieces)
+    missing = bytes(byte for byte, char in enumerate(BYTE_TO_CHAR) if char.encode() not in known)
+    needed = [byte for byte in missing if byte in _NEEDED_BYTES]
+    if needed:
+        raise keys.fail("tokens", f"no token for byte 0x{needed[0]:02X} ({len(missing)} of 256 are missing)")
+    return missing
+
+
+def _read_additions(
+    keys: TokenizerMetadata, kind: VocabularyKind, rule: PreTokenizer | None, special: SpecialIds
+) -> tuple[bool, bool, bool]:
+    by_default = {
+        "bos": kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.WORD_PIECE)
+        or (rule is not None and rule.adds_bos),
+        "eos": kind is VocabularyKind.UNIGRAM,
+        "sep": kind is VocabularyKind.WORD_PIECE,
+    }
+    ids = {"bos": special.bos, "eos": special.eos, "sep": special.separator}
+    adds: dict[str, bool] = {}
+    for name, token_id in ids.items():
+        asked = keys.flag(f"add_{name}_token")
+        if asked and token_id is None:
+            raise keys.fail(f"add_{name}_token", "true, but the file names no such token")
+        adds[name] = (by_default[name] if asked is None else asked) and token_id is not None
+    return adds["bos"], adds["eos"], adds["sep"]
+
+
+def _all_token_bytes(kind: VocabularyKind, pieces: list[bytes], types: NDArray[np.uint8]) -> tuple[bytes, ...]:
+    # By type; enumerations are slow to ask for each of a hundred thousand tokens.
+    rendering_of = {int(token_type): _rendering(kind, token_type) for token_type in TokenType}
+    return tuple(rendering_of[token_type](piece) for piece, token_type in zip(pieces, types.tolist(), strict=True))
+
+
+def _rendering(kind: VocabularyKind, token_type: TokenType) -> Callable[[bytes], bytes]:
+    """What pieces of a type stand for in text."""
+    if token_type is TokenType.BYTE and kind is not VocabularyKind.BYTE_LEVEL:
+        return _fallback_byte
+    if token_type in SPECIAL_TYPES:
+        return bytes
+    if kind is not VocabularyKind.BYTE_LEVEL:
+        return lambda piece: piece.replace(_SPACE_MARK_BYTES, b" ")
+    return bytes if token_type is TokenType.USER_DEFINED else _spelled_or_plain
+
+
+def _spelled_or_plain(piece: bytes) -> bytes:
+    """Some byte-level vocabularies hold tokens that are not spelled in the alphabet: those are plain text."""
+    try:
+        spelled = spelled_bytes(piece.decode())
+    except UnicodeDecodeError:
+        return piece
+    return piece if spelled is None else spelled
+
+
+def _fallback_byte(piece: bytes) -> bytes:
+    """The byte that a piece like `<0x0A>` stands for."""
+    digits = piece[3:5]
+    if len(piece) != 6 or piece[:3] != b"<0x" or piece[5:] != b">" or not digits.isalnum():
+        raise TokenizerInvalid("tokenizer.ggml.tokens", f"byte token {piece[:16]!r}, expected the form <0x0A>")
+    try:
+        return bytes((int(digits, 16),))
+    except ValueError as error:
+        raise TokenizerInvalid("tokenizer.ggml.tokens", f"byte token {piece[:16]!r} has no byte") from error

@@ -1,0 +1,154 @@
+"""Unusable tokenizers are refused with the key that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from imp_service.text import Tokenizer, TokenizerInvalid, UnknownPreTokenizer
+from imp_service.text.pre_tokenizers import PRE_TOKENIZERS
+from support.tiny_vocabularies import byte_alphabet, byte_level, sentencepiece
+
+P = "tokenizer.ggml."
+N = 259
+
+
+def _refused(metadata: dict[str, object], key: str, **options: int) -> TokenizerInvalid:
+    with pytest.raises(TokenizerInvalid) as caught:
+        Tokenizer.from_metadata(metadata, **options)  # type: ignore[arg-type]
+    assert caught.value.reason == "TOKENIZER_INVALID"
+    assert caught.value.path == P + key
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("token_type", [1] * (N - 1)),
+        ("scores", [0.0] * (N - 1)),
+        ("token_type", [1] * (N - 1) + [99]),
+        ("token_type", [0] + [1] * (N - 1)),
+        ("token_type", ["1"] * N),
+        ("scores", [float("nan")] * N),
+        ("scores", 7),
+        ("tokens", []),
+        ("tokens", "abc"),
+        ("tokens", [1, 2]),
+        ("model", "rwkv"),
+        ("model", 3),
+        ("add_bos_token", "yes"),
+    ],
+)
+def test_t01_arrays_that_do_not_fit(key: str, value: object) -> None:
+    _refused(byte_level() | {P + key: value}, key)
+
+
+def test_t02_token_texts_too_long_and_empty() -> None:
+    metadata = byte_level(control=["x" * 5000, "</s>"])
+    _refused(metadata, "tokens")
+    tokenizer = Tokenizer.from_metadata(byte_level(user_defined=[""], control=["</s>"]))
+    assert tokenizer.token_bytes(256) == b""
+    assert tokenizer.encode("abc") == [97, 98, 99]
+
+
+def test_t03_nul_and_bad_utf_8_in_token_texts() -> None:
+    pieces: list[object] = [*byte_alphabet(), "a\0b", b"\xff\xfe", "\udc80"]
+    metadata = byte_level(control=["x", "y", "z"]) | {P + "tokens": pieces, P + "token_type": [1] * N}
+    tokenizer = Tokenizer.from_metadata(metadata)
+    assert tokenizer.decode_bytes([256, 257, 258]) == b"a\0b\xff\xfe\x80"
+    assert tokenizer.decode([257, 65]) == "\ufffd\ufffdA"
+
+
+@pytest.mark.parametrize("name", ["bos", "eos", "eot", "padding", "unknown", "mask"])
+@pytest.mark.parametrize("token", [-1, N, 2**32 - 1])
+def test_t04_special_ids_outside_the_vocabulary(name: str, token: int) -> None:
+    error = _refused(byte_level() | {f"{P}{name}_token_id": token}, f"{name}_token_id")
+    assert str(token) in error.message
+
+
+@pytest.mark.parametrize("merge", ["ab", "a zz", "zz a", "a b", " a", "a ", ""])
+def test_t05_merges_that_cannot_be(merge: str) -> None:
+    _refused(byte_level(merges=[("t", "h")]) | {P + "merges": ["t h", merge]}, "merges")
+
+
+def test_t05_too_many_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imp_service.text.vocabulary.MAX_MERGES", 1)
+    _refused(byte_level(merges=[("t", "h"), ("th", "e")]), "merges")
+    metadata = byte_level()
+    del metadata[P + "merges"]
+    _refused(metadata, "merges")
+
+
+@pytest.mark.parametrize("byte", [0x0A, 0x20, 0x41, 0x80, 0xC3, 0xE4])
+def test_t06_a_byte_that_text_needs_is_missing(byte: int) -> None:
+    metadata = byte_level()
+    tokens = metadata[P + "tokens"]
+    assert isinstance(tokens, list)
+    tokens[byte] = f"other{byte}"
+    error = _refused(metadata, "tokens")
+    assert f"0x{byte:02X}" in error.message
+
+
+def test_t10_more_ids_than_embedding_rows() -> None:
+    _refused(byte_level(), "tokens", embedding_rows=N - 1)
+    for rows in (N, N + 61):
+        assert Tokenizer.from_metadata(byte_level(), embedding_rows=rows).vocab_size == N
+
+
+@pytest.mark.parametrize("pre", ["no-such-rule", None])
+def test_an_unknown_pre_tokenizer_is_named_with_the_known_ones(pre: str | None) -> None:
+    metadata = byte_level() | {P + "pre": pre}
+    with pytest.raises(UnknownPreTokenizer) as caught:
+        Tokenizer.from_metadata(metadata)
+    assert caught.value.reason == "TOKENIZER_INVALID"
+    for known in ("llama-bpe", "qwen2", "falcon"):
+        assert known in caught.value.message
+    assert Tokenizer.from_metadata(metadata, pre="qwen2").pre == "qwen2"
+
+
+@pytest.mark.parametrize("name", sorted(PRE_TOKENIZERS))
+def test_every_rule_compiles_and_cuts_without_loss(name: str) -> None:
+    rule = PRE_TOKENIZERS[name].build()
+    text = "It's 12345 Über-CASE camelCase\n\n  x(‘天’)\t\r\n कि ١٢٣ <>~`  "
+    if rule is not None:
+        pieces = rule.pre_tokenize_str(text)
+        alphabet = {char: byte for byte, char in enumerate(byte_alphabet())}
+        assert bytes(alphabet[char] for piece, _ in pieces for char in piece).decode() == text
+        assert len(pieces) > 10
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "pieces"),
+    [
+        (("llama-bpe", "smaug-bpe"), "We'LL 12345 a.\n\n b", "We|'LL| |123|45| a|.\n\n| b"),
+        (("qwen2", "stablelm2"), "We'LL 123 a.\n\n b", "We|'LL| |1|2|3| a|.\n\n| b"),
+        (("gpt-2", "phi-2"), "We'll 'RE 123  b", "We|'ll| '|RE| 123| | b"),
+        (("starcoder", "command-r"), "x 12 y", "x| |1|2| y"),
+        (("tekken",), "camelCaseABCdef 12/", "camel|Case|ABCdef| |1|2|/"),
+        (("gpt-4o",), "camelCase's 1234/\n", "camel|Case's| |123|4|/\n"),
+        (("deepseek-v3",), "a_bc 1234 日本ab!!\n", "a|_bc| |123|4| |日本|ab|!!\n"),
+        (("deepseek-coder",), "ab 12\n", "ab| |1|2|\n"),
+        (("bloom",), "a, b (c", "a|,| b| (|c"),
+        (("kimi-k2",), "日本x's 1234", "日本|x's| |123|4"),
+        (("qwen35",), "कि x", "कि| x"),
+    ],
+)
+def test_txt_16_words_are_cut_as_published(names: tuple[str, ...], text: str, pieces: str) -> None:
+    alphabet = {char: byte for byte, char in enumerate(byte_alphabet())}
+    for name in names:
+        rule = PRE_TOKENIZERS[name].build()
+        assert rule is not None
+        found = [bytes(alphabet[char] for char in piece).decode() for piece, _ in rule.pre_tokenize_str(text)]
+        assert found == pieces.split("|"), name
+
+
+def test_sentencepiece_needs_scores_and_a_way_to_spell_everything() -> None:
+    metadata = sentencepiece([("a", -1.0)])
+    del metadata[P + "scores"]
+    _refused(metadata, "scores")
+    metadata = sentencepiece([("a", -1.0)])
+    metadata[P + "tokens"] = [t if t != "<0x0A>" else "<0xZZ>" for t in metadata[P + "tokens"]]  # type: ignore[attr-defined]
+    _refused(metadata, "tokens")
+    metadata = sentencepiece([("a", -1.0)])
+    del metadata[P + "unknown_token_id"]
+    metadata[P + "token_type"] = [1] * 260
+    _refused(metadata, "unknown_token_id")
