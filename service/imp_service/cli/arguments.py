@@ -1,0 +1,67 @@
+"""Arguments: a parser that fails the way every command fails, and the options that reach the settings."""
+
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from imp_service.config import Config
+
+
+class UsageError(Exception):
+    """A command line that is none; it has the usage to show above the error line."""
+
+    def __init__(self, usage: str, message: str) -> None:
+        self.reason = "USAGE"
+        self.usage = usage
+        self.message = message
+        super().__init__(message)
+
+
+class Parser(ArgumentParser):
+    """Options may not be abbreviated: a script that works today works when another option arrives."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(self.format_usage(), message)
+
+
+class Once(Action):
+    """Stores a value; a second one is an error, not a silent replacement."""
+
+    def __call__(
+        self,
+        parser: ArgumentParser,
+        namespace: Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given twice")
+        setattr(namespace, self.dest, values)
+
+
+def add_settings_options(parser: ArgumentParser) -> None:
+    """--config and --set, the same for every command that has settings."""
+    parser.add_argument("--config", metavar="FILE", action=Once, help="read settings from FILE")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="assignments",
+        help="set one key, as in --set scheduler.max_running=8; goes before environment and file",
+    )
+
+
+def load_settings(arguments: Namespace, overrides: Sequence[str] = ()) -> "Config":
+    """The settings of the command line, with what this machine decides decided.
+
+    `overrides` are those of the command's own short options, as texts of `--set`; they go before it.
+    """
+    from imp_service.config import load
+    from imp_service.config.host import resolve_threads
+
+    return resolve_threads(load(arguments.config, [*arguments.assignments, *overrides]))

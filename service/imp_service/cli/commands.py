@@ -1,0 +1,27 @@
+"""The list of commands. A command is one module with `configure(parser)` and `run(arguments)`, and one row here.
+
+Only the module of the command that was typed is imported: the rest costs nothing at start.
+"""
+
+from argparse import ArgumentParser, Namespace
+from importlib import import_module
+from typing import NamedTuple, Protocol, cast
+
+
+class CommandModule(Protocol):
+    def configure(self, parser: ArgumentParser) -> None:
+        """Adds the command's own arguments."""
+
+    def run(self, arguments: Namespace) -> int:
+        """Does it; returns the exit status. Errors are raised: the shell knows their line and their status."""
+
+
+class Command(NamedTuple):
+    name: str
+    text: str
+
+    def module(self) -> CommandModule:
+        return cast(CommandModule, import_module(f"imp_service.cli.{self.name}"))
+
+
+COMMANDS = (Command("config", "show, check or write the settings"),)

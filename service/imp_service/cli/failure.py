@@ -1,0 +1,81 @@
+"""How a command fails: reasons, their exit statuses, and the one line that says what happened."""
+
+import sys
+
+MAX_LINE_BYTES = 500
+
+BAD_USAGE = 64
+INTERRUPTED = 130
+# Reasons of the core, the text layer and the settings that are no bug of ours. Every other one ends with 70.
+_STATUS = {
+    "USAGE": BAD_USAGE,
+    "FIELD_INVALID": 64,
+    "CONTEXT_TOO_LONG": 64,
+    "FEATURE_DISABLED": 64,
+    "NOT_SUPPORTED_BY_MODEL": 64,
+    "NO_CANDIDATE": 64,
+    "MODEL_MISSING": 66,
+    "MODEL_PERMISSION": 77,
+    "MODEL_IO": 74,
+    "TOKENIZER_INVALID": 65,
+    "TEMPLATE_INVALID": 65,
+    "TEMPLATE_FAILED": 65,
+    "WEIGHTS_CORRUPT": 65,
+    "DEVICE_MISSING": 69,
+    "NO_MEMORY": 71,
+    "KV_FULL": 71,
+    "CANNOT_CREATE": 73,
+    "IO_FAILED": 74,
+    "CONFIG_PERMISSION": 77,
+    "CONFIG_INVALID": 78,
+    "OVERRIDE_INVALID": 78,
+}
+_BUG = 70
+
+
+class CommandError(Exception):
+    """A command's own failure; the core's and the settings' errors have the same two attributes."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        self.message = message
+        super().__init__(f"{reason}: {message}")
+
+
+def exit_status(reason: str) -> int:
+    if reason in _STATUS:
+        return _STATUS[reason]
+    return 65 if reason.startswith("MODEL_") else _BUG
+
+
+def describe(error: Exception) -> tuple[str, str]:
+    """The reason and the message of whatever a command raised."""
+    reason, message = getattr(error, "reason", None), getattr(error, "message", None)
+    if isinstance(reason, str) and isinstance(message, str):
+        return reason, message
+    if isinstance(error, MemoryError):
+        return "NO_MEMORY", "the system refused memory"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return "IO_FAILED", f"{where}{error.strerror or error}"
+    import traceback  # only here: a command that ends well does not wait for it
+
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    place = f" at {last[0].filename.rpartition('/')[2]}:{last[0].lineno}" if last else ""
+    return "BUG", f"{type(error).__name__}{place}: {error}"
+
+
+def error_line(reason: str, message: str) -> str:
+    """`imp: error: REASON: message`, one line of at most MAX_LINE_BYTES, whatever the message holds."""
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message[:MAX_LINE_BYTES])
+    line = f"imp: error: {reason}: {text}".encode()
+    if len(line) > MAX_LINE_BYTES - 1:
+        line = line[: MAX_LINE_BYTES - 1 - len("…".encode())] + "…".encode()
+    # A character that the cut went through leaves no half behind.
+    return line.decode(errors="ignore")
+
+
+def report(reason: str, message: str) -> int:
+    """Writes the line to stderr; returns the exit status."""
+    print(error_line(reason, message), file=sys.stderr, flush=True)
+    return exit_status(reason)

@@ -1,0 +1,180 @@
+"""The shell around the commands: usage, exit statuses, the error line, and what it costs to start."""
+
+import re
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imp_service.cli import shell
+from imp_service.cli.commands import COMMANDS
+from imp_service.cli.failure import MAX_LINE_BYTES, CommandError, error_line, exit_status
+
+ROOT = Path(__file__).parents[3]
+
+
+class FakeCommand:
+    """A command that does what the test says."""
+
+    name = "fake"
+    text = "for the test"
+
+    def __init__(self, act: Callable[[], int]) -> None:
+        self.act = act
+
+    def module(self) -> "FakeCommand":
+        return self
+
+    def configure(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--flag", action="store_true")
+
+    def run(self, arguments: Namespace) -> int:
+        return self.act()
+
+
+@pytest.fixture
+def run_fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], int]:
+    def run(act: Callable[[], int]) -> int:
+        monkeypatch.setattr(shell, "COMMANDS", (FakeCommand(act),))
+        return shell.main(["fake"])
+
+    return run
+
+
+def _raise(error: BaseException) -> Callable[[], int]:
+    def act() -> int:
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "COMMAND"),
+        (["cnfig"], "invalid choice: 'cnfig'"),
+        (["--vers"], "COMMAND"),
+        (["config"], "ACTION"),
+        (["config", "shw"], "invalid choice: 'shw'"),
+        (["config", "show", "--orign"], "unrecognized arguments: --orign"),
+        (["config", "show", "--orig"], "unrecognized arguments: --orig"),
+        (["config", "show", "extra"], "unrecognized arguments: extra"),
+        (["config", "show", "--config", "a", "--config", "b"], "--config is given twice"),
+        (["config", "show", "--set"], "--set: expected one argument"),
+    ],
+)
+def test_l18_a_bad_command_line_ends_with_64_and_usage(
+    words: list[str], message: str, capfd: pytest.CaptureFixture[str]
+):
+    assert shell.main(words) == 64
+    out, err = capfd.readouterr()
+    assert out == ""
+    usage, line = err.rstrip("\n").rsplit("\n", 1)
+    assert usage.startswith("usage: imp ")
+    assert line.startswith("imp: error: USAGE: ")
+    assert message in line
+
+
+# Reason and exit status, as the table of exit codes has them.
+STATUSES = {
+    "MODEL_FORMAT": 65, "MODEL_TRUNCATED": 65, "MODEL_UNSUPPORTED": 65, "TOKENIZER_INVALID": 65, "TEMPLATE_INVALID": 65,
+    "MODEL_MISSING": 66, "DEVICE_MISSING": 69, "BUG": 70, "DEVICE_FAULT": 70, "NO_MEMORY": 71, "CANNOT_CREATE": 73,
+    "MODEL_IO": 74, "MODEL_PERMISSION": 77, "CONFIG_PERMISSION": 77, "CONFIG_INVALID": 78, "never heard of": 70,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", STATUSES)
+def test_each_reason_has_its_exit_status(reason: str, run_fake, capfd: pytest.CaptureFixture[str]):
+    assert run_fake(_raise(CommandError(reason, "m.gguf: what was found, what was expected"))) == STATUSES[reason]
+    assert capfd.readouterr().err == f"imp: error: {reason}: m.gguf: what was found, what was expected\n"
+
+
+def test_every_model_reason_of_the_core_ends_with_a_status_of_the_table():
+    """Also those that are not in the table by name."""
+    header = (ROOT / "csrc/base/error.h").read_text(encoding="utf-8")
+    reasons = re.findall(r"^  (MODEL_[A-Z]+),", header, re.MULTILINE)
+    assert "MODEL_SHARD" in reasons
+    assert {exit_status(reason) for reason in reasons} == {65, 66, 74, 77}
+
+
+def test_what_nobody_expected_is_our_bug_and_says_where(run_fake, capfd: pytest.CaptureFixture[str]):
+    assert run_fake(_raise(ZeroDivisionError("three\nlines\x1b[31m"))) == 70
+    err = capfd.readouterr().err
+    assert re.fullmatch(r"imp: error: BUG: ZeroDivisionError at test_shell\.py:\d+: three\\nlines\\x1b\[31m\n", err), (
+        err
+    )
+
+
+def test_failures_of_the_system_name_their_file(run_fake, capfd: pytest.CaptureFixture[str]):
+    assert run_fake(_raise(OSError(28, "No space left on device", "/out.txt"))) == 74
+    assert capfd.readouterr().err == "imp: error: IO_FAILED: /out.txt: No space left on device\n"
+    assert run_fake(_raise(MemoryError())) == 71
+
+
+def test_ctrl_c_is_clean(run_fake, capfd: pytest.CaptureFixture[str]):
+    assert run_fake(_raise(KeyboardInterrupt())) == 130
+    assert capfd.readouterr() == ("", "")
+
+
+@given(st.text(), st.sampled_from(["BUG", "MODEL_OFFSET"]))
+def test_the_error_line_is_one_short_line_of_printable_text(message: str, reason: str):
+    line = error_line(reason, message * 50)
+    assert line.isprintable()
+    assert len(line.encode()) + 1 <= MAX_LINE_BYTES
+    assert line.startswith(f"imp: error: {reason}: ")
+
+
+def test_the_error_line_keeps_what_fits():
+    assert error_line("BUG", "é" * 10) == "imp: error: BUG: " + "é" * 10
+    cut = error_line("BUG", "é" * 1000)
+    assert cut.endswith("é…")
+    assert MAX_LINE_BYTES - 4 <= len(cut.encode()) < MAX_LINE_BYTES
+
+
+def _imp(*words: str, code: str = "", **options: object) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "imp_service"]
+    return subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def test_help_lists_every_command():
+    result = _imp("--help")
+    assert result.returncode == 0
+    for command in COMMANDS:
+        assert re.search(rf"^    {command.name} +{re.escape(command.text)}$", result.stdout, re.MULTILINE)
+
+
+def test_version():
+    result = _imp("--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert re.fullmatch(r"imp \d+\.\d+\.\d+\n", result.stdout)
+
+
+def test_help_loads_nothing_that_takes_time():
+    """Counted, not timed: none of the heavy modules, and none of imp's rooms but the shell."""
+    code = (
+        "import sys\nfrom imp_service.cli.shell import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "print('LOADED', *sorted(sys.modules))"
+    )
+    loaded = _imp(code=code).stdout.rpartition("LOADED ")[2].split()
+    heavy = {"numpy", "rich", "jinja2", "tokenizers", "llguidance", "dataclasses", "asyncio", "tomllib", "json"}
+    assert heavy.isdisjoint(loaded)
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("imp_service.")}
+    assert rooms == {"cli"}
+    assert not {f"imp_service.cli.{command.name}" for command in COMMANDS} & set(loaded)
+
+
+def test_a_reader_that_leaves_is_no_error():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "imp_service", "config", "init", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 0
+    process.stderr.close()
