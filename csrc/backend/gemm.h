@@ -31,6 +31,7 @@ struct DeviceCaps {
 // How the bytes of a weight lie in memory. `file` is the file's own: rows of blocks, one after the other.
 // `panel16` interleaves 16 rows so that one vector load holds the same element (or group of elements) of each.
 enum class WeightLayout : std::uint8_t { file, panel16 };
+inline constexpr std::int64_t kPanelRows = 16;
 
 // What a kernel reads activations as: float32 rows, or rows of 32-element int8 blocks with a scale and a sum.
 enum class ActivationFormat : std::uint8_t { f32, q8_block32 };
@@ -62,6 +63,9 @@ struct GemmKernel {
   std::size_t (*scratch_bytes)(const GemmProblem&, int m);
   void (*run)(const GemmArgs&);
 };
+
+// Bytes of a weight in a layout: panels are padded to 16 rows of the file's size. k fills whole blocks.
+std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexcept;
 
 // Their words, as logs and explanations use them.
 std::string_view name_of(WeightLayout layout) noexcept;

@@ -7,16 +7,6 @@
 
 namespace imp {
 
-std::string_view name_of(WeightLayout layout) noexcept { return layout == WeightLayout::file ? "file" : "panel16"; }
-
-std::string_view name_of(ActivationFormat format) noexcept {
-  return format == ActivationFormat::f32 ? "f32" : "q8_block32";
-}
-
-std::string_view name_of(ReductionId reduction) noexcept {
-  return reduction == ReductionId::f32_sequential ? "f32_sequential" : "q8_block32";
-}
-
 namespace {
 
 [[noreturn]] void refuse(const GemmOverride& override, const std::string& why) {

@@ -82,12 +82,6 @@ bool has_layout(DType dtype, WeightLayout layout) noexcept {
          dtype == DType::Q8_0;
 }
 
-std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexcept {
-  const std::int64_t rows =
-      layout == WeightLayout::file ? problem.n : (problem.n + kPanelRows - 1) / kPanelRows * kPanelRows;
-  return static_cast<std::size_t>(rows) * bytes_of_row(problem);
-}
-
 void pack_panel(DType dtype, const std::byte* rows, int n_rows, std::int64_t k, std::byte* panel) noexcept {
   switch (dtype) {
     case DType::F32:

@@ -13,13 +13,8 @@
 
 namespace imp::cpu {
 
-inline constexpr std::int64_t kPanelRows = 16;
-
 // Whether a layout is defined for a type; `file` is for all.
 bool has_layout(DType dtype, WeightLayout layout) noexcept;
-
-// Bytes of the weight in the layout. The problem has been checked at the door: k fills whole blocks.
-std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexcept;
 
 // Packs n_rows (1 to 16) consecutive file rows into one panel, which is zero before.
 void pack_panel(DType dtype, const std::byte* rows, int n_rows, std::int64_t k, std::byte* panel) noexcept;
