@@ -163,7 +163,7 @@ std::string why_not(const Selector& selector, const Selection& selection, const 
     return "another layout or reduction than " + std::string(selection.first->name);
   }
   if (selection.override != nullptr && &kernel < selection.first) return "an override names another";
-  return "rows already taken by an earlier kernel";
+  return "an earlier kernel takes these rows";
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -20,11 +19,5 @@ struct DeviceOptions {
 // Throws InvalidArgument for a word it does not know (listing the known), DeviceError(DEVICE_MISSING) where the device
 // or the instruction set is not here.
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options);
-
-// What CPU kernels may use under an instruction set's word, `auto` being the best of this machine. Throws as
-// make_backend does.
-DeviceCaps cpu_caps(std::string_view isa);
-// The CPU's kernels in order of preference, whether or not this machine can run them.
-std::span<const GemmKernel> cpu_kernels() noexcept;
 
 }  // namespace imp

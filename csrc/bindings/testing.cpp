@@ -1,11 +1,16 @@
 // The extension `_testing`: the inner rooms, for the tests alone.
 #include <pybind11/pybind11.h>
 
+#include "bindings/testing_base.h"
 #include "bindings/testing_files.h"
+#include "bindings/testing_gemm.h"
 
 PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's inner rooms, for the tests";
   // Errors are those of _core, so that a test catches one type wherever the error came from.
   pybind11::module_::import("imp_service._core");
   imp::bindings::register_files_testing(module);
+  imp::bindings::register_testing_base(module);
+  imp::bindings::register_testing_gemm_registry(module);
+  imp::bindings::register_testing_gemm_kernels(module);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/gemm/quantizer.h"
 #include "base/error.h"
 #include "base/float_mode.h"
 
@@ -13,16 +14,6 @@ namespace {
 constexpr std::size_t kLine = 64;
 
 std::size_t whole_lines(std::size_t n_bytes) { return (n_bytes + kLine - 1) / kLine * kLine; }
-
-QuantizeRow quantizer_for(const DeviceCaps& caps) {
-#if IMP_X86
-  if (caps.avx512) return quantize_row_avx512;
-  if (caps.avx2) return quantize_row_avx2;
-#else
-  static_cast<void>(caps);
-#endif
-  return quantize_row_generic;
-}
 
 std::ptrdiff_t quantized_stride(std::int64_t k) {
   return static_cast<std::ptrdiff_t>(k / 32) * static_cast<std::ptrdiff_t>(sizeof(ActivationBlock));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cpu/gemm/activations.h"
+#include "backend/cpu/gemm/quantize_row.h"
 #include "backend/cpu/gemm/cpu_linear.h"
 #include "base/arena.h"
 #include "base/thread_pool.h"

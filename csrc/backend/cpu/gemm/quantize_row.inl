@@ -1,5 +1,5 @@
 // Quantization of a row of activations, for the instruction set that the including file is compiled for.
-#include "backend/cpu/gemm/activations.h"
+#include "backend/cpu/gemm/quantize_row.h"
 #include "backend/cpu/lanes.h"
 
 namespace imp::cpu {

@@ -1,7 +1,6 @@
-// Activations as kernels read them: float32 rows as they are, or quantized to 32-element blocks.
+// Quantization of activations, one function per instruction set; plain declarations.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "backend/cpu/gemm/q8_0_blocks.h"

@@ -1,0 +1,10 @@
+// The part of `_testing` that is about the room base.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace imp::bindings {
+
+void register_testing_base(pybind11::module_& module);
+
+}  // namespace imp::bindings

@@ -1,0 +1,11 @@
+// The part of `_testing` that is about matrix kernels: their registry, and they themselves.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace imp::bindings {
+
+void register_testing_gemm_registry(pybind11::module_& module);
+void register_testing_gemm_kernels(pybind11::module_& module);
+
+}  // namespace imp::bindings

@@ -1,0 +1,202 @@
+// `_testing`: plans and explanations, for the CPU's kernel list or for one given as data.
+#include <pybind11/stl.h>
+
+#include <deque>
+
+#include "backend/gemm_registry.h"
+#include "backend/cpu/cpu_caps.h"
+#include "backend/cpu/gemm/kernel_list.h"
+#include "bindings/testing_gemm.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+
+namespace {
+
+DType dtype_of(const std::string& name) {
+  const auto dtype = dtype_from_name(name);
+  if (!dtype) throw py::value_error("no dtype " + name);
+  return *dtype;
+}
+
+DeviceCaps caps_of(const py::dict& table) {
+  DeviceCaps caps;
+  for (const auto& [key, value] : table) {
+    const auto name = key.cast<std::string>();
+    if (name == "device") {
+      caps.device = value.cast<std::string>() == "cuda" ? "cuda" : "cpu";
+    } else if (name == "avx2") {
+      caps.avx2 = value.cast<bool>();
+    } else if (name == "avx512") {
+      caps.avx512 = value.cast<bool>();
+    } else if (name == "avx512_vnni") {
+      caps.avx512_vnni = value.cast<bool>();
+    } else if (name == "avx512_bf16") {
+      caps.avx512_bf16 = value.cast<bool>();
+    } else if (name == "compute_capability") {
+      caps.compute_capability = value.cast<int>();
+    } else {
+      throw py::value_error("no capability " + name);
+    }
+  }
+  return caps;
+}
+
+// What a kernel given as data needs of its device, by name.
+decltype(GemmKernel::refuses) refusal_of(const std::string& needs) {
+  if (needs.empty()) return [](const GemmProblem&, const DeviceCaps&) -> const char* { return nullptr; };
+  if (needs == "avx512") {
+    return [](const GemmProblem&, const DeviceCaps& caps) { return caps.avx512 ? nullptr : "needs AVX-512"; };
+  }
+  if (needs == "sm_90") {
+    return [](const GemmProblem&, const DeviceCaps& caps) {
+      return caps.compute_capability >= 90 ? nullptr : "needs compute capability 9.0";
+    };
+  }
+  if (needs == "sm_80") {
+    return [](const GemmProblem&, const DeviceCaps& caps) {
+      return caps.compute_capability >= 80 ? nullptr : "needs compute capability 8.0";
+    };
+  }
+  if (needs == "k % 64") {
+    return [](const GemmProblem& problem, const DeviceCaps&) {
+      return problem.k % 64 == 0 ? nullptr : "k is not a multiple of 64";
+    };
+  }
+  throw py::value_error("no such need: " + needs);
+}
+
+// A kernel list given as data; owns the names its rows point to.
+class KernelList {
+ public:
+  explicit KernelList(const std::vector<py::dict>& rows) {
+    for (const py::dict& row : rows) {
+      names_.push_back(row["name"].cast<std::string>());
+      const auto weight = row["weight"].cast<std::string>();
+      kernels_.push_back({.name = names_.back(),
+                          .weight = weight == "any" ? DType::F32 : dtype_of(weight),
+                          .any_weight = weight == "any",
+                          .layout = row["layout"].cast<std::string>() == "file" ? WeightLayout::file
+                                                                                 : WeightLayout::panel16,
+                          .activations = ActivationFormat::f32,
+                          .max_m = row["max_m"].is_none() ? kAnyRows : row["max_m"].cast<int>(),
+                          .reduction = row["reduction"].cast<std::string>() == "q8_block32"
+                                           ? ReductionId::q8_block32
+                                           : ReductionId::f32_sequential,
+                          .maturity = row["emulated"].cast<bool>() ? Maturity::emulated : Maturity::validated,
+                          .refuses = refusal_of(row["needs"].cast<std::string>()),
+                          .scratch_bytes = nullptr,
+                          .run = nullptr});
+    }
+  }
+  std::span<const GemmKernel> rows() const { return kernels_; }
+
+ private:
+  std::deque<std::string> names_;
+  std::vector<GemmKernel> kernels_;
+};
+
+py::dict row_as_data(const GemmKernel& kernel) {
+  py::dict row;
+  row["name"] = kernel.name;
+  row["weight"] = kernel.any_weight ? std::string_view("any") : traits(kernel.weight).name;
+  row["layout"] = name_of(kernel.layout);
+  row["activations"] = name_of(kernel.activations);
+  row["reduction"] = name_of(kernel.reduction);
+  row["max_m"] = kernel.max_m == kAnyRows ? py::object(py::none()) : py::int_(kernel.max_m);
+  row["emulated"] = kernel.maturity == Maturity::emulated;
+  return row;
+}
+
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<GemmOverride> overrides_of(const Overrides& pairs) {
+  std::vector<GemmOverride> overrides;
+  for (const auto& [pattern, kernel] : pairs) overrides.push_back({pattern, kernel});
+  return overrides;
+}
+
+// Calls `use` with the registry over the CPU's list, or over `rows`.
+template <class Use>
+auto with_registry(const py::dict& caps, const std::optional<std::vector<py::dict>>& rows, const Use& use) {
+  if (!rows) return use(GemmRegistry(cpu::kernel_list(), caps_of(caps)));
+  const KernelList list(*rows);
+  return use(GemmRegistry(list.rows(), caps_of(caps)));
+}
+
+py::dict plan(const py::dict& caps, const std::string& weight, std::int64_t n, std::int64_t k,
+              const std::string& tensor, const Overrides& overrides, const std::optional<std::vector<py::dict>>& rows) {
+  return with_registry(caps, rows, [&](const GemmRegistry& registry) {
+    const GemmPlan made = registry.plan({dtype_of(weight), n, k}, tensor, overrides_of(overrides));
+    py::dict out;
+    py::list kernels;
+    for (const GemmKernel* kernel : made.kernels) kernels.append(row_as_data(*kernel));
+    out["layout"] = name_of(made.layout);
+    out["kernels"] = kernels;
+    out["description"] = describe(made);
+    return out;
+  });
+}
+
+std::vector<std::tuple<std::string, bool, std::string>> explain(const py::dict& caps, const std::string& weight,
+                                                                std::int64_t n, std::int64_t k,
+                                                                const std::string& tensor, const Overrides& overrides,
+                                                                const std::optional<std::vector<py::dict>>& rows) {
+  return with_registry(caps, rows, [&](const GemmRegistry& registry) {
+    std::vector<std::tuple<std::string, bool, std::string>> lines;
+    for (const GemmCandidate& line : registry.explain({dtype_of(weight), n, k}, tensor, overrides_of(overrides))) {
+      lines.emplace_back(line.kernel, line.accepted, line.reason);
+    }
+    return lines;
+  });
+}
+
+std::string kernel_for(const py::dict& caps, const std::string& weight, std::int64_t n, std::int64_t k, int m,
+                       const std::optional<std::vector<py::dict>>& rows) {
+  return with_registry(caps, rows, [&](const GemmRegistry& registry) {
+    return std::string(registry.plan({dtype_of(weight), n, k}, "", {}).kernel_for(m).name);
+  });
+}
+
+py::object refusal(const std::string& kernel, const py::dict& caps, const std::string& weight, std::int64_t n,
+                   std::int64_t k) {
+  for (const GemmKernel& row : cpu::kernel_list()) {
+    if (row.name != kernel) continue;
+    const char* const reason = row.refuses({dtype_of(weight), n, k}, caps_of(caps));
+    return reason == nullptr ? py::object(py::none()) : py::str(reason);
+  }
+  throw py::value_error("no kernel " + kernel);
+}
+
+}  // namespace
+
+void register_testing_gemm_registry(py::module_& module) {
+  module.def("gemm_kernels", [] {
+    py::list rows;
+    for (const GemmKernel& kernel : cpu::kernel_list()) rows.append(row_as_data(kernel));
+    return rows;
+  });
+  module.def("gemm_plan", &plan, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
+             py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none());
+  module.def("gemm_explain", &explain, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
+             py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none());
+  module.def("gemm_kernel_for", &kernel_for, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
+             py::arg("m"), py::arg("kernels") = py::none());
+  module.def("gemm_refusal", &refusal, py::arg("kernel"), py::arg("caps"), py::arg("weight"), py::arg("n"),
+             py::arg("k"));
+  module.def("gemm_require_matches", [](const Overrides& overrides, const std::vector<std::string>& tensors) {
+    require_matches(overrides_of(overrides), std::vector<std::string_view>(tensors.begin(), tensors.end()));
+  });
+  module.def("cpu_caps", [](const std::string& isa) {
+    const DeviceCaps caps = cpu::cpu_caps(isa);
+    py::dict table;
+    table["avx2"] = caps.avx2;
+    table["avx512"] = caps.avx512;
+    table["avx512_vnni"] = caps.avx512_vnni;
+    table["avx512_bf16"] = caps.avx512_bf16;
+    return table;
+  });
+}
+
+}  // namespace imp::bindings
