@@ -1,0 +1,99 @@
+"""What a caller may ask of a generation: the fields of imp.v1, unset where None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from imp_service.text import ChatPrompt, ConstraintSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DryOptions:
+    """Penalizes tokens that would extend a sequence already in the text."""
+
+    multiplier: float | None = None
+    base: float | None = None
+    allowed_length: int | None = None
+    window: int | None = None
+    breakers: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How the next token is chosen. None takes the model's default; zero means zero."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    penalty_window: int | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+    dry: DryOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopOptions:
+    """When generation ends. The first condition met ends it."""
+
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    strings: Sequence[str] = ()
+    token_ids: Sequence[int] = ()
+    ignore_eos: bool = False
+    include_match: bool = False
+    time_limit: float | None = None  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What is sent back beside token ids."""
+
+    text: bool = True
+    logprobs: bool = False
+    top_logprobs: int = 0
+    prompt_logprobs: bool = False
+    prompt_token_ids: bool = False
+    special_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOptions:
+    """How the prefix cache is used."""
+
+    bypass_prefix: bool = False
+    salt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """What a step of a session returns at its last position."""
+
+    sample: bool = True
+    top_logprobs: int = 0
+    logits: bool = False
+    scores: bool = False
+    allowed_token_mask: bytes = b""
+
+
+Prompt = str | Sequence[int] | ChatPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """A generation to run."""
+
+    prompt: Prompt
+    sampling: SamplingOptions = SamplingOptions()
+    stop: StopOptions = StopOptions()
+    constraint: ConstraintSpec | None = None
+    output: OutputOptions = OutputOptions()
+    cache: CacheOptions = CacheOptions()
+    num_sequences: int = 1
+    priority: int = 0
+    tenant: str = ""

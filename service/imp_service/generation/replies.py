@@ -1,0 +1,104 @@
+"""What a generation and a step tell their caller: the messages of imp.v1 as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that could have stood here, with its log probability before penalties and truncation."""
+
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Log probabilities of consecutive tokens, in parallel lists; the first token of a prompt has NaN."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    candidates: list[list[Candidate]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The prompt is evaluated."""
+
+    seed: int
+    prompt_tokens: int
+    cached_prompt_tokens: int
+    prompt: TokenScores
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """New tokens of one sequence, and the text that they complete. Never cumulative."""
+
+    index: int
+    first_token: int
+    token_ids: list[int]
+    text: str
+    logprobs: list[float]
+    candidates: list[list[Candidate]]
+
+
+@dataclass(frozen=True, slots=True)
+class StopMatch:
+    """The condition that ended a sequence: exactly one is set."""
+
+    text: str | None = None
+    token_id: int | None = None
+    eos_token_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens a request used, over all its sequences."""
+
+    prompt_tokens: int
+    cached_prompt_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where a request's time went, in seconds."""
+
+    queue: float
+    prefill: float
+    decode: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of one sequence; the last to end carries usage and timings."""
+
+    index: int
+    reason: FinishReason
+    match: StopMatch | None
+    text: str
+    usage: Usage | None = None
+    timings: Timings | None = None
+
+
+Reply = Started | Chunk | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """The output of a session at one step. The sampled token is pending: not yet held."""
+
+    position: int
+    token_id: int | None
+    logprob: float | None
+    text: str
+    eos: bool
+    cached_tokens: int
+    candidates: list[Candidate]
+    logits: bytes
+    scores: TokenScores
