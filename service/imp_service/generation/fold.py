@@ -1,0 +1,194 @@
+"""Folds a run's events into replies: tokens to text, stop strings, constraint masks. Knows no thread and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from imp_service.core import FinishedEvent, StartedEvent, TokenEvent
+from imp_service.generation.replies import (
+    Candidate,
+    Chunk,
+    Finished,
+    FinishReason,
+    Reply,
+    Started,
+    StopMatch,
+    Timings,
+    TokenScores,
+    Usage,
+)
+from imp_service.text import ConstraintState, TextStream
+
+NS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class EndAt:
+    """To the engine: the stream ends with this output; what was drawn beyond it never existed."""
+
+    stream: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllowNext:
+    """To the engine: the tokens that this output may be; none where only the end is possible."""
+
+    stream: int
+    output: int
+    allowed: bytes | None
+
+
+Command = EndAt | AllowNext
+
+
+@dataclass(slots=True)
+class Stream:
+    """One sequence of a generation on its way to the caller."""
+
+    index: int
+    text: TextStream | None
+    constraint: ConstraintState | None
+    n_delivered: int = 0
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    candidates: list[list[Candidate]] = field(default_factory=list)
+    fragments: list[str] = field(default_factory=list)
+    match: str | None = None
+    finished: FinishedEvent | None = None
+    is_told: bool = False
+
+
+class GenerationFold:
+    """One generation's state between its events and its replies. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        prompt_ids: list[int],
+        echo_prompt: bool,
+        include_match: bool,
+        make_text: Callable[[], TextStream | None],
+        constraints: list[ConstraintState | None],
+    ) -> None:
+        self._seed = seed
+        self._prompt_ids = prompt_ids
+        self._echo_prompt = echo_prompt
+        self._include_match = include_match
+        self._streams = [Stream(i, make_text(), constraint) for i, constraint in enumerate(constraints)]
+        self._started: StartedEvent | None = None
+        self._is_start_told = False
+        self._commands: list[Command] = [
+            self._allow(stream, 0) for stream in self._streams if stream.constraint is not None
+        ]
+
+    @property
+    def is_done(self) -> bool:
+        """Every sequence's end was told."""
+        return all(stream.is_told for stream in self._streams)
+
+    def take_commands(self) -> list[Command]:
+        """What the engine must be told now, in order."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    def feed(self, event: StartedEvent | TokenEvent | FinishedEvent) -> None:
+        """Takes the next event of the run."""
+        if isinstance(event, StartedEvent):
+            self._started = event
+        elif isinstance(event, TokenEvent):
+            self._feed_token(self._streams[event.stream], event)
+        else:
+            self._streams[event.stream].finished = event
+
+    def take_replies(self) -> Iterator[Reply]:
+        """What the caller can be told now: all new tokens of a sequence in one chunk."""
+        if self._started is None:
+            if all(stream.finished is None for stream in self._streams):
+                return
+            self._started = StartedEvent()
+        if not self._is_start_told:
+            self._is_start_told = True
+            yield self._start_reply(self._started)
+        for stream in self._streams:
+            if stream.is_told:
+                continue
+            if stream.finished is not None:
+                yield from self._end(stream, stream.finished)
+            elif stream.token_ids:
+                yield self._chunk(stream)
+
+    def _feed_token(self, stream: Stream, event: TokenEvent) -> None:
+        if stream.match is not None:
+            return  # drawn before the engine heard of the stop string
+        stream.token_ids.append(event.token)
+        stream.logprobs.append(event.logprob)
+        stream.candidates.append([Candidate(c.token, c.logprob) for c in event.candidates])
+        if stream.text is not None:
+            delta = stream.text.feed(event.token)
+            stream.fragments.append(delta.text)
+            if delta.match is not None:
+                stream.match = delta.match
+                self._commands.append(EndAt(stream.index, event.output))
+                return
+        if stream.constraint is not None:
+            stream.constraint.accept(event.token)
+            self._commands.append(self._allow(stream, event.output + 1))
+
+    def _allow(self, stream: Stream, output: int) -> AllowNext:
+        assert stream.constraint is not None  # narrows
+        allowed = None if stream.constraint.only_end_is_possible else stream.constraint.mask()
+        return AllowNext(stream.index, output, allowed)
+
+    def _start_reply(self, event: StartedEvent) -> Started:
+        scores = TokenScores(
+            token_ids=list(event.scores.tokens) or (self._prompt_ids if self._echo_prompt else []),
+            logprobs=list(event.scores.logprobs),
+            candidates=[[Candidate(c.token, c.logprob) for c in row] for row in event.scores.candidates],
+        )
+        return Started(self._seed, len(self._prompt_ids), event.n_cached_tokens, scores)
+
+    def _chunk(self, stream: Stream) -> Chunk:
+        chunk = Chunk(
+            index=stream.index,
+            first_token=stream.n_delivered,
+            token_ids=stream.token_ids,
+            text="".join(stream.fragments),
+            logprobs=stream.logprobs,
+            candidates=stream.candidates,
+        )
+        stream.n_delivered += len(stream.token_ids)
+        stream.token_ids, stream.logprobs, stream.candidates, stream.fragments = [], [], [], []
+        return chunk
+
+    def _end(self, stream: Stream, event: FinishedEvent) -> Iterator[Reply]:
+        reason: FinishReason = "stop" if stream.match is not None else event.reason
+        match = StopMatch(text=stream.match) if stream.match is not None else None
+        if match is None and reason == "stop" and event.stop_token >= 0:
+            token = event.stop_token
+            match = StopMatch(eos_token_id=token) if event.eos else StopMatch(token_id=token)
+            if self._include_match:
+                stream.token_ids.append(token)
+                stream.logprobs.append(event.stop_logprob)
+                stream.candidates.append([Candidate(c.token, c.logprob) for c in event.stop_candidates])
+                if stream.text is not None:
+                    stream.fragments.append(stream.text.feed(token).text)
+        if stream.token_ids:
+            yield self._chunk(stream)
+        stream.is_told = True
+        held_back = stream.text.finish() if stream.text is not None else ""
+        yield Finished(stream.index, reason, match, held_back, *self._totals(event))
+
+    def _totals(self, last: FinishedEvent) -> tuple[Usage, Timings] | tuple[None, None]:
+        if not self.is_done:
+            return None, None
+        assert self._started is not None  # narrows
+        usage = Usage(
+            prompt_tokens=len(self._prompt_ids),
+            cached_prompt_tokens=self._started.n_cached_tokens,
+            output_tokens=sum(stream.n_delivered for stream in self._streams),
+        )
+        times = last.timings
+        return usage, Timings(times.queue_ns * NS, times.prefill_ns * NS, times.decode_ns * NS)

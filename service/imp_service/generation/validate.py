@@ -1,0 +1,174 @@
+"""The field rules: one table of what each option may be, all violations reported at once, before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from imp_service.core.errors import InvalidArgument, make_error
+from imp_service.generation.options import (
+    CacheOptions,
+    GenerationRequest,
+    OutputOptions,
+    SamplingOptions,
+    StepOptions,
+    StopOptions,
+)
+
+MAX_TOP_LOGPROBS = 20
+MAX_STOP_STRINGS = 16
+MAX_STOP_STRING_BYTES = 256
+MAX_STOP_TOKENS = 256
+MAX_LOGIT_BIAS = 1024
+MAX_BREAKERS = 16
+MAX_BREAKER_BYTES = 64
+MAX_SALT_BYTES = 64
+MAX_SEQUENCES = 8
+U32 = 2**32 - 1
+U64 = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A field that is not what it may be."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A closed range; NaN is outside every range. `above` excludes the lower end."""
+
+    low: float
+    high: float
+    above: bool = False
+
+    def check(self, path: str, value: float | None) -> Iterator[Violation]:
+        """Nothing where the value is unset or within."""
+        if value is None or (self.low < value if self.above else self.low <= value) and value <= self.high:
+            return
+        yield Violation(path, f"{value}, expected {'above ' if self.above else ''}{self.low:g} … {self.high:g}")
+
+
+SAMPLING_BOUNDS = {
+    "temperature": Bounds(0, 100),
+    "top_k": Bounds(0, U32),
+    "top_p": Bounds(0, 1, above=True),
+    "min_p": Bounds(0, 1),
+    "typical_p": Bounds(0, 1, above=True),
+    "repetition_penalty": Bounds(0.01, 100),
+    "frequency_penalty": Bounds(-2, 2),
+    "presence_penalty": Bounds(-2, 2),
+    "penalty_window": Bounds(0, U32),
+    "seed": Bounds(0, U64),
+}
+DRY_BOUNDS = {
+    "multiplier": Bounds(0, 100),
+    "base": Bounds(1, 100),
+    "allowed_length": Bounds(0, 1024),
+    "window": Bounds(0, U32),
+}
+
+
+def sampling_violations(options: SamplingOptions, vocab_size: int, path: str = "sampling") -> Iterator[Violation]:
+    """What is wrong with a sampler."""
+    for name, bounds in SAMPLING_BOUNDS.items():
+        yield from bounds.check(f"{path}.{name}", getattr(options, name))
+    if len(options.logit_bias) > MAX_LOGIT_BIAS:
+        yield Violation(f"{path}.logit_bias", f"{len(options.logit_bias)} entries, at most {MAX_LOGIT_BIAS}")
+    for token, bias in options.logit_bias.items():
+        yield from _token(f"{path}.logit_bias[{token}]", token, vocab_size)
+        yield from Bounds(-100, 100).check(f"{path}.logit_bias[{token}]", bias)
+    if options.dry is not None:
+        for name, bounds in DRY_BOUNDS.items():
+            yield from bounds.check(f"{path}.dry.{name}", getattr(options.dry, name))
+        yield from _texts(f"{path}.dry.breakers", options.dry.breakers, MAX_BREAKERS, MAX_BREAKER_BYTES)
+
+
+def stop_violations(options: StopOptions, vocab_size: int) -> Iterator[Violation]:
+    """What is wrong with the ends."""
+    yield from Bounds(0, U32).check("stop.max_tokens", options.max_tokens)
+    yield from Bounds(0, U32).check("stop.min_tokens", options.min_tokens)
+    if options.max_tokens is not None and options.min_tokens > options.max_tokens:
+        yield Violation("stop.min_tokens", f"{options.min_tokens}, expected at most max_tokens = {options.max_tokens}")
+    yield from _texts("stop.strings", options.strings, MAX_STOP_STRINGS, MAX_STOP_STRING_BYTES)
+    if len(options.token_ids) > MAX_STOP_TOKENS:
+        yield Violation("stop.token_ids", f"{len(options.token_ids)} entries, at most {MAX_STOP_TOKENS}")
+    for i, token in enumerate(options.token_ids):
+        yield from _token(f"stop.token_ids[{i}]", token, vocab_size)
+    yield from Bounds(0, 1e9, above=True).check("stop.time_limit", options.time_limit)
+
+
+def output_violations(options: OutputOptions) -> Iterator[Violation]:
+    """What is wrong with what is asked back."""
+    yield from Bounds(0, MAX_TOP_LOGPROBS).check("output.top_logprobs", options.top_logprobs)
+
+
+def cache_violations(options: CacheOptions) -> Iterator[Violation]:
+    """What is wrong with the use of the cache."""
+    if len(options.salt.encode()) > MAX_SALT_BYTES:
+        yield Violation("cache.salt", f"{len(options.salt.encode())} bytes, at most {MAX_SALT_BYTES}")
+
+
+def step_violations(options: StepOptions, vocab_size: int, path: str = "step") -> Iterator[Violation]:
+    """What is wrong with what a step is asked for."""
+    yield from Bounds(0, MAX_TOP_LOGPROBS).check(f"{path}.top_logprobs", options.top_logprobs)
+    mask = options.allowed_token_mask
+    if not mask:
+        return
+    expected = (vocab_size + 7) // 8
+    if len(mask) != expected:
+        yield Violation(f"{path}.allowed_token_mask", f"{len(mask)} bytes, expected {expected}")
+    elif not any(mask):
+        yield Violation(f"{path}.allowed_token_mask", "allows no token")
+    elif int.from_bytes(mask, "little") >> vocab_size:
+        yield Violation(f"{path}.allowed_token_mask", f"a bit at or above vocab_size = {vocab_size}")
+
+
+def token_violations(path: str, tokens: Sequence[int], vocab_size: int) -> Iterator[Violation]:
+    """Ids that are not in the vocabulary."""
+    for i, token in enumerate(tokens):
+        yield from _token(f"{path}[{i}]", token, vocab_size)
+
+
+def request_violations(request: GenerationRequest, vocab_size: int) -> Iterator[Violation]:
+    """Everything that is wrong with a generation, its prompt's tokens aside."""
+    yield from sampling_violations(request.sampling, vocab_size)
+    yield from stop_violations(request.stop, vocab_size)
+    yield from output_violations(request.output)
+    yield from cache_violations(request.cache)
+    yield from Bounds(1, MAX_SEQUENCES).check("num_sequences", request.num_sequences)
+    yield from Bounds(-100, 100).check("priority", request.priority)
+    if len(request.tenant.encode()) > MAX_SALT_BYTES:
+        yield Violation("tenant", f"{len(request.tenant.encode())} bytes, at most {MAX_SALT_BYTES}")
+
+
+def refuse(violations: Iterator[Violation]) -> None:
+    """Raises FIELD_INVALID with every violation, where there is one."""
+    found = [str(violation) for violation in violations]
+    if found:
+        raise invalid("; ".join(found))
+
+
+def invalid(message: str) -> InvalidArgument:
+    """A FIELD_INVALID error, ready to be raised."""
+    error = make_error("FIELD_INVALID", message)
+    assert isinstance(error, InvalidArgument)
+    return error
+
+
+def _token(path: str, token: int, vocab_size: int) -> Iterator[Violation]:
+    if not 0 <= token < vocab_size:
+        yield Violation(path, f"token {token}, expected below vocab_size = {vocab_size}")
+
+
+def _texts(path: str, texts: Sequence[str], max_count: int, max_bytes: int) -> Iterator[Violation]:
+    if len(texts) > max_count:
+        yield Violation(path, f"{len(texts)} entries, at most {max_count}")
+    for i, text in enumerate(texts):
+        if not 1 <= len(text.encode()) <= max_bytes:
+            yield Violation(f"{path}[{i}]", f"{len(text.encode())} bytes, expected 1 … {max_bytes}")
