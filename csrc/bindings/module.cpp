@@ -1,6 +1,7 @@
 // The extension `_core`: every room registers what Python may see of it.
 #include <pybind11/pybind11.h>
 
+#include "bindings/bind_backend.h"
 #include "bindings/bind_errors.h"
 #include "bindings/bind_files.h"
 #include "bindings/bind_synthetic.h"
@@ -8,6 +9,7 @@
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's core: model files, models and the engine";
   imp::bindings::register_errors(module);
+  imp::bindings::register_backend(module);
   imp::bindings::register_files(module);
   imp::bindings::register_synthetic(module);
 }

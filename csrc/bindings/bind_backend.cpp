@@ -1,0 +1,82 @@
+// What this machine can run, the kernels there are, and why one is chosen.
+#include "bindings/bind_backend.h"
+
+#include <pybind11/stl.h>
+
+#include "backend/cpu/gemm/kernel_list.h"
+#include "backend/gemm_registry.h"
+#include "base/cpu_features.h"
+#include "base/error.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+DeviceCaps caps_of(const std::string& isa) {
+  const auto features = isa == "auto" ? std::optional(detect_cpu_features()) : isa_features(isa);
+  if (!features) {
+    std::string known = "auto";
+    for (const std::string_view name : known_isas()) known += ", " + std::string(name);
+    throw InvalidArgument(Reason::FIELD_INVALID, "isa: " + isa + ", expected one of " + known);
+  }
+  return {.device = "cpu",
+          .avx2 = features->avx2,
+          .avx512 = features->avx512,
+          .avx512_vnni = features->avx512_vnni,
+          .avx512_bf16 = features->avx512_bf16};
+}
+
+DType dtype_of(const std::string& name) {
+  const auto dtype = dtype_from_name(name);
+  if (!dtype) {
+    throw InvalidArgument(Reason::FIELD_INVALID, "weight type: " + name + ", expected one of " + dtype_names());
+  }
+  return *dtype;
+}
+
+py::list kernels() {
+  py::list rows;
+  for (const GemmKernel& kernel : cpu::kernel_list()) {
+    py::dict row;
+    row["name"] = std::string(kernel.name);
+    row["weight"] = kernel.any_weight ? "any" : std::string(traits(kernel.weight).name);
+    row["layout"] = std::string(name_of(kernel.layout));
+    row["reduction"] = std::string(name_of(kernel.reduction));
+    row["validated"] = kernel.maturity == Maturity::validated;
+    rows.append(row);
+  }
+  return rows;
+}
+
+py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& isa) {
+  const GemmRegistry registry(cpu::kernel_list(), caps_of(isa));
+  py::list rows;
+  for (const GemmCandidate& candidate : registry.explain({dtype_of(weight), n, k}, "", {})) {
+    rows.append(py::make_tuple(std::string(candidate.kernel), candidate.accepted, candidate.reason));
+  }
+  return rows;
+}
+
+}  // namespace
+
+void register_backend(py::module_& module) {
+  module.def("known_isas",
+             [] { return std::vector<std::string>(known_isas().begin(), known_isas().end()); },
+             "The words for instruction sets, least first; each includes those before it.");
+  module.def("best_isa", [] { return std::string(best_isa(detect_cpu_features())); },
+             "The last of known_isas() that this machine has.");
+  module.def("dtypes",
+             [] {
+               std::vector<std::string> names;
+               for (const DTypeTraits& row : all_dtypes()) names.emplace_back(row.name);
+               return names;
+             },
+             "The weight types that can be read and multiplied.");
+  module.def("kernels", &kernels, "The matrix kernels of the CPU in order of preference, one dict each.");
+  module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
+             py::arg("isa") = "auto",
+             "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not.");
+}
+
+}  // namespace imp::bindings
