@@ -10,7 +10,7 @@ from imp_service.config import Config, ConfigError, Settings, load
 from imp_service.config.files import MAX_FILE_BYTES
 from imp_service.config.render import render
 from imp_service.config.settings import TABLE
-from imp_service.config.table import find
+from imp_service.config.table import Key, Section, find
 from imp_service.config.toml import read_path
 
 # A key, a value as it would stand in the file, a value as it would stand in a variable, and a part of the message.
@@ -118,7 +118,7 @@ def test_cfg_3_l09_an_unknown_key_is_named_with_the_nearest_known(key: str, near
     for message in messages:
         assert f"unknown key; nearest known: {nearest}" in message
         offered = read_path(message.rpartition("nearest known: ")[2])
-        assert find(TABLE, offered) is not None
+        assert isinstance(find(TABLE, offered), Key | Section)
 
 
 def test_cfg_3_unknown_sections_and_misplaced_keys(load_text):
