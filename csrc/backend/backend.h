@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/attention.h"
@@ -61,6 +62,13 @@ struct WorkspaceNeeds {
   std::vector<const Linear*> weights;
 };
 
+// How often an op, or one of the kernels behind it, has run since the backend was made. Attention is told apart:
+// attend_decode for sequences of one row, attend_prefill for those of more.
+struct Launch {
+  std::string_view name;
+  std::uint64_t count = 0;
+};
+
 // One device. Ops are called from one thread at a time; each has finished, or is ordered before the next, when it
 // returns. Unless said otherwise outputs do not overlap inputs, shapes are checked by the caller at load, and an op
 // of no rows does nothing.
@@ -79,8 +87,13 @@ class Backend {
   virtual std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) = 0;
   // Activations [n_rows, width], 64-byte aligned rows, living as long as the backend's workspace.
   virtual Rows make_rows(int n_rows, int width) = 0;
-  // Sizes the scratch of the ops for all weights named; called once per decoder before its first step.
+  // Sizes the scratch of the ops for all weights named; called once per decoder before its first step. Scratch is
+  // shared by the decoders of a backend and never shrinks.
   virtual void reserve(const WorkspaceNeeds& needs) = 0;
+  virtual std::size_t scratch_bytes() const noexcept = 0;  // held now
+
+  // Every op and kernel by name, those that never ran too. Callable from any thread.
+  virtual std::vector<Launch> launches() const = 0;
 
   // out[i, :] = scale · table[tokens[i], :]; the table may be the output head itself (tied weights).
   virtual void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) = 0;

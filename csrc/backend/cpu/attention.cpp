@@ -1,0 +1,232 @@
+// Cuts a call into tiles and tasks, and runs them: states of splits are merged and written out in position order.
+#include "backend/cpu/attention.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+
+namespace imp::cpu {
+namespace {
+
+constexpr int kScoreFloats = kTileQueries * kSplitTokens;
+
+std::size_t state_floats(int n_queries, int head_dim) {
+  return static_cast<std::size_t>(padded_to_lanes(n_queries * (padded_to_lanes(head_dim) + 2)));
+}
+
+// Values first: they are read and written as whole vectors.
+AttentionState state_at(float* memory, int n_queries, int head_dim) {
+  float* behind = memory + n_queries * padded_to_lanes(head_dim);
+  return {.greatest = behind, .sum = behind + n_queries, .values = memory};
+}
+
+int group_size(const AttentionParams& params) {
+  return params.n_heads / params.n_kv_heads;
+}
+
+int splits_of(int n_tokens) {
+  return (n_tokens + kSplitTokens - 1) / kSplitTokens;
+}
+
+std::size_t thread_floats(const AttentionNeeds& needs) {
+  return kScoreFloats + 2 * state_floats(kTileQueries, needs.largest.head_dim);
+}
+
+// Tasks per thread that a call is cut into at least, so that threads finish together.
+constexpr int kTasksPerThread = 4;
+
+// Room for the splits of as many decoding tiles as are ever divided: those above a share of the call. Where a tile
+// finds no room it is not divided, which costs time and changes nothing; so the room is bounded.
+std::size_t states_floats(const AttentionNeeds& needs, int n_threads) {
+  if (n_threads == 1) return 0;
+  constexpr std::size_t kMost = (std::size_t{64} << 20) / sizeof(float);
+  const int n_queries = std::min(group_size(needs.largest), kTileQueries);
+  const auto slots =
+      static_cast<std::size_t>(kTasksPerThread * n_threads) * static_cast<std::size_t>(splits_of(needs.max_context));
+  return std::min(slots * state_floats(n_queries, needs.largest.head_dim), kMost);
+}
+
+void require(bool holds, const char* what, int found, const char* expected) {
+  if (holds) return;
+  throw InvalidArgument(Reason::FIELD_INVALID,
+                        std::string("attention ") + what + ": " + std::to_string(found) + ", expected " + expected);
+}
+
+SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequence, int kv_head, int split) {
+  SplitPanels panels = {};
+  panels.first_position = split * kSplitTokens;
+  const int block_tokens = pool.geometry().block_tokens;
+  for (int panel = 0; panel < kSplitPanels; ++panel) {
+    const int position = panels.first_position + panel * kPanelTokens;
+    const auto index = static_cast<std::size_t>(position / block_tokens);
+    if (index >= sequence.blocks.size()) break;
+    const int within = position % block_tokens / kPanelTokens;
+    panels.k[panel] = pool.k_panel(layer, sequence.blocks[index], kv_head, within);
+    panels.v[panel] = pool.v_panel(layer, sequence.blocks[index], kv_head, within);
+  }
+  return panels;
+}
+
+}  // namespace
+
+std::size_t Attention::scratch_bytes(const AttentionNeeds& needs) const {
+  const auto n_threads = threads_.n_threads();
+  return sizeof(float) * (thread_floats(needs) * static_cast<std::size_t>(n_threads) + states_floats(needs, n_threads));
+}
+
+void Attention::reserve(const AttentionNeeds& needs, Arena& arena) {
+  const AttentionParams& largest = needs.largest;
+  require(largest.n_kv_heads > 0 && largest.n_heads % largest.n_kv_heads == 0, "n_heads", largest.n_heads,
+          "a multiple of n_kv_heads");
+  require(largest.head_dim > 0 && largest.head_dim % 8 == 0, "head_dim", largest.head_dim, "a multiple of 8");
+  scratch_ = arena.allocate(scratch_bytes(needs));
+  thread_floats_ = thread_floats(needs);
+  state_floats_ = states_floats(needs, threads_.n_threads());
+  const auto most_tiles = static_cast<std::size_t>(needs.max_rows) * static_cast<std::size_t>(largest.n_heads);
+  const auto most_splits = static_cast<std::size_t>(kTasksPerThread * threads_.n_threads()) *
+                           static_cast<std::size_t>(splits_of(needs.max_context));
+  tiles_.reserve(most_tiles);
+  divided_.reserve(most_tiles);
+  tasks_.reserve(most_tiles + most_splits);
+}
+
+float* Attention::thread_scratch(int thread) const {
+  return reinterpret_cast<float*>(scratch_.get()) + static_cast<std::size_t>(thread) * thread_floats_;
+}
+
+float* Attention::split_memory(const Tile& tile, int split, int head_dim) const {
+  float* states = thread_scratch(threads_.n_threads()) + tile.states;
+  return states +
+         static_cast<std::size_t>(split - tile.first_split) * state_floats(tile.n_rows * tile.n_heads, head_dim);
+}
+
+void Attention::add_tiles(const SequenceRows& sequence, const AttentionParams& params) {
+  const int group = group_size(params);
+  const int heads = std::min(group, kTileQueries);
+  const int rows = std::max(1, kTileQueries / group);
+  // The last rows see the most keys: they go first, so that no thread is left with a long task at the end.
+  for (int row = (sequence.n_rows - 1) / rows * rows; row >= 0; row -= rows) {
+    const int n_rows = std::min(rows, sequence.n_rows - row);
+    const int first_position = sequence.first_position + row;
+    const int first_seen = params.window > 0 ? std::max(0, first_position - params.window + 1) : 0;
+    for (int kv_head = 0; kv_head < params.n_kv_heads; ++kv_head) {
+      for (int head = 0; head < group; head += heads) {
+        tiles_.push_back({.sequence = &sequence,
+                          .row = row,
+                          .n_rows = n_rows,
+                          .kv_head = kv_head,
+                          .first_head = kv_head * group + head,
+                          .n_heads = std::min(heads, group - head),
+                          .first_split = first_seen / kSplitTokens,
+                          .end_split = splits_of(first_position + n_rows),
+                          .states = -1});
+      }
+    }
+  }
+}
+
+// Divides tiles that alone would take more than a small share of a thread's time.
+void Attention::plan_tasks(int head_dim) {
+  // Reading a split costs about as much as eight queries over it.
+  const auto cost = [](const Tile& tile) {
+    return static_cast<std::int64_t>(tile.end_split - tile.first_split) * std::max(8, tile.n_rows * tile.n_heads);
+  };
+  std::int64_t total = 0;
+  for (const Tile& tile : tiles_) total += cost(tile);
+  const int n_threads = threads_.n_threads();
+  std::size_t used = 0;
+  for (int i = 0; i < static_cast<int>(tiles_.size()); ++i) {
+    Tile& tile = tiles_[static_cast<std::size_t>(i)];
+    const int n_splits = tile.end_split - tile.first_split;
+    const std::size_t needed = state_floats(tile.n_rows * tile.n_heads, head_dim) * static_cast<std::size_t>(n_splits);
+    const bool divides = n_threads > 1 && n_splits > 1 && cost(tile) * kTasksPerThread * n_threads > total &&
+                         used + needed <= state_floats_;
+    if (!divides) {
+      tasks_.push_back({i, -1});
+      continue;
+    }
+    tile.states = static_cast<std::ptrdiff_t>(used);
+    used += needed;
+    divided_.push_back(i);
+    for (int split = tile.first_split; split < tile.end_split; ++split) tasks_.push_back({i, split});
+  }
+}
+
+AttentionTile Attention::queries_of(const Call& call, const Tile& tile) {
+  const AttentionParams& params = call.params;
+  const int row = tile.sequence->first_row + tile.row;
+  return {.q = call.q.data + row * call.q.stride + tile.first_head * params.head_dim,
+          .row_stride = call.q.stride,
+          .n_rows = tile.n_rows,
+          .n_heads = tile.n_heads,
+          .first_position = tile.sequence->first_position + tile.row,
+          .head_dim = params.head_dim,
+          .scale = params.scale,
+          .soft_cap = params.soft_cap,
+          .window = params.window};
+}
+
+void Attention::run_tile(const Call& call, const Tile& tile, float* scratch) const {
+  const AttentionTile queries = queries_of(call, tile);
+  const int n_queries = tile.n_rows * tile.n_heads;
+  float* states = scratch + kScoreFloats;
+  const AttentionState split_state = state_at(states, n_queries, queries.head_dim);
+  const AttentionState whole =
+      state_at(states + state_floats(n_queries, queries.head_dim), n_queries, queries.head_dim);
+  for (int split = tile.first_split; split < tile.end_split; ++split) {
+    const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.kv_head, split);
+    ops_.kv[call.pool.storage()].attend_split(queries, panels, scratch, split_state);
+    ops_.merge(queries, panels.first_position, split_state, whole);
+  }
+  finish_tile(call, tile, whole);
+}
+
+void Attention::run_split(const Call& call, const Tile& tile, int split, float* scratch) const {
+  const AttentionTile queries = queries_of(call, tile);
+  const AttentionState state =
+      state_at(split_memory(tile, split, queries.head_dim), tile.n_rows * tile.n_heads, queries.head_dim);
+  const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.kv_head, split);
+  ops_.kv[call.pool.storage()].attend_split(queries, panels, scratch, state);
+}
+
+void Attention::merge_tile(const Call& call, const Tile& tile, float* scratch) const {
+  const AttentionTile queries = queries_of(call, tile);
+  const int n_queries = tile.n_rows * tile.n_heads;
+  const AttentionState whole = state_at(scratch, n_queries, queries.head_dim);
+  for (int split = tile.first_split; split < tile.end_split; ++split) {
+    const AttentionState state = state_at(split_memory(tile, split, queries.head_dim), n_queries, queries.head_dim);
+    ops_.merge(queries, split * kSplitTokens, state, whole);
+  }
+  finish_tile(call, tile, whole);
+}
+
+void Attention::finish_tile(const Call& call, const Tile& tile, const AttentionState& whole) const {
+  const int row = tile.sequence->first_row + tile.row;
+  float* out = call.out.data + row * call.out.stride + tile.first_head * call.params.head_dim;
+  ops_.finish(queries_of(call, tile), whole, out, call.out.stride);
+}
+
+void Attention::run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences,
+                    const AttentionParams& params, Rows q, Rows out) {
+  tiles_.clear();
+  tasks_.clear();
+  divided_.clear();
+  for (const SequenceRows& sequence : sequences) add_tiles(sequence, params);
+  plan_tasks(params.head_dim);
+  const Call call = {pool, layer, params, q, out};
+  threads_.run(static_cast<int>(tasks_.size()), [&](int i, int thread) {
+    const Task task = tasks_[static_cast<std::size_t>(i)];
+    const Tile& tile = tiles_[static_cast<std::size_t>(task.tile)];
+    if (task.split < 0) {
+      run_tile(call, tile, thread_scratch(thread));
+    } else {
+      run_split(call, tile, task.split, thread_scratch(thread));
+    }
+  });
+  threads_.run(static_cast<int>(divided_.size()), [&](int i, int thread) {
+    merge_tile(call, tiles_[static_cast<std::size_t>(divided_[static_cast<std::size_t>(i)])], thread_scratch(thread));
+  });
+}
+
+}  // namespace imp::cpu

@@ -1,0 +1,84 @@
+// Spreads attention over the threads: tiles of queries, and for long caches also splits of keys.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/attention.h"
+#include "backend/cpu/cpu_kv_pool.h"
+#include "backend/cpu/cpu_ops.h"
+#include "backend/rows.h"
+#include "base/arena.h"
+#include "base/thread_pool.h"
+
+namespace imp::cpu {
+
+// What bounds the scratch.
+struct AttentionNeeds {
+  int max_rows = 0;
+  int max_context = 0;
+  AttentionParams largest;
+};
+
+// How work is cut decides no bit: every split is computed alone, and splits are merged in ascending order.
+class Attention {
+ public:
+  Attention(const CpuOps& ops, ThreadPool& threads) : ops_(ops), threads_(threads) {}
+
+  std::size_t scratch_bytes(const AttentionNeeds& needs) const;
+  // Throws InvalidArgument for heads that it cannot do.
+  void reserve(const AttentionNeeds& needs, Arena& arena);
+
+  void run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
+           Rows q, Rows out);
+
+ private:
+  // Some rows of one sequence, for some query heads of one kv head, and the splits that they see.
+  struct Tile {
+    const SequenceRows* sequence;
+    int row;  // within the sequence
+    int n_rows;
+    int kv_head;
+    int first_head;  // within the group of the kv head
+    int n_heads;
+    int first_split;
+    int end_split;
+    std::ptrdiff_t states;  // where its splits' states begin, in floats; -1: one task does all splits
+  };
+  struct Task {
+    int tile;
+    int split;  // -1: all
+  };
+  // One call's arguments, as tasks need them.
+  struct Call {
+    const CpuKvPool& pool;
+    int layer;
+    const AttentionParams& params;
+    Rows q;
+    Rows out;
+  };
+
+  static AttentionTile queries_of(const Call& call, const Tile& tile);
+  void add_tiles(const SequenceRows& sequence, const AttentionParams& params);
+  void plan_tasks(int head_dim);
+  void run_tile(const Call& call, const Tile& tile, float* scratch) const;
+  void run_split(const Call& call, const Tile& tile, int split, float* scratch) const;
+  void merge_tile(const Call& call, const Tile& tile, float* scratch) const;
+
+  void finish_tile(const Call& call, const Tile& tile, const AttentionState& whole) const;
+
+  float* thread_scratch(int thread) const;
+  float* split_memory(const Tile& tile, int split, int head_dim) const;
+
+  const CpuOps& ops_;
+  ThreadPool& threads_;
+  std::vector<Tile> tiles_;
+  std::vector<Task> tasks_;
+  std::vector<int> divided_;  // tiles whose splits are tasks of their own
+  std::shared_ptr<std::byte> scratch_;
+  std::size_t thread_floats_ = 0;  // scratch of each thread
+  std::size_t state_floats_ = 0;   // behind it: states of divided tiles
+};
+
+}  // namespace imp::cpu

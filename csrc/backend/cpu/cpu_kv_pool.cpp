@@ -1,0 +1,55 @@
+// The cache's sizes and its memory, which becomes resident block by block as it is written.
+#include "backend/cpu/cpu_kv_pool.h"
+
+#include <string>
+
+#include "base/error.h"
+
+namespace imp::cpu {
+namespace {
+
+KvStorage storage_of(DType dtype) {
+  if (dtype == DType::F32) return kv_f32;
+  if (dtype == DType::F16) return kv_f16;
+  if (dtype == DType::BF16) return kv_bf16;
+  throw InvalidArgument(Reason::FIELD_INVALID,
+                        "kv dtype: " + std::string(traits(dtype).name) + ", expected f32, f16 or bf16");
+}
+
+const KvGeometry& checked(const KvGeometry& geometry) {
+  const auto require = [](bool holds, const char* field, int found, const char* expected) {
+    if (holds) return;
+    throw InvalidArgument(Reason::FIELD_INVALID,
+                          std::string("kv ") + field + ": " + std::to_string(found) + ", expected " + expected);
+  };
+  require(geometry.n_layers > 0, "n_layers", geometry.n_layers, "at least 1");
+  require(geometry.n_kv_heads > 0, "n_kv_heads", geometry.n_kv_heads, "at least 1");
+  require(geometry.head_dim > 0 && geometry.head_dim % 8 == 0, "head_dim", geometry.head_dim, "a multiple of 8");
+  require(geometry.block_tokens > 0 && geometry.block_tokens % kPanelTokens == 0 &&
+              kSplitTokens % geometry.block_tokens == 0,
+          "block_tokens", geometry.block_tokens, "16, 32, 64, 128 or 256");
+  require(geometry.n_blocks >= 0, "n_blocks", geometry.n_blocks, "at least 0");
+  return geometry;
+}
+
+}  // namespace
+
+CpuKvPool::CpuKvPool(const KvGeometry& geometry, Arena& arena)
+    : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
+  const std::size_t element_bytes = storage_ == kv_f32 ? 4 : 2;
+  const auto panel_bytes = [&](int width) {
+    return static_cast<std::size_t>(kPanelTokens) * static_cast<std::size_t>(width) * element_bytes;
+  };
+  const auto panels = static_cast<std::size_t>(geometry_.block_tokens / kPanelTokens);
+  k_panel_bytes_ = panel_bytes(geometry_.head_dim);
+  v_panel_bytes_ = panel_bytes(padded_to_lanes(geometry_.head_dim));
+  k_run_bytes_ = panels * k_panel_bytes_;
+  run_bytes_ = k_run_bytes_ + panels * v_panel_bytes_;
+  memory_ = arena.allocate(n_bytes());
+}
+
+std::size_t CpuKvPool::n_bytes() const noexcept {
+  return kv_block_bytes(geometry_) * static_cast<std::size_t>(geometry_.n_blocks);
+}
+
+}  // namespace imp::cpu

@@ -1,0 +1,119 @@
+// The inner loops of the CPU's ops as one table of function pointers per instruction set: plain data and plain
+// functions, so that a file compiled for a wide instruction set instantiates nothing that others share.
+//
+// All tables compute the same bits. The functions are called inside ThreadPool::run, where denormals are zero.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace imp::cpu {
+
+// Elements of rows and of caches are handled 16 at a time; storage is padded to multiples of it.
+constexpr int kPanelTokens = 16;
+// Attention takes keys in splits of this many positions, aligned to position 0.
+constexpr int kSplitTokens = 256;
+constexpr int kSplitPanels = kSplitTokens / kPanelTokens;
+// Queries that one pass over a split's keys and values serves.
+constexpr int kTileQueries = 32;
+
+constexpr int padded_to_lanes(int n) {
+  return (n + 15) / 16 * 16;
+}
+
+// The queries of a few consecutive rows of one sequence and of a few heads that share a kv head.
+// Query i is row i / n_heads, head i % n_heads; there are at most kTileQueries.
+struct AttentionTile {
+  const float* q;  // head 0 of row 0; heads are head_dim apart
+  std::ptrdiff_t row_stride;
+  int n_rows;
+  int n_heads;
+  int first_position;  // of row 0
+  int head_dim;        // a multiple of 8
+  float scale;
+  float soft_cap;  // 0: none
+  int window;      // 0: none
+};
+
+// Where the keys and values of a split lie for one kv head: K as [head_dim][16 tokens], V as
+// [16 tokens][padded head_dim], per panel of 16 tokens. Panels that no query sees may be null.
+struct SplitPanels {
+  const void* k[kSplitPanels];
+  const void* v[kSplitPanels];
+  int first_position;
+};
+
+// The softmax of some queries over some keys, not yet divided: greatest score, sum of exp(score - greatest), and the
+// values weighted alike. Queries that saw no key have their entries left as they were.
+struct AttentionState {
+  float* greatest;  // [queries]
+  float* sum;       // [queries]
+  float* values;    // [queries][padded head_dim]
+};
+
+// Ops over the cache, one row per storage type.
+struct KvOps {
+  // Writes one head's K and V of one token: k and v point at head_dim floats, k_panel and v_panel at the panel.
+  void (*append)(const float* k, const float* v, int head_dim, int token_in_panel, void* k_panel, void* v_panel);
+  // Sets `state` to the tile's softmax over the split. scores: [kTileQueries][kSplitTokens] of scratch.
+  void (*attend_split)(const AttentionTile& tile, const SplitPanels& panels, float* scores,
+                       const AttentionState& state);
+};
+
+// Order-preserving integers: of two floats the greater has the greater key; -0 and +0 have one key.
+using LogitKey = std::int32_t;
+
+struct RowScan {
+  LogitKey greatest;
+  std::int32_t index;  // the lowest with that key
+  bool finite;
+};
+
+// Logits are scanned in chunks of this many, and their weights are summed in blocks of this many.
+constexpr int kScanChunk = 64;
+constexpr int kMassBlock = 1024;
+
+struct SamplingOps {
+  // chunk_greatest: null, or room for a key per started chunk.
+  RowScan (*scan)(const float* row, int n, LogitKey* chunk_greatest);
+  // Ids whose key is at least `least`, ascending, with their values; returns their number.
+  int (*gather)(const float* row, int n, LogitKey least, std::int32_t* ids, float* values);
+  // weights[i] = floor(exp((values[i] - greatest) / temperature) · 2^40)
+  void (*weigh)(const float* values, int n, float greatest, float temperature, std::uint64_t* weights);
+  // The sums of the same weights over each started block.
+  void (*block_masses)(const float* values, int n, float greatest, float temperature, std::uint64_t* masses);
+  // surprises[i] = -log(weights[i] / total); meaningless where the weight is 0
+  void (*surprises)(const std::uint64_t* weights, int n, double total, double* surprises);
+};
+
+enum KvStorage : std::uint8_t { kv_f32, kv_f16, kv_bf16 };
+
+struct CpuOps {
+  // out = x / sqrt(mean(x²) + epsilon) · weight
+  void (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
+  // out = n_pairs cosines, then n_pairs sines, of position · frequencies, times magnitude
+  void (*rope_angles)(std::int32_t position, const double* frequencies, int n_pairs, float magnitude, float* out);
+  // Rotate the first 2 · n_pairs elements of a head in place: neighbours, or element i with i + n_pairs.
+  void (*rope_adjacent)(float* head, const float* angles, int n_pairs);
+  void (*rope_halves)(float* head, const float* angles, int n_pairs);
+  void (*silu)(const float* gate, const float* up, int n, float* out);
+  void (*gelu_tanh)(const float* gate, const float* up, int n, float* out);
+  void (*add)(float* x, const float* y, int n);
+  void (*scale)(float* x, int n, float factor);
+  void (*soft_cap)(float* x, int n, float cap);
+
+  KvOps kv[3];  // by KvStorage
+  // into = the softmax over the keys of both, where the tile's queries see keys of the split at split_position; the
+  // first split that a query sees is copied.
+  void (*merge)(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into);
+  // out = values / sum; query (row, head) at out + row · out_stride + head · head_dim
+  void (*finish)(const AttentionTile& tile, const AttentionState& state, float* out, std::ptrdiff_t out_stride);
+
+  SamplingOps sampling;
+};
+
+extern const CpuOps kCpuOpsGeneric;
+extern const CpuOps kCpuOpsAvx2;    // on x86 only
+extern const CpuOps kCpuOpsAvx512;  // on x86 only
+
+}  // namespace imp::cpu

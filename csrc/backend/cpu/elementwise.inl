@@ -1,0 +1,44 @@
+// Ops that treat each element alone.
+#pragma once
+
+#include "backend/cpu/math.h"
+
+namespace imp::cpu {
+namespace {
+
+void silu(const float* gate, const float* up, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const Lanes g = load_up_to(gate + i, n - i);
+    const Lanes activated = g / (broadcast(1.0F) + exp(negative(g)));
+    store_up_to(out + i, activated * load_up_to(up + i, n - i), n - i);
+  }
+}
+
+// 0.5 · g · (1 + tanh(sqrt(2/π) · (g + 0.044715 · g³)))
+void gelu_tanh(const float* gate, const float* up, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const Lanes g = load_up_to(gate + i, n - i);
+    const Lanes cubic = fma(g * g * g, broadcast(0.044715F), g);
+    const Lanes bent = broadcast(1.0F) + tanh(cubic * broadcast(0.797884561F));
+    store_up_to(out + i, broadcast(0.5F) * g * bent * load_up_to(up + i, n - i), n - i);
+  }
+}
+
+void add(float* x, const float* y, int n) {
+  for (int i = 0; i < n; i += kLanes) store_up_to(x + i, load_up_to(x + i, n - i) + load_up_to(y + i, n - i), n - i);
+}
+
+void scale(float* x, int n, float factor) {
+  for (int i = 0; i < n; i += kLanes) store_up_to(x + i, load_up_to(x + i, n - i) * broadcast(factor), n - i);
+}
+
+inline Lanes capped(Lanes x, Lanes cap) {
+  return cap * tanh(x / cap);
+}
+
+void soft_cap(float* x, int n, float cap) {
+  for (int i = 0; i < n; i += kLanes) store_up_to(x + i, capped(load_up_to(x + i, n - i), broadcast(cap)), n - i);
+}
+
+}  // namespace
+}  // namespace imp::cpu

@@ -1,0 +1,37 @@
+// Every op's inner loop, compiled by the file that includes this, and the table that names them.
+#pragma once
+
+#include "backend/cpu/attention.inl"
+#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/elementwise.inl"
+#include "backend/cpu/kv_store.inl"
+#include "backend/cpu/norm.inl"
+#include "backend/cpu/rope.inl"
+#include "backend/cpu/sampling.inl"
+
+namespace imp::cpu {
+namespace {
+
+template <class Store>
+constexpr KvOps kv_ops() {
+  return {.append = append<Store>, .attend_split = attend_split<Store>};
+}
+
+constexpr CpuOps kTable = {
+    .rms_norm = rms_norm,
+    .rope_angles = rope_angles,
+    .rope_adjacent = rope_adjacent,
+    .rope_halves = rope_halves,
+    .silu = silu,
+    .gelu_tanh = gelu_tanh,
+    .add = add,
+    .scale = scale,
+    .soft_cap = soft_cap,
+    .kv = {kv_ops<StoreF32>(), kv_ops<StoreF16>(), kv_ops<StoreBF16>()},
+    .merge = merge,
+    .finish = finish,
+    .sampling = {.scan = scan, .gather = gather, .weigh = weigh, .block_masses = block_masses, .surprises = surprises},
+};
+
+}  // namespace
+}  // namespace imp::cpu

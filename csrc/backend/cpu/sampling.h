@@ -1,0 +1,38 @@
+// Chooses tokens from rows of logits and scores given ones: one request per task of the pool.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/sampling_scratch.h"
+#include "backend/rows.h"
+#include "backend/sampler.h"
+#include "base/arena.h"
+#include "base/thread_pool.h"
+
+namespace imp::cpu {
+
+class Sampler {
+ public:
+  Sampler(const CpuOps& ops, ThreadPool& threads) : ops_(ops.sampling), threads_(threads) {}
+
+  std::size_t scratch_bytes(int vocab_size, int max_context) const;
+  void reserve(int vocab_size, int max_context, Arena& arena);
+
+  void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
+  void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results);
+
+  // The choice alone, for a row and 64 random bits: what sample() does once per request with the bits of its draw.
+  SampleResult choose(std::span<const float> logits, const SampleRequest& request, std::uint64_t random,
+                      const SamplingScratch& scratch) const;
+
+ private:
+  const SamplingOps& ops_;
+  ThreadPool& threads_;
+  std::shared_ptr<std::byte> memory_;
+  std::vector<SamplingScratch> scratch_;  // one per thread
+};
+
+}  // namespace imp::cpu
