@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/arena.h"
 #include "base/error.h"
 
 namespace imp::cpu {
@@ -29,22 +30,18 @@ int splits_of(int n_tokens) {
   return (n_tokens + kSplitTokens - 1) / kSplitTokens;
 }
 
-std::size_t thread_floats(const AttentionNeeds& needs) {
-  return kScoreFloats + 2 * state_floats(kTileQueries, needs.largest.head_dim);
-}
-
 // Tasks per thread that a call is cut into at least, so that threads finish together.
 constexpr int kTasksPerThread = 4;
 
 // Room for the splits of as many decoding tiles as are ever divided: those above a share of the call. Where a tile
 // finds no room it is not divided, which costs time and changes nothing; so the room is bounded.
-std::size_t states_floats(const AttentionNeeds& needs, int n_threads) {
+std::size_t states_floats(int max_context, const AttentionParams& largest, int n_threads) {
   if (n_threads == 1) return 0;
   constexpr std::size_t kMost = (std::size_t{64} << 20) / sizeof(float);
-  const int n_queries = std::min(group_size(needs.largest), kTileQueries);
+  const int n_queries = std::min(group_size(largest), kTileQueries);
   const auto slots =
-      static_cast<std::size_t>(kTasksPerThread * n_threads) * static_cast<std::size_t>(splits_of(needs.max_context));
-  return std::min(slots * state_floats(n_queries, needs.largest.head_dim), kMost);
+      static_cast<std::size_t>(kTasksPerThread * n_threads) * static_cast<std::size_t>(splits_of(max_context));
+  return std::min(slots * state_floats(n_queries, largest.head_dim), kMost);
 }
 
 void require(bool holds, const char* what, int found, const char* expected) {
@@ -70,22 +67,18 @@ SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequ
 
 }  // namespace
 
-std::size_t Attention::scratch_bytes(const AttentionNeeds& needs) const {
-  const auto n_threads = threads_.n_threads();
-  return sizeof(float) * (thread_floats(needs) * static_cast<std::size_t>(n_threads) + states_floats(needs, n_threads));
-}
-
-void Attention::reserve(const AttentionNeeds& needs, Arena& arena) {
-  const AttentionParams& largest = needs.largest;
+void Attention::reserve(int max_rows, int max_context, const AttentionParams& largest) {
   require(largest.n_kv_heads > 0 && largest.n_heads % largest.n_kv_heads == 0, "n_heads", largest.n_heads,
           "a multiple of n_kv_heads");
   require(largest.head_dim > 0 && largest.head_dim % 8 == 0, "head_dim", largest.head_dim, "a multiple of 8");
-  scratch_ = arena.allocate(scratch_bytes(needs));
-  thread_floats_ = thread_floats(needs);
-  state_floats_ = states_floats(needs, threads_.n_threads());
-  const auto most_tiles = static_cast<std::size_t>(needs.max_rows) * static_cast<std::size_t>(largest.n_heads);
-  const auto most_splits = static_cast<std::size_t>(kTasksPerThread * threads_.n_threads()) *
-                           static_cast<std::size_t>(splits_of(needs.max_context));
+  const int n_threads = threads_.n_threads();
+  const auto threads = static_cast<std::size_t>(n_threads);
+  thread_floats_ = kScoreFloats + 2 * state_floats(kTileQueries, largest.head_dim);
+  state_floats_ = states_floats(max_context, largest, n_threads);
+  scratch_bytes_ = sizeof(float) * (thread_floats_ * threads + state_floats_);
+  scratch_ = Arena(scratch_bytes_).allocate(scratch_bytes_);
+  const auto most_tiles = static_cast<std::size_t>(max_rows) * static_cast<std::size_t>(largest.n_heads);
+  const auto most_splits = kTasksPerThread * threads * static_cast<std::size_t>(splits_of(max_context));
   tiles_.reserve(most_tiles);
   divided_.reserve(most_tiles);
   tasks_.reserve(most_tiles + most_splits);

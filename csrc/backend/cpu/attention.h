@@ -9,26 +9,19 @@
 #include "backend/cpu/cpu_kv_pool.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/rows.h"
-#include "base/arena.h"
 #include "base/thread_pool.h"
 
 namespace imp::cpu {
-
-// What bounds the scratch.
-struct AttentionNeeds {
-  int max_rows = 0;
-  int max_context = 0;
-  AttentionParams largest;
-};
 
 // How work is cut decides no bit: every split is computed alone, and splits are merged in ascending order.
 class Attention {
  public:
   Attention(const CpuOps& ops, ThreadPool& threads) : ops_(ops), threads_(threads) {}
 
-  std::size_t scratch_bytes(const AttentionNeeds& needs) const;
-  // Throws InvalidArgument for heads that it cannot do.
-  void reserve(const AttentionNeeds& needs, Arena& arena);
+  // For batches of up to max_rows rows of layers no larger than `largest`. Throws InvalidArgument for heads that it
+  // cannot do.
+  void reserve(int max_rows, int max_context, const AttentionParams& largest);
+  std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 
   void run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
            Rows q, Rows out);
@@ -77,6 +70,7 @@ class Attention {
   std::vector<Task> tasks_;
   std::vector<int> divided_;  // tiles whose splits are tasks of their own
   std::shared_ptr<std::byte> scratch_;
+  std::size_t scratch_bytes_ = 0;
   std::size_t thread_floats_ = 0;  // scratch of each thread
   std::size_t state_floats_ = 0;   // behind it: states of divided tiles
 };

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/arena.h"
 #include "base/error.h"
 
 namespace imp::cpu {
@@ -34,8 +35,7 @@ const KvGeometry& checked(const KvGeometry& geometry) {
 
 }  // namespace
 
-CpuKvPool::CpuKvPool(const KvGeometry& geometry, Arena& arena)
-    : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
+CpuKvPool::CpuKvPool(const KvGeometry& geometry) : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
   const std::size_t element_bytes = storage_ == kv_f32 ? 4 : 2;
   const auto panel_bytes = [&](int width) {
     return static_cast<std::size_t>(kPanelTokens) * static_cast<std::size_t>(width) * element_bytes;
@@ -45,7 +45,7 @@ CpuKvPool::CpuKvPool(const KvGeometry& geometry, Arena& arena)
   v_panel_bytes_ = panel_bytes(padded_to_lanes(geometry_.head_dim));
   k_run_bytes_ = panels * k_panel_bytes_;
   run_bytes_ = k_run_bytes_ + panels * v_panel_bytes_;
-  memory_ = arena.allocate(n_bytes());
+  memory_ = Arena(n_bytes()).allocate(n_bytes());
 }
 
 std::size_t CpuKvPool::n_bytes() const noexcept {

@@ -5,7 +5,6 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/kv_pool.h"
-#include "base/arena.h"
 
 namespace imp::cpu {
 
@@ -14,7 +13,8 @@ namespace imp::cpu {
 // reads of a block is one contiguous run.
 class CpuKvPool final : public KvPool {
  public:
-  CpuKvPool(const KvGeometry& geometry, Arena& arena);
+  // Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).
+  explicit CpuKvPool(const KvGeometry& geometry);
 
   const KvGeometry& geometry() const noexcept override { return geometry_; }
   std::size_t n_bytes() const noexcept override;

@@ -190,8 +190,7 @@ inline void store_i8(std::int8_t* to, IntLanes x) {
   const __m256i words = _mm256_packus_epi32(_mm256_and_si256(x.lo, low), _mm256_and_si256(x.hi, low));
   const __m256i bytes = _mm256_packus_epi16(words, words);
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                   _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(bytes, order)));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(bytes, order)));
 }
 
 inline float sum(Lanes x) {

@@ -8,6 +8,7 @@
 #include "backend/cpu/penalties.h"
 #include "backend/cpu/philox.h"
 #include "backend/cpu/support.h"
+#include "base/arena.h"
 #include "base/error.h"
 
 namespace imp::cpu {
@@ -23,24 +24,17 @@ bool is_greedy(const SamplerParams& params) {
   return params.temperature < kGreedyBelow || params.top_k == 1;
 }
 
-// The pending token of a sequence is history that has no place in the cache.
-int history_of(int max_context) {
-  return max_context + 1;
-}
-
 }  // namespace
 
-std::size_t Sampler::scratch_bytes(int vocab_size, int max_context) const {
-  return static_cast<std::size_t>(threads_.n_threads()) * SamplingScratch::n_bytes(vocab_size, history_of(max_context));
-}
-
-void Sampler::reserve(int vocab_size, int max_context, Arena& arena) {
-  memory_ = arena.allocate(scratch_bytes(vocab_size, max_context));
-  const std::size_t stride = SamplingScratch::n_bytes(vocab_size, history_of(max_context));
+void Sampler::reserve(int vocab_size, int max_context) {
+  const int max_history = max_context + 1;  // the pending token of a sequence has no place in the cache
+  const std::size_t stride = SamplingScratch::n_bytes(vocab_size, max_history);
+  scratch_bytes_ = static_cast<std::size_t>(threads_.n_threads()) * stride;
+  memory_ = Arena(scratch_bytes_).allocate(scratch_bytes_);
   scratch_.clear();
   for (int thread = 0; thread < threads_.n_threads(); ++thread) {
     std::byte* memory = memory_.get() + static_cast<std::size_t>(thread) * stride;
-    scratch_.push_back(SamplingScratch::in(memory, vocab_size, history_of(max_context)));
+    scratch_.push_back(SamplingScratch::in(memory, vocab_size, max_history));
   }
 }
 

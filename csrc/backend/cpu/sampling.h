@@ -9,7 +9,6 @@
 #include "backend/cpu/sampling_scratch.h"
 #include "backend/rows.h"
 #include "backend/sampler.h"
-#include "base/arena.h"
 #include "base/thread_pool.h"
 
 namespace imp::cpu {
@@ -18,8 +17,8 @@ class Sampler {
  public:
   Sampler(const CpuOps& ops, ThreadPool& threads) : ops_(ops.sampling), threads_(threads) {}
 
-  std::size_t scratch_bytes(int vocab_size, int max_context) const;
-  void reserve(int vocab_size, int max_context, Arena& arena);
+  void reserve(int vocab_size, int max_context);
+  std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results);
@@ -32,6 +31,7 @@ class Sampler {
   const SamplingOps& ops_;
   ThreadPool& threads_;
   std::shared_ptr<std::byte> memory_;
+  std::size_t scratch_bytes_ = 0;
   std::vector<SamplingScratch> scratch_;  // one per thread
 };
 

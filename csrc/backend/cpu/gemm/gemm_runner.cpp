@@ -67,6 +67,10 @@ void GemmRunner::reserve(int max_rows, std::span<const Linear* const> weights) {
   }
 }
 
+std::size_t GemmRunner::scratch_bytes() const noexcept {
+  return quantized_bytes_ + scratch_stride_ * static_cast<std::size_t>(pool_.n_threads());
+}
+
 void GemmRunner::quantize(Rows x) {
   const std::ptrdiff_t stride = quantized_stride(x.width);
   IMP_CHECK(static_cast<std::size_t>(stride) * static_cast<std::size_t>(x.n_rows) <= quantized_bytes_);

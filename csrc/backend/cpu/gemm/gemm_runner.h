@@ -40,6 +40,8 @@ class GemmRunner {
   // Sizes the scratch for inputs of up to max_rows rows and these weights; may be called again, and never shrinks.
   void reserve(int max_rows, std::span<const Linear* const> weights);
 
+  std::size_t scratch_bytes() const noexcept;  // held now
+
   // Each term's out = x · weightᵀ + bias, within what was reserved. The input is quantized once for all terms.
   void run(Rows x, std::span<const LinearTerm> terms);
 

@@ -1,0 +1,121 @@
+// The CPU backend's memory: what it makes, what it reserves, what it counts.
+#include "backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+
+#include "backend/cpu/cpu_kv_pool.h"
+#include "backend/cpu/device_name.h"
+#include "backend/cpu/gemm/cpu_linear.h"
+#include "backend/cpu/gemm/kernel_list.h"
+#include "backend/cpu/make_cpu_backend.h"
+#include "base/error.h"
+
+namespace imp::cpu {
+namespace {
+
+// In the order of Op.
+constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count)> kOpNames = {
+    "embed", "rms_norm", "rope_angles", "rope",   "append_kv", "attend_decode", "attend_prefill", "gated_activation",
+    "add",   "soft_cap", "gather_rows", "sample", "score",     "read_row",      "copy_block"};
+
+const CpuOps& ops_for(const DeviceCaps& caps) {
+#if IMP_X86
+  if (caps.avx512) return kCpuOpsAvx512;
+  if (caps.avx2) return kCpuOpsAvx2;
+#else
+  static_cast<void>(caps);
+#endif
+  return kCpuOpsGeneric;
+}
+
+class CpuVector final : public Vector {
+ public:
+  CpuVector(std::span<const float> values, Arena& arena)
+      : memory_(arena.allocate(values.size_bytes())), size_(static_cast<int>(values.size())) {
+    std::ranges::copy(values, reinterpret_cast<float*>(memory_.get()));
+  }
+  const float* data() const noexcept override { return reinterpret_cast<const float*>(memory_.get()); }
+  int size() const noexcept override { return size_; }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  int size_;
+};
+
+// The larger of each.
+void grow(AttentionParams& held, const AttentionParams& asked) {
+  held.n_heads = std::max(held.n_heads, asked.n_heads);
+  held.n_kv_heads = std::max(held.n_kv_heads, asked.n_kv_heads);
+  held.head_dim = std::max(held.head_dim, asked.head_dim);
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads)
+    : isa_(isa),
+      ops_(ops_for(caps)),
+      registry_(kernel_list(), caps),
+      threads_(threads),
+      gemm_(registry_, threads_),
+      attention_(ops_, threads_),
+      sampler_(ops_, threads_) {}
+
+std::string CpuBackend::device_name() const {
+  return processor_name() + " (" + isa_ + ")";
+}
+
+std::unique_ptr<Linear> CpuBackend::load_linear(const WeightSource& source, const GemmPlan& plan) {
+  return load_cpu_linear(source, plan, weights_, threads_);
+}
+
+std::unique_ptr<Vector> CpuBackend::load_vector(std::span<const float> values) {
+  return std::make_unique<CpuVector>(values, weights_);
+}
+
+std::unique_ptr<KvPool> CpuBackend::make_kv_pool(const KvGeometry& geometry) {
+  return std::make_unique<CpuKvPool>(geometry);
+}
+
+Rows CpuBackend::make_rows(int n_rows, int width) {
+  const std::ptrdiff_t stride = padded_to_lanes(width);
+  rows_.push_back(
+      workspace_.allocate(static_cast<std::size_t>(n_rows) * static_cast<std::size_t>(stride) * sizeof(float)));
+  return {.data = reinterpret_cast<float*>(rows_.back().get()), .n_rows = n_rows, .width = width, .stride = stride};
+}
+
+void CpuBackend::reserve(const WorkspaceNeeds& needs) {
+  reserved_.max_rows = std::max(reserved_.max_rows, needs.max_rows);
+  reserved_.max_logits_rows = std::max(reserved_.max_logits_rows, needs.max_logits_rows);
+  reserved_.vocab_size = std::max(reserved_.vocab_size, needs.vocab_size);
+  reserved_.max_context = std::max(reserved_.max_context, needs.max_context);
+  grow(reserved_.attention, needs.attention);
+  gemm_.reserve(reserved_.max_rows, needs.weights);
+  attention_.reserve(reserved_.max_rows, reserved_.max_context, reserved_.attention);
+  sampler_.reserve(reserved_.vocab_size, reserved_.max_context);
+  for (const Linear* weight : needs.weights) {
+    embed_row_bytes_ = std::max(embed_row_bytes_, static_cast<const CpuLinear&>(*weight).row_bytes());
+  }
+  embed_scratch_ = workspace_.allocate(embed_row_bytes_ * static_cast<std::size_t>(n_threads()));
+}
+
+std::size_t CpuBackend::scratch_bytes() const noexcept {
+  return gemm_.scratch_bytes() + attention_.scratch_bytes() + sampler_.scratch_bytes() +
+         embed_row_bytes_ * static_cast<std::size_t>(n_threads());
+}
+
+std::vector<Launch> CpuBackend::launches() const {
+  std::vector<Launch> result;
+  for (std::size_t op = 0; op < kOpNames.size(); ++op) {
+    result.push_back({kOpNames[op], launches_[op].load(std::memory_order_relaxed)});
+  }
+  const std::vector<std::uint64_t> products = gemm_.launches();
+  for (std::size_t i = 0; i < products.size(); ++i) result.push_back({registry_.kernels()[i].name, products[i]});
+  return result;
+}
+
+std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, std::string_view isa,
+                                          const ThreadPoolOptions& threads) {
+  return std::make_unique<CpuBackend>(caps, isa, threads);
+}
+
+}  // namespace imp::cpu

@@ -1,0 +1,100 @@
+// The CPU as a device: its memory, its threads, and the ops.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/attention.h"
+#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/gemm/gemm_runner.h"
+#include "backend/cpu/sampling.h"
+#include "base/arena.h"
+#include "base/thread_pool.h"
+
+namespace imp::cpu {
+
+// The ops that a backend counts.
+enum class Op : std::uint8_t {
+  embed,
+  rms_norm,
+  rope_angles,
+  rope,
+  append_kv,
+  attend_decode,
+  attend_prefill,
+  gated_activation,
+  add,
+  soft_cap,
+  gather_rows,
+  sample,
+  score,
+  read_row,
+  copy_block,
+  count,
+};
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads);
+
+  const DeviceCaps& caps() const noexcept override { return registry_.caps(); }
+  std::string device_name() const override;
+  int n_threads() const noexcept override { return threads_.n_threads(); }
+  const GemmRegistry& registry() const noexcept override { return registry_; }
+
+  std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) override;
+  std::unique_ptr<Vector> load_vector(std::span<const float> values) override;
+  std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
+  Rows make_rows(int n_rows, int width) override;
+  void reserve(const WorkspaceNeeds& needs) override;
+  std::size_t scratch_bytes() const noexcept override;
+  std::vector<Launch> launches() const override;
+
+  void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) override;
+  void rms_norm(Rows x, const Vector& weight, float epsilon, Rows out) override;
+  void linear(Rows x, std::span<const LinearTerm> terms) override;
+  void rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) override;
+  void rope(Rows x, int head_dim, const Rope& rope, Rows angles) override;
+  void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) override;
+  void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
+              Rows q, Rows out) override;
+  void gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) override;
+  void add(Rows x, Rows y) override;
+  void soft_cap(Rows x, float cap) override;
+  void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
+  void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
+  void read_row(Rows logits, int row, std::span<float> out) override;
+  void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
+
+ private:
+  void count(Op op) noexcept { launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed); }
+
+  // Calls body(row) for each row; wide rows are one task each, narrow ones share a task.
+  template <class Body>
+  void for_rows(int n_rows, int width, const Body& body);
+  // Calls body(row, first element, elements) for pieces of rows.
+  template <class Body>
+  void for_pieces(int n_rows, int width, const Body& body);
+
+  std::string isa_;
+  const CpuOps& ops_;
+  GemmRegistry registry_;
+  ThreadPool threads_;
+  Arena weights_;
+  Arena workspace_;
+  GemmRunner gemm_;
+  Attention attention_;
+  Sampler sampler_;
+  WorkspaceNeeds reserved_;                   // the greatest of what was asked for
+  std::shared_ptr<std::byte> embed_scratch_;  // embed_row_bytes_ for each thread
+  std::size_t embed_row_bytes_ = 0;
+  std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows handed out
+  std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Op::count)> launches_{};
+};
+
+}  // namespace imp::cpu

@@ -1,0 +1,167 @@
+// The CPU backend's ops: each spreads rows, or pieces of rows, over the threads.
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_kv_pool.h"
+#include "backend/cpu/gemm/cpu_linear.h"
+#include "base/error.h"
+
+namespace imp::cpu {
+namespace {
+
+// Elements that are worth handing to another thread.
+constexpr int kTaskElements = 4096;
+// Rows of one kv head that a task appends.
+constexpr int kAppendRows = 32;
+
+float* row_of(Rows x, int row) {
+  return x.data + row * x.stride;
+}
+
+int tasks_of(int n, int per_task) {
+  return (n + per_task - 1) / per_task;
+}
+
+}  // namespace
+
+template <class Body>
+void CpuBackend::for_rows(int n_rows, int width, const Body& body) {
+  const int per_task = std::max(1, kTaskElements / std::max(1, width));
+  threads_.run(tasks_of(n_rows, per_task), [&](int task, int) {
+    const int end = std::min(n_rows, (task + 1) * per_task);
+    for (int row = task * per_task; row < end; ++row) body(row);
+  });
+}
+
+template <class Body>
+void CpuBackend::for_pieces(int n_rows, int width, const Body& body) {
+  const int pieces = tasks_of(width, kTaskElements);
+  if (pieces <= 1) return for_rows(n_rows, width, [&](int row) { body(row, 0, width); });
+  threads_.run(n_rows * pieces, [&](int task, int) {
+    const int first = task % pieces * kTaskElements;
+    body(task / pieces, first, std::min(kTaskElements, width - first));
+  });
+}
+
+void CpuBackend::embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) {
+  count(Op::embed);
+  const auto& rows = static_cast<const CpuLinear&>(table);
+  IMP_CHECK(rows.row_bytes() <= embed_row_bytes_);
+  threads_.run(static_cast<int>(tokens.size()), [&](int i, int thread) {
+    std::byte* scratch = embed_scratch_.get() + static_cast<std::size_t>(thread) * embed_row_bytes_;
+    rows.decode_row(tokens[static_cast<std::size_t>(i)], scratch, row_of(out, i));
+    if (scale != 1) ops_.scale(row_of(out, i), out.width, scale);
+  });
+}
+
+void CpuBackend::rms_norm(Rows x, const Vector& weight, float epsilon, Rows out) {
+  count(Op::rms_norm);
+  for_rows(x.n_rows, x.width, [&](int row) {
+    for (int i = 0; i < x.width; i += weight.size()) {
+      ops_.rms_norm(row_of(x, row) + i, weight.data(), weight.size(), epsilon, row_of(out, row) + i);
+    }
+  });
+}
+
+void CpuBackend::linear(Rows x, std::span<const LinearTerm> terms) {
+  gemm_.run(x, terms);
+}
+
+void CpuBackend::rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) {
+  count(Op::rope_angles);
+  // A sine costs about as much as eight elements elsewhere.
+  for_rows(static_cast<int>(positions.size()), 8 * rope.dims, [&](int i) {
+    ops_.rope_angles(positions[static_cast<std::size_t>(i)], rope.frequencies.data(), rope.dims / 2, rope.magnitude,
+                     row_of(out, i));
+  });
+}
+
+void CpuBackend::rope(Rows x, int head_dim, const Rope& rope, Rows angles) {
+  count(Op::rope);
+  const auto rotate = rope.style == RopeStyle::adjacent ? ops_.rope_adjacent : ops_.rope_halves;
+  for_rows(x.n_rows, x.width, [&](int row) {
+    for (int i = 0; i < x.width; i += head_dim) rotate(row_of(x, row) + i, row_of(angles, row), rope.dims / 2);
+  });
+}
+
+void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) {
+  count(Op::append_kv);
+  const auto& cache = static_cast<const CpuKvPool&>(pool);
+  const KvGeometry& geometry = cache.geometry();
+  const auto append = ops_.kv[cache.storage()].append;
+  const auto append_row = [&](const SequenceRows& sequence, int row, int head) {
+    const int position = sequence.first_position + row - sequence.first_row;
+    const std::int32_t block = sequence.blocks[static_cast<std::size_t>(position / geometry.block_tokens)];
+    const int panel = position % geometry.block_tokens / kPanelTokens;
+    append(row_of(k, row) + head * geometry.head_dim, row_of(v, row) + head * geometry.head_dim, geometry.head_dim,
+           position % kPanelTokens, cache.k_panel(layer, block, head, panel), cache.v_panel(layer, block, head, panel));
+  };
+  threads_.run(tasks_of(k.n_rows, kAppendRows) * geometry.n_kv_heads, [&](int task, int) {
+    const int head = task % geometry.n_kv_heads;
+    const int begin = task / geometry.n_kv_heads * kAppendRows;
+    for (const SequenceRows& sequence : sequences) {
+      const int first = std::max(begin, sequence.first_row);
+      const int end = std::min(begin + kAppendRows, sequence.first_row + sequence.n_rows);
+      for (int row = first; row < end; ++row) append_row(sequence, row, head);
+    }
+  });
+}
+
+void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences,
+                        const AttentionParams& params, Rows q, Rows out) {
+  const auto is_decode = [](const SequenceRows& sequence) { return sequence.n_rows == 1; };
+  if (std::ranges::any_of(sequences, is_decode)) count(Op::attend_decode);
+  if (!std::ranges::all_of(sequences, is_decode)) count(Op::attend_prefill);
+  attention_.run(static_cast<const CpuKvPool&>(pool), layer, sequences, params, q, out);
+}
+
+void CpuBackend::gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) {
+  count(Op::gated_activation);
+  const auto activate = kind == GatedActivation::silu ? ops_.silu : ops_.gelu_tanh;
+  for_pieces(gate.n_rows, gate.width, [&](int row, int first, int n) {
+    activate(row_of(gate, row) + first, row_of(up, row) + first, n, row_of(out, row) + first);
+  });
+}
+
+void CpuBackend::add(Rows x, Rows y) {
+  count(Op::add);
+  for_pieces(x.n_rows, x.width,
+             [&](int row, int first, int n) { ops_.add(row_of(x, row) + first, row_of(y, row) + first, n); });
+}
+
+void CpuBackend::soft_cap(Rows x, float cap) {
+  count(Op::soft_cap);
+  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) { ops_.soft_cap(row_of(x, row) + first, n, cap); });
+}
+
+void CpuBackend::gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) {
+  count(Op::gather_rows);
+  for_rows(static_cast<int>(rows.size()), x.width,
+           [&](int i) { std::copy_n(row_of(x, rows[static_cast<std::size_t>(i)]), x.width, row_of(out, i)); });
+}
+
+void CpuBackend::sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
+  count(Op::sample);
+  sampler_.sample(logits, requests, results);
+}
+
+void CpuBackend::score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) {
+  count(Op::score);
+  sampler_.score(logits, requests, results);
+}
+
+void CpuBackend::read_row(Rows logits, int row, std::span<float> out) {
+  count(Op::read_row);
+  std::copy_n(row_of(logits, row), logits.width, out.begin());
+}
+
+void CpuBackend::copy_block(KvPool& pool, std::int32_t from, std::int32_t to) {
+  count(Op::copy_block);
+  auto& cache = static_cast<CpuKvPool&>(pool);
+  threads_.run(cache.geometry().n_layers, [&](int layer, int) {
+    std::memcpy(cache.block(layer, to), cache.block(layer, from), cache.layer_block_bytes());
+  });
+}
+
+}  // namespace imp::cpu
