@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
+
 from imp_service import _core
 from imp_service import _testing as core
 from support.gguf_writer import STRING, TENSOR_TYPES, U32, Gguf, Key, Tensor, array, small_model
@@ -127,7 +127,7 @@ def test_alignment_of_the_file_is_used(tmp_path: Path) -> None:
 
 def test_unpadded_last_tensor_is_whole(tmp_path: Path) -> None:
     model = core.open_gguf(small_model(pad_last=False).write(tmp_path / "m.gguf"))
-    assert model.tensors[3].file_offset + model.tensors[3].n_bytes == os.path.getsize(tmp_path / "m.gguf")
+    assert model.tensors[3].file_offset + model.tensors[3].n_bytes == (tmp_path / "m.gguf").stat().st_size
     assert model.warnings == []
 
 
@@ -147,7 +147,7 @@ def test_m55_metadata_at_the_limits(tmp_path: Path) -> None:
     path = Gguf(keys=keys, tensors=tensors).write(tmp_path / "limits.gguf")
     faults = core.FaultyReads("none", 0)
     model = core.open_gguf(path, faults)
-    header_bytes = os.path.getsize(path) - 32 * 65_536
+    header_bytes = path.stat().st_size - 32 * 65_536
     assert faults.n_reads <= header_bytes // (256 * 1024) + 2
     assert core.typed_value(model, "strings", "tokenizer.ggml.tokens") == n_tokens
     assert len(model.tensors) == 65_536

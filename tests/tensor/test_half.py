@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from imp_service import _testing as core
 
 ALL = np.arange(2**16, dtype=np.uint32).astype(np.uint16)
@@ -48,7 +49,7 @@ def test_mod_3_bf16_round_trip_and_ties_to_even() -> None:
     widened = (ALL.astype(np.uint32) << 16).view(np.float32)
     values = around(widened)
     bits = values.view(np.uint32)
-    # The nearest of the two neighbours, the even one at a tie: by exact arithmetic on the bits, which order like numbers.
+    # The nearest of two neighbours, the even one at a tie: exact on the bits, which are ordered like the numbers.
     low = bits >> 16
     rest = bits & 0xFFFF
     expected = low + ((rest > 0x8000) | ((rest == 0x8000) & (low % 2 == 1)))
