@@ -1,5 +1,7 @@
 """Text and tokens: tokenizer, chat template, streaming text, stop strings, constraints. Knows no engine and no RPC."""
 
+from imp_service.text.chat_prompt import ChatMessage, ChatPrompt
+from imp_service.text.chat_template import ChatTemplate, RenderedChat
 from imp_service.text.errors import (
     FieldInvalid,
     NativePanic,
@@ -17,10 +19,14 @@ from imp_service.text.tokenizer import Encoding, TextSpan, Tokenizer
 
 __all__ = [
     "NO_STOP",
+    "ChatMessage",
+    "ChatPrompt",
+    "ChatTemplate",
     "Encoding",
     "FieldInvalid",
     "NativePanic",
     "NoChatTemplate",
+    "RenderedChat",
     "StopRules",
     "StopStrings",
     "StreamMark",

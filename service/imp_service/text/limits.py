@@ -18,7 +18,7 @@ class TextLimits:
     # Largest string or sequence that one operator, filter or method of a template may make.
     template_operand_bytes: int = 1 * MIB
     template_macro_depth: int = 32
-    # Wall time of one rendering: iterations are counted, but what one iteration costs is the template's choice.
+    # Processor time of one rendering: iterations are counted, but what one iteration costs is the template's choice.
     template_ms: int = 5_000
     render_bytes: int = 4 * MIB
 

@@ -1,0 +1,159 @@
+"""A conversation as callers send it: its rules, and the variables that a template sees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from imp_service.text.errors import FieldInvalid
+from imp_service.text.limits import KIB
+from imp_service.text.strict_json import parse_strict_json
+from imp_service.text.template_text import TemplateText
+
+MAX_MESSAGES = 1_024
+MAX_NAME_BYTES = 128
+MAX_TOOLS_BYTES = 256 * KIB
+MAX_TOOLS_DEPTH = 32
+MAX_KWARGS_BYTES = 16 * KIB
+MAX_KWARGS_DEPTH = 8
+
+_ROLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# Roles that may be part of a special token that the template puts together, as in '<|' + role + '|>'.
+_USUAL_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function", "ipython", "model"})
+
+# Names that the renderer itself sets, and those that a template takes for its own.
+RESERVED_VARIABLES = frozenset(
+    {
+        *("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template"),
+        *("tokenize", "tokenizer", "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token"),
+        *("mask_token", "additional_special_tokens", "raise_exception", "strftime_now", "range", "dict", "namespace"),
+        *("loop", "self", "super", "caller", "varargs", "kwargs", "true", "false", "none", "True", "False", "None"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message; empty strings are absent fields."""
+
+    role: str
+    content: str
+    name: str = ""
+    tool_call_id: str = ""
+    tool_calls_json: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """`imp.v1.ChatPrompt`; None is an absent field."""
+
+    messages: tuple[ChatMessage, ...]
+    tools_json: str = ""
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    template_kwargs_json: str = ""
+
+
+def find_violations(chat: ChatPrompt, path: str = "chat") -> Iterator[FieldInvalid]:
+    """Every rule of a field that the conversation breaks."""
+    if not 1 <= len(chat.messages) <= MAX_MESSAGES:
+        yield FieldInvalid(f"{path}.messages", f"{len(chat.messages)} messages, expected 1 to {MAX_MESSAGES}")
+    for index, message in enumerate(chat.messages):
+        yield from _message_violations(message, f"{path}.messages[{index}]")
+    yield from _parse_violations(_parse_tools, chat.tools_json, f"{path}.tools_json")
+    yield from _parse_violations(_parse_kwargs, chat.template_kwargs_json, f"{path}.template_kwargs_json")
+    if chat.continue_final_message:
+        if not chat.messages or chat.messages[-1].role != "assistant":
+            yield FieldInvalid(f"{path}.continue_final_message", "the last message is not the assistant's")
+        if chat.add_generation_prompt:
+            yield FieldInvalid(f"{path}.continue_final_message", "add_generation_prompt is set beside it")
+
+
+def template_variables(chat: ChatPrompt, path: str = "chat") -> dict[str, object]:
+    """What the template sees of a conversation whose fields are valid."""
+    continues = bool(chat.continue_final_message)
+    adds_prompt = not continues if chat.add_generation_prompt is None else chat.add_generation_prompt
+    return {
+        **_parse_kwargs(chat.template_kwargs_json, f"{path}.template_kwargs_json"),
+        "messages": [
+            _message_variables(message, f"{path}.messages[{index}]") for index, message in enumerate(chat.messages)
+        ],
+        "tools": _parse_tools(chat.tools_json, f"{path}.tools_json"),
+        "documents": None,
+        "add_generation_prompt": adds_prompt,
+        "continue_final_message": continues,
+    }
+
+
+def _message_violations(message: ChatMessage, path: str) -> Iterator[FieldInvalid]:
+    if not _ROLE.fullmatch(message.role):
+        yield FieldInvalid(f"{path}.role", "expected 1 to 64 letters, digits, '_' or '-'")
+    for field, value in (("name", message.name), ("tool_call_id", message.tool_call_id)):
+        n_bytes = len(value.encode("utf-8", "surrogatepass"))
+        if n_bytes > MAX_NAME_BYTES:
+            yield FieldInvalid(f"{path}.{field}", f"{n_bytes} bytes, limit {MAX_NAME_BYTES}")
+    yield from _parse_violations(_parse_tool_calls, message.tool_calls_json, f"{path}.tool_calls_json")
+
+
+def _parse_violations(parse: object, text: str, path: str) -> Iterator[FieldInvalid]:
+    assert callable(parse)
+    try:
+        parse(text, path)
+    except FieldInvalid as error:
+        yield error
+
+
+def _message_variables(message: ChatMessage, path: str) -> dict[str, object]:
+    role = TemplateText.trusted(message.role) if message.role in _USUAL_ROLES else message.role
+    variables: dict[str, object] = {"role": role, "content": message.content}
+    if message.name:
+        variables["name"] = message.name
+    if message.tool_call_id:
+        variables["tool_call_id"] = message.tool_call_id
+    if message.tool_calls_json:
+        variables["tool_calls"] = _parse_tool_calls(message.tool_calls_json, f"{path}.tool_calls_json")
+    return variables
+
+
+def _parse_tools(text: str, path: str) -> list[object] | None:
+    if not text:
+        return None
+    tools = parse_strict_json(text, path, max_bytes=MAX_TOOLS_BYTES, max_depth=MAX_TOOLS_DEPTH)
+    if not isinstance(tools, list):
+        raise FieldInvalid(path, f"expected an array, found {type(tools).__name__}")
+    return tools or None
+
+
+def _parse_tool_calls(text: str, path: str) -> list[object]:
+    if not text:
+        return []
+    calls = parse_strict_json(text, path, max_bytes=MAX_TOOLS_BYTES, max_depth=MAX_TOOLS_DEPTH)
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise FieldInvalid(path, "expected an array of objects")
+    return [_with_parsed_arguments(call, path) for call in calls]
+
+
+def _with_parsed_arguments(call: dict[str, object], path: str) -> dict[str, object]:
+    """The OpenAI shape has arguments as JSON in a string; templates expect the object."""
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = parse_strict_json(function["arguments"], path, max_bytes=MAX_TOOLS_BYTES, max_depth=MAX_TOOLS_DEPTH)
+    except FieldInvalid:
+        # A model may have written arguments that are no JSON; the template then shows them as they are.
+        return call
+    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
+
+
+def _parse_kwargs(text: str, path: str) -> dict[str, object]:
+    if not text:
+        return {}
+    kwargs = parse_strict_json(text, path, max_bytes=MAX_KWARGS_BYTES, max_depth=MAX_KWARGS_DEPTH)
+    if not isinstance(kwargs, dict):
+        raise FieldInvalid(path, f"expected an object, found {type(kwargs).__name__}")
+    for name in kwargs:
+        if name in RESERVED_VARIABLES or not name.isidentifier() or name.startswith("_"):
+            raise FieldInvalid(path, f"{name[:64]!r} is not a variable that a caller may set")
+    return kwargs

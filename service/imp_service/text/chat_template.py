@@ -1,0 +1,162 @@
+"""A model's chat template: compiled once, renders conversations to text in which only the template wrote specials."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from jinja2 import Template, TemplateError, TemplateSyntaxError
+from jinja2.exceptions import SecurityError, TemplateRuntimeError, UndefinedError
+
+from imp_service.text.chat_prompt import ChatPrompt, find_violations, template_variables
+from imp_service.text.errors import FieldInvalid, NoChatTemplate, TemplateFailed, TemplateInvalid
+from imp_service.text.limits import TextLimits
+from imp_service.text.template_budget import Budget
+from imp_service.text.template_environment import RaisedByTemplate, TemplateEnvironment
+from imp_service.text.template_text import TemplateText, cut_text, join_printed
+from imp_service.text.tokenizer import TextSpan, Tokenizer
+
+_KEY = "tokenizer.chat_template"
+_MAX_MESSAGE_BYTES = 200
+_QUOTED = re.compile(r"'([^']*)'")
+_TYPE_NAMES = frozenset({"dict object", "list object", "str object", "int object", "None"})
+# Characters that stand for none: one that the conversation lacks marks where its last message ends.
+_NONCHARACTERS = tuple(chr(point) for point in range(0xFDD0, 0xFDF0))
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChat:
+    """A prompt. `spans` join to `text` and say where special tokens may be read."""
+
+    text: str
+    spans: tuple[TextSpan, ...]
+
+
+class ChatTemplate:
+    """Immutable once built; renders on any thread. Rendering takes time: keep it off an event loop."""
+
+    def __init__(
+        self,
+        source: str,
+        special_tokens: Mapping[str, str],
+        *,
+        limits: TextLimits | None = None,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        """`special_tokens` are the template's variables such as bos_token; what they hold counts as the template's."""
+        self._source = source
+        self._limits = limits or TextLimits()
+        self._special_tokens = {name: TemplateText.trusted(text) for name, text in special_tokens.items()}
+        self._template = _compile(source, self._limits, now)
+
+    @classmethod
+    def from_metadata(
+        cls,
+        metadata: Mapping[str, object],
+        tokenizer: Tokenizer,
+        *,
+        limits: TextLimits | None = None,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> ChatTemplate:
+        """The template of a model file; `NoChatTemplate` where it has none."""
+        source = metadata.get(_KEY)
+        if source is None:
+            raise NoChatTemplate("chat", "the model has no chat template")
+        if isinstance(source, bytes):
+            try:
+                source = source.decode()
+            except UnicodeDecodeError as error:
+                raise TemplateInvalid(_KEY, "not UTF-8") from error
+        if not isinstance(source, str):
+            raise TemplateInvalid(_KEY, f"expected a string, found {type(source).__name__}")
+        ids = {"bos_token": tokenizer.special.bos, "eos_token": tokenizer.special.eos}
+        ids |= {"unk_token": tokenizer.special.unknown, "sep_token": tokenizer.special.separator}
+        texts = {
+            name: tokenizer.token_bytes(token_id).decode("utf-8", "replace")
+            for name, token_id in ids.items()
+            if token_id is not None
+        }
+        return cls(source, texts, limits=limits, now=now)
+
+    def render(self, chat: ChatPrompt) -> RenderedChat:
+        """The prompt; `FieldInvalid` for a conversation that breaks a rule, `TemplateFailed` where rendering raised."""
+        for violation in find_violations(chat):
+            raise violation
+        variables = template_variables(chat) | self._special_tokens
+        marker = _mark_end(chat, variables) if chat.continue_final_message else None
+        text = self._run(variables)
+        if marker is not None:
+            if text.count(marker) != 1:
+                raise TemplateFailed("chat", "the template does not show the final message once, so none to continue")
+            text = cut_text(text, 0, text.index(marker))
+        spans = tuple(TextSpan(part, trusted) for part, trusted in text.spans())
+        return RenderedChat("".join(span.text for span in spans), spans)
+
+    def _run(self, variables: dict[str, object]) -> TemplateText:
+        context = self._template.new_context(variables)
+        context.budget = Budget(self._limits)  # type: ignore[attr-defined]
+        try:
+            return join_printed(self._measured(self._template.root_render_func(context)))
+        except TemplateFailed:
+            raise
+        except RaisedByTemplate as error:
+            raise TemplateFailed("chat", _shown(error.message or "")) from error
+        except (UndefinedError, SecurityError, TemplateRuntimeError) as error:
+            raise TemplateFailed("chat", self._without_quotes(error)) from error
+        except RecursionError as error:
+            raise TemplateFailed("chat", "nested too deep") from error
+        except Exception as error:
+            # Its message may quote the conversation.
+            raise TemplateFailed("chat", f"{type(error).__name__} in the template") from error
+
+    def _measured(self, pieces: Iterator[str]) -> Iterator[str]:
+        n_bytes = 0
+        for piece in pieces:
+            n_bytes += len(piece.encode())
+            if n_bytes > self._limits.render_bytes:
+                raise TemplateFailed("chat", f"more than {self._limits.render_bytes} bytes")
+            yield piece
+
+    def _without_quotes(self, error: TemplateError) -> str:
+        """The library's words, unless they quote what is not the template's: a key may be of the conversation."""
+        message = error.message or ""
+        is_own = all(quote in self._source or quote in _TYPE_NAMES for quote in _QUOTED.findall(message))
+        return _shown(message) if message and is_own else f"{type(error).__name__} in the template"
+
+
+def _compile(source: str, limits: TextLimits, now: Callable[[], datetime]) -> Template:
+    n_bytes = len(source.encode("utf-8", "surrogatepass"))
+    if n_bytes > limits.template_bytes:
+        raise TemplateInvalid(_KEY, f"{n_bytes} bytes, limit {limits.template_bytes}")
+    try:
+        return TemplateEnvironment(now).from_string(source)
+    except TemplateSyntaxError as error:
+        raise TemplateInvalid(_KEY, f"line {error.lineno}: {_shown(error.message or '')}") from error
+    except (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError) as error:
+        raise TemplateInvalid(_KEY, f"cannot be compiled: {type(error).__name__}") from error
+
+
+def _mark_end(chat: ChatPrompt, variables: dict[str, object]) -> str:
+    """Appends a character to the final message that occurs nowhere else: there the prompt ends."""
+    everything = repr(chat)
+    marker = next(
+        (char for char in _NONCHARACTERS if char not in everything and _escaped(char) not in everything), None
+    )
+    if marker is None:
+        raise FieldInvalid("chat.messages", "hold every noncharacter of U+FDD0 to U+FDEF")
+    messages = variables["messages"]
+    assert isinstance(messages, list)
+    messages[-1] = {**messages[-1], "content": messages[-1]["content"] + marker}
+    return marker
+
+
+def _escaped(char: str) -> str:
+    return f"\\u{ord(char):04x}"
+
+
+def _shown(message: str) -> str:
+    """A template's words on one line: control characters escaped, at most 200 bytes."""
+    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in message)
+    return line.encode("utf-8", "replace")[:_MAX_MESSAGE_BYTES].decode("utf-8", "ignore")

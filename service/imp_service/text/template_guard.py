@@ -1,0 +1,95 @@
+"""Rewrites a chat template's tree: what is unbounded, or would forget its origin, goes through the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any, ClassVar
+
+from jinja2 import TemplateSyntaxError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.visitor import NodeTransformer
+
+_REFUSED = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends, nodes.Block)
+
+
+def guard(
+    tree: nodes.Template,
+    keep_literal: Callable[[str], nodes.Expr],
+    *,
+    filters: Container[str],
+    tests: Container[str],
+) -> nodes.Template:
+    """The same template with counted loops, measured literals of lists, bounded joins, and strings that are its own.
+
+    A filter or test that does not exist is an error here; the library leaves some of them to rendering.
+    """
+    guarded: nodes.Template = _Guard(keep_literal, filters, tests).visit(tree)
+    return guarded
+
+
+class GenerationTag(Extension):
+    """`{% generation %}` marks what the assistant wrote, for training; rendering needs only what is inside."""
+
+    tags: ClassVar[set[str]] = {"generation"}  # type: ignore[misc]
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class _Guard(NodeTransformer):
+    def __init__(
+        self, keep_literal: Callable[[str], nodes.Expr], filters: Container[str], tests: Container[str]
+    ) -> None:
+        self._keep_literal = keep_literal
+        self._filters = filters
+        self._tests = tests
+
+    def visit(self, node: nodes.Node, *_args: Any, **_kwargs: Any) -> Any:
+        refusal = self._refusal(node)
+        if refusal is not None:
+            raise TemplateSyntaxError(refusal, node.lineno)
+        if isinstance(node, nodes.Const):
+            return self._keep_literal(node.value) if isinstance(node.value, str) else node
+        compared = self._compared_literal(node)
+        if compared is not None:
+            # A literal that is a key or is compared is never printed: it stays as it is.
+            setattr(node, compared[0], self.visit(compared[1]))
+            return node
+        self.generic_visit(node)
+        match node:
+            case nodes.For():
+                node.iter = _call("counted", node.iter)
+            case nodes.Concat():
+                return _call("joined", *node.nodes)
+            case nodes.List() | nodes.Dict() | nodes.Tuple(ctx="load"):
+                return _call("measured", node)
+        return node
+
+    def _refusal(self, node: nodes.Node) -> str | None:
+        match node:
+            case nodes.Filter(name=name) if name not in self._filters:
+                return f"no filter named {name!r}"
+            case nodes.Test(name=name) if name not in self._tests:
+                return f"no test named {name!r}"
+            case nodes.For(recursive=True):
+                return "a recursive loop has no place in a chat template"
+        if isinstance(node, _REFUSED):
+            return f"{type(node).__name__.lower()} has no place in a chat template"
+        return None
+
+    @staticmethod
+    def _compared_literal(node: nodes.Node) -> tuple[str, nodes.Node] | None:
+        """The other child of a node whose one child is such a literal."""
+        match node:
+            case nodes.Getitem(arg=nodes.Const()):
+                return "node", node.node
+            case nodes.Pair(key=nodes.Const()):
+                return "value", node.value
+        return None
+
+
+def _call(method: str, *args: nodes.Node) -> nodes.Call:
+    """A call of the environment's method; it gets the context first."""
+    return nodes.Call(nodes.EnvironmentAttribute(method), [nodes.ContextReference(), *args], [], None, None)
