@@ -38,7 +38,38 @@ WeightSource source_of(const std::string& name, const GemmProblem& problem, cons
           }};
 }
 
-const GemmKernel& kernel_of(const std::string& name, const GemmProblem& problem) {
+// Kernels that do wrong, one way each: what runs a kernel here must tell. All else is as in `reference`.
+template <class Wrong>
+GemmKernel broken(const char* name, Wrong wrong) {
+  GemmKernel kernel = cpu::kernel_list().back();
+  kernel.name = name;
+  kernel.run = wrong;
+  return kernel;
+}
+
+std::optional<GemmKernel> broken_kernel(const std::string& name) {
+  const auto zeros = [](const GemmArgs& args) {
+    for (int row = 0; row < args.m; ++row) {
+      for (std::int64_t i = args.n_begin; i < args.n_end; ++i) args.out[row * args.out_stride + i] = 0;
+    }
+  };
+  if (name == "broken_zeros") return broken("broken_zeros", +zeros);
+  if (name == "broken_output") {
+    return broken("broken_output", +[](const GemmArgs& args) { args.out[args.n_end] = 1; });
+  }
+  if (name == "broken_weights") {
+    return broken("broken_weights",
+                  +[](const GemmArgs& args) { const_cast<std::byte*>(args.weight)[3] ^= std::byte{1}; });
+  }
+  if (name == "broken_scratch") {
+    return broken("broken_scratch",
+                  +[](const GemmArgs& args) { args.scratch[cpu::kernel_list().back().scratch_bytes({}, 1)] ^= std::byte{1}; });
+  }
+  return std::nullopt;
+}
+
+GemmKernel kernel_of(const std::string& name, const GemmProblem& problem) {
+  if (const auto wrong = broken_kernel(name)) return *wrong;
   for (const GemmKernel& kernel : cpu::kernel_list()) {
     if (kernel.name != name) continue;
     if (!kernel.any_weight && kernel.weight != problem.weight) throw py::value_error(name + ": another weight type");
@@ -108,7 +139,7 @@ Floats run_kernel(const std::string& name, const std::string& weight, const Byte
                   const Floats& x, std::vector<std::int64_t> cuts, std::uint8_t fill) {
   const std::int64_t m = x.shape(0), k = x.shape(1);
   const GemmProblem problem = problem_of(weight, n, k, static_cast<std::size_t>(file.size()));
-  const GemmKernel& kernel = kernel_of(name, problem);
+  const GemmKernel kernel = kernel_of(name, problem);
   ThreadPool alone({});
   Arena arena;
   const auto linear = cpu::load_cpu_linear(source_of("w", problem, file), {kernel.layout, {&kernel}}, arena, alone);
@@ -203,12 +234,11 @@ class HostVector final : public Vector {
 };
 
 // Backend::linear's work over terms that share x; rows of x and of the outputs are further apart than they are wide.
-py::tuple linear(const std::vector<py::tuple>& terms, const Floats& x, const std::string& isa, int n_threads,
+py::tuple linear(const std::vector<py::tuple>& terms, const Floats& x, ThreadPool& pool, const std::string& isa,
                  const std::vector<std::pair<std::string, std::string>>& overrides) {
   const auto m = static_cast<int>(x.shape(0)), k = static_cast<int>(x.shape(1));
   constexpr int kGap = 16;
   const GemmRegistry registry(cpu::kernel_list(), cpu::cpu_caps(isa));
-  ThreadPool pool({.n_threads = n_threads, .cpus = {}});
   Arena arena;
   std::vector<GemmOverride> wanted;
   for (const auto& [pattern, kernel] : overrides) wanted.push_back({pattern, kernel});
@@ -256,6 +286,32 @@ py::tuple linear(const std::vector<py::tuple>& terms, const Floats& x, const std
   return py::make_tuple(results, launches);
 }
 
+// Loads a weight, takes every way to choose or refuse away from the kernel list, and runs n_steps products: whatever
+// still asked for one would jump to nowhere. Returns the launches of the list's kernels.
+std::vector<std::uint64_t> steps_without_selection(const Bytes& file, std::int64_t n, const Floats& x, int n_steps) {
+  const auto m = static_cast<int>(x.shape(0)), k = static_cast<int>(x.shape(1));
+  std::vector<GemmKernel> kernels(cpu::kernel_list().begin(), cpu::kernel_list().end());
+  const GemmRegistry registry(kernels, cpu::cpu_caps("auto"));
+  ThreadPool pool({});
+  Arena arena;
+  const GemmProblem problem = problem_of("q8_0", n, k, static_cast<std::size_t>(file.size()));
+  const auto weight =
+      cpu::load_cpu_linear(source_of("w", problem, file), registry.plan(problem, "w", {}), arena, pool);
+  const Linear* const named = weight.get();
+  cpu::GemmRunner runner(registry, pool);
+  runner.reserve(m, {&named, 1});
+  for (GemmKernel& kernel : kernels) {
+    kernel.refuses = nullptr;
+    kernel.scratch_bytes = nullptr;
+  }
+  std::vector<float> rows(x.data(), x.data() + x.size()), out(static_cast<std::size_t>(m * n));
+  for (int step = 0; step < n_steps; ++step) {
+    const LinearTerm term{named, nullptr, {out.data(), m, static_cast<int>(n), n}};
+    runner.run({rows.data(), m, k, k}, {&term, 1});
+  }
+  return runner.launches();
+}
+
 py::list split(const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes, int n_threads) {
   std::vector<cpu::TermSize> terms;
   for (const auto& [n, cost] : sizes) terms.push_back({n, cost});
@@ -274,8 +330,9 @@ void register_testing_gemm_kernels(py::module_& module) {
   module.def("gemm_quantize_rows", &quantize_rows, py::arg("isa"), py::arg("x"));
   module.def("gemm_pack_and_unpack", &pack_and_unpack, py::arg("weight"), py::arg("file"), py::arg("n"), py::arg("k"),
              py::arg("isa") = "auto", py::arg("n_threads") = 1);
-  module.def("gemm_linear", &linear, py::arg("terms"), py::arg("x"), py::arg("isa") = "auto",
-             py::arg("n_threads") = 1, py::arg("overrides") = std::vector<std::pair<std::string, std::string>>{});
+  module.def("gemm_linear", &linear, py::arg("terms"), py::arg("x"), py::arg("pool"),
+             py::arg("isa") = "auto", py::arg("overrides") = std::vector<std::pair<std::string, std::string>>{});
+  module.def("gemm_steps_without_selection", &steps_without_selection);
   module.def("gemm_split", &split, py::arg("sizes"), py::arg("n_threads"));
 }
 

@@ -188,6 +188,10 @@ void register_testing_gemm_registry(py::module_& module) {
   module.def("gemm_require_matches", [](const Overrides& overrides, const std::vector<std::string>& tensors) {
     require_matches(overrides_of(overrides), std::vector<std::string_view>(tensors.begin(), tensors.end()));
   });
+  // As on a CPU whose best instruction set is `best`.
+  module.def("resolve_isa", [](const std::string& isa, const std::string& best) {
+    return std::string(cpu::resolve_isa(isa, isa_features(best).value()));
+  });
   module.def("cpu_caps", [](const std::string& isa) {
     const DeviceCaps caps = cpu::cpu_caps(isa);
     py::dict table;

@@ -3,13 +3,11 @@
 
 #include <string>
 
-#include "base/cpu_features.h"
 #include "base/error.h"
 
 namespace imp::cpu {
 
-std::string_view resolve_isa(std::string_view isa) {
-  const CpuFeatures here = detect_cpu_features();
+std::string_view resolve_isa(std::string_view isa, const CpuFeatures& here) {
   if (isa == "auto") return best_isa(here);
   const auto wanted = isa_features(isa);
   if (!wanted) {

@@ -24,7 +24,8 @@ inline Lanes zero() {
   return {Floats{}};
 }
 inline Lanes broadcast(float x) {
-  return {Floats{} + x};
+  // Not Floats{} + x, which would lose the sign of -0.
+  return {Floats{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}};
 }
 inline Lanes load(const float* from) {
   Lanes x;

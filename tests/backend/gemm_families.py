@@ -1,0 +1,37 @@
+"""The CPU's kernels as the tests enumerate them: by the list itself, so that a new kernel is tested by existing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from imp_service import _testing as core
+from support.weights import WEIGHT_TYPES, block_of
+
+HERE = core.cpu_caps("auto")
+KERNELS: dict[str, dict[str, Any]] = {row["name"]: row for row in core.gemm_kernels()}
+QUANTIZING = "q8_block32"
+
+
+def fits_here(kernel: str, weight: str) -> bool:
+    return core.gemm_refusal(kernel, HERE, weight, 16, block_of(weight)[0] * 32) is None
+
+
+# Every kernel with every type it multiplies, on this machine.
+CASES = [
+    (name, weight)
+    for name, row in KERNELS.items()
+    for weight in WEIGHT_TYPES
+    if row["weight"] in ("any", weight) and fits_here(name, weight)
+]
+
+# The members of each family (kernels of one order of sums) for each type; alone, a kernel has none to equal.
+FAMILIES: dict[tuple[str, str], list[str]] = defaultdict(list)
+for name, weight in CASES:
+    FAMILIES[weight, KERNELS[name]["reduction"]].append(name)
+
+
+def k_of(weight: str, at_least: int) -> int:
+    """A k of whole blocks."""
+    block = block_of(weight)[0]
+    return -(-at_least // block) * block

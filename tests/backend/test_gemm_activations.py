@@ -1,0 +1,91 @@
+"""Quantization of activations: its definition, row by row, the same on every instruction set."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from imp_service import _testing as core
+from support import tolerances
+from support.bits import assert_same_bits
+from support.weights import random_rows, random_weight
+
+ISAS = [
+    isa
+    for isa in ("generic", "avx2", "avx512")
+    if core.known_isas().index(isa) <= core.known_isas().index(core.best_isa())
+]
+Floats = NDArray[np.float32]
+
+
+def quantize(x: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """The definition, in NumPy's float32."""
+    blocks = x.reshape(len(x), -1, 32)
+    largest = np.abs(blocks).max(axis=2)
+    with np.errstate(all="ignore"):
+        codes = np.rint(blocks * (np.float32(127) / largest)[..., None])
+        scales = largest / np.float32(127)
+    unusable = ~np.isfinite(largest)
+    nothing = unusable | (largest < np.float32(2.0**-119))
+    codes[nothing] = 0
+    scales[nothing] = 0
+    scales[unusable] = np.nan
+    return codes.astype(np.int8).reshape(x.shape), scales
+
+
+def hard_rows() -> Floats:
+    rows = np.concatenate(
+        [random_rows(40, 96), random_rows(9, 96) * np.float32(1e-36), random_rows(9, 96) * np.float32(1e-37)]
+    )
+    rows[1] = np.round(rows[1] * 8) + np.float32(0.5)  # ties
+    rows[1, ::32] = 127
+    rows[2, 40] = np.inf
+    rows[3, 70] = -np.inf
+    rows[4, 3] = np.nan
+    rows[5, 32:64] = 0
+    rows[6, :32] = np.float32(-0.0)
+    rows[7] = np.float32(1e-42)
+    rows[8, 64:] = np.float32(2.0**-119)
+    rows[9, 64:] = np.nextafter(np.float32(2.0**-119), np.float32(0))
+    rows[10, 5] = np.finfo(np.float32).max
+    return rows
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_det_7_gemm_10_quantization_is_its_definition(isa: str) -> None:
+    x = hard_rows()
+    codes, scales, biases = core.gemm_quantize_rows(isa, x)
+    expected_codes, expected_scales = quantize(x)
+    np.testing.assert_array_equal(codes, expected_codes)
+    assert_same_bits(scales, expected_scales)
+    sums = expected_codes.reshape(len(x), -1, 32).astype(np.int32).sum(axis=2)
+    np.testing.assert_array_equal(biases, -128 * sums)
+
+
+def test_gemm_10_products_of_quantized_rows_are_right_to_the_last_places() -> None:
+    """With the quantized activations as the exact input only the sum's roundings remain."""
+    x, weight = random_rows(9, 640), random_weight("q8_0", 53, 640)
+    codes, scales = quantize(x)
+    exact_x = (codes.reshape(9, -1, 32) * scales.astype(np.float64)[..., None]).reshape(9, 640)
+    exact = exact_x @ weight.values.T.astype(np.float64)
+    bound = tolerances.sum_of_blocks(exact_x, weight.values.astype(np.float64))
+    for kernel in (row["name"] for row in core.gemm_kernels() if row["activations"] == "q8_block32"):
+        if core.gemm_refusal(kernel, core.cpu_caps("auto"), "q8_0", 53, 640) is not None:
+            continue
+        out = core.gemm_run_kernel(kernel, "q8_0", weight.file, 53, x)
+        assert (np.abs(out - exact) <= bound).all()
+        changed = weight.file.copy()
+        changed[len(changed) // 2 + 3] ^= 0x10  # the control: one bit of one code
+        out = core.gemm_run_kernel(kernel, "q8_0", changed, 53, x)
+        assert not (np.abs(out - exact) <= bound).all()
+
+
+def test_det_14_a_row_of_extremes_changes_no_bit_of_its_neighbour() -> None:
+    weight, small = random_weight("q8_0", 64, 256), random_rows(1, 256) * np.float32(1e-6)
+    pool = core.ThreadPool(2)
+    (alone,), _ = core.gemm_linear([("q8_0", weight.file, 64, None)], small, pool)
+    for extreme in (np.float32(3e38), np.float32(np.nan), np.float32(np.inf)):
+        rows = np.concatenate([np.full_like(small, extreme), small, random_rows(6, 256) * np.float32(1e9)])
+        (together,), _ = core.gemm_linear([("q8_0", weight.file, 64, None)], rows, pool)
+        assert_same_bits(together[1:2], alone)

@@ -1,0 +1,237 @@
+"""Which kernels a weight gets: the real registry over the CPU's list, and over lists and devices given as data."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imp_service import _core
+from imp_service import _testing as core
+from support.weights import WEIGHT_TYPES, block_of
+
+ROOT = Path(__file__).parents[2]
+OLD_CPU = {"avx2": True}
+NEW_CPU = {"avx2": True, "avx512": True, "avx512_vnni": True, "avx512_bf16": True}
+ALL_CPUS: list[dict[str, Any]] = [
+    {},
+    OLD_CPU,
+    {"avx2": True, "avx512": True},
+    {"avx2": True, "avx512": True, "avx512_vnni": True},
+    NEW_CPU,
+]
+SHAPES = [(1, 1), (37, 3), (4096, 16)]  # n, blocks of k
+
+
+def kernel(name: str, **changes: Any) -> dict[str, Any]:
+    row = {"name": name, "weight": "q8_0", "layout": "panel16", "reduction": "q8_block32", "max_m": None}
+    return {**row, "needs": "", "emulated": False, **changes}
+
+
+REFERENCE = kernel("reference", weight="any", layout="file", reduction="f32_sequential")
+
+
+def chosen(rows: Sequence[dict[str, Any]], caps: dict[str, Any] | None = None, **how: Any) -> list[str]:
+    plan = core.gemm_plan(caps or {}, how.pop("weight", "q8_0"), 64, how.pop("k", 64), kernels=list(rows), **how)
+    return [row["name"] for row in plan["kernels"]]
+
+
+def test_gemm_1_names_are_unique_and_are_the_files() -> None:
+    names = [row["name"] for row in core.gemm_kernels()]
+    print(f"{len(names)} CPU kernels")
+    assert len(set(names)) == len(names)
+    folder = ROOT / "csrc/backend/cpu/gemm"
+    assert [name for name in names if not (folder / f"{name}.cpp").is_file()] == []
+    isa_files = {path.stem for path in folder.glob("*_avx*.cpp")}
+    assert isa_files - set(names) == {"quantize_row_avx2", "quantize_row_avx512"}
+    assert names[-1] == "reference"
+
+
+def test_gemm_1_gemm_2_reference_refuses_nothing_and_every_refusal_is_words() -> None:
+    n_refusals = 0
+    for row, caps, weight, (n, blocks) in itertools.product(core.gemm_kernels(), ALL_CPUS, WEIGHT_TYPES, SHAPES):
+        reason = core.gemm_refusal(row["name"], caps, weight, n, blocks * block_of(weight)[0])
+        if row["name"] == "reference":
+            assert reason is None
+        elif reason is not None:
+            n_refusals += 1
+            assert len(reason.split()) > 1
+    assert n_refusals > 100
+
+
+def test_gemm_2_the_first_that_does_not_refuse_is_chosen() -> None:
+    first, second = kernel("first", needs="avx512"), kernel("second")
+    assert chosen([first, second, REFERENCE], NEW_CPU) == ["first"]
+    assert chosen([first, second, REFERENCE], OLD_CPU) == ["second"]
+    assert chosen([second, first, REFERENCE], NEW_CPU) == ["second"]
+    assert chosen([kernel("other", weight="f16"), REFERENCE]) == ["reference"]
+
+
+def test_gemm_2_a_plan_adds_kernels_of_its_layout_and_reduction_for_more_rows() -> None:
+    rows = [
+        kernel("one", max_m=1),
+        kernel("odd_layout", layout="file", max_m=4),
+        kernel("odd_sums", reduction="f32_sequential", max_m=4),
+        kernel("few", max_m=8, needs="k % 64"),
+        kernel("fewer", max_m=4),
+        kernel("many"),
+        kernel("late", max_m=16),
+        REFERENCE,
+    ]
+    assert chosen(rows) == ["one", "few", "many"]
+    assert chosen(rows, k=32) == ["one", "fewer", "many"]
+    plans = {m: core.gemm_kernel_for({}, "q8_0", 64, 64, m, kernels=rows) for m in (1, 2, 8, 9, 100000)}
+    assert plans == {1: "one", 2: "few", 8: "few", 9: "many", 100000: "many"}
+
+
+def test_gemm_11_gemm_12_a_layout_without_a_kernel_for_every_m_is_not_taken() -> None:
+    rows = [kernel("one", max_m=1), kernel("few", max_m=8), kernel("other_sums", reduction="f32_sequential"), REFERENCE]
+    assert chosen(rows) == ["other_sums"]
+    reasons = {line[0]: line[2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows)}
+    why = "takes up to 1 rows, and no kernel of its layout (panel16) and reduction (q8_block32) takes more"
+    assert reasons["one"] == why
+
+
+def test_gemm_3_a_plan_is_the_same_in_every_process() -> None:
+    script = (
+        "from imp_service import _testing as core\n"
+        "for name in core.known_isas():\n"
+        "    caps = {'avx2': name != 'generic', 'avx512': '512' in name, 'avx512_vnni': 'vnni' in name}\n"
+        "    for w in ('f32', 'q8_0', 'q4_k'): print(core.gemm_plan(caps, w, 64, 256)['description'])\n"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
+    assert runs[0].splitlines()[:6] == [
+        "file f32_sequential: reference",
+        "file f32_sequential: reference",
+        "file f32_sequential: reference",
+        "panel16 f32_sequential: f32_avx2",
+        "panel16 q8_block32: q8_0_avx2",
+        "file f32_sequential: dequant_avx2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "overrides", "expected"),
+    [
+        ("blk.0.attn_q.weight", [("q8_0", "reference")], "reference"),
+        ("blk.0.attn_q.weight", [("q4_k", "reference")], "q8_0_avx512vnni"),
+        ("blk.0.attn_q.weight", [("blk.*.attn_?.weight", "dequant_avx2")], "dequant_avx2"),
+        ("blk.0.attn_q.weight", [("blk.*.ffn_*", "dequant_avx2")], "q8_0_avx512vnni"),
+        ("blk.0.attn_q.weight", [("*", "q8_0_avx2"), ("q8_0", "reference")], "q8_0_avx2"),
+        ("", [("*", "q8_0_avx2"), ("q8_0", "reference")], "reference"),
+        ("output.weight", [("output", "reference")], "q8_0_avx512vnni"),
+        ("output.weight", [("**out*weight*", "reference")], "reference"),
+    ],
+)
+def test_gemm_4_overrides_by_type_and_by_tensor(tensor: str, overrides: list[tuple[str, str]], expected: str) -> None:
+    plan = core.gemm_plan(NEW_CPU, "q8_0", 64, 64, tensor=tensor, overrides=overrides)
+    assert [row["name"] for row in plan["kernels"]] == [expected]
+
+
+def refused(overrides: list[tuple[str, str]], caps: dict[str, Any] = NEW_CPU, **how: Any) -> str:
+    with pytest.raises(_core.ModelError) as caught:
+        core.gemm_plan(caps, "q8_0", 64, 64, tensor="w", overrides=overrides, **how)
+    assert caught.value.reason == "OVERRIDE_INVALID"
+    return caught.value.message
+
+
+def test_gemm_4_an_unknown_kernel_lists_the_known() -> None:
+    names = ", ".join(row["name"] for row in core.gemm_kernels())
+    message = refused([("q4_k", "q8_0_avx3")])  # even where it would not apply to this weight
+    assert message == f"gemm.q4_k = q8_0_avx3: no such kernel; known: {names}"
+
+
+def test_gemm_4_a_refusal_is_an_error_with_the_reason() -> None:
+    assert refused([("w", "f16_avx2")]) == "gemm.w = f16_avx2: multiplies f16, and the weight is q8_0"
+    assert refused([("q8_0", "q8_0_avx512vnni")], OLD_CPU) == "gemm.q8_0 = q8_0_avx512vnni: needs AVX-512 VNNI"
+    assert "and names reference" in refused([("w", "reference"), ("*", "q8_0_avx2")])
+    rows = [kernel("small", max_m=4), REFERENCE]
+    assert "takes up to 4 rows" in refused([("q8_0", "small")], kernels=rows)
+
+
+def test_gemm_4_a_glob_that_matches_no_tensor_is_an_error() -> None:
+    tensors = ["blk.0.attn_q.weight", "output.weight"]
+    core.gemm_require_matches([("q4_k", "reference"), ("blk.*", "reference"), ("output.weight", "x")], tensors)
+    for pattern in ("blk.*.ffn_up.weight", "q9_0", "output", ""):
+        with pytest.raises(_core.ModelError, match="matches no tensor") as caught:
+            core.gemm_require_matches([(pattern, "reference")], tensors)
+        assert "q4_k" in caught.value.message
+
+
+def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
+    assert core.gemm_explain(NEW_CPU, "q4_k", 4096, 4096) == [
+        ("dequant_avx512", True, "by order, any number of rows"),
+        ("dequant_avx2", False, "an earlier kernel takes these rows"),
+        ("reference", False, "an earlier kernel takes these rows"),
+    ]
+    assert core.gemm_explain(OLD_CPU, "q8_0", 1024, 1024) == [
+        ("q8_0_avx512vnni", False, "needs AVX-512 VNNI"),
+        ("q8_0_avx2", True, "by order, any number of rows"),
+        ("dequant_avx512", False, "needs AVX-512 (F, BW, VL, DQ)"),
+        ("dequant_avx2", False, "another layout or reduction than q8_0_avx2"),
+        ("reference", False, "another layout or reduction than q8_0_avx2"),
+    ]
+    assert core.gemm_explain(NEW_CPU, "bf16", 96, 80, tensor="w", overrides=[("w", "bf16_avx2")]) == [
+        ("bf16_avx512", False, "an override names another"),
+        ("bf16_avx2", True, "by override gemm.w, any number of rows"),
+        ("dequant_avx512", False, "another layout or reduction than bf16_avx2"),
+        ("dequant_avx2", False, "another layout or reduction than bf16_avx2"),
+        ("reference", False, "another layout or reduction than bf16_avx2"),
+    ]
+
+
+def test_gemm_6_every_weight_has_a_kernel_for_every_m_and_every_kernel_is_reached() -> None:
+    reached = set()
+    for caps, weight, (n, blocks), m in itertools.product(ALL_CPUS, WEIGHT_TYPES, SHAPES, [1, 2, 7, 8, 33, 513]):
+        reached.add(core.gemm_kernel_for(caps, weight, n, blocks * block_of(weight)[0], m))
+    assert reached == {row["name"] for row in core.gemm_kernels()}
+
+
+# A list for GPUs as it may come to be: a new GPU's kernel, an older one's, and one that takes anything.
+GPU_LIST = [
+    kernel("q8_0_decode_sm90", max_m=8, needs="sm_90"),
+    kernel("q8_0_prefill_sm90", needs="sm_90"),
+    kernel("q8_0_sm80", layout="file", reduction="f32_sequential", needs="sm_80"),
+    REFERENCE,
+]
+H100 = {"device": "cuda", "compute_capability": 90}
+A100 = {"device": "cuda", "compute_capability": 80}
+
+
+def test_gemm_8_plans_for_two_cpus_and_two_gpus() -> None:
+    plan = [core.gemm_plan(caps, "q8_0", 64, 64)["description"] for caps in (OLD_CPU, NEW_CPU)]
+    assert plan == ["panel16 q8_block32: q8_0_avx2", "panel16 q8_block32: q8_0_avx512vnni"]
+    plan = [core.gemm_plan(caps, "q8_0", 64, 64, kernels=GPU_LIST)["description"] for caps in (H100, A100)]
+    assert plan == [
+        "panel16 q8_block32: q8_0_decode_sm90 up to 8 rows, q8_0_prefill_sm90",
+        "file f32_sequential: q8_0_sm80",
+    ]
+
+
+@pytest.mark.parametrize("demoted", [row["name"] for row in GPU_LIST[:-1]])
+def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) -> None:
+    rows = [{**row, "emulated": row["name"] == demoted} for row in GPU_LIST]
+    assert demoted not in chosen(rows, H100)
+    reasons = {line[0]: line[2] for line in core.gemm_explain(H100, "q8_0", 64, 64, kernels=rows)}
+    assert reasons[demoted] == "has not run on its hardware; only an override may choose it"
+    if demoted != "q8_0_decode_sm90":
+        assert chosen(rows, H100, overrides=[("q8_0", demoted)]) == [demoted]
+        plan = core.gemm_plan(H100, "q8_0", 64, 64, overrides=[("q8_0", demoted)], kernels=rows)
+        assert plan["description"].endswith(f"{demoted} (has not run on its hardware)")
+    # A list in which nothing is demoted takes them by itself.
+    assert demoted in chosen(GPU_LIST, H100 if "90" in demoted else A100)

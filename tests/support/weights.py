@@ -1,0 +1,81 @@
+"""Random weight matrices of every type in the file's bytes, with the values that the `gguf` package reads from them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import gguf
+import numpy as np
+from gguf import quants
+from numpy.typing import NDArray
+
+# Byte offsets of the float16 fields in a block: what multiplies the integers.
+SCALE_OFFSETS = {
+    "q4_0": [0],
+    "q4_1": [0, 2],
+    "q5_0": [0],
+    "q5_1": [0, 2],
+    "q8_0": [0],
+    "q2_k": [80, 82],
+    "q3_k": [108],
+    "q4_k": [0, 2],
+    "q5_k": [0, 2],
+    "q6_k": [208],
+    "iq4_nl": [0],
+    "iq4_xs": [0],
+}
+FLOAT_TYPES = ["f32", "f16", "bf16"]
+WEIGHT_TYPES = [*FLOAT_TYPES, *SCALE_OFFSETS]
+
+
+@dataclass(frozen=True)
+class Weight:
+    dtype: str
+    file: NDArray[np.uint8]  # flat, rows one after the other
+    values: NDArray[np.float32]  # [n, k]
+
+    @property
+    def n(self) -> int:
+        return self.values.shape[0]
+
+
+def block_of(dtype: str) -> tuple[int, int]:
+    """Elements and bytes of a block."""
+    return gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[dtype.upper()]]
+
+
+def decode(dtype: str, file: NDArray[np.uint8], n: int, k: int) -> NDArray[np.float32]:
+    if dtype == "f32":
+        return file.view(np.float32).reshape(n, k)
+    with np.errstate(all="ignore"):
+        values = quants.dequantize(file.reshape(n, -1), gguf.GGMLQuantizationType[dtype.upper()])
+    return np.ascontiguousarray(values.reshape(n, k), np.float32)
+
+
+@functools.lru_cache(maxsize=64)
+def random_weight(dtype: str, n: int, k: int, seed: int = 0) -> Weight:
+    """Normal values for the float types; random integers under scales of both signs and several sizes for the rest."""
+    rng = np.random.default_rng([seed, WEIGHT_TYPES.index(dtype), n, k])
+    if dtype in FLOAT_TYPES:
+        values = rng.normal(0, 0.5, (n, k)).astype(np.float32)
+        if dtype == "f32":
+            file = values.view(np.uint8).ravel()
+        elif dtype == "f16":
+            file = values.astype(np.float16).view(np.uint8).ravel()
+        else:
+            file = (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8).ravel()
+    else:
+        elements, n_bytes = block_of(dtype)
+        blocks = rng.integers(0, 256, (n * k // elements, n_bytes), dtype=np.uint8)
+        for offset in SCALE_OFFSETS[dtype]:
+            scales = (rng.uniform(0.002, 0.02, len(blocks)) * rng.choice([-1, 1], len(blocks))).astype(np.float16)
+            blocks[:, offset : offset + 2] = scales.view(np.uint8).reshape(-1, 2)
+        file = blocks.ravel()
+    return Weight(dtype, file, decode(dtype, file, n, k))
+
+
+def random_rows(m: int, k: int, seed: int = 0) -> NDArray[np.float32]:
+    """Activations whose rows and blocks differ in size."""
+    rng = np.random.default_rng([seed, m, k])
+    return (rng.normal(0, 1, (m, k)) * np.exp(rng.normal(0, 1, (m, 1)))).astype(np.float32)
