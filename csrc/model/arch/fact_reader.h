@@ -1,0 +1,70 @@
+// Reads a checkpoint's keys into a configuration and notes where each fact came from.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files/model_file.h"
+#include "model/model_config.h"
+#include "model/origins.h"
+
+namespace imp {
+
+// A hyper-parameter's key: without "<architecture>." in front, which the reader adds.
+class FactReader {
+ public:
+  FactReader(const ModelFile& file, std::string_view architecture) : file_(file), prefix_(architecture) {
+    prefix_ += '.';
+  }
+
+  ModelConfig config;
+  Origins origins;
+
+  const ModelFile& file() const noexcept { return file_; }
+  bool has_tensor(std::string_view name) const noexcept { return file_.find(name) != nullptr; }
+  bool has(std::string_view key);
+
+  // Any integer, of which no note is made.
+  std::optional<std::uint64_t> find_integer(std::string_view key);
+
+  // Counts: at least 1 (MODEL_VALUE), at most `limit` (MODEL_LIMIT).
+  void count(std::string_view field, std::string_view key, std::int64_t limit, int& out);
+  bool find_count(std::string_view field, std::string_view key, std::int64_t limit, int& out);
+
+  void number(std::string_view field, std::string_view key, float& out);
+  template <class Number>
+  bool find_number(std::string_view field, std::string_view key, Number& out) {
+    const std::optional<float> found = number_at(field, key);
+    if (found) out = *found;
+    return found.has_value();
+  }
+  std::optional<std::string_view> find_word(std::string_view field, std::string_view key);
+  std::optional<std::vector<bool>> find_flags(std::string_view field, std::string_view key);
+
+  void note_tensor(std::string_view field, std::string_view tensor);
+  void note_key(std::string_view field, std::string_view whole_key);
+
+  // Throws `<file>: key <key>: <found>, expected <expected>`.
+  [[noreturn]] void refuse(Reason reason, std::string_view key, std::string_view found,
+                           std::string_view expected) const;
+  [[noreturn]] void refuse_tensor(Reason reason, std::string_view tensor, std::string_view found,
+                                  std::string_view expected) const;
+
+  // Keys of the architecture that nobody asked for, in file order.
+  std::vector<std::string> unread_keys() const;
+
+ private:
+  const std::string& ask(std::string_view key);  // the whole key, remembered as asked for
+  int checked_count(const std::string& key, std::uint64_t value, std::int64_t limit) const;
+  std::optional<float> number_at(std::string_view field, std::string_view key);
+
+  const ModelFile& file_;
+  std::string prefix_;
+  std::set<std::string, std::less<>> asked_;
+};
+
+}  // namespace imp

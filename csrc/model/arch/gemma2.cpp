@@ -1,0 +1,25 @@
+// Gemma 2: soft caps on scores and logits, every other layer sees a window.
+#include <cmath>
+
+#include "model/arch/architecture.h"
+#include "model/arch/decoder_facts.h"
+
+namespace imp {
+
+void read_gemma2(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  read_gemma(facts);
+  read_rope(facts, RopeStyle::halves, 10000);
+  read_mixed_windows(facts, {.window = 4096, .period = 2, .rope = 0});
+  config.attention_soft_cap = 50;
+  facts.find_number("attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
+  config.logit_soft_cap = 30;
+  facts.find_number("logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
+  // The 27B model scales scores by its hidden size per head, and files do not say so; its depth tells it apart.
+  constexpr int kLayersOf27B = 46;
+  if (config.n_layers == kLayersOf27B && !facts.has("attention.scale")) {
+    config.attention_scale = 1 / std::sqrt(static_cast<float>(config.hidden_size) / static_cast<float>(config.n_heads));
+  }
+}
+
+}  // namespace imp

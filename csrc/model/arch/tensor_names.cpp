@@ -1,0 +1,20 @@
+// Which tensor names belong to a decoder.
+#include "model/arch/tensor_names.h"
+
+namespace imp {
+namespace {
+
+// "output_norm.weight" → "output_norm": a bias beside a known weight is ours too.
+std::string_view stem(std::string_view name) {
+  return name.substr(0, name.find('.'));
+}
+
+}  // namespace
+
+bool TensorNames::is_ours(std::string_view tensor) const noexcept {
+  if (tensor.starts_with(layer)) return true;
+  const std::string_view found = stem(tensor);
+  return found == stem(embedding) || found == stem(final_norm) || found == stem(head) || found.starts_with("rope_");
+}
+
+}  // namespace imp

@@ -1,0 +1,155 @@
+// Writes each field of a configuration as text.
+#include "model/describe.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "model/number_text.h"
+
+namespace imp {
+namespace {
+
+std::string text_of(int value) {
+  return std::to_string(value);
+}
+std::string text_of(float value) {
+  return number_text(value);
+}
+std::string text_of(double value) {
+  return number_text(value);
+}
+std::string text_of(bool value) {
+  return value ? "yes" : "no";
+}
+std::string text_of(DType value) {
+  return std::string(traits(value).name);
+}
+std::string text_of(NormPlacement value) {
+  return value == NormPlacement::pre ? "pre" : "pre_and_post";
+}
+std::string text_of(GatedActivation value) {
+  return value == GatedActivation::silu ? "silu" : "gelu_tanh";
+}
+std::string text_of(RopeStyle value) {
+  return value == RopeStyle::adjacent ? "adjacent" : "halves";
+}
+
+std::string text_of(RopeScalingKind value) {
+  switch (value) {
+    case RopeScalingKind::none:
+      return "none";
+    case RopeScalingKind::linear:
+      return "linear";
+    case RopeScalingKind::yarn:
+      return "yarn";
+    case RopeScalingKind::wavelength:
+      return "llama3";
+  }
+  return "none";
+}
+
+// "3, 5, 8"; of a long list the first ones and the number of all.
+std::string text_of(const std::vector<std::int32_t>& ids) {
+  constexpr std::size_t kShown = 8;
+  std::string text = ids.empty() ? "none" : "";
+  for (std::size_t i = 0; i < ids.size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + std::to_string(ids[i]);
+  if (ids.size() > kShown) text += ", ... (" + std::to_string(ids.size()) + " in all)";
+  return text;
+}
+
+// "none", or "1024 in layers 0-4, 6-10".
+std::string windows_text(const std::vector<LayerConfig>& layers) {
+  std::string text;
+  int window = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].window == 0) continue;
+    window = layers[i].window;
+    std::size_t last = i;
+    while (last + 1 < layers.size() && layers[last + 1].window != 0) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(i);
+    if (last > i) text.append("-").append(std::to_string(last));
+    i = last;
+  }
+  return text.empty() ? "none" : std::to_string(window) + " in layers " + text;
+}
+
+class Sheet {
+ public:
+  explicit Sheet(const Origins& origins) : origins_(origins) {}
+  template <class Value>
+  void add(std::string_view field, const Value& value) {
+    add_text(field, text_of(value));
+  }
+  void add_text(std::string_view field, std::string text) {
+    OriginNote note = origins_.find(field);
+    facts_.push_back({std::string(field), std::move(text), note.origin, std::move(note.source)});
+  }
+  std::vector<Fact> take() && { return std::move(facts_); }
+
+ private:
+  const Origins& origins_;
+  std::vector<Fact> facts_;
+};
+
+void add_sizes(Sheet& sheet, const ModelConfig& config) {
+  sheet.add("n_layers", config.n_layers);
+  sheet.add("hidden_size", config.hidden_size);
+  sheet.add("ffn_size", config.ffn_size);
+  sheet.add("n_heads", config.n_heads);
+  sheet.add("n_kv_heads", config.n_kv_heads);
+  sheet.add("head_dim", config.head_dim);
+  sheet.add("vocab_size", config.vocab_size);
+  sheet.add("trained_context", config.trained_context);
+  sheet.add("max_context", config.max_context);
+}
+
+void add_ropes(Sheet& sheet, const ModelConfig& config) {
+  const RopeConfig& rope = config.ropes.front();
+  sheet.add("rope_style", rope.style);
+  sheet.add("rope_dims", rope.dims);
+  sheet.add("rope_theta", rope.theta);
+  if (config.ropes.size() > 1) sheet.add("windowed_rope_theta", config.ropes[1].theta);
+  sheet.add("rope_file_factors", rope.file_factors);
+  sheet.add("rope_scaling", rope.scaling.kind);
+  if (rope.scaling.kind == RopeScalingKind::none) return;
+  sheet.add("rope_scaling_factor", rope.scaling.factor);
+  sheet.add("rope_attention_factor", rope.scaling.attention_factor);
+  if (rope.scaling.kind == RopeScalingKind::linear) return;
+  sheet.add("rope_original_context", rope.scaling.original_context);
+  if (rope.scaling.kind == RopeScalingKind::wavelength) {
+    sheet.add("rope_low_freq_factor", rope.scaling.low_freq_factor);
+    sheet.add("rope_high_freq_factor", rope.scaling.high_freq_factor);
+    return;
+  }
+  sheet.add("rope_extrapolation", rope.scaling.extrapolation);
+  sheet.add("rope_beta_fast", rope.scaling.beta_fast);
+  sheet.add("rope_beta_slow", rope.scaling.beta_slow);
+}
+
+}  // namespace
+
+std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
+  Sheet sheet(origins);
+  add_sizes(sheet, config);
+  sheet.add("embedding_scale", config.embedding_scale);
+  sheet.add("tied_head", config.tied_head);
+  sheet.add("logit_soft_cap", config.logit_soft_cap);
+  sheet.add("norm_epsilon", config.norm_epsilon);
+  sheet.add("norm_placement", config.norm_placement);
+  sheet.add("qk_norm", config.qk_norm);
+  sheet.add("qkv_bias", config.qkv_bias);
+  sheet.add("output_bias", config.output_bias);
+  sheet.add("attention_scale", config.attention_scale);
+  sheet.add("attention_soft_cap", config.attention_soft_cap);
+  add_ropes(sheet, config);
+  sheet.add_text("windows", windows_text(config.layers));
+  sheet.add("activation", config.activation);
+  sheet.add("ffn_bias", config.ffn_bias);
+  sheet.add("kv_dtype", config.kv_dtype);
+  sheet.add("eos_tokens", config.eos_tokens);
+  sheet.add("suppressed_tokens", config.suppressed_tokens);
+  return std::move(sheet).take();
+}
+
+}  // namespace imp

@@ -1,0 +1,14 @@
+// A configuration as lines for people.
+#pragma once
+
+#include <vector>
+
+#include "model/model_config.h"
+#include "model/origins.h"
+
+namespace imp {
+
+// Every field, in the order of ModelConfig, with where it came from.
+std::vector<Fact> describe(const ModelConfig& config, const Origins& origins);
+
+}  // namespace imp

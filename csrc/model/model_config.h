@@ -1,0 +1,92 @@
+// The vocabulary of the ways in which decoder-only transformers differ: one field each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/attention.h"
+#include "backend/backend.h"
+#include "tensor/dtype.h"
+
+namespace imp {
+
+// Where a layer normalizes: the input of attention and of the feed-forward, or also their output before it is added.
+enum class NormPlacement : std::uint8_t { pre, pre_and_post };
+
+enum class RopeScalingKind : std::uint8_t {
+  none,
+  linear,      // every frequency divided by factor
+  yarn,        // only the slow ones, with a ramp over pairs between; scores are sharpened
+  wavelength,  // only the slow ones, with a ramp over turns between; "llama3" to those who configure it
+};
+
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::none;
+  double factor = 1;            // times the trained context
+  int original_context = 0;     // yarn, wavelength: tokens the model was first trained on
+  double extrapolation = 1;     // yarn: weight of the ramp; 0 scales all frequencies alike
+  double attention_factor = 1;  // yarn: multiplies the magnitude that follows from factor
+  double beta_fast = 32;        // yarn: pairs that turn more often than this in original_context keep their frequency
+  double beta_slow = 1;         // yarn: pairs that turn less often than this are scaled in full
+  double low_freq_factor = 1;   // wavelength: as beta_slow
+  double high_freq_factor = 4;  // wavelength: as beta_fast
+};
+
+// One kind of rotary positions. A model has one, or two: one for windowed layers and one for the others.
+struct RopeConfig {
+  RopeStyle style = RopeStyle::halves;
+  int dims = 0;          // rotated elements of each head, the first ones
+  double theta = 10000;  // frequency of pair i is theta^(-2i / dims)
+  RopeScaling scaling;
+  bool file_factors = false;  // the file holds a divisor for each frequency (`rope_freqs.weight`)
+};
+
+struct LayerConfig {
+  int window = 0;  // keys this far back and further are not seen; 0: all are
+  int rope = 0;    // index into ModelConfig::ropes
+};
+
+// What a checkpoint is, resolved: file facts, the architecture's defaults, the user's overrides. Validated and constant
+// from then on.
+struct ModelConfig {
+  // sizes
+  int n_layers = 0;
+  int hidden_size = 0;
+  int ffn_size = 0;
+  int n_heads = 0;
+  int n_kv_heads = 0;  // divides n_heads
+  int head_dim = 0;    // of q, k and v alike
+  int vocab_size = 0;  // rows of the embedding; at least the tokenizer's tokens
+  int trained_context = 0;
+  int max_context = 0;  // tokens a sequence may hold; the trained context unless overridden
+
+  // embedding and head
+  float embedding_scale = 1;  // multiplies the embedding's rows
+  bool tied_head = false;     // the head is the embedding
+  float logit_soft_cap = 0;   // cap · tanh(logit / cap); 0: none
+
+  // norms
+  float norm_epsilon = 0;  // inside the root of every RMS norm
+  NormPlacement norm_placement = NormPlacement::pre;
+  bool qk_norm = false;  // q and k are normalized per head before they are rotated
+
+  // attention
+  bool qkv_bias = false;
+  bool output_bias = false;      // of attention's output
+  float attention_scale = 0;     // of q · k
+  float attention_soft_cap = 0;  // cap · tanh(score / cap); 0: none
+  std::vector<RopeConfig> ropes;
+  std::vector<LayerConfig> layers;  // [n_layers]
+
+  // feed-forward: down(activation(gate) · up)
+  GatedActivation activation = GatedActivation::silu;
+  bool ffn_bias = false;  // of gate, up and down
+
+  // execution
+  DType kv_dtype = DType::F16;                  // what the cache stores
+  std::vector<std::int32_t> eos_tokens;         // ascending: each ends a generation
+  std::vector<std::int32_t> suppressed_tokens;  // ascending: never drawn
+};
+
+}  // namespace imp

@@ -1,0 +1,16 @@
+// The largest hyper-parameters a checkpoint may state; products of any two fit in 63 bits.
+#pragma once
+
+#include <cstdint>
+
+namespace imp::model_limits {
+
+inline constexpr std::int64_t kLayers = 1024;
+inline constexpr std::int64_t kHeads = 1024;
+inline constexpr std::int64_t kHeadDim = std::int64_t{1} << 14;
+inline constexpr std::int64_t kHidden = std::int64_t{1} << 20;
+inline constexpr std::int64_t kFfn = std::int64_t{1} << 22;
+inline constexpr std::int64_t kVocabulary = std::int64_t{1} << 22;
+inline constexpr std::int64_t kContext = std::int64_t{1} << 24;
+
+}  // namespace imp::model_limits

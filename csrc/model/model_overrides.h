@@ -1,0 +1,36 @@
+// What a user may change about a model: optional fields named after behaviour, resolved once at load.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "backend/gemm_registry.h"
+#include "model/model_config.h"
+#include "tensor/dtype.h"
+
+namespace imp {
+
+// Each field replaces that one fact of the file's scaling. A kind replaces the factors stored in the file too.
+struct RopeScalingOverride {
+  std::optional<RopeScalingKind> kind;
+  std::optional<double> factor;
+  std::optional<int> original_context;
+  std::optional<double> attention_factor;
+  std::optional<double> beta_fast;
+  std::optional<double> beta_slow;
+  std::optional<double> low_freq_factor;
+  std::optional<double> high_freq_factor;
+};
+
+struct ModelOverrides {
+  std::optional<int> max_context;
+  std::optional<DType> kv_dtype;
+  std::optional<double> rope_theta;  // of the layers that see all keys
+  RopeScalingOverride rope_scaling;  // likewise
+  std::vector<GemmOverride> gemm;
+  std::optional<std::vector<std::int32_t>> eos_token_ids;    // instead of the file's
+  std::optional<std::vector<std::int32_t>> suppress_tokens;  // beside ids that have no token
+};
+
+}  // namespace imp

@@ -1,0 +1,33 @@
+// The steps of resolution, in order.
+#include "model/resolve.h"
+
+#include "model/apply_overrides.h"
+#include "model/arch/registry.h"
+#include "model/describe.h"
+#include "model/validate.h"
+
+namespace imp {
+
+ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides) {
+  ResolvedModel model;
+  model.architecture = &architecture_of(file);
+  FactReader facts(file, model.architecture->name);
+  model.architecture->read(facts);
+  apply_overrides(overrides, facts.config, facts.origins);
+  validate(facts.config, facts.origins, file.metadata().where());
+
+  model.warnings = file.warnings();
+  for (const std::string& key : facts.unread_keys()) {
+    model.warnings.push_back("key " + key + ": not understood and not used");
+  }
+  const ModelConfig& config = facts.config;
+  if (config.max_context > config.trained_context) {
+    model.warnings.push_back("max_context " + std::to_string(config.max_context) + " is beyond the " +
+                             std::to_string(config.trained_context) + " tokens the model was trained on");
+  }
+  model.facts = describe(config, facts.origins);
+  model.config = std::move(facts.config);
+  return model;
+}
+
+}  // namespace imp

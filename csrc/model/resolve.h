@@ -1,0 +1,25 @@
+// From a checkpoint's keys and the user's overrides to a configuration that stands.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "files/model_file.h"
+#include "model/arch/architecture.h"
+#include "model/model_config.h"
+#include "model/model_overrides.h"
+#include "model/origins.h"
+
+namespace imp {
+
+struct ResolvedModel {
+  const Architecture* architecture = nullptr;
+  ModelConfig config;
+  std::vector<Fact> facts;
+  std::vector<std::string> warnings;  // sentences: what was not understood or is unusual
+};
+
+// file facts → the architecture's defaults → the user's overrides → validate(). Needs no device, reads no weights.
+ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides);
+
+}  // namespace imp

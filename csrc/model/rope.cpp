@@ -1,0 +1,87 @@
+// Plain, linear, YaRN and by-wavelength frequencies.
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+// The pairs between which YaRN passes from unscaled (below `first`) to scaled (above `last`).
+struct Ramp {
+  double first = 0;
+  double last = 0;
+  double scaled_part(double pair) const {
+    constexpr double kNarrowest = 0.001;  // no division by zero where both ends fall together
+    return std::clamp((pair - first) / std::max(kNarrowest, last - first), 0.0, 1.0);
+  }
+};
+
+// The pair that turns `turns` times over the original context, as a real number.
+double pair_of_turns(const RopeConfig& rope, double turns) {
+  const double context = rope.scaling.original_context;
+  return rope.dims * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
+}
+
+Ramp yarn_ramp(const RopeConfig& rope) {
+  const double last = rope.dims - 1;
+  return {std::max(0.0, std::floor(pair_of_turns(rope, rope.scaling.beta_fast))),
+          std::min(last, std::ceil(pair_of_turns(rope, rope.scaling.beta_slow)))};
+}
+
+// 1 for frequencies that turn often within the original context, 0 for those that hardly turn.
+double turning_part(const RopeScaling& scaling, double frequency) {
+  const double turns = scaling.original_context * frequency / (2 * std::numbers::pi);
+  if (scaling.high_freq_factor <= scaling.low_freq_factor) return turns < scaling.low_freq_factor ? 0 : 1;
+  const double part = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  return std::clamp(part, 0.0, 1.0);
+}
+
+// What a pair's frequency is multiplied by.
+double scaling_of(const RopeScaling& scaling, const Ramp& ramp, int pair, double frequency) {
+  const double scaled = 1 / scaling.factor;
+  switch (scaling.kind) {
+    case RopeScalingKind::none:
+      return 1;
+    case RopeScalingKind::linear:
+      return scaled;
+    case RopeScalingKind::yarn: {
+      const double unscaled_part = (1 - ramp.scaled_part(pair)) * scaling.extrapolation;
+      return scaled * (1 - unscaled_part) + unscaled_part;
+    }
+    case RopeScalingKind::wavelength: {
+      const double unscaled_part = turning_part(scaling, frequency);
+      return scaled * (1 - unscaled_part) + unscaled_part;
+    }
+  }
+  return 1;
+}
+
+float magnitude_of(const RopeScaling& scaling) {
+  double magnitude = scaling.attention_factor;
+  // Longer contexts flatten attention; YaRN sharpens it by this much, half on q and half on k.
+  const bool sharpened = scaling.kind == RopeScalingKind::yarn && scaling.extrapolation != 0 && scaling.factor > 1;
+  if (sharpened) magnitude *= 1 + 0.1 * std::log(scaling.factor);
+  return static_cast<float>(magnitude);
+}
+
+}  // namespace
+
+Rope resolve_rope(const RopeConfig& config, std::span<const float> factors) {
+  const int n_pairs = config.dims / 2;
+  IMP_CHECK(factors.empty() || factors.size() == static_cast<std::size_t>(n_pairs));
+  const Ramp ramp = config.scaling.kind == RopeScalingKind::yarn ? yarn_ramp(config) : Ramp{};
+  Rope rope{.style = config.style, .dims = config.dims, .frequencies = {}, .magnitude = magnitude_of(config.scaling)};
+  for (int i = 0; i < n_pairs; ++i) {
+    double frequency = std::pow(config.theta, -2.0 * i / config.dims);
+    frequency *= scaling_of(config.scaling, ramp, i, frequency);
+    if (!factors.empty()) frequency /= static_cast<double>(factors[static_cast<std::size_t>(i)]);
+    rope.frequencies.push_back(frequency);
+  }
+  return rope;
+}
+
+}  // namespace imp

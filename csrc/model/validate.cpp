@@ -1,0 +1,130 @@
+// The rules of a configuration, each with what it expects.
+#include "model/validate.h"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/model_limits.h"
+#include "model/number_text.h"
+
+namespace imp {
+namespace {
+
+class Rules {
+ public:
+  Rules(const ModelConfig& config, const Origins& origins, std::string_view where)
+      : config_(config), origins_(origins), where_(where) {}
+
+  void check_sizes() const {
+    count("n_layers", config_.n_layers, model_limits::kLayers);
+    count("hidden_size", config_.hidden_size, model_limits::kHidden);
+    count("ffn_size", config_.ffn_size, model_limits::kFfn);
+    count("n_heads", config_.n_heads, model_limits::kHeads);
+    count("n_kv_heads", config_.n_kv_heads, model_limits::kHeads);
+    count("head_dim", config_.head_dim, model_limits::kHeadDim);
+    count("vocab_size", config_.vocab_size, model_limits::kVocabulary);
+    count("max_context", config_.max_context, model_limits::kContext);
+    require(config_.n_heads % config_.n_kv_heads == 0, "n_kv_heads", std::to_string(config_.n_kv_heads),
+            "a divisor of the " + std::to_string(config_.n_heads) + " heads");
+  }
+
+  void check_numbers() const {
+    between("norm_epsilon", config_.norm_epsilon, 0, 1);
+    positive("attention_scale", config_.attention_scale);
+    positive("embedding_scale", config_.embedding_scale);
+    not_negative("attention_soft_cap", config_.attention_soft_cap);
+    not_negative("logit_soft_cap", config_.logit_soft_cap);
+  }
+
+  void check_ropes() const {
+    check_rope(config_.ropes.front());
+    if (config_.ropes.size() > 1) positive("windowed_rope_theta", config_.ropes[1].theta);
+  }
+
+  void check_cache() const {
+    const DType dtype = config_.kv_dtype;
+    require(dtype == DType::F16 || dtype == DType::F32 || dtype == DType::BF16, "kv_dtype",
+            std::string(traits(dtype).name), "one of f16, bf16, f32");
+  }
+
+  void check_tokens() const {
+    tokens("eos_tokens", config_.eos_tokens);
+    tokens("suppressed_tokens", config_.suppressed_tokens);
+    require(config_.suppressed_tokens.size() < static_cast<std::size_t>(config_.vocab_size), "suppressed_tokens",
+            "every token", "at least one that is not");
+  }
+
+ private:
+  void check_rope(const RopeConfig& rope) const {
+    require(rope.dims > 0 && rope.dims % 2 == 0 && rope.dims <= config_.head_dim, "rope_dims",
+            std::to_string(rope.dims), "even, at most the head's " + std::to_string(config_.head_dim));
+    const RopeScaling& scaling = rope.scaling;
+    // YaRN asks at which pair the frequencies have fallen to a given one.
+    above("rope_theta", rope.theta, scaling.kind == RopeScalingKind::yarn ? 1 : 0);
+    positive("rope_scaling_factor", scaling.factor);
+    positive("rope_attention_factor", scaling.attention_factor);
+    positive("rope_beta_fast", scaling.beta_fast);
+    positive("rope_beta_slow", scaling.beta_slow);
+    positive("rope_low_freq_factor", scaling.low_freq_factor);
+    positive("rope_high_freq_factor", scaling.high_freq_factor);
+    require(scaling.extrapolation >= 0 && scaling.extrapolation <= 1, "rope_extrapolation",
+            number_text(scaling.extrapolation), "from 0 to 1");
+    if (scaling.kind == RopeScalingKind::yarn || scaling.kind == RopeScalingKind::wavelength) {
+      count("rope_original_context", scaling.original_context, model_limits::kContext);
+    }
+  }
+
+  void tokens(std::string_view field, const std::vector<std::int32_t>& ids) const {
+    for (const std::int32_t id : ids) {
+      require(id >= 0 && id < config_.vocab_size, field, std::to_string(id),
+              "0 to " + std::to_string(config_.vocab_size - 1));
+    }
+  }
+
+  void count(std::string_view field, std::int64_t value, std::int64_t limit) const {
+    require(value >= 1 && value <= limit, field, std::to_string(value), "1 to " + std::to_string(limit),
+            value > limit ? Reason::MODEL_LIMIT : Reason::MODEL_VALUE);
+  }
+  // Comparisons are written so that NaN fails them.
+  void between(std::string_view field, double value, double low, double high) const {
+    require(value > low && value < high, field, number_text(value),
+            "above " + number_text(low) + " and below " + number_text(high));
+  }
+  void above(std::string_view field, double value, double low) const {
+    require(value > low && std::isfinite(value), field, number_text(value), "finite and above " + number_text(low));
+  }
+  void positive(std::string_view field, double value) const { above(field, value, 0); }
+  void not_negative(std::string_view field, double value) const {
+    require(value >= 0 && std::isfinite(value), field, number_text(value), "finite and not negative");
+  }
+
+  void require(bool holds, std::string_view field, const std::string& found, const std::string& expected,
+               Reason reason = Reason::MODEL_VALUE) const {
+    if (holds) return;
+    const OriginNote note = origins_.find(field);
+    throw ModelError(note.origin == Origin::user ? Reason::OVERRIDE_INVALID : reason,
+                     std::string(where_) + ": " + (note.source.empty() ? std::string(field) : note.source) + ": " +
+                         found + ", expected " + expected);
+  }
+
+  const ModelConfig& config_;
+  const Origins& origins_;
+  std::string_view where_;
+};
+
+}  // namespace
+
+void validate(const ModelConfig& config, const Origins& origins, std::string_view where) {
+  IMP_CHECK(!config.ropes.empty() && config.layers.size() == static_cast<std::size_t>(config.n_layers));
+  const Rules rules(config, origins, where);
+  rules.check_sizes();
+  rules.check_numbers();
+  rules.check_ropes();
+  rules.check_cache();
+  rules.check_tokens();
+}
+
+}  // namespace imp

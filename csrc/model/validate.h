@@ -1,0 +1,15 @@
+// Refuses a configuration that no model can have.
+#pragma once
+
+#include <string_view>
+
+#include "model/model_config.h"
+#include "model/origins.h"
+
+namespace imp {
+
+// Throws ModelError naming the field's key or override, what was found and what was expected: MODEL_VALUE or
+// MODEL_LIMIT for what the checkpoint says, OVERRIDE_INVALID for what the user says. `where` begins each message.
+void validate(const ModelConfig& config, const Origins& origins, std::string_view where);
+
+}  // namespace imp
