@@ -1,0 +1,161 @@
+// The forward pass, in the order of the paper.
+#include "model/decoder.h"
+
+#include <array>
+#include <cstddef>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+Rows first(Rows rows, std::size_t n) {
+  rows.n_rows = static_cast<int>(n);
+  return rows;
+}
+
+AttentionParams attention_params(const ModelConfig& config, const LayerConfig& layer) {
+  return {.n_heads = config.n_heads,
+          .n_kv_heads = config.n_kv_heads,
+          .head_dim = config.head_dim,
+          .scale = config.attention_scale,
+          .soft_cap = config.attention_soft_cap,
+          .window = layer.window};
+}
+
+std::vector<const Linear*> product_weights(const Weights& weights) {
+  std::vector<const Linear*> all;
+  for (const LayerWeights& layer : weights.layers) {
+    for (const Matrix* weight : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+      all.push_back(weight->get());
+    }
+  }
+  all.push_back(&weights.output_head());
+  return all;
+}
+
+}  // namespace
+
+Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limits)
+    : config_(model.config()),
+      weights_(model.weights()),
+      ropes_(model.ropes()),
+      backend_(backend),
+      limits_(limits),
+      kv_block_tokens_(model.kv_block_tokens()) {
+  IMP_CHECK(limits.max_rows > 0 && limits.max_logits_rows > 0);
+  make_workspace();
+  // The backend sizes scratch for the longest reach of any layer.
+  backend_.reserve({.max_rows = limits_.max_rows,
+                    .max_logits_rows = limits_.max_logits_rows,
+                    .vocab_size = config_.vocab_size,
+                    .max_context = config_.max_context,
+                    .attention = attention_params(config_, LayerConfig{}),
+                    .weights = product_weights(weights_)});
+}
+
+void Decoder::make_workspace() {
+  const int rows = limits_.max_rows;
+  const int q_width = config_.n_heads * config_.head_dim;
+  const int kv_width = config_.n_kv_heads * config_.head_dim;
+  x_ = backend_.make_rows(rows, config_.hidden_size);
+  normed_ = backend_.make_rows(rows, config_.hidden_size);
+  q_ = backend_.make_rows(rows, q_width);
+  k_ = backend_.make_rows(rows, kv_width);
+  v_ = backend_.make_rows(rows, kv_width);
+  attended_ = backend_.make_rows(rows, q_width);
+  gate_ = backend_.make_rows(rows, config_.ffn_size);
+  up_ = backend_.make_rows(rows, config_.ffn_size);
+  branch_ = backend_.make_rows(rows, config_.hidden_size);
+  last_ = backend_.make_rows(limits_.max_logits_rows, config_.hidden_size);
+  logits_ = backend_.make_rows(limits_.max_logits_rows, config_.vocab_size);
+  for (const Rope& rope : ropes_) angles_.push_back(backend_.make_rows(rows, rope.dims));
+}
+
+KvGeometry Decoder::kv_geometry(int n_blocks) const {
+  return imp::kv_geometry(config_, kv_block_tokens_, n_blocks);
+}
+
+Rows Decoder::forward(const Batch& batch, KvPool& pool) {
+  IMP_CHECK(batch.tokens.size() <= static_cast<std::size_t>(limits_.max_rows));
+  IMP_CHECK(batch.positions.size() == batch.tokens.size());
+  IMP_CHECK(batch.logits_rows.size() <= static_cast<std::size_t>(limits_.max_logits_rows));
+  embed(batch);
+  for (int layer = 0; layer < config_.n_layers; ++layer) {
+    attention(batch, pool, layer);
+    feed_forward(layer);
+  }
+  return head(batch);
+}
+
+void Decoder::embed(const Batch& batch) {
+  const std::size_t n = batch.tokens.size();
+  for (Rows* rows : {&x_, &normed_, &q_, &k_, &v_, &attended_, &gate_, &up_, &branch_}) *rows = first(*rows, n);
+  for (std::size_t i = 0; i < ropes_.size(); ++i) {
+    angles_[i] = first(angles_[i], n);
+    backend_.rope_angles(batch.positions, ropes_[i], angles_[i]);
+  }
+  backend_.embed(batch.tokens, *weights_.embedding, config_.embedding_scale, x_);
+}
+
+void Decoder::attention(const Batch& batch, KvPool& pool, int i) {
+  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(i)];
+  const LayerConfig& layer = config_.layers[static_cast<std::size_t>(i)];
+  backend_.rms_norm(x_, *w.attention_norm, config_.norm_epsilon, normed_);
+  backend_.linear(normed_,
+                  std::array{LinearTerm{w.q.get(), w.q_bias.get(), q_}, LinearTerm{w.k.get(), w.k_bias.get(), k_},
+                             LinearTerm{w.v.get(), w.v_bias.get(), v_}});
+  if (config_.qk_norm) {
+    backend_.rms_norm(q_, *w.q_norm, config_.norm_epsilon, q_);
+    backend_.rms_norm(k_, *w.k_norm, config_.norm_epsilon, k_);
+  }
+  const auto rope = static_cast<std::size_t>(layer.rope);
+  backend_.rope(q_, config_.head_dim, ropes_[rope], angles_[rope]);
+  backend_.rope(k_, config_.head_dim, ropes_[rope], angles_[rope]);
+  backend_.append_kv(pool, i, batch.sequences, k_, v_);
+  backend_.attend(pool, i, batch.sequences, attention_params(config_, layer), q_, attended_);
+  backend_.linear(attended_, std::array{LinearTerm{w.output.get(), w.output_bias.get(), branch_}});
+  if (config_.norm_placement == NormPlacement::pre_and_post) {
+    backend_.rms_norm(branch_, *w.post_attention_norm, config_.norm_epsilon, branch_);
+  }
+  backend_.add(x_, branch_);
+}
+
+void Decoder::feed_forward(int i) {
+  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(i)];
+  backend_.rms_norm(x_, *w.ffn_norm, config_.norm_epsilon, normed_);
+  backend_.linear(normed_, std::array{LinearTerm{w.gate.get(), w.gate_bias.get(), gate_},
+                                      LinearTerm{w.up.get(), w.up_bias.get(), up_}});
+  backend_.gated_activation(config_.activation, gate_, up_, gate_);
+  backend_.linear(gate_, std::array{LinearTerm{w.down.get(), w.down_bias.get(), branch_}});
+  if (config_.norm_placement == NormPlacement::pre_and_post) {
+    backend_.rms_norm(branch_, *w.post_ffn_norm, config_.norm_epsilon, branch_);
+  }
+  backend_.add(x_, branch_);
+}
+
+Rows Decoder::head(const Batch& batch) {
+  const Rows last = first(last_, batch.logits_rows.size());
+  const Rows logits = first(logits_, batch.logits_rows.size());
+  backend_.gather_rows(x_, batch.logits_rows, last);
+  backend_.rms_norm(last, *weights_.final_norm, config_.norm_epsilon, last);
+  backend_.linear(last, std::array{LinearTerm{&weights_.output_head(), nullptr, logits}});
+  if (config_.logit_soft_cap > 0) backend_.soft_cap(logits, config_.logit_soft_cap);
+  return logits;
+}
+
+std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {
+  // Rows begin at multiples of 64 bytes.
+  const auto bytes = [](std::int64_t n_rows, std::int64_t width) {
+    return static_cast<std::uint64_t>(n_rows * ((width + 15) / 16 * 16)) * sizeof(float);
+  };
+  const std::int64_t rows = limits.max_rows;
+  const std::int64_t q_width = std::int64_t{config.n_heads} * config.head_dim;
+  const std::int64_t kv_width = std::int64_t{config.n_kv_heads} * config.head_dim;
+  std::uint64_t total = 3 * bytes(rows, config.hidden_size) + 2 * bytes(rows, q_width) + 2 * bytes(rows, kv_width) +
+                        2 * bytes(rows, config.ffn_size) + bytes(limits.max_logits_rows, config.hidden_size);
+  for (const RopeConfig& rope : config.ropes) total += bytes(rows, rope.dims);
+  return total;
+}
+
+}  // namespace imp

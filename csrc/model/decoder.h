@@ -1,0 +1,55 @@
+// A decoder-only transformer, once for all architectures: the configuration says how it differs.
+#pragma once
+
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/forward_pass.h"
+#include "model/layers.h"
+#include "model/model.h"
+
+namespace imp {
+
+// Used by one thread at a time; a model may have several decoders. Model and backend outlive it.
+class Decoder final : public ForwardPass {
+ public:
+  // Makes all activations and tells the backend what a step will need. Throws ResourceExhausted(NO_MEMORY), and
+  // ModelError where the backend cannot run such a model.
+  Decoder(const Model& model, Backend& backend, const ForwardLimits& limits);
+
+  int vocab_size() const noexcept override { return config_.vocab_size; }
+  const ForwardLimits& limits() const noexcept override { return limits_; }
+  KvGeometry kv_geometry(int n_blocks) const override;
+  Rows forward(const Batch& batch, KvPool& pool) override;
+
+ private:
+  void make_workspace();
+  void embed(const Batch& batch);
+  void attention(const Batch& batch, KvPool& pool, int layer);
+  void feed_forward(int layer);
+  Rows head(const Batch& batch);
+
+  const ModelConfig& config_;
+  const Weights& weights_;
+  const std::vector<Rope>& ropes_;
+  Backend& backend_;
+  ForwardLimits limits_;
+  int kv_block_tokens_;
+
+  // Activations of a step; the number of rows in use is the batch's.
+  Rows x_;                    // [rows, hidden]: the residual stream
+  Rows normed_;               // [rows, hidden]
+  Rows q_;                    // [rows, n_heads · head_dim]
+  Rows k_, v_;                // [rows, n_kv_heads · head_dim]
+  Rows attended_;             // [rows, n_heads · head_dim]
+  Rows gate_, up_;            // [rows, ffn]
+  Rows branch_;               // [rows, hidden]: what attention or the feed-forward adds to x
+  Rows last_;                 // [logits rows, hidden]
+  Rows logits_;               // [logits rows, vocab]
+  std::vector<Rows> angles_;  // of each rope [rows, dims]
+};
+
+// Bytes of a decoder's activations, logits apart.
+std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits);
+
+}  // namespace imp

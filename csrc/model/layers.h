@@ -1,0 +1,43 @@
+// The weights of a decoder, layer by layer, in the order they are used.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace imp {
+
+using Matrix = std::unique_ptr<Linear>;  // [n, k]: k inputs, n outputs
+using Values = std::unique_ptr<Vector>;
+
+// Null where the configuration has no such weight.
+struct LayerWeights {
+  Values attention_norm;  // [hidden]
+  Matrix q;               // [n_heads · head_dim, hidden]
+  Matrix k;               // [n_kv_heads · head_dim, hidden]
+  Matrix v;               // [n_kv_heads · head_dim, hidden]
+  Values q_bias, k_bias, v_bias;
+  Values q_norm, k_norm;  // [head_dim]
+  Matrix output;          // [hidden, n_heads · head_dim]
+  Values output_bias;
+  Values post_attention_norm;  // [hidden]
+
+  Values ffn_norm;  // [hidden]
+  Matrix gate, up;  // [ffn, hidden]
+  Values gate_bias, up_bias;
+  Matrix down;  // [hidden, ffn]
+  Values down_bias;
+  Values post_ffn_norm;  // [hidden]
+};
+
+struct Weights {
+  Matrix embedding;  // [vocab, hidden]
+  std::vector<LayerWeights> layers;
+  Values final_norm;  // [hidden]
+  Matrix head;        // [vocab, hidden]; null where it is the embedding
+
+  const Linear& output_head() const { return head ? *head : *embedding; }
+};
+
+}  // namespace imp

@@ -1,0 +1,109 @@
+// The arithmetic of the memory plan.
+#include "model/memory_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+// Sizes may come from a hostile file: sums stop at the largest number instead of wrapping.
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t total = 0;
+  return __builtin_add_overflow(a, b, &total) ? std::numeric_limits<std::uint64_t>::max() : total;
+}
+std::uint64_t product(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t total = 0;
+  return __builtin_mul_overflow(a, b, &total) ? std::numeric_limits<std::uint64_t>::max() : total;
+}
+std::uint64_t left_of(std::uint64_t from, std::uint64_t taken) {
+  return from > taken ? from - taken : 0;
+}
+
+// "1.5 GiB", exact to a tenth of the unit, rounded up so that what does not fit never looks as if it did.
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes >> (10 * (unit + 1)) != 0) ++unit;
+  if (unit == 0) return std::to_string(bytes) + " B";
+  const std::uint64_t whole = bytes >> (10 * unit);
+  const std::uint64_t rest = bytes - (whole << (10 * unit));
+  const std::uint64_t tenths = (whole * 10) + ((rest >> (10 * (unit - 1))) * 10 + 1023) / 1024;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " " + kUnits[unit];
+}
+
+std::uint64_t blocks_for(std::uint64_t tokens, int block_tokens) {
+  const auto size = static_cast<std::uint64_t>(block_tokens);
+  return (tokens + size - 1) / size;
+}
+
+std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_bytes) {
+  return {{"weights", request.weights_bytes},
+          {"kv", kv_bytes},
+          {"scratch", request.scratch_bytes},
+          {"logits", request.logits_bytes},
+          {"reserve", request.reserve_bytes}};
+}
+
+[[noreturn]] void refuse(const MemoryRequest& request, std::uint64_t kv_bytes) {
+  const std::vector<MemoryItem> items = items_of(request, kv_bytes);
+  std::uint64_t needed = 0;
+  for (const MemoryItem& item : items) needed = sum(needed, item.bytes);
+  throw ResourceExhausted(Reason::NO_MEMORY, memory_text(items, request.budget_bytes),
+                          {{"needed", std::to_string(needed)}, {"available", std::to_string(request.budget_bytes)}});
+}
+
+std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t room) {
+  if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
+  constexpr std::uint64_t kSequences = 4;
+  const std::uint64_t fixed = sum(request.weights_bytes, request.scratch_bytes);
+  const std::uint64_t half = left_of(request.budget_bytes, fixed) / 2;
+  const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
+  return std::min(kSequences * blocks_for(context, request.kv_block_tokens),
+                  std::min(half, room) / request.kv_block_bytes);
+}
+
+}  // namespace
+
+std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budget_bytes) {
+  std::string text;
+  std::uint64_t total = 0;
+  for (const MemoryItem& item : items) {
+    text += (text.empty() ? "" : ", ") + item.name + " " + bytes_text(item.bytes);
+    total = sum(total, item.bytes);
+  }
+  return text + "; in all " + bytes_text(total) + " of " + bytes_text(budget_bytes);
+}
+
+MemoryPlan plan_memory(const MemoryRequest& request) {
+  IMP_CHECK(request.kv_block_bytes > 0 && request.kv_block_tokens > 0 && request.model_context > 0);
+  const std::uint64_t fixed =
+      sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes));
+  const std::uint64_t room = left_of(request.budget_bytes, fixed);
+  const std::uint64_t n_blocks =
+      std::min<std::uint64_t>(choose_blocks(request, room), std::numeric_limits<std::int32_t>::max());
+  // What is asked for at least: a cache of one block, or of the stated context.
+  const std::uint64_t least =
+      request.max_context ? blocks_for(static_cast<std::uint64_t>(*request.max_context), request.kv_block_tokens) : 1;
+  const std::uint64_t kv_bytes = product(n_blocks, request.kv_block_bytes);
+  if (request.kv_bytes && n_blocks < least) {
+    throw InvalidArgument(Reason::FIELD_INVALID,
+                          "kv bytes " + std::to_string(*request.kv_bytes) + " hold " +
+                              std::to_string(product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens))) +
+                              " tokens, max_context needs " + std::to_string(request.max_context.value_or(1)));
+  }
+  if (fixed > request.budget_bytes || n_blocks < least || kv_bytes > room) {
+    refuse(request, std::max(kv_bytes, product(least, request.kv_block_bytes)));
+  }
+  const std::uint64_t held = product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens));
+  const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
+  return {.items = items_of(request, kv_bytes),
+          .budget_bytes = request.budget_bytes,
+          .n_blocks = static_cast<int>(n_blocks),
+          .max_context = static_cast<int>(std::min(context, held))};
+}
+
+}  // namespace imp

@@ -1,0 +1,76 @@
+// A loaded model: what it is, its weights, and how its memory was divided.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "files/model_file.h"
+#include "model/forward_pass.h"
+#include "model/layers.h"
+#include "model/memory_plan.h"
+#include "model/model_config.h"
+#include "model/model_overrides.h"
+#include "model/origins.h"
+#include "model/weights.h"
+
+namespace imp {
+
+struct LoadOptions {
+  ForwardLimits limits{.max_rows = 512, .max_logits_rows = 64};  // of the decoders to come
+  int kv_block_tokens = 16;
+  std::uint64_t memory_bytes = std::numeric_limits<std::uint64_t>::max();  // for everything
+  std::uint64_t reserve_bytes = 0;                                         // of those, left to the rest of the process
+  std::optional<std::uint64_t> kv_bytes;                                   // empty: as plan_memory says
+  LoadProgress progress;
+};
+
+// What became of one tensor.
+struct WeightSummary {
+  std::string tensor;
+  GemmProblem problem;
+  bool is_matrix = false;
+  GemmPlan plan;  // of matrices
+  std::uint64_t n_bytes = 0;
+};
+
+// Constant once loaded; may be used from any thread. The backend outlives it, the file need not.
+class Model {
+ public:
+  const std::string& architecture() const noexcept { return architecture_; }
+  const ModelConfig& config() const noexcept { return config_; }
+  const std::vector<Fact>& facts() const noexcept { return facts_; }
+  const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  const Weights& weights() const noexcept { return weights_; }
+  const std::vector<Rope>& ropes() const noexcept { return ropes_; }
+  const std::vector<WeightSummary>& weight_summaries() const noexcept { return summaries_; }
+  const MemoryPlan& memory() const noexcept { return memory_; }
+  int kv_block_tokens() const noexcept { return kv_block_tokens_; }
+
+ private:
+  Model() = default;
+  void lower_context();  // to what the cache holds
+  friend std::unique_ptr<const Model> load_model(const ModelFile&, Backend&, const ModelOverrides&, const LoadOptions&);
+
+  std::string architecture_;
+  ModelConfig config_;
+  std::vector<Fact> facts_;
+  std::vector<std::string> warnings_;
+  Weights weights_;
+  std::vector<Rope> ropes_;
+  std::vector<WeightSummary> summaries_;
+  MemoryPlan memory_;
+  int kv_block_tokens_ = 0;
+};
+
+KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks);
+
+// Resolves, plans kernels and memory, and only then reads weights. config().max_context is what the cache can hold.
+std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend, const ModelOverrides& overrides,
+                                        const LoadOptions& options);
+
+}  // namespace imp

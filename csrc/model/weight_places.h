@@ -1,0 +1,33 @@
+// Which tensors a configuration asks for, of which shape, and where each goes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "model/arch/tensor_names.h"
+#include "model/layers.h"
+#include "model/model_config.h"
+
+namespace imp {
+
+// How a weight is used decides how it is kept.
+enum class WeightUse : std::uint8_t {
+  product,  // a matrix that activations are multiplied with
+  lookup,   // a matrix whose rows are looked up and never multiplied
+  vector,   // float32 values
+};
+
+struct WeightPlace {
+  std::string tensor;
+  WeightUse use = WeightUse::product;
+  std::int64_t n = 0;  // rows; of a vector its size
+  std::int64_t k = 0;  // elements of a row; of a vector 1
+  std::variant<Matrix*, Values*> slot;
+};
+
+// Makes the layers and lists every place, in the order of use. The places point into `weights`.
+std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNames& names, Weights& weights);
+
+}  // namespace imp

@@ -1,0 +1,124 @@
+// Claims tensors and plans their kernels.
+#include "model/weight_plan.h"
+
+#include <set>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace imp {
+namespace {
+
+std::string shape_text(const WeightPlace& place) {
+  std::string text = "[";
+  if (place.use != WeightUse::vector) text.append(std::to_string(place.k)).append(", ");
+  return text.append(std::to_string(place.n)).append("]");
+}
+
+class Claims {
+ public:
+  Claims(const ModelFile& file, const TensorNames& names) : file_(file), names_(names) {}
+
+  // The tensor of a place, checked.
+  const TensorInfo& claim(const WeightPlace& place) {
+    const TensorInfo& tensor = take(place.tensor, shape_text(place));
+    const bool fits = place.use == WeightUse::vector ? tensor.dims[0] == place.n && tensor.n_elements() == place.n
+                                                     : tensor.dims[0] == place.k && tensor.dims[1] == place.n &&
+                                                           tensor.n_elements() == place.n * place.k;
+    if (!fits) refuse(place.tensor, "shape " + imp::shape_text(tensor), shape_text(place));
+    if (place.use == WeightUse::vector) require_float(tensor);
+    return tensor;
+  }
+
+  const TensorInfo& claim_factors(std::string_view name, int n_pairs) {
+    const WeightPlace place{std::string(name), WeightUse::vector, n_pairs, 1, {}};
+    return claim(place);
+  }
+
+  // What nobody claimed: an error among the model's own, else a warning.
+  void finish(std::vector<std::string>& warnings) const {
+    std::string strangers;
+    std::size_t n_strangers = 0;
+    constexpr std::size_t kShown = 4;
+    for (const TensorInfo& tensor : file_.tensors()) {
+      if (claimed_.contains(tensor.name)) continue;
+      if (names_.is_ours(tensor.name)) {
+        refuse(tensor.name, "shape " + imp::shape_text(tensor), "no such tensor in this architecture");
+      }
+      if (++n_strangers <= kShown) strangers += (strangers.empty() ? "" : ", ") + printable(tensor.name);
+    }
+    if (n_strangers == 0) return;
+    warnings.push_back(std::to_string(n_strangers) + " tensors are not part of the model and not read: " + strangers +
+                       (n_strangers > kShown ? ", ..." : ""));
+  }
+
+ private:
+  const TensorInfo& take(std::string_view name, const std::string& expected) {
+    const TensorInfo* tensor = file_.find(name);
+    if (!tensor) refuse(name, "missing", expected);
+    IMP_CHECK(claimed_.insert(tensor->name).second);
+    return *tensor;
+  }
+
+  void require_float(const TensorInfo& tensor) const {
+    if (tensor.dtype == DType::F32 || tensor.dtype == DType::F16 || tensor.dtype == DType::BF16) return;
+    refuse(tensor.name, "type " + std::string(traits(tensor.dtype).name), "one of f32, f16, bf16");
+  }
+
+  [[noreturn]] void refuse(std::string_view name, const std::string& found, const std::string& expected) const {
+    throw ModelError(Reason::MODEL_TENSOR, file_.metadata().where() + ": tensor " + printable(name) + ": " + found +
+                                               ", expected " + expected);
+  }
+
+  const ModelFile& file_;
+  const TensorNames& names_;
+  std::set<std::string_view> claimed_;
+};
+
+// Rows that are only looked up keep the file's layout, the one that the reference kernel takes.
+GemmPlan lookup_plan(const GemmRegistry& registry) {
+  const GemmKernel& reference = registry.kernels().back();
+  return GemmPlan{.layout = reference.layout, .kernels = {&reference}};
+}
+
+void require_overrides_match(std::span<const WeightPlace> places, std::span<const GemmOverride> overrides) {
+  std::vector<std::string_view> products;
+  for (const WeightPlace& place : places) {
+    if (place.use == WeightUse::product) products.push_back(place.tensor);
+  }
+  require_matches(overrides, products);
+}
+
+}  // namespace
+
+WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
+                        std::span<const GemmOverride> overrides) {
+  const TensorNames& names = *model.architecture->names;
+  Weights unused;  // places point into it; only names and shapes matter here
+  const std::vector<WeightPlace> places = weight_places(model.config, names, unused);
+  require_overrides_match(places, overrides);
+
+  WeightPlan plan;
+  Claims claims(file, names);
+  for (const WeightPlace& place : places) {
+    const TensorInfo& tensor = claims.claim(place);
+    PlannedWeight weight{.tensor = &tensor, .use = place.use, .problem = {tensor.dtype, place.n, place.k}, .plan = {}};
+    if (place.use == WeightUse::vector) {
+      weight.n_bytes = static_cast<std::size_t>(place.n) * sizeof(float);
+    } else {
+      weight.plan = place.use == WeightUse::lookup ? lookup_plan(registry)
+                                                   : registry.plan(weight.problem, place.tensor, overrides);
+      weight.n_bytes = packed_bytes(weight.problem, weight.plan.layout);
+    }
+    plan.n_bytes += weight.n_bytes;
+    plan.weights.push_back(std::move(weight));
+  }
+  if (file.find(names.rope_factors)) {
+    plan.rope_factors = &claims.claim_factors(names.rope_factors, model.config.ropes.front().dims / 2);
+  }
+  claims.finish(plan.warnings);
+  return plan;
+}
+
+}  // namespace imp
