@@ -4,6 +4,7 @@
 #include "bindings/bind_backend.h"
 #include "bindings/bind_errors.h"
 #include "bindings/bind_files.h"
+#include "bindings/bind_model.h"
 #include "bindings/bind_synthetic.h"
 
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
@@ -12,4 +13,5 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_backend(module);
   imp::bindings::register_files(module);
   imp::bindings::register_synthetic(module);
+  imp::bindings::register_model(module);
 }

@@ -4,6 +4,7 @@
 #include "bindings/testing_base.h"
 #include "bindings/testing_files.h"
 #include "bindings/testing_gemm.h"
+#include "bindings/testing_model.h"
 
 PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's inner rooms, for the tests";
@@ -13,4 +14,5 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_testing_base(module);
   imp::bindings::register_testing_gemm_registry(module);
   imp::bindings::register_testing_gemm_kernels(module);
+  imp::bindings::register_model_testing(module);
 }

@@ -1,0 +1,182 @@
+// Loading models, and what there is to know about one.
+#include "bindings/bind_model.h"
+
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <utility>
+
+#include "model/loaded_model.h"
+#include "model/resolve.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+using GemmPairs = std::vector<std::pair<std::string, std::string>>;
+using PythonProgress = std::optional<std::function<void(std::uint64_t, std::uint64_t)>>;
+
+[[noreturn]] void refuse_word(const char* override, const std::string& found, const std::string& known) {
+  throw ModelError(Reason::OVERRIDE_INVALID,
+                   "override " + std::string(override) + ": " + found + ", known are " + known);
+}
+
+RopeScalingKind scaling_kind(const std::string& word) {
+  if (word == "none") return RopeScalingKind::none;
+  if (word == "linear") return RopeScalingKind::linear;
+  if (word == "yarn") return RopeScalingKind::yarn;
+  if (word == "llama3") return RopeScalingKind::wavelength;
+  refuse_word("rope_scaling.type", word, "none, linear, yarn, llama3");
+}
+
+void register_overrides(py::module_& module) {
+  using Scaling = RopeScalingOverride;
+  py::class_<Scaling>(module, "RopeScaling", "How rotary positions stretch; what is None stays as the file has it.")
+      .def(py::init([](const std::optional<std::string>& type, std::optional<double> factor,
+                       std::optional<int> original_context, std::optional<double> attention_factor,
+                       std::optional<double> beta_fast, std::optional<double> beta_slow,
+                       std::optional<double> low_freq_factor, std::optional<double> high_freq_factor) {
+             return Scaling{type ? std::optional(scaling_kind(*type)) : std::nullopt,
+                            factor,
+                            original_context,
+                            attention_factor,
+                            beta_fast,
+                            beta_slow,
+                            low_freq_factor,
+                            high_freq_factor};
+           }),
+           py::kw_only(), py::arg("type") = py::none(), py::arg("factor") = py::none(),
+           py::arg("original_context") = py::none(), py::arg("attention_factor") = py::none(),
+           py::arg("beta_fast") = py::none(), py::arg("beta_slow") = py::none(),
+           py::arg("low_freq_factor") = py::none(), py::arg("high_freq_factor") = py::none());
+
+  py::class_<ModelOverrides>(module, "ModelOverrides",
+                             "What a user changes about a model. Every attribute is None, or empty, until it is set.")
+      .def(py::init<>())
+      .def_readwrite("max_context", &ModelOverrides::max_context)
+      .def_property(
+          "kv_dtype",
+          [](const ModelOverrides& self) {
+            return self.kv_dtype ? std::optional(std::string(traits(*self.kv_dtype).name)) : std::nullopt;
+          },
+          [](ModelOverrides& self, const std::optional<std::string>& word) {
+            self.kv_dtype = word ? dtype_from_name(*word) : std::nullopt;
+            if (word && !self.kv_dtype) refuse_word("kv_dtype", *word, dtype_names());
+          })
+      .def_readwrite("rope_theta", &ModelOverrides::rope_theta)
+      .def_readwrite("rope_scaling", &ModelOverrides::rope_scaling)
+      .def_property(
+          "gemm",
+          [](const ModelOverrides& self) {
+            GemmPairs pairs;
+            for (const GemmOverride& one : self.gemm) pairs.emplace_back(one.pattern, one.kernel);
+            return pairs;
+          },
+          [](ModelOverrides& self, const GemmPairs& pairs) {
+            self.gemm.clear();
+            for (const auto& [pattern, kernel] : pairs) self.gemm.push_back({pattern, kernel});
+          },
+          "(weight type or tensor glob, kernel) pairs; set as a whole.")
+      .def_readwrite("eos_token_ids", &ModelOverrides::eos_token_ids)
+      .def_readwrite("suppress_tokens", &ModelOverrides::suppress_tokens);
+}
+
+py::list fact_list(const std::vector<Fact>& facts) {
+  py::list list;
+  for (const Fact& fact : facts) {
+    list.append(py::dict(py::arg("name") = fact.name, py::arg("value") = fact.value,
+                         py::arg("origin") = std::string(origin_name(fact.origin)), py::arg("source") = fact.source));
+  }
+  return list;
+}
+
+py::list weight_list(const Model& model) {
+  py::list list;
+  for (const WeightSummary& weight : model.weight_summaries()) {
+    py::list kernels;
+    for (const GemmKernel* kernel : weight.plan.kernels) kernels.append(std::string(kernel->name));
+    list.append(py::dict(
+        py::arg("tensor") = weight.tensor, py::arg("dtype") = std::string(traits(weight.problem.weight).name),
+        py::arg("n") = weight.problem.n, py::arg("k") = weight.problem.k, py::arg("kernels") = kernels,
+        py::arg("layout") = weight.is_matrix ? std::string(name_of(weight.plan.layout)) : std::string("vector"),
+        py::arg("n_bytes") = weight.n_bytes));
+  }
+  return list;
+}
+
+py::dict memory_dict(const MemoryPlan& plan) {
+  py::dict items;
+  for (const MemoryItem& item : plan.items) items[py::str(item.name)] = item.bytes;
+  return py::dict(py::arg("items") = items, py::arg("budget_bytes") = plan.budget_bytes,
+                  py::arg("n_blocks") = plan.n_blocks, py::arg("max_context") = plan.max_context);
+}
+
+// The callback is Python's: it is called with the lock held, and what it raises ends the load.
+LoadProgress with_lock(PythonProgress progress) {
+  if (!progress) return {};
+  return [report = std::move(*progress)](std::uint64_t done, std::uint64_t total) {
+    const py::gil_scoped_acquire lock;
+    report(done, total);
+  };
+}
+
+std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& overrides, const std::string& device,
+                                  const std::string& isa, int threads, const std::vector<int>& cpus, int max_rows,
+                                  int max_logits_rows, int kv_block_tokens, std::optional<std::uint64_t> memory_bytes,
+                                  std::uint64_t reserve_bytes, std::optional<std::uint64_t> kv_bytes,
+                                  PythonProgress progress) {
+  LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
+                      .kv_block_tokens = kv_block_tokens,
+                      .reserve_bytes = reserve_bytes,
+                      .kv_bytes = kv_bytes,
+                      .progress = with_lock(std::move(progress))};
+  if (memory_bytes) options.memory_bytes = *memory_bytes;
+  const py::gil_scoped_release unlocked;
+  return std::make_unique<LoadedModel>(
+      load_on_device(file, {.kind = device, .isa = isa, .n_threads = threads, .cpus = cpus}, overrides, options));
+}
+
+}  // namespace
+
+void register_model(py::module_& module) {
+  register_overrides(module);
+  py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model on its device; constant.")
+      .def_static("load", &load, py::arg("file"), py::kw_only(), py::arg("overrides") = ModelOverrides{},
+                  py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("threads") = 1,
+                  py::arg("cpus") = std::vector<int>{}, py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64,
+                  py::arg("kv_block_tokens") = 16, py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0,
+                  py::arg("kv_bytes") = py::none(), py::arg("progress") = py::none(),
+                  "Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds "
+                  "weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` "
+                  "is called after each weight. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.")
+      .def_property_readonly("architecture", [](const LoadedModel& self) { return self.model->architecture(); })
+      .def_property_readonly("facts", [](const LoadedModel& self) { return fact_list(self.model->facts()); })
+      .def_property_readonly("warnings", [](const LoadedModel& self) { return self.model->warnings(); })
+      .def_property_readonly(
+          "weights", [](const LoadedModel& self) { return weight_list(*self.model); },
+          "Per tensor: its type, shape, kernels by ascending number of rows, layout and bytes.")
+      .def_property_readonly("memory", [](const LoadedModel& self) { return memory_dict(self.model->memory()); })
+      .def_property_readonly("vocab_size", [](const LoadedModel& self) { return self.model->config().vocab_size; })
+      .def_property_readonly("max_context", [](const LoadedModel& self) { return self.model->config().max_context; })
+      .def_property_readonly("n_blocks", [](const LoadedModel& self) { return self.model->memory().n_blocks; })
+      .def_property_readonly("kv_block_tokens", [](const LoadedModel& self) { return self.model->kv_block_tokens(); })
+      .def_property_readonly("eos_tokens", [](const LoadedModel& self) { return self.model->config().eos_tokens; })
+      .def_property_readonly("suppressed_tokens",
+                             [](const LoadedModel& self) { return self.model->config().suppressed_tokens; })
+      .def_property_readonly("device_name", [](const LoadedModel& self) { return self.backend->device_name(); })
+      .def_property_readonly("n_threads", [](const LoadedModel& self) { return self.backend->n_threads(); });
+
+  module.def(
+      "inspect_model",
+      [](const ModelFile& file, const ModelOverrides& overrides) {
+        const ResolvedModel model = resolve_model(file, overrides);
+        return py::dict(py::arg("architecture") = std::string(model.architecture->name),
+                        py::arg("facts") = fact_list(model.facts), py::arg("warnings") = model.warnings);
+      },
+      py::arg("file"), py::arg("overrides") = ModelOverrides{},
+      "What a checkpoint is, without loading it: every fact with its value, origin and source. Raises ModelError.");
+}
+
+}  // namespace imp::bindings

@@ -1,0 +1,110 @@
+// Raw forward passes, memory plans and rotary frequencies, for the tests.
+#include "bindings/testing_model.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <vector>
+
+#include "model/apply_overrides.h"
+#include "model/arch/registry.h"
+#include "model/loaded_model.h"
+#include "model/memory_plan.h"
+#include "model/rope.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+// One sequence's part of a batch, as a test writes it.
+struct SequenceInput {
+  std::vector<std::int32_t> tokens;
+  int first_position = 0;
+  std::vector<std::int32_t> blocks;
+};
+
+// A decoder with a cache: each run() is one forward pass over exactly the rows given.
+class Forward {
+ public:
+  Forward(const LoadedModel& loaded, int n_blocks)
+      : loaded_(loaded), pool_(loaded.backend->make_kv_pool(loaded.decoder->kv_geometry(n_blocks))) {}
+
+  py::array_t<float> run(const std::vector<SequenceInput>& inputs, const std::vector<std::int32_t>& logits_rows) {
+    std::vector<std::int32_t> tokens, positions;
+    std::vector<SequenceRows> sequences;
+    for (const SequenceInput& input : inputs) {
+      sequences.push_back({.first_row = static_cast<int>(tokens.size()),
+                           .n_rows = static_cast<int>(input.tokens.size()),
+                           .first_position = input.first_position,
+                           .blocks = input.blocks});
+      for (std::size_t i = 0; i < input.tokens.size(); ++i) {
+        positions.push_back(input.first_position + static_cast<int>(i));
+      }
+      tokens.insert(tokens.end(), input.tokens.begin(), input.tokens.end());
+    }
+    const Rows rows = loaded_.decoder->forward(
+        {.tokens = tokens, .positions = positions, .sequences = sequences, .logits_rows = logits_rows}, *pool_);
+    py::array_t<float> logits({rows.n_rows, rows.width});
+    for (int row = 0; row < rows.n_rows; ++row) {
+      loaded_.backend->read_row(rows, row, {logits.mutable_data(row), static_cast<std::size_t>(rows.width)});
+    }
+    return logits;
+  }
+
+  void copy_block(std::int32_t from, std::int32_t to) { loaded_.backend->copy_block(*pool_, from, to); }
+
+ private:
+  const LoadedModel& loaded_;
+  std::unique_ptr<KvPool> pool_;
+};
+
+py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std::uint64_t scratch_bytes,
+                   std::uint64_t logits_bytes, std::uint64_t reserve_bytes, std::uint64_t kv_block_bytes,
+                   int kv_block_tokens, std::optional<std::uint64_t> kv_bytes, int model_context,
+                   std::optional<int> max_context) {
+  const MemoryPlan plan = plan_memory({budget_bytes, weights_bytes, scratch_bytes, logits_bytes, reserve_bytes,
+                                       kv_block_bytes, kv_block_tokens, kv_bytes, model_context, max_context});
+  py::dict items;
+  for (const MemoryItem& item : plan.items) items[py::str(item.name)] = item.bytes;
+  return py::dict(py::arg("items") = items, py::arg("n_blocks") = plan.n_blocks,
+                  py::arg("max_context") = plan.max_context);
+}
+
+// Frequencies and magnitude of a rope whose scaling is given as an override would.
+py::tuple rope_frequencies(int dims, double theta, const RopeScalingOverride& scaling,
+                           const std::vector<float>& factors) {
+  ModelConfig config;
+  config.ropes.push_back({.style = RopeStyle::halves, .dims = dims, .theta = theta, .scaling = {}});
+  Origins origins;
+  ModelOverrides overrides;
+  overrides.rope_scaling = scaling;
+  apply_overrides(overrides, config, origins);
+  const Rope rope = resolve_rope(config.ropes.front(), factors);
+  return py::make_tuple(rope.frequencies, rope.magnitude);
+}
+
+}  // namespace
+
+void register_model_testing(py::module_& module) {
+  py::class_<SequenceInput>(module, "SequenceInput")
+      .def(py::init<std::vector<std::int32_t>, int, std::vector<std::int32_t>>(), py::arg("tokens"),
+           py::arg("first_position"), py::arg("blocks"));
+  py::class_<Forward>(module, "Forward")
+      .def(py::init<const LoadedModel&, int>(), py::arg("model"), py::arg("n_blocks"), py::keep_alive<1, 2>())
+      .def("run", &Forward::run, py::arg("sequences"), py::arg("logits_rows"))
+      .def("copy_block", &Forward::copy_block);
+  module.def("plan_memory", &plan_dict, py::kw_only(), py::arg("budget_bytes"), py::arg("weights_bytes"),
+             py::arg("scratch_bytes"), py::arg("logits_bytes"), py::arg("reserve_bytes"), py::arg("kv_block_bytes"),
+             py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"));
+  module.def("rope_frequencies", &rope_frequencies, py::arg("dims"), py::arg("theta"), py::arg("scaling"),
+             py::arg("factors") = std::vector<float>{});
+  module.def("architectures", [] {
+    std::vector<std::string> names;
+    for (const Architecture& architecture : all_architectures()) names.emplace_back(architecture.name);
+    return names;
+  });
+}
+
+}  // namespace imp::bindings

@@ -1,0 +1,30 @@
+"""How far a whole forward pass may be from float64, relative to the root mean square of the logits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from support.tiny_models import TinyModel
+
+FLOAT32_ROUNDING = float(np.finfo(np.float32).eps) / 2
+FLOAT16_ROUNDING = float(np.finfo(np.float16).eps) / 2
+# Seven products, two to six norms, attention and the activation: at most this many sums in a row per layer.
+SUMS_PER_LAYER = 8
+# Root mean square error of one product with int8 activations, relative to its outputs (the contracts' bound).
+INT8_PRODUCT = 1.5e-2
+
+
+def float32_bound(model: TinyModel) -> float:
+    """Roundings of a sum of k terms walk at random, by sqrt(k); norms keep the stream's size, so layers add up."""
+    longest = max(model.hidden_size, model.ffn_size, model.n_heads * model.head_dim)
+    return float(SUMS_PER_LAYER * (model.n_layers + 1) * np.sqrt(longest) * FLOAT32_ROUNDING)
+
+
+def float16_cache_bound(model: TinyModel) -> float:
+    """K, V and through the softmax K once more are off by a rounding each, in every layer."""
+    return float32_bound(model) + 3 * model.n_layers * FLOAT16_ROUNDING
+
+
+def int8_activations_bound(model: TinyModel) -> float:
+    """Errors of all products in a row are independent: they add up as squares."""
+    return float(INT8_PRODUCT * np.sqrt(SUMS_PER_LAYER * model.n_layers + 1)) + float16_cache_bound(model)

@@ -1,0 +1,61 @@
+"""Rotary positions in float64, written from the definitions of each scaling."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class NumpyRope:
+    """Angles of pair i at position p are p * frequencies[i]; sine and cosine are multiplied by magnitude."""
+
+    frequencies: Array
+    magnitude: float = 1.0
+    adjacent: bool = False
+
+    def rotate(self, heads: Array, positions: Array) -> Array:
+        """heads [n, n_heads, head_dim] at positions [n]; what lies beyond the pairs passes through."""
+        n_pairs = len(self.frequencies)
+        angles = positions[:, None, None] * self.frequencies
+        cos, sin = self.magnitude * np.cos(angles), self.magnitude * np.sin(angles)
+        first = slice(0, 2 * n_pairs, 2) if self.adjacent else slice(0, n_pairs)
+        second = slice(1, 2 * n_pairs, 2) if self.adjacent else slice(n_pairs, 2 * n_pairs)
+        out = heads.copy()
+        out[..., first] = heads[..., first] * cos - heads[..., second] * sin
+        out[..., second] = heads[..., second] * cos + heads[..., first] * sin
+        return out
+
+
+def plain(dims: int, theta: float) -> Array:
+    return np.float64(theta) ** (-np.arange(0, dims, 2, dtype=np.float64) / dims)
+
+
+def linear(dims: int, theta: float, factor: float) -> Array:
+    return plain(dims, theta) / factor
+
+
+def yarn(  # the paper's "NTK by parts", with its ramp over whole pairs
+    dims: int, theta: float, factor: float, original_context: int, *, beta_fast: float = 32, beta_slow: float = 1
+) -> tuple[Array, float]:
+    def pair_with_turns(turns: float) -> float:
+        return dims * np.log(original_context / (turns * 2 * np.pi)) / (2 * np.log(theta))
+
+    low = max(np.floor(pair_with_turns(beta_fast)), 0)
+    high = min(np.ceil(pair_with_turns(beta_slow)), dims - 1)
+    ramp = np.clip((np.arange(dims // 2) - low) / max(high - low, 1e-3), 0, 1)
+    base = plain(dims, theta)
+    return base / factor * ramp + base * (1 - ramp), float(0.1 * np.log(factor) + 1)
+
+
+def llama3(dims: int, theta: float, factor: float, original_context: int, *, low: float = 1, high: float = 4) -> Array:
+    base = plain(dims, theta)
+    wavelengths = 2 * np.pi / base
+    smooth = (original_context / wavelengths - low) / (high - low)
+    mixed = (1 - smooth) * base / factor + smooth * base
+    scaled = np.where(wavelengths > original_context / low, base / factor, mixed)
+    return np.where(wavelengths < original_context / high, base, scaled)
