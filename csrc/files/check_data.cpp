@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace imp {
 namespace {
@@ -26,10 +27,10 @@ void check_finite(const ModelFile& model, const TensorInfo& tensor, std::span<co
     for (std::int64_t i = 0; i < n * type.block_elements; ++i) {
       const float value = values[static_cast<std::size_t>(i)];
       if (std::isfinite(value)) continue;
-      throw ModelError(Reason::MODEL_NONFINITE, model.metadata().where() + ": tensor " + tensor.name + ": element " +
-                                                    std::to_string(first_element + block * type.block_elements + i) +
-                                                    " is " + (std::isnan(value) ? "NaN" : "infinite") +
-                                                    ", expected finite weights");
+      throw ModelError(Reason::MODEL_NONFINITE,
+                       model.name() + ": tensor " + printable(tensor.name, 128) + ": element " +
+                           std::to_string(first_element + block * type.block_elements + i) + " is " +
+                           (std::isnan(value) ? "NaN" : "infinite") + ", expected finite weights");
     }
   }
 }

@@ -43,6 +43,13 @@ bool begins_with_ignoring_case(std::string_view text, std::string_view lower_cas
                             [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
 }
 
+// Text has no NUL; the length before a safetensors header, which may also begin like this, has several.
+bool is_json(std::string_view text) {
+  if (text.substr(0, 8).find('\0') != text.npos) return false;
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  return text.starts_with('{') || text.starts_with('[');
+}
+
 bool is_markup(std::string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   return begins_with_ignoring_case(text, "<!doctype") || begins_with_ignoring_case(text, "<html") ||
@@ -57,16 +64,15 @@ FileGuess guess_kind(std::span<const std::byte> begin) {
   for (const Signature& signature : kSignatures) {
     if (text.starts_with(signature.begin)) return {FileKind::OTHER, signature.description};
   }
-  // Eight bytes of header length, of which the limit leaves the upper four zero, and the header's brace.
-  if (text.size() > 8 && text[8] == '{' && text.substr(4, 4) == "\0\0\0\0"sv) {
-    return {FileKind::SAFETENSORS, "a safetensors file"};
-  }
   if (text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5) {
     return {FileKind::OTHER, "a Python pickle, which imp never opens"};
   }
+  if (is_json(text)) return {FileKind::JSON, "a JSON file"};
+  // The header's brace behind eight bytes of its length, which the reader judges.
+  if (text.size() > 8 && text[8] == '{') return {FileKind::SAFETENSORS, "a safetensors file"};
   if (is_markup(text)) return {FileKind::OTHER, "an HTML or XML page, perhaps an error instead of the download"};
-  if (std::ranges::all_of(text, [](char c) { return c == '\0'; })) return {FileKind::OTHER, "zeros"};
-  return {FileKind::OTHER, "nothing imp knows"};
+  if (std::ranges::all_of(text, [](char c) { return c == '\0'; })) return {FileKind::UNKNOWN, "zeros"};
+  return {FileKind::UNKNOWN, "nothing imp knows"};
 }
 
 }  // namespace imp

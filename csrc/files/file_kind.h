@@ -8,10 +8,16 @@
 
 namespace imp {
 
-enum class FileKind : std::uint8_t { GGUF, SAFETENSORS, OTHER };
+enum class FileKind : std::uint8_t {
+  GGUF,
+  SAFETENSORS,
+  JSON,
+  OTHER,    // something else that has a name
+  UNKNOWN,  // perhaps the rest of one of the above
+};
 
 struct FileGuess {
-  FileKind kind = FileKind::OTHER;
+  FileKind kind = FileKind::UNKNOWN;
   std::string_view description;  // for a message: "a ZIP archive"
 };
 

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/file.h"
+#include "base/printable.h"
+
 namespace imp {
 
 std::string shape_text(const TensorInfo& tensor) {
@@ -12,6 +15,10 @@ std::string shape_text(const TensorInfo& tensor) {
     text += (i == 0 ? "" : ", ") + std::to_string(tensor.dims[static_cast<std::size_t>(i)]);
   }
   return text + "]";
+}
+
+std::string ModelFile::name() const {
+  return printable(file_name(path_), 255);
 }
 
 const TensorInfo* ModelFile::find(std::string_view name) const noexcept {

@@ -3,14 +3,23 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "files/file_kind.h"
 #include "files/gguf.h"
+#include "files/model_directory.h"
+#include "files/safetensors.h"
 
 namespace imp {
 namespace {
+
+[[noreturn]] void refuse_format(const File& file, const FileGuess& guess) {
+  throw ModelError(Reason::MODEL_FORMAT,
+                   file.name() + ": looks like " + std::string(guess.description) + ", expected GGUF or safetensors");
+}
 
 FileGuess guess_file(const File& file) {
   std::array<std::byte, kGuessBytes> begin;
@@ -20,22 +29,32 @@ FileGuess guess_file(const File& file) {
                      file.name() + ": has " + std::to_string(read.size()) + " bytes, expected a model file");
   }
   file.read_at(0, read);
-  const FileGuess guess = guess_kind(read);
-  if (guess.kind == FileKind::OTHER) {
-    throw ModelError(Reason::MODEL_FORMAT,
-                     file.name() + ": looks like " + std::string(guess.description) + ", expected GGUF or safetensors");
+  return guess_kind(read);
+}
+
+std::unique_ptr<ModelFile> open_by_kind(const std::string& path, const PreadFunction& pread) {
+  File file(path, pread);
+  const FileGuess guess = guess_file(file);
+  if (guess.kind == FileKind::GGUF) return open_gguf(path, std::move(file), pread);
+  // Beyond GGUF's magic a name that says what the file should be decides which reader explains what is wrong with it.
+  if (path.ends_with(".gguf")) refuse_format(file, guess);
+  if (guess.kind == FileKind::JSON && path.ends_with(".safetensors.index.json")) {
+    return open_safetensors_index(path, std::move(file), pread);
   }
-  return guess;
+  if (guess.kind == FileKind::SAFETENSORS || (guess.kind == FileKind::UNKNOWN && path.ends_with(".safetensors"))) {
+    return open_safetensors(path, std::move(file), pread);
+  }
+  refuse_format(file, guess);
 }
 
 }  // namespace
 
 std::unique_ptr<ModelFile> open_model_file(const std::string& path, const PreadFunction& pread) {
-  File file(path, pread);
-  guess_file(file);
-  std::unique_ptr<ModelFile> model = open_gguf(path, std::move(file), pread);
+  std::error_code error;  // what cannot even be looked at is for File to explain
+  const bool directory = std::filesystem::is_directory(path, error);
+  std::unique_ptr<ModelFile> model = open_by_kind(directory ? model_in_directory(path) : path, pread);
   if (model->tensors().empty()) {
-    throw ModelError(Reason::MODEL_TENSOR, model->metadata().where() + ": has 0 tensors, expected a model's");
+    throw ModelError(Reason::MODEL_TENSOR, model->name() + ": has 0 tensors, expected a model's");
   }
   return model;
 }

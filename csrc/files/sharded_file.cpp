@@ -7,7 +7,7 @@ ShardedFile::ShardedFile(std::string_view format, std::string path, std::vector<
                          std::vector<TensorInfo> tensors, Reason duplicate)
     : ModelFile(std::move(path), std::move(metadata)), format_(format), shards_(std::move(shards)) {
   if (const std::string* name = index_tensors(std::move(tensors))) {
-    throw ModelError(duplicate, metadata_.where() + ": tensor " + *name + ": occurs twice, expected once");
+    throw ModelError(duplicate, this->name() + ": tensor " + *name + ": occurs twice, expected once");
   }
 }
 

@@ -1,0 +1,67 @@
+// Looks at names alone.
+#include "files/model_directory.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/printable.h"
+
+namespace imp {
+namespace {
+
+constexpr std::string_view kIndex = "model.safetensors.index.json";
+
+// Sorted, so that messages do not depend on the file system's order.
+std::vector<std::string> names_ending_in(const std::vector<std::string>& names, std::string_view ending) {
+  std::vector<std::string> found;
+  std::ranges::copy_if(names, std::back_inserter(found), [&](const std::string& n) { return n.ends_with(ending); });
+  return found;
+}
+
+std::vector<std::string> names_in(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator i(directory, error), end; !error && i != end; i.increment(error)) {
+    names.push_back(i->path().filename().string());
+  }
+  if (error) {
+    throw ModelError(error == std::errc::permission_denied ? Reason::MODEL_PERMISSION : Reason::MODEL_IO,
+                     printable(file_name(directory), 255) + ": " + error.message() + ", expected a readable directory");
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+std::string model_in_directory(const std::string& directory) {
+  const std::string where = printable(file_name(directory), 255) + ": ";
+  const std::vector<std::string> names = names_in(directory);
+  const std::vector<std::string> gguf = names_ending_in(names, ".gguf");
+  const std::vector<std::string> safetensors = names_ending_in(names, ".safetensors");
+  const bool index = std::ranges::binary_search(names, kIndex);
+  if (!gguf.empty() && (index || !safetensors.empty())) {
+    throw ModelError(Reason::MODEL_FORMAT, where + "has a GGUF and a safetensors model, name one of " +
+                                               printable(gguf.front()) + " and " +
+                                               (index ? std::string(kIndex) : printable(safetensors.front())));
+  }
+  if (!gguf.empty()) {
+    throw ModelError(Reason::MODEL_MISSING,
+                     where + "is a directory, expected a file such as " + printable(gguf.front()));
+  }
+  if (!index && safetensors.empty()) {
+    throw ModelError(Reason::MODEL_MISSING,
+                     where + "is a directory without a model, expected one of safetensors files");
+  }
+  if (!index && safetensors.size() > 1) {
+    throw ModelError(Reason::MODEL_SHARD, where + std::to_string(safetensors.size()) + " safetensors files, expected " +
+                                              std::string(kIndex) + " with them");
+  }
+  return (std::filesystem::path(directory) / (index ? std::string(kIndex) : safetensors.front())).string();
+}
+
+}  // namespace imp

@@ -1,0 +1,86 @@
+// Puts headers, index and configuration together.
+#include "files/safetensors.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "files/json_metadata.h"
+#include "files/safetensors_header.h"
+#include "files/safetensors_index.h"
+#include "files/shard_path.h"
+#include "files/sharded_file.h"
+
+namespace imp {
+namespace {
+
+Metadata read_config(const std::string& path, const PreadFunction& pread) {
+  const auto config = std::filesystem::path(path).replace_filename("config.json");
+  return read_json_metadata(File(config.string(), pread));
+}
+
+void add_metadata(const safetensors::Header& header, Metadata& metadata) {
+  for (const auto& [key, text] : header.metadata) {
+    if (!metadata.insert("__metadata__." + key, {ValueType::STRING, text})) {
+      throw ModelError(Reason::MODEL_DUPLICATE,
+                       metadata.where() + ": key __metadata__." + printable(key) + ": occurs twice, expected once");
+    }
+  }
+}
+
+// The shard holds exactly the tensors that the index places there.
+void check_against_index(const File& file, const safetensors::Header& header, const safetensors::Index& index,
+                         std::size_t shard) {
+  for (const TensorInfo& tensor : header.tensors) {
+    const auto entry = std::ranges::lower_bound(index.entries, tensor.name, {}, &safetensors::Index::Entry::tensor);
+    if (entry == index.entries.end() || entry->tensor != tensor.name || entry->shard != shard) {
+      throw ModelError(Reason::MODEL_SHARD, file.name() + ": tensor " + printable(tensor.name, 128) +
+                                                ": is here, but the index does not say so");
+    }
+  }
+  const auto expected = std::ranges::count(index.entries, shard, &safetensors::Index::Entry::shard);
+  if (static_cast<std::size_t>(expected) == header.tensors.size()) return;
+  for (const auto& entry : index.entries) {
+    const bool here = std::ranges::any_of(header.tensors, [&](const TensorInfo& t) { return t.name == entry.tensor; });
+    if (entry.shard == shard && !here) {
+      throw ModelError(Reason::MODEL_SHARD, file.name() + ": tensor " + printable(entry.tensor, 128) +
+                                                ": is missing, but the index says that it is here");
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<ModelFile> open_safetensors(const std::string& path, File file, const PreadFunction& pread) {
+  safetensors::Header header = safetensors::read_header(file);
+  Metadata metadata = read_config(path, pread);
+  add_metadata(header, metadata);
+  std::vector<File> files;
+  files.push_back(std::move(file));
+  return std::make_unique<ShardedFile>("safetensors", path, std::move(files), std::move(metadata),
+                                       std::move(header.tensors), Reason::MODEL_DUPLICATE);
+}
+
+std::unique_ptr<ModelFile> open_safetensors_index(const std::string& path, File file, const PreadFunction& pread) {
+  const safetensors::Index index = safetensors::read_index(file);
+  std::vector<std::string> paths;  // all are checked before the first is opened
+  for (const std::string& shard : index.shards) paths.push_back(shard_path(path, shard));
+  std::vector<File> files;
+  std::vector<TensorInfo> tensors;
+  for (std::size_t shard = 0; shard < paths.size(); ++shard) {
+    files.emplace_back(paths[shard], pread, Links::REFUSE);
+    safetensors::Header header = safetensors::read_header(files.back());
+    check_against_index(files.back(), header, index, shard);
+    for (TensorInfo& tensor : header.tensors) {
+      tensor.shard = static_cast<std::uint32_t>(shard);
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  return std::make_unique<ShardedFile>("safetensors", path, std::move(files), read_config(path, pread),
+                                       std::move(tensors), Reason::MODEL_SHARD);
+}
+
+}  // namespace imp

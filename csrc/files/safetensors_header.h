@@ -1,0 +1,21 @@
+// The header of one safetensors file.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "files/model_file.h"
+
+namespace imp::safetensors {
+
+struct Header {
+  std::vector<TensorInfo> tensors;  // in the order of their data; names unique
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+// Reads and checks everything but the data; throws ModelError.
+Header read_header(const File& file);
+
+}  // namespace imp::safetensors
