@@ -29,19 +29,21 @@ struct OpenCommand {
   bool bypass_prefix = false;      // compute the whole prompt; what is computed is still shared
 };
 
-// When a run of outputs ends. The first that holds at a token, in this order: stop token, end at (from outside),
+// When a run of outputs ends. The first that holds at a token, in this order: stop token, end (from outside),
 // max_outputs, context full.
 struct RunLimits {
   std::int32_t max_outputs = 1;             // 0: evaluate only; -1: up to the context
   std::int32_t min_outputs = 0;             // stop tokens are ordinary outputs before this many
+  bool must_fit = false;                    // refuse the run where max_outputs do not fit the context
   std::vector<std::int32_t> stop_tokens;    // the request's, ascending
-  std::vector<std::int32_t> eos_tokens;     // the model's, ascending; empty where ignored
+  std::vector<std::int32_t> eos_tokens;     // the model's, ascending; outputs among them are flagged
+  bool ends_at_eos = true;                  // they end the run; a step only flags them
 };
 
 struct RunReturns {
   bool logprobs = false;
   std::int32_t n_candidates = 0;
-  bool logits = false;          // the row of the last output
+  bool logits = false;          // the row that each output was drawn from; the last row where none is drawn
   bool scores = false;          // of the evaluated tokens
   std::int32_t n_score_candidates = 0;
 };
@@ -55,6 +57,7 @@ struct RunCommand {
   std::optional<std::int32_t> position;      // optimistic lock: tokens held
   std::optional<SamplingOptions> sampling;   // replaces the sampler: output index 0 is the next draw
   std::optional<std::int32_t> base;          // output index 0 is at this many held tokens
+  bool rebase = false;                       // output index 0 is the next draw, the sampler stays
   RunLimits limits;
   RunReturns returns;
   std::vector<std::uint32_t> allowed;        // for the first output: a bit per token id; empty: all
@@ -64,6 +67,7 @@ struct RunCommand {
 
 // The mask of one output of a constrained run. Masks may come early, never late: the run waits.
 struct MaskCommand {
+  Ticket ticket = 0;                    // of the run, here and below: a word that comes late hits no later run
   SequenceId sequence = 0;
   std::int32_t output = 0;              // counted from the run's first output
   std::vector<std::uint32_t> allowed;
@@ -72,16 +76,19 @@ struct MaskCommand {
 
 enum class EndReason : std::uint8_t { cancelled, aborted, time_limit, stop };
 
-// Ends a run. `stop`: the text layer found that the sequence ends with output `output`; what was sampled beyond it
-// never existed. The others end it where it stands, wherever it is.
+// Ends a run where it stands, wherever it is; before its tokens are evaluated it leaves no trace, and siblings end
+// together. `stop`: the text layer found the end. A run may be ahead of its reader: n_outputs are those that count, and
+// what was drawn beyond them never existed, even where the run had ended by then.
 struct EndCommand {
+  Ticket ticket = 0;
   SequenceId sequence = 0;
   EndReason reason = EndReason::cancelled;
-  std::int32_t output = 0;  // with stop: index of the last output that counts
+  std::optional<std::int32_t> n_outputs;  // absent: all that were drawn
 };
 
 // Holds a run (its reader is slow) or lets it go on; it keeps its blocks.
 struct PauseCommand {
+  Ticket ticket = 0;
   SequenceId sequence = 0;
   bool paused = false;
 };

@@ -4,10 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
+#include "engine/block_hash.h"
 #include "engine/commands.h"
 #include "engine/events.h"
 #include "model/forward_pass.h"
@@ -25,7 +28,11 @@ struct EngineOptions {
   int step_tokens = 512;             // rows of one step, decode rows included; at least max_running
   std::int64_t max_wait_ms = 60000;  // a run that waited this long goes before higher priorities
   double tenant_share = 0.5;         // of running and waiting, while other tenants wait
+  bool evict_sessions = false;       // close the longest idle session where blocks are lacking
   bool prefix_cache = true;
+  int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
+  int max_candidates = 20;           // the most that a run may ask for
+  std::optional<HashSecret> cache_secret;  // of the prefix keys; absent: drawn from the system
   int max_queued_events = 65536;     // the loop pauses where nobody drains them
   std::vector<std::int32_t> suppressed_tokens;  // never drawn
 };
@@ -63,11 +70,14 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Checks the command (throws InvalidArgument; ResourceExhausted(QUEUE_FULL)) and queues it.
+  // Checks the command and queues it. Throws InvalidArgument, or ResourceExhausted (QUEUE_FULL, SESSIONS_FULL; KV_FULL
+  // for what can never fit). What depends on a sequence's state is told as an event.
   void submit(Command command);
+  // Several commands one after the other, all or, where it throws, none.
+  void submit(std::vector<Command> commands);
 
-  // Takes all queued events, oldest first. Never waits.
-  std::vector<Event> drain_events();
+  // Takes all queued events, oldest first, into `out`, and keeps out's memory for those to come. Never waits.
+  void drain_events(std::vector<Event>& out);
 
   // Readable (an eventfd) while events wait.
   int event_descriptor() const noexcept;
@@ -75,8 +85,8 @@ class Engine {
   EngineStats stats() const;
 
  private:
-  struct Loop;
-  std::unique_ptr<Loop> loop_;
+  struct Thread;
+  std::unique_ptr<Thread> thread_;
 };
 
 }  // namespace imp

@@ -26,6 +26,8 @@ struct StartedEvent {
   std::int32_t n_tokens = 0;         // evaluated or found in the cache
   std::int32_t n_cached_tokens = 0;
   TokenScores scores;
+  std::vector<Candidate> candidates;  // at the last position, and
+  std::vector<float> logits;          // its row: where asked for and nothing is drawn
 };
 
 // An output was drawn.
@@ -48,6 +50,7 @@ struct RunTimings {
   std::int64_t queue_ns = 0;    // taken to first scheduled
   std::int64_t prefill_ns = 0;  // first scheduled to first output
   std::int64_t decode_ns = 0;   // first output to last
+  std::int64_t blocked_ns = 0;  // paused
 };
 
 // A run ended. A stop token that ended it is named and was not told as an output.
@@ -65,8 +68,8 @@ struct FinishedEvent {
   std::int32_t n_preemptions = 0;
 };
 
-// A command failed; nothing of it remains. For a run that had started: it ended, the sequence is as before its last
-// whole step (a generation is gone).
+// A command failed; nothing of it remains. For a run that had started: it ended, the sequence is as before the step
+// that failed (a generation is gone). SESSION_EXPIRED with ticket 0: an idle session was closed for want of blocks.
 struct FailedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;

@@ -1,0 +1,36 @@
+// Keys of prefix blocks: a keyed hash over a block's ids and the key of the block before it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+namespace imp {
+
+struct HashSecret {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+};
+
+struct BlockKey {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  bool operator==(const BlockKey&) const = default;
+};
+
+// SipHash-2-4 with 128 bits of output. A caller who does not know the secret cannot make keys collide.
+BlockKey sip_hash(const HashSecret& secret, std::span<const std::byte> bytes) noexcept;
+
+// The key before a chain's first block: blocks are shared only among requests of one scope.
+BlockKey scope_key(const HashSecret& secret, std::string_view scope) noexcept;
+
+// The key of the block that holds `ids` after the block (or the scope) with the key `parent`.
+using BlockHash = std::function<BlockKey(const BlockKey& parent, std::span<const std::int32_t> ids)>;
+BlockHash keyed_block_hash(const HashSecret& secret);
+
+// A secret from the operating system.
+HashSecret random_secret();
+
+}  // namespace imp

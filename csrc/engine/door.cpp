@@ -1,0 +1,192 @@
+// The rules of every command's fields, and the bounds of the queue.
+#include "engine/door.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/kv_blocks.h"
+#include "engine/token_mask.h"
+
+namespace imp {
+namespace {
+
+constexpr std::size_t kMaxStopTokens = 256;
+constexpr std::size_t kMaxSiblings = 7;
+constexpr std::size_t kMaxTenantBytes = 64;
+constexpr std::size_t kMaxScopeBytes = 256;
+constexpr std::int32_t kMaxPriority = 100;
+
+[[noreturn]] void refuse(const std::string& field, const std::string& found, const std::string& expected) {
+  throw InvalidArgument(Reason::FIELD_INVALID, field + ": " + found + ", expected " + expected, {{"field", field}});
+}
+
+void check_at_least(const std::string& field, std::int64_t value, std::int64_t least) {
+  if (value < least) refuse(field, std::to_string(value), "at least " + std::to_string(least));
+}
+
+void check_bytes(const std::string& field, const std::string& value, std::size_t most) {
+  if (value.size() > most) {
+    refuse(field, std::to_string(value.size()) + " bytes", "at most " + std::to_string(most));
+  }
+}
+
+}  // namespace
+
+Accepted Door::admit(Command command) {
+  std::visit([this](const auto& checked) { check(checked); }, command);
+  Accepted accepted{.command = std::move(command), .scope = {}};
+  if (const auto* open = std::get_if<OpenCommand>(&accepted.command)) {
+    accepted.scope = scope_key(facts_.secret, open->cache_scope);
+  }
+  count(accepted.command, 1);
+  return accepted;
+}
+
+void Door::withdraw(const Accepted& accepted) { count(accepted.command, -1); }
+
+void Door::run_left(int n_sequences, std::int64_t n_tokens) {
+  const std::lock_guard lock(mutex_);
+  n_waiting_ -= n_sequences;
+  waiting_tokens_ -= n_tokens;
+}
+
+void Door::session_left() {
+  const std::lock_guard lock(mutex_);
+  --n_sessions_;
+}
+
+std::int64_t Door::waiting_tokens() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_tokens_;
+}
+
+int Door::sessions() const {
+  const std::lock_guard lock(mutex_);
+  return n_sessions_;
+}
+
+void Door::count(const Command& command, int sign) {
+  const std::lock_guard lock(mutex_);
+  const auto* open = std::get_if<OpenCommand>(&command);
+  if ((open != nullptr && open->kind == SequenceKind::session) || std::holds_alternative<ForkCommand>(command)) {
+    if (sign > 0 && n_sessions_ >= options_.max_sessions) {
+      throw ResourceExhausted(Reason::SESSIONS_FULL, std::to_string(n_sessions_) + " sessions are open, the limit");
+    }
+    n_sessions_ += sign;
+  }
+  const auto* run = std::get_if<RunCommand>(&command);
+  if (run == nullptr) return;
+  const auto n_sequences = 1 + static_cast<int>(run->siblings.size());
+  const auto n_tokens = static_cast<std::int64_t>(run->tokens.size());
+  if (sign > 0 && n_waiting_ + n_sequences > options_.max_waiting) {
+    throw ResourceExhausted(Reason::QUEUE_FULL, std::to_string(n_waiting_) + " runs wait, the limit is " +
+                                                    std::to_string(options_.max_waiting), {{"bound", "requests"}});
+  }
+  if (sign > 0 && waiting_tokens_ > 0 && waiting_tokens_ + n_tokens > options_.max_waiting_tokens) {
+    throw ResourceExhausted(Reason::QUEUE_FULL, std::to_string(waiting_tokens_) + " tokens wait, the limit is " +
+                                                    std::to_string(options_.max_waiting_tokens), {{"bound", "tokens"}});
+  }
+  n_waiting_ += sign * n_sequences;
+  waiting_tokens_ += sign * n_tokens;
+}
+
+void Door::check(const OpenCommand& command) const {
+  validate(command.sampling, facts_.vocab_size);
+  if (command.priority < -kMaxPriority || command.priority > kMaxPriority) {
+    refuse("priority", std::to_string(command.priority), "-100 to 100");
+  }
+  check_bytes("tenant", command.tenant, kMaxTenantBytes);
+  check_bytes("cache_scope", command.cache_scope, kMaxScopeBytes);
+}
+
+void Door::check(const RunCommand& command) const {
+  check_tokens("tokens", command.tokens);
+  if (command.resume && !command.tokens.empty()) refuse("resume", "set beside tokens", "one of the two");
+  if (command.position) check_at_least("position", *command.position, 0);
+  if (command.base) check_at_least("base", *command.base, 0);
+  if (command.sampling) validate(*command.sampling, facts_.vocab_size);
+  check_limits(command.limits);
+  check_returns(command.returns);
+  if (!command.allowed.empty()) validate_mask(command.allowed, facts_.vocab_size, "allowed_token_mask");
+  const std::size_t most = std::min<std::size_t>(kMaxSiblings, static_cast<std::size_t>(options_.max_running) - 1);
+  if (command.siblings.size() > most) {
+    refuse("num_sequences", std::to_string(1 + command.siblings.size()), "at most " + std::to_string(1 + most));
+  }
+  check_context(command);
+  check_blocks(command);
+}
+
+void Door::check(const MaskCommand& command) const {
+  check_at_least("output", command.output, 0);
+  if (!command.end) validate_mask(command.allowed, facts_.vocab_size, "mask");
+}
+
+void Door::check(const EndCommand& command) const {
+  if (command.n_outputs) check_at_least("n_outputs", *command.n_outputs, 0);
+}
+
+void Door::check(const ForkCommand& command) const {
+  if (command.position) check_at_least("position", *command.position, 0);
+}
+
+void Door::check(const TruncateCommand& command) const { check_at_least("position", command.position, 0); }
+
+void Door::check_limits(const RunLimits& limits) const {
+  check_at_least("max_tokens", limits.max_outputs, -1);
+  check_at_least("min_tokens", limits.min_outputs, 0);
+  if (limits.max_outputs >= 0 && limits.min_outputs > limits.max_outputs) {
+    refuse("min_tokens", std::to_string(limits.min_outputs),
+           "at most max_tokens, " + std::to_string(limits.max_outputs));
+  }
+  if (limits.stop_tokens.size() > kMaxStopTokens) {
+    refuse("stop.token_ids", std::to_string(limits.stop_tokens.size()) + " ids",
+           "at most " + std::to_string(kMaxStopTokens));
+  }
+  check_tokens("stop.token_ids", limits.stop_tokens);
+  check_tokens("eos_tokens", limits.eos_tokens);
+  if (!std::ranges::is_sorted(limits.stop_tokens)) refuse("stop.token_ids", "a list", "ascending ids");
+  if (!std::ranges::is_sorted(limits.eos_tokens)) refuse("eos_tokens", "a list", "ascending ids");
+}
+
+void Door::check_returns(const RunReturns& returns) const {
+  const int most = std::min(options_.max_candidates, facts_.vocab_size);
+  for (const std::int32_t n : {returns.n_candidates, returns.n_score_candidates}) {
+    if (n < 0 || n > most) refuse("top_logprobs", std::to_string(n), "0 to " + std::to_string(most));
+  }
+}
+
+void Door::check_context(const RunCommand& command) const {
+  const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
+  const std::int64_t n_outputs = command.limits.must_fit ? std::max(command.limits.max_outputs, 0) : 0;
+  if (n_tokens + n_outputs <= options_.max_context) return;
+  throw InvalidArgument(Reason::CONTEXT_TOO_LONG,
+                        "prompt of " + std::to_string(n_tokens) + " tokens and " + std::to_string(n_outputs) +
+                            " outputs exceed the context of " + std::to_string(options_.max_context),
+                        {{"prompt_tokens", std::to_string(n_tokens)},
+                         {"max_context_tokens", std::to_string(options_.max_context)}});
+}
+
+// One sequence always fits, given time: the pool holds a whole context. Several together may not.
+void Door::check_blocks(const RunCommand& command) const {
+  const auto n_tokens = static_cast<int>(command.tokens.size());
+  const int n_outputs = std::max(command.limits.max_outputs, 0);
+  const int end = std::min(options_.max_context, n_tokens + std::max(n_outputs - 1, 0));
+  const int needed = group_blocks(facts_.block_tokens, n_tokens, end, 1 + static_cast<int>(command.siblings.size()));
+  if (command.siblings.empty() || needed <= options_.n_blocks) return;
+  throw ResourceExhausted(Reason::KV_FULL,
+                          "the request needs " + std::to_string(needed) + " blocks, the cache has " +
+                              std::to_string(options_.n_blocks),
+                          {{"needed", std::to_string(needed)}, {"available", std::to_string(options_.n_blocks)},
+                           {"total", std::to_string(options_.n_blocks)}});
+}
+
+void Door::check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < facts_.vocab_size) continue;
+    refuse(field + "[" + std::to_string(i) + "]", std::to_string(tokens[i]),
+           "a token id below " + std::to_string(facts_.vocab_size));
+  }
+}
+
+}  // namespace imp

@@ -1,0 +1,73 @@
+// What is checked and counted before a command is queued, on the caller's thread.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "engine/block_hash.h"
+#include "engine/commands.h"
+#include "engine/engine.h"
+
+namespace imp {
+
+// A command that passed the door. Its strings are hashed already: the engine's thread hashes no caller's bytes.
+struct Accepted {
+  Command command;
+  BlockKey scope;            // of an OpenCommand
+  std::int64_t taken_ns = 0;
+};
+
+// What the door must know of the model and the pool.
+struct DoorFacts {
+  int vocab_size = 0;
+  int block_tokens = 0;
+  HashSecret secret;
+};
+
+// Every method may be called from any thread.
+class Door {
+ public:
+  Door(const EngineOptions& options, const DoorFacts& facts) : options_(options), facts_(facts) {}
+
+  // Checks the command and counts what it will hold: a place in the queue, a session. Throws InvalidArgument, or
+  // ResourceExhausted (QUEUE_FULL, SESSIONS_FULL; KV_FULL for what can never fit); then nothing is counted.
+  Accepted admit(Command command);
+  // Takes back what an accepted command was counted for, as when it is not queued after all.
+  void withdraw(const Accepted& accepted);
+
+  // A run has left the queue: it was scheduled, or has ended.
+  void run_left(int n_sequences, std::int64_t n_tokens);
+  void session_left();
+
+  std::int64_t waiting_tokens() const;
+  int sessions() const;
+
+ private:
+  void check(const OpenCommand& command) const;
+  void check(const RunCommand& command) const;
+  void check(const MaskCommand& command) const;
+  void check(const EndCommand& command) const;
+  void check(const PauseCommand&) const {}
+  void check(const ForkCommand& command) const;
+  void check(const TruncateCommand& command) const;
+  void check(const CloseCommand&) const {}
+  void check(const FlushCacheCommand&) const {}
+
+  void check_limits(const RunLimits& limits) const;
+  void check_returns(const RunReturns& returns) const;
+  void check_context(const RunCommand& command) const;
+  void check_blocks(const RunCommand& command) const;
+  void check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const;
+  void count(const Command& command, int sign);
+
+  EngineOptions options_;
+  DoorFacts facts_;
+  mutable std::mutex mutex_;
+  int n_waiting_ = 0;
+  std::int64_t waiting_tokens_ = 0;
+  int n_sessions_ = 0;
+};
+
+}  // namespace imp

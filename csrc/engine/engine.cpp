@@ -1,0 +1,123 @@
+// The engine's thread around its loop.
+#include "engine/engine.h"
+
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/door.h"
+#include "engine/loop.h"
+#include "engine/mailbox.h"
+
+namespace imp {
+
+namespace {
+
+std::int64_t steady_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+const EngineOptions& validated(const EngineOptions& options, const ForwardPass& forward) {
+  validate(options, forward);
+  return options;
+}
+
+}  // namespace
+
+struct Engine::Thread {
+  Thread(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock given)
+      : clock(given ? std::move(given) : Clock(steady_now)),
+        secret(options.cache_secret.value_or(random_secret())),
+        door(validated(options, forward),
+             {.vocab_size = forward.vocab_size(),
+              .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
+              .secret = secret}),
+        loop(backend, forward, options, secret, door, clock),
+        mailbox(options.max_queued_events) {
+    mailbox.publish(loop.events(), loop.stats());
+    thread = std::thread([this] { work(); });
+  }
+
+  ~Thread() {
+    mailbox.stop();
+    thread.join();
+  }
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+
+  void work() {
+    std::vector<Accepted> commands;
+    bool idle = true;
+    for (;;) {
+      const Mailbox::Wake wake = mailbox.take(commands, idle);
+      if (wake == Mailbox::Wake::stopped) return;
+      for (Accepted& command : commands) loop.take(std::move(command));
+      if (wake == Mailbox::Wake::go_on) idle = !turn();
+      mailbox.publish(loop.events(), loop.stats());
+    }
+  }
+
+  // An error that escapes a turn is the engine's own: what it holds can no longer be trusted.
+  bool turn() {
+    if (broken) {
+      loop.fail_all(InternalError(Reason::BUG, "the engine has stopped after an error of its own"));
+      return false;
+    }
+    try {
+      return loop.turn();
+    } catch (const Error& error) {
+      broken = true;
+      loop.fail_all(error);
+    } catch (const std::exception& error) {
+      broken = true;
+      loop.fail_all(InternalError(Reason::BUG, error.what()));
+    }
+    return false;
+  }
+
+  const Clock clock;
+  const HashSecret secret;
+  Door door;
+  Loop loop;
+  Mailbox mailbox;
+  std::atomic<bool> broken = false;
+  std::thread thread;
+};
+
+Engine::Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock)
+    : thread_(std::make_unique<Thread>(backend, forward, options, std::move(clock))) {}
+
+Engine::~Engine() = default;
+
+void Engine::submit(Command command) {
+  std::vector<Command> commands;
+  commands.push_back(std::move(command));
+  submit(std::move(commands));
+}
+
+void Engine::submit(std::vector<Command> commands) {
+  if (thread_->broken) throw InternalError(Reason::BUG, "the engine has stopped after an error of its own");
+  std::vector<Accepted> accepted;
+  accepted.reserve(commands.size());
+  try {
+    for (Command& command : commands) {
+      accepted.push_back(thread_->door.admit(std::move(command)));
+      accepted.back().taken_ns = thread_->clock();
+    }
+  } catch (...) {
+    for (const Accepted& counted : accepted) thread_->door.withdraw(counted);
+    throw;
+  }
+  thread_->mailbox.put(std::move(accepted));
+}
+
+void Engine::drain_events(std::vector<Event>& out) { thread_->mailbox.drain(out); }
+
+int Engine::event_descriptor() const noexcept { return thread_->mailbox.event_descriptor(); }
+
+EngineStats Engine::stats() const { return thread_->mailbox.stats(); }
+
+}  // namespace imp

@@ -1,0 +1,78 @@
+// What the parts of the engine's thread share. Owned by the loop, touched by that thread alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/door.h"
+#include "engine/events.h"
+#include "engine/kv_blocks.h"
+#include "engine/scheduler.h"
+#include "engine/sequence.h"
+
+namespace imp {
+
+struct EngineState {
+  const EngineOptions& options;
+  Door& door;
+  KvBlocks blocks;
+  Scheduler scheduler;
+  std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;
+  std::vector<Event> events;  // of this turn, oldest first
+  EngineStats stats;
+  std::int64_t now_ns = 0;    // of this turn
+
+  Sequence* find(SequenceId id) {
+    const auto found = sequences.find(id);
+    return found == sequences.end() ? nullptr : found->second.get();
+  }
+
+  // Throws StateError(SESSION_NOT_FOUND).
+  Sequence& at(SequenceId id) {
+    Sequence* found = find(id);
+    if (found == nullptr) {
+      throw StateError(Reason::SESSION_NOT_FOUND, "sequence " + std::to_string(id) + " is not open");
+    }
+    return *found;
+  }
+
+  // Throws StateError(SESSION_BUSY) too.
+  Sequence& at_rest(SequenceId id) {
+    Sequence& sequence = at(id);
+    if (sequence.run) throw StateError(Reason::SESSION_BUSY, "another step of the session is running");
+    return sequence;
+  }
+
+  // Throws InvalidArgument where the name is taken.
+  Sequence& add(SequenceId id) {
+    const auto [place, added] = sequences.try_emplace(id);
+    if (!added) throw InvalidArgument(Reason::FIELD_INVALID, "sequence " + std::to_string(id) + " is open already");
+    place->second = std::make_unique<Sequence>();
+    place->second->id = id;
+    return *place->second;
+  }
+
+  // The sequence has no run.
+  void erase(Sequence& sequence) {
+    blocks.truncate(sequence.table, 0);
+    if (sequence.kind == SequenceKind::session) {
+      scheduler.wake(sequence);
+      door.session_left();
+    }
+    sequences.erase(sequence.id);
+  }
+
+  void tell_failure(Ticket ticket, SequenceId sequence, std::uint32_t stream, const Error& error) {
+    events.push_back(FailedEvent{.ticket = ticket,
+                                 .sequence = sequence,
+                                 .stream = stream,
+                                 .reason = error.reason(),
+                                 .message = error.what(),
+                                 .details = error.details()});
+  }
+};
+
+}  // namespace imp

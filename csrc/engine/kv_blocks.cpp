@@ -1,0 +1,157 @@
+// Block tables over the allocator and the prefix cache.
+#include "engine/kv_blocks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace imp {
+
+int group_blocks(int block_tokens, int n_tokens, int end, int n_sequences) noexcept {
+  const auto blocks_for = [block_tokens](int n) { return (n + block_tokens - 1) / block_tokens; };
+  const int n_shared = end > n_tokens ? n_tokens / block_tokens : blocks_for(n_tokens);
+  return n_shared + n_sequences * (blocks_for(end) - n_shared);
+}
+
+KvBlocks::KvBlocks(const KvBlocksOptions& options, BlockHash hash)
+    : block_tokens_(options.block_tokens),
+      prefix_cache_(options.prefix_cache),
+      max_kept_(options.max_kept),
+      allocator_(options.n_blocks),
+      cache_(options.n_blocks, options.block_tokens, std::move(hash)) {
+  unheld_.reserve(static_cast<std::size_t>(options.n_blocks));
+}
+
+int KvBlocks::match(BlockTable& table, const BlockKey& scope, std::span<const std::int32_t> tokens, int held) {
+  const int n_blocks = static_cast<int>(table.blocks.size());
+  if (!prefix_cache_ || held % block_tokens_ != 0 || n_blocks * block_tokens_ != held || table.n_indexed != n_blocks) {
+    return 0;
+  }
+  const auto width = static_cast<std::size_t>(block_tokens_);
+  std::int32_t parent = n_blocks == 0 ? PrefixCache::kNone : table.blocks.back();
+  if (parent != PrefixCache::kNone && !cache_.contains(parent)) return 0;
+  int found = 0;
+  for (auto at = static_cast<std::size_t>(held); at + width < tokens.size(); at += width) {
+    const std::int32_t block = cache_.find(parent, scope, tokens.subspan(at, width));
+    if (block == PrefixCache::kNone) break;
+    if (allocator_.owners(block) == 0) cache_.unpark(block);
+    allocator_.retain(block);
+    table.blocks.push_back(block);
+    ++table.n_indexed;
+    found += block_tokens_;
+    parent = block;
+  }
+  return found;
+}
+
+int KvBlocks::missing(const BlockTable& table, int first, int end) const {
+  const int n_blocks = static_cast<int>(table.blocks.size());
+  int count = std::max(0, blocks_for(end) - n_blocks);
+  for (int i = first / block_tokens_; i < std::min(n_blocks, blocks_for(end)); ++i) {
+    count += allocator_.owners(table.blocks[static_cast<std::size_t>(i)]) > 1 ? 1 : 0;
+  }
+  return count;
+}
+
+void KvBlocks::prepare(BlockTable& table, int first, int end, std::vector<BlockCopy>& copies) {
+  IMP_CHECK(first >= 0 && first <= end);
+  const int begin = first / block_tokens_;
+  IMP_CHECK(begin <= static_cast<int>(table.blocks.size()));
+  table.n_indexed = std::min(table.n_indexed, begin);
+  const int n_owned = std::min(static_cast<int>(table.blocks.size()), blocks_for(end));
+  for (int i = begin; i < n_owned; ++i) {
+    std::int32_t& block = table.blocks[static_cast<std::size_t>(i)];
+    if (allocator_.owners(block) > 1) {
+      const std::int32_t copy = take();
+      copies.push_back({block, copy});
+      give(std::exchange(block, copy));
+    } else if (cache_.contains(block)) {
+      unindex(block);
+    }
+  }
+  while (static_cast<int>(table.blocks.size()) < blocks_for(end)) table.blocks.push_back(take());
+}
+
+void KvBlocks::commit(BlockTable& table, const BlockKey& scope, std::span<const std::int32_t> tokens) {
+  if (!prefix_cache_ || !table.sound) return;
+  const auto width = static_cast<std::size_t>(block_tokens_);
+  for (auto i = static_cast<std::size_t>(table.n_indexed); (i + 1) * width <= tokens.size(); ++i) {
+    const std::int32_t parent = i == 0 ? PrefixCache::kNone : table.blocks[i - 1];
+    if (parent != PrefixCache::kNone && !cache_.contains(parent)) return;
+    std::int32_t& block = table.blocks[i];
+    const std::span<const std::int32_t> ids = tokens.subspan(i * width, width);
+    const std::int32_t found = cache_.find(parent, scope, ids);
+    if (found == PrefixCache::kNone) {
+      if (!cache_.insert(block, parent, scope, ids)) return;
+    } else if (found != block && allocator_.owners(found) == 0) {
+      cache_.replace(found, block);
+      allocator_.discard(found);
+    } else if (found != block) {
+      allocator_.retain(found);
+      give(std::exchange(block, found));
+    }
+    ++table.n_indexed;
+  }
+}
+
+void KvBlocks::share(const BlockTable& from, int n_tokens, BlockTable& to) {
+  IMP_CHECK(to.blocks.empty());
+  const int n_blocks = blocks_for(n_tokens);
+  IMP_CHECK(n_blocks <= static_cast<int>(from.blocks.size()));
+  to.blocks.assign(from.blocks.begin(), from.blocks.begin() + n_blocks);
+  for (const std::int32_t block : to.blocks) allocator_.retain(block);
+  to.sound = from.sound;
+  to.n_indexed = std::min(from.n_indexed, n_tokens / block_tokens_);
+}
+
+void KvBlocks::truncate(BlockTable& table, int n_tokens) {
+  while (static_cast<int>(table.blocks.size()) > blocks_for(n_tokens)) {
+    give(table.blocks.back());
+    table.blocks.pop_back();
+  }
+  table.n_indexed = std::min(table.n_indexed, n_tokens / block_tokens_);
+  if (n_tokens == 0) table.sound = true;
+}
+
+void KvBlocks::forget(BlockTable& table) {
+  for (const std::int32_t block : table.blocks) {
+    if (cache_.contains(block)) unindex(block);
+  }
+  table.n_indexed = 0;
+  table.sound = false;
+}
+
+int KvBlocks::flush() {
+  const int n_kept = allocator_.n_kept();
+  while (allocator_.n_kept() > 0) evict_oldest();
+  return n_kept;
+}
+
+std::int32_t KvBlocks::take() {
+  if (allocator_.n_free() == 0) evict_oldest();
+  const std::int32_t block = allocator_.allocate();
+  IMP_CHECK(block != BlockAllocator::kNone);
+  return block;
+}
+
+void KvBlocks::give(std::int32_t block) {
+  const bool keep = cache_.contains(block);
+  if (!allocator_.release(block, keep) || !keep) return;
+  cache_.park(block);
+  if (allocator_.n_kept() > max_kept_) evict_oldest();
+}
+
+void KvBlocks::unindex(std::int32_t block) {
+  unheld_.clear();
+  cache_.remove(block, unheld_);
+  for (const std::int32_t freed : unheld_) allocator_.discard(freed);
+}
+
+void KvBlocks::evict_oldest() {
+  const std::int32_t oldest = cache_.oldest_parked();
+  IMP_CHECK(oldest != PrefixCache::kNone && !cache_.has_children(oldest));
+  unindex(oldest);
+}
+
+}  // namespace imp

@@ -1,0 +1,235 @@
+// Takes commands, runs steps, and turns failures into events.
+#include "engine/loop.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace imp {
+namespace {
+
+// What the events and answers of a failed command are addressed to.
+struct Address {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+};
+
+Address address_of(const Command& command) {
+  return std::visit(
+      [](const auto& any) -> Address {
+        Address address;
+        if constexpr (requires { any.ticket; }) address.ticket = any.ticket;
+        if constexpr (requires { any.sequence; }) address.sequence = any.sequence;
+        return address;
+      },
+      command);
+}
+
+// Whatever was thrown, in the words of the error table.
+Error described(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return {Reason::NO_MEMORY, "an allocation failed; nothing has changed"};
+  } catch (const std::exception& error) {
+    return {Reason::BUG, error.what()};
+  } catch (...) {
+    return {Reason::BUG, "an exception of an unknown type"};
+  }
+}
+
+SchedulerOptions scheduler_options(const EngineOptions& options, const ForwardPass& forward) {
+  return {.max_running = options.max_running,
+          .step_tokens = options.step_tokens,
+          .max_logits_rows = forward.limits().max_logits_rows,
+          .prefill_chunk = options.prefill_chunk,
+          .max_context = options.max_context,
+          .max_wait_ns = options.max_wait_ms * 1'000'000,
+          .tenant_share = options.tenant_share,
+          .evict_sessions = options.evict_sessions};
+}
+
+KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
+  return {.n_blocks = options.n_blocks,
+          .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
+          .prefix_cache = options.prefix_cache,
+          .max_kept = options.max_cached_blocks};
+}
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw InvalidArgument(Reason::FIELD_INVALID, what);
+}
+
+std::string and_found(const char* name, std::int64_t value) { return std::string(name) + " " + std::to_string(value); }
+
+}  // namespace
+
+void validate(const EngineOptions& options, const ForwardPass& forward) {
+  const int block_tokens = forward.kv_geometry(options.n_blocks).block_tokens;
+  const ForwardLimits& limits = forward.limits();
+  require(options.max_context > 0, and_found("max_context must be positive, found", options.max_context));
+  require(static_cast<std::int64_t>(options.n_blocks) * block_tokens >= options.max_context,
+          and_found("max_context", options.max_context) + " exceeds the cache of " +
+              std::to_string(options.n_blocks) + " blocks of " + std::to_string(block_tokens) + " tokens");
+  require(options.max_running > 0, and_found("max_running must be positive, found", options.max_running));
+  require(options.prefill_chunk > 0, and_found("prefill_chunk must be positive, found", options.prefill_chunk));
+  require(options.step_tokens >= options.max_running,
+          and_found("step_tokens", options.step_tokens) + " is below " + and_found("max_running", options.max_running));
+  require(limits.max_rows >= options.step_tokens,
+          and_found("step_tokens", options.step_tokens) + " exceeds the model's " + and_found("max_rows", limits.max_rows));
+  require(limits.max_logits_rows >= options.max_running, and_found("max_running", options.max_running) +
+                                                             " exceeds the model's " +
+                                                             and_found("max_logits_rows", limits.max_logits_rows));
+  require(options.max_waiting > 0 && options.max_waiting_tokens > 0, "max_waiting and max_waiting_tokens are positive");
+  require(options.max_sessions >= 0, and_found("max_sessions must not be negative, found", options.max_sessions));
+  require(options.max_queued_events > 0, "max_queued_events must be positive");
+  require(options.max_cached_blocks >= 0, "max_cached_blocks must not be negative");
+  require(options.tenant_share > 0 && options.tenant_share <= 1, "tenant_share must be in (0, 1]");
+  require(options.max_wait_ms >= 0, and_found("max_wait_ms must not be negative, found", options.max_wait_ms));
+  for (const std::int32_t token : options.suppressed_tokens) {
+    require(token >= 0 && token < forward.vocab_size(), and_found("suppressed_tokens: no such token,", token));
+  }
+}
+
+Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret, Door& door,
+           Engine::Clock clock)
+    : options_(options),
+      clock_(std::move(clock)),
+      state_{.options = options_,
+             .door = door,
+             .blocks = KvBlocks(block_options(options, forward), keyed_block_hash(secret)),
+             .scheduler = Scheduler(scheduler_options(options, forward), state_.blocks),
+             .sequences = {},
+             .events = {},
+             .stats = {}},
+      runs_(state_),
+      sessions_(state_, runs_),
+      step_(backend, forward, options.n_blocks,
+            {.max_rows = options.step_tokens,
+             .max_logits_rows = forward.limits().max_logits_rows,
+             .max_running = options.max_running},
+            options.suppressed_tokens.empty() ? TokenMask{}
+                                              : mask_without(options.suppressed_tokens, forward.vocab_size()),
+            clock_) {
+  plan_.rows.reserve(static_cast<std::size_t>(options.max_running));
+  plan_.copies.reserve(static_cast<std::size_t>(options.max_running));
+}
+
+void Loop::take(Accepted accepted) {
+  state_.now_ns = clock_();
+  const Address address = address_of(accepted.command);
+  try {
+    dispatch(accepted);
+  } catch (...) {
+    state_.tell_failure(address.ticket, address.sequence, 0, described(std::current_exception()));
+  }
+}
+
+void Loop::dispatch(Accepted& accepted) {
+  Command& command = accepted.command;
+  if (auto* open = std::get_if<OpenCommand>(&command)) {
+    sessions_.open(*open, accepted.scope);
+  } else if (auto* run = std::get_if<RunCommand>(&command)) {
+    runs_.begin(std::move(*run), accepted.taken_ns);
+  } else if (auto* mask = std::get_if<MaskCommand>(&command)) {
+    runs_.set_mask(std::move(*mask));
+  } else if (auto* end = std::get_if<EndCommand>(&command)) {
+    runs_.end(*end);
+  } else if (auto* pause = std::get_if<PauseCommand>(&command)) {
+    runs_.pause(*pause);
+  } else if (auto* fork = std::get_if<ForkCommand>(&command)) {
+    sessions_.fork(*fork);
+  } else if (auto* truncate = std::get_if<TruncateCommand>(&command)) {
+    sessions_.truncate(*truncate);
+  } else if (auto* close = std::get_if<CloseCommand>(&command)) {
+    sessions_.close(*close);
+  } else if (auto* flush = std::get_if<FlushCacheCommand>(&command)) {
+    sessions_.flush(*flush);
+  }
+}
+
+bool Loop::turn() {
+  if (state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0) return false;
+  const std::int64_t begin = clock_();
+  state_.now_ns = begin;
+  state_.scheduler.next_step(begin, plan_);
+  for (Sequence* sequence : plan_.admitted) runs_.scheduled(*sequence);
+  for (Sequence* session : plan_.evicted) sessions_.evicted(*session);
+  for (const Refusal& refusal : plan_.refused) {
+    const std::string needed = std::to_string(refusal.needed);
+    const std::string available = std::to_string(refusal.available);
+    runs_.fail(*refusal.sequence,
+               ResourceExhausted(Reason::KV_FULL, needed + " blocks are needed, " + available + " are available",
+                                 {{"needed", needed}, {"available", available}}));
+  }
+  // A copy that fails leaves a sequence without its content: that is the end of the engine, not of a run.
+  step_.copy_blocks(plan_.copies);
+  if (plan_.rows.empty()) return !plan_.refused.empty() || !plan_.evicted.empty();
+  run_step();
+  ++state_.stats.n_steps;
+  state_.stats.n_decode_rows += static_cast<std::uint64_t>(plan_.n_decode_rows);
+  state_.stats.n_prefill_rows += static_cast<std::uint64_t>(plan_.n_prefill_rows);
+  state_.stats.last_step_ns = clock_();
+  state_.stats.step_ns += state_.stats.last_step_ns - begin;
+  return true;
+}
+
+void Loop::run_step() {
+  std::exception_ptr thrown;
+  try {
+    step_.evaluate(plan_.rows);
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  state_.now_ns = clock_();
+  if (!thrown) {
+    runs_.complete(plan_.rows, step_.draws(), step_.scores());
+  } else if (plan_.rows.size() == 1) {
+    runs_.fail(*plan_.rows.front().sequence, described(thrown));
+  } else {
+    run_one_by_one();
+  }
+}
+
+// A batch failed as a whole, and nothing of it has happened: whoever made it fail fails alone.
+void Loop::run_one_by_one() {
+  for (const PlannedRows& planned : plan_.rows) {
+    try {
+      step_.evaluate({&planned, 1});
+    } catch (...) {
+      runs_.fail(*planned.sequence, described(std::current_exception()));
+      continue;
+    }
+    runs_.complete({&planned, 1}, step_.draws(), step_.scores());
+  }
+}
+
+const EngineStats& Loop::stats() {
+  EngineStats& stats = state_.stats;
+  const BlockAllocator& blocks = state_.blocks.allocator();
+  stats.running = state_.scheduler.n_running();
+  stats.waiting = state_.scheduler.n_waiting();
+  stats.sessions = state_.door.sessions();
+  stats.n_preemptions = state_.scheduler.n_preemptions();
+  stats.blocks_live = blocks.n_live();
+  stats.blocks_cached = blocks.n_kept();
+  stats.blocks_free = blocks.n_free();
+  stats.waiting_tokens = state_.door.waiting_tokens();
+  stats.forward_ns = step_.forward_ns();
+  return stats;
+}
+
+void Loop::fail_all(const Error& error) {
+  for (;;) {
+    const auto running = std::ranges::find_if(state_.sequences, [](const auto& entry) { return entry.second->run.has_value(); });
+    if (running == state_.sequences.end()) return;
+    runs_.fail(*running->second, error);
+  }
+}
+
+}  // namespace imp

@@ -1,0 +1,91 @@
+// Two queues under one lock, and an eventfd.
+#include "engine/mailbox.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace imp {
+
+Mailbox::Mailbox(int max_queued_events)
+    : max_queued_events_(static_cast<std::size_t>(max_queued_events)),
+      descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (descriptor_ < 0) {
+    throw ResourceExhausted(Reason::NO_MEMORY, std::string("eventfd: ") + std::strerror(errno));
+  }
+}
+
+Mailbox::~Mailbox() { ::close(descriptor_); }
+
+void Mailbox::put(std::vector<Accepted>&& commands) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(commands, std::back_inserter(commands_));
+  }
+  changed_.notify_one();
+}
+
+void Mailbox::drain(std::vector<Event>& out) {
+  out.clear();
+  bool was_full = false;
+  {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t rings = 0;
+    // Nothing to read is no error: it was read before.
+    [[maybe_unused]] const ssize_t n_read = ::read(descriptor_, &rings, sizeof rings);
+    was_full = full();
+    std::swap(out, events_);
+  }
+  if (was_full) changed_.notify_one();
+}
+
+EngineStats Mailbox::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.n_wakeups = n_wakeups_;
+  return stats;
+}
+
+Mailbox::Wake Mailbox::take(std::vector<Accepted>& out, bool idle) {
+  out.clear();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopped_ || !commands_.empty() || !(idle || full()); });
+  if (stopped_) return Wake::stopped;
+  std::swap(out, commands_);
+  return full() ? Wake::full : Wake::go_on;
+}
+
+void Mailbox::publish(std::vector<Event>& events, const EngineStats& stats) {
+  const std::lock_guard lock(mutex_);
+  stats_ = stats;
+  if (events.empty()) return;
+  const bool ring = events_.empty();
+  if (ring) {
+    std::swap(events, events_);
+  } else {
+    std::ranges::move(events, std::back_inserter(events_));
+  }
+  events.clear();
+  if (!ring) return;
+  ++n_wakeups_;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n_written = ::write(descriptor_, &one, sizeof one);
+}
+
+void Mailbox::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_one();
+}
+
+}  // namespace imp

@@ -1,0 +1,170 @@
+// What a step did to the runs in it: tokens held, outputs delivered, ends reached.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "engine/runs.h"
+
+namespace imp {
+namespace {
+
+bool contains(const std::vector<std::int32_t>& ascending, std::int32_t token) {
+  return std::ranges::binary_search(ascending, token);
+}
+
+StateError no_candidate(const Sequence& sequence) {
+  const std::string position = std::to_string(sequence.held);
+  return {Reason::NO_CANDIDATE, "the masks leave no candidate at position " + position, {{"position", position}}};
+}
+
+InternalError non_finite(const Sequence& sequence) {
+  const std::string position = std::to_string(sequence.held);
+  return {Reason::NON_FINITE, "the logits at position " + position + " are not finite", {{"position", position}}};
+}
+
+}  // namespace
+
+// The run has left the queue for good; a later preemption does not put it back there.
+void Runs::scheduled(Sequence& sequence) {
+  leave_queue(sequence);
+  sequence.run->scheduled_ns = state_.now_ns;
+  for (Sequence* sibling : sequence.run->siblings) sibling->run->scheduled_ns = state_.now_ns;
+  state_.stats.n_cached_tokens += static_cast<std::uint64_t>(sequence.run->n_cached);
+}
+
+void Runs::leave_queue(Sequence& sequence) {
+  Run& run = *sequence.run;
+  if (run.n_queued > 0) state_.door.run_left(run.n_queued, run.n_queued_tokens);
+  run.n_queued = 0;
+}
+
+void Runs::complete(std::span<const PlannedRows> rows, std::span<Draw> draws, std::span<Score> scores) {
+  std::size_t next_draw = 0;
+  for (const PlannedRows& planned : rows) {
+    Sequence& sequence = *planned.sequence;
+    const std::size_t n_draws = planned.last ? 1 + sequence.run->siblings.size() : 0;
+    const std::span<Draw> drawn = draws.subspan(next_draw, n_draws);
+    next_draw += n_draws;
+    sequence.held += planned.n_rows;
+    state_.blocks.commit(sequence.table, sequence.scope,
+                         std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
+    if (!keep_scores(scores, sequence)) {
+      state_.blocks.forget(sequence.table);
+      fail(sequence, non_finite(sequence));
+    } else if (planned.last) {
+      evaluated(sequence, drawn);
+    }
+  }
+}
+
+// False where one of the sequence's scores is not finite.
+bool Runs::keep_scores(std::span<Score> scores, Sequence& sequence) {
+  TokenScores& kept = sequence.run->scores;
+  for (Score& score : scores) {
+    if (score.sequence != &sequence) continue;
+    if (score.result.status != SampleStatus::ok) return false;
+    kept.tokens.push_back(score.token);
+    kept.logprobs.push_back(score.logits_row < 0 ? std::numeric_limits<float>::quiet_NaN() : score.result.logprob);
+    kept.candidates.push_back(std::move(score.candidates));
+  }
+  return true;
+}
+
+// All of the sequence's tokens are held. Where every first draw fails the run has not started and leaves no trace.
+void Runs::evaluated(Sequence& sequence, std::span<Draw> draws) {
+  const auto failed = [](const Draw& draw) { return draw.result.status != SampleStatus::ok; };
+  if (!sequence.run->started) {
+    if (std::ranges::all_of(draws, failed)) return deliver(draws.front());
+    start(sequence, draws.front());
+  }
+  for (Draw& draw : draws) deliver(draw);
+}
+
+void Runs::start(Sequence& sequence, Draw& draw) {
+  Run& run = *sequence.run;
+  run.started = true;
+  StartedEvent event{.ticket = run.ticket,
+                     .sequence = sequence.id,
+                     .n_tokens = run.start - run.before.held,
+                     .n_cached_tokens = run.n_cached,
+                     .scores = std::move(run.scores),
+                     .candidates = {},
+                     .logits = {}};
+  if (!draw.drawn) {
+    event.candidates = std::move(draw.candidates);
+    event.logits = std::move(draw.logits);
+  }
+  state_.events.push_back(std::move(event));
+  for (Sequence* sibling : run.siblings) {
+    state_.blocks.share(sequence.table, sequence.held, sibling->table);
+    sibling->tokens.assign(sequence.tokens.begin(), sequence.tokens.end());
+    sibling->held = sequence.held;
+    sibling->run->started = true;
+    sibling->run->leader = nullptr;
+    state_.scheduler.join(*sibling);
+  }
+  run.siblings.clear();
+}
+
+void Runs::deliver(Draw& draw) {
+  Sequence& sequence = *draw.sequence;
+  Run& run = *sequence.run;
+  switch (draw.result.status) {
+    case SampleStatus::ok:
+      break;
+    case SampleStatus::non_finite:
+      state_.blocks.forget(sequence.table);
+      return fail(sequence, non_finite(sequence));
+    case SampleStatus::no_candidate:
+      return fail(sequence, no_candidate(sequence));
+  }
+  if (!draw.drawn) return finish(sequence, run.limits.max_outputs == 0 ? FinishReason::max_tokens : FinishReason::stop);
+  const std::int32_t token = draw.result.token;
+  const bool eos = contains(run.limits.eos_tokens, token);
+  const bool stops = contains(run.limits.stop_tokens, token) || (eos && run.limits.ends_at_eos);
+  if (stops && run.n_outputs >= run.limits.min_outputs) {
+    tell_finished(sequence, FinishReason::stop, token, eos);
+    close(sequence);
+    return;
+  }
+  append_output(sequence, draw, eos);
+  end_where_due(sequence);
+}
+
+void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
+  Run& run = *sequence.run;
+  run.last_output_ns = state_.now_ns;
+  if (run.first_output_ns < 0) run.first_output_ns = state_.now_ns;
+  state_.events.push_back(TokenEvent{.ticket = run.ticket,
+                                     .sequence = sequence.id,
+                                     .stream = sequence.stream,
+                                     .output = run.n_outputs,
+                                     .token = draw.result.token,
+                                     .position = sequence.held,
+                                     .eos = eos,
+                                     .logprob = draw.result.logprob,
+                                     .candidates = std::move(draw.candidates),
+                                     .logits = std::move(draw.logits)});
+  sequence.tokens.push_back(draw.result.token);
+  std::erase_if(run.masks, [&run](const OutputMask& mask) { return mask.output <= run.n_outputs; });
+  ++run.n_outputs;
+  ++state_.stats.n_outputs;
+}
+
+// Ends a run that has its last output, in the order of precedence.
+void Runs::end_where_due(Sequence& sequence) {
+  const Run& run = *sequence.run;
+  if (!run.started) return;
+  const OutputMask* mask = run.constrained ? run.mask(run.n_outputs) : nullptr;
+  if (mask != nullptr && mask->end) {
+    finish(sequence, FinishReason::stop);
+  } else if (run.n_outputs == run.limits.max_outputs) {
+    finish(sequence, FinishReason::max_tokens);
+  } else if (static_cast<int>(sequence.tokens.size()) > state_.options.max_context) {
+    finish(sequence, FinishReason::context_full);
+  }
+}
+
+}  // namespace imp

@@ -1,0 +1,288 @@
+// Begins runs and ends them.
+#include "engine/runs.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace imp {
+namespace {
+
+FinishReason finish_reason(EndReason reason) {
+  switch (reason) {
+    case EndReason::cancelled:
+      return FinishReason::cancelled;
+    case EndReason::aborted:
+      return FinishReason::aborted;
+    case EndReason::time_limit:
+      return FinishReason::time_limit;
+    case EndReason::stop:
+      return FinishReason::stop;
+  }
+  return FinishReason::cancelled;
+}
+
+std::string held_by(const Sequence& sequence) { return std::to_string(sequence.held); }
+
+}  // namespace
+
+void Runs::begin(RunCommand command, std::int64_t taken_ns) {
+  const auto n_sequences = 1 + static_cast<int>(command.siblings.size());
+  const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
+  Sequence* sequence = nullptr;
+  try {
+    sequence = &state_.at_rest(command.sequence);
+    check(command, *sequence);
+    prepare(command, *sequence, taken_ns);
+  } catch (...) {
+    state_.door.run_left(n_sequences, n_tokens);
+    if (sequence != nullptr) abandon(*sequence);
+    throw;
+  }
+  Run& run = *sequence->run;
+  run.n_queued = n_sequences;
+  run.n_queued_tokens = n_tokens;
+  if (sequence->kind == SequenceKind::session) state_.scheduler.wake(*sequence);
+  state_.scheduler.enqueue(*sequence, state_.now_ns);
+  if (sequence->n_left() == 0) {  // it was to draw nothing, and nothing is to be evaluated
+    scheduled(*sequence);
+    Draw nothing;
+    nothing.sequence = sequence;
+    evaluated(*sequence, {&nothing, 1});
+  }
+}
+
+// The run could not begin.
+void Runs::abandon(Sequence& sequence) {
+  if (sequence.run) {
+    for (Sequence* sibling : sequence.run->siblings) state_.erase(*sibling);
+    sequence.restore();
+    sequence.run.reset();
+  }
+  if (sequence.kind == SequenceKind::generation) state_.erase(sequence);
+}
+
+void Runs::check(const RunCommand& command, const Sequence& sequence) const {
+  if (command.position && *command.position != sequence.held) {
+    throw StateError(Reason::POSITION_MISMATCH,
+                     "position " + std::to_string(*command.position) + " was expected, the session holds " +
+                         held_by(sequence),
+                     {{"expected", std::to_string(*command.position)}, {"held", held_by(sequence)}});
+  }
+  const bool nothing = command.tokens.empty() && !sequence.pending();
+  if (nothing && (!command.resume || sequence.held == 0)) {
+    throw StateError(Reason::NO_PENDING_TOKEN, "no tokens were given and none is pending", {{"held", held_by(sequence)}});
+  }
+  if (!command.siblings.empty() && (sequence.kind != SequenceKind::generation || !sequence.tokens.empty())) {
+    throw InvalidArgument(Reason::FIELD_INVALID, "num_sequences: a session has one sequence",
+                          {{"field", "num_sequences"}});
+  }
+  const int n_new = command.tokens.empty() ? sequence.n_left() : static_cast<int>(command.tokens.size());
+  check_context(command, sequence.held + n_new);
+  if (command.base && *command.base > sequence.held + n_new) {
+    throw InvalidArgument(Reason::FIELD_INVALID,
+                          "base: " + std::to_string(*command.base) + ", expected at most the position after this run, " +
+                              std::to_string(sequence.held + n_new),
+                          {{"field", "base"}});
+  }
+  if (state_.scheduler.over_waiting_share(sequence.tenant, state_.options.max_waiting)) {
+    throw ResourceExhausted(Reason::TENANT_LIMIT, "the tenant's share of the queue is full, and others wait");
+  }
+}
+
+void Runs::check_context(const RunCommand& command, int start) const {
+  const int n_outputs = command.limits.must_fit ? std::max(command.limits.max_outputs, 0) : 0;
+  if (start + static_cast<std::int64_t>(n_outputs) <= state_.options.max_context) return;
+  throw InvalidArgument(Reason::CONTEXT_TOO_LONG,
+                        std::to_string(start) + " tokens and " + std::to_string(n_outputs) +
+                            " outputs exceed the context of " + std::to_string(state_.options.max_context),
+                        {{"prompt_tokens", std::to_string(start)},
+                         {"max_context_tokens", std::to_string(state_.options.max_context)}});
+}
+
+// Turns the command into the sequence's run.
+void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_ns) {
+  for (const SequenceId id : command.siblings) {
+    const bool twice = std::ranges::count(command.siblings, id) > 1;
+    if (twice || state_.find(id) != nullptr) {
+      throw InvalidArgument(Reason::FIELD_INVALID, "siblings: " + std::to_string(id) + " is named twice",
+                            {{"field", "siblings"}});
+    }
+  }
+  Run& run = sequence.run.emplace();
+  run.before = {.held = sequence.held, .pending = sequence.pending(), .base = sequence.base, .sampler = {}};
+  run.ticket = command.ticket;
+  run.taken_ns = taken_ns;
+  run.limits = std::move(command.limits);
+  run.returns = command.returns;
+  run.allowed = std::move(command.allowed);
+  run.constrained = command.constrained;
+
+  // Room for every token that the run can come to hold, so that no step allocates.
+  const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
+  const std::size_t wanted = sequence.tokens.size() + command.tokens.size() + static_cast<std::size_t>(most) + 1;
+  sequence.tokens.reserve(std::min(wanted, static_cast<std::size_t>(state_.options.max_context) + 1));
+  sequence.table.blocks.reserve(static_cast<std::size_t>(state_.blocks.blocks_for(state_.options.max_context)));
+  if (!command.tokens.empty()) {
+    sequence.tokens.resize(static_cast<std::size_t>(sequence.held));
+    sequence.tokens.insert(sequence.tokens.end(), command.tokens.begin(), command.tokens.end());
+  }
+  run.start = static_cast<int>(sequence.tokens.size());
+  if (command.sampling) {
+    run.before.sampler = sequence.sampler;
+    sequence.set_sampler(*command.sampling);
+  }
+  if (command.base) {
+    sequence.base = *command.base;
+  } else if (command.sampling || command.rebase || sequence.base < 0) {
+    sequence.base = run.start;
+  }
+  // The row before the first one is evaluated again where its logits are wanted: for the score of the first token, or
+  // to draw where nothing new is given.
+  const bool wants_row = run.limits.max_outputs != 0 || run.returns.logits || run.returns.n_candidates > 0;
+  const bool draws_again = sequence.n_left() == 0 && wants_row;
+  const bool scores_first = sequence.n_left() > 0 && run.returns.scores && sequence.held > 0;
+  if (draws_again || scores_first) --sequence.held;
+  add_siblings(command, sequence);
+}
+
+void Runs::add_siblings(const RunCommand& command, Sequence& leader) {
+  for (const SequenceId id : command.siblings) {
+    Sequence& sibling = state_.add(id);
+    sibling.kind = leader.kind;
+    sibling.priority = leader.priority;
+    sibling.tenant = leader.tenant;
+    sibling.scope = leader.scope;
+    sibling.bypass_prefix = leader.bypass_prefix;
+    sibling.set_sampler(leader.sampler);
+    sibling.base = leader.base;
+    Run& run = sibling.run.emplace(*leader.run);
+    run.siblings.clear();
+    run.returns.scores = false;
+    run.leader = &leader;
+    leader.run->siblings.push_back(&sibling);
+    sibling.stream = static_cast<std::uint32_t>(leader.run->siblings.size());
+    sibling.tokens.reserve(leader.tokens.capacity());
+    sibling.table.blocks.reserve(leader.table.blocks.capacity());
+  }
+}
+
+void Runs::set_mask(MaskCommand command) {
+  Sequence* sequence = state_.find(command.sequence);
+  if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // it has ended
+  Run& run = *sequence->run;
+  if (command.output < run.n_outputs || run.mask(command.output) != nullptr) return;
+  run.masks.push_back({command.output, command.end, std::move(command.allowed)});
+  end_where_due(*sequence);
+}
+
+void Runs::pause(const PauseCommand& command) {
+  Sequence* sequence = state_.find(command.sequence);
+  if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // it has ended
+  Run& run = *sequence->run;
+  if (run.paused() == command.paused) return;
+  if (!command.paused) run.blocked_ns += state_.now_ns - run.paused_ns;
+  run.paused_ns = command.paused ? state_.now_ns : -1;
+}
+
+void Runs::end(const EndCommand& command) {
+  Sequence* sequence = state_.find(command.sequence);
+  if (sequence == nullptr) return;  // a generation that has ended
+  if (!sequence->run || sequence->run->ticket != command.ticket) {
+    const bool was_last = !sequence->run && sequence->last_start >= 0 && sequence->last_ticket == command.ticket;
+    if (!was_last || !command.n_outputs) return;
+    sequence->keep_outputs(sequence->last_start, *command.n_outputs);
+    state_.blocks.truncate(sequence->table, sequence->held);
+    return;
+  }
+  Run& run = *sequence->run;
+  if (command.n_outputs.value_or(0) > run.n_outputs) {
+    fail(*sequence, InvalidArgument(Reason::FIELD_INVALID,
+                                    "n_outputs: " + std::to_string(*command.n_outputs) + ", expected at most the " +
+                                        std::to_string(run.n_outputs) + " that were drawn"));
+    return;
+  }
+  if (run.started && command.n_outputs) {
+    sequence->keep_outputs(run.start, *command.n_outputs);
+    run.n_outputs = *command.n_outputs;
+  }
+  finish(*sequence, finish_reason(command.reason));
+}
+
+void Runs::finish(Sequence& sequence, FinishReason reason) {
+  if (!sequence.run->started) {
+    Sequence& leader = sequence.run->leader != nullptr ? *sequence.run->leader : sequence;
+    const std::vector<Sequence*> siblings = std::move(leader.run->siblings);
+    const auto end_unstarted = [this, reason](Sequence& ended) {
+      ended.restore();
+      tell_finished(ended, reason, -1, false);
+      close(ended);
+    };
+    leave_queue(leader);
+    end_unstarted(leader);
+    for (Sequence* sibling : siblings) end_unstarted(*sibling);
+    return;
+  }
+  tell_finished(sequence, reason, -1, false);
+  close(sequence);
+}
+
+void Runs::fail(Sequence& sequence, const Error& error) {
+  Sequence& leader = sequence.run->leader != nullptr ? *sequence.run->leader : sequence;
+  const std::vector<Sequence*> siblings = std::move(leader.run->siblings);
+  const auto fail_one = [this, &error](Sequence& failed) {
+    const Run& run = *failed.run;
+    if (!run.started) {
+      failed.restore();
+    } else {
+      // Back to before the step that failed: what it evaluated is pending again.
+      failed.held = std::min(failed.held, static_cast<int>(failed.tokens.size()) - 1);
+    }
+    state_.tell_failure(run.ticket, failed.id, failed.stream, error);
+    close(failed);
+  };
+  leave_queue(leader);
+  fail_one(leader);
+  for (Sequence* sibling : siblings) fail_one(*sibling);
+}
+
+void Runs::tell_finished(Sequence& sequence, FinishReason reason, std::int32_t stop_token, bool eos) {
+  const Run& run = *sequence.run;
+  // A preempted generation holds nothing in the cache, but its last output is pending like another's.
+  const bool pending = run.started ? run.n_outputs > 0 && stop_token < 0 : sequence.pending().has_value();
+  const std::int64_t now = state_.now_ns;
+  const std::int64_t scheduled = run.scheduled_ns >= 0 ? run.scheduled_ns : now;
+  const std::int64_t first = run.first_output_ns >= 0 ? run.first_output_ns : now;
+  const std::int64_t last = run.last_output_ns >= 0 ? run.last_output_ns : first;
+  state_.events.push_back(FinishedEvent{
+      .ticket = run.ticket,
+      .sequence = sequence.id,
+      .stream = sequence.stream,
+      .reason = reason,
+      .stop_token = stop_token,
+      .eos = eos,
+      .n_outputs = run.n_outputs,
+      .position = static_cast<std::int32_t>(sequence.tokens.size()) - (pending ? 1 : 0),
+      .pending = pending,
+      .timings = {.queue_ns = scheduled - run.taken_ns,
+                  .prefill_ns = first - scheduled,
+                  .decode_ns = last - first,
+                  .blocked_ns = run.blocked_ns + (run.paused() ? now - run.paused_ns : 0)},
+      .n_preemptions = run.n_preemptions});
+}
+
+// The run is told to have ended; what it leaves is what the sequence holds.
+void Runs::close(Sequence& sequence) {
+  state_.scheduler.remove(sequence);
+  sequence.last_ticket = sequence.run->ticket;
+  sequence.last_start = sequence.run->started ? sequence.run->start : -1;
+  sequence.run.reset();
+  if (sequence.kind == SequenceKind::generation) {
+    state_.erase(sequence);
+  } else {
+    state_.blocks.truncate(sequence.table, sequence.held);
+    state_.scheduler.rest(sequence, state_.now_ns);
+  }
+}
+
+}  // namespace imp

@@ -1,0 +1,236 @@
+// Plans steps: decode rows first, then prefill chunks; and the queues.
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+bool runs_before(const Sequence* a, const Sequence* b) {
+  return a->priority != b->priority ? a->priority > b->priority : a->scheduling.order < b->scheduling.order;
+}
+
+// A scored run wants the logits of every row that it evaluates, until it has told them.
+bool wants_all_logits(const Run& run) { return run.returns.scores && !run.started; }
+
+}  // namespace
+
+void StepPlan::clear() {
+  rows.clear();
+  copies.clear();
+  admitted.clear();
+  refused.clear();
+  evicted.clear();
+  n_decode_rows = 0;
+  n_prefill_rows = 0;
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options, KvBlocks& blocks) : options_(options), blocks_(blocks) {
+  IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
+  IMP_CHECK(options.step_tokens >= options.max_running && options.max_logits_rows >= options.max_running);
+}
+
+void Scheduler::enqueue(Sequence& sequence, std::int64_t now_ns) {
+  const auto enter = [this, now_ns](Sequence& entering) {
+    Scheduling& scheduling = entering.scheduling;
+    scheduling.order = next_order_++;
+    scheduling.queued_ns = now_ns;
+    scheduling.preempted = false;
+    scheduling.tenant = &tenants_.enter(entering.tenant);
+    scheduling.phase = RunPhase::waiting;
+    tenants_.count_waiting(*scheduling.tenant, 1);
+  };
+  enter(sequence);
+  waiting_.push_back(&sequence);
+  for (Sequence* sibling : sequence.run->siblings) enter(*sibling);
+}
+
+void Scheduler::join(Sequence& sibling) { start_running(sibling); }
+
+void Scheduler::remove(Sequence& sequence) {
+  Scheduling& scheduling = sequence.scheduling;
+  if (scheduling.phase == RunPhase::none) return;
+  if (scheduling.phase == RunPhase::running) {
+    std::erase(running_, &sequence);
+    --scheduling.tenant->n_running;
+  } else {
+    std::erase(waiting_, &sequence);
+    tenants_.count_waiting(*scheduling.tenant, -1);
+  }
+  if (blocked_ == &sequence) blocked_ = nullptr;
+  scheduling.phase = RunPhase::none;
+  scheduling.tenant = nullptr;
+  tenants_.leave(sequence.tenant);
+}
+
+void Scheduler::rest(Sequence& session, std::int64_t now_ns) {
+  session.scheduling.rested_ns = now_ns;
+  resting_.push_back(&session);
+}
+
+void Scheduler::wake(Sequence& session) { std::erase(resting_, &session); }
+
+bool Scheduler::over_waiting_share(const std::string& tenant, int n_places) const {
+  const Tenant* found = tenants_.find(tenant);
+  const int share = std::max(1, static_cast<int>(options_.tenant_share * n_places));
+  return found != nullptr && found->n_waiting >= share && tenants_.others_wait(*found);
+}
+
+void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
+  plan.clear();
+  Budget budget{options_.step_tokens, options_.max_logits_rows, options_.max_running};
+  plan_decodes(budget, plan);
+  plan_prefills(now_ns, budget, plan);
+  admit(now_ns, budget, plan);
+}
+
+// In running order, so that who gives way is never one that is planned already: only sequences after the one that
+// lacks a block, or itself, do.
+void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
+  bool starved = false;
+  for (std::size_t i = 0; i < running_.size();) {
+    Sequence& sequence = *running_[i];
+    const bool runnable = sequence.n_left() == 1 && !sequence.run->paused() && sequence.run->may_draw();
+    if (!runnable || budget.sequences == 0) {
+      ++i;
+      continue;
+    }
+    switch (make_room(sequence, plan)) {
+      case Room::found:
+        plan_rows(sequence, budget, plan);
+        ++i;
+        break;
+      case Room::lacking:
+        starved = true;
+        ++i;
+        break;
+      case Room::given_up:  // it is in running_ no more
+        break;
+    }
+  }
+  starved_ = starved;
+}
+
+void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
+  prefills_.clear();
+  for (Sequence* sequence : running_) {
+    if (sequence->n_left() > 1 && !sequence->run->paused()) prefills_.push_back(sequence);
+  }
+  while (!prefills_.empty() && budget.rows > 0) {
+    const auto best = std::ranges::min_element(
+        prefills_, [&](const Sequence* a, const Sequence* b) { return goes_before(*a, *b, now_ns); });
+    plan_rows(**best, budget, plan);
+    prefills_.erase(best);
+  }
+}
+
+// Plans as many of the sequence's tokens as the step has room for, perhaps none.
+void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
+  const Run& run = *sequence.run;
+  if (budget.sequences == 0) return;
+  int n_rows = std::min({sequence.n_left(), options_.prefill_chunk, budget.rows});
+  if (wants_all_logits(run)) n_rows = std::min(n_rows, budget.logits_rows);
+  // The last row is drawn from: it waits for its mask, and for a row of logits.
+  if (n_rows == sequence.n_left() && (!run.may_draw() || budget.logits_rows == 0)) --n_rows;
+  if (n_rows <= 0) return;
+  const bool last = n_rows == sequence.n_left();
+  plan.rows.push_back({&sequence, n_rows, last});
+  (sequence.n_left() == 1 ? plan.n_decode_rows : plan.n_prefill_rows) += n_rows;
+  budget.rows -= n_rows;
+  budget.sequences -= 1;
+  budget.logits_rows -= wants_all_logits(run) ? n_rows : (last ? 1 : 0);
+  sequence.scheduling.tenant->served += static_cast<std::uint64_t>(n_rows);
+}
+
+Scheduler::Room Scheduler::make_room(Sequence& sequence, StepPlan& plan) {
+  const auto end = static_cast<int>(sequence.tokens.size());
+  for (;;) {
+    const int needed = blocks_.missing(sequence.table, sequence.held, end);
+    const int available = blocks_.n_available();
+    const bool frozen = sequence.kind == SequenceKind::session && needed > 0 && sessions_frozen();
+    if (!frozen && needed <= available) break;
+    if (!frozen && evict_session(plan)) continue;
+    if (sequence.kind == SequenceKind::session) {
+      remove(sequence);
+      plan.refused.push_back({&sequence, needed, available});
+      return Room::given_up;
+    }
+    Sequence* giving_way = victim();
+    if (giving_way == nullptr) return Room::lacking;
+    preempt(*giving_way);
+    if (giving_way == &sequence) return Room::given_up;
+  }
+  blocks_.prepare(sequence.table, sequence.held, end, plan.copies);
+  return Room::found;
+}
+
+// The newest generation of the lowest priority, unless it is also the oldest of the highest.
+Sequence* Scheduler::victim() const noexcept {
+  const auto is_generation = [](const Sequence* sequence) { return sequence->kind == SequenceKind::generation; };
+  const auto newest = std::find_if(running_.rbegin(), running_.rend(), is_generation);
+  const auto oldest = std::ranges::find_if(running_, is_generation);
+  return oldest == running_.end() || *newest == *oldest ? nullptr : *newest;
+}
+
+void Scheduler::preempt(Sequence& victim) {
+  blocks_.truncate(victim.table, 0);
+  victim.held = 0;
+  Run& run = *victim.run;
+  if (!run.started) run.scores = {};
+  ++run.n_preemptions;
+  ++n_preemptions_;
+  std::erase(running_, &victim);
+  waiting_.push_back(&victim);
+  victim.scheduling.phase = RunPhase::waiting;
+  victim.scheduling.preempted = true;
+  --victim.scheduling.tenant->n_running;
+  tenants_.count_waiting(*victim.scheduling.tenant, 1);
+}
+
+bool Scheduler::goes_before(const Sequence& a, const Sequence& b, std::int64_t now_ns) const noexcept {
+  const Scheduling& x = a.scheduling;
+  const Scheduling& y = b.scheduling;
+  if (x.preempted != y.preempted) return x.preempted;
+  if (x.preempted) return runs_before(&a, &b);
+  const bool x_overdue = now_ns - x.queued_ns >= options_.max_wait_ns;
+  const bool y_overdue = now_ns - y.queued_ns >= options_.max_wait_ns;
+  if (x_overdue != y_overdue) return x_overdue;
+  if (x_overdue) return x.order < y.order;
+  if (a.priority != b.priority) return a.priority > b.priority;
+  if (x.tenant->served != y.tenant->served) return x.tenant->served < y.tenant->served;
+  return x.order < y.order;
+}
+
+// While a generation that runs lacks a block, or one that ran waits for its blocks, sessions take none. One whose
+// reader is slow does not count: it would not run anyway.
+bool Scheduler::sessions_frozen() const noexcept {
+  return starved_ || std::ranges::any_of(waiting_, [](const Sequence* sequence) {
+           return sequence->scheduling.preempted && !sequence->run->paused();
+         });
+}
+
+void Scheduler::start_running(Sequence& sequence) {
+  const auto place = std::ranges::upper_bound(running_, &sequence, runs_before);
+  running_.insert(place, &sequence);
+  sequence.scheduling.phase = RunPhase::running;
+  sequence.scheduling.preempted = false;
+  tenants_.count_waiting(*sequence.scheduling.tenant, -1);
+  ++sequence.scheduling.tenant->n_running;
+}
+
+int Scheduler::n_running_generations() const noexcept {
+  return static_cast<int>(std::ranges::count(running_, SequenceKind::generation, &Sequence::kind));
+}
+
+// Running sequences that take part in steps; one whose reader is slow leaves its place to others.
+int Scheduler::used_slots() const noexcept {
+  int n_used = 0;
+  for (const Sequence* sequence : running_) {
+    if (!sequence->run->paused()) n_used += 1 + static_cast<int>(sequence->run->siblings.size());
+  }
+  return n_used;
+}
+
+}  // namespace imp

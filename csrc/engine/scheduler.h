@@ -1,0 +1,128 @@
+// Decides what the next step evaluates, who is admitted, and who gives way.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/kv_blocks.h"
+#include "engine/sequence.h"
+#include "engine/tenants.h"
+
+namespace imp {
+
+struct SchedulerOptions {
+  int max_running = 0;      // sequences in one step
+  int step_tokens = 0;      // rows of one step; at least max_running
+  int max_logits_rows = 0;  // rows of one step with logits; at least max_running
+  int prefill_chunk = 0;    // rows of one sequence in one step
+  int max_context = 0;
+  std::int64_t max_wait_ns = 0;
+  double tenant_share = 1;
+  bool evict_sessions = false;
+};
+
+// Rows of one sequence in a step: its tokens from `held` on.
+struct PlannedRows {
+  Sequence* sequence = nullptr;
+  int n_rows = 0;
+  bool last = false;  // all its tokens are held afterwards: outputs are drawn
+};
+
+// A run that is turned away for want of blocks.
+struct Refusal {
+  Sequence* sequence = nullptr;
+  int needed = 0;
+  int available = 0;
+};
+
+struct StepPlan {
+  std::vector<PlannedRows> rows;
+  std::vector<BlockCopy> copies;     // to be made first, in order
+  std::vector<Sequence*> admitted;   // whose run is scheduled for the first time
+  std::vector<Refusal> refused;      // no longer scheduled
+  std::vector<Sequence*> evicted;    // idle sessions whose blocks were taken: they are gone
+  int n_decode_rows = 0;
+  int n_prefill_rows = 0;
+  void clear();
+};
+
+// A pure object: no clock, no thread, no device. next_step follows from the calls before it and the time it is given.
+//
+// A step decodes every runnable sequence, then spends what is left of its rows on prefill chunks. Runs are admitted by
+// priority, then from the tenant served least, then in the order of arrival, and none overtakes by being small; one
+// that has waited for max_wait goes first. A generation is admitted when its tokens and a decode reserve fit, and
+// waits until then; a session takes what it needs or is refused. Where a running generation lacks a block, the newest
+// generation of the lowest priority is preempted, never the oldest of the highest; until it runs again no session
+// takes blocks.
+class Scheduler {
+ public:
+  Scheduler(const SchedulerOptions& options, KvBlocks& blocks);
+
+  // The sequence's run waits to be admitted; its siblings wait with it.
+  void enqueue(Sequence& sequence, std::int64_t now_ns);
+  // A sibling goes on by itself: its leader's prompt is evaluated and shared.
+  void join(Sequence& sibling);
+  // The sequence's run is over, wherever it was.
+  void remove(Sequence& sequence);
+  // A session has no run, and has one again. Only a resting session is evicted.
+  void rest(Sequence& session, std::int64_t now_ns);
+  void wake(Sequence& session);
+
+  // One more run of this tenant would pass its share of n_places to wait in, while others wait.
+  bool over_waiting_share(const std::string& tenant, int n_places) const;
+
+  void next_step(std::int64_t now_ns, StepPlan& plan);
+
+  int n_running() const noexcept { return static_cast<int>(running_.size()); }
+  int n_waiting() const noexcept { return static_cast<int>(waiting_.size()); }
+  std::uint64_t n_preemptions() const noexcept { return n_preemptions_; }
+
+ private:
+  struct Budget {
+    int rows = 0;
+    int logits_rows = 0;
+    int sequences = 0;
+  };
+  enum class Room : std::uint8_t { found, lacking, given_up };
+  enum class Admission : std::uint8_t { admitted, blocked, refused };
+
+  void plan_decodes(Budget& budget, StepPlan& plan);
+  void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
+  void plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan);
+  Room make_room(Sequence& sequence, StepPlan& plan);
+  void preempt(Sequence& victim);
+  Sequence* victim() const noexcept;
+
+  void admit(std::int64_t now_ns, Budget& budget, StepPlan& plan);
+  Sequence* next_waiting(std::int64_t now_ns, bool sessions_only) const noexcept;
+  Admission try_admit(Sequence& sequence, StepPlan& plan);
+  bool fits(Sequence& sequence, StepPlan& plan, int& needed);
+  int needed_blocks(const Sequence& sequence) const;
+  bool find_prefix(Sequence& sequence);
+  bool evict_session(StepPlan& plan);
+  void start_running(Sequence& sequence);
+  void leave_queue(Sequence& sequence);
+
+  bool goes_before(const Sequence& a, const Sequence& b, std::int64_t now_ns) const noexcept;
+  bool over_share(const Sequence& sequence) const noexcept;
+  bool sessions_frozen() const noexcept;
+  int n_running_generations() const noexcept;
+  int used_slots() const noexcept;
+
+  SchedulerOptions options_;
+  KvBlocks& blocks_;
+  Tenants tenants_;
+  std::vector<Sequence*> running_;   // by priority, then order
+  std::vector<Sequence*> waiting_;   // in no order
+  std::vector<Sequence*> resting_;   // idle sessions, in no order
+  std::vector<Sequence*> prefills_;  // of plan_prefills
+  std::uint64_t next_order_ = 0;
+  std::uint64_t n_preemptions_ = 0;
+  bool starved_ = false;             // a running generation lacked a block, and nobody could give way
+
+  // The generation that did not fit last, and the blocks available then: until they change it need not be asked again.
+  const Sequence* blocked_ = nullptr;
+  int blocked_available_ = 0;
+};
+
+}  // namespace imp

@@ -1,0 +1,44 @@
+// What a sequence does to itself.
+#include "engine/sequence.h"
+
+#include <algorithm>
+
+namespace imp {
+
+const OutputMask* Run::mask(std::int32_t output) const noexcept {
+  const auto found = std::ranges::find(masks, output, &OutputMask::output);
+  return found == masks.end() ? nullptr : &*found;
+}
+
+bool Run::may_draw() const noexcept {
+  if (limits.max_outputs == 0) return true;
+  if (constrained && mask(n_outputs) == nullptr) return false;
+  return std::ranges::all_of(siblings, [](const Sequence* sibling) { return sibling->run->may_draw(); });
+}
+
+std::optional<std::int32_t> Sequence::pending() const noexcept {
+  return n_left() > 0 ? std::optional(tokens.back()) : std::nullopt;
+}
+
+void Sequence::set_sampler(const SamplingOptions& options) {
+  sampler = options;
+  params = sampler.params();
+}
+
+void Sequence::keep_outputs(int start, int n_kept) {
+  const int n_tokens = start + n_kept;
+  if (n_tokens > static_cast<int>(tokens.size())) return;
+  tokens.resize(static_cast<std::size_t>(n_tokens));
+  held = std::min(held, start + std::max(n_kept - 1, 0));
+}
+
+void Sequence::restore() {
+  const BeforeRun& before = run->before;
+  held = before.held;
+  tokens.resize(static_cast<std::size_t>(before.held));
+  if (before.pending) tokens.push_back(*before.pending);
+  base = before.base;
+  if (before.sampler) set_sampler(*before.sampler);
+}
+
+}  // namespace imp

@@ -1,0 +1,42 @@
+// Checks and makes sets of allowed tokens.
+#include "engine/token_mask.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+// The bits of the last word that name tokens.
+std::uint32_t last_bits(int vocab_size) {
+  const auto used = static_cast<unsigned>(vocab_size) % 32U;
+  return used == 0 ? ~0U : (1U << used) - 1U;
+}
+
+}  // namespace
+
+void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, const std::string& field) {
+  const auto refuse = [&field](const std::string& what) {
+    throw InvalidArgument(Reason::FIELD_INVALID, field + ": " + what, {{"field", field}});
+  };
+  if (mask.size() != mask_words(vocab_size)) {
+    refuse(std::to_string(mask.size()) + " words, expected " + std::to_string(mask_words(vocab_size)));
+  }
+  if (std::ranges::none_of(mask, [](std::uint32_t word) { return word != 0; })) refuse("no bit is set");
+  if ((mask.back() & ~last_bits(vocab_size)) != 0) {
+    refuse("a bit is set at or above " + std::to_string(vocab_size));
+  }
+}
+
+TokenMask mask_without(std::span<const std::int32_t> tokens, int vocab_size) {
+  TokenMask mask(mask_words(vocab_size), ~0U);
+  if (!mask.empty()) mask.back() = last_bits(vocab_size);
+  for (const std::int32_t token : tokens) {
+    const auto id = static_cast<unsigned>(token);
+    mask[id / 32U] &= ~(1U << (id % 32U));
+  }
+  return mask;
+}
+
+}  // namespace imp
