@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/bind_backend.h"
+#include "bindings/bind_engine.h"
 #include "bindings/bind_errors.h"
 #include "bindings/bind_files.h"
 #include "bindings/bind_model.h"
@@ -11,6 +12,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's core: model files, models and the engine";
   imp::bindings::register_errors(module);
   imp::bindings::register_backend(module);
+  imp::bindings::register_engine(module);
   imp::bindings::register_files(module);
   imp::bindings::register_synthetic(module);
   imp::bindings::register_model(module);

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/testing_base.h"
+#include "bindings/testing_engine.h"
 #include "bindings/testing_files.h"
 #include "bindings/testing_gemm.h"
 #include "bindings/testing_model.h"
@@ -10,6 +11,7 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's inner rooms, for the tests";
   // Errors are those of _core, so that a test catches one type wherever the error came from.
   pybind11::module_::import("imp_service._core");
+  imp::bindings::register_testing_engine(module);
   imp::bindings::register_files_testing(module);
   imp::bindings::register_testing_base(module);
   imp::bindings::register_testing_gemm_registry(module);

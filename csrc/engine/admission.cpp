@@ -110,7 +110,8 @@ int Scheduler::needed_blocks(const Sequence& sequence) const {
   const int n_others = n_running_generations();
   // A block's worth, and twice that after every preemption, so that a sequence is preempted a few times at most. One
   // that nobody would preempt needs no reserve to go on.
-  const int wanted = run.n_preemptions > 0 && n_others == 0 ? 1 : blocks_.block_tokens() << std::min(run.n_preemptions, 10);
+  const int wanted =
+      run.n_preemptions > 0 && n_others == 0 ? 1 : blocks_.block_tokens() << std::min(run.n_preemptions, 10);
   const int reserve = std::min(std::max(n_left - 1, 0), wanted);
   const int end = std::min(options_.max_context, n_tokens + reserve);
   const int n_sequences = 1 + static_cast<int>(run.siblings.size());
@@ -121,8 +122,8 @@ int Scheduler::needed_blocks(const Sequence& sequence) const {
 
 bool Scheduler::evict_session(StepPlan& plan) {
   if (!options_.evict_sessions || resting_.empty()) return false;
-  const auto longest = std::ranges::min_element(
-      resting_, {}, [](const Sequence* session) { return session->scheduling.rested_ns; });
+  const auto longest =
+      std::ranges::min_element(resting_, {}, [](const Sequence* session) { return session->scheduling.rested_ns; });
   Sequence* session = *longest;
   resting_.erase(longest);
   blocks_.truncate(session->table, 0);

@@ -23,28 +23,28 @@ struct OpenCommand {
   SequenceId sequence = 0;
   SequenceKind kind = SequenceKind::generation;
   SamplingOptions sampling;
-  std::int32_t priority = 0;       // higher first
-  std::string tenant;              // fairness between tenants
-  std::string cache_scope;         // prefix blocks are shared within one scope (tenant and salt); hashed at the door
-  bool bypass_prefix = false;      // compute the whole prompt; what is computed is still shared
+  std::int32_t priority = 0;   // higher first
+  std::string tenant;          // fairness between tenants
+  std::string cache_scope;     // prefix blocks are shared within one scope (tenant and salt); hashed at the door
+  bool bypass_prefix = false;  // compute the whole prompt; what is computed is still shared
 };
 
 // When a run of outputs ends. The first that holds at a token, in this order: stop token, end (from outside),
 // max_outputs, context full.
 struct RunLimits {
-  std::int32_t max_outputs = 1;             // 0: evaluate only; -1: up to the context
-  std::int32_t min_outputs = 0;             // stop tokens are ordinary outputs before this many
-  bool must_fit = false;                    // refuse the run where max_outputs do not fit the context
-  std::vector<std::int32_t> stop_tokens;    // the request's, ascending
-  std::vector<std::int32_t> eos_tokens;     // the model's, ascending; outputs among them are flagged
-  bool ends_at_eos = true;                  // they end the run; a step only flags them
+  std::int32_t max_outputs = 1;           // 0: evaluate only; -1: up to the context
+  std::int32_t min_outputs = 0;           // stop tokens are ordinary outputs before this many
+  bool must_fit = false;                  // refuse the run where max_outputs do not fit the context
+  std::vector<std::int32_t> stop_tokens;  // the request's, ascending
+  std::vector<std::int32_t> eos_tokens;   // the model's, ascending; outputs among them are flagged
+  bool ends_at_eos = true;                // they end the run; a step only flags them
 };
 
 struct RunReturns {
   bool logprobs = false;
   std::int32_t n_candidates = 0;
-  bool logits = false;          // the row that each output was drawn from; the last row where none is drawn
-  bool scores = false;          // of the evaluated tokens
+  bool logits = false;  // the row that each output was drawn from; the last row where none is drawn
+  bool scores = false;  // of the evaluated tokens
   std::int32_t n_score_candidates = 0;
 };
 
@@ -52,26 +52,26 @@ struct RunReturns {
 struct RunCommand {
   Ticket ticket = 0;
   SequenceId sequence = 0;
-  std::vector<std::int32_t> tokens;          // empty: the pending token
-  bool resume = false;                       // empty tokens and nothing pending: draw from the last held position
-  std::optional<std::int32_t> position;      // optimistic lock: tokens held
-  std::optional<SamplingOptions> sampling;   // replaces the sampler: output index 0 is the next draw
-  std::optional<std::int32_t> base;          // output index 0 is at this many held tokens
-  bool rebase = false;                       // output index 0 is the next draw, the sampler stays
+  std::vector<std::int32_t> tokens;         // empty: the pending token
+  bool resume = false;                      // empty tokens and nothing pending: draw from the last held position
+  std::optional<std::int32_t> position;     // optimistic lock: tokens held
+  std::optional<SamplingOptions> sampling;  // replaces the sampler: output index 0 is the next draw
+  std::optional<std::int32_t> base;         // output index 0 is at this many held tokens
+  bool rebase = false;                      // output index 0 is the next draw, the sampler stays
   RunLimits limits;
   RunReturns returns;
-  std::vector<std::uint32_t> allowed;        // for the first output: a bit per token id; empty: all
-  bool constrained = false;                  // no output is drawn before the MaskCommand of its index has come
-  std::vector<SequenceId> siblings;          // further sequences sampled from the same prompt, streams 1, 2, …
+  std::vector<std::uint32_t> allowed;  // for the first output: a bit per token id; empty: all
+  bool constrained = false;            // no output is drawn before the MaskCommand of its index has come
+  std::vector<SequenceId> siblings;    // further sequences sampled from the same prompt, streams 1, 2, …
 };
 
 // The mask of one output of a constrained run. Masks may come early, never late: the run waits.
 struct MaskCommand {
-  Ticket ticket = 0;                    // of the run, here and below: a word that comes late hits no later run
+  Ticket ticket = 0;  // of the run, here and below: a word that comes late hits no later run
   SequenceId sequence = 0;
-  std::int32_t output = 0;              // counted from the run's first output
+  std::int32_t output = 0;  // counted from the run's first output
   std::vector<std::uint32_t> allowed;
-  bool end = false;                     // nothing but the end is possible: the run ends with STOP before this output
+  bool end = false;  // nothing but the end is possible: the run ends with STOP before this output
 };
 
 enum class EndReason : std::uint8_t { cancelled, aborted, time_limit, stop };

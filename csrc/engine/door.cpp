@@ -43,7 +43,9 @@ Accepted Door::admit(Command command) {
   return accepted;
 }
 
-void Door::withdraw(const Accepted& accepted) { count(accepted.command, -1); }
+void Door::withdraw(const Accepted& accepted) {
+  count(accepted.command, -1);
+}
 
 void Door::run_left(int n_sequences, std::int64_t n_tokens) {
   const std::lock_guard lock(mutex_);
@@ -80,12 +82,16 @@ void Door::count(const Command& command, int sign) {
   const auto n_sequences = 1 + static_cast<int>(run->siblings.size());
   const auto n_tokens = static_cast<std::int64_t>(run->tokens.size());
   if (sign > 0 && n_waiting_ + n_sequences > options_.max_waiting) {
-    throw ResourceExhausted(Reason::QUEUE_FULL, std::to_string(n_waiting_) + " runs wait, the limit is " +
-                                                    std::to_string(options_.max_waiting), {{"bound", "requests"}});
+    throw ResourceExhausted(
+        Reason::QUEUE_FULL,
+        std::to_string(n_waiting_) + " runs wait, the limit is " + std::to_string(options_.max_waiting),
+        {{"bound", "requests"}});
   }
   if (sign > 0 && waiting_tokens_ > 0 && waiting_tokens_ + n_tokens > options_.max_waiting_tokens) {
-    throw ResourceExhausted(Reason::QUEUE_FULL, std::to_string(waiting_tokens_) + " tokens wait, the limit is " +
-                                                    std::to_string(options_.max_waiting_tokens), {{"bound", "tokens"}});
+    throw ResourceExhausted(
+        Reason::QUEUE_FULL,
+        std::to_string(waiting_tokens_) + " tokens wait, the limit is " + std::to_string(options_.max_waiting_tokens),
+        {{"bound", "tokens"}});
   }
   n_waiting_ += sign * n_sequences;
   waiting_tokens_ += sign * n_tokens;
@@ -130,7 +136,9 @@ void Door::check(const ForkCommand& command) const {
   if (command.position) check_at_least("position", *command.position, 0);
 }
 
-void Door::check(const TruncateCommand& command) const { check_at_least("position", command.position, 0); }
+void Door::check(const TruncateCommand& command) const {
+  check_at_least("position", command.position, 0);
+}
 
 void Door::check_limits(const RunLimits& limits) const {
   check_at_least("max_tokens", limits.max_outputs, -1);
@@ -160,11 +168,11 @@ void Door::check_context(const RunCommand& command) const {
   const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
   const std::int64_t n_outputs = command.limits.must_fit ? std::max(command.limits.max_outputs, 0) : 0;
   if (n_tokens + n_outputs <= options_.max_context) return;
-  throw InvalidArgument(Reason::CONTEXT_TOO_LONG,
-                        "prompt of " + std::to_string(n_tokens) + " tokens and " + std::to_string(n_outputs) +
-                            " outputs exceed the context of " + std::to_string(options_.max_context),
-                        {{"prompt_tokens", std::to_string(n_tokens)},
-                         {"max_context_tokens", std::to_string(options_.max_context)}});
+  throw InvalidArgument(
+      Reason::CONTEXT_TOO_LONG,
+      "prompt of " + std::to_string(n_tokens) + " tokens and " + std::to_string(n_outputs) +
+          " outputs exceed the context of " + std::to_string(options_.max_context),
+      {{"prompt_tokens", std::to_string(n_tokens)}, {"max_context_tokens", std::to_string(options_.max_context)}});
 }
 
 // One sequence always fits, given time: the pool holds a whole context. Several together may not.
@@ -174,11 +182,12 @@ void Door::check_blocks(const RunCommand& command) const {
   const int end = std::min(options_.max_context, n_tokens + std::max(n_outputs - 1, 0));
   const int needed = group_blocks(facts_.block_tokens, n_tokens, end, 1 + static_cast<int>(command.siblings.size()));
   if (command.siblings.empty() || needed <= options_.n_blocks) return;
-  throw ResourceExhausted(Reason::KV_FULL,
-                          "the request needs " + std::to_string(needed) + " blocks, the cache has " +
-                              std::to_string(options_.n_blocks),
-                          {{"needed", std::to_string(needed)}, {"available", std::to_string(options_.n_blocks)},
-                           {"total", std::to_string(options_.n_blocks)}});
+  throw ResourceExhausted(
+      Reason::KV_FULL,
+      "the request needs " + std::to_string(needed) + " blocks, the cache has " + std::to_string(options_.n_blocks),
+      {{"needed", std::to_string(needed)},
+       {"available", std::to_string(options_.n_blocks)},
+       {"total", std::to_string(options_.n_blocks)}});
 }
 
 void Door::check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const {

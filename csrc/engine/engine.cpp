@@ -31,10 +31,9 @@ struct Engine::Thread {
   Thread(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock given)
       : clock(given ? std::move(given) : Clock(steady_now)),
         secret(options.cache_secret.value_or(random_secret())),
-        door(validated(options, forward),
-             {.vocab_size = forward.vocab_size(),
-              .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
-              .secret = secret}),
+        door(validated(options, forward), {.vocab_size = forward.vocab_size(),
+                                           .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
+                                           .secret = secret}),
         loop(backend, forward, options, secret, door, clock),
         mailbox(options.max_queued_events) {
     mailbox.publish(loop.events(), loop.stats());
@@ -114,10 +113,16 @@ void Engine::submit(std::vector<Command> commands) {
   thread_->mailbox.put(std::move(accepted));
 }
 
-void Engine::drain_events(std::vector<Event>& out) { thread_->mailbox.drain(out); }
+void Engine::drain_events(std::vector<Event>& out) {
+  thread_->mailbox.drain(out);
+}
 
-int Engine::event_descriptor() const noexcept { return thread_->mailbox.event_descriptor(); }
+int Engine::event_descriptor() const noexcept {
+  return thread_->mailbox.event_descriptor();
+}
 
-EngineStats Engine::stats() const { return thread_->mailbox.stats(); }
+EngineStats Engine::stats() const {
+  return thread_->mailbox.stats();
+}
 
 }  // namespace imp

@@ -18,10 +18,10 @@
 namespace imp {
 
 struct EngineOptions {
-  int n_blocks = 0;                  // KV blocks
-  int max_context = 0;               // no position at or beyond it is evaluated
-  int max_running = 64;              // sequences in one step
-  int max_waiting = 256;             // runs not yet admitted
+  int n_blocks = 0;       // KV blocks
+  int max_context = 0;    // no position at or beyond it is evaluated
+  int max_running = 64;   // sequences in one step
+  int max_waiting = 256;  // runs not yet admitted
   std::int64_t max_waiting_tokens = 1 << 20;
   int max_sessions = 256;
   int prefill_chunk = 512;           // tokens of one sequence evaluated in one step
@@ -31,10 +31,10 @@ struct EngineOptions {
   bool evict_sessions = false;       // close the longest idle session where blocks are lacking
   bool prefix_cache = true;
   int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
-  int max_candidates = 20;           // the most that a run may ask for
-  std::optional<HashSecret> cache_secret;  // of the prefix keys; absent: drawn from the system
-  int max_queued_events = 65536;     // the loop pauses where nobody drains them
-  std::vector<std::int32_t> suppressed_tokens;  // never drawn
+  int max_candidates = 20;                                  // the most that a run may ask for
+  std::optional<HashSecret> cache_secret;                   // of the prefix keys; absent: drawn from the system
+  int max_queued_events = 65536;                            // the loop pauses where nobody drains them
+  std::vector<std::int32_t> suppressed_tokens;              // never drawn
 };
 
 // A snapshot published after each step.
@@ -45,7 +45,7 @@ struct EngineStats {
   std::uint64_t n_cached_tokens = 0;
   std::uint64_t n_outputs = 0;
   std::uint64_t n_preemptions = 0;
-  std::uint64_t n_wakeups = 0;       // times the event descriptor was rung
+  std::uint64_t n_wakeups = 0;  // times the event descriptor was rung
   int running = 0;
   int waiting = 0;
   int sessions = 0;
@@ -53,9 +53,9 @@ struct EngineStats {
   int blocks_cached = 0;
   int blocks_free = 0;
   std::int64_t waiting_tokens = 0;
-  std::int64_t last_step_ns = 0;     // the clock at the end of the last step
-  std::int64_t forward_ns = 0;       // in forward passes, in all
-  std::int64_t step_ns = 0;          // in steps, in all
+  std::int64_t last_step_ns = 0;  // the clock at the end of the last step
+  std::int64_t forward_ns = 0;    // in forward passes, in all
+  std::int64_t step_ns = 0;       // in steps, in all
 };
 
 // submit and drain may be called from any thread. The engine's thread never waits for a caller: it never takes

@@ -23,7 +23,7 @@ struct EngineState {
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;
   std::vector<Event> events;  // of this turn, oldest first
   EngineStats stats;
-  std::int64_t now_ns = 0;    // of this turn
+  std::int64_t now_ns = 0;  // of this turn
 
   Sequence* find(SequenceId id) {
     const auto found = sequences.find(id);
@@ -66,12 +66,12 @@ struct EngineState {
   }
 
   void tell_failure(Ticket ticket, SequenceId sequence, std::uint32_t stream, const Error& error) {
-    events.push_back(FailedEvent{.ticket = ticket,
-                                 .sequence = sequence,
-                                 .stream = stream,
-                                 .reason = error.reason(),
-                                 .message = error.what(),
-                                 .details = error.details()});
+    events.emplace_back(FailedEvent{.ticket = ticket,
+                                    .sequence = sequence,
+                                    .stream = stream,
+                                    .reason = error.reason(),
+                                    .message = error.what(),
+                                    .details = error.details()});
   }
 };
 

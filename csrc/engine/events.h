@@ -23,7 +23,7 @@ struct TokenScores {
 struct StartedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
-  std::int32_t n_tokens = 0;         // evaluated or found in the cache
+  std::int32_t n_tokens = 0;  // evaluated or found in the cache
   std::int32_t n_cached_tokens = 0;
   TokenScores scores;
   std::vector<Candidate> candidates;  // at the last position, and
@@ -34,10 +34,10 @@ struct StartedEvent {
 struct TokenEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
-  std::uint32_t stream = 0;       // 0, or the sibling's number
-  std::int32_t output = 0;        // counted from the run's first output
+  std::uint32_t stream = 0;  // 0, or the sibling's number
+  std::int32_t output = 0;   // counted from the run's first output
   std::int32_t token = 0;
-  std::int32_t position = 0;      // tokens held when it was drawn
+  std::int32_t position = 0;  // tokens held when it was drawn
   bool eos = false;
   float logprob = 0;
   std::vector<Candidate> candidates;
@@ -59,11 +59,13 @@ struct FinishedEvent {
   SequenceId sequence = 0;
   std::uint32_t stream = 0;
   FinishReason reason = FinishReason::stop;
-  std::int32_t stop_token = -1;   // the request's or the model's, where one ended it
-  bool eos = false;               // it is one of the model's
+  std::int32_t stop_token = -1;            // the request's or the model's, where one ended it
+  bool eos = false;                        // it is one of the model's
+  float stop_logprob = 0;                  // of the stop token, and
+  std::vector<Candidate> stop_candidates;  // beside it, where asked for
   std::int32_t n_outputs = 0;
-  std::int32_t position = 0;      // tokens held now
-  bool pending = false;           // a sampled token waits to be evaluated
+  std::int32_t position = 0;  // tokens held now
+  bool pending = false;       // a sampled token waits to be evaluated
   RunTimings timings;
   std::int32_t n_preemptions = 0;
 };

@@ -65,7 +65,9 @@ void require(bool holds, const std::string& what) {
   if (!holds) throw InvalidArgument(Reason::FIELD_INVALID, what);
 }
 
-std::string and_found(const char* name, std::int64_t value) { return std::string(name) + " " + std::to_string(value); }
+std::string and_found(const char* name, std::int64_t value) {
+  return std::string(name) + " " + std::to_string(value);
+}
 
 }  // namespace
 
@@ -74,14 +76,14 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
   const ForwardLimits& limits = forward.limits();
   require(options.max_context > 0, and_found("max_context must be positive, found", options.max_context));
   require(static_cast<std::int64_t>(options.n_blocks) * block_tokens >= options.max_context,
-          and_found("max_context", options.max_context) + " exceeds the cache of " +
-              std::to_string(options.n_blocks) + " blocks of " + std::to_string(block_tokens) + " tokens");
+          and_found("max_context", options.max_context) + " exceeds the cache of " + std::to_string(options.n_blocks) +
+              " blocks of " + std::to_string(block_tokens) + " tokens");
   require(options.max_running > 0, and_found("max_running must be positive, found", options.max_running));
   require(options.prefill_chunk > 0, and_found("prefill_chunk must be positive, found", options.prefill_chunk));
   require(options.step_tokens >= options.max_running,
           and_found("step_tokens", options.step_tokens) + " is below " + and_found("max_running", options.max_running));
-  require(limits.max_rows >= options.step_tokens,
-          and_found("step_tokens", options.step_tokens) + " exceeds the model's " + and_found("max_rows", limits.max_rows));
+  require(limits.max_rows >= options.step_tokens, and_found("step_tokens", options.step_tokens) +
+                                                      " exceeds the model's " + and_found("max_rows", limits.max_rows));
   require(limits.max_logits_rows >= options.max_running, and_found("max_running", options.max_running) +
                                                              " exceeds the model's " +
                                                              and_found("max_logits_rows", limits.max_logits_rows));
@@ -226,7 +228,8 @@ const EngineStats& Loop::stats() {
 
 void Loop::fail_all(const Error& error) {
   for (;;) {
-    const auto running = std::ranges::find_if(state_.sequences, [](const auto& entry) { return entry.second->run.has_value(); });
+    const auto running =
+        std::ranges::find_if(state_.sequences, [](const auto& entry) { return entry.second->run.has_value(); });
     if (running == state_.sequences.end()) return;
     runs_.fail(*running->second, error);
   }

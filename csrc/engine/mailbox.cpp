@@ -23,7 +23,9 @@ Mailbox::Mailbox(int max_queued_events)
   }
 }
 
-Mailbox::~Mailbox() { ::close(descriptor_); }
+Mailbox::~Mailbox() {
+  ::close(descriptor_);
+}
 
 void Mailbox::put(std::vector<Accepted>&& commands) {
   {

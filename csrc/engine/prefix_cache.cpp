@@ -48,8 +48,8 @@ void PrefixCache::replace(std::int32_t parked, std::int32_t block) {
   unpark(parked);
   give_slot(parked);
   unlink(parked);
-  added = Entry{.key = old.key, .scope = old.scope, .parent = old.parent, .first_child = old.first_child,
-                .indexed = true};
+  added =
+      Entry{.key = old.key, .scope = old.scope, .parent = old.parent, .first_child = old.first_child, .indexed = true};
   for (std::int32_t child = added.first_child; child != kNone; child = entry(child).next_sibling) {
     entry(child).parent = block;
   }
@@ -97,7 +97,9 @@ void PrefixCache::unpark(std::int32_t block) {
   held.older = held.newer = kNone;
 }
 
-PrefixCache::Entry& PrefixCache::entry(std::int32_t block) { return entries_.at(static_cast<std::size_t>(block)); }
+PrefixCache::Entry& PrefixCache::entry(std::int32_t block) {
+  return entries_.at(static_cast<std::size_t>(block));
+}
 
 const PrefixCache::Entry& PrefixCache::entry(std::int32_t block) const {
   return entries_.at(static_cast<std::size_t>(block));
@@ -125,7 +127,9 @@ std::size_t PrefixCache::slot_of(const BlockKey& key) const {
   return slot;
 }
 
-void PrefixCache::take_slot(std::int32_t block) { slots_[slot_of(entry(block).key)] = block; }
+void PrefixCache::take_slot(std::int32_t block) {
+  slots_[slot_of(entry(block).key)] = block;
+}
 
 // Empties a slot and moves up what had been pushed past it, so that no search stops short.
 void PrefixCache::give_slot(std::int32_t block) {

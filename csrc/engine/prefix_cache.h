@@ -68,10 +68,10 @@ class PrefixCache {
 
   int block_tokens_;
   BlockHash hash_;
-  std::vector<Entry> entries_;        // by block
-  std::vector<std::int32_t> ids_;     // [n_blocks, block_tokens]
-  std::vector<std::int32_t> slots_;   // open addressing by key, at most half full: blocks, or kNone
-  std::vector<std::int32_t> stack_;   // of remove()
+  std::vector<Entry> entries_;       // by block
+  std::vector<std::int32_t> ids_;    // [n_blocks, block_tokens]
+  std::vector<std::int32_t> slots_;  // open addressing by key, at most half full: blocks, or kNone
+  std::vector<std::int32_t> stack_;  // of remove()
   std::int32_t oldest_ = kNone;
   std::int32_t newest_ = kNone;
 };

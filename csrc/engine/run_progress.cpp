@@ -96,7 +96,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
     event.candidates = std::move(draw.candidates);
     event.logits = std::move(draw.logits);
   }
-  state_.events.push_back(std::move(event));
+  state_.events.emplace_back(std::move(event));
   for (Sequence* sibling : run.siblings) {
     state_.blocks.share(sequence.table, sequence.held, sibling->table);
     sibling->tokens.assign(sequence.tokens.begin(), sequence.tokens.end());
@@ -125,7 +125,7 @@ void Runs::deliver(Draw& draw) {
   const bool eos = contains(run.limits.eos_tokens, token);
   const bool stops = contains(run.limits.stop_tokens, token) || (eos && run.limits.ends_at_eos);
   if (stops && run.n_outputs >= run.limits.min_outputs) {
-    tell_finished(sequence, FinishReason::stop, token, eos);
+    tell_finished(sequence, FinishReason::stop, &draw);
     close(sequence);
     return;
   }
@@ -137,16 +137,16 @@ void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
   Run& run = *sequence.run;
   run.last_output_ns = state_.now_ns;
   if (run.first_output_ns < 0) run.first_output_ns = state_.now_ns;
-  state_.events.push_back(TokenEvent{.ticket = run.ticket,
-                                     .sequence = sequence.id,
-                                     .stream = sequence.stream,
-                                     .output = run.n_outputs,
-                                     .token = draw.result.token,
-                                     .position = sequence.held,
-                                     .eos = eos,
-                                     .logprob = draw.result.logprob,
-                                     .candidates = std::move(draw.candidates),
-                                     .logits = std::move(draw.logits)});
+  state_.events.emplace_back(TokenEvent{.ticket = run.ticket,
+                                        .sequence = sequence.id,
+                                        .stream = sequence.stream,
+                                        .output = run.n_outputs,
+                                        .token = draw.result.token,
+                                        .position = sequence.held,
+                                        .eos = eos,
+                                        .logprob = draw.result.logprob,
+                                        .candidates = std::move(draw.candidates),
+                                        .logits = std::move(draw.logits)});
   sequence.tokens.push_back(draw.result.token);
   std::erase_if(run.masks, [&run](const OutputMask& mask) { return mask.output <= run.n_outputs; });
   ++run.n_outputs;

@@ -22,7 +22,9 @@ FinishReason finish_reason(EndReason reason) {
   return FinishReason::cancelled;
 }
 
-std::string held_by(const Sequence& sequence) { return std::to_string(sequence.held); }
+std::string held_by(const Sequence& sequence) {
+  return std::to_string(sequence.held);
+}
 
 }  // namespace
 
@@ -64,14 +66,15 @@ void Runs::abandon(Sequence& sequence) {
 
 void Runs::check(const RunCommand& command, const Sequence& sequence) const {
   if (command.position && *command.position != sequence.held) {
-    throw StateError(Reason::POSITION_MISMATCH,
-                     "position " + std::to_string(*command.position) + " was expected, the session holds " +
-                         held_by(sequence),
-                     {{"expected", std::to_string(*command.position)}, {"held", held_by(sequence)}});
+    throw StateError(
+        Reason::POSITION_MISMATCH,
+        "position " + std::to_string(*command.position) + " was expected, the session holds " + held_by(sequence),
+        {{"expected", std::to_string(*command.position)}, {"held", held_by(sequence)}});
   }
   const bool nothing = command.tokens.empty() && !sequence.pending();
   if (nothing && (!command.resume || sequence.held == 0)) {
-    throw StateError(Reason::NO_PENDING_TOKEN, "no tokens were given and none is pending", {{"held", held_by(sequence)}});
+    throw StateError(Reason::NO_PENDING_TOKEN, "no tokens were given and none is pending",
+                     {{"held", held_by(sequence)}});
   }
   if (!command.siblings.empty() && (sequence.kind != SequenceKind::generation || !sequence.tokens.empty())) {
     throw InvalidArgument(Reason::FIELD_INVALID, "num_sequences: a session has one sequence",
@@ -81,7 +84,8 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
   check_context(command, sequence.held + n_new);
   if (command.base && *command.base > sequence.held + n_new) {
     throw InvalidArgument(Reason::FIELD_INVALID,
-                          "base: " + std::to_string(*command.base) + ", expected at most the position after this run, " +
+                          "base: " + std::to_string(*command.base) +
+                              ", expected at most the position after this run, " +
                               std::to_string(sequence.held + n_new),
                           {{"field", "base"}});
   }
@@ -93,11 +97,11 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
 void Runs::check_context(const RunCommand& command, int start) const {
   const int n_outputs = command.limits.must_fit ? std::max(command.limits.max_outputs, 0) : 0;
   if (start + static_cast<std::int64_t>(n_outputs) <= state_.options.max_context) return;
-  throw InvalidArgument(Reason::CONTEXT_TOO_LONG,
-                        std::to_string(start) + " tokens and " + std::to_string(n_outputs) +
-                            " outputs exceed the context of " + std::to_string(state_.options.max_context),
-                        {{"prompt_tokens", std::to_string(start)},
-                         {"max_context_tokens", std::to_string(state_.options.max_context)}});
+  throw InvalidArgument(
+      Reason::CONTEXT_TOO_LONG,
+      std::to_string(start) + " tokens and " + std::to_string(n_outputs) + " outputs exceed the context of " +
+          std::to_string(state_.options.max_context),
+      {{"prompt_tokens", std::to_string(start)}, {"max_context_tokens", std::to_string(state_.options.max_context)}});
 }
 
 // Turns the command into the sequence's run.
@@ -197,9 +201,9 @@ void Runs::end(const EndCommand& command) {
   }
   Run& run = *sequence->run;
   if (command.n_outputs.value_or(0) > run.n_outputs) {
-    fail(*sequence, InvalidArgument(Reason::FIELD_INVALID,
-                                    "n_outputs: " + std::to_string(*command.n_outputs) + ", expected at most the " +
-                                        std::to_string(run.n_outputs) + " that were drawn"));
+    fail(*sequence, InvalidArgument(Reason::FIELD_INVALID, "n_outputs: " + std::to_string(*command.n_outputs) +
+                                                               ", expected at most the " +
+                                                               std::to_string(run.n_outputs) + " that were drawn"));
     return;
   }
   if (run.started && command.n_outputs) {
@@ -215,7 +219,7 @@ void Runs::finish(Sequence& sequence, FinishReason reason) {
     const std::vector<Sequence*> siblings = std::move(leader.run->siblings);
     const auto end_unstarted = [this, reason](Sequence& ended) {
       ended.restore();
-      tell_finished(ended, reason, -1, false);
+      tell_finished(ended, reason, nullptr);
       close(ended);
     };
     leave_queue(leader);
@@ -223,7 +227,7 @@ void Runs::finish(Sequence& sequence, FinishReason reason) {
     for (Sequence* sibling : siblings) end_unstarted(*sibling);
     return;
   }
-  tell_finished(sequence, reason, -1, false);
+  tell_finished(sequence, reason, nullptr);
   close(sequence);
 }
 
@@ -246,29 +250,34 @@ void Runs::fail(Sequence& sequence, const Error& error) {
   for (Sequence* sibling : siblings) fail_one(*sibling);
 }
 
-void Runs::tell_finished(Sequence& sequence, FinishReason reason, std::int32_t stop_token, bool eos) {
+void Runs::tell_finished(Sequence& sequence, FinishReason reason, Draw* stop) {
   const Run& run = *sequence.run;
   // A preempted generation holds nothing in the cache, but its last output is pending like another's.
-  const bool pending = run.started ? run.n_outputs > 0 && stop_token < 0 : sequence.pending().has_value();
+  const bool pending = run.started ? run.n_outputs > 0 && stop == nullptr : sequence.pending().has_value();
   const std::int64_t now = state_.now_ns;
   const std::int64_t scheduled = run.scheduled_ns >= 0 ? run.scheduled_ns : now;
   const std::int64_t first = run.first_output_ns >= 0 ? run.first_output_ns : now;
   const std::int64_t last = run.last_output_ns >= 0 ? run.last_output_ns : first;
-  state_.events.push_back(FinishedEvent{
-      .ticket = run.ticket,
-      .sequence = sequence.id,
-      .stream = sequence.stream,
-      .reason = reason,
-      .stop_token = stop_token,
-      .eos = eos,
-      .n_outputs = run.n_outputs,
-      .position = static_cast<std::int32_t>(sequence.tokens.size()) - (pending ? 1 : 0),
-      .pending = pending,
-      .timings = {.queue_ns = scheduled - run.taken_ns,
-                  .prefill_ns = first - scheduled,
-                  .decode_ns = last - first,
-                  .blocked_ns = run.blocked_ns + (run.paused() ? now - run.paused_ns : 0)},
-      .n_preemptions = run.n_preemptions});
+  FinishedEvent event;
+  event.ticket = run.ticket;
+  event.sequence = sequence.id;
+  event.stream = sequence.stream;
+  event.reason = reason;
+  if (stop != nullptr) {
+    event.stop_token = stop->result.token;
+    event.eos = std::ranges::binary_search(run.limits.eos_tokens, stop->result.token);
+    event.stop_logprob = stop->result.logprob;
+    event.stop_candidates = std::move(stop->candidates);
+  }
+  event.n_outputs = run.n_outputs;
+  event.position = static_cast<std::int32_t>(sequence.tokens.size()) - (pending ? 1 : 0);
+  event.pending = pending;
+  event.timings = {.queue_ns = scheduled - run.taken_ns,
+                   .prefill_ns = first - scheduled,
+                   .decode_ns = last - first,
+                   .blocked_ns = run.blocked_ns + (run.paused() ? now - run.paused_ns : 0)};
+  event.n_preemptions = run.n_preemptions;
+  state_.events.emplace_back(std::move(event));
 }
 
 // The run is told to have ended; what it leaves is what the sequence holds.

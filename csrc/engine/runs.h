@@ -42,7 +42,8 @@ class Runs {
   void append_output(Sequence& sequence, Draw& draw, bool eos);
   void end_where_due(Sequence& sequence);
 
-  void tell_finished(Sequence& sequence, FinishReason reason, std::int32_t stop_token, bool eos);
+  // `stop` is the draw of the stop token that ended the run, where one did.
+  void tell_finished(Sequence& sequence, FinishReason reason, Draw* stop);
   void close(Sequence& sequence);
   void leave_queue(Sequence& sequence);
 

@@ -13,7 +13,9 @@ bool runs_before(const Sequence* a, const Sequence* b) {
 }
 
 // A scored run wants the logits of every row that it evaluates, until it has told them.
-bool wants_all_logits(const Run& run) { return run.returns.scores && !run.started; }
+bool wants_all_logits(const Run& run) {
+  return run.returns.scores && !run.started;
+}
 
 }  // namespace
 
@@ -47,7 +49,9 @@ void Scheduler::enqueue(Sequence& sequence, std::int64_t now_ns) {
   for (Sequence* sibling : sequence.run->siblings) enter(*sibling);
 }
 
-void Scheduler::join(Sequence& sibling) { start_running(sibling); }
+void Scheduler::join(Sequence& sibling) {
+  start_running(sibling);
+}
 
 void Scheduler::remove(Sequence& sequence) {
   Scheduling& scheduling = sequence.scheduling;
@@ -70,7 +74,9 @@ void Scheduler::rest(Sequence& session, std::int64_t now_ns) {
   resting_.push_back(&session);
 }
 
-void Scheduler::wake(Sequence& session) { std::erase(resting_, &session); }
+void Scheduler::wake(Sequence& session) {
+  std::erase(resting_, &session);
+}
 
 bool Scheduler::over_waiting_share(const std::string& tenant, int n_places) const {
   const Tenant* found = tenants_.find(tenant);

@@ -37,10 +37,10 @@ struct Refusal {
 
 struct StepPlan {
   std::vector<PlannedRows> rows;
-  std::vector<BlockCopy> copies;     // to be made first, in order
-  std::vector<Sequence*> admitted;   // whose run is scheduled for the first time
-  std::vector<Refusal> refused;      // no longer scheduled
-  std::vector<Sequence*> evicted;    // idle sessions whose blocks were taken: they are gone
+  std::vector<BlockCopy> copies;    // to be made first, in order
+  std::vector<Sequence*> admitted;  // whose run is scheduled for the first time
+  std::vector<Refusal> refused;     // no longer scheduled
+  std::vector<Sequence*> evicted;   // idle sessions whose blocks were taken: they are gone
   int n_decode_rows = 0;
   int n_prefill_rows = 0;
   void clear();
@@ -118,7 +118,7 @@ class Scheduler {
   std::vector<Sequence*> prefills_;  // of plan_prefills
   std::uint64_t next_order_ = 0;
   std::uint64_t n_preemptions_ = 0;
-  bool starved_ = false;             // a running generation lacked a block, and nobody could give way
+  bool starved_ = false;  // a running generation lacked a block, and nobody could give way
 
   // The generation that did not fit last, and the blocks available then: until they change it need not be asked again.
   const Sequence* blocked_ = nullptr;

@@ -42,8 +42,8 @@ struct Run {
   std::vector<OutputMask> masks;
   BeforeRun before;
 
-  int start = 0;        // tokens held at the first draw
-  bool started = false; // the given tokens are evaluated, and what was drawn since is kept
+  int start = 0;         // tokens held at the first draw
+  bool started = false;  // the given tokens are evaluated, and what was drawn since is kept
   int n_outputs = 0;
   int n_cached = 0;
   int n_queued = 0;                  // sequences, and
@@ -58,8 +58,8 @@ struct Run {
   std::int64_t scheduled_ns = -1;
   std::int64_t first_output_ns = -1;
   std::int64_t last_output_ns = -1;
-  std::int64_t paused_ns = -1;   // since when it is paused
-  std::int64_t blocked_ns = 0;   // paused in all, until then
+  std::int64_t paused_ns = -1;  // since when it is paused
+  std::int64_t blocked_ns = 0;  // paused in all, until then
   int n_preemptions = 0;
 
   bool paused() const noexcept { return paused_ns >= 0; }
@@ -81,7 +81,8 @@ struct Scheduling {
   std::int64_t rested_ns = 0;  // a session's last use
 };
 
-// tokens[0, held) are in the cache; what follows is to be evaluated. Without a run that is the pending token or nothing.
+// tokens[0, held) are in the cache; what follows is to be evaluated. Without a run that is the pending token or
+// nothing.
 struct Sequence {
   SequenceId id = 0;
   SequenceKind kind = SequenceKind::generation;

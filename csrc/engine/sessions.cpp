@@ -41,7 +41,7 @@ void Sessions::fork(const ForkCommand& command) {
     copy.tokens.assign(parent.tokens.begin(), parent.tokens.begin() + static_cast<std::ptrdiff_t>(n_tokens));
     state_.blocks.share(parent.table, position, copy.table);
     state_.scheduler.rest(copy, state_.now_ns);
-    state_.events.push_back(DoneEvent{.ticket = command.ticket, .sequence = copy.id, .position = position});
+    state_.events.emplace_back(DoneEvent{.ticket = command.ticket, .sequence = copy.id, .position = position});
   } catch (...) {
     state_.door.session_left();
     throw;
@@ -58,7 +58,7 @@ void Sessions::truncate(const TruncateCommand& command) {
     sequence.last_start = -1;
     state_.blocks.truncate(sequence.table, command.position);
   }
-  state_.events.push_back(
+  state_.events.emplace_back(
       DoneEvent{.ticket = command.ticket, .sequence = sequence.id, .position = command.position});
 }
 
@@ -73,12 +73,12 @@ void Sessions::close(const CloseCommand& command) {
     done.position = sequence->held;
     state_.erase(*sequence);
   }
-  state_.events.push_back(done);
+  state_.events.emplace_back(done);
 }
 
 void Sessions::flush(const FlushCacheCommand& command) {
   const int n_freed = state_.blocks.flush();
-  state_.events.push_back(DoneEvent{.ticket = command.ticket, .freed_blocks = n_freed});
+  state_.events.emplace_back(DoneEvent{.ticket = command.ticket, .freed_blocks = n_freed});
 }
 
 void Sessions::evicted(Sequence& session) {

@@ -9,9 +9,13 @@
 namespace imp {
 namespace {
 
-bool wants_row(const Run& run) { return run.returns.logits || run.returns.n_candidates > 0; }
+bool wants_row(const Run& run) {
+  return run.returns.logits || run.returns.n_candidates > 0;
+}
 
-const std::uint32_t* bits(const TokenMask& mask) { return mask.empty() ? nullptr : mask.data(); }
+const std::uint32_t* bits(const TokenMask& mask) {
+  return mask.empty() ? nullptr : mask.data();
+}
 
 }  // namespace
 

@@ -10,7 +10,9 @@ namespace imp {
 
 using TokenMask = std::vector<std::uint32_t>;
 
-inline std::size_t mask_words(int vocab_size) { return (static_cast<std::size_t>(vocab_size) + 31) / 32; }
+inline std::size_t mask_words(int vocab_size) {
+  return (static_cast<std::size_t>(vocab_size) + 31) / 32;
+}
 
 // Throws InvalidArgument(FIELD_INVALID) unless the mask has a word for each 32 tokens, some bit set, and none at or
 // above vocab_size.

@@ -1,0 +1,11 @@
+// The engine as Python sees it.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace imp::bindings {
+
+// EngineOptions, EngineStats, the parts of commands, and the events.
+void register_engine(pybind11::module_& module);
+
+}  // namespace imp::bindings

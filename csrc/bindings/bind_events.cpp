@@ -1,0 +1,115 @@
+// One light read-only class per event.
+#include "bindings/bind_events.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+const char* word(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::max_tokens:
+      return "max_tokens";
+    case FinishReason::context_full:
+      return "context_full";
+    case FinishReason::time_limit:
+      return "time_limit";
+    case FinishReason::aborted:
+      return "aborted";
+    case FinishReason::cancelled:
+      return "cancelled";
+  }
+  return "cancelled";
+}
+
+py::array_t<float> array_of(const std::vector<float>& values) {
+  return py::array_t<float>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+template <class T>
+py::class_<T> bind_event(py::module_& module, const char* name, const char* doc) {
+  return py::class_<T>(module, name, doc)
+      .def(py::init<>())
+      .def_readonly("ticket", &T::ticket)
+      .def_readonly("sequence", &T::sequence);
+}
+
+void register_parts(py::module_& module) {
+  py::class_<Candidate>(module, "Candidate", "A token that could have stood here; logprob is of the raw logits.")
+      .def_readonly("token", &Candidate::token)
+      .def_readonly("logprob", &Candidate::logprob);
+  py::class_<TokenScores>(module, "TokenScores", "Scores of evaluated tokens, parallel lists; a first token has NaN.")
+      .def_readonly("tokens", &TokenScores::tokens)
+      .def_readonly("logprobs", &TokenScores::logprobs)
+      .def_readonly("candidates", &TokenScores::candidates);
+  py::class_<RunTimings>(module, "RunTimings", "Where a run's time went, in nanoseconds.")
+      .def_readonly("queue_ns", &RunTimings::queue_ns)
+      .def_readonly("prefill_ns", &RunTimings::prefill_ns)
+      .def_readonly("decode_ns", &RunTimings::decode_ns)
+      .def_readonly("blocked_ns", &RunTimings::blocked_ns);
+}
+
+}  // namespace
+
+void register_events(py::module_& module) {
+  register_parts(module);
+  bind_event<StartedEvent>(module, "StartedEvent", "The run's tokens are evaluated.")
+      .def_readonly("n_tokens", &StartedEvent::n_tokens)
+      .def_readonly("n_cached_tokens", &StartedEvent::n_cached_tokens)
+      .def_readonly("scores", &StartedEvent::scores)
+      .def_readonly("candidates", &StartedEvent::candidates)
+      .def_property_readonly("logits", [](const StartedEvent& event) { return array_of(event.logits); });
+  bind_event<TokenEvent>(module, "TokenEvent", "An output was drawn.")
+      .def_readonly("stream", &TokenEvent::stream)
+      .def_readonly("output", &TokenEvent::output)
+      .def_readonly("token", &TokenEvent::token)
+      .def_readonly("position", &TokenEvent::position)
+      .def_readonly("eos", &TokenEvent::eos)
+      .def_readonly("logprob", &TokenEvent::logprob)
+      .def_readonly("candidates", &TokenEvent::candidates)
+      .def_property_readonly("logits", [](const TokenEvent& event) { return array_of(event.logits); });
+  bind_event<FinishedEvent>(module, "FinishedEvent", "A run ended.")
+      .def_readonly("stream", &FinishedEvent::stream)
+      .def_property_readonly("reason", [](const FinishedEvent& event) { return word(event.reason); })
+      .def_readonly("stop_token", &FinishedEvent::stop_token)
+      .def_readonly("eos", &FinishedEvent::eos)
+      .def_readonly("stop_logprob", &FinishedEvent::stop_logprob)
+      .def_readonly("stop_candidates", &FinishedEvent::stop_candidates)
+      .def_readonly("n_outputs", &FinishedEvent::n_outputs)
+      .def_readonly("position", &FinishedEvent::position)
+      .def_readonly("pending", &FinishedEvent::pending)
+      .def_readonly("timings", &FinishedEvent::timings)
+      .def_readonly("n_preemptions", &FinishedEvent::n_preemptions);
+  bind_event<FailedEvent>(module, "FailedEvent", "A command failed, or a run ended by a failure.")
+      .def_readonly("stream", &FailedEvent::stream)
+      .def_property_readonly("reason", [](const FailedEvent& event) { return std::string(reason_name(event.reason)); })
+      .def_readonly("message", &FailedEvent::message)
+      .def_property_readonly("details", [](const FailedEvent& event) {
+        py::dict details;
+        for (const auto& [key, value] : event.details) details[py::str(key)] = value;
+        return details;
+      });
+  bind_event<DoneEvent>(module, "DoneEvent", "Fork, truncate, close or flush is done.")
+      .def_readonly("position", &DoneEvent::position)
+      .def_readonly("existed", &DoneEvent::existed)
+      .def_readonly("freed_blocks", &DoneEvent::freed_blocks);
+}
+
+py::list event_list(std::vector<Event>& events) {
+  py::list list;
+  for (Event& event : events) {
+    list.append(std::visit([](auto& told) { return py::cast(std::move(told)); }, event));
+  }
+  return list;
+}
+
+}  // namespace imp::bindings

@@ -1,0 +1,17 @@
+// What the engine tells, as Python sees it.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <vector>
+
+#include "engine/events.h"
+
+namespace imp::bindings {
+
+void register_events(pybind11::module_& module);
+
+// Moves the events into a list of Python objects, oldest first.
+pybind11::list event_list(std::vector<Event>& events);
+
+}  // namespace imp::bindings

@@ -1,0 +1,226 @@
+// Engines over a script model: one turned by hand on a clock of the test's, one with its thread.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <utility>
+
+#include "bindings/bind_commands.h"
+#include "bindings/bind_events.h"
+#include "bindings/testing_engine.h"
+#include "bindings/testing_script_backend.h"
+#include "bindings/testing_script_model.h"
+#include "engine/door.h"
+#include "engine/loop.h"
+
+namespace py = pybind11;
+
+namespace imp::testing {
+namespace {
+
+// The loop without its thread: what submit() takes is done at the next turn, and time moves when the test says so.
+class ManualEngine {
+ public:
+  ManualEngine(const Script& script, const EngineOptions& options)
+      : model(script),
+        secret_(options.cache_secret.value_or(HashSecret{1, 2})),
+        door_(options, {.vocab_size = script.vocab_size, .block_tokens = script.block_tokens, .secret = secret_}),
+        loop_(backend, model, options, secret_, door_, [this] { return now_ns; }) {
+    validate(options, model);
+  }
+
+  void submit(std::vector<Command> commands) {
+    std::vector<Accepted> accepted;
+    try {
+      for (Command& command : commands) {
+        accepted.push_back(door_.admit(std::move(command)));
+        accepted.back().taken_ns = now_ns;
+      }
+    } catch (...) {
+      for (const Accepted& counted : accepted) door_.withdraw(counted);
+      throw;
+    }
+    for (Accepted& each : accepted) waiting_.push_back(std::move(each));
+  }
+
+  bool turn() {
+    for (Accepted& accepted : waiting_) loop_.take(std::move(accepted));
+    waiting_.clear();
+    return loop_.turn();
+  }
+
+  // Turns n times, dropping events: nothing of Python happens meanwhile.
+  int turns(int n) {
+    int n_done = 0;
+    for (int i = 0; i < n; ++i) {
+      n_done += turn() ? 1 : 0;
+      loop_.events().clear();
+    }
+    return n_done;
+  }
+
+  py::list drain() {
+    py::list list = bindings::event_list(loop_.events());
+    loop_.events().clear();
+    return list;
+  }
+
+  EngineStats stats() { return loop_.stats(); }
+
+  const Sequence& sequence(SequenceId id) const {
+    const auto found = loop_.state().sequences.find(id);
+    if (found == loop_.state().sequences.end()) throw py::key_error(std::to_string(id));
+    return *found->second;
+  }
+
+  std::int64_t now_ns = 0;
+  ScriptBackend backend;
+  ScriptModel model;
+
+ private:
+  HashSecret secret_;
+  Door door_;
+  Loop loop_;
+  std::vector<Accepted> waiting_;
+};
+
+// The engine as it is, over a script.
+class ThreadedEngine {
+ public:
+  ThreadedEngine(const Script& script, const EngineOptions& options)
+      : model_(script), engine_(std::make_unique<Engine>(backend_, model_, options)) {}
+  ~ThreadedEngine() {
+    const py::gil_scoped_release unlocked;
+    engine_.reset();
+  }
+  ThreadedEngine(const ThreadedEngine&) = delete;
+  ThreadedEngine& operator=(const ThreadedEngine&) = delete;
+
+  void submit(std::vector<Command> commands) { engine_->submit(std::move(commands)); }
+
+  py::list drain() {
+    engine_->drain_events(events_);
+    return bindings::event_list(events_);
+  }
+
+  // Waits with Python's lock held: the engine must get there without it.
+  void wait_for_steps_locked(std::uint64_t n_steps) const {
+    while (engine_->stats().n_steps < n_steps) {
+    }
+  }
+
+  const Engine& engine() const noexcept { return *engine_; }
+
+ private:
+  ScriptBackend backend_;
+  ScriptModel model_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<Event> events_;
+};
+
+ScriptRule rule_of(const std::string& word) {
+  if (word == "hash") return ScriptRule::hash;
+  if (word == "counter") return ScriptRule::counter;
+  if (word == "table") return ScriptRule::table;
+  throw py::value_error("rule: " + word);
+}
+
+void register_script(py::module_& module) {
+  py::class_<Script>(module, "Script")
+      .def(py::init([](const std::string& rule, const py::kwargs& given) {
+             Script script;
+             script.rule = rule_of(rule);
+             const py::object attributes = py::cast(&script, py::return_value_policy::reference);
+             for (const auto& [name, value] : given) attributes.attr(name) = value;
+             return script;
+           }),
+           py::arg("rule") = "hash")
+      .def_readwrite("vocab_size", &Script::vocab_size)
+      .def_readwrite("block_tokens", &Script::block_tokens)
+      .def_readwrite("max_rows", &Script::max_rows)
+      .def_readwrite("max_logits_rows", &Script::max_logits_rows)
+      .def_readwrite("table", &Script::table)
+      .def_readwrite("failing", &Script::failing)
+      .def_readwrite("failing_token", &Script::failing_token)
+      .def_readwrite("narrow_token", &Script::narrow_token)
+      .def_readwrite("nan_token", &Script::nan_token)
+      .def_readwrite("records", &Script::records);
+  py::class_<EvaluatedRows>(module, "EvaluatedRows")
+      .def_readonly("first_position", &EvaluatedRows::first_position)
+      .def_readonly("tokens", &EvaluatedRows::tokens)
+      .def_readonly("n_logits_rows", &EvaluatedRows::n_logits_rows);
+  py::class_<RecordedDraw>(module, "RecordedDraw")
+      .def_property_readonly("temperature", [](const RecordedDraw& draw) { return draw.params.temperature; })
+      .def_property_readonly("seed", [](const RecordedDraw& draw) { return draw.params.seed; })
+      .def_property_readonly(
+          "params",
+          [](const RecordedDraw& draw) {
+            const SamplerParams& p = draw.params;
+            py::dict biases;
+            for (const LogitBias& bias : draw.logit_bias) biases[py::int_(bias.token)] = bias.bias;
+            return py::dict(
+                py::arg("temperature") = p.temperature, py::arg("top_k") = p.top_k, py::arg("top_p") = p.top_p,
+                py::arg("min_p") = p.min_p, py::arg("typical_p") = p.typical_p,
+                py::arg("repetition_penalty") = p.repetition_penalty,
+                py::arg("frequency_penalty") = p.frequency_penalty, py::arg("presence_penalty") = p.presence_penalty,
+                py::arg("penalty_window") = p.penalty_window, py::arg("seed") = p.seed, py::arg("logit_bias") = biases);
+          })
+      .def_readonly("history", &RecordedDraw::history)
+      .def_readonly("n_output", &RecordedDraw::n_output)
+      .def_readonly("sequence", &RecordedDraw::sequence)
+      .def_readonly("index", &RecordedDraw::index);
+}
+
+void register_manual(py::module_& module) {
+  py::class_<ManualEngine> manual(module, "ManualEngine");
+  manual.def(py::init<const Script&, const EngineOptions&>(), py::arg("script"), py::arg("options"))
+      .def("turn", &ManualEngine::turn)
+      .def("turns", &ManualEngine::turns)
+      .def("drain_events", &ManualEngine::drain)
+      .def("stats", &ManualEngine::stats)
+      .def_readwrite("now_ns", &ManualEngine::now_ns)
+      .def("tokens", [](const ManualEngine& self, SequenceId id) { return self.sequence(id).tokens; })
+      .def("held", [](const ManualEngine& self, SequenceId id) { return self.sequence(id).held; })
+      .def("base", [](const ManualEngine& self, SequenceId id) { return self.sequence(id).base; })
+      .def("blocks", [](const ManualEngine& self, SequenceId id) { return self.sequence(id).table.blocks; })
+      .def("slot", [](ManualEngine& self, std::int32_t block, int slot) { return self.backend.pool->at(block, slot); })
+      .def("poison", [](ManualEngine& self, std::int32_t block) { self.backend.pool->poison(block); })
+      .def_property(
+          "script", [](ManualEngine& self) -> Script& { return self.model.script; },
+          [](ManualEngine& self, const Script& script) { self.model.script = script; })
+      .def_property_readonly("n_forwards", [](const ManualEngine& self) { return self.model.n_forwards; })
+      .def_property_readonly("forwards", [](const ManualEngine& self) { return self.model.recorded; })
+      .def_property_readonly("draws", [](const ManualEngine& self) { return self.backend.recorded; })
+      .def_property(
+          "failing_samples", [](const ManualEngine& self) { return self.backend.failing_samples; },
+          [](ManualEngine& self, std::vector<std::int64_t> numbers) {
+            self.backend.failing_samples = std::move(numbers);
+          })
+      .def_property_readonly("n_sample_calls", [](const ManualEngine& self) { return self.backend.n_sample_calls; })
+      .def_property(
+          "records_draws", [](const ManualEngine& self) { return self.backend.records; },
+          [](ManualEngine& self, bool records) { self.backend.records = records; });
+  bindings::def_commands(manual);
+}
+
+void register_threaded(py::module_& module) {
+  py::class_<ThreadedEngine> threaded(module, "ThreadedEngine");
+  threaded.def(py::init<const Script&, const EngineOptions&>(), py::arg("script"), py::arg("options"))
+      .def("drain_events", &ThreadedEngine::drain)
+      .def("stats", [](const ThreadedEngine& self) { return self.engine().stats(); })
+      .def("event_descriptor", [](const ThreadedEngine& self) { return self.engine().event_descriptor(); })
+      .def("wait_for_steps_locked", &ThreadedEngine::wait_for_steps_locked);
+  bindings::def_commands(threaded);
+}
+
+}  // namespace
+}  // namespace imp::testing
+
+namespace imp::bindings {
+
+void register_testing_engine(py::module_& module) {
+  imp::testing::register_script(module);
+  imp::testing::register_manual(module);
+  imp::testing::register_threaded(module);
+}
+
+}  // namespace imp::bindings

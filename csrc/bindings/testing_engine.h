@@ -1,0 +1,10 @@
+// The part of `_testing` that is about the engine: over a script, and its pure objects one by one.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace imp::bindings {
+
+void register_testing_engine(pybind11::module_& module);
+
+}  // namespace imp::bindings

@@ -1,0 +1,68 @@
+// A backend that samples and copies blocks, and does nothing else: what the engine needs beside a script model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "bindings/testing_script_model.h"
+
+namespace imp::testing {
+
+// What the sampler was given.
+struct RecordedDraw {
+  SamplerParams params;  // without its lists
+  std::vector<LogitBias> logit_bias;
+  std::vector<std::int32_t> history;
+  std::int32_t n_output = 0;
+  std::uint32_t sequence = 0;
+  std::uint32_t index = 0;
+};
+
+// Draws as the contract's steps 0 to 7 say, by the plainest code, for temperature, repetition, frequency and presence
+// penalties, bias and masks; any other option is an error. Ops of a transformer are errors.
+class ScriptBackend final : public Backend {
+ public:
+  const DeviceCaps& caps() const noexcept override { return caps_; }
+  std::string device_name() const override { return "script"; }
+  int n_threads() const noexcept override { return 1; }
+  const GemmRegistry& registry() const noexcept override { return registry_; }
+  std::unique_ptr<Linear> load_linear(const WeightSource&, const GemmPlan&) override;
+  std::unique_ptr<Vector> load_vector(std::span<const float>) override;
+  std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
+  Rows make_rows(int, int) override;
+  void reserve(const WorkspaceNeeds&) override;
+  void embed(std::span<const std::int32_t>, const Linear&, float, Rows) override;
+  void rms_norm(Rows, const Vector&, float, Rows) override;
+  void linear(Rows, std::span<const LinearTerm>) override;
+  void rope_angles(std::span<const std::int32_t>, const Rope&, Rows) override;
+  void rope(Rows, int, const Rope&, Rows) override;
+  void append_kv(KvPool&, int, std::span<const SequenceRows>, Rows, Rows) override;
+  void attend(const KvPool&, int, std::span<const SequenceRows>, const AttentionParams&, Rows, Rows) override;
+  void gated_activation(GatedActivation, Rows, Rows, Rows) override;
+  void add(Rows, Rows) override;
+  void soft_cap(Rows, float) override;
+  void gather_rows(Rows, std::span<const std::int32_t>, Rows) override;
+  void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
+  void read_row(Rows logits, int row, std::span<float> out) override;
+  void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
+
+  bool records = true;
+  std::int64_t n_sample_calls = 0;
+  std::vector<std::int64_t> failing_samples;  // numbers of sample calls that throw, the first is 0
+  std::vector<RecordedDraw> recorded;
+  TokenPool* pool = nullptr;  // the last one made
+
+ private:
+  SampleResult draw(std::span<const float> row, const SampleRequest& request);
+
+  DeviceCaps caps_{.device = "script"};
+  GemmRegistry registry_{{}, caps_};
+  std::vector<double> adjusted_;
+};
+
+}  // namespace imp::testing

@@ -1,0 +1,84 @@
+// A forward pass whose logits the test decides, over a cache that remembers token ids.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/kv_pool.h"
+#include "model/forward_pass.h"
+
+namespace imp::testing {
+
+// A cache of token ids: what a slot holds is the id evaluated there.
+class TokenPool final : public KvPool {
+ public:
+  static constexpr std::int32_t kUnwritten = -1;
+  static constexpr std::int32_t kPoisoned = -2;
+
+  explicit TokenPool(const KvGeometry& geometry);
+  const KvGeometry& geometry() const noexcept override { return geometry_; }
+  std::size_t n_bytes() const noexcept override { return ids_.size() * sizeof(std::int32_t); }
+  std::int32_t& at(std::int32_t block, int slot);
+  void copy(std::int32_t from, std::int32_t to);
+  void poison(std::int32_t block);
+
+ private:
+  KvGeometry geometry_;
+  std::vector<std::int32_t> ids_;
+};
+
+enum class ScriptRule : std::uint8_t {
+  hash,     // logits are a hash of all ids from position 0 on: any wrong block changes them
+  counter,  // n + 1 follows n
+  table,    // after position p comes table[p mod size]
+};
+
+struct Script {
+  int vocab_size = 16;
+  int block_tokens = 16;
+  int max_rows = 512;
+  int max_logits_rows = 64;
+  ScriptRule rule = ScriptRule::hash;
+  std::vector<std::int32_t> table;
+  std::vector<std::int64_t> failing;  // numbers of forward passes that throw, the first is 0
+  std::int32_t failing_token = -1;    // a batch that holds it throws
+  std::int32_t narrow_token = -1;     // a batch that holds it gives logits that are one too few
+  std::int32_t nan_token = -1;        // a row that sees it has NaN
+  bool records = true;
+};
+
+// One sequence's part of a forward pass.
+struct EvaluatedRows {
+  int first_position = 0;
+  std::vector<std::int32_t> tokens;
+  int n_logits_rows = 0;
+};
+
+// A row's logits are read back from the pool through its block table, so that a wrong table, a block shared by mistake
+// or a copy not made shows in the tokens. Reading what was never written throws.
+class ScriptModel final : public ForwardPass {
+ public:
+  explicit ScriptModel(const Script& script);
+
+  int vocab_size() const noexcept override { return script.vocab_size; }
+  const ForwardLimits& limits() const noexcept override { return limits_; }
+  KvGeometry kv_geometry(int n_blocks) const override;
+  Rows forward(const Batch& batch, KvPool& pool) override;
+
+  Script script;
+  std::int64_t n_forwards = 0;
+  std::vector<std::vector<EvaluatedRows>> recorded;
+
+ private:
+  void record(const Batch& batch);
+  void write(const Batch& batch, TokenPool& pool) const;
+  void fill_row(const SequenceRows& sequence, int position, TokenPool& pool, float* row) const;
+
+  ForwardLimits limits_;
+  std::vector<float> logits_;
+};
+
+}  // namespace imp::testing
