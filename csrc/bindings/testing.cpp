@@ -12,6 +12,8 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   // Errors are those of _core, so that a test catches one type wherever the error came from.
   pybind11::module_::import("imp_service._core");
   imp::bindings::register_testing_engine(module);
+  imp::bindings::register_testing_blocks(module);
+  imp::bindings::register_testing_scheduler(module);
   imp::bindings::register_files_testing(module);
   imp::bindings::register_testing_base(module);
   imp::bindings::register_testing_gemm_registry(module);

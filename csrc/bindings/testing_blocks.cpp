@@ -1,0 +1,98 @@
+// KV blocks, their owners and the prefix cache, one by one.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <array>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "bindings/testing_engine.h"
+#include "engine/block_allocator.h"
+#include "engine/block_hash.h"
+#include "engine/kv_blocks.h"
+#include "engine/prefix_cache.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+using Words = std::pair<std::uint64_t, std::uint64_t>;
+using PythonHash = std::function<Words(Words, std::vector<std::int32_t>)>;
+
+BlockHash block_hash(const std::variant<Words, PythonHash>& given) {
+  if (const auto* secret = std::get_if<Words>(&given)) return keyed_block_hash({secret->first, secret->second});
+  return [hash = std::get<PythonHash>(given)](const BlockKey& parent, std::span<const std::int32_t> ids) {
+    const Words key = hash({parent.low, parent.high}, {ids.begin(), ids.end()});
+    return BlockKey{key.first, key.second};
+  };
+}
+
+void register_allocator(py::module_& module) {
+  py::class_<BlockAllocator>(module, "BlockAllocator")
+      .def(py::init<int>())
+      .def("allocate", &BlockAllocator::allocate)
+      .def("retain", &BlockAllocator::retain)
+      .def("release", &BlockAllocator::release, py::arg("block"), py::arg("keep"))
+      .def("discard", &BlockAllocator::discard)
+      .def("owners", &BlockAllocator::owners)
+      .def_property_readonly("n_free", &BlockAllocator::n_free)
+      .def_property_readonly("n_kept", &BlockAllocator::n_kept)
+      .def_property_readonly("n_live", &BlockAllocator::n_live);
+}
+
+void register_kv_blocks(py::module_& module) {
+  py::class_<BlockTable>(module, "BlockTable")
+      .def(py::init<>())
+      .def_readonly("blocks", &BlockTable::blocks)
+      .def_readonly("n_indexed", &BlockTable::n_indexed);
+
+  py::class_<KvBlocks>(module, "KvBlocks")
+      .def(py::init([](int n_blocks, int block_tokens, bool prefix_cache, int max_kept,
+                       const std::variant<Words, PythonHash>& hash) {
+             return std::make_unique<KvBlocks>(KvBlocksOptions{n_blocks, block_tokens, prefix_cache, max_kept},
+                                               block_hash(hash));
+           }),
+           py::arg("n_blocks"), py::arg("block_tokens") = 16, py::kw_only(), py::arg("prefix_cache") = true,
+           py::arg("max_kept") = KvBlocksOptions{}.max_kept, py::arg("hash") = Words{1, 2})
+      .def("match", [](KvBlocks& self, BlockTable& table, const Words& scope, const std::vector<std::int32_t>& tokens,
+                       int held) { return self.match(table, {scope.first, scope.second}, tokens, held); })
+      .def("missing", &KvBlocks::missing)
+      .def("prepare",
+           [](KvBlocks& self, BlockTable& table, int first, int end) {
+             std::vector<BlockCopy> copies;
+             self.prepare(table, first, end, copies);
+             std::vector<std::pair<int, int>> pairs;
+             for (const BlockCopy& copy : copies) pairs.emplace_back(copy.from, copy.to);
+             return pairs;
+           })
+      .def("commit",
+           [](KvBlocks& self, BlockTable& table, const Words& scope, const std::vector<std::int32_t>& tokens) {
+             self.commit(table, {scope.first, scope.second}, tokens);
+           })
+      .def("share", &KvBlocks::share)
+      .def("truncate", &KvBlocks::truncate)
+      .def("forget", &KvBlocks::forget)
+      .def("flush", &KvBlocks::flush)
+      .def("owners", [](const KvBlocks& self, std::int32_t block) { return self.allocator().owners(block); })
+      .def_property_readonly("n_available", &KvBlocks::n_available)
+      .def_property_readonly("n_free", [](const KvBlocks& self) { return self.allocator().n_free(); })
+      .def_property_readonly("n_kept", [](const KvBlocks& self) { return self.allocator().n_kept(); })
+      .def_property_readonly("n_live", [](const KvBlocks& self) { return self.allocator().n_live(); });
+}
+
+}  // namespace
+
+void register_testing_blocks(py::module_& module) {
+  register_allocator(module);
+  register_kv_blocks(module);
+  module.def("sip_hash", [](const Words& secret, const py::bytes& data) {
+    const auto view = static_cast<std::string_view>(data);
+    const BlockKey key = sip_hash({secret.first, secret.second}, std::as_bytes(std::span(view)));
+    return Words{key.low, key.high};
+  });
+}
+
+}  // namespace imp::bindings
