@@ -2,6 +2,8 @@
 
 from imp_service.text.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.chat_template import ChatTemplate, RenderedChat
+from imp_service.text.constraint import Constraint, ConstraintCompiler, ConstraintKind
+from imp_service.text.constraint_state import ConstraintProgram, ConstraintState
 from imp_service.text.errors import (
     FieldInvalid,
     NativePanic,
@@ -22,6 +24,11 @@ __all__ = [
     "ChatMessage",
     "ChatPrompt",
     "ChatTemplate",
+    "Constraint",
+    "ConstraintCompiler",
+    "ConstraintKind",
+    "ConstraintProgram",
+    "ConstraintState",
     "Encoding",
     "FieldInvalid",
     "NativePanic",

@@ -1,0 +1,96 @@
+"""Checks a caller's regular expression before the library compiles it: how deep it nests and how far it repeats."""
+
+from __future__ import annotations
+
+import re
+
+from imp_service.text.errors import FieldInvalid
+from imp_service.text.limits import TextLimits
+
+# Characters of the expression with every counted repeat written out.
+MAX_EXPANSION = 1 << 17
+_COUNTED = re.compile(r"\{(\d{1,9})(?:(,)(\d{1,9})?)?\}")
+_BRACED_ESCAPE = re.compile(r"\\[xuUpPN]\{[^}]*\}")
+# Capturing or not, named, or with flags; look-around is left to the library, which names it.
+_GROUP_HEAD = re.compile(r"\(\?(?:[a-zA-Z-]*:|P?<[A-Za-z_][^>]*>)")
+
+
+def check_regex(source: str, path: str, limits: TextLimits) -> None:
+    """`FieldInvalid` at an offset of what is too large. What is ill-formed otherwise the library finds."""
+    if not source:
+        raise FieldInvalid(path, "empty")
+    n_bytes = len(source.encode("utf-8", "surrogatepass"))
+    if n_bytes > limits.regex_bytes:
+        raise FieldInvalid(path, f"{n_bytes} bytes, limit {limits.regex_bytes}")
+    # Per open group: what came before it, and its own sequence so far; the last atom may yet be repeated.
+    before: list[int] = []
+    size = last = position = 0
+    while position < len(source):
+        char = source[position]
+        counted = _COUNTED.match(source, position)
+        if counted is not None:
+            times = _times(counted, position, path, limits)
+            size += last * (times - 1) if times else 0
+            last *= max(times, 1)
+            position = counted.end()
+        elif char == "(":
+            if len(before) >= limits.nesting:
+                raise FieldInvalid(path, f"offset {position}: nested more than {limits.nesting} deep")
+            before.append(size)
+            size = last = 0
+            head = _GROUP_HEAD.match(source, position)
+            position = head.end() if head is not None else position + 1
+        elif char == ")":
+            last = max(size, 1)
+            size = last + (before.pop() if before else 0)
+            position += 1
+        else:
+            if char not in "*+?|":
+                last = 1
+                size += 1
+            position = _after_atom(source, position, path, limits)
+        if size > MAX_EXPANSION:
+            raise FieldInvalid(path, f"offset {position}: repeats come to more than {MAX_EXPANSION} characters")
+
+
+def _times(counted: re.Match[str], position: int, path: str, limits: TextLimits) -> int:
+    times = int(counted[3] or counted[1])
+    if max(times, int(counted[1])) > limits.repeat:
+        raise FieldInvalid(path, f"offset {position}: repeat of {times}, limit {limits.repeat}")
+    return times
+
+
+def _after_atom(source: str, position: int, path: str, limits: TextLimits) -> int:
+    if source[position] == "\\":
+        braced = _BRACED_ESCAPE.match(source, position)
+        return braced.end() if braced is not None else position + 2
+    return _after_class(source, position, path, limits) if source[position] == "[" else position + 1
+
+
+def _after_class(source: str, start: int, path: str, limits: TextLimits) -> int:
+    """The position behind a class; classes nest."""
+    depth, position = 0, start
+    while position < len(source):
+        char = source[position]
+        if char == "\\":
+            position += 1
+        elif char == "[":
+            depth += 1
+            if depth > limits.nesting:
+                raise FieldInvalid(path, f"offset {position}: nested more than {limits.nesting} deep")
+            # A bracket right behind the opening one is a member.
+            if source.startswith("^", position + 1):
+                position += 1
+            if source.startswith("]", position + 1):
+                position += 1
+        elif char == "]":
+            depth -= 1
+            if depth == 0:
+                return position + 1
+        position += 1
+    return position
+
+
+def quote_for_regex(text: str) -> str:
+    """An expression that matches the text alone."""
+    return "".join(char if char.isascii() and char.isalnum() else f"\\x{{{ord(char):X}}}" for char in text)
