@@ -12,7 +12,7 @@ from imp_service.text import ConstraintProgram, ConstraintState, Tokenizer
 
 def allowed_ids(state: ConstraintState) -> list[int]:
     """The ids whose bit is set."""
-    bits = np.unpackbits(state.mask().view(np.uint8), bitorder="little")
+    bits = np.unpackbits(np.frombuffer(state.mask(), dtype=np.uint8), bitorder="little")
     return np.flatnonzero(bits).tolist()
 
 
@@ -21,7 +21,7 @@ def sample(program: ConstraintProgram, tokenizer: Tokenizer, seed: int, n_most: 
     rng = random.Random(seed)
     state = program.start()
     ids: list[int] = []
-    while not state.must_end and len(ids) < n_most:
+    while not state.only_end_is_possible and len(ids) < n_most:
         allowed = allowed_ids(state)
         assert allowed, "a vocabulary with every byte never gets stuck"
         closing = [i for i in allowed if i in tokenizer.eos_ids or tokenizer.token_bytes(i) in (b'"', b"}", b"]", b")")]

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from imp_service import _core, _testing
-
 from support.script_oracle import Sampler
 
 NEVER = 1_000_000
@@ -28,8 +27,15 @@ class ScriptEngine:
     """An engine whose clock, model and turns belong to the test."""
 
     def __init__(self, rule: str = "hash", *, script: dict[str, Any] | None = None, **options: Any) -> None:
-        given: dict[str, Any] = {"n_blocks": 64, "max_context": 256, "max_running": 16, "step_tokens": 64,
-                                 "prefill_chunk": 32, "cache_secret": (3, 5), **options}
+        given: dict[str, Any] = {
+            "n_blocks": 64,
+            "max_context": 256,
+            "max_running": 16,
+            "step_tokens": 64,
+            "prefill_chunk": 32,
+            "cache_secret": (3, 5),
+            **options,
+        }
         self.script = _testing.Script(rule, **(script or {}))
         self.core = _testing.ManualEngine(self.script, _core.EngineOptions(**given))
         self.events: dict[int, list[Any]] = defaultdict(list)
@@ -54,8 +60,12 @@ class ScriptEngine:
 
     def generate(self, tokens: Sequence[int], **given: Any) -> int:
         ticket = next(self._tickets)
-        self.core.generate(ticket, given.pop("sequence", None) or self.sequence(), list(tokens),
-                           **self._sampled(self._limited({"sampling": Sampler(), **given})))
+        self.core.generate(
+            ticket,
+            given.pop("sequence", None) or self.sequence(),
+            list(tokens),
+            **self._sampled(self._limited({"sampling": Sampler(), **given})),
+        )
         return ticket
 
     def command(self, name: str, *args: Any, **given: Any) -> int:
@@ -72,10 +82,16 @@ class ScriptEngine:
 
     @staticmethod
     def _limited(given: dict[str, Any]) -> dict[str, Any]:
-        limits = {name: given.pop(name) for name in ("max_outputs", "min_outputs", "must_fit", "stop_tokens",
-                                                     "eos_tokens", "ends_at_eos") if name in given}
-        returns = {name: given.pop(name) for name in ("logprobs", "n_candidates", "logits", "scores",
-                                                      "n_score_candidates") if name in given}
+        limits = {
+            name: given.pop(name)
+            for name in ("max_outputs", "min_outputs", "must_fit", "stop_tokens", "eos_tokens", "ends_at_eos")
+            if name in given
+        }
+        returns = {
+            name: given.pop(name)
+            for name in ("logprobs", "n_candidates", "logits", "scores", "n_score_candidates")
+            if name in given
+        }
         return {**given, "limits": _core.RunLimits(**limits), "returns": _core.RunReturns(**returns)}
 
     # Time.
@@ -101,8 +117,11 @@ class ScriptEngine:
 
     def finished(self, ticket: int, stream: int = 0) -> Any:
         """The one ending; raises Failed where it was a failure."""
-        endings = [e for e in self.events[ticket]
-                   if isinstance(e, _core.FinishedEvent | _core.FailedEvent) and e.stream == stream]
+        endings = [
+            e
+            for e in self.events[ticket]
+            if isinstance(e, _core.FinishedEvent | _core.FailedEvent) and e.stream == stream
+        ]
         assert len(endings) == 1, f"{len(endings)} endings"
         if isinstance(endings[0], _core.FailedEvent):
             raise Failed(endings[0])

@@ -2,7 +2,7 @@
 
 from imp_service.text.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.chat_template import ChatTemplate, RenderedChat
-from imp_service.text.constraint import Constraint, ConstraintCompiler, ConstraintKind
+from imp_service.text.constraint import ConstraintCompiler, ConstraintKind, ConstraintSpec
 from imp_service.text.constraint_state import ConstraintProgram, ConstraintState
 from imp_service.text.errors import (
     FieldInvalid,
@@ -24,10 +24,10 @@ __all__ = [
     "ChatMessage",
     "ChatPrompt",
     "ChatTemplate",
-    "Constraint",
     "ConstraintCompiler",
     "ConstraintKind",
     "ConstraintProgram",
+    "ConstraintSpec",
     "ConstraintState",
     "Encoding",
     "FieldInvalid",

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -39,7 +39,7 @@ class ConstraintKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class ConstraintSpec:
     """What the output must be. `source` is the text of the first three kinds, `choices` belong to the fourth."""
 
     kind: ConstraintKind
@@ -58,17 +58,27 @@ class ConstraintCompiler:
     Compiling takes up to `compile_ms` of processor time: keep it off an event loop.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, vocab_size: int, limits: TextLimits | None = None) -> None:
-        """`vocab_size` is the model's: masks have that many bits, those beyond the tokenizer's ids never set."""
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        vocab_size: int,
+        eos_ids: Iterable[int] | None = None,
+        limits: TextLimits | None = None,
+    ) -> None:
+        """`vocab_size` is the model's: masks have that many bits, those beyond the tokenizer's ids never set.
+
+        `eos_ids` are allowed exactly where the output may end; by default the tokenizer's.
+        """
         self._limits = limits or TextLimits()
         self._vocab_size = vocab_size
-        self._ends = tuple(sorted(tokenizer.eos_ids))
+        self._ends = tuple(sorted(tokenizer.eos_ids if eos_ids is None else set(eos_ids)))
         if not self._ends:
-            raise FieldInvalid("constraint", "the model's tokenizer names no end-of-sequence token")
+            raise FieldInvalid("constraint", "the model has no end-of-sequence token")
         with native_boundary("llguidance"):
-            self._tokenizer = LLTokenizer(TokenizerWrapper(_Pieces(tokenizer)), eos_token=list(self._ends))
+            self._tokenizer = LLTokenizer(TokenizerWrapper(_Pieces(tokenizer, self._ends)), eos_token=list(self._ends))
         self._lock = threading.Lock()
-        self._programs: OrderedDict[Constraint, ConstraintProgram] = OrderedDict()
+        self._programs: OrderedDict[ConstraintSpec, ConstraintProgram] = OrderedDict()
         self._n_bytes = 0
 
     @property
@@ -76,7 +86,7 @@ class ConstraintCompiler:
         """An upper estimate of what the kept programs hold."""
         return self._n_bytes
 
-    def compile(self, constraint: Constraint) -> ConstraintProgram:
+    def compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
         """`FieldInvalid` names what cannot be compiled; there is no unconstrained answer instead."""
         with self._lock:
             program = self._programs.get(constraint)
@@ -93,7 +103,7 @@ class ConstraintCompiler:
                 self._n_bytes -= dropped.n_bytes
         return program
 
-    def _compile(self, constraint: Constraint) -> ConstraintProgram:
+    def _compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
         started = time.thread_time()
         try:
             with native_boundary("llguidance"):
@@ -123,12 +133,12 @@ class ConstraintCompiler:
 class _Pieces:
     """The vocabulary as the library reads it."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        special = tokenizer.special_ids | tokenizer.eos_ids
+    def __init__(self, tokenizer: Tokenizer, ends: tuple[int, ...]) -> None:
+        special = tokenizer.special_ids | tokenizer.eos_ids | set(ends)
         # A token that is no text satisfies no grammar; the ends are known by their ids.
         self.tokens = [b"" if i in special else tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
         self.special_token_ids = sorted(special)
-        self.eos_token_id = min(tokenizer.eos_ids)
+        self.eos_token_id = ends[0]
         self.bos_token_id = None
 
     def __call__(self, _text: bytes) -> list[int]:
@@ -151,11 +161,11 @@ def _parser_limits() -> LLParserLimits:
 _HEADER = '%llguidance {"no_forcing": true}\n'
 
 
-def _json_schema(constraint: Constraint, limits: TextLimits) -> str:
+def _json_schema(constraint: ConstraintSpec, limits: TextLimits) -> str:
     return _from_schema(check_json_schema(constraint.source, constraint.path, limits))
 
 
-def _json_object(_constraint: Constraint, _limits: TextLimits) -> str:
+def _json_object(_constraint: ConstraintSpec, _limits: TextLimits) -> str:
     return _from_schema({"type": "object"})
 
 
@@ -163,7 +173,7 @@ def _from_schema(schema: dict[str, object]) -> str:
     return f"{_HEADER}start: %json {json.dumps({**schema, 'x-guidance': {'whitespace_pattern': _JSON_SPACES}})}\n"
 
 
-def _regex(constraint: Constraint, limits: TextLimits) -> str:
+def _regex(constraint: ConstraintSpec, limits: TextLimits) -> str:
     check_regex(constraint.source, constraint.path, limits)
     return _from_regex(constraint.source)
 
@@ -173,12 +183,12 @@ def _from_regex(source: str) -> str:
     return f"{_HEADER}start: /{regex_to_lark(source, 'd')}/\n"
 
 
-def _gbnf(constraint: Constraint, limits: TextLimits) -> str:
+def _gbnf(constraint: ConstraintSpec, limits: TextLimits) -> str:
     compiled = compile_gbnf(constraint.source, constraint.path, limits)
     return _from_regex(compiled.source) if compiled.is_regex else _HEADER + compiled.source
 
 
-def _choices(constraint: Constraint, limits: TextLimits) -> str:
+def _choices(constraint: ConstraintSpec, limits: TextLimits) -> str:
     path, choices = constraint.path, constraint.choices
     if not 1 <= len(choices) <= limits.choices:
         raise FieldInvalid(path, f"{len(choices)} choices, expected 1 to {limits.choices}")
@@ -191,7 +201,7 @@ def _choices(constraint: Constraint, limits: TextLimits) -> str:
     return _from_regex("|".join(quote_for_regex(choice) for choice in dict.fromkeys(choices)))
 
 
-_GRAMMARS: dict[ConstraintKind, Callable[[Constraint, TextLimits], str]] = {
+_GRAMMARS: dict[ConstraintKind, Callable[[ConstraintSpec, TextLimits], str]] = {
     ConstraintKind.JSON_SCHEMA: _json_schema,
     ConstraintKind.REGEX: _regex,
     ConstraintKind.GBNF: _gbnf,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from llguidance import LLMatcher
-from numpy.typing import NDArray
 
 from imp_service.text.errors import FieldInvalid, native_boundary
 
@@ -25,10 +24,9 @@ class ConstraintProgram:
         self.n_known = n_known
         self.ends = frozenset(ends)
         self.n_bytes = n_bytes
-        self.end_mask = np.zeros(n_words(vocab_size), dtype=np.uint32)
-        for token_id in ends:
-            self.end_mask[token_id // _WORD_BITS] |= np.uint32(1 << token_id % _WORD_BITS)
-        self.end_mask.flags.writeable = False
+        bits = np.zeros(n_words(vocab_size) * _WORD_BITS, dtype=np.uint8)
+        bits[list(ends)] = 1
+        self.end_mask = np.packbits(bits, bitorder="little").tobytes()
 
     def start(self) -> ConstraintState:
         """The state before the first output."""
@@ -53,7 +51,7 @@ class ConstraintState:
         self._tokens: list[int] = []
         # Outputs after the end, where the caller goes on regardless (ignore_eos); 0: not ended.
         self._n_after_end = 0
-        self._mask: NDArray[np.uint32] | None = None
+        self._mask: bytes | None = None
 
     @property
     def n_accepted(self) -> int:
@@ -71,12 +69,12 @@ class ConstraintState:
         return self.has_ended or bool(self._matcher.is_accepting())
 
     @property
-    def must_end(self) -> bool:
+    def only_end_is_possible(self) -> bool:
         """Nothing but the end is possible: the sequence ends here, whatever its least length."""
-        return self.may_end and bool(np.array_equal(self.mask(), self._program.end_mask))
+        return self.may_end and self.mask() == self._program.end_mask
 
-    def mask(self) -> NDArray[np.uint32]:
-        """One bit per id of the model, lowest first; read-only, valid until the state changes.
+    def mask(self) -> bytes:
+        """One bit per id of the model, lowest first, in whole words of 32 bits.
 
         No bit is set where no token can go on, which a vocabulary that lacks a byte may bring about.
         """
@@ -122,8 +120,8 @@ class ConstraintState:
         copy._n_after_end, copy._mask = self._n_after_end, self._mask
         return copy
 
-    def _compute_mask(self) -> NDArray[np.uint32]:
-        mask = np.zeros(n_words(self._program.vocab_size), dtype=np.uint32)
+    def _compute_mask(self) -> bytes:
+        mask = np.zeros(n_words(self._program.vocab_size), dtype="<u4")
         with native_boundary("llguidance"):
             self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, 4 * n_words(self._program.n_known))
         if self._matcher.is_error():
@@ -132,9 +130,8 @@ class ConstraintState:
             self._restore()
             if reason in _TOO_COMPLEX:
                 raise FieldInvalid(self._program.path, "grew beyond the limits of what can be followed")
-            mask[:] = 0
-        mask.flags.writeable = False
-        return mask
+            return bytes(mask.nbytes)
+        return mask.tobytes()
 
     def _restore(self) -> None:
         """The library's state for the outputs that stand: a refusal, and some rollbacks, leave it unusable."""

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from imp_service.text import (
-    Constraint,
     ConstraintCompiler,
     ConstraintKind,
+    ConstraintSpec,
     FieldInvalid,
     NativePanic,
     TextLimits,
@@ -23,7 +23,7 @@ COMPILER = ConstraintCompiler(TOKENIZER, vocab_size=TOKENIZER.vocab_size)
 
 def _refusal(kind: ConstraintKind, source: str = "", choices: tuple[str, ...] = ()) -> FieldInvalid:
     with pytest.raises(FieldInvalid) as caught:
-        COMPILER.compile(Constraint(kind, source, choices))
+        COMPILER.compile(ConstraintSpec(kind, source, choices))
     assert caught.value.reason == "FIELD_INVALID"
     assert caught.value.path.startswith(f"constraint.{kind.value}")
     assert 0 < len(caught.value.message) <= 300 and "\n" not in caught.value.message
@@ -83,7 +83,7 @@ def test_txt_22_t35_unsupported_keywords_are_named_also_when_nested(keyword: str
 
 
 def test_txt_22_an_identifier_inside_would_move_references() -> None:
-    COMPILER.compile(Constraint(ConstraintKind.JSON_SCHEMA, '{"$id": "http://a/b", "type": "null"}'))
+    COMPILER.compile(ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"$id": "http://a/b", "type": "null"}'))
     assert "$id" in _refusal(ConstraintKind.JSON_SCHEMA, '{"items": {"$id": "http://a/b"}}').message
 
 
@@ -127,12 +127,12 @@ def test_txt_22_t38_nesting() -> None:
     def nested(depth: int) -> str:
         return '{"items":' * (depth - 1) + "{}" + "}" * (depth - 1)
 
-    COMPILER.compile(Constraint(ConstraintKind.JSON_SCHEMA, nested(64)))
+    COMPILER.compile(ConstraintSpec(ConstraintKind.JSON_SCHEMA, nested(64)))
     assert "65" in _refusal(ConstraintKind.JSON_SCHEMA, nested(65)).message
     _refusal(ConstraintKind.JSON_SCHEMA, "[" * 60_000)
     for kind, head in ((ConstraintKind.REGEX, ""), (ConstraintKind.GBNF, "root ::= ")):
         atom = "a" if kind is ConstraintKind.REGEX else '"a"'
-        COMPILER.compile(Constraint(kind, head + "(" * 64 + atom + ")" * 64))
+        COMPILER.compile(ConstraintSpec(kind, head + "(" * 64 + atom + ")" * 64))
         assert "nested more than 64" in _refusal(kind, head + "(" * 65 + atom + ")" * 65).message
     limits = TextLimits(regex_bytes=10**6, constraint_bytes=10**6)
     compiler = ConstraintCompiler(TOKENIZER, vocab_size=TOKENIZER.vocab_size, limits=limits)
@@ -142,7 +142,7 @@ def test_txt_22_t38_nesting() -> None:
         (ConstraintKind.REGEX, "[" * 100_000),
     ):
         with pytest.raises(FieldInvalid, match="nested more than"):
-            compiler.compile(Constraint(kind, source))
+            compiler.compile(ConstraintSpec(kind, source))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_txt_22_t39_regexes_that_cannot_be(source: str, said: str) -> None:
     ],
 )
 def test_regexes_that_only_look_large(source: str) -> None:
-    COMPILER.compile(Constraint(ConstraintKind.REGEX, source))
+    COMPILER.compile(ConstraintSpec(ConstraintKind.REGEX, source))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_t41_doubling_rules_stay_small() -> None:
     source = "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(30)) + '\nr30 ::= "a"'
     assert "repeats come to more" in _refusal(ConstraintKind.GBNF, source).message
     source = "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1}? | r{i + 1} root" for i in range(400)) + '\nr400 ::= "a"'
-    COMPILER.compile(Constraint(ConstraintKind.GBNF, source))
+    COMPILER.compile(ConstraintSpec(ConstraintKind.GBNF, source))
 
 
 @pytest.mark.parametrize(
@@ -249,11 +249,11 @@ def test_t46_a_large_enumeration_compiles_or_is_refused() -> None:
     values = list(range(10_000))
     source = json.dumps({"enum": values}, separators=(",", ":"))
     assert len(source) < 2**16
-    program = COMPILER.compile(Constraint(ConstraintKind.JSON_SCHEMA, source))
+    program = COMPILER.compile(ConstraintSpec(ConstraintKind.JSON_SCHEMA, source))
     state = program.start()
     for byte in b"9999":
         assert state.accept(byte)
-    assert state.must_end
+    assert state.only_end_is_possible
 
 
 def test_t46_compiling_beyond_its_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,7 @@ def test_t12_t47_t51_a_panic_while_compiling_is_that_call_s_error(monkeypatch: p
     def panic(*_args: object, **_kwargs: object) -> None:
         raise type("PanicException", (BaseException,), {})("forced")
 
-    constraint = Constraint(ConstraintKind.REGEX, "panic+")
+    constraint = ConstraintSpec(ConstraintKind.REGEX, "panic+")
     with monkeypatch.context() as patched:
         patched.setattr("imp_service.text.constraint.LLMatcher", panic)
         panic.grammar_from_lark = str  # type: ignore[attr-defined]
