@@ -6,6 +6,7 @@
 #include "bindings/testing_files.h"
 #include "bindings/testing_gemm.h"
 #include "bindings/testing_model.h"
+#include "bindings/testing_ops.h"
 
 PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's inner rooms, for the tests";
@@ -19,4 +20,7 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_testing_gemm_registry(module);
   imp::bindings::register_testing_gemm_kernels(module);
   imp::bindings::register_model_testing(module);
+  imp::bindings::register_testing_ops(module);
+  imp::bindings::register_testing_attention(module);
+  imp::bindings::register_testing_sampler(module);
 }

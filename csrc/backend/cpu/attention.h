@@ -22,6 +22,11 @@ class Attention {
   // cannot do.
   void reserve(int max_rows, int max_context, const AttentionParams& largest);
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
+#if IMP_TESTING
+  std::span<std::byte> scratch() const noexcept {
+    return {scratch_.get(), scratch_bytes_};
+  }
+#endif
 
   void run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
            Rows q, Rows out);

@@ -18,16 +18,6 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count)> kOpN
     "embed", "rms_norm", "rope_angles", "rope",   "append_kv", "attend_decode", "attend_prefill", "gated_activation",
     "add",   "soft_cap", "gather_rows", "sample", "score",     "read_row",      "copy_block"};
 
-const CpuOps& ops_for(const DeviceCaps& caps) {
-#if IMP_X86
-  if (caps.avx512) return kCpuOpsAvx512;
-  if (caps.avx2) return kCpuOpsAvx2;
-#else
-  static_cast<void>(caps);
-#endif
-  return kCpuOpsGeneric;
-}
-
 class CpuVector final : public Vector {
  public:
   CpuVector(std::span<const float> values, Arena& arena)
@@ -50,6 +40,16 @@ void grow(AttentionParams& held, const AttentionParams& asked) {
 }
 
 }  // namespace
+
+const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
+#if IMP_X86
+  if (caps.avx512) return kCpuOpsAvx512;
+  if (caps.avx2) return kCpuOpsAvx2;
+#else
+  static_cast<void>(caps);
+#endif
+  return kCpuOpsGeneric;
+}
 
 CpuBackend::CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads)
     : isa_(isa),
@@ -102,6 +102,15 @@ std::size_t CpuBackend::scratch_bytes() const noexcept {
   return gemm_.scratch_bytes() + attention_.scratch_bytes() + sampler_.scratch_bytes() +
          embed_row_bytes_ * static_cast<std::size_t>(n_threads());
 }
+
+#if IMP_TESTING
+void CpuBackend::fill_scratch(std::uint8_t value) {
+  gemm_.fill_scratch(value);
+  std::ranges::fill(attention_.scratch(), std::byte{value});
+  std::ranges::fill(sampler_.scratch(), std::byte{value});
+  std::fill_n(embed_scratch_.get(), embed_row_bytes_ * static_cast<std::size_t>(n_threads()), std::byte{value});
+}
+#endif
 
 std::vector<Launch> CpuBackend::launches() const {
   std::vector<Launch> result;

@@ -37,6 +37,9 @@ enum class Op : std::uint8_t {
   count,
 };
 
+// The table of inner loops for what a CPU has.
+const CpuOps& ops_for(const DeviceCaps& caps) noexcept;
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads);
@@ -71,8 +74,15 @@ class CpuBackend final : public Backend {
   void read_row(Rows logits, int row, std::span<float> out) override;
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
 
+#if IMP_TESTING
+  // Sets every byte of scratch: no result may depend on what it held.
+  void fill_scratch(std::uint8_t value);
+#endif
+
  private:
-  void count(Op op) noexcept { launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed); }
+  void count(Op op) noexcept {
+    launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed);
+  }
 
   // Calls body(row) for each row; wide rows are one task each, narrow ones share a task.
   template <class Body>

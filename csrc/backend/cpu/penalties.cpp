@@ -25,15 +25,16 @@ class Adjuster {
   Adjuster(std::span<float> logits, const SamplingScratch& scratch) : logits_(logits), scratch_(scratch) {}
 
   void repetition(Ids history, float penalty) {
+    clear_counts(history);
     for (const std::int32_t id : history) {
       if (!exists(id) || scratch_.counts[id]++ > 0) continue;
       const float logit = logits_[static_cast<std::size_t>(id)];
       set(id, logit > 0 ? logit / penalty : logit * penalty);
     }
-    forget(history);
   }
 
   void frequency_and_presence(Ids output, float frequency, float presence) {
+    clear_counts(output);
     for (const std::int32_t id : output) {
       if (exists(id)) ++scratch_.counts[id];
     }
@@ -63,6 +64,7 @@ class Adjuster {
       }
     }
     // counts holds the longest match that the id followed, plus one.
+    clear_counts(history);
     for (std::int64_t i = 1; i <= n; ++i) {
       const std::int32_t follower = from_end(i - 1);
       if (!exists(follower)) continue;
@@ -111,7 +113,7 @@ class Adjuster {
     logits_[static_cast<std::size_t>(id)] = std::clamp(logit, -kMost, kMost);
   }
 
-  void forget(Ids ids) {
+  void clear_counts(Ids ids) {
     for (const std::int32_t id : ids) {
       if (exists(id)) scratch_.counts[id] = 0;
     }

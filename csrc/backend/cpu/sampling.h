@@ -19,6 +19,11 @@ class Sampler {
 
   void reserve(int vocab_size, int max_context);
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
+#if IMP_TESTING
+  std::span<std::byte> scratch() const noexcept {
+    return {memory_.get(), scratch_bytes_};
+  }
+#endif
 
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results);

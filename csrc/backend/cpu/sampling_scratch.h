@@ -15,7 +15,7 @@ struct SamplingScratch {
   double* surprises = nullptr;         // [vocab] minus their log-probabilities
   std::uint64_t* masses = nullptr;     // a sum of weights per block
   std::int32_t* chunk_keys = nullptr;  // the greatest key per chunk
-  std::int32_t* counts = nullptr;      // [vocab] zero between uses
+  std::int32_t* counts = nullptr;      // [vocab] of the ids that a penalty concerns
   std::int32_t* matches = nullptr;     // [max_history] lengths of repeated suffixes
   std::int64_t max_history = 0;
 

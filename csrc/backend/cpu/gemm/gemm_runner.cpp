@@ -71,6 +71,13 @@ std::size_t GemmRunner::scratch_bytes() const noexcept {
   return quantized_bytes_ + scratch_stride_ * static_cast<std::size_t>(pool_.n_threads());
 }
 
+#if IMP_TESTING
+void GemmRunner::fill_scratch(std::uint8_t value) {
+  std::fill_n(quantized_.get(), quantized_bytes_, std::byte{value});
+  std::fill_n(scratch_.get(), scratch_stride_ * static_cast<std::size_t>(pool_.n_threads()), std::byte{value});
+}
+#endif
+
 void GemmRunner::quantize(Rows x) {
   const std::ptrdiff_t stride = quantized_stride(x.width);
   IMP_CHECK(static_cast<std::size_t>(stride) * static_cast<std::size_t>(x.n_rows) <= quantized_bytes_);

@@ -41,6 +41,9 @@ class GemmRunner {
   void reserve(int max_rows, std::span<const Linear* const> weights);
 
   std::size_t scratch_bytes() const noexcept;  // held now
+#if IMP_TESTING
+  void fill_scratch(std::uint8_t value);
+#endif
 
   // Each term's out = x · weightᵀ + bias, within what was reserved. The input is quantized once for all terms.
   void run(Rows x, std::span<const LinearTerm> terms);

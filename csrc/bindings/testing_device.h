@@ -1,0 +1,63 @@
+// A backend as the tests hold it: arrays go in, arrays come out.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "backend/make_backend.h"
+
+namespace imp::bindings {
+
+using Floats = pybind11::array_t<float, pybind11::array::c_style | pybind11::array::forcecast>;
+using Ints = pybind11::array_t<std::int32_t, pybind11::array::c_style | pybind11::array::forcecast>;
+
+class TestingDevice {
+ public:
+  TestingDevice(const std::string& isa, int n_threads)
+      : backend_(make_backend({.kind = "cpu", .isa = isa, .n_threads = n_threads, .cpus = {}})) {}
+
+  Backend& backend() { return *backend_; }
+
+  // Rows of the backend's own, whose padding holds NaN: no op may let it in.
+  Rows empty_rows(int n_rows, int width) {
+    Rows rows = backend_->make_rows(n_rows, width);
+    std::memset(rows.data, 0xFF,
+                static_cast<std::size_t>(n_rows) * static_cast<std::size_t>(rows.stride) * sizeof(float));
+    return rows;
+  }
+
+  Rows to_rows(const Floats& values) {
+    if (values.ndim() != 2) throw std::invalid_argument("rows have two dimensions");
+    Rows rows = empty_rows(static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
+    for (int i = 0; i < rows.n_rows; ++i) std::copy_n(values.data(i, 0), rows.width, rows.data + i * rows.stride);
+    return rows;
+  }
+
+  // Throws where the op wrote into the padding.
+  static Floats to_array(Rows rows) {
+    Floats values({rows.n_rows, rows.width});
+    for (int i = 0; i < rows.n_rows; ++i) {
+      const float* row = rows.data + i * rows.stride;
+      std::copy_n(row, rows.width, values.mutable_data(i, 0));
+      for (std::ptrdiff_t j = rows.width; j < rows.stride; ++j) {
+        std::uint32_t word;
+        std::memcpy(&word, row + j, sizeof word);
+        if (word != 0xFFFFFFFFU) throw std::runtime_error("an op wrote beyond its row");
+      }
+    }
+    return values;
+  }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+};
+
+inline std::span<const std::int32_t> span_of(const Ints& values) {
+  return {values.data(), static_cast<std::size_t>(values.size())};
+}
+
+}  // namespace imp::bindings

@@ -1,0 +1,12 @@
+// The part of `_testing` that is about a backend's ops, and about the sampler's inner steps.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace imp::bindings {
+
+void register_testing_ops(pybind11::module_& module);
+void register_testing_attention(pybind11::module_& module);
+void register_testing_sampler(pybind11::module_& module);
+
+}  // namespace imp::bindings
