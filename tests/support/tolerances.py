@@ -46,3 +46,59 @@ def int8_activations(x: Float64s, w: Float64s, block: int = 32) -> Float64s:
     steps = largest / 127 * (0.5 + 127 * rounding_of_sum(3))
     weights = np.abs(w).reshape(w.shape[0], k // block, block).sum(axis=2)
     return steps @ weights.T + sum_of_blocks(x, w, block)
+
+
+def rms_norm(x: Float64s, weight: Float64s) -> Float64s:
+    """n fused squares of one sign shift the mean by gamma(n), its root by half; then five more roundings."""
+    n = weight.size
+    runs = x.reshape(*x.shape[:-1], -1, n)
+    mean = np.mean(runs**2, axis=-1, keepdims=True)
+    exact = np.abs(runs * weight) / np.sqrt(mean + FLOAT32_TINY)
+    flushed = FLOAT32_TINY * (1 + np.abs(weight))  # the scaled element, then the product
+    return (exact * rounding_of_sum(n // 2 + 8) + flushed).reshape(x.shape)
+
+
+def elementwise(exact: Float64s, n_roundings: int) -> Float64s:
+    """A chain of products, quotients and our own exp or tanh (2 roundings each), none of which cancels."""
+    return np.abs(exact) * rounding_of_sum(n_roundings) + 2 * FLOAT32_TINY
+
+
+def gelu_tanh(gate: Float64s, up: Float64s) -> Float64s:
+    """1 + tanh(t) cancels for t < 0: an error of tanh, or of its argument, counts against 1 and not against the sum."""
+    return np.abs(gate * up) * rounding_of_sum(12) + 2 * FLOAT32_TINY
+
+
+def rotation(a: Float64s, b: Float64s) -> Float64s:
+    """a·cos ∓ b·sin: cosine and sine are rounded, then a product and an fma."""
+    return (np.abs(a) + np.abs(b)) * rounding_of_sum(4) + FLOAT32_TINY
+
+
+# Cosine and sine of an angle computed in float64, rounded once; the contracts ask for less than 1e-6.
+ANGLE = 2 * FLOAT32_ROUNDING
+
+
+def attention(q: Float64s, k: Float64s, v: Float64s, scale: float, soft_cap: float) -> float:
+    """For one head: q [n, d], k and v [m, d] as the cache holds them.
+
+    A score is a sum of d products, scaled (and capped: tanh has slope at most 1, and a few roundings of the cap); its
+    error enters exp as it is. Numerator and denominator both carry it, with the roundings of m additions and of the
+    merges of m / 256 splits.
+    """
+    terms = float((np.abs(q) @ np.abs(k).T).max()) * scale
+    score = terms * rounding_of_sum(q.shape[1] + 2) + soft_cap * rounding_of_sum(8)
+    largest_score = terms if soft_cap == 0 else min(terms, soft_cap)
+    weight = score + largest_score * rounding_of_sum(2) + rounding_of_sum(k.shape[0] + 8 * (k.shape[0] // 256 + 1))
+    return float(2 * np.expm1(weight) * np.abs(v).max() + FLOAT32_TINY)
+
+
+# What a cut of the sampler may differ by between float64 and float32 weights: rows closer to it decide nothing.
+SAMPLER_CUT = 1e-6
+
+# Sums of up to 2^18 float32 exponentials by integers with 40 fractional bits, their logarithm, one rounding to float32.
+LOGPROB = 1e-6
+
+
+def chi_square_limit(degrees: int, normal_quantile: float) -> float:
+    """Wilson and Hilferty's approximation of the quantile."""
+    spread = 2 / (9 * degrees)
+    return degrees * (1 - spread + normal_quantile * spread**0.5) ** 3

@@ -35,13 +35,12 @@ constexpr int kTasksPerThread = 4;
 
 // Room for the splits of as many decoding tiles as are ever divided: those above a share of the call. Where a tile
 // finds no room it is not divided, which costs time and changes nothing; so the room is bounded.
-std::size_t states_floats(int max_context, const AttentionParams& largest, int n_threads) {
+std::size_t states_floats(int max_context, int group, int head_dim, int n_threads) {
   if (n_threads == 1) return 0;
   constexpr std::size_t kMost = (std::size_t{64} << 20) / sizeof(float);
-  const int n_queries = std::min(group_size(largest), kTileQueries);
   const auto slots =
       static_cast<std::size_t>(kTasksPerThread * n_threads) * static_cast<std::size_t>(splits_of(max_context));
-  return std::min(slots * state_floats(n_queries, largest.head_dim), kMost);
+  return std::min(slots * state_floats(std::min(group, kTileQueries), head_dim), kMost);
 }
 
 void require(bool holds, const char* what, int found, const char* expected) {
@@ -71,14 +70,20 @@ void Attention::reserve(int max_rows, int max_context, const AttentionParams& la
   require(largest.n_kv_heads > 0 && largest.n_heads % largest.n_kv_heads == 0, "n_heads", largest.n_heads,
           "a multiple of n_kv_heads");
   require(largest.head_dim > 0 && largest.head_dim % 8 == 0, "head_dim", largest.head_dim, "a multiple of 8");
-  const int n_threads = threads_.n_threads();
-  const auto threads = static_cast<std::size_t>(n_threads);
-  thread_floats_ = kScoreFloats + 2 * state_floats(kTileQueries, largest.head_dim);
-  state_floats_ = states_floats(max_context, largest, n_threads);
-  scratch_bytes_ = sizeof(float) * (thread_floats_ * threads + state_floats_);
-  scratch_ = Arena(scratch_bytes_).allocate(scratch_bytes_);
-  const auto most_tiles = static_cast<std::size_t>(max_rows) * static_cast<std::size_t>(largest.n_heads);
-  const auto most_splits = kTasksPerThread * threads * static_cast<std::size_t>(splits_of(max_context));
+  reserved_.rows = std::max(reserved_.rows, max_rows);
+  reserved_.context = std::max(reserved_.context, max_context);
+  reserved_.heads = std::max(reserved_.heads, largest.n_heads);
+  reserved_.group = std::max(reserved_.group, group_size(largest));
+  reserved_.head_dim = std::max(reserved_.head_dim, largest.head_dim);
+
+  const auto n_threads = static_cast<std::size_t>(threads_.n_threads());
+  thread_floats_ = kScoreFloats + 2 * state_floats(kTileQueries, reserved_.head_dim);
+  state_floats_ = states_floats(reserved_.context, reserved_.group, reserved_.head_dim, threads_.n_threads());
+  const std::size_t n_bytes = sizeof(float) * (thread_floats_ * n_threads + state_floats_);
+  if (n_bytes > scratch_bytes_) scratch_ = Arena(n_bytes).allocate(n_bytes);
+  scratch_bytes_ = n_bytes;
+  const auto most_tiles = static_cast<std::size_t>(reserved_.rows) * static_cast<std::size_t>(reserved_.heads);
+  const auto most_splits = kTasksPerThread * n_threads * static_cast<std::size_t>(splits_of(reserved_.context));
   tiles_.reserve(most_tiles);
   divided_.reserve(most_tiles);
   tasks_.reserve(most_tiles + most_splits);

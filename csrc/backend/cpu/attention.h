@@ -18,8 +18,8 @@ class Attention {
  public:
   Attention(const CpuOps& ops, ThreadPool& threads) : ops_(ops), threads_(threads) {}
 
-  // For batches of up to max_rows rows of layers no larger than `largest`. Throws InvalidArgument for heads that it
-  // cannot do.
+  // For batches of up to max_rows rows of layers no larger than `largest`; may be called again, and never shrinks.
+  // Throws InvalidArgument for heads that it cannot do.
   void reserve(int max_rows, int max_context, const AttentionParams& largest);
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 #if IMP_TESTING
@@ -69,8 +69,18 @@ class Attention {
   float* thread_scratch(int thread) const;
   float* split_memory(const Tile& tile, int split, int head_dim) const;
 
+  // The greatest of what was asked for.
+  struct Reserved {
+    int rows = 0;
+    int context = 0;
+    int heads = 0;
+    int group = 0;
+    int head_dim = 0;
+  };
+
   const CpuOps& ops_;
   ThreadPool& threads_;
+  Reserved reserved_;
   std::vector<Tile> tiles_;
   std::vector<Task> tasks_;
   std::vector<int> divided_;  // tiles whose splits are tasks of their own

@@ -32,13 +32,6 @@ class CpuVector final : public Vector {
   int size_;
 };
 
-// The larger of each.
-void grow(AttentionParams& held, const AttentionParams& asked) {
-  held.n_heads = std::max(held.n_heads, asked.n_heads);
-  held.n_kv_heads = std::max(held.n_kv_heads, asked.n_kv_heads);
-  held.head_dim = std::max(held.head_dim, asked.head_dim);
-}
-
 }  // namespace
 
 const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
@@ -84,14 +77,9 @@ Rows CpuBackend::make_rows(int n_rows, int width) {
 }
 
 void CpuBackend::reserve(const WorkspaceNeeds& needs) {
-  reserved_.max_rows = std::max(reserved_.max_rows, needs.max_rows);
-  reserved_.max_logits_rows = std::max(reserved_.max_logits_rows, needs.max_logits_rows);
-  reserved_.vocab_size = std::max(reserved_.vocab_size, needs.vocab_size);
-  reserved_.max_context = std::max(reserved_.max_context, needs.max_context);
-  grow(reserved_.attention, needs.attention);
-  gemm_.reserve(reserved_.max_rows, needs.weights);
-  attention_.reserve(reserved_.max_rows, reserved_.max_context, reserved_.attention);
-  sampler_.reserve(reserved_.vocab_size, reserved_.max_context);
+  gemm_.reserve(needs.max_rows, needs.weights);
+  attention_.reserve(needs.max_rows, needs.max_context, needs.attention);
+  sampler_.reserve(needs.vocab_size, needs.max_context);
   for (const Linear* weight : needs.weights) {
     embed_row_bytes_ = std::max(embed_row_bytes_, static_cast<const CpuLinear&>(*weight).row_bytes());
   }

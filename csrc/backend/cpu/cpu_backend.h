@@ -100,7 +100,6 @@ class CpuBackend final : public Backend {
   GemmRunner gemm_;
   Attention attention_;
   Sampler sampler_;
-  WorkspaceNeeds reserved_;                   // the greatest of what was asked for
   std::shared_ptr<std::byte> embed_scratch_;  // embed_row_bytes_ for each thread
   std::size_t embed_row_bytes_ = 0;
   std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows handed out

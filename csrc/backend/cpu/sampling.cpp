@@ -27,14 +27,16 @@ bool is_greedy(const SamplerParams& params) {
 }  // namespace
 
 void Sampler::reserve(int vocab_size, int max_context) {
-  const int max_history = max_context + 1;  // the pending token of a sequence has no place in the cache
-  const std::size_t stride = SamplingScratch::n_bytes(vocab_size, max_history);
-  scratch_bytes_ = static_cast<std::size_t>(threads_.n_threads()) * stride;
-  memory_ = Arena(scratch_bytes_).allocate(scratch_bytes_);
+  vocab_size_ = std::max(vocab_size_, vocab_size);
+  max_history_ = std::max(max_history_, max_context + 1);  // the pending token has no place in the cache
+  const std::size_t stride = SamplingScratch::n_bytes(vocab_size_, max_history_);
+  const std::size_t n_bytes = static_cast<std::size_t>(threads_.n_threads()) * stride;
+  if (n_bytes > scratch_bytes_) memory_ = Arena(n_bytes).allocate(n_bytes);
+  scratch_bytes_ = n_bytes;
   scratch_.clear();
   for (int thread = 0; thread < threads_.n_threads(); ++thread) {
     std::byte* memory = memory_.get() + static_cast<std::size_t>(thread) * stride;
-    scratch_.push_back(SamplingScratch::in(memory, vocab_size, max_history));
+    scratch_.push_back(SamplingScratch::in(memory, vocab_size_, max_history_));
   }
 }
 

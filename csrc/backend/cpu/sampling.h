@@ -17,6 +17,7 @@ class Sampler {
  public:
   Sampler(const CpuOps& ops, ThreadPool& threads) : ops_(ops.sampling), threads_(threads) {}
 
+  // May be called again, and never shrinks.
   void reserve(int vocab_size, int max_context);
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 #if IMP_TESTING
@@ -35,6 +36,8 @@ class Sampler {
  private:
   const SamplingOps& ops_;
   ThreadPool& threads_;
+  int vocab_size_ = 0;
+  int max_history_ = 0;
   std::shared_ptr<std::byte> memory_;
   std::size_t scratch_bytes_ = 0;
   std::vector<SamplingScratch> scratch_;  // one per thread

@@ -1,0 +1,313 @@
+"""Attention over a paged cache: against float64, and bit for bit against itself however the work is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from imp_service import _testing as core
+from support import tolerances
+from support.attention_oracle import Heads, attention, stored
+from support.bits import assert_same_bits
+from support.devices import BEST, DEVICES
+
+Array = np.ndarray
+BLOCK = 16
+NAN_BYTE = 0xFF  # NaN in every float type
+
+
+@dataclass
+class Held:
+    """One sequence: its K and V from position 0, its blocks in the pool, and the rows of q that are asked."""
+
+    k: Array
+    v: Array
+    q: Array
+    blocks: list[int] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        return len(self.k) - len(self.q)
+
+    def asked(self, begin: int = 0, end: int | None = None) -> tuple[int, int, list[int]]:
+        """Rows [begin, end) of q as a sequence of a batch."""
+        end = len(self.q) if end is None else end
+        return (end - begin, self.first + begin, self.blocks)
+
+
+def make_sequences(rng: np.random.Generator, heads: Heads, shapes: list[tuple[int, int]]) -> tuple[list[Held], int]:
+    """Sequences of (tokens held, rows asked), whose blocks lie in the pool in no order."""
+    n_blocks = sum(-(-n // BLOCK) for n, _ in shapes) + 3
+    order = rng.permutation(n_blocks).tolist()
+    sequences = []
+    for n_tokens, n_rows in shapes:
+        k, v = (rng.normal(size=(n_tokens, heads.n_kv_heads * heads.head_dim)).astype(np.float32) for _ in range(2))
+        q = rng.normal(size=(n_rows, heads.n_heads * heads.head_dim)).astype(np.float32)
+        blocks = [order.pop() for _ in range(-(-n_tokens // BLOCK))]
+        sequences.append(Held(k, v, q, blocks))
+    return sequences, n_blocks
+
+
+def make_cache(
+    device: core.Device, heads: Heads, dtype: str, n_blocks: int, sequences: list[Held], layer: int = 1
+) -> core.Cache:
+    """A cache of two layers that holds NaN wherever the sequences do not."""
+    cache = core.Cache(
+        device, dtype=dtype, n_layers=2, n_kv_heads=heads.n_kv_heads, head_dim=heads.head_dim, n_blocks=n_blocks
+    )
+    cache.fill(NAN_BYTE)
+    for held in sequences:
+        cache.append(layer, [(len(held.k), 0, held.blocks)], held.k, held.v)
+    return cache
+
+
+def attend(
+    cache: core.Cache, heads: Heads, batch: list[tuple[int, int, list[int]]], q: Array, scratch_fill: int | None = None
+) -> Array:
+    return cache.attend(
+        1, batch, q, heads.n_heads, heads.scale, soft_cap=heads.soft_cap, window=heads.window, scratch_fill=scratch_fill
+    )
+
+
+def attend_all(cache: core.Cache, heads: Heads, sequences: list[Held], scratch_fill: int | None = None) -> Array:
+    batch = [held.asked() for held in sequences]
+    return attend(cache, heads, batch, np.concatenate([held.q for held in sequences]), scratch_fill)
+
+
+def worst(
+    actual: Array, heads: Heads, dtype: str, sequences: list[Held], oracle: Heads | None = None, shift: int = 0
+) -> float:
+    """The largest error, in units of the bound; `oracle` and `shift` (of positions) make the oracle wrong on purpose."""
+    row, largest = 0, 0.0
+    for held in sequences:
+        k, v = stored(held.k, dtype), stored(held.v, dtype)
+        expected = attention(oracle or heads, held.q, max(0, held.first + shift), k, v)
+        error = np.abs(actual[row : row + len(held.q)] - expected)
+        for head in range(heads.n_heads):
+            bound = tolerances.attention(
+                heads.q(held.q, head), heads.kv(k, head), heads.kv(v, head), heads.scale, heads.soft_cap
+            )
+            part = error[:, head * heads.head_dim : (head + 1) * heads.head_dim]
+            largest = max(largest, float(part.max()) / bound)
+        row += len(held.q)
+    return largest
+
+
+MIXED = [(1, 1), (40, 40), (300, 1), (700, 3), (513, 20), (256, 1)]  # prefill, decode, verify; over split borders
+
+GEOMETRIES = [
+    Heads(n_heads=3, n_kv_heads=3, head_dim=64, scale=0.125),
+    Heads(n_heads=4, n_kv_heads=2, head_dim=80, scale=80**-0.5),
+    Heads(n_heads=9, n_kv_heads=3, head_dim=96, scale=96**-0.5),
+    Heads(n_heads=4, n_kv_heads=1, head_dim=128, scale=0.1),
+    Heads(n_heads=10, n_kv_heads=2, head_dim=16, scale=0.25),
+    Heads(n_heads=6, n_kv_heads=1, head_dim=192, scale=192**-0.5),
+    Heads(n_heads=14, n_kv_heads=2, head_dim=8, scale=0.4),
+    Heads(n_heads=8, n_kv_heads=1, head_dim=256, scale=1 / 16),
+    Heads(n_heads=2, n_kv_heads=1, head_dim=512, scale=512**-0.5),
+    Heads(n_heads=71, n_kv_heads=1, head_dim=64, scale=0.125),
+]
+POLICIES = [{}, {"window": 7}, {"window": 260}, {"soft_cap": 2.0}, {"window": 100, "soft_cap": 5.0}]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("heads", GEOMETRIES, ids=lambda heads: f"{heads.n_heads}-{heads.n_kv_heads}-{heads.head_dim}")
+def test_krn_1_krn_2_attention_equals_float64(heads: Heads, dtype: str) -> None:
+    rng = np.random.default_rng(heads.head_dim)
+    sequences, n_blocks = make_sequences(rng, heads, MIXED)
+    cache = make_cache(BEST, heads, dtype, n_blocks, sequences)
+    for policy in POLICIES:
+        shaped = replace(heads, **policy)
+        actual = attend_all(cache, shaped, sequences)
+        assert worst(actual, shaped, dtype, sequences) <= 1
+        # Negative controls: each position one less, a wider window, no soft-cap, the values of neighbours.
+        assert worst(actual, shaped, dtype, sequences, shift=-1) > 1
+        if shaped.window:
+            wider = replace(shaped, window=shaped.window + 1)
+            assert worst(actual, shaped, dtype, sequences, oracle=wider) > 1
+        if shaped.soft_cap:
+            assert worst(actual, shaped, dtype, sequences, oracle=replace(shaped, soft_cap=0)) > 1
+        swapped = [replace(held, v=np.roll(held.v, 1, axis=0)) for held in sequences]
+        assert worst(actual, shaped, dtype, swapped) > 1
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("heads", [GEOMETRIES[1], GEOMETRIES[6], GEOMETRIES[9]], ids=["80", "8", "mqa"])
+def test_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(heads: Heads, dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    shaped = replace(heads, window=290, soft_cap=20.0)
+    sequences, n_blocks = make_sequences(rng, shaped, MIXED)
+    reference = None
+    for device in DEVICES:
+        cache = make_cache(device, shaped, dtype, n_blocks, sequences)
+        together = attend_all(cache, shaped, sequences)
+        reference = together if reference is None else reference
+        assert_same_bits(together, reference)
+        row = 0
+        for held in sequences:
+            for chunk in (1, 7, 17):  # alone and in chunks: no batch mate, other tiles
+                for begin in range(0, len(held.q), chunk):
+                    end = min(begin + chunk, len(held.q))
+                    part = attend(cache, shaped, [held.asked(begin, end)], held.q[begin:end])
+                    assert_same_bits(part, reference[row + begin : row + end])
+            row += len(held.q)
+
+
+def test_det_4_long_decode_is_divided_over_threads() -> None:
+    rng = np.random.default_rng(6)
+    heads = Heads(n_heads=4, n_kv_heads=1, head_dim=24, scale=0.2)
+    sequences, n_blocks = make_sequences(rng, heads, [(5000, 1), (40, 1)])
+    results = []
+    for device in DEVICES:
+        before = device.launches()
+        cache = make_cache(device, heads, "f16", n_blocks, sequences)
+        results.append(attend_all(cache, heads, sequences))
+        after = device.launches()
+        assert after["attend_decode"] == before["attend_decode"] + 1
+        assert after["attend_prefill"] == before["attend_prefill"]
+    assert worst(results[0], heads, "f16", sequences) <= 1
+    for result in results[1:]:
+        assert_same_bits(result, results[0])
+
+
+def test_hon_2_a_batch_of_both_kinds_counts_both() -> None:
+    heads = GEOMETRIES[0]
+    sequences, n_blocks = make_sequences(np.random.default_rng(1), heads, [(20, 1), (20, 5)])
+    cache = make_cache(BEST, heads, "f32", n_blocks, sequences)
+    before = BEST.launches()
+    attend_all(cache, heads, sequences)
+    after = BEST.launches()
+    assert [after[kind] - before[kind] for kind in ("attend_decode", "attend_prefill")] == [1, 1]
+
+
+@pytest.mark.parametrize("device", [DEVICES[0], BEST], ids=["first", "best"])
+def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device) -> None:
+    heads = Heads(n_heads=4, n_kv_heads=2, head_dim=24, scale=0.2, window=300)
+    sequences, n_blocks = make_sequences(np.random.default_rng(2), heads, [*MIXED, (3000, 1)])
+    results = []
+    for stale in (0x00, 0x3C, NAN_BYTE):
+        cache = make_cache(device, heads, "f16", n_blocks, [])
+        cache.fill(stale)
+        for held in sequences:
+            cache.append(1, [(len(held.k), 0, held.blocks)], held.k, held.v)
+        results += [attend_all(cache, heads, sequences, scratch_fill=value) for value in (0x00, 0x3F, NAN_BYTE)]
+    assert worst(results[0], heads, "f16", sequences) <= 1
+    for result in results[1:]:
+        assert_same_bits(result, results[0])
+
+
+def test_gen_24_kv_3_later_tokens_change_no_earlier_result() -> None:
+    """Rows of NaN written behind a position, then overwritten: as after a truncation."""
+    heads = Heads(n_heads=6, n_kv_heads=2, head_dim=40, scale=0.2)
+    sequences, n_blocks = make_sequences(np.random.default_rng(3), heads, [(300, 300)])
+    held = sequences[0]
+    clean = attend_all(make_cache(BEST, heads, "f16", n_blocks, sequences), heads, sequences)
+    for n_kept in (0, 1, 15, 16, 17, 255, 256, 299):
+        cache = core.Cache(BEST, dtype="f16", n_layers=2, n_kv_heads=2, head_dim=40, n_blocks=n_blocks)
+        cache.append(1, [(n_kept, 0, held.blocks)], held.k[:n_kept], held.v[:n_kept])
+        junk = np.full_like(held.k[n_kept:], np.nan)
+        cache.append(1, [(300 - n_kept, n_kept, held.blocks)], junk, junk)
+        assert_same_bits(attend(cache, heads, [(n_kept, 0, held.blocks)], held.q[:n_kept]), clean[:n_kept])
+        poisoned = attend(cache, heads, [(1, 299, held.blocks)], held.q[299:])
+        assert np.isnan(poisoned).all(), "a held NaN must be seen"
+        cache.append(1, [(300 - n_kept, n_kept, held.blocks)], held.k[n_kept:], held.v[n_kept:])
+        assert_same_bits(attend_all(cache, heads, sequences), clean)
+
+
+def extreme_rows(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+    """Values at the edges of 16-bit types: ties, subnormals, overflow, infinity, NaN, both zeros."""
+    edges = np.array(
+        [
+            0.0,
+            -0.0,
+            1e-8,
+            2.0**-25,
+            2.0**-24 * 1.5,
+            6.1e-5,
+            1 + 2.0**-11,
+            1 + 3 * 2.0**-11,
+            65504,
+            65519.99,
+            65520,
+            1 + 2.0**-8,
+            1 + 3 * 2.0**-8,
+            3.38e38,
+            3.4e38,
+            np.inf,
+            -np.inf,
+            np.nan,
+            1e-39,
+            -1.1754944e-38,
+        ],
+        np.float32,
+    )
+    return rng.choice(edges, size=shape) * rng.choice(np.float32([1, -1]), size=shape)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize(("head_dim", "block_tokens"), [(24, 16), (8, 64), (80, 32)])
+def test_gen_24_the_cache_holds_rounded_rows_in_panels(dtype: str, head_dim: int, block_tokens: int) -> None:
+    rng = np.random.default_rng(head_dim)
+    n, n_kv_heads, blocks = 2 * block_tokens - 3, 3, [4, 1]
+    rows = [rng.normal(size=(n, n_kv_heads * head_dim)).astype(np.float32) for _ in range(2)]
+    for values in rows:
+        values[5:9] = extreme_rows(rng, values[5:9].shape)
+    padded = -(-head_dim // 16) * 16
+    word = np.uint32 if dtype == "f32" else np.uint16
+    found = []
+    for device in DEVICES:
+        cache = core.Cache(device, dtype=dtype, n_layers=2, n_kv_heads=n_kv_heads, head_dim=head_dim, n_blocks=6,
+                           block_tokens=block_tokens)  # fmt: skip
+        assert cache.n_bytes == 6 * core.kv_block_bytes(dtype, 2, n_kv_heads, head_dim, block_tokens)
+        cache.append(1, [(20, 0, blocks)], rows[0][:20], rows[1][:20])  # prefill, a decode step, prefill again
+        cache.append(1, [(1, 20, blocks)], rows[0][20:21], rows[1][20:21])
+        cache.append(1, [(n - 21, 21, blocks)], rows[0][21:], rows[1][21:])
+        data = [np.frombuffer(cache.block_bytes(1, block), word).reshape(n_kv_heads, -1) for block in blocks]
+        assert not np.any(np.frombuffer(cache.block_bytes(0, 4), word)), "another layer was written"
+        found.append(data)
+    with np.errstate(over="ignore"):
+        expected = [stored(values, dtype) for values in rows]
+    for data in found:
+        for head in range(n_kv_heads):
+            columns = slice(head * head_dim, (head + 1) * head_dim)
+            k = [block[head][: block_tokens * head_dim].reshape(-1, head_dim, 16) for block in data]
+            v = [block[head][block_tokens * head_dim :].reshape(block_tokens, padded) for block in data]
+            k_rows = np.concatenate([panels.transpose(0, 2, 1).reshape(-1, head_dim) for panels in k])[:n]
+            v_rows = np.concatenate(v)[:n, :head_dim]
+            np.testing.assert_array_equal(as_float64(k_rows, dtype), expected[0][:, columns])
+            np.testing.assert_array_equal(as_float64(v_rows, dtype), expected[1][:, columns])
+            assert not np.concatenate(v)[:n, head_dim:].any(), "padding is zero"
+    for data in found[1:]:
+        np.testing.assert_array_equal(np.concatenate(data), np.concatenate(found[0]))
+
+
+def as_float64(words: Array, dtype: str) -> Array:
+    words = np.ascontiguousarray(words)
+    if dtype == "f16":
+        return words.view(np.float16).astype(np.float64)
+    return (words if dtype == "f32" else words.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def test_kv_4_copy_block_copies_every_layer_and_nothing_else() -> None:
+    rng = np.random.default_rng(8)
+    cache = core.Cache(BEST, dtype="f16", n_layers=2, n_kv_heads=2, head_dim=24, n_blocks=3)
+    for layer in (0, 1):
+        k, v = rng.normal(size=(2, 48, 48)).astype(np.float32)
+        cache.append(layer, [(48, 0, [0, 1, 2])], k, v)
+    before = [[cache.block_bytes(layer, block) for block in range(3)] for layer in (0, 1)]
+    cache.copy_block(2, 0)
+    for layer in (0, 1):
+        assert [cache.block_bytes(layer, block) for block in range(3)] == [before[layer][i] for i in (2, 1, 2)]
+        assert before[layer][0] != before[layer][2]
+
+
+@pytest.mark.parametrize(
+    ("field_name", "value", "message"),
+    [("head_dim", 12, "head_dim: 12, expected a multiple of 8"), ("n_kv_heads", 0, "n_kv_heads: 0, expected at least 1"),
+     ("block_tokens", 48, "block_tokens: 48, expected 16, 32"), ("dtype", "q8_0", "dtype: q8_0, expected f32, f16 or bf16")],
+)  # fmt: skip
+def test_krn_1_what_the_cache_cannot_hold_is_refused(field_name: str, value: int | str, message: str) -> None:
+    fields: dict[str, int | str] = {"dtype": "f16", "n_layers": 1, "n_kv_heads": 2, "head_dim": 8, "n_blocks": 1}
+    with pytest.raises(Exception, match=message):
+        core.Cache(BEST, **{**fields, field_name: value})

@@ -1,0 +1,215 @@
+"""The backend's ops against float64, on every instruction set of this machine and with one thread and several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from imp_service import _testing as core
+from support import tolerances
+from support.bits import assert_same_bits
+from support.devices import DEVICES, each_device
+
+Array = np.ndarray
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20)
+
+
+def same_on_all(op: Callable[[core.Device], Array]) -> Array:
+    """The op's result, which has the same bits on every device."""
+    results = [op(device) for device in DEVICES]
+    for result in results[1:]:
+        assert_same_bits(result, results[0])
+    return results[0]
+
+
+def assert_close(actual: Array, expected: Array, bound: Array) -> None:
+    error = np.abs(actual.astype(np.float64) - expected)
+    assert (error <= bound).all(), f"error {np.max(error / bound)} of the bound"
+
+
+def normal(rng: np.random.Generator, *shape: int) -> Array:
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def extremes(rng: np.random.Generator, *shape: int) -> Array:
+    """Magnitudes from 1e-30 to 1e15, whose squares still fit."""
+    return (rng.normal(size=shape) * 10.0 ** rng.uniform(-30, 15, size=shape)).astype(np.float32)
+
+
+def rms_norm_oracle(x: Array, weight: Array, epsilon: float) -> Array:
+    runs = x.astype(np.float64).reshape(x.shape[0], -1, weight.size)
+    mean = np.mean(runs**2, axis=-1, keepdims=True)
+    return (runs / np.sqrt(mean + np.float64(np.float32(epsilon))) * weight).reshape(x.shape)
+
+
+@pytest.mark.parametrize("width", [8, 80, 257, 2048])
+@pytest.mark.parametrize("make", [normal, extremes])
+def test_krn_3_rms_norm(rng: np.random.Generator, width: int, make: Callable[..., Array]) -> None:
+    x, weight = make(rng, 5, 3 * width), normal(rng, width)
+    actual = same_on_all(lambda device: device.rms_norm(x, weight, 1e-5))
+    assert_same_bits(DEVICES[0].rms_norm(x, weight, 1e-5, in_place=True), actual)
+    expected = rms_norm_oracle(x, weight, 1e-5)
+    bound = tolerances.rms_norm(x.astype(np.float64), weight.astype(np.float64))
+    assert_close(actual, expected, bound)
+    # Negative control: the neighbour's weight, a forgotten mean of one element.
+    for wrong in (rms_norm_oracle(x, np.roll(weight, 1), 1e-5), expected * np.sqrt((width - 1) / width)):
+        with pytest.raises(AssertionError):
+            assert_close(actual, wrong, bound)
+
+
+def frequencies(scaling: str) -> Array:
+    """The rotary frequencies of 40 pairs, plain or scaled as the model room does."""
+    plain = 10000.0 ** (-np.arange(40) / 40)
+    if scaling == "linear":
+        return plain / 4
+    if scaling == "yarn":
+        ramp = np.clip((np.arange(40) - 8) / 16, 0, 1)
+        return plain / 4 * ramp + plain * (1 - ramp)
+    if scaling == "proportional":
+        return plain / np.linspace(1, 32, 40)
+    return plain
+
+
+@pytest.mark.parametrize("scaling", ["none", "linear", "yarn", "proportional"])
+def test_gen_22_d09_rope_angles_at_any_position(scaling: str) -> None:
+    positions = np.array([0, 3, 4, 5, 8191, 2**24 - 1, 2**24], np.int32)
+    magnitude = 1.1386 if scaling == "yarn" else 1.0
+    plan = frequencies(scaling)
+    actual = same_on_all(lambda device: device.rope_angles(positions, plan.tolist(), magnitude))
+    assert_same_bits(actual[4:5], DEVICES[0].rope_angles(positions[4:5], plan.tolist(), magnitude))
+    angles = positions[:, None] * plan
+    expected = np.concatenate([np.cos(angles), np.sin(angles)], axis=1) * np.float64(np.float32(magnitude))
+    assert tolerances.ANGLE < 1e-6
+    assert_close(actual, expected, np.full_like(expected, tolerances.ANGLE))
+    shifted = np.concatenate([np.cos(angles + plan), np.sin(angles + plan)], axis=1)
+    with pytest.raises(AssertionError):
+        assert_close(actual, shifted, np.full_like(expected, tolerances.ANGLE))
+
+
+def rope_oracle(x: Array, angles: Array, head_dim: int, style: str) -> tuple[Array, Array]:
+    """The rotated rows in float64, and the bound of their error."""
+    n_pairs = angles.shape[1] // 2
+    heads = x.astype(np.float64).reshape(x.shape[0], -1, head_dim)
+    cos, sin = angles[:, None, :n_pairs].astype(np.float64), angles[:, None, n_pairs:].astype(np.float64)
+    first = np.arange(n_pairs) * 2 if style == "adjacent" else np.arange(n_pairs)
+    second = first + 1 if style == "adjacent" else first + n_pairs
+    a, b = heads[..., first], heads[..., second]
+    out, bound = heads.copy(), np.full_like(heads, tolerances.FLOAT32_TINY)
+    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
+    bound[..., first] = bound[..., second] = tolerances.rotation(a, b)
+    return out.reshape(x.shape), bound.reshape(x.shape)
+
+
+@pytest.mark.parametrize("style", ["adjacent", "halves"])
+@pytest.mark.parametrize(("head_dim", "dims"), [(8, 8), (80, 80), (128, 96), (96, 20)])
+def test_krn_3_rope_rotates_pairs_of_either_style(
+    rng: np.random.Generator, style: str, head_dim: int, dims: int
+) -> None:
+    x = normal(rng, 4, 3 * head_dim)
+    angles = DEVICES[0].rope_angles(np.array([7, 1, 300, 90], np.int32), (0.7 ** np.arange(dims // 2)).tolist())
+    actual = same_on_all(lambda device: device.rope(x, head_dim, style, angles))
+    expected, bound = rope_oracle(x, angles, head_dim, style)
+    assert_close(actual, expected, bound)
+    for wrong in (
+        rope_oracle(x, np.roll(angles, 1, axis=0), head_dim, style)[0],
+        rope_oracle(x, angles, head_dim, "halves" if style == "adjacent" else "adjacent")[0],
+    ):
+        with pytest.raises(AssertionError):
+            assert_close(actual, wrong, bound)
+
+
+def silu_oracle(gate: Array, up: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return gate / (1 + np.exp(-gate)) * up
+
+
+def gelu_oracle(gate: Array, up: Array) -> Array:
+    return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
+
+
+@pytest.mark.parametrize("width", [5, 96, 4097, 9000])
+def test_krn_3_gated_activations(rng: np.random.Generator, width: int) -> None:
+    gate = normal(rng, 3, width) * np.float32(4)
+    gate[1, :5] = [100, -100, 0, -0.0, 1e-20]
+    up = normal(rng, 3, width)
+    wide_gate, wide_up = gate.astype(np.float64), up.astype(np.float64)
+    for kind, oracle in (("silu", silu_oracle), ("gelu_tanh", gelu_oracle)):
+        expected = oracle(wide_gate, wide_up)
+        # An argument's own rounding counts in units of the argument: exp(-x) of |x| near 20.
+        bound = tolerances.elementwise(expected, 8) * (1 + np.abs(wide_gate))
+        if kind == "gelu_tanh":
+            bound = tolerances.gelu_tanh(wide_gate, wide_up)
+        results = [
+            same_on_all(lambda device, i=into: device.gated_activation(kind, gate, up, i))
+            for into in ("new", "gate", "up")
+        ]
+        for actual in results:
+            assert_same_bits(actual, results[0])
+        assert_close(results[0], expected, bound)
+        with pytest.raises(AssertionError):
+            assert_close(results[0], oracle(wide_up, wide_gate), bound)
+        with pytest.raises(AssertionError):
+            assert_close(results[0], (gelu_oracle if kind == "silu" else silu_oracle)(wide_gate, wide_up), bound)
+
+
+@pytest.mark.parametrize("width", [7, 4100])
+def test_krn_3_add_soft_cap_gather_and_read(rng: np.random.Generator, width: int) -> None:
+    x, y = extremes(rng, 6, width), extremes(rng, 6, width)
+    assert_same_bits(same_on_all(lambda device: device.add(x, y)), x + y)
+
+    moderate = normal(rng, 6, width) * np.float32(40)
+    actual = same_on_all(lambda device: device.soft_cap(moderate, 30.0))
+    expected = 30 * np.tanh(moderate.astype(np.float64) / 30)
+    assert_close(actual, expected, tolerances.elementwise(expected, 8))
+    with pytest.raises(AssertionError):
+        assert_close(actual, np.clip(moderate, -30, 30), tolerances.elementwise(expected, 8))
+
+    rows = np.array([5, 0, 0, 3], np.int32)
+    assert_same_bits(same_on_all(lambda device: device.gather_rows(x, rows)), x[rows])
+    assert_same_bits(same_on_all(lambda device: device.read_row(x, 4)), x[4])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_krn_3_embed_reads_float_rows_exactly(rng: np.random.Generator, dtype: str) -> None:
+    table = normal(rng, 37, 96)
+    words = table.astype(np.float16) if dtype == "f16" else table
+    stored = words.tobytes()
+    if dtype == "bf16":
+        stored = (table.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        words = (table.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    tokens = np.array([36, 0, 17, 17, 1], np.int32)
+    actual = same_on_all(lambda device: device.embed(tokens, dtype, stored, 37, 96, 2.5))
+    assert_same_bits(actual, words.astype(np.float32)[tokens] * np.float32(2.5))
+
+
+def test_krn_3_embed_decodes_quantized_rows(rng: np.random.Generator) -> None:
+    gguf = pytest.importorskip("gguf")
+    table = gguf.quants.quantize(normal(rng, 40, 256), gguf.GGMLQuantizationType.Q8_0)
+    expected = gguf.quants.dequantize(table, gguf.GGMLQuantizationType.Q8_0).astype(np.float32)
+    tokens = np.array([39, 2, 31, 0], np.int32)
+    actual = same_on_all(lambda device: device.embed(tokens, "q8_0", table.tobytes(), 40, 256))
+    assert_same_bits(actual, expected[tokens])
+
+
+@each_device
+def test_gemm_7_hon_2_launches_are_counted_by_name(device: core.Device, rng: np.random.Generator) -> None:
+    before = device.launches()
+    x = normal(rng, 2, 24)
+    device.add(x, x)
+    device.add(x, x)
+    device.rms_norm(x, x[0], 1e-6)
+    after = device.launches()
+    changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
+    assert changed == {"add": 2, "rms_norm": 1}
+    assert {"attend_decode", "attend_prefill", "sample", "reference"} <= set(after)
+
+
+def test_gemm_14_an_instruction_set_is_forced_by_name() -> None:
+    assert core.Device(isa="generic").name.endswith("(generic)")
+    with pytest.raises(Exception, match="expected one of: auto, generic, avx2"):
+        core.Device(isa="sse9")

@@ -1,0 +1,61 @@
+"""Attention in float64, from its definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray
+
+
+def stored(values: Array, dtype: str) -> Array:
+    """What a cache of the type holds of float32 values, in float64."""
+    if dtype == "f16":
+        return values.astype(np.float16).astype(np.float64)
+    if dtype == "bf16":
+        words = values.view(np.uint32)
+        rounded = (words + np.uint32(0x7FFF) + (words >> 16 & 1)) & np.uint32(0xFFFF0000)
+        return rounded.view(np.float32).astype(np.float64)
+    return values.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How rows are cut into heads, and what attention does with a score."""
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    scale: float
+    soft_cap: float = 0
+    window: int = 0
+
+    @property
+    def group(self) -> int:
+        return self.n_heads // self.n_kv_heads
+
+    def q(self, rows: Array, head: int) -> Array:
+        return rows[:, head * self.head_dim : (head + 1) * self.head_dim].astype(np.float64)
+
+    def kv(self, rows: Array, head: int) -> Array:
+        """Of the kv head that a query head reads."""
+        return rows[:, head // self.group * self.head_dim : (head // self.group + 1) * self.head_dim]
+
+
+def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> Array:
+    """q: rows at first_position, first_position + 1 …; k and v: the sequence's rows from position 0."""
+    positions = first_position + np.arange(q.shape[0])[:, None]
+    keys = np.arange(k.shape[0])[None, :]
+    seen = keys <= positions
+    if heads.window:
+        seen &= keys > positions - heads.window
+    outputs = []
+    for head in range(heads.n_heads):
+        scores = heads.q(q, head) @ heads.kv(k, head).T * np.float64(np.float32(heads.scale))
+        if heads.soft_cap:
+            scores = heads.soft_cap * np.tanh(scores / heads.soft_cap)
+        scores = np.where(seen, scores, -np.inf)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        outputs.append(weights / weights.sum(axis=1, keepdims=True) @ heads.kv(v, head))
+    return np.concatenate(outputs, axis=1)
