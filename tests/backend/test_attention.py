@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+
 from imp_service import _testing as core
 from support import tolerances
 from support.attention_oracle import Heads, attention, stored
@@ -49,16 +50,14 @@ def make_sequences(rng: np.random.Generator, heads: Heads, shapes: list[tuple[in
     return sequences, n_blocks
 
 
-def make_cache(
-    device: core.Device, heads: Heads, dtype: str, n_blocks: int, sequences: list[Held], layer: int = 1
-) -> core.Cache:
-    """A cache of two layers that holds NaN wherever the sequences do not."""
+def make_cache(device: core.Device, heads: Heads, dtype: str, n_blocks: int, sequences: list[Held]) -> core.Cache:
+    """A cache of two layers that holds NaN wherever the sequences, in layer 1, do not."""
     cache = core.Cache(
         device, dtype=dtype, n_layers=2, n_kv_heads=heads.n_kv_heads, head_dim=heads.head_dim, n_blocks=n_blocks
     )
     cache.fill(NAN_BYTE)
     for held in sequences:
-        cache.append(layer, [(len(held.k), 0, held.blocks)], held.k, held.v)
+        cache.append(1, [(len(held.k), 0, held.blocks)], held.k, held.v)
     return cache
 
 
@@ -76,9 +75,9 @@ def attend_all(cache: core.Cache, heads: Heads, sequences: list[Held], scratch_f
 
 
 def worst(
-    actual: Array, heads: Heads, dtype: str, sequences: list[Held], oracle: Heads | None = None, shift: int = 0
+    actual: Array, heads: Heads, dtype: str, sequences: list[Held], *, oracle: Heads | None = None, shift: int = 0
 ) -> float:
-    """The largest error, in units of the bound; `oracle` and `shift` (of positions) make the oracle wrong on purpose."""
+    """The largest error, in units of the bound; `oracle` and `shift` (of positions) make it wrong on purpose."""
     row, largest = 0, 0.0
     for held in sequences:
         k, v = stored(held.k, dtype), stored(held.v, dtype)
@@ -302,11 +301,15 @@ def test_kv_4_copy_block_copies_every_layer_and_nothing_else() -> None:
         assert before[layer][0] != before[layer][2]
 
 
-@pytest.mark.parametrize(
-    ("field_name", "value", "message"),
-    [("head_dim", 12, "head_dim: 12, expected a multiple of 8"), ("n_kv_heads", 0, "n_kv_heads: 0, expected at least 1"),
-     ("block_tokens", 48, "block_tokens: 48, expected 16, 32"), ("dtype", "q8_0", "dtype: q8_0, expected f32, f16 or bf16")],
-)  # fmt: skip
+REFUSED = [
+    ("head_dim", 12, "head_dim: 12, expected a multiple of 8"),
+    ("n_kv_heads", 0, "n_kv_heads: 0, expected at least 1"),
+    ("block_tokens", 48, "block_tokens: 48, expected 16, 32"),
+    ("dtype", "q8_0", "dtype: q8_0, expected f32, f16 or bf16"),
+]
+
+
+@pytest.mark.parametrize(("field_name", "value", "message"), REFUSED)
 def test_krn_1_what_the_cache_cannot_hold_is_refused(field_name: str, value: int | str, message: str) -> None:
     fields: dict[str, int | str] = {"dtype": "f16", "n_layers": 1, "n_kv_heads": 2, "head_dim": 8, "n_blocks": 1}
     with pytest.raises(Exception, match=message):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+
 from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
@@ -145,7 +146,7 @@ def test_krn_3_gated_activations(rng: np.random.Generator, width: int) -> None:
         if kind == "gelu_tanh":
             bound = tolerances.gelu_tanh(wide_gate, wide_up)
         results = [
-            same_on_all(lambda device, i=into: device.gated_activation(kind, gate, up, i))
+            same_on_all(lambda device, kind=kind, into=into: device.gated_activation(kind, gate, up, into))
             for into in ("new", "gate", "up")
         ]
         for actual in results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from imp_service import _testing as core
 
 
