@@ -8,7 +8,8 @@ import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from imp_service.text.errors import TokenizerInvalid
-from imp_service.text.vocabulary import SPACE_MARK, TokenType, Vocabulary, VocabularyKind
+from imp_service.text.piece_types import SPACE_MARK, TokenType, VocabularyKind
+from imp_service.text.vocabulary import Vocabulary
 
 # Below every real score: such a piece is taken only where nothing else fits.
 _NEVER = -1e9

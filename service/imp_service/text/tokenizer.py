@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 from imp_service.text.backends import build_backend, build_splitter
 from imp_service.text.detokenizer import Detokenizer, TokenTable
 from imp_service.text.errors import FieldInvalid, TokenizerInvalid, native_boundary
-from imp_service.text.vocabulary import (
-    SpecialIds,
-    TokenType,
-    Vocabulary,
-    VocabularyKind,
-    read_vocabulary,
-)
+from imp_service.text.piece_types import TokenType, VocabularyKind
+from imp_service.text.special_tokens import SpecialIds
+from imp_service.text.vocabulary import Vocabulary, read_vocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,90 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imp_service.text.byte_alphabet import BYTE_TO_CHAR, spelled_bytes
-from imp_service.text.errors import TokenizerInvalid, UnknownPreTokenizer
+from imp_service.text.byte_alphabet import BYTE_TO_CHAR
+from imp_service.text.errors import UnknownPreTokenizer
 from imp_service.text.metadata import TokenizerMetadata
+from imp_service.text.piece_types import SPECIAL_TYPES, TokenType, VocabularyKind, render_pieces
 from imp_service.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from imp_service.text.special_tokens import END_SPELLINGS, SpecialIds, read_special_ids
 
 MAX_TOKENS = 4 << 20
 MAX_MERGES = 4 << 20
 MAX_TOKEN_BYTES = 4096
-SPACE_MARK = "\u2581"
-_SPACE_MARK_BYTES = SPACE_MARK.encode()
-
-
-class VocabularyKind(Enum):
-    """How text becomes tokens."""
-
-    BYTE_LEVEL = "byte-level pair merging (GPT-2)"
-    SCORED_MERGES = "SentencePiece pair merging, by the scores of the tokens"
-    LISTED_MERGES = "SentencePiece pair merging, by a list of merges"
-    UNIGRAM = "SentencePiece unigram"
-    WORD_PIECE = "WordPiece (BERT)"
-
-
-class TokenType(IntEnum):
-    """`tokenizer.ggml.token_type`."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    USER_DEFINED = 4
-    UNUSED = 5
-    BYTE = 6
-
-
 # Published byte-level vocabularies lack bytes that are no part of UTF-8, some control characters and the first bytes of
 # the private planes; one that lacks any of these was not made from text.
 _NEEDED_BYTES = frozenset([*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1)])
-
-# Types that are no text: rendered only where special tokens are asked for.
-SPECIAL_TYPES = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.UNUSED)
-
-# Spellings of the tokens that end a turn, as the published families have them. Files name one or two of them at most,
-# and some mark them as plain text, so they are also found by what they spell.
-END_SPELLINGS = (
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|calls|>",
-    "<|flush|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<|tool_response>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    "<end_of_utterance>",
-    "<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "[e~[",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SpecialIds:
-    """Ids with a role of their own; None where the file names none."""
-
-    bos: int | None
-    eos: int | None
-    unknown: int | None
-    separator: int | None
-    # All that end a generation, the file's eos, eot and eom and the known spellings.
-    ends: frozenset[int]
-    # Never to be sampled.
-    suppressed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +78,7 @@ def read_vocabulary(
     scores = _read_scores(keys, len(pieces))
     if scores is None and kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.UNIGRAM):
         raise keys.fail("scores", f"missing; {kind.value} needs them")
-    special = _read_special(keys, pieces, types)
+    special = read_special_ids(keys, pieces)
     merges = _read_merges(keys, kind, pieces)
     missing_bytes = _missing_bytes(keys, pieces) if kind is VocabularyKind.BYTE_LEVEL else b""
     adds_bos, adds_eos, adds_separator = _read_additions(keys, kind, rule, special)
@@ -153,7 +88,7 @@ def read_vocabulary(
         pre=pre_name,
         rule=rule,
         pieces=tuple(pieces),
-        token_bytes=_all_token_bytes(kind, pieces, types),
+        token_bytes=render_pieces(kind, pieces, types),
         types=types,
         scores=scores,
         merges=merges,
@@ -253,33 +188,6 @@ def _read_scores(keys: TokenizerMetadata, n_tokens: int) -> NDArray[np.float32] 
     return scores
 
 
-def _read_special(keys: TokenizerMetadata, pieces: list[bytes], types: NDArray[np.uint8]) -> SpecialIds:
-    n_tokens = len(pieces)
-    named = {name: keys.token_id(f"{name}_token_id", n_tokens) for name in ("bos", "eos", "eot", "eom", "unknown")}
-    for name in ("padding", "mask"):
-        keys.token_id(f"{name}_token_id", n_tokens)
-    # The format's own spelling of the key is the first one.
-    separator = keys.token_id("seperator_token_id", n_tokens)
-    if separator is None:
-        separator = keys.token_id("separator_token_id", n_tokens)
-    bos = named["bos"] if named["bos"] is not None else keys.token_id("cls_token_id", n_tokens)
-
-    spellings = {spelling.encode() for spelling in END_SPELLINGS}
-    by_text = {piece: token_id for token_id, piece in enumerate(pieces) if piece in spellings}
-    if b"<|return|>" in by_text or b"<|calls|>" in by_text:
-        # Here the end of a message inside a turn, not of the turn.
-        by_text.pop(b"<|end|>", None)
-    ends = {named[name] for name in ("eos", "eot", "eom")} | set(by_text.values())
-    return SpecialIds(
-        bos=bos,
-        eos=named["eos"],
-        unknown=named["unknown"],
-        separator=separator,
-        ends=frozenset(token_id for token_id in ends if token_id is not None),
-        suppressed=keys.token_ids("suppress_tokens", n_tokens),
-    )
-
-
 def _read_merges(keys: TokenizerMetadata, kind: VocabularyKind, pieces: list[bytes]) -> tuple[tuple[str, str], ...]:
     if kind not in (VocabularyKind.BYTE_LEVEL, VocabularyKind.LISTED_MERGES):
         return ()
@@ -332,40 +240,3 @@ def _read_additions(
             raise keys.fail(f"add_{name}_token", "true, but the file names no such token")
         adds[name] = (by_default[name] if asked is None else asked) and token_id is not None
     return adds["bos"], adds["eos"], adds["sep"]
-
-
-def _all_token_bytes(kind: VocabularyKind, pieces: list[bytes], types: NDArray[np.uint8]) -> tuple[bytes, ...]:
-    # By type; enumerations are slow to ask for each of a hundred thousand tokens.
-    rendering_of = {int(token_type): _rendering(kind, token_type) for token_type in TokenType}
-    return tuple(rendering_of[token_type](piece) for piece, token_type in zip(pieces, types.tolist(), strict=True))
-
-
-def _rendering(kind: VocabularyKind, token_type: TokenType) -> Callable[[bytes], bytes]:
-    """What pieces of a type stand for in text."""
-    if token_type is TokenType.BYTE and kind is not VocabularyKind.BYTE_LEVEL:
-        return _fallback_byte
-    if token_type in SPECIAL_TYPES:
-        return bytes
-    if kind is not VocabularyKind.BYTE_LEVEL:
-        return lambda piece: piece.replace(_SPACE_MARK_BYTES, b" ")
-    return bytes if token_type is TokenType.USER_DEFINED else _spelled_or_plain
-
-
-def _spelled_or_plain(piece: bytes) -> bytes:
-    """Some byte-level vocabularies hold tokens that are not spelled in the alphabet: those are plain text."""
-    try:
-        spelled = spelled_bytes(piece.decode())
-    except UnicodeDecodeError:
-        return piece
-    return piece if spelled is None else spelled
-
-
-def _fallback_byte(piece: bytes) -> bytes:
-    """The byte that a piece like `<0x0A>` stands for."""
-    digits = piece[3:5]
-    if len(piece) != 6 or piece[:3] != b"<0x" or piece[5:] != b">" or not digits.isalnum():
-        raise TokenizerInvalid("tokenizer.ggml.tokens", f"byte token {piece[:16]!r}, expected the form <0x0A>")
-    try:
-        return bytes((int(digits, 16),))
-    except ValueError as error:
-        raise TokenizerInvalid("tokenizer.ggml.tokens", f"byte token {piece[:16]!r} has no byte") from error
