@@ -1,14 +1,19 @@
-// The engine's options and numbers.
+// The engine over a model, its options and its numbers.
 #include "bindings/bind_engine.h"
 
 #include <pybind11/stl.h>
 
 #include <array>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
 #include "engine/engine.h"
+#include "model/loaded_model.h"
 
 namespace py = pybind11;
 
@@ -76,6 +81,60 @@ void register_stats(py::module_& module) {
       .def_readonly("step_ns", &EngineStats::step_ns);
 }
 
+// The engine with the memory that its events go round in.
+class PythonEngine {
+ public:
+  PythonEngine(LoadedModel& model, const EngineOptions& options)
+      : engine_(std::make_unique<Engine>(*model.backend, *model.decoder, options)) {}
+  // The thread ends with the step that it is in: Python goes on meanwhile.
+  ~PythonEngine() {
+    const py::gil_scoped_release unlocked;
+    engine_.reset();
+  }
+  PythonEngine(const PythonEngine&) = delete;
+  PythonEngine& operator=(const PythonEngine&) = delete;
+
+  void submit(std::vector<Command> commands) { engine_->submit(std::move(commands)); }
+
+  py::list drain_events() {
+    // Taken out, so that two callers at once do not share it.
+    std::vector<Event> events;
+    {
+      const py::gil_scoped_release unlocked;
+      const std::lock_guard lock(mutex_);
+      std::swap(events, spare_);
+      engine_->drain_events(events);
+    }
+    py::list list = event_list(events);
+    events.clear();
+    const std::lock_guard lock(mutex_);
+    spare_ = std::move(events);
+    return list;
+  }
+
+  const Engine& engine() const noexcept { return *engine_; }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  std::mutex mutex_;
+  std::vector<Event> spare_;
+};
+
+void register_engine_class(py::module_& module) {
+  py::class_<PythonEngine> bound(module, "Engine",
+                                 "Sequences through time, on a thread of its own. Any thread may call any method; none "
+                                 "waits for a step. A model serves one engine at a time.");
+  bound
+      .def(py::init<LoadedModel&, const EngineOptions&>(), py::arg("model"), py::arg("options"), py::keep_alive<1, 2>(),
+           "Raises InvalidArgument where the options do not fit the model, ResourceExhausted for want of memory.")
+      .def("drain_events", &PythonEngine::drain_events, "All events that wait, oldest first. Never waits.")
+      .def(
+          "event_descriptor", [](const PythonEngine& self) { return self.engine().event_descriptor(); },
+          "A descriptor that is readable while events wait.")
+      .def("stats", [](const PythonEngine& self) { return self.engine().stats(); }, "The numbers as of the last turn.");
+  def_commands(bound);
+}
+
 }  // namespace
 
 void register_engine(py::module_& module) {
@@ -83,6 +142,7 @@ void register_engine(py::module_& module) {
   register_events(module);
   register_options(module);
   register_stats(module);
+  register_engine_class(module);
 }
 
 }  // namespace imp::bindings

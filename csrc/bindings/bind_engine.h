@@ -5,7 +5,7 @@
 
 namespace imp::bindings {
 
-// EngineOptions, EngineStats, the parts of commands, and the events.
+// Engine, EngineOptions, EngineStats, the parts of commands, and the events. After the errors and the class Model.
 void register_engine(pybind11::module_& module);
 
 }  // namespace imp::bindings

@@ -12,8 +12,8 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's core: model files, models and the engine";
   imp::bindings::register_errors(module);
   imp::bindings::register_backend(module);
-  imp::bindings::register_engine(module);
   imp::bindings::register_files(module);
   imp::bindings::register_synthetic(module);
   imp::bindings::register_model(module);
+  imp::bindings::register_engine(module);
 }

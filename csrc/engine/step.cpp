@@ -97,7 +97,7 @@ void Step::add_score(Sequence& sequence, int position, int logits_row) {
   score.sequence = &sequence;
   score.token = sequence.tokens[static_cast<std::size_t>(position)];
   score.logits_row = logits_row;
-  score.candidates.resize(static_cast<std::size_t>(sequence.run->returns.n_score_candidates));
+  if (logits_row >= 0) score.candidates.resize(static_cast<std::size_t>(sequence.run->returns.n_score_candidates));
 }
 
 void Step::add_draws(const PlannedRows& planned, int logits_row) {

@@ -1,0 +1,200 @@
+"""Blocks are conserved, and shared ones are never written: against models in plain Python."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+
+import pytest
+
+from imp_service import _core, _testing
+
+N_OPERATIONS = 1_000_000 if os.environ.get("IMP_RELEASE") else 10_000
+
+
+def test_kv_1_blocks_are_conserved_through_random_operations() -> None:
+    """Owners and states of every block, against a dictionary, after every operation."""
+    rng = random.Random(41)
+    n_blocks = 23
+    allocator = _testing.BlockAllocator(n_blocks)
+    owners: Counter[int] = Counter()
+    kept: set[int] = set()
+    for _ in range(N_OPERATIONS):
+        operation = rng.choice(["allocate", "retain", "release", "release", "keep", "discard"])
+        live = sorted(owners)
+        if operation == "allocate":
+            block = allocator.allocate()
+            if len(live) + len(kept) == n_blocks:
+                assert block == -1
+            else:
+                assert block in set(range(n_blocks)) - set(live) - kept
+                owners[block] = 1
+        elif operation == "retain" and live + sorted(kept):
+            block = rng.choice(live + sorted(kept))
+            allocator.retain(block)
+            owners[block] += 1
+            kept.discard(block)
+        elif operation in {"release", "keep"} and live:
+            block = rng.choice(live)
+            was_last = allocator.release(block, keep=operation == "keep")
+            owners[block] -= 1
+            assert was_last == (owners[block] == 0)
+            if was_last:
+                del owners[block]
+                if operation == "keep":
+                    kept.add(block)
+        elif operation == "discard" and kept:
+            block = rng.choice(sorted(kept))
+            allocator.discard(block)
+            kept.remove(block)
+        assert (allocator.n_live, allocator.n_kept) == (len(owners), len(kept))
+        assert allocator.n_free + allocator.n_kept + allocator.n_live == n_blocks
+    assert [allocator.owners(block) for block in range(n_blocks)] == [owners[block] for block in range(n_blocks)]
+
+
+@pytest.mark.parametrize("misuse", ["release free", "release twice", "retain free", "discard live", "unknown block"])
+def test_kv_1_nothing_is_freed_twice(misuse: str) -> None:
+    """Breaking a count is our bug, and says so before it does harm."""
+    allocator = _testing.BlockAllocator(3)
+    block = allocator.allocate()
+    with pytest.raises(_core.InternalError):
+        if misuse == "release free":
+            allocator.release(2, keep=False)
+        elif misuse == "release twice":
+            allocator.release(block, keep=False)
+            allocator.release(block, keep=False)
+        elif misuse == "retain free":
+            allocator.retain(2)
+        elif misuse == "discard live":
+            allocator.discard(block)
+        else:
+            allocator.retain(3)
+
+
+class Content:
+    """What each block of a pool would hold, and a bystander's view of tables: the model for KvBlocks."""
+
+    def __init__(self, block_tokens: int) -> None:
+        self.block_tokens = block_tokens
+        self.slots: dict[tuple[int, int], int] = {}
+
+    def copy(self, pairs: list[tuple[int, int]]) -> None:
+        for source, target in pairs:
+            for slot in range(self.block_tokens):
+                if (source, slot) in self.slots:
+                    self.slots[target, slot] = self.slots[source, slot]
+
+    def write(self, blocks: list[int], first: int, tokens: list[int]) -> None:
+        for position, token in enumerate(tokens, start=first):
+            self.slots[blocks[position // self.block_tokens], position % self.block_tokens] = token
+
+    def read(self, blocks: list[int], n_tokens: int) -> list[int]:
+        return [self.slots[blocks[p // self.block_tokens], p % self.block_tokens] for p in range(n_tokens)]
+
+
+@pytest.mark.parametrize("prefix_cache", [True, False])
+def test_kv_1_kv_2_kv_4_sequences_never_see_each_other(prefix_cache: bool) -> None:
+    """Random open, extend, fork, truncate, close, flush: after each, every sequence reads back its own tokens."""
+    rng = random.Random(7)
+    block_tokens, n_blocks = 4, 40
+    blocks = _testing.KvBlocks(n_blocks, block_tokens, prefix_cache=prefix_cache)
+    content = Content(block_tokens)
+    scope = (9, 9)
+    sequences: dict[int, tuple[_testing.BlockTable, list[int]]] = {}
+    next_id = 0
+    n_found = 0
+    for _ in range(N_OPERATIONS // 4):
+        operation = rng.choice(["open", "extend", "extend", "extend", "fork", "truncate", "close", "flush"])
+        ids = sorted(sequences)
+        if operation == "open" or not ids:
+            next_id += 1
+            sequences[next_id] = (_testing.BlockTable(), [])
+            ids = [next_id]
+            operation = "extend"
+        name = rng.choice(ids)
+        table, tokens = sequences[name]
+        if operation == "extend":
+            # Few distinct ids, so that prefixes are found again.
+            given = [rng.randrange(2) for _ in range(rng.randrange(1, 11))]
+            wanted = tokens + given
+            found = blocks.match(table, scope, wanted, len(tokens))
+            n_found += found
+            held = len(tokens) + found
+            assert content.read(table.blocks, held) == wanted[:held]
+            if blocks.missing(table, held, len(wanted)) > blocks.n_available:
+                blocks.truncate(table, len(tokens))
+            else:
+                content.copy(blocks.prepare(table, held, len(wanted)))
+                content.write(table.blocks, held, wanted[held:])
+                blocks.commit(table, scope, wanted)
+                sequences[name] = (table, wanted)
+        elif operation == "fork" and len(sequences) < 8:
+            next_id += 1
+            copy, position = _testing.BlockTable(), rng.randrange(len(tokens) + 1)
+            blocks.share(table, position, copy)
+            sequences[next_id] = (copy, tokens[:position])
+        elif operation == "truncate":
+            position = rng.randrange(len(tokens) + 1)
+            blocks.truncate(table, position)
+            sequences[name] = (table, tokens[:position])
+        elif operation == "close":
+            blocks.truncate(table, 0)
+            del sequences[name]
+        elif operation == "flush" and rng.random() < 0.1:
+            kept = blocks.n_kept
+            assert (blocks.flush(), blocks.n_kept) == (kept, 0)
+        for other, ids_held in sequences.values():
+            assert content.read(other.blocks, len(ids_held)) == ids_held
+        owners = Counter(block for other, _ in sequences.values() for block in other.blocks)
+        assert {block: blocks.owners(block) for block in owners} == owners
+        assert blocks.n_live == len(owners)
+        assert blocks.n_free + blocks.n_kept + blocks.n_live == n_blocks
+    assert (n_found > 500) == prefix_cache
+    for table, _ in sequences.values():
+        blocks.truncate(table, 0)
+    blocks.flush()
+    assert blocks.n_free == n_blocks
+
+
+def test_kv_4_the_first_write_to_a_shared_block_copies_it() -> None:
+    blocks = _testing.KvBlocks(8, 4, prefix_cache=False)
+    parent, copy = _testing.BlockTable(), _testing.BlockTable()
+    assert blocks.prepare(parent, 0, 6) == []
+    blocks.share(parent, 6, copy)
+    shared = list(parent.blocks)
+    assert blocks.missing(copy, 6, 7) == 1
+    assert blocks.prepare(copy, 6, 7) == [(shared[1], copy.blocks[1])]
+    assert copy.blocks[0] == shared[0]
+    assert copy.blocks[1] not in shared
+    # The parent owns its last block alone again: no second copy.
+    assert (blocks.missing(parent, 6, 7), blocks.prepare(parent, 6, 7), parent.blocks) == (0, [], shared)
+    blocks.truncate(parent, 0)
+    blocks.truncate(copy, 0)
+    assert (blocks.n_free, blocks.n_live) == (8, 0)
+
+
+def test_kv_2_a_write_beyond_the_table_is_an_error_before_it_happens() -> None:
+    blocks = _testing.KvBlocks(4, 4)
+    table = _testing.BlockTable()
+    with pytest.raises(_core.InternalError):
+        blocks.prepare(table, 5, 6)  # position 4 would be a hole
+    with pytest.raises(_core.InternalError):
+        blocks.prepare(table, 0, 17)  # five blocks of four
+    assert blocks.n_free + blocks.n_live == 4
+
+
+def test_s19_long_fork_chains_end_in_any_order() -> None:
+    """10,000 forks, of forks and of one parent, released at random: no recursion, nothing left."""
+    rng = random.Random(3)
+    blocks = _testing.KvBlocks(64, 4)
+    tables = [_testing.BlockTable()]
+    blocks.prepare(tables[0], 0, 30)
+    for i in range(10_000):
+        copy = _testing.BlockTable()
+        blocks.share(tables[-1] if i % 2 else tables[0], 30, copy)
+        tables.append(copy)
+    rng.shuffle(tables)
+    for table in tables:
+        blocks.truncate(table, 0)
+    assert (blocks.n_live, blocks.n_free) == (0, 64)

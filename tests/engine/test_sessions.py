@@ -1,0 +1,463 @@
+"""Sessions: lock, replacement, truncation, forks, resuming, and every refusal leaving them as they were."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from imp_service import _core
+from support.script_engine import Failed, ScriptEngine
+from support.script_oracle import Sampler, continuation, hash_logits, prompt_of, sample
+
+SEEDED = Sampler(temperature=0.9, seed=21)
+N_OPERATIONS = 20_000 if os.environ.get("IMP_RELEASE") else 700
+
+
+def failure(engine: ScriptEngine, ticket: int) -> Failed:
+    engine.turn_until_idle()
+    with pytest.raises(Failed) as caught:
+        engine.finished(ticket)
+    return caught.value
+
+
+def command_failure(engine: ScriptEngine, name: str, *args: object) -> Failed:
+    ticket = engine.command(name, *args)
+    engine.turn_until_idle()
+    with pytest.raises(Failed) as caught:
+        engine.done(ticket)
+    return caught.value
+
+
+def test_ses_3_s08_position_is_a_lock() -> None:
+    engine = ScriptEngine()
+    session = engine.open()
+    engine.step(session, prompt_of(10), position=0)
+    n_forwards = engine.core.n_forwards
+    for tokens in ([1, 2], []):
+        for wrong in (9, 11, 12):
+            error = failure(engine, engine.run(session, tokens, position=wrong))
+            assert (error.reason, error.details) == ("POSITION_MISMATCH", {"expected": str(wrong), "held": "10"})
+    assert engine.core.n_forwards == n_forwards
+    assert engine.step(session, position=10) == continuation(prompt_of(10), 2)[1]
+
+
+def test_ses_5_a_step_without_position_advances() -> None:
+    engine = ScriptEngine()
+    session = engine.open()
+    engine.step(session, prompt_of(10))
+    engine.step(session)
+    engine.step(session)
+    assert engine.core.held(session) == 12
+
+
+def test_ses_6_s04_without_a_pending_token_an_empty_step_is_refused() -> None:
+    engine = ScriptEngine("counter")
+    session = engine.open()
+    assert failure(engine, engine.run(session)).details == {"held": "0"}
+    engine.step(session, [1, 2, 3], max_outputs=0)
+    assert failure(engine, engine.run(session)).reason == "NO_PENDING_TOKEN"
+    engine.step(session, [4])
+    engine.command("truncate", session, 2)
+    assert failure(engine, engine.run(session)).details == {"held": "2"}
+    engine.step(session, [3], max_outputs=10, stop_tokens=[6])
+    assert failure(engine, engine.run(session)).details == {"held": "5"}
+    assert engine.step(session, [9]) == 10
+
+
+def test_ses_7_ses_8_a_given_token_replaces_the_pending_one() -> None:
+    engine = ScriptEngine()
+    sampler = Sampler(temperature=0.5, seed=2, repetition_penalty=1.5)
+    session, prompt = engine.open(sampling=sampler), prompt_of(18)
+    drawn = engine.step(session, prompt)
+    other = (drawn + 5) % 16
+    ticket = engine.run(session, [other], logits=True)
+    engine.turn_until_idle()
+    (event,) = [e for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)]
+    assert event.logits.tolist() == hash_logits([*prompt, other], 16)
+    assert event.token == sample(event.logits.tolist(), sampler, [*prompt, other], 1)
+    assert engine.evaluated()[-1] == [(18, 1)]
+    assert engine.core.draws[-1].history == [*prompt, other]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 17])
+def test_ses_9_k_tokens_in_one_step_equal_k_steps(k: int) -> None:
+    """Logits at the last position, what is cached, and the scores of all tokens, the first included."""
+    prompt, given = prompt_of(20), prompt_of(k, 8)
+    seen = []
+    for parts in ([given], [[token] for token in given]):
+        engine = ScriptEngine(prefix_cache=False)
+        session = engine.open()
+        engine.step(session, prompt)
+        scores: list[float] = []
+        for part in parts:
+            ticket = engine.run(session, part, scores=True, logits=True)
+            engine.turn_until_idle()
+            started = engine.started(ticket)
+            assert (started.scores.tokens, started.n_tokens) == (part, len(part))
+            scores += started.scores.logprobs
+            row = next(e.logits.tobytes() for e in engine.events[ticket] if isinstance(e, _core.TokenEvent))
+        cached = [engine.core.slot(engine.core.blocks(session)[p // 16], p % 16) for p in range(20 + k)]
+        assert cached == prompt + given
+        seen.append((scores, row, engine.core.tokens(session)))
+    assert seen[0] == seen[1]
+
+
+def test_ses_10_s01_one_failure_leaves_the_others_of_a_batch_whole() -> None:
+    """Four sessions in one step: one unknown, one at its context's end."""
+    engine = ScriptEngine(max_context=32, n_blocks=16)
+    sessions = [engine.open() for _ in range(3)]
+    lengths = [5, 32, 20]
+    for session, n in zip(sessions, lengths, strict=True):
+        engine.step(session, prompt_of(n, n))
+    n_forwards = engine.core.n_forwards
+    tickets = [engine.run(session) for session in [*sessions, 999]]
+    engine.turn_until_idle()
+    assert engine.evaluated()[n_forwards:] == [[(5, 1), (20, 1)]]
+    for ticket, n in [(tickets[0], 5), (tickets[2], 20)]:
+        assert engine.tokens(ticket) == continuation(prompt_of(n, n), 2)[1:]
+    full = failure(engine, tickets[1])
+    assert (full.reason, full.details) == ("CONTEXT_TOO_LONG", {"prompt_tokens": "33", "max_context_tokens": "32"})
+    assert failure(engine, tickets[3]).reason == "SESSION_NOT_FOUND"
+
+
+def test_ses_11_s05_a_second_step_is_refused_while_one_runs() -> None:
+    engine = ScriptEngine()
+    session = engine.open()
+    tickets = [engine.run(session, prompt_of(30)) for _ in range(8)]
+    engine.turn()
+    busy = [command_failure(engine, "truncate", session, 0)] if not engine.events[tickets[0]] else []
+    engine.turn_until_idle()
+    assert engine.tokens(tickets[0]) == continuation(prompt_of(30), 1)
+    assert [failure(engine, t).reason for t in tickets[1:]] == ["SESSION_BUSY"] * 7
+    assert [error.reason for error in busy] in ([], ["SESSION_BUSY"])
+    assert engine.core.held(session) == 30
+
+
+def test_ses_11_fork_and_truncate_wait_for_no_run() -> None:
+    engine = ScriptEngine()
+    session = engine.open()
+    engine.run(session, prompt_of(30), max_outputs=20)
+    engine.turn()
+    for name, args in [("truncate", (session, 0)), ("fork", (session, 77))]:
+        ticket = engine.command(name, *args)
+        engine.turn()
+        with pytest.raises(Failed, match="SESSION_BUSY"):
+            engine.done(ticket)
+    engine.turn_until_idle()
+    assert engine.core.held(session) == 49
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [("forward", "DEVICE_FAULT"), ("second chunk", "DEVICE_FAULT"), ("sampling", "BUG"), ("KV", "KV_FULL"),
+     ("NaN", "NON_FINITE"), ("no candidate", "NO_CANDIDATE")],
+)
+def test_ses_12_a_step_happens_wholly_or_not_at_all(where: str, reason: str) -> None:
+    """Held, pending, cache and sampler are as before the step that failed, and a retry succeeds."""
+    engine = ScriptEngine(prefill_chunk=8, step_tokens=16, n_blocks=4, max_context=64, suppressed_tokens=[3])
+    sampler = Sampler(temperature=0.9, seed=21, logit_bias={3: -100.0})  # as the suppressed id is: never drawn
+    prompt = prompt_of(21)
+    given = [*prompt_of(5, 6), 15, *prompt_of(9, 7)]
+    session, other = engine.open(sampling=sampler), engine.open()
+    engine.step(session, prompt)
+    engine.step(other, prompt_of(31, 2), max_outputs=0)
+    assert engine.core.stats().blocks_free == 0
+
+    def state() -> tuple[list[int], int, int, int]:
+        live = engine.core.stats().blocks_live
+        return engine.core.tokens(session), engine.core.held(session), engine.core.base(session), live
+
+    if where != "KV":
+        engine.command("close", other)
+        engine.turn_until_idle()
+    before = state()
+    given_mask = {}
+    if where in {"forward", "second chunk"}:
+        engine.core.script.failing = [engine.core.n_forwards + (where == "second chunk")]
+    elif where == "sampling":
+        engine.core.failing_samples = [engine.core.n_sample_calls]
+    elif where == "NaN":
+        engine.core.script.nan_token = 15
+    elif where == "no candidate":
+        given_mask = {"allowed": (1 << 3).to_bytes(2, "little")}
+    error = failure(engine, engine.run(session, given, sampling=Sampler(), **given_mask))
+    assert error.reason == reason
+    assert state() == before
+    if where == "KV":
+        assert error.details == {"needed": "1", "available": "0"}
+        engine.command("close", other)
+    engine.core.script.nan_token = -1
+    tokens = prompt + given
+    assert engine.step(session, given) == sample(hash_logits(tokens, 16), sampler, tokens, len(given))
+
+
+def test_ses_12_a_failure_in_mid_run_leaves_the_last_whole_step() -> None:
+    engine = ScriptEngine()
+    session, prompt = engine.open(), prompt_of(20)
+    engine.core.script.failing = [4]
+    ticket = engine.run(session, prompt, max_outputs=10)
+    assert failure(engine, ticket).reason == "DEVICE_FAULT"
+    outputs = continuation(prompt, 10)
+    assert engine.tokens(ticket) == outputs[:4]
+    assert (engine.core.held(session), engine.core.tokens(session)) == (23, prompt + outputs[:4])
+    assert engine.step(session) == outputs[4]
+
+
+def test_ses_13_kv_3_s17_truncating_equals_never_having_had() -> None:
+    """To every position of three blocks, then on with a token: the same as a fresh session, base included."""
+    tokens = prompt_of(40)
+    for p in range(41):
+        engine = ScriptEngine(prefix_cache=p % 2 == 0)
+        session = engine.open(sampling=SEEDED)
+        engine.step(session, tokens)
+        ticket = engine.command("truncate", session, p)
+        engine.turn_until_idle()
+        assert engine.done(ticket).position == p
+        assert engine.core.tokens(session)[p:] == (tokens[p:] if p < 40 else continuation(tokens, 1, SEEDED))[:p == 40]
+        assert len(engine.core.blocks(session)) == (p + 15) // 16
+        fresh = ScriptEngine()
+        other = fresh.open(sampling=SEEDED)
+        if p > 0:
+            fresh.step(other, tokens[:p], max_outputs=0)
+        given = [5, 6, 7]
+        drawn = [engine.step(session, given, base=p), *[engine.step(session) for _ in range(20)]]
+        assert drawn == [fresh.step(other, given, base=p), *[fresh.step(other) for _ in range(20)]]
+        assert drawn == continuation([*tokens[:p], *given], 21, SEEDED, base=p)
+
+
+def test_s16_kv_2_truncating_and_forking_beyond_the_end_are_refused() -> None:
+    engine = ScriptEngine()
+    session = engine.open()
+    engine.step(session, prompt_of(10))
+    for position in (11, 2**31 - 1):
+        for error in (command_failure(engine, "truncate", session, position),
+                      command_failure(engine, "fork", session, 500 + position % 7, position)):
+            assert (error.reason, error.details) == ("POSITION_BEYOND_END", {"position": str(position), "held": "10"})
+    assert engine.core.stats().sessions == 1
+
+
+def test_ses_14_s18_a_fork_and_its_parent_go_on_as_two_sessions() -> None:
+    tokens = prompt_of(38)
+    for p in [*range(0, 39, 5), 37, 38]:
+        engine = ScriptEngine()
+        parent, copy = engine.open(sampling=SEEDED), engine.sequence()
+        drawn = engine.step(parent, tokens)
+        ticket = engine.command("fork", parent, copy, p)
+        engine.turn_until_idle()
+        assert (engine.done(ticket).sequence, engine.done(ticket).position) == (copy, p)
+        shared = engine.core.blocks(parent)[: (p + 15) // 16]
+        assert engine.core.blocks(copy) == shared
+        assert engine.core.tokens(copy) == (tokens[:p] if p < 38 else [*tokens, drawn])
+        content = [[engine.core.slot(block, slot) for slot in range(16)] for block in shared]
+        ours = [engine.step(parent, [1]), *[engine.step(parent) for _ in range(20)]]
+        theirs = [engine.step(copy, [2]), *[engine.step(copy) for _ in range(20)]]
+        assert ours == continuation([*tokens, 1], 21, SEEDED, base=38)
+        assert theirs == continuation([*tokens[:p], 2], 21, SEEDED, base=min(p, 38))
+        full = p // 16
+        assert [[engine.core.slot(block, slot) for slot in range(16)] for block in shared[:full]] == content[:full]
+        engine.command("close", parent)
+        engine.turn_until_idle()
+        assert engine.step(copy) == continuation([*tokens[:p], 2], 22, SEEDED, base=min(p, 38))[-1]
+        engine.command("close", copy)
+        engine.turn_until_idle()
+        engine.assert_at_rest()
+
+
+def test_ses_14_forks_with_one_seed_draw_alike_and_with_two_differ() -> None:
+    engine = ScriptEngine()
+    parent, alike, apart = engine.open(sampling=SEEDED), engine.sequence(), engine.sequence()
+    engine.step(parent, prompt_of(12))
+    for copy in (alike, apart):
+        engine.command("fork", parent, copy)
+    steps = [[engine.step(s, sampling=Sampler(temperature=5.0, seed=seed)), *[engine.step(s) for _ in range(9)]]
+             for s, seed in [(parent, 1), (alike, 1), (apart, 2)]]
+    assert steps[0] == steps[1] != steps[2]
+
+
+def test_ses_15_s03_releasing_is_idempotent_and_ends_a_run() -> None:
+    engine = ScriptEngine()
+    session = engine.open()
+    ticket = engine.run(session, prompt_of(30), max_outputs=50)
+    engine.turn()
+    engine.turn()
+    closings = [engine.command("close", session) for _ in range(2)]
+    engine.turn()
+    assert [engine.done(closing).existed for closing in closings] == [True, False]
+    assert engine.finished(ticket).reason == "cancelled"
+    engine.assert_at_rest()
+
+
+def test_ses_18_s12_beyond_the_limit_opening_is_refused_until_one_closes() -> None:
+    engine = ScriptEngine(max_sessions=3)
+    sessions = [engine.open() for _ in range(3)]
+    for _ in range(100):
+        with pytest.raises(_core.ResourceExhausted) as refusal:
+            engine.open()
+        assert refusal.value.reason == "SESSIONS_FULL"
+    with pytest.raises(_core.ResourceExhausted, match="SESSIONS_FULL"):
+        engine.command("fork", sessions[0], 99)
+    engine.command("close", sessions[1])
+    engine.turn_until_idle()
+    engine.open()
+    engine.turn_until_idle()
+    assert engine.core.stats().sessions == 3
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise(evict: bool) -> None:
+    """A pool of 8 blocks full of idle sessions: new work is refused, or the longest idle gives way."""
+    engine = ScriptEngine(n_blocks=8, max_context=128, evict_sessions=evict)
+    sessions = []
+    for i in range(4):
+        engine.core.now_ns = i
+        sessions.append(engine.open())
+        engine.step(sessions[-1], prompt_of(31, i), max_outputs=0)
+    engine.core.now_ns = 10
+    engine.step(sessions[0], [1])  # used again: sessions[1] is now the longest idle
+    ticket = engine.generate(prompt_of(20, 9), max_outputs=4)
+    engine.turn_until_idle()
+    if evict:
+        assert engine.tokens(ticket) == continuation(prompt_of(20, 9), 4)
+        (expired,) = [e for e in engine.all_events if e.ticket == 0]
+        assert (expired.sequence, expired.reason) == (sessions[1], "SESSION_EXPIRED")
+        assert failure(engine, engine.run(sessions[1], [1])).reason == "SESSION_NOT_FOUND"
+        assert engine.core.stats().sessions == 3
+        return
+    error = failure(engine, ticket)
+    assert (error.reason, error.details) == ("KV_FULL", {"needed": "2", "available": "0"})
+    assert failure(engine, engine.run(sessions[2], [1, 2, 3])).reason == "KV_FULL"  # growth
+    assert failure(engine, engine.run(engine.open(), [1])).reason == "KV_FULL"  # a new session
+    assert engine.step(sessions[3], [7]) == continuation([*prompt_of(31, 3), 7], 1)[0]  # fits in its own block
+
+
+@pytest.mark.parametrize("sampler", [Sampler(), SEEDED], ids=["greedy", "seeded"])
+def test_ses_20_resuming_draws_from_the_last_held_position(sampler: Sampler) -> None:
+    prompt = prompt_of(32)  # the last held token fills a shared block
+    outputs = continuation(prompt, 8, sampler)
+    for sampled in (True, False):
+        engine = ScriptEngine()
+        session = engine.open(sampling=sampler)
+        engine.step(session, prompt, max_outputs=int(sampled))
+        copy = engine.sequence()
+        engine.command("fork", session, copy)
+        ticket = engine.run(session, resume=True, max_outputs=6)
+        engine.turn_until_idle()
+        assert engine.tokens(ticket) == outputs[sampled : 6 + sampled]
+        assert engine.step(copy, resume=True) == outputs[sampled]
+    engine = ScriptEngine()
+    empty = engine.open()
+    assert failure(engine, engine.run(empty, resume=True)).reason == "NO_PENDING_TOKEN"
+    with pytest.raises(_core.InvalidArgument, match="resume"):
+        engine.run(empty, [1], resume=True)
+
+
+def test_ses_20_a_session_has_one_sequence() -> None:
+    engine = ScriptEngine()
+    session = engine.open()
+    error = failure(engine, engine.run(session, [1, 2], siblings=[50]))
+    assert (error.reason, error.details) == ("FIELD_INVALID", {"field": "num_sequences"})
+
+
+def test_ses_23_s15_beyond_the_context_a_step_is_refused_and_the_session_stays_whole() -> None:
+    engine = ScriptEngine(max_context=32)
+    session, prompt = engine.open(), prompt_of(30)
+    engine.step(session, prompt)
+    error = failure(engine, engine.run(session, [1, 2, 3]))
+    assert error.reason == "CONTEXT_TOO_LONG"
+    assert (engine.core.held(session), engine.core.tokens(session)) == (30, prompt + continuation(prompt, 1))
+    engine.step(session, [1, 2])
+    assert failure(engine, engine.run(session)).reason == "CONTEXT_TOO_LONG"
+    engine.command("truncate", session, 30)
+    assert engine.step(session, [4]) == continuation([*prompt, 4], 1)[0]
+
+
+def test_s24_base_decides_the_draws_after_truncation_and_replay() -> None:
+    """Outputs 0 to 5, back to output 3, and on: the same draws, and those of a session opened with that base."""
+    engine = ScriptEngine()
+    sampler = Sampler(temperature=1.0, seed=3, presence_penalty=1.0, frequency_penalty=0.5)
+    session, prompt = engine.open(sampling=sampler), prompt_of(14)
+    outputs = [engine.step(session, prompt), *[engine.step(session) for _ in range(5)]]
+    assert outputs == continuation(prompt, 6, sampler)
+    engine.command("truncate", session, 14 + 2)
+    assert engine.step(session, [outputs[2]]) == outputs[3]
+    assert engine.core.base(session) == 14
+    engine.command("truncate", session, 9)
+    engine.turn_until_idle()
+    assert engine.core.base(session) == 9
+    error = failure(engine, engine.run(session, [1], base=11))
+    assert str(error) == "FIELD_INVALID: base: 11, expected at most the position after this run, 10"
+    ticket = engine.run(session, prompt[9:], rebase=True, max_outputs=6)
+    engine.turn_until_idle()
+    assert engine.tokens(ticket) == outputs
+
+
+class ModelSession:
+    """What a session must be, as two lists and a number."""
+
+    def __init__(self, held: list[int], pending: list[int], base: int) -> None:
+        self.held, self.pending, self.base = held, pending, base
+
+
+def test_s29_random_operations_against_a_list_model() -> None:
+    """Open, extend, step, several outputs, fork, truncate, close, cancel: tokens, positions, bases and blocks."""
+    rng = random.Random(17)
+    engine = ScriptEngine(n_blocks=200, max_context=96, prefill_chunk=8, step_tokens=24, script={"block_tokens": 4})
+    sampler = Sampler(temperature=1.3, seed=9, presence_penalty=0.3)
+    sessions: dict[int, ModelSession] = {}
+    for _ in range(N_OPERATIONS):
+        operation = rng.choice(["open", "extend", "extend", "step", "run", "fork", "truncate", "close", "evaluate"])
+        if operation == "open" or not sessions:
+            if len(sessions) < 6:
+                sessions[engine.open(sampling=sampler)] = ModelSession([], [], -1)
+            continue
+        name = rng.choice(sorted(sessions))
+        model = sessions[name]
+        if operation in {"extend", "run", "evaluate"}:
+            given = prompt_of(rng.randrange(1, 20), rng.randrange(3))
+            n = {"extend": 1, "run": rng.randrange(1, 8), "evaluate": 0}[operation]
+            ticket = engine.run(name, given, max_outputs=n)
+        elif operation == "step":
+            given, n = list(model.pending), 1
+            ticket = engine.run(name)
+        elif operation == "fork":
+            if len(sessions) < 8:
+                copy, p = engine.sequence(), rng.randrange(len(model.held) + 1)
+                engine.command("fork", name, copy, p)
+                whole = p == len(model.held)
+                sessions[copy] = ModelSession(model.held[:p], list(model.pending) if whole else [], min(model.base, p))
+            continue
+        elif operation == "truncate":
+            p = rng.randrange(len(model.held) + 1)
+            engine.command("truncate", name, p)
+            if p < len(model.held):
+                sessions[name] = ModelSession(model.held[:p], [], min(model.base, p))
+            continue
+        elif operation == "close":
+            engine.command("close", name)
+            del sessions[name]
+            continue
+        engine.turn_until_idle()
+        if not given or len(model.held) + len(given) > 96:
+            with pytest.raises(Failed):
+                engine.finished(ticket)
+        else:
+            held = model.held + given
+            base = len(held) if model.base < 0 else model.base
+            outputs = continuation(held, n, sampler, base=base)[: 96 - len(held) + 1]
+            assert engine.tokens(ticket) == outputs
+            tokens = held + outputs
+            n_held = len(tokens) - (1 if outputs else 0)
+            sessions[name] = ModelSession(tokens[:n_held], tokens[n_held:], base)
+        for each, expected in sessions.items():
+            assert engine.core.held(each) == len(expected.held)
+            assert engine.core.tokens(each) == expected.held + expected.pending
+            assert engine.core.base(each) == expected.base
+            assert len(engine.core.blocks(each)) == (len(expected.held) + 3) // 4
+        owned = {block for each in sessions for block in engine.core.blocks(each)}
+        assert engine.core.stats().blocks_live == len(owned)
+    for each in list(sessions):
+        engine.command("close", each)
+    engine.turn_until_idle()
+    engine.assert_at_rest()
