@@ -1,0 +1,110 @@
+"""The logits of a row depend on its sequence's tokens alone: not on chunks, batch mates, threads or the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.forward_runs import Cache, load, prompt
+from support.tiny_models import FAMILIES, TinyModel, tiny
+
+LONG = 530  # past two splits of 256 keys, and no multiple of a block
+KINDS = {
+    **{family: tiny(family, context=2048) for family in FAMILIES},
+    "qwen2": tiny("qwen2", context=2048, tied=False),  # a tied head repeats its input
+    "llama_q8_0": tiny("llama", context=2048, hidden_size=64, ffn_size=96, head_dim=16, n_heads=4, dtype="q8_0"),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[TinyModel, Any]:
+    source = KINDS[request.param]
+    return source, load(source, tmp_path_factory.mktemp("model"))
+
+
+def test_det_2_any_chunk_size(loaded: tuple[TinyModel, Any]) -> None:
+    source, model = loaded
+    tokens = prompt(LONG, source.vocab_size)
+    whole = Cache(model).prefill(tokens)
+    for chunk in (7, 16, 64, 512):
+        assert np.array_equal(Cache(model).prefill(tokens, chunk), whole), chunk
+    assert np.array_equal(Cache(model).prefill(tokens[:80], 1), whole[:80])
+
+
+def test_det_1_any_batch_company_in_every_row(loaded: tuple[TinyModel, Any]) -> None:
+    source, model = loaded
+    tokens = prompt(40, source.vocab_size)
+    alone = Cache(model).prefill(tokens)
+    for n_others in (1, 7, 31):
+        others = [prompt(5 + 3 * (i % 9), source.vocab_size, seed=100 + i) for i in range(n_others)]
+        for place in {0, n_others // 2, n_others}:
+            cache = Cache(model, n_blocks=128)
+            parts = [(other, 0, cache.blocks(len(other))) for other in others]
+            parts.insert(place, (tokens, 0, cache.blocks(40)))
+            assert np.array_equal(cache.run(*parts)[place], alone), (n_others, place)
+
+
+def test_det_1_decode_rows_beside_prefill_rows(loaded: tuple[TinyModel, Any]) -> None:
+    source, model = loaded
+    tokens, other = prompt(50, source.vocab_size), prompt(33, source.vocab_size, seed=2)
+    whole = Cache(model).prefill(tokens)
+    cache = Cache(model)
+    blocks, other_blocks = cache.blocks(50), cache.blocks(33)
+    cache.run((tokens[:49], 0, blocks))
+    mixed = cache.run((other, 0, other_blocks), (tokens[49:], 49, blocks))
+    assert np.array_equal(mixed[1], whole[49:])
+    assert np.array_equal(mixed[0], Cache(model).prefill(other))
+
+
+def test_det_6_several_rows_equal_one_at_a_time(loaded: tuple[TinyModel, Any]) -> None:
+    source, model = loaded
+    tokens = prompt(60, source.vocab_size)
+    whole = Cache(model).prefill(tokens)
+    for n_rows in range(1, 18):
+        cache = Cache(model)
+        blocks = cache.blocks(60)
+        cache.run((tokens[: 60 - n_rows], 0, blocks))
+        [rows] = cache.run((tokens[60 - n_rows :], 60 - n_rows, blocks))
+        assert np.array_equal(rows, whole[60 - n_rows :]), n_rows
+
+
+def test_gen_23_gen_24_decoding_with_the_cache_equals_recomputing(loaded: tuple[TinyModel, Any]) -> None:
+    """64 greedy tokens; the first two isolate the first true decode evaluation."""
+    source, model = loaded
+    tokens = prompt(21, source.vocab_size)
+    cache = Cache(model)
+    blocks = cache.blocks(21 + 64)
+    row = cache.run((tokens, 0, blocks))[0][-1]
+    for _ in range(64):
+        tokens.append(int(row.argmax()))
+        row = cache.run((tokens[-1:], len(tokens) - 1, blocks))[0][-1]
+        recomputed = Cache(model).prefill(tokens)[-1]
+        assert np.array_equal(row, recomputed), len(tokens)
+    assert len(set(tokens[21:])) > 1
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama_q8_0"])
+def test_det_4_any_number_of_threads(name: str, tmp_path: Path) -> None:
+    source = KINDS[name]
+    tokens = prompt(LONG, source.vocab_size)
+    first, *others = (Cache(load(source, tmp_path, threads=threads)).prefill(tokens, 200) for threads in (1, 2, 3))
+    assert all(np.array_equal(other, first) for other in others)
+
+
+def test_det_8_two_models_of_one_file_agree(tmp_path: Path) -> None:
+    source = KINDS["gemma2"]
+    path = source.write(tmp_path / "m.gguf")
+    first, second = load(path, tmp_path), load(path, tmp_path)
+    tokens = prompt(60, source.vocab_size)
+    assert np.array_equal(Cache(first).prefill(tokens), Cache(second).prefill(tokens))
+
+
+def test_mod_21_models_come_and_go(tmp_path: Path) -> None:
+    source = KINDS["gemma3"]
+    path = source.write(tmp_path / "m.gguf")
+    tokens = prompt(30, source.vocab_size)
+    outputs = [Cache(load(path, tmp_path)).prefill(tokens) for _ in range(20)]
+    assert all(np.array_equal(output, outputs[0]) for output in outputs)

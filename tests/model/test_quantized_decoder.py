@@ -1,0 +1,69 @@
+"""Models of every weight type: exact through kernels that decode, and within the bound of int8 activations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from imp_service import _core
+from imp_service import _testing as core
+
+from support.forward_bounds import float16_cache_bound, float32_bound, int8_activations_bound
+from support.forward_runs import distance, load, logits, prompt, rms_distance
+from support.tiny_models import TinyModel, tiny
+
+TYPES = [row["name"] for row in core.dtypes()]
+
+
+def source(dtype: str, architecture: str = "qwen3") -> TinyModel:
+    return tiny(architecture, hidden_size=256, ffn_size=512, n_heads=4, n_kv_heads=2, head_dim=64, n_layers=2, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_reference_kernel_is_exact_for_every_type(dtype: str, tmp_path: Path) -> None:
+    model = source(dtype)
+    tokens = prompt(20, model.vocab_size)
+    loaded = load(model, tmp_path, kv_dtype="f32", gemm=[("*", "reference")])
+    matrices = [weight for weight in loaded.weights if weight["layout"] != "vector"]
+    assert {weight["dtype"] for weight in matrices} == {dtype}
+    assert {tuple(weight["kernels"]) for weight in matrices} == {("reference",)}
+    assert distance(logits(loaded, tokens), model.oracle().logits(tokens)) < float32_bound(model)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_chosen_kernels_are_within_their_bound(dtype: str, tmp_path: Path) -> None:
+    model = source(dtype)
+    tokens = prompt(20, model.vocab_size)
+    expected = model.oracle().logits(tokens)
+    is_float = dtype in ("f32", "f16", "bf16")
+    bound = float16_cache_bound(model) if is_float else int8_activations_bound(model)
+    assert rms_distance(logits(load(model, tmp_path), tokens), expected) < bound
+
+
+def test_hon_1_a_model_of_other_weights_is_seen(tmp_path: Path) -> None:
+    model = source("q8_0")
+    tokens = prompt(20, model.vocab_size)
+    other = tiny(**{**vars(model), "seed": 1}).oracle().logits(tokens)
+    assert rms_distance(logits(load(model, tmp_path), tokens), other) > 3 * int8_activations_bound(model)
+
+
+@pytest.mark.parametrize("head", ["q4_0", "q8_0", "f16"])
+def test_an_embedding_may_have_its_own_type(head: str, tmp_path: Path) -> None:
+    """Tied, the embedding is looked up and multiplied with; untied, it is only looked up."""
+    for tied in (True, False):
+        model = tiny(**{**vars(source("f32", "llama")), "tied": tied, "embedding_dtype": head})
+        tokens = prompt(20, model.vocab_size)
+        loaded = load(model, tmp_path, kv_dtype="f32", gemm=[("*", "reference")])
+        assert loaded.weights[0]["dtype"] == head
+        assert distance(logits(loaded, tokens), model.oracle().logits(tokens)) < float32_bound(model)
+
+
+def test_gemm_12_loaded_bytes_are_the_plans(tmp_path: Path) -> None:
+    model = source("q8_0")
+    loaded = load(model, tmp_path)
+    assert loaded.memory["items"]["weights"] == sum(weight["n_bytes"] for weight in loaded.weights)
+    file = _core.open_model_file(tmp_path / "m.gguf")
+    sizes = {tensor.name: tensor.n_bytes for tensor in file.tensors}
+    for weight in loaded.weights:
+        if weight["layout"] == "file":
+            assert weight["n_bytes"] == sizes[weight["tensor"]]
