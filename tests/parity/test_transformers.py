@@ -1,0 +1,133 @@
+"""Every architecture gives the logits of `transformers` for the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.forward_bounds import float32_bound
+from support.forward_runs import Cache, distance, load, logits, prompt
+from support.hf_export import export, fill
+from support.tiny_models import TinyModel
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+SIZES = {
+    "vocab_size": 53, "hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512, "attn_implementation": "eager",
+    "tie_word_embeddings": False,
+}  # fmt: skip
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 128}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+
+
+# One family: model class, configuration class, what the configuration adds to SIZES, architecture and keys in GGUF.
+Case = tuple[str, str, dict[str, Any], str, dict[str, Any]]
+CASES: dict[str, Case] = {
+    "llama": (
+        "LlamaForCausalLM", "LlamaConfig", {"rope_theta": 10000.0, "attention_bias": True, "mlp_bias": True},
+        "llama", {"rope.freq_base": 10000.0},
+    ),
+    "llama_3_1": (
+        "LlamaForCausalLM", "LlamaConfig", {"rope_theta": 10000.0, "rope_scaling": LLAMA3, "tie_word_embeddings": True},
+        "llama", {"rope.freq_base": 10000.0},
+    ),
+    "mistral": (
+        "MistralForCausalLM", "MistralConfig", {"rope_theta": 10000.0, "sliding_window": 20},
+        "llama", {"rope.freq_base": 10000.0, "attention.sliding_window": 20},
+    ),
+    "qwen2_yarn": (
+        "Qwen2ForCausalLM", "Qwen2Config", {"rope_theta": 1e6, "rope_scaling": YARN},
+        "qwen2", {"rope.freq_base": 1e6, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+                  "rope.scaling.original_context_length": 128},
+    ),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"rope_theta": 1e6}, "qwen3", {"rope.freq_base": 1e6}),
+    "gemma2": (
+        "Gemma2ForCausalLM", "Gemma2Config",
+        {"rope_theta": 10000.0, "query_pre_attn_scalar": 16, "sliding_window": 20, "attn_logit_softcapping": 2.0,
+         "final_logit_softcapping": 3.0, "tie_word_embeddings": True},
+        "gemma2", {"rope.freq_base": 10000.0, "attention.sliding_window": 20, "attn_logit_softcapping": 2.0,
+                   "final_logit_softcapping": 3.0},
+    ),
+    "gemma3": (
+        "Gemma3ForCausalLM", "Gemma3TextConfig",
+        {"rope_theta": 1e6, "rope_local_base_freq": 10000.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+         "query_pre_attn_scalar": 16, "sliding_window": 20, "num_hidden_layers": 7, "tie_word_embeddings": True},
+        "gemma3", {"rope.freq_base": 1e6, "attention.sliding_window": 20, "rope.scaling.type": "linear",
+                   "rope.scaling.factor": 8.0},
+    ),
+}  # fmt: skip
+
+
+def peer_of(case: Case) -> Any:
+    model_class, config_class, traits, _, _ = case
+    transformers.utils.logging.set_verbosity_error()
+    model = getattr(transformers, model_class)(getattr(transformers, config_class)(**(SIZES | traits))).eval()
+    fill(model)
+    return model
+
+
+def written(peer: Any, case: Case, path: Path) -> Path:
+    _, _, traits, architecture, keys = case
+    factors = None
+    if traits.get("rope_scaling") is LLAMA3:  # GGUF states them as divisors of each frequency
+        frequencies = peer.model.rotary_emb.inv_freq.double().numpy()
+        factors = traits["rope_theta"] ** (-np.arange(0, SIZES["head_dim"], 2) / SIZES["head_dim"]) / frequencies
+    return export(peer, architecture, keys, factors).write(path)
+
+
+def peer_logits(peer: Any, tokens: list[int]) -> Any:
+    with torch.no_grad():
+        return peer(torch.tensor([tokens])).logits[0].double().numpy()
+
+
+def bound(peer: Any) -> float:
+    """Both sides compute in float32, and the peer's angles are rounded to it too."""
+    sizes = {"n_layers": peer.config.num_hidden_layers, "hidden_size": 40, "ffn_size": 72, "n_heads": 4, "head_dim": 16}
+    return 2 * float32_bound(TinyModel(**sizes))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
+    peer = peer_of(CASES[name])
+    model = load(written(peer, CASES[name], tmp_path / "m.gguf"), tmp_path, kv_dtype="f32")
+    tokens = prompt(100, 53)
+    assert model.warnings == []
+    assert distance(logits(model, tokens), peer_logits(peer, tokens)) < bound(peer)
+
+
+def change_weight(peer: Any) -> None:
+    with torch.no_grad():
+        peer.model.layers[1].self_attn.k_proj.weight[3, 5] += 0.05
+
+
+def change_norm(peer: Any) -> None:
+    with torch.no_grad():
+        peer.model.layers[2].input_layernorm.weight[7] += 0.05
+
+
+@pytest.mark.parametrize("change", [change_weight, change_norm])
+@pytest.mark.parametrize("name", CASES)
+def test_hon_1_another_weight_is_seen(name: str, change: Callable[[Any], None], tmp_path: Path) -> None:
+    peer = peer_of(CASES[name])
+    model = load(written(peer, CASES[name], tmp_path / "m.gguf"), tmp_path, kv_dtype="f32")
+    tokens = prompt(100, 53)
+    change(peer)
+    assert distance(logits(model, tokens), peer_logits(peer, tokens)) > 4 * bound(peer)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gen_21_hon_1_a_position_off_by_one_is_seen(name: str, tmp_path: Path) -> None:
+    peer = peer_of(CASES[name])
+    cache = Cache(load(written(peer, CASES[name], tmp_path / "m.gguf"), tmp_path, kv_dtype="f32"))
+    tokens = prompt(60, 53)
+    blocks = cache.blocks(64)
+    cache.run((tokens[:-1], 0, blocks))
+    [moved] = cache.run((tokens[-1:], 60, blocks))
+    assert distance(moved, peer_logits(peer, tokens)[-1:]) > 100 * bound(peer)
