@@ -10,7 +10,7 @@ namespace imp {
 template <std::floating_point Number>
 std::string number_text(Number value) {
   char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general).ptr};
 }
 
 }  // namespace imp

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from imp_service import _core
 from imp_service import _testing as core
-
 from support.forward_bounds import float16_cache_bound, float32_bound, int8_activations_bound
 from support.forward_runs import distance, load, logits, prompt, rms_distance
 from support.tiny_models import TinyModel, tiny
@@ -16,7 +16,9 @@ TYPES = [row["name"] for row in core.dtypes()]
 
 
 def source(dtype: str, architecture: str = "qwen3") -> TinyModel:
-    return tiny(architecture, hidden_size=256, ffn_size=512, n_heads=4, n_kv_heads=2, head_dim=64, n_layers=2, dtype=dtype)
+    return tiny(
+        architecture, hidden_size=256, ffn_size=512, n_heads=4, n_kv_heads=2, head_dim=64, n_layers=2, dtype=dtype
+    )
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from imp_service import _core
 from imp_service import _testing as core
-
 from support import numpy_rope
 from support.forward_bounds import float32_bound
 from support.forward_runs import Cache, distance, load, logits, prompt

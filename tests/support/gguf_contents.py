@@ -23,7 +23,15 @@ _SCALARS = {
 
 
 # Where the float16 scales of a block lie, for types that the `gguf` package reads but does not write.
-_SCALES = {"q2_k": (80, 82), "q3_k": (108,), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "iq4_nl": (0,), "iq4_xs": (0,)}
+_SCALES = {
+    "q2_k": (80, 82),
+    "q3_k": (108,),
+    "q4_k": (0, 2),
+    "q5_k": (0, 2),
+    "q6_k": (208,),
+    "iq4_nl": (0,),
+    "iq4_xs": (0,),
+}
 
 
 def quant_type(name: str) -> QuantType:

@@ -60,7 +60,9 @@ def gguf_name(name: str, gemma: bool) -> str:
     return f"blk.{layer}.{(_IN_GEMMA_LAYER if gemma else _IN_LAYER)[rest]}.{kind}"
 
 
-def export(model: Any, architecture: str, keys: dict[str, Any], rope_factors: NDArray[Any] | None = None) -> GgufContents:
+def export(
+    model: Any, architecture: str, keys: dict[str, Any], rope_factors: NDArray[Any] | None = None
+) -> GgufContents:
     """`keys` are those beside the sizes, without the architecture in front."""
     config = model.config
     gemma, head_dim = architecture.startswith("gemma"), config.head_dim

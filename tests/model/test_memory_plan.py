@@ -1,0 +1,153 @@
+"""Memory is divided by a pure function before any of it is allocated."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from imp_service import _core
+from imp_service import _testing as core
+from support.forward_runs import load
+from support.tiny_models import tiny
+
+MIB = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    budget_bytes: int = 1000 * MIB
+    weights_bytes: int = 300 * MIB
+    scratch_bytes: int = 50 * MIB
+    logits_bytes: int = 20 * MIB
+    reserve_bytes: int = 30 * MIB
+    kv_block_bytes: int = MIB // 4
+    kv_block_tokens: int = 16
+    kv_bytes: int | None = None
+    model_context: int = 1 << 20
+    max_context: int | None = None
+
+    def plan(self) -> Any:
+        return core.plan_memory(**dataclasses.asdict(self))
+
+
+def test_kv_5_half_of_what_weights_and_scratch_leave() -> None:
+    plan = Request().plan()
+    assert plan["n_blocks"] == (1000 - 300 - 50) * MIB // 2 // (MIB // 4)
+    assert plan["max_context"] == plan["n_blocks"] * 16
+    assert plan["items"] == {
+        "weights": 300 * MIB, "kv": plan["n_blocks"] * MIB // 4, "scratch": 50 * MIB, "logits": 20 * MIB,
+        "reserve": 30 * MIB,
+    }  # fmt: skip
+
+
+def test_kv_5_at_most_four_sequences_of_full_length() -> None:
+    plan = Request(model_context=1001).plan()
+    assert (plan["n_blocks"], plan["max_context"]) == (4 * 63, 1001)
+
+
+def test_kv_5_within_what_logits_and_reserve_leave() -> None:
+    plan = Request(reserve_bytes=600 * MIB).plan()
+    assert plan["items"]["kv"] == (1000 - 300 - 50 - 20 - 600) * MIB
+
+
+def test_kv_5_kv_6_a_stated_cache_is_what_was_stated() -> None:
+    plan = Request(kv_bytes=100 * MIB + 7).plan()
+    assert (plan["n_blocks"], plan["max_context"]) == (400, 6400)
+
+
+@pytest.mark.parametrize(
+    ("request_", "needed"),
+    [
+        (Request(weights_bytes=1000 * MIB), 1000 + 50 + 20 + 30 + 0.25),
+        (Request(kv_bytes=700 * MIB), 300 + 50 + 20 + 30 + 700),
+        (Request(max_context=16 * 4 * 400), 300 + 50 + 20 + 30 + 400),
+        (Request(budget_bytes=400 * MIB), 400.25),
+    ],
+)
+def test_kv_5_mod_15_what_does_not_fit_is_itemised(request_: Request, needed: float) -> None:
+    with pytest.raises(_core.ResourceExhausted) as info:
+        request_.plan()
+    assert info.value.reason == "NO_MEMORY"
+    assert info.value.details == {"needed": str(int(needed * MIB)), "available": str(request_.budget_bytes)}
+    for word in ("weights ", ", kv ", ", scratch ", ", logits ", ", reserve ", "; in all ", " of "):
+        assert word in info.value.message
+
+
+def test_kv_5_the_items_are_readable() -> None:
+    with pytest.raises(_core.ResourceExhausted) as info:
+        Request(budget_bytes=2 * MIB, weights_bytes=3 * MIB // 2, scratch_bytes=1000, logits_bytes=2048).plan()
+    assert info.value.message == (
+        "weights 1.5 MiB, kv 256.0 KiB, scratch 1000 B, logits 2.0 KiB, reserve 30.0 MiB; in all 31.8 MiB of 2.0 MiB"
+    )
+
+
+def test_kv_6_a_stated_context_must_fit_into_a_stated_cache() -> None:
+    assert Request(kv_bytes=MIB, max_context=64).plan()["n_blocks"] == 4
+    with pytest.raises(_core.InvalidArgument, match="kv bytes 1048576 hold 64 tokens, max_context needs 65"):
+        Request(kv_bytes=MIB, max_context=65).plan()
+
+
+def random_request(rng: np.random.Generator) -> Request:
+    def size(most: int) -> int:
+        return int(2 ** rng.uniform(0, most))
+
+    return Request(
+        budget_bytes=size(40), weights_bytes=size(39), scratch_bytes=size(34), logits_bytes=size(30),
+        reserve_bytes=size(30), kv_block_bytes=size(24), kv_block_tokens=int(rng.choice([16, 32, 64])),
+        kv_bytes=size(38) if rng.random() < 0.3 else None, model_context=size(20),
+        max_context=size(20) if rng.random() < 0.3 else None,
+    )  # fmt: skip
+
+
+def test_kv_5_kv_6_a_thousand_random_configurations() -> None:
+    rng = np.random.default_rng(5)
+    fitting = 0
+    for _ in range(1000):
+        request = random_request(rng)
+        try:
+            plan = request.plan()
+        except (_core.ResourceExhausted, _core.InvalidArgument) as error:
+            with pytest.raises(type(error), match=re.escape(error.message)):
+                request.plan()
+            continue
+        fitting += 1
+        assert plan == request.plan()
+        assert sum(plan["items"].values()) <= request.budget_bytes
+        assert 1 <= plan["max_context"] <= plan["n_blocks"] * request.kv_block_tokens
+        assert plan["max_context"] <= (request.max_context or request.model_context)
+        assert plan["items"]["kv"] == plan["n_blocks"] * request.kv_block_bytes
+        if request.max_context:
+            assert plan["max_context"] == request.max_context
+        if request.kv_bytes is None:
+            left = request.budget_bytes - request.weights_bytes - request.scratch_bytes
+            assert plan["items"]["kv"] <= left // 2
+    assert 200 < fitting < 900
+
+
+def test_sums_of_absurd_sizes_do_not_wrap() -> None:
+    with pytest.raises(_core.ResourceExhausted) as info:
+        Request(weights_bytes=2**64 - 1, scratch_bytes=2**64 - 1).plan()
+    assert info.value.details["needed"] == str(2**64 - 1)
+
+
+def test_mod_15_nothing_is_read_where_the_plan_does_not_fit(tmp_path: Path) -> None:
+    file = _core.open_model_file(tiny("llama").write(tmp_path / "m.gguf"))
+    told: list[int] = []
+    with pytest.raises(_core.ResourceExhausted, match=r"weights .*, kv .*, scratch .*, logits .*, reserve"):
+        _core.Model.load(file, memory_bytes=100_000, progress=lambda done, total: told.append(done))
+    assert told == []
+
+
+def test_kv_6_a_context_that_the_cache_cannot_hold_is_lowered_and_said(tmp_path: Path) -> None:
+    file = _core.open_model_file(tiny("llama", context=4096, head_dim=16).write(tmp_path / "m.gguf"))
+    block_bytes = 2 * 3 * 2 * 16 * 16 * 2  # K and V, layers, kv heads, head_dim, tokens, f16
+    loaded = _core.Model.load(file, kv_bytes=10 * block_bytes)
+    assert (loaded.n_blocks, loaded.max_context) == (10, 160)
+    assert loaded.warnings == ["max_context is 160, not 4096: that is what the cache holds"]
+    assert {fact["name"]: fact["value"] for fact in loaded.facts}["max_context"] == "160"
+    assert load(tiny("llama"), tmp_path).max_context == 512

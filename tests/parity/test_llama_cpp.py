@@ -1,0 +1,87 @@
+"""Whole GGUF models give llama.cpp's logits, from files that llama.cpp quantized."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.forward_bounds import float16_cache_bound, int8_activations_bound
+from support.forward_runs import Cache, load, logits, prompt, rms_distance
+from support.tiny_models import TinyModel, tiny
+
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+TYPES = {"f32": {"f32"}, "f16": {"f16"}, "q8_0": {"q8_0"}, "q4_k_m": {"q4_k", "q6_k"}}
+FAMILIES = ("llama", "qwen2", "gemma3")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _started() -> None:
+    from support import llama_cpp_peer
+
+    llama_cpp_peer.start()
+
+
+def source(architecture: str, seed: int = 0) -> TinyModel:
+    """Rows of 256, which K-quants need."""
+    return tiny(architecture, hidden_size=256, ffn_size=512, n_heads=4, n_kv_heads=2, head_dim=64, n_layers=2,
+                vocab_size=96, seed=seed)  # fmt: skip
+
+
+def written(model: TinyModel, file_type: str, folder: Path) -> Path:
+    from support import llama_cpp_peer
+
+    contents = model.contents()
+    contents.keys = {key: value for key, value in contents.keys.items() if not key.startswith("tokenizer.")}
+    contents.keys |= {"tokenizer.ggml.model": "no_vocab", f"{model.architecture}.vocab_size": model.vocab_size}
+    path = contents.write(folder / "f32.gguf")
+    return path if file_type == "f32" else llama_cpp_peer.quantize(path, folder / "m.gguf", file_type)
+
+
+def bound(model: TinyModel, file_type: str) -> float:
+    """llama.cpp's activation functions, and its products of F16, round to float16; quantized products to int8."""
+    return float16_cache_bound(model) if file_type in ("f32", "f16") else int8_activations_bound(model)
+
+
+@pytest.mark.parametrize("file_type", TYPES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_equal_those_of_llama_cpp(family: str, file_type: str, tmp_path: Path) -> None:
+    from support import llama_cpp_peer
+
+    model = source(family)
+    path = written(model, file_type, tmp_path)
+    tokens = prompt(60, model.vocab_size)
+    loaded = load(path, tmp_path)
+    types = {weight["dtype"] for weight in loaded.weights if weight["layout"] != "vector"}
+    assert types >= TYPES[file_type]
+    assert loaded.warnings == []
+    assert rms_distance(logits(loaded, tokens), llama_cpp_peer.logits(path, tokens)) < bound(model, file_type)
+
+
+@pytest.mark.parametrize("file_type", TYPES)
+def test_hon_1_other_weights_are_seen(file_type: str, tmp_path: Path) -> None:
+    from support import llama_cpp_peer
+
+    model = source("qwen2")
+    tokens = prompt(60, model.vocab_size)
+    (tmp_path / "other").mkdir()
+    other = llama_cpp_peer.logits(written(source("qwen2", seed=1), file_type, tmp_path / "other"), tokens)
+    got = logits(load(written(model, file_type, tmp_path), tmp_path), tokens)
+    assert rms_distance(got, other) > 3 * bound(model, file_type)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gen_21_hon_1_a_position_off_by_one_is_seen(family: str, tmp_path: Path) -> None:
+    from support import llama_cpp_peer
+
+    model = source(family)
+    path = written(model, "f16", tmp_path)
+    tokens = prompt(40, model.vocab_size)
+    cache = Cache(load(path, tmp_path))
+    blocks = cache.blocks(48)
+    cache.run((tokens[:-1], 0, blocks))
+    [right], [moved] = cache.run((tokens[-1:], 39, blocks)), cache.run((tokens[-1:], 40, blocks))
+    expected = llama_cpp_peer.logits(path, tokens)[-1:]
+    assert rms_distance(right, expected) < bound(model, "f16")
+    assert rms_distance(moved, expected) > 3 * bound(model, "f16")

@@ -1,0 +1,71 @@
+"""llama.cpp through its Python package: quantizes GGUF files and gives logits to compare with."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+FILE_TYPES = {"f32": 0, "f16": 1, "q8_0": 7, "q4_k_m": 15}  # llama_ftype
+_F32 = 0  # ggml_type
+_NO_FLASH_ATTENTION = 0
+
+
+@llama_cpp.llama_log_callback
+def _silent(_level: int, _text: bytes, _user: Any) -> None:
+    """llama.cpp writes its progress to stderr unless told otherwise."""
+
+
+def start() -> None:
+    llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
+    llama_cpp.llama_backend_init()
+
+
+def quantize(source: Path, target: Path, file_type: str) -> Path:
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = FILE_TYPES[file_type]
+    params.nthread = 1
+    result = llama_cpp.llama_model_quantize(bytes(source), bytes(target), ctypes.byref(params))
+    assert result == 0, f"llama.cpp does not quantize {source} to {file_type}"
+    return target
+
+
+@contextmanager
+def _context(path: Path, n_tokens: int) -> Iterator[tuple[Any, int]]:
+    model_params = llama_cpp.llama_model_default_params()
+    model_params.use_mmap = False
+    model = llama_cpp.llama_model_load_from_file(bytes(path), model_params)
+    assert model, f"llama.cpp does not load {path}"
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = max(256, n_tokens)
+    params.n_threads = params.n_threads_batch = 1
+    params.type_k = params.type_v = _F32
+    params.flash_attn_type = _NO_FLASH_ATTENTION
+    context = llama_cpp.llama_init_from_model(model, params)
+    try:
+        yield context, llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    finally:
+        llama_cpp.llama_free(context)
+        llama_cpp.llama_model_free(model)
+
+
+def logits(path: Path, tokens: Sequence[int]) -> NDArray[np.float64]:
+    """All rows' logits of one sequence, evaluated at once."""
+    with _context(path, len(tokens)) as (context, vocab_size):
+        batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
+            batch.seq_id[i][0] = 0
+        try:
+            assert llama_cpp.llama_decode(context, batch) == 0
+            rows = np.ctypeslib.as_array(llama_cpp.llama_get_logits(context), (len(tokens), vocab_size))
+            return rows.astype(np.float64)
+        finally:
+            llama_cpp.llama_batch_free(batch)
