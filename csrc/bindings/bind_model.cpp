@@ -165,6 +165,15 @@ void register_model(py::module_& module) {
       .def_property_readonly("eos_tokens", [](const LoadedModel& self) { return self.model->config().eos_tokens; })
       .def_property_readonly("suppressed_tokens",
                              [](const LoadedModel& self) { return self.model->config().suppressed_tokens; })
+      .def_property_readonly(
+          "launches",
+          [](const LoadedModel& self) {
+            py::dict counts;
+            for (const Launch& launch : self.backend->launches())
+              counts[py::str(std::string(launch.name))] = launch.count;
+            return counts;
+          },
+          "How often each op and kernel has run, by name.")
       .def_property_readonly("device_name", [](const LoadedModel& self) { return self.backend->device_name(); })
       .def_property_readonly("n_threads", [](const LoadedModel& self) { return self.backend->n_threads(); });
 

@@ -23,14 +23,14 @@ AttentionParams attention_params(const ModelConfig& config, const LayerConfig& l
           .window = layer.window};
 }
 
-std::vector<const Linear*> product_weights(const Weights& weights) {
-  std::vector<const Linear*> all;
+std::vector<const Linear*> all_matrices(const Weights& weights) {
+  std::vector<const Linear*> all = {weights.embedding.get()};
   for (const LayerWeights& layer : weights.layers) {
     for (const Matrix* weight : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
       all.push_back(weight->get());
     }
   }
-  all.push_back(&weights.output_head());
+  if (weights.head) all.push_back(weights.head.get());
   return all;
 }
 
@@ -51,7 +51,7 @@ Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limi
                     .vocab_size = config_.vocab_size,
                     .max_context = config_.max_context,
                     .attention = attention_params(config_, LayerConfig{}),
-                    .weights = product_weights(weights_)});
+                    .weights = all_matrices(weights_)});
 }
 
 void Decoder::make_workspace() {

@@ -40,7 +40,10 @@ def test_mod_10_every_fact_has_its_origin(tmp_path: Path) -> None:
     ("changes", "equal_to"),
     [
         ({"rope_theta": 500.0}, {"theta": 500.0}),
-        ({"rope_scaling": _core.RopeScaling(type="linear", factor=4.0)}, {"scaling": {"type": "linear", "factor": 4.0}}),
+        (
+            {"rope_scaling": _core.RopeScaling(type="linear", factor=4.0)},
+            {"scaling": {"type": "linear", "factor": 4.0}},
+        ),
         (
             {"rope_scaling": _core.RopeScaling(type="yarn", factor=8.0, original_context=64)},
             {"scaling": {"type": "yarn", "factor": 8.0, "original_context_length": 64}},

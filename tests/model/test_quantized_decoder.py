@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from imp_service import _core
 from imp_service import _testing as core
 from support.forward_bounds import float16_cache_bound, float32_bound, int8_activations_bound
-from support.forward_runs import distance, load, logits, prompt, rms_distance
+from support.forward_runs import Cache, distance, load, logits, prompt, rms_distance
 from support.tiny_models import TinyModel, tiny
 
 TYPES = [row["name"] for row in core.dtypes()]
@@ -45,7 +46,7 @@ def test_chosen_kernels_are_within_their_bound(dtype: str, tmp_path: Path) -> No
 def test_hon_1_a_model_of_other_weights_is_seen(tmp_path: Path) -> None:
     model = source("q8_0")
     tokens = prompt(20, model.vocab_size)
-    other = tiny(**{**vars(model), "seed": 1}).oracle().logits(tokens)
+    other = dataclasses.replace(model, seed=1).oracle().logits(tokens)
     assert rms_distance(logits(load(model, tmp_path), tokens), other) > 3 * int8_activations_bound(model)
 
 
@@ -53,11 +54,40 @@ def test_hon_1_a_model_of_other_weights_is_seen(tmp_path: Path) -> None:
 def test_an_embedding_may_have_its_own_type(head: str, tmp_path: Path) -> None:
     """Tied, the embedding is looked up and multiplied with; untied, it is only looked up."""
     for tied in (True, False):
-        model = tiny(**{**vars(source("f32", "llama")), "tied": tied, "embedding_dtype": head})
+        model = dataclasses.replace(source("f32", "llama"), tied=tied, embedding_dtype=head)
         tokens = prompt(20, model.vocab_size)
         loaded = load(model, tmp_path, kv_dtype="f32", gemm=[("*", "reference")])
         assert loaded.weights[0]["dtype"] == head
         assert distance(logits(loaded, tokens), model.oracle().logits(tokens)) < float32_bound(model)
+
+
+@pytest.mark.parametrize("dtype", ["q8_0", "q4_k", "f16"])
+def test_hon_2_the_kernels_of_the_plan_are_those_that_ran(dtype: str, tmp_path: Path) -> None:
+    model = source(dtype)
+    loaded = load(model, tmp_path)
+    planned = {name for weight in loaded.weights[1:] for name in weight["kernels"]}  # the first is the embedding
+    before = loaded.launches
+    assert set(before.values()) == {0}
+    cache = Cache(loaded)
+    blocks = cache.blocks(40)
+    cache.run((prompt(30, model.vocab_size), 0, blocks))
+    prefilled = loaded.launches
+    cache.run((prompt(1, model.vocab_size), 30, blocks))
+    decoded = loaded.launches
+    kernels = {row["name"] for row in _core.kernels()}
+    assert {name for name in kernels if decoded[name] > 0} <= planned
+    assert (prefilled["attend_prefill"], prefilled["attend_decode"]) == (model.n_layers, 0)
+    assert (decoded["attend_prefill"], decoded["attend_decode"]) == (model.n_layers, model.n_layers)
+    products = 7 * model.n_layers + 1
+    assert sum(prefilled[name] for name in kernels) == products
+    assert sum(decoded[name] for name in kernels) == 2 * products
+
+
+def test_an_embedding_of_longer_rows_than_any_product(tmp_path: Path) -> None:
+    model = dataclasses.replace(source("q8_0", "llama"), embedding_dtype="f32", ffn_size=256)
+    tokens = prompt(9, model.vocab_size)
+    got = logits(load(model, tmp_path, kv_dtype="f32", gemm=[("*", "reference")]), tokens)
+    assert distance(got, model.oracle().logits(tokens)) < float32_bound(model)
 
 
 def test_gemm_12_loaded_bytes_are_the_plans(tmp_path: Path) -> None:

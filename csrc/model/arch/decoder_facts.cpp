@@ -91,8 +91,11 @@ void refuse_experts(FactReader& facts) {
 
 RopeScalingKind read_scaling_kind(FactReader& facts, bool has_factor) {
   const auto word = facts.find_word("rope_scaling", "rope.scaling.type");
-  // Files older than the key for the kind have a factor alone.
-  if (!word) return has_factor ? RopeScalingKind::linear : RopeScalingKind::none;
+  if (!word && !has_factor) return RopeScalingKind::none;
+  if (!word) {  // files older than the key for the kind have a factor alone
+    facts.origins.note("rope_scaling", Origin::checkpoint, facts.origins.find("rope_scaling_factor").source);
+    return RopeScalingKind::linear;
+  }
   if (*word == "none") return RopeScalingKind::none;
   if (*word == "linear") return RopeScalingKind::linear;
   if (*word == "yarn") return RopeScalingKind::yarn;
@@ -104,8 +107,6 @@ void read_scaling(FactReader& facts, RopeScaling& scaling) {
   bool has_factor = facts.find_number("rope_scaling_factor", "rope.scale_linear", scaling.factor);
   has_factor |= facts.find_number("rope_scaling_factor", "rope.scaling.factor", scaling.factor);
   scaling.kind = read_scaling_kind(facts, has_factor);
-  if (has_factor)
-    facts.origins.note("rope_scaling", Origin::checkpoint, facts.origins.find("rope_scaling_factor").source);
   scaling.original_context = facts.config.trained_context;
   facts.find_count("rope_original_context", "rope.scaling.original_context_length", model_limits::kContext,
                    scaling.original_context);
