@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import select
 import threading
+import time
 from collections.abc import Callable
 
 from imp_service import _core
@@ -20,11 +21,26 @@ class EngineClient:
     """
 
     def __init__(self, engine: _core.Engine) -> None:
-        self.engine = engine
+        self._engine: _core.Engine | None = engine
         self._sequences = itertools.count(1)
         self._tickets = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
-        self._turn = threading.Lock()
+        self._changed = threading.Condition()
+        self._is_polling = False
+        self._readable = select.poll()
+        self._readable.register(engine.event_descriptor(), select.POLLIN)
+
+    @property
+    def is_closed(self) -> bool:
+        """close() was called: nothing runs any more."""
+        return self._engine is None
+
+    @property
+    def engine(self) -> _core.Engine:
+        """The engine, until close()."""
+        if self._engine is None:
+            raise RuntimeError("the model is closed")
+        return self._engine
 
     def next_sequence(self) -> int:
         """A sequence id that was never used."""
@@ -51,11 +67,33 @@ class EngineClient:
             if handler is not None:
                 handler(event)
 
-    def wait(self, done: Callable[[], bool]) -> None:
-        """Drains until `done` holds."""
-        while not done():
-            with self._turn:
+    def wait(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Drains until `done` holds; False where `timeout` seconds passed first."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            with self._changed:
+                # Whoever polls serves all; the others look again after each drain, since it may have been for them.
+                while self._is_polling and not done():
+                    if not self._changed.wait(_remaining(deadline)):
+                        return done()
                 if done():
-                    return
-                select.select([self.engine.event_descriptor()], [], [])
-                self.dispatch()
+                    return True
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+                self._is_polling = True
+            try:
+                if self._readable.poll(None if deadline is None else 1000 * (_remaining(deadline) or 0.0)):
+                    self.dispatch()
+            finally:
+                with self._changed:
+                    self._is_polling = False
+                    self._changed.notify_all()
+
+    def close(self) -> None:
+        """Lets the engine go: its thread ends with the step that it is in. Nothing may wait here meanwhile."""
+        self._handlers.clear()
+        self._engine = None
+
+
+def _remaining(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

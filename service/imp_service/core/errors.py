@@ -33,6 +33,7 @@ KIND_OF_REASON: Mapping[str, type[Error]] = {
     "SESSIONS_FULL": ResourceExhausted,
     "TENANT_LIMIT": ResourceExhausted,
     "DEVICE_FAULT": DeviceError,
+    "WEIGHTS_CORRUPT": ModelError,
     "NON_FINITE": InternalError,
     "BUG": InternalError,
 }

@@ -18,6 +18,7 @@ from imp_service.generation.replies import (
     TokenScores,
     Usage,
 )
+from imp_service.generation.step import candidates_of, scores_of
 from imp_service.text import ConstraintState, TextStream
 
 NS = 1e-9
@@ -70,6 +71,8 @@ class GenerationFold:
         prompt_ids: list[int],
         echo_prompt: bool,
         include_match: bool,
+        sends_text: bool,
+        sends_logprobs: bool,
         make_text: Callable[[], TextStream | None],
         constraints: list[ConstraintState | None],
     ) -> None:
@@ -77,6 +80,8 @@ class GenerationFold:
         self._prompt_ids = prompt_ids
         self._echo_prompt = echo_prompt
         self._include_match = include_match
+        self._sends_text = sends_text
+        self._sends_logprobs = sends_logprobs
         self._streams = [Stream(i, make_text(), constraint) for i, constraint in enumerate(constraints)]
         self._started: StartedEvent | None = None
         self._is_start_told = False
@@ -105,13 +110,11 @@ class GenerationFold:
 
     def take_replies(self) -> Iterator[Reply]:
         """What the caller can be told now: all new tokens of a sequence in one chunk."""
-        if self._started is None:
-            if all(stream.finished is None for stream in self._streams):
-                return
-            self._started = StartedEvent()
+        if self._started is None and all(stream.finished is None for stream in self._streams):
+            return
         if not self._is_start_told:
             self._is_start_told = True
-            yield self._start_reply(self._started)
+            yield self._start_reply()
         for stream in self._streams:
             if stream.is_told:
                 continue
@@ -125,7 +128,7 @@ class GenerationFold:
             return  # drawn before the engine heard of the stop string
         stream.token_ids.append(event.token)
         stream.logprobs.append(event.logprob)
-        stream.candidates.append([Candidate(c.token, c.logprob) for c in event.candidates])
+        stream.candidates.append(candidates_of(event.candidates))
         if stream.text is not None:
             delta = stream.text.feed(event.token)
             stream.fragments.append(delta.text)
@@ -142,22 +145,25 @@ class GenerationFold:
         allowed = None if stream.constraint.only_end_is_possible else stream.constraint.mask()
         return AllowNext(stream.index, output, allowed)
 
-    def _start_reply(self, event: StartedEvent) -> Started:
-        scores = TokenScores(
-            token_ids=list(event.scores.tokens) or (self._prompt_ids if self._echo_prompt else []),
-            logprobs=list(event.scores.logprobs),
-            candidates=[[Candidate(c.token, c.logprob) for c in row] for row in event.scores.candidates],
-        )
-        return Started(self._seed, len(self._prompt_ids), event.n_cached_tokens, scores)
+    def _start_reply(self) -> Started:
+        """Without a StartedEvent the request was ended while it was queued."""
+        scores = TokenScores() if self._started is None else scores_of(self._started.scores)
+        if self._echo_prompt and not scores.token_ids:
+            scores = TokenScores(token_ids=self._prompt_ids)
+        return Started(self._seed, len(self._prompt_ids), self._n_cached, scores)
+
+    @property
+    def _n_cached(self) -> int:
+        return 0 if self._started is None else self._started.n_cached_tokens
 
     def _chunk(self, stream: Stream) -> Chunk:
         chunk = Chunk(
             index=stream.index,
             first_token=stream.n_delivered,
             token_ids=stream.token_ids,
-            text="".join(stream.fragments),
-            logprobs=stream.logprobs,
-            candidates=stream.candidates,
+            text="".join(stream.fragments) if self._sends_text else "",
+            logprobs=stream.logprobs if self._sends_logprobs else [],
+            candidates=stream.candidates if any(stream.candidates) else [],
         )
         stream.n_delivered += len(stream.token_ids)
         stream.token_ids, stream.logprobs, stream.candidates, stream.fragments = [], [], [], []
@@ -172,22 +178,21 @@ class GenerationFold:
             if self._include_match:
                 stream.token_ids.append(token)
                 stream.logprobs.append(event.stop_logprob)
-                stream.candidates.append([Candidate(c.token, c.logprob) for c in event.stop_candidates])
+                stream.candidates.append(candidates_of(event.stop_candidates))
                 if stream.text is not None:
                     stream.fragments.append(stream.text.feed(token).text)
         if stream.token_ids:
             yield self._chunk(stream)
         stream.is_told = True
-        held_back = stream.text.finish() if stream.text is not None else ""
+        held_back = stream.text.finish() if stream.text is not None and self._sends_text else ""
         yield Finished(stream.index, reason, match, held_back, *self._totals(event))
 
     def _totals(self, last: FinishedEvent) -> tuple[Usage, Timings] | tuple[None, None]:
         if not self.is_done:
             return None, None
-        assert self._started is not None  # narrows
         usage = Usage(
             prompt_tokens=len(self._prompt_ids),
-            cached_prompt_tokens=self._started.n_cached_tokens,
+            cached_prompt_tokens=self._n_cached,
             output_tokens=sum(stream.n_delivered for stream in self._streams),
         )
         times = last.timings

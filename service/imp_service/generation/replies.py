@@ -34,6 +34,11 @@ class Started:
     cached_prompt_tokens: int
     prompt: TokenScores
 
+    @property
+    def text(self) -> str:
+        """Nothing: no output yet. Every reply has a text, so that all of them can be joined."""
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

@@ -1,0 +1,52 @@
+"""The only importer of the extension: loading, commands in, events out."""
+
+from imp_service._core import (
+    DoneEvent,
+    FailedEvent,
+    FinishedEvent,
+    RunLimits,
+    RunReturns,
+    StartedEvent,
+    TokenEvent,
+)
+from imp_service._core import Candidate as CoreCandidate
+from imp_service._core import SamplingOptions as CoreSampling
+from imp_service._core import TokenScores as CoreScores
+from imp_service.core.engine_client import EngineClient, Event
+from imp_service.core.errors import (
+    DeviceError,
+    Error,
+    InternalError,
+    InvalidArgument,
+    ModelError,
+    ResourceExhausted,
+    StateError,
+    make_error,
+)
+from imp_service.core.load import LoadedModel, load, open_file
+
+__all__ = [
+    "CoreCandidate",
+    "CoreSampling",
+    "CoreScores",
+    "DeviceError",
+    "DoneEvent",
+    "EngineClient",
+    "Error",
+    "Event",
+    "FailedEvent",
+    "FinishedEvent",
+    "InternalError",
+    "InvalidArgument",
+    "LoadedModel",
+    "ModelError",
+    "ResourceExhausted",
+    "RunLimits",
+    "RunReturns",
+    "StartedEvent",
+    "StateError",
+    "TokenEvent",
+    "load",
+    "make_error",
+    "open_file",
+]

@@ -1,0 +1,120 @@
+"""From settings to a running engine: opens the file, plans, reads the weights, starts the loop."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from imp_service import _core
+from imp_service.config import AUTO, Config
+from imp_service.config.host import affinity_cpus, memory_limit, resolve_threads
+from imp_service.core.engine_client import EngineClient
+from imp_service.core.errors import make_error
+from imp_service.core.overrides import core_overrides
+from imp_service.models import demo_model_path
+
+Progress = Callable[[int, int], None]
+
+# Left to Python, the tokenizer and buffers when memory is divided.
+RESERVE_BYTES = 256 * 1024**2
+HASH_CHUNK_BYTES = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model on its device with its engine; `config` has every `auto` decided."""
+
+    name: str
+    metadata: Mapping[str, object]
+    model: _core.Model
+    client: EngineClient
+    config: Config
+
+
+def model_path(config: Config) -> Path:
+    """The checkpoint that the settings name, or the built-in one."""
+    path = config.settings.model.path
+    return demo_model_path() if path is None else Path(path)
+
+
+def open_file(config: Config) -> _core.ModelFile:
+    """Opens the checkpoint and, where the settings pin its digest, compares it."""
+    path = model_path(config)
+    file = _core.open_model_file(path)
+    expected = config.settings.model.sha256
+    if expected is not None:
+        found = file_sha256(path)
+        if found != expected:
+            raise make_error("WEIGHTS_CORRUPT", f"{path.name}: sha256 {found}, expected {expected}")
+    return file
+
+
+def file_sha256(path: Path) -> str:
+    """Digest of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(HASH_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def load(config: Config, file: _core.ModelFile | None = None, progress: Progress | None = None) -> LoadedModel:
+    """Loads the settings' model, or `file` in its place. Raises the core's errors."""
+    config = resolve_threads(config)
+    if file is None:
+        file = open_file(config)
+    settings = config.settings
+    threads = settings.device.threads
+    assert isinstance(threads, int)  # narrows
+    model = _core.Model.load(
+        file,
+        overrides=core_overrides(settings),
+        device=settings.device.kind,
+        isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
+        threads=threads,
+        cpus=_cpus(threads),
+        max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
+        max_logits_rows=max(64, settings.scheduler.max_running),
+        kv_block_tokens=settings.kv.block_tokens,
+        memory_bytes=memory_limit().limit_bytes,
+        reserve_bytes=RESERVE_BYTES,
+        kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
+        progress=progress,
+    )
+    metadata = file.metadata
+    name = settings.model.name or str(metadata.get("general.name") or Path(file.path).stem)
+    options = _core.EngineOptions(
+        n_blocks=model.n_blocks,
+        max_context=model.max_context,
+        max_running=settings.scheduler.max_running,
+        max_waiting=settings.scheduler.max_waiting,
+        max_waiting_tokens=settings.scheduler.max_waiting_tokens,
+        max_sessions=settings.sessions.max,
+        prefill_chunk=settings.scheduler.prefill_chunk,
+        step_tokens=settings.scheduler.step_tokens,
+        max_wait_ms=int(settings.scheduler.max_wait.total_seconds() * 1000),
+        tenant_share=settings.scheduler.tenant_share,
+        evict_sessions=settings.sessions.evict,
+        prefix_cache=settings.kv.prefix_cache,
+        suppressed_tokens=model.suppressed_tokens,
+    )
+    return LoadedModel(name, metadata, model, EngineClient(_core.Engine(model, options)), _decided(config, model))
+
+
+def _cpus(threads: int) -> list[int]:
+    """A CPU for each thread where the process has just as many; where it has more, another may run beside it."""
+    if threads != affinity_cpus() or not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(os.sched_getaffinity(0))
+
+
+def _decided(config: Config, model: _core.Model) -> Config:
+    """Settings with what loading decided."""
+    if config.settings.device.isa is AUTO:
+        config = config.resolve(("device", "isa"), _core.best_isa(), "the best this CPU has")
+    if config.settings.kv.bytes is AUTO:
+        config = config.resolve(("kv", "bytes"), model.memory["items"]["kv"], "what the memory plan leaves")
+    return config

@@ -1,0 +1,38 @@
+"""The settings' overrides of a model in the core's own words."""
+
+from __future__ import annotations
+
+from imp_service import _core
+from imp_service.config.overrides import ModelOverrides, RopeScaling
+from imp_service.config.settings import Settings
+
+
+def core_overrides(settings: Settings) -> _core.ModelOverrides:
+    """What [model.overrides] and the sections that speak for every model say of this one."""
+    wanted: ModelOverrides = settings.model.overrides
+    overrides = _core.ModelOverrides()
+    overrides.max_context = wanted.max_context or settings.limits.max_context or None
+    overrides.kv_dtype = wanted.kv_dtype or settings.kv.dtype
+    overrides.rope_theta = wanted.rope_theta
+    overrides.rope_scaling = _rope_scaling(wanted.rope_scaling)
+    overrides.gemm = list(wanted.gemm.items())
+    overrides.eos_token_ids = _list(wanted.eos_token_ids)
+    overrides.suppress_tokens = _list(wanted.suppress_tokens)
+    return overrides
+
+
+def _list(tokens: tuple[int, ...] | None) -> list[int] | None:
+    return None if tokens is None else list(tokens)
+
+
+def _rope_scaling(wanted: RopeScaling) -> _core.RopeScaling:
+    return _core.RopeScaling(
+        type=wanted.type,
+        factor=wanted.factor,
+        original_context=wanted.original_context,
+        attention_factor=wanted.attention_factor,
+        beta_fast=wanted.beta_fast,
+        beta_slow=wanted.beta_slow,
+        low_freq_factor=wanted.low_freq_factor,
+        high_freq_factor=wanted.high_freq_factor,
+    )

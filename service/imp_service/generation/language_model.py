@@ -1,0 +1,229 @@
+"""A loaded model as Python uses it: generations, sessions, tokens and text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Self
+
+from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, RunReturns
+from imp_service.generation.defaults import default_sampling, resolve, seed_of, with_seed
+from imp_service.generation.fold import GenerationFold
+from imp_service.generation.generation import Clock, Generation
+from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
+from imp_service.generation.replies import StepOutput
+from imp_service.generation.session import DEFAULT_STEP, Session
+from imp_service.generation.session_text import SessionText
+from imp_service.generation.text_side import TextSide
+from imp_service.generation.validate import (
+    invalid,
+    refuse,
+    request_violations,
+    sampling_violations,
+    token_violations,
+)
+from imp_service.text import ChatPrompt, StopRules, StopStrings, TextStream
+
+UP_TO_CONTEXT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStep:
+    """A session's part of a batched step."""
+
+    session: Session
+    tokens: Sequence[int] = ()
+    step: StepOptions = DEFAULT_STEP
+
+
+class LanguageModel:
+    """One model with its engine. May be used from several threads; its sessions and generations each from one."""
+
+    def __init__(self, loaded: LoadedModel, clock: Clock = time.monotonic) -> None:
+        self._loaded = loaded
+        self._clock = clock
+        self.client = loaded.client
+        self.name = loaded.name
+        self.config = loaded.config
+        self.core = loaded.model
+        self.vocab_size: int = loaded.model.vocab_size
+        self.max_context: int = loaded.model.max_context
+        self.eos_tokens: list[int] = sorted(loaded.model.eos_tokens)
+        self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, self.eos_tokens)
+        self.tokenizer = self.text.tokenizer
+        self.default_sampling = default_sampling(
+            loaded.metadata, loaded.config.settings.model.overrides.default_sampling
+        )
+        self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops the engine; what still runs ends as cancelled."""
+        self.client.close()
+
+    def generate(self, request: GenerationRequest | Prompt) -> Generation:
+        """Runs a generation; iterate over the replies."""
+        if not isinstance(request, GenerationRequest):
+            request = GenerationRequest(request)
+        refuse(request_violations(request, self.vocab_size))
+        prompt_ids = self.prompt_ids(request.prompt, begins=True)
+        if not prompt_ids:
+            raise invalid("prompt: holds no token")
+        sampling = with_seed(request.sampling)
+        sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
+
+        def start(ticket: int) -> None:
+            self.client.engine.generate(
+                ticket,
+                sequences[0],
+                prompt_ids,
+                sampling=self.resolve_sampling(sampling),
+                priority=request.priority,
+                tenant=request.tenant,
+                cache_scope=f"{request.tenant}\0{request.cache.salt}",
+                bypass_prefix=request.cache.bypass_prefix,
+                limits=self._limits(request),
+                returns=self._returns(request),
+                constrained=request.constraint is not None,
+                siblings=sequences[1:],
+            )
+
+        fold = self._fold(request, seed_of(sampling), prompt_ids)
+        limit = request.stop.time_limit
+        return Generation(self.client, fold, sequences, start, time_limit=limit, clock=self._clock)
+
+    def generate_on(self, session: Session, request: GenerationRequest) -> Generation:
+        """Runs a generation on what a session holds; the session keeps what is delivered."""
+        refuse(request_violations(request, self.vocab_size))
+        if request.prompt:
+            raise invalid("prompt: given, expected none: the session holds it")
+        if request.num_sequences != 1:
+            raise invalid(f"num_sequences: {request.num_sequences}, expected 1 with a session")
+        keeps_sampler = request.sampling == SamplingOptions()
+        sampling = with_seed(request.sampling)
+
+        def start(ticket: int) -> None:
+            self.client.engine.run(
+                ticket,
+                session.sequence,
+                resume=True,
+                sampling=None if keeps_sampler else self.resolve_sampling(sampling),
+                limits=self._limits(request),
+                returns=self._returns(request),
+                constrained=request.constraint is not None,
+            )
+
+        fold = self._fold(request, seed_of(sampling), [])
+        return Generation(
+            self.client,
+            fold,
+            [session.sequence],
+            start,
+            time_limit=request.stop.time_limit,
+            clock=self._clock,
+            session_holds=session.generated,
+        )
+
+    def open(self, sampling: SamplingOptions | None = None, *, tenant: str = "", salt: str = "") -> Session:
+        """A session that holds nothing yet."""
+        options = with_seed(sampling or SamplingOptions())
+        refuse(sampling_violations(options, self.vocab_size))
+        sequence = self.client.next_sequence()
+        self.client.engine.open(
+            sequence,
+            kind="session",
+            sampling=self.resolve_sampling(options),
+            tenant=tenant,
+            cache_scope=f"{tenant}\0{salt}",
+        )
+        return Session(self, sequence, SessionText(self.tokenizer))
+
+    def decode_step(self, steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
+        """Steps several sessions together; one that fails leaves the others whole."""
+        if len({step.session.sequence for step in steps}) != len(steps):
+            raise invalid("steps: a session is named twice")
+        results: list[StepOutput | Error] = []
+        submitted = []
+        for step in steps:
+            try:
+                submitted.append(step.session.submit_step(step.tokens, step.step))
+            except Error as error:
+                submitted.append(error)
+        for step, fold in zip(steps, submitted, strict=True):
+            if isinstance(fold, Error):
+                results.append(fold)
+                continue
+            try:
+                results.append(step.session.finish_step(fold, step.tokens))
+            except Error as error:
+                results.append(error)
+        return results
+
+    def prompt_ids(self, prompt: Prompt, *, begins: bool) -> list[int]:
+        """A prompt's tokens; where it `begins` a sequence, text gets the model's special tokens."""
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt, add_special_tokens=begins)
+        if isinstance(prompt, ChatPrompt):
+            if not begins:
+                raise invalid("prompt: a chat, expected text or tokens: the session holds tokens already")
+            return self.text.chat_ids(prompt)
+        refuse(token_violations("token_ids", prompt, self.vocab_size))
+        return list(prompt)
+
+    def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
+        """The sampler that runs; unset fields take the model's defaults."""
+        return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
+
+    def _limits(self, request: GenerationRequest) -> RunLimits:
+        stop = request.stop
+        ceiling = self.config.settings.limits.max_tokens
+        if ceiling and stop.max_tokens is not None and stop.max_tokens > ceiling:
+            raise invalid(f"stop.max_tokens: {stop.max_tokens}, expected at most limits.max_tokens = {ceiling}")
+        unset = ceiling or UP_TO_CONTEXT
+        return RunLimits(
+            max_outputs=unset if stop.max_tokens is None else stop.max_tokens,
+            min_outputs=stop.min_tokens,
+            must_fit=stop.max_tokens is not None,
+            stop_tokens=sorted(set(stop.token_ids)),
+            eos_tokens=self.eos_tokens,
+            ends_at_eos=not stop.ignore_eos,
+        )
+
+    def _returns(self, request: GenerationRequest) -> RunReturns:
+        output = request.output
+        return RunReturns(
+            logprobs=output.logprobs,
+            n_candidates=output.top_logprobs,
+            scores=output.prompt_logprobs,
+            n_score_candidates=output.top_logprobs if output.prompt_logprobs else 0,
+        )
+
+    def _fold(self, request: GenerationRequest, seed: int, prompt_ids: list[int]) -> GenerationFold:
+        stop, output = request.stop, request.output
+        rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
+        follows_text = output.text or bool(stop.strings)
+        program = None if request.constraint is None else self.text.compile(request.constraint)
+        return GenerationFold(
+            seed=seed,
+            prompt_ids=prompt_ids,
+            echo_prompt=output.prompt_token_ids,
+            include_match=stop.include_match,
+            sends_text=output.text,
+            sends_logprobs=output.logprobs,
+            make_text=lambda: TextStream(self.tokenizer.table, rules, special_tokens=output.special_tokens)
+            if follows_text
+            else None,
+            constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
+        )
+
+    def _find_tokens_with(self, text: str) -> list[int]:
+        part = text.encode()
+        return [token for token in range(self.tokenizer.vocab_size) if part in self.tokenizer.token_bytes(token)]

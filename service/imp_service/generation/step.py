@@ -1,0 +1,82 @@
+"""One step of a session: the run that it is, and its events folded into an output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from imp_service.core import (
+    CoreCandidate,
+    CoreScores,
+    Event,
+    FailedEvent,
+    FinishedEvent,
+    RunLimits,
+    RunReturns,
+    StartedEvent,
+    TokenEvent,
+    make_error,
+)
+from imp_service.generation.options import StepOptions
+from imp_service.generation.replies import Candidate, TokenScores
+
+
+def step_limits(options: StepOptions, eos_tokens: Sequence[int]) -> RunLimits:
+    """A step is a run of one output, or of none; an end token is an output like any other."""
+    return RunLimits(max_outputs=1 if options.sample else 0, eos_tokens=list(eos_tokens), ends_at_eos=False)
+
+
+def step_returns(options: StepOptions) -> RunReturns:
+    """What the run tells of itself."""
+    return RunReturns(
+        logprobs=options.sample,
+        n_candidates=options.top_logprobs,
+        logits=options.logits,
+        scores=options.scores,
+        n_score_candidates=options.top_logprobs if options.scores else 0,
+    )
+
+
+def candidates_of(items: Sequence[CoreCandidate]) -> list[Candidate]:
+    """The core's candidates as replies have them."""
+    return [Candidate(item.token, item.logprob) for item in items]
+
+
+def scores_of(scores: CoreScores) -> TokenScores:
+    """The core's scores as replies have them."""
+    return TokenScores(
+        list(scores.tokens), list(scores.logprobs), [candidates_of(items) for items in scores.candidates]
+    )
+
+
+class StepFold:
+    """The events of one step."""
+
+    def __init__(self) -> None:
+        self.ticket = 0
+        self.started: StartedEvent | None = None
+        self.token: TokenEvent | None = None
+        self.finished: FinishedEvent | None = None
+        self.failed: FailedEvent | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """The step has ended, one way or the other."""
+        return self.finished is not None or self.failed is not None
+
+    def feed(self, event: Event) -> None:
+        """Takes the next event."""
+        if isinstance(event, StartedEvent):
+            self.started = event
+        elif isinstance(event, TokenEvent):
+            self.token = event
+        elif isinstance(event, FinishedEvent):
+            self.finished = event
+        elif isinstance(event, FailedEvent):
+            self.failed = event
+
+    def result(self) -> tuple[StartedEvent, TokenEvent | None, FinishedEvent]:
+        """What the step told; raises its failure."""
+        if self.failed is not None:
+            raise make_error(self.failed.reason, self.failed.message, self.failed.details)
+        assert self.started is not None and self.finished is not None  # narrows
+        return self.started, self.token, self.finished

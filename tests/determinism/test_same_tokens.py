@@ -1,0 +1,102 @@
+"""The same tokens, whatever the load: random requests alone, and in every company that an engine knows."""
+
+import os
+import random
+
+import imp_service
+import pytest
+from imp_service import LanguageModel
+from imp_service._core import known_isas
+from support.workload import Outcome, random_requests, run, run_by_steps, run_together
+
+N_REQUESTS = 200
+SEED = 20261121
+# 24 blocks of 16 tokens, of which one request takes up to 7: sixteen at once outgrow it.
+SMALL_POOL = ("limits.max_context=128", "kv.bytes=786432")
+VARIANTS = {
+    "batch_of_16": (),
+    "chunk_1": ("scheduler.prefill_chunk=1",),
+    "chunk_7": ("scheduler.prefill_chunk=7",),
+    "chunk_64": ("scheduler.prefill_chunk=64",),
+    "chunk_512": ("scheduler.prefill_chunk=512",),
+    "no_prefix_cache": ("kv.prefix_cache=false",),
+    "1_thread": ("device.threads=1",),
+    "2_threads": ("device.threads=2",),
+    "3_threads": ("device.threads=3",),
+    "avx2": ('device.isa="avx2"',),
+    "avx512": ('device.isa="avx512"',),
+    "preempted": SMALL_POOL,
+}
+
+
+@pytest.fixture(scope="module")
+def alone() -> tuple[list, list[Outcome]]:
+    """Every request by itself, on one thread, in an engine that has seen no other."""
+    with imp_service.load(None, "device.threads=1", "kv.prefix_cache=false", "limits.max_context=128") as model:
+        requests = random_requests(N_REQUESTS, SEED, model.tokenizer)
+        outcomes = [run(model, request) for request in requests]
+    assert len({outcome.token_ids for outcome in outcomes}) > N_REQUESTS // 2
+    assert {outcome.reason for outcome in outcomes} == {"stop", "max_tokens"}
+    return requests, outcomes
+
+
+def load(*settings: str) -> LanguageModel:
+    isa = next((text.split('"')[1] for text in settings if text.startswith("device.isa")), None)
+    if isa is not None and isa not in available_isas():
+        pytest.skip(f"this CPU lacks {isa}")
+    return imp_service.load(None, *{"limits.max_context=128": 0, **dict.fromkeys(settings)})
+
+
+def available_isas() -> list[str]:
+    from imp_service._core import best_isa
+
+    names = known_isas()
+    return names[: names.index(best_isa()) + 1]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_det_1_det_2_det_3_det_4_det_5_det_9_sch_1_same_tokens_in_any_company(
+    variant: str, alone: tuple[list, list[Outcome]]
+) -> None:
+    requests, expected = alone
+    order = list(range(len(requests)))
+    random.Random(variant).shuffle(order)
+    with load(*VARIANTS[variant]) as model:
+        found = run_together(model, [requests[i] for i in order], n_at_once=16)
+        stats = model.client.engine.stats()
+    wrong = [i for i, outcome in zip(order, found, strict=True) if outcome != expected[i]]
+    assert wrong == []
+    # The company was there: steps held several sequences, the cache was used, sequences were preempted.
+    assert stats.n_steps < sum(len(outcome.token_ids) + 1 for outcome in expected)
+    assert (stats.n_cached_tokens > 0) == (variant != "no_prefix_cache")
+    assert (stats.n_preemptions > 0) == (variant == "preempted")
+
+
+def test_gen_4_det_9_a_loop_written_by_hand_gives_the_same_tokens(alone: tuple[list, list[Outcome]]) -> None:
+    requests, expected = alone
+    with load() as model:
+        found = [run_by_steps(model, request) for request in requests]
+    assert [i for i, outcome in enumerate(found) if outcome != expected[i]] == []
+
+
+def test_hon_1_another_seed_is_seen_to_differ(alone: tuple[list, list[Outcome]]) -> None:
+    from dataclasses import replace
+
+    requests, expected = alone
+    sampled = [i for i, r in enumerate(requests) if r.sampling.seed is not None and len(expected[i].token_ids) > 8]
+    with load() as model:
+        changed = [
+            run(model, replace(requests[i], sampling=replace(requests[i].sampling, seed=requests[i].sampling.seed ^ 1)))
+            for i in sampled
+        ]
+    assert sum(outcome != expected[i] for i, outcome in zip(sampled, changed, strict=True)) > len(sampled) // 2
+
+
+@pytest.mark.skipif(os.environ.get("IMP_RELEASE") != "1", reason="the release run; IMP_RELEASE=1 runs it")
+def test_det_9_many_seeds() -> None:
+    for seed in range(50):
+        with load("device.threads=1", "kv.prefix_cache=false") as model:
+            requests = random_requests(N_REQUESTS, seed, model.tokenizer)
+            expected = [run(model, request) for request in requests]
+        with load(*SMALL_POOL) as model:
+            assert run_together(model, requests, 16) == expected
