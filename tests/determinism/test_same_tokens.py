@@ -2,17 +2,18 @@
 
 import os
 import random
+from dataclasses import replace
 
 import imp_service
 import pytest
-from imp_service import LanguageModel
-from imp_service._core import known_isas
+from imp_service import GenerationRequest, LanguageModel
+from imp_service._core import best_isa, known_isas
 from support.workload import Outcome, random_requests, run, run_by_steps, run_together
 
 N_REQUESTS = 200
 SEED = 20261121
-# 24 blocks of 16 tokens, of which one request takes up to 7: sixteen at once outgrow it.
-SMALL_POOL = ("limits.max_context=128", "kv.bytes=786432")
+# 16 blocks of 16 tokens, 32 KiB each, of which a sequence of full context takes 8.
+SMALL_POOL = ("limits.max_context=128", "kv.bytes=524288")
 VARIANTS = {
     "batch_of_16": (),
     "chunk_1": ("scheduler.prefill_chunk=1",),
@@ -25,7 +26,6 @@ VARIANTS = {
     "3_threads": ("device.threads=3",),
     "avx2": ('device.isa="avx2"',),
     "avx512": ('device.isa="avx512"',),
-    "preempted": SMALL_POOL,
 }
 
 
@@ -48,8 +48,6 @@ def load(*settings: str) -> LanguageModel:
 
 
 def available_isas() -> list[str]:
-    from imp_service._core import best_isa
-
     names = known_isas()
     return names[: names.index(best_isa()) + 1]
 
@@ -69,7 +67,23 @@ def test_det_1_det_2_det_3_det_4_det_5_det_9_sch_1_same_tokens_in_any_company(
     # The company was there: steps held several sequences, the cache was used, sequences were preempted.
     assert stats.n_steps < sum(len(outcome.token_ids) + 1 for outcome in expected)
     assert (stats.n_cached_tokens > 0) == (variant != "no_prefix_cache")
-    assert (stats.n_preemptions > 0) == (variant == "preempted")
+    assert stats.n_preemptions == 0
+
+
+def test_det_5_sch_4_same_tokens_after_preemption(alone: tuple[list, list[Outcome]]) -> None:
+    def grown(request: GenerationRequest) -> GenerationRequest:
+        stop = replace(request.stop, max_tokens=80, ignore_eos=True, strings=(), token_ids=())
+        return replace(request, prompt=request.prompt[:16], stop=stop)
+
+    requests = [grown(request) for request in alone[0] if request.constraint is None][:64]
+    with load("device.threads=1", "kv.prefix_cache=false") as model:
+        expected = [run(model, request) for request in requests]
+    with load(*SMALL_POOL) as model:
+        found = run_together(model, requests, n_at_once=16)
+        stats = model.client.engine.stats()
+    assert [i for i, outcome in enumerate(found) if outcome != expected[i]] == []
+    assert stats.n_preemptions > len(requests) // 8
+    assert stats.blocks_live == 0
 
 
 def test_gen_4_det_9_a_loop_written_by_hand_gives_the_same_tokens(alone: tuple[list, list[Outcome]]) -> None:
@@ -80,8 +94,6 @@ def test_gen_4_det_9_a_loop_written_by_hand_gives_the_same_tokens(alone: tuple[l
 
 
 def test_hon_1_another_seed_is_seen_to_differ(alone: tuple[list, list[Outcome]]) -> None:
-    from dataclasses import replace
-
     requests, expected = alone
     sampled = [i for i, r in enumerate(requests) if r.sampling.seed is not None and len(expected[i].token_ids) > 8]
     with load() as model:
