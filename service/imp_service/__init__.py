@@ -51,11 +51,10 @@ def load(path: str | PathLike[str] | None = None, *settings: str, config: str | 
     from os import fspath
 
     from imp_service.config import load as load_config
-    from imp_service.config.toml import write_string
     from imp_service.core import load as load_core
     from imp_service.generation import LanguageModel
 
-    assignments = list(settings) if path is None else [*settings, f"model.path={write_string(fspath(path))}"]
+    assignments = list(settings) if path is None else [*settings, f"model.path={fspath(path)}"]
     return LanguageModel(load_core(load_config(config, assignments)))
 
 

@@ -1,0 +1,50 @@
+"""Two models with different overrides in one process never influence each other."""
+
+import random
+
+import imp_service
+from imp_service import GenerationRequest, LanguageModel, SamplingOptions, StopOptions
+from support.workload import run
+
+VARIANTS = (
+    (),
+    ("model.overrides.rope_theta=5000.0",),
+    ("model.overrides.kv_dtype=f32", "model.overrides.gemm.q8_0=reference"),
+)
+
+
+def requests(model: LanguageModel) -> list[GenerationRequest]:
+    prompt = model.tokenizer.encode("It is a truth universally acknowledged, that a man")
+    return [
+        GenerationRequest(prompt[:n], SamplingOptions(temperature=t, seed=n), StopOptions(max_tokens=24))
+        for n in (4, 9, 11)
+        for t in (0.0, 1.0)
+    ]
+
+
+def test_det_8_det_18_mod_8_models_in_one_process_do_not_touch_each_other() -> None:
+    alone = []
+    for settings in VARIANTS:
+        with imp_service.load(None, *settings) as model:
+            alone.append([run(model, request) for request in requests(model)])
+    models = [imp_service.load(None, *settings) for settings in VARIANTS]
+    jobs = [(m, r) for m in range(len(VARIANTS)) for r in range(len(alone[0]))]
+    random.Random(3).shuffle(jobs)
+    # Every generation is begun before any is read: their steps interleave.
+    running = [(m, r, models[m].generate(requests(models[m])[r])) for m, r in jobs]
+    texts = {(m, r): "".join(reply.text for reply in generation) for m, r, generation in running}
+    kernels = [{name for weight in model.core.weights for name in weight["kernels"]} for model in models]
+    for model in models:
+        model.close()
+    assert {job: alone[job[0]][job[1]].text for job in jobs} == texts
+    # The overrides are in force: they change what the models say, or the kernels that say it.
+    assert alone[0] != alone[1] != alone[2]
+    assert kernels[2] == {"reference"} != kernels[0]
+
+
+def test_mod_21_models_come_and_go() -> None:
+    outcomes = []
+    for _ in range(20):
+        with imp_service.load() as model:
+            outcomes.append(run(model, requests(model)[3]))
+    assert len(set(outcomes)) == 1
