@@ -60,7 +60,7 @@ int open_descriptor(const std::string& path, const std::string& name, Links link
 }
 
 struct stat status_of(int fd, const std::string& name) {
-  struct stat status {};
+  struct stat status{};
   if (fstat(fd, &status) != 0) throw ModelError(Reason::MODEL_IO, name + ": " + describe(errno));
   return status;
 }

@@ -28,7 +28,8 @@ class ByteReader {
   }
   // Little-endian numbers. `what` names them where the file ends too early.
   template <class T>
-  requires std::is_trivially_copyable_v<T> T number(std::string_view what) {
+    requires std::is_trivially_copyable_v<T>
+  T number(std::string_view what) {
     require(sizeof(T), what);
     T value;
     copy(std::as_writable_bytes(std::span(&value, 1)));

@@ -15,9 +15,9 @@ namespace imp {
 namespace {
 
 // Standard deviations of the integers that uniform random bits make.
-constexpr float kNibbleDeviation = 4.61F;   // 0 … 15
-constexpr float kSixBitDeviation = 18.47F;  // 0 … 63
-constexpr float kByteDeviation = 73.9F;     // -128 … 127
+constexpr float kNibbleDeviation = 4.61F;      // 0 … 15
+constexpr float kSixBitDeviation = 18.47F;     // 0 … 63
+constexpr float kByteDeviation = 73.9F;        // -128 … 127
 constexpr float kUniformDeviation = 0.57735F;  // -1 … 1
 
 // A stream of random bits that any block can start anywhere (SplitMix64).
