@@ -1,0 +1,116 @@
+// Feeds broken files to the readers: each must be refused with a typed error or be read to the end.
+//
+// usage: fuzz_files DIRECTORY COUNT SEED      DIRECTORY holds valid files, of which mutants are made
+//
+// The target has libFuzzer's signature, so that it can also be linked with `clang++ -fsanitize=fuzzer`.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "files/check_data.h"
+#include "files/gguf.h"
+#include "files/json_metadata.h"
+#include "files/open_model_file.h"
+#include "files/safetensors_header.h"
+#include "files/safetensors_index.h"
+#include "mutate.h"
+
+namespace {
+
+// A file in memory with a path, made anew for each input.
+class MemoryFile {
+ public:
+  MemoryFile(const std::uint8_t* data, std::size_t size) : fd_(memfd_create("input", MFD_CLOEXEC)) {
+    if (fd_ < 0 || ::write(fd_, data, size) != static_cast<ssize_t>(size)) std::abort();
+  }
+  ~MemoryFile() { ::close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
+struct Outcomes {
+  long read = 0;
+  long refused = 0;
+};
+
+// A refusal must be the checkpoint's fault: anything else is a finding, and ends the run.
+template <class Reader>
+void attempt(Outcomes& outcomes, const Reader& reader) {
+  try {
+    reader();
+    ++outcomes.read;
+  } catch (const imp::ModelError&) {
+    ++outcomes.refused;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "not a ModelError: %s\n", error.what());
+    std::abort();
+  }
+}
+
+Outcomes read_every_way(const std::uint8_t* data, std::size_t size) {
+  const MemoryFile file(data, size);
+  const std::string path = file.path();
+  Outcomes outcomes;
+  attempt(outcomes, [&] { imp::check_data(*imp::open_gguf(path), imp::Scan::VALUES); });
+  attempt(outcomes, [&] { imp::open_model_file(path); });
+  attempt(outcomes, [&] { imp::safetensors::read_header(imp::File(path)); });
+  attempt(outcomes, [&] { imp::safetensors::read_index(imp::File(path)); });
+  attempt(outcomes, [&] { imp::read_json_metadata(imp::File(path)); });
+  return outcomes;
+}
+
+std::vector<std::string> contents_of(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) paths.push_back(entry.path());
+  std::ranges::sort(paths);  // the same mutants on every file system
+  std::vector<std::string> contents;
+  for (const auto& path : paths) {
+    std::ifstream stream(path, std::ios::binary);
+    contents.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+  }
+  return contents;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  read_every_way(data, size);
+  return 0;
+}
+
+#ifndef IMP_LIBFUZZER
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: fuzz_files DIRECTORY COUNT SEED\n");
+    return 64;
+  }
+  const std::vector<std::string> seeds = contents_of(argv[1]);
+  const long count = std::atol(argv[2]);
+  if (seeds.empty() || count < 1) return 64;
+  imp::fuzz::Random random(std::strtoull(argv[3], nullptr, 10));
+  Outcomes total;
+  for (long n = 0; n < count; ++n) {
+    const std::string data = imp::fuzz::mutated(seeds[static_cast<std::size_t>(n) % seeds.size()], random);
+    const Outcomes outcomes = read_every_way(reinterpret_cast<const std::uint8_t*>(data.data()), data.size());
+    total.read += outcomes.read;
+    total.refused += outcomes.refused;
+  }
+  std::printf("%ld mutants of %zu files: read %ld times, refused %ld times\n", count, seeds.size(), total.read,
+              total.refused);
+  return total.read > 0 && total.refused > 0 ? 0 : 1;  // a run that saw only one outcome has tested nothing
+}
+#endif

@@ -1,0 +1,29 @@
+"""Writes the valid files of which the fuzz driver makes mutants: `write_seeds.py DIRECTORY`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support import gguf_writer, safetensors_writer
+
+
+def main(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    gguf_writer.small_model().write(directory / "small.gguf")
+    every = [gguf_writer.Tensor(f"t.{n}", (row[1] * 2, 3), n) for n, row in gguf_writer.TENSOR_TYPES.items()]
+    aligned = [gguf_writer.Key("general.alignment", gguf_writer.U32, 64)]
+    gguf_writer.Gguf(keys=aligned, tensors=every, alignment=64, version=2).write(directory / "every_type.gguf")
+    small = safetensors_writer.assemble(safetensors_writer.header_of(safetensors_writer.SMALL), safetensors_writer.DATA)
+    (directory / "small.safetensors").write_bytes(small)
+    index = {"metadata": {"total_size": 26}, "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}
+    (directory / "index.json").write_text(json.dumps(index))
+    config = safetensors_writer.CONFIG | {"nested": {"list": [1, 2.5, [3], {"a": None}], "text": "ü🔑\n"}}
+    (directory / "config.json").write_text(json.dumps(config))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
