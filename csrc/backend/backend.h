@@ -90,6 +90,9 @@ class Backend {
   // Sizes the scratch of the ops for all weights named; called once per decoder before its first step. Scratch is
   // shared by the decoders of a backend and never shrinks.
   virtual void reserve(const WorkspaceNeeds& needs) = 0;
+  // What a backend without scratch would hold after reserve(needs); of the weights only problem and plan are read.
+  // Throws InvalidArgument for a layer that it cannot do, as reserve() does.
+  virtual std::size_t scratch_bytes(const WorkspaceNeeds& needs) const = 0;
   virtual std::size_t scratch_bytes() const noexcept = 0;  // held now
 
   // Every op and kernel by name, those that never ran too. Callable from any thread.

@@ -166,6 +166,9 @@ void register_model(py::module_& module) {
       .def_property_readonly("suppressed_tokens",
                              [](const LoadedModel& self) { return self.model->config().suppressed_tokens; })
       .def_property_readonly(
+          "scratch_bytes", [](const LoadedModel& self) { return self.backend->scratch_bytes(); },
+          "Held by the ops, beside activations.")
+      .def_property_readonly(
           "launches",
           [](const LoadedModel& self) {
             py::dict counts;

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_kv_pool.h"
 #include "model/apply_overrides.h"
 #include "model/arch/registry.h"
 #include "model/loaded_model.h"
@@ -53,7 +55,13 @@ class Forward {
     return logits;
   }
 
-  void copy_block(std::int32_t from, std::int32_t to) { loaded_.backend->copy_block(*pool_, from, to); }
+  // All keys and values of a block in one layer, as they are stored.
+  py::bytes block(int layer, std::int32_t block) const {
+    const auto& pool = static_cast<const cpu::CpuKvPool&>(*pool_);
+    return {reinterpret_cast<const char*>(pool.block(layer, block)), pool.layer_block_bytes()};
+  }
+
+  void fill_scratch(std::uint8_t value) { static_cast<cpu::CpuBackend&>(*loaded_.backend).fill_scratch(value); }
 
  private:
   const LoadedModel& loaded_;
@@ -94,7 +102,8 @@ void register_model_testing(py::module_& module) {
   py::class_<Forward>(module, "Forward")
       .def(py::init<const LoadedModel&, int>(), py::arg("model"), py::arg("n_blocks"), py::keep_alive<1, 2>())
       .def("run", &Forward::run, py::arg("sequences"), py::arg("logits_rows"))
-      .def("copy_block", &Forward::copy_block);
+      .def("block", &Forward::block, py::arg("layer"), py::arg("block"))
+      .def("fill_scratch", &Forward::fill_scratch, py::arg("value"));
   module.def("plan_memory", &plan_dict, py::kw_only(), py::arg("budget_bytes"), py::arg("weights_bytes"),
              py::arg("scratch_bytes"), py::arg("logits_bytes"), py::arg("reserve_bytes"), py::arg("kv_block_bytes"),
              py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"));

@@ -35,6 +35,7 @@ class ScriptBackend final : public Backend {
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
   Rows make_rows(int, int) override;
   void reserve(const WorkspaceNeeds&) override;
+  std::size_t scratch_bytes(const WorkspaceNeeds&) const override { return 0; }
   std::size_t scratch_bytes() const noexcept override { return 0; }
   std::vector<Launch> launches() const override { return {}; }
   void embed(std::span<const std::int32_t>, const Linear&, float, Rows) override;

@@ -45,13 +45,9 @@ Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limi
       kv_block_tokens_(model.kv_block_tokens()) {
   IMP_CHECK(limits.max_rows > 0 && limits.max_logits_rows > 0);
   make_workspace();
-  // The backend sizes scratch for the longest reach of any layer.
-  backend_.reserve({.max_rows = limits_.max_rows,
-                    .max_logits_rows = limits_.max_logits_rows,
-                    .vocab_size = config_.vocab_size,
-                    .max_context = config_.max_context,
-                    .attention = attention_params(config_, LayerConfig{}),
-                    .weights = all_matrices(weights_)});
+  WorkspaceNeeds needs = workspace_needs(config_, limits_);
+  needs.weights = all_matrices(weights_);
+  backend_.reserve(needs);
 }
 
 void Decoder::make_workspace() {
@@ -142,6 +138,15 @@ Rows Decoder::head(const Batch& batch) {
   backend_.linear(last, std::array{LinearTerm{&weights_.output_head(), nullptr, logits}});
   if (config_.logit_soft_cap > 0) backend_.soft_cap(logits, config_.logit_soft_cap);
   return logits;
+}
+
+WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits) {
+  return {.max_rows = limits.max_rows,
+          .max_logits_rows = limits.max_logits_rows,
+          .vocab_size = config.vocab_size,
+          .max_context = config.max_context,
+          .attention = attention_params(config, LayerConfig{}),  // the longest reach of any layer
+          .weights = {}};
 }
 
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {

@@ -49,6 +49,9 @@ class Decoder final : public ForwardPass {
   std::vector<Rows> angles_;  // of each rope [rows, dims]
 };
 
+// What a decoder will need of its backend, weights apart.
+WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits);
+
 // Bytes of a decoder's activations, logits apart.
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits);
 

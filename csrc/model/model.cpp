@@ -8,12 +8,45 @@
 namespace imp {
 namespace {
 
-MemoryPlan plan_model_memory(const ModelConfig& config, const WeightPlan& plan, const ModelOverrides& overrides,
-                             const LoadOptions& options) {
+// Stands for a matrix that is not loaded yet, where a backend asks for its size and kernels.
+class PlannedLinear final : public Linear {
+ public:
+  explicit PlannedLinear(const PlannedWeight& weight) : weight_(weight) {}
+  const GemmProblem& problem() const noexcept override { return weight_.problem; }
+  const GemmPlan& plan() const noexcept override { return weight_.plan; }
+  std::size_t n_bytes() const noexcept override { return weight_.n_bytes; }
+
+ private:
+  const PlannedWeight& weight_;
+};
+
+std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, const ForwardLimits& limits,
+                            const Backend& backend) {
+  std::vector<PlannedLinear> matrices;
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.use != WeightUse::vector) matrices.emplace_back(weight);
+  }
+  WorkspaceNeeds needs = workspace_needs(config, limits);
+  for (const PlannedLinear& matrix : matrices) needs.weights.push_back(&matrix);
+  return activation_bytes(config, limits) + backend.scratch_bytes(needs);
+}
+
+// What a backend cannot do, a caller asked for; here a checkpoint did.
+template <class Function>
+auto as_unsupported(const ModelFile& file, const Function& function) {
+  try {
+    return function();
+  } catch (const InvalidArgument& error) {
+    throw ModelError(Reason::MODEL_UNSUPPORTED, file.metadata().where() + ": " + error.what());
+  }
+}
+
+MemoryPlan plan_model_memory(const ModelConfig& config, const WeightPlan& plan, std::uint64_t scratch,
+                             const ModelOverrides& overrides, const LoadOptions& options) {
   const ForwardLimits& limits = options.limits;
   return plan_memory({.budget_bytes = options.memory_bytes,
                       .weights_bytes = plan.n_bytes,
-                      .scratch_bytes = activation_bytes(config, limits),
+                      .scratch_bytes = scratch,
                       .logits_bytes = static_cast<std::uint64_t>(limits.max_logits_rows) *
                                       static_cast<std::uint64_t>(config.vocab_size) * sizeof(float),
                       .reserve_bytes = options.reserve_bytes,
@@ -62,7 +95,9 @@ std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend,
   ResolvedModel resolved = resolve_model(file, overrides);
   WeightPlan plan = plan_weights(file, resolved, backend.registry(), overrides.gemm);
   std::unique_ptr<Model> model(new Model);
-  model->memory_ = plan_model_memory(resolved.config, plan, overrides, options);
+  const std::uint64_t scratch =
+      as_unsupported(file, [&] { return scratch_bytes(resolved.config, plan, options.limits, backend); });
+  model->memory_ = plan_model_memory(resolved.config, plan, scratch, overrides, options);
   model->ropes_ = load_ropes(file, resolved.config, plan);
   model->weights_ = load_weights(file, resolved, plan, backend, options.progress);
   model->architecture_ = resolved.architecture->name;

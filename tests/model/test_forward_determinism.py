@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from imp_service import _testing as core
 from support.forward_runs import Cache, load, prompt
 from support.tiny_models import FAMILIES, TinyModel, tiny
 
@@ -84,6 +85,55 @@ def test_gen_23_gen_24_decoding_with_the_cache_equals_recomputing(loaded: tuple[
         recomputed = Cache(model).prefill(tokens)[-1]
         assert np.array_equal(row, recomputed), len(tokens)
     assert len(set(tokens[21:])) > 1
+
+
+def test_gen_24_stored_rows_do_not_depend_on_what_comes_after(loaded: tuple[TinyModel, Any]) -> None:
+    """Three full blocks written by one prefill, by a longer one, and by prefill and 20 decode steps."""
+    source, model = loaded
+    tokens = prompt(90, source.vocab_size)
+    layers = range(source.n_layers)
+
+    def stored(*parts: tuple[int, int]) -> list[list[bytes]]:
+        cache = Cache(model)
+        blocks = cache.blocks(90)
+        for first, end in parts:
+            cache.run((tokens[first:end], first, blocks))
+        return [[cache.forward.block(layer, block) for block in blocks[:3]] for layer in layers]
+
+    once = stored((0, 48))
+    assert stored((0, 90)) == once
+    assert stored((0, 28), *[(at, at + 1) for at in range(28, 48)]) == once
+    for rows in once:
+        assert len(set(rows)) == 3  # blocks of other tokens differ
+    tokens[30], tokens[31] = tokens[31], tokens[30]
+    swapped = stored((0, 48))
+    assert all(swapped[layer][0] == once[layer][0] and swapped[layer][1] != once[layer][1] for layer in layers)
+
+
+def test_gen_25_asking_for_logits_changes_nothing(loaded: tuple[TinyModel, Any]) -> None:
+    source, model = loaded
+    tokens = prompt(60, source.vocab_size)
+
+    def last_row(asked: list[int]) -> Any:
+        cache = Cache(model)
+        blocks = cache.blocks(60)
+        cache.forward.run([core.SequenceInput(tokens[:59], 0, blocks)], asked)
+        return cache.run((tokens[59:], 59, blocks))[0]
+
+    assert np.array_equal(last_row([]), last_row(list(range(59))))
+
+
+def test_det_16_stale_scratch_changes_nothing(loaded: tuple[TinyModel, Any]) -> None:
+    source, model = loaded
+    tokens, stale = prompt(60, source.vocab_size), prompt(200, source.vocab_size, seed=9)
+    runs = []
+    for value in (0x00, 0x01, 0xFF):  # zeros, ones, NaN
+        cache = Cache(model)
+        cache.prefill(stale)
+        cache.forward.fill_scratch(value)
+        runs.append(cache.prefill(tokens))
+    assert np.array_equal(runs[0], runs[1])
+    assert np.array_equal(runs[0], runs[2])
 
 
 @pytest.mark.parametrize("name", ["qwen3", "llama_q8_0"])

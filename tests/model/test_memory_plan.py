@@ -143,6 +143,24 @@ def test_mod_15_nothing_is_read_where_the_plan_does_not_fit(tmp_path: Path) -> N
     assert told == []
 
 
+def test_kv_5_the_plan_knows_the_scratch_of_ops_and_activations(tmp_path: Path) -> None:
+    model = tiny("gemma3")
+    loaded = load(model, tmp_path, threads=2, max_rows=100)
+    hidden, q_width, kv_width, rope = (40, 64, 16, 16)
+    widths = [*3 * [hidden], *2 * [q_width], *2 * [kv_width], *2 * [model.ffn_size], *2 * [rope], hidden]
+    activations = 4 * 100 * sum(-(-width // 16) * 16 for width in widths)
+    assert loaded.memory["items"]["scratch"] == activations + loaded.scratch_bytes
+    assert loaded.memory["items"]["logits"] == 4 * 100 * model.vocab_size
+
+
+def test_krn_1_heads_that_no_kernel_takes_are_refused_before_weights_are_read(tmp_path: Path) -> None:
+    file = _core.open_model_file(tiny("llama", head_dim=12).write(tmp_path / "m.gguf"))
+    told: list[int] = []
+    with pytest.raises(_core.ModelError, match=r"m\.gguf: attention head_dim: 12, expected a multiple of 8") as info:
+        _core.Model.load(file, kv_bytes=MIB, progress=lambda done, total: told.append(done))
+    assert (info.value.reason, told) == ("MODEL_UNSUPPORTED", [])
+
+
 def test_kv_6_a_context_that_the_cache_cannot_hold_is_lowered_and_said(tmp_path: Path) -> None:
     file = _core.open_model_file(tiny("llama", context=4096, head_dim=16).write(tmp_path / "m.gguf"))
     block_bytes = 2 * 3 * 2 * 16 * 16 * 2  # K and V, layers, kv heads, head_dim, tokens, f16

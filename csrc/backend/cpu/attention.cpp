@@ -43,10 +43,19 @@ std::size_t states_floats(int max_context, int group, int head_dim, int n_thread
   return std::min(slots * state_floats(std::min(group, kTileQueries), head_dim), kMost);
 }
 
+// Scores of a tile over a split, and two states: of the split and of all before it.
+std::size_t thread_floats(int head_dim) { return kScoreFloats + 2 * state_floats(kTileQueries, head_dim); }
+
 void require(bool holds, const char* what, int found, const char* expected) {
   if (holds) return;
   throw InvalidArgument(Reason::FIELD_INVALID,
                         std::string("attention ") + what + ": " + std::to_string(found) + ", expected " + expected);
+}
+
+void require_heads(const AttentionParams& params) {
+  require(params.n_kv_heads > 0 && params.n_heads % params.n_kv_heads == 0, "n_heads", params.n_heads,
+          "a multiple of n_kv_heads");
+  require(params.head_dim > 0 && params.head_dim % 8 == 0, "head_dim", params.head_dim, "a multiple of 8");
 }
 
 SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequence, int kv_head, int split) {
@@ -66,10 +75,15 @@ SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequ
 
 }  // namespace
 
+std::size_t Attention::scratch_bytes(int max_context, const AttentionParams& largest) const {
+  require_heads(largest);
+  const int n_threads = threads_.n_threads();
+  return sizeof(float) * (thread_floats(largest.head_dim) * static_cast<std::size_t>(n_threads) +
+                          states_floats(max_context, group_size(largest), largest.head_dim, n_threads));
+}
+
 void Attention::reserve(int max_rows, int max_context, const AttentionParams& largest) {
-  require(largest.n_kv_heads > 0 && largest.n_heads % largest.n_kv_heads == 0, "n_heads", largest.n_heads,
-          "a multiple of n_kv_heads");
-  require(largest.head_dim > 0 && largest.head_dim % 8 == 0, "head_dim", largest.head_dim, "a multiple of 8");
+  require_heads(largest);
   reserved_.rows = std::max(reserved_.rows, max_rows);
   reserved_.context = std::max(reserved_.context, max_context);
   reserved_.heads = std::max(reserved_.heads, largest.n_heads);
@@ -77,7 +91,7 @@ void Attention::reserve(int max_rows, int max_context, const AttentionParams& la
   reserved_.head_dim = std::max(reserved_.head_dim, largest.head_dim);
 
   const auto n_threads = static_cast<std::size_t>(threads_.n_threads());
-  thread_floats_ = kScoreFloats + 2 * state_floats(kTileQueries, reserved_.head_dim);
+  thread_floats_ = thread_floats(reserved_.head_dim);
   state_floats_ = states_floats(reserved_.context, reserved_.group, reserved_.head_dim, threads_.n_threads());
   const std::size_t n_bytes = sizeof(float) * (thread_floats_ * n_threads + state_floats_);
   if (n_bytes > scratch_bytes_) scratch_ = Arena(n_bytes).allocate(n_bytes);

@@ -21,6 +21,7 @@ class Attention {
   // For batches of up to max_rows rows of layers no larger than `largest`; may be called again, and never shrinks.
   // Throws InvalidArgument for heads that it cannot do.
   void reserve(int max_rows, int max_context, const AttentionParams& largest);
+  std::size_t scratch_bytes(int max_context, const AttentionParams& largest) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 #if IMP_TESTING
   std::span<std::byte> scratch() const noexcept {

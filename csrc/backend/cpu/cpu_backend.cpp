@@ -32,6 +32,15 @@ class CpuVector final : public Vector {
   int size_;
 };
 
+std::size_t longest_row_bytes(std::span<const Linear* const> weights) {
+  std::size_t longest = 0;
+  for (const Linear* weight : weights) {
+    const GemmProblem& problem = weight->problem();
+    longest = std::max(longest, static_cast<std::size_t>(*row_bytes(problem.weight, problem.k)));
+  }
+  return longest;
+}
+
 }  // namespace
 
 const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
@@ -80,10 +89,15 @@ void CpuBackend::reserve(const WorkspaceNeeds& needs) {
   gemm_.reserve(needs.max_rows, needs.weights);
   attention_.reserve(needs.max_rows, needs.max_context, needs.attention);
   sampler_.reserve(needs.vocab_size, needs.max_context);
-  for (const Linear* weight : needs.weights) {
-    embed_row_bytes_ = std::max(embed_row_bytes_, static_cast<const CpuLinear&>(*weight).row_bytes());
-  }
+  embed_row_bytes_ = std::max(embed_row_bytes_, longest_row_bytes(needs.weights));
   embed_scratch_ = workspace_.allocate(embed_row_bytes_ * static_cast<std::size_t>(n_threads()));
+}
+
+std::size_t CpuBackend::scratch_bytes(const WorkspaceNeeds& needs) const {
+  return gemm_.scratch_bytes(needs.max_rows, needs.weights) +
+         attention_.scratch_bytes(needs.max_context, needs.attention) +
+         sampler_.scratch_bytes(needs.vocab_size, needs.max_context) +
+         longest_row_bytes(needs.weights) * static_cast<std::size_t>(n_threads());
 }
 
 std::size_t CpuBackend::scratch_bytes() const noexcept {

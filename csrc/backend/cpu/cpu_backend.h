@@ -54,6 +54,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
   Rows make_rows(int n_rows, int width) override;
   void reserve(const WorkspaceNeeds& needs) override;
+  std::size_t scratch_bytes(const WorkspaceNeeds& needs) const override;
   std::size_t scratch_bytes() const noexcept override;
   std::vector<Launch> launches() const override;
 

@@ -19,6 +19,7 @@ class Sampler {
 
   // May be called again, and never shrinks.
   void reserve(int vocab_size, int max_context);
+  std::size_t scratch_bytes(int vocab_size, int max_context) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 #if IMP_TESTING
   std::span<std::byte> scratch() const noexcept {

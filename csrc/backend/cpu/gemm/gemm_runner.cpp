@@ -48,23 +48,33 @@ GemmRunner::GemmRunner(const GemmRegistry& registry, ThreadPool& pool)
   tasks_.reserve(32 * static_cast<std::size_t>(pool.n_threads()) + 2 * kMaxTerms);
 }
 
-void GemmRunner::reserve(int max_rows, std::span<const Linear* const> weights) {
-  std::size_t quantized = 0, scratch = 0;
+GemmRunner::Scratch GemmRunner::scratch_for(int max_rows, std::span<const Linear* const> weights) {
+  Scratch needed;
   for (const Linear* weight : weights) {
-    scratch = std::max(scratch, scratch_needed(*weight, max_rows));
+    needed.stride = std::max(needed.stride, scratch_needed(*weight, max_rows));
     if (weight->plan().kernels.front()->activations == ActivationFormat::q8_block32) {
       const auto row = static_cast<std::size_t>(quantized_stride(weight->problem().k));
-      quantized = std::max(quantized, row * static_cast<std::size_t>(max_rows));
+      needed.quantized = std::max(needed.quantized, row * static_cast<std::size_t>(max_rows));
     }
   }
-  if (scratch > scratch_stride_) {
-    scratch_ = arena_.allocate(scratch * static_cast<std::size_t>(pool_.n_threads()));
-    scratch_stride_ = scratch;
+  return needed;
+}
+
+void GemmRunner::reserve(int max_rows, std::span<const Linear* const> weights) {
+  const Scratch needed = scratch_for(max_rows, weights);
+  if (needed.stride > scratch_stride_) {
+    scratch_ = arena_.allocate(needed.stride * static_cast<std::size_t>(pool_.n_threads()));
+    scratch_stride_ = needed.stride;
   }
-  if (quantized > quantized_bytes_) {
-    quantized_ = arena_.allocate(quantized);
-    quantized_bytes_ = quantized;
+  if (needed.quantized > quantized_bytes_) {
+    quantized_ = arena_.allocate(needed.quantized);
+    quantized_bytes_ = needed.quantized;
   }
+}
+
+std::size_t GemmRunner::scratch_bytes(int max_rows, std::span<const Linear* const> weights) const {
+  const Scratch needed = scratch_for(max_rows, weights);
+  return needed.quantized + needed.stride * static_cast<std::size_t>(pool_.n_threads());
 }
 
 std::size_t GemmRunner::scratch_bytes() const noexcept {

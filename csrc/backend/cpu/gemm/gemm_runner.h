@@ -40,7 +40,8 @@ class GemmRunner {
   // Sizes the scratch for inputs of up to max_rows rows and these weights; may be called again, and never shrinks.
   void reserve(int max_rows, std::span<const Linear* const> weights);
 
-  std::size_t scratch_bytes() const noexcept;  // held now
+  std::size_t scratch_bytes(int max_rows, std::span<const Linear* const> weights) const;  // what it would hold
+  std::size_t scratch_bytes() const noexcept;                                             // held now
 #if IMP_TESTING
   void fill_scratch(std::uint8_t value);
 #endif
@@ -52,6 +53,11 @@ class GemmRunner {
   std::vector<std::uint64_t> launches() const;
 
  private:
+  struct Scratch {
+    std::size_t quantized = 0;  // bytes of the quantized input
+    std::size_t stride = 0;     // bytes of each thread
+  };
+  static Scratch scratch_for(int max_rows, std::span<const Linear* const> weights);
   void quantize(Rows x);
   void run_task(const GemmTask& task, Rows x, std::span<const LinearTerm> terms, int thread) const;
 
