@@ -85,7 +85,7 @@ def test_gen_22_d09_rope_angles_at_any_position(scaling: str) -> None:
     assert_same_bits(actual[4:5], DEVICES[0].rope_angles(positions[4:5], plan.tolist(), magnitude))
     angles = positions[:, None] * plan
     expected = np.concatenate([np.cos(angles), np.sin(angles)], axis=1) * np.float64(np.float32(magnitude))
-    assert tolerances.ANGLE < 1e-6
+    assert tolerances.ANGLE < tolerances.UNIT_CIRCLE
     assert_close(actual, expected, np.full_like(expected, tolerances.ANGLE))
     shifted = np.concatenate([np.cos(angles + plan), np.sin(angles + plan)], axis=1)
     with pytest.raises(AssertionError):

@@ -4,6 +4,7 @@ import gguf
 import numpy as np
 import pytest
 from imp_service import _core, _testing
+from support import tolerances
 
 TYPES = ["f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q6_k"]
 SHAPE = (512, 96)
@@ -21,18 +22,17 @@ def weights(dtype: str) -> np.ndarray:
 def test_weights_have_the_deviation_asked_for(dtype: str) -> None:
     values = weights(dtype)
     assert values.size == SHAPE[0] * SHAPE[1]
-    # Mean of n draws: within 5 standard errors, and a bias of half a step of the coarsest type (a sixteenth of its
-    # range); deviation: within 3 %, the rounding of the f16 scales.
-    assert abs(values.mean()) < 5 * DEVIATION / values.size**0.5 + DEVIATION / 8
-    assert values.std() == pytest.approx(DEVIATION, rel=0.03)
+    # The coarsest type has steps of about a fifth of the deviation, and zero may lie half a step off its centre.
+    assert abs(values.mean()) < tolerances.standard_errors(DEVIATION, values.size) + DEVIATION / 8
+    assert abs(values.std() / DEVIATION - 1) < tolerances.SYNTHETIC_DEVIATION
     assert np.unique(values).size > 8
 
 
 def test_means_are_for_norms() -> None:
     model = _core.make_synthetic_file({}, [("norm.weight", "f32", (4096,), 1.0, 0.1)])
     values = np.frombuffer(_testing.read_tensor(model, "norm.weight"), dtype=np.float32)
-    assert values.mean() == pytest.approx(1.0, abs=5 * 0.1 / 64)
-    assert values.std() == pytest.approx(0.1, rel=0.05)
+    assert abs(values.mean() - 1.0) < tolerances.standard_errors(0.1, values.size)
+    assert abs(values.std() / 0.1 - 1) < tolerances.SYNTHETIC_DEVIATION
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -10,6 +10,7 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
+from support import tolerances
 from support import numpy_rope
 from support.forward_bounds import float32_bound
 from support.forward_runs import Cache, distance, load, logits, prompt
@@ -42,7 +43,7 @@ def test_gen_22_frequencies_equal_their_definition(name: str) -> None:
     assert got_magnitude == pytest.approx(magnitude, rel=float(np.finfo(np.float32).eps))
     for position in POSITIONS:
         angles, expected = position * np.array(got), position * frequencies
-        assert np.abs(np.exp(1j * angles) - np.exp(1j * expected)).max() < 1e-6
+        assert np.abs(np.exp(1j * angles) - np.exp(1j * expected)).max() < tolerances.UNIT_CIRCLE
 
 
 def test_hon_1_a_frequency_of_the_neighbour_is_seen() -> None:

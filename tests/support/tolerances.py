@@ -15,6 +15,21 @@ FLOAT32_TINY = float(np.finfo(np.float32).tiny)
 # taken as a root mean square too. Uniform steps of (about 2.2 sigma of 32 normal values) / 127 have 0.5 %.
 INT8_ACTIVATIONS_RMS = 1.5e-2
 
+# The contracts' bound for log probabilities (GEN-26, SMP-22): float32 logits of up to about 100 have steps of 1e-5, and
+# the log-sum-exp adds a few.
+LOGPROB = 1e-4
+# The contracts' bound for rotary angles (GEN-22).
+UNIT_CIRCLE = 1e-6
+# Scores of a unigram tokenizer are sums of a few float32.
+UNIGRAM_SCORE = 1e-6
+# Random weights: f16 scales are within 2^-11, the deviation of uniform integers within 1 %, of 49,152 draws within 1 %.
+SYNTHETIC_DEVIATION = 0.03
+
+
+def standard_errors(deviation: float, n: int, count: float = 5) -> float:
+    """How far the mean of n independent draws may be."""
+    return count * deviation / n**0.5
+
 
 def rounding_of_sum(n_roundings: int) -> float:
     """Relative to the sum of the terms' magnitudes: what n roundings in a row can do (Higham's gamma)."""

@@ -30,6 +30,8 @@ def _tokenizer(name: str) -> Tokenizer:
 def vectors() -> Path:
     """The folder of published vocabularies with their vectors."""
     if not VECTORS.is_dir():
+        if "IMP_TOKENIZER_VECTORS" in os.environ:
+            pytest.fail(f"IMP_TOKENIZER_VECTORS names {VECTORS}, which is not there")
         pytest.skip(f"no tokenizer vectors at {VECTORS}; IMP_TOKENIZER_VECTORS names their folder")
     return VECTORS
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from imp_service.text import FieldInvalid, TextSpan, Tokenizer
 from imp_service.text.errors import NativePanic, native_boundary
+from support import tolerances
 from support.tiny_vocabularies import CONTROL, NORMAL, UNUSED, byte_level, sentencepiece, spell
 
 CHATML = Tokenizer.from_metadata(byte_level(merges=[("t", "h"), ("th", "e")], user_defined=["<think>"]))
@@ -148,7 +149,7 @@ def test_unigram_takes_the_likeliest_pieces() -> None:
         ids = tokenizer.encode(text, add_special_tokens=False)
         names = [pieces[i - 259][0] for i in ids]
         assert "".join(names) == f"▁{text}"
-        np.testing.assert_allclose(sum(scores[n] for n in names), best(f"▁{text}"), rtol=1e-6)
+        np.testing.assert_allclose(sum(scores[n] for n in names), best(f"▁{text}"), rtol=tolerances.UNIGRAM_SCORE)
 
 
 def test_ends_are_found_by_key_and_by_spelling() -> None:

@@ -1,0 +1,62 @@
+"""What the house asks of its tests: every file collects some, bounds stand in one place, what is named must be there."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ROOT / "tests"
+TOLERANCES = TESTS / "support" / "tolerances.py"
+# A small number that decides a comparison, or a keyword of one.
+TYPED_TOLERANCE = re.compile(r"<=?\s*\d*\.?\d*e-\d+|\b(?:atol|rtol|rel|abs)=\s*[\d.]+(?:e-?\d+)?\b")
+# Folder of tests -> test functions it has at least. A lower count needs a note beside it.
+AT_LEAST = {"backend": 60, "determinism": 5, "engine": 40, "files": 40, "house": 20, "model": 30, "service": 200, "tensor": 8}
+
+
+def functions_of(path: Path) -> list[str]:
+    return [
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+
+
+def test_hon_4_every_file_of_tests_has_tests() -> None:
+    files = sorted(TESTS.rglob("test_*.py"))
+    assert [str(path) for path in files if not functions_of(path)] == []
+    counts = {room: sum(len(functions_of(p)) for p in (TESTS / room).rglob("test_*.py")) for room in AT_LEAST}
+    assert {room: n for room, n in counts.items() if n < AT_LEAST[room]} == {}
+
+
+def test_hon_4_a_filter_that_matches_nothing_fails() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "no_such_test", "-p", "no:cacheprovider", str(TESTS / "house")]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 5
+
+
+def test_hon_5_a_path_that_is_named_must_be_there() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(TESTS / "service" / "text")]
+    environment = {**os.environ, "IMP_TOKENIZER_VECTORS": "/no/such/folder"}
+    found = subprocess.run(
+        [*command, "-k", "vectors"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 1, found.stdout
+
+
+def test_hon_10_tolerances_stand_in_one_file() -> None:
+    files = [path for path in sorted(TESTS.rglob("*.py")) if path not in (TOLERANCES, Path(__file__))]
+    strays = [
+        f"{path.relative_to(ROOT)}: {match.group(0)}"
+        for path in files
+        for match in TYPED_TOLERANCE.finditer(re.sub(r"#[^\n]*|\"\"\".*?\"\"\"", "", path.read_text(), flags=re.DOTALL))
+        if path.name != "script_oracle.py" and path.name != "sampling_oracle.py"  # the definition's own 1e-4
+    ]
+    assert strays == []
+
+
+def test_hon_10_a_typed_tolerance_is_found() -> None:
+    assert TYPED_TOLERANCE.search("assert error < 1e-3")
+    assert TYPED_TOLERANCE.search("np.allclose(a, b, rtol=1e-5)")
+    assert not TYPED_TOLERANCE.search("assert error < tolerances.LOGPROB")
