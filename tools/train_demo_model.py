@@ -1,4 +1,16 @@
-"""Trains the built-in demo model and its draft and writes them into the package: prepare, target, draft, export, golden."""
+"""Trains the built-in demo model and its draft and writes them into the package, in stages.
+
+Run from the repository root, in this order; every stage but the trainings takes a minute or two:
+
+    python tools/train_demo_model.py prepare
+    python -m torch.distributed.run --nproc-per-node 2 tools/train_demo_model.py target --steps N
+    python -m torch.distributed.run --nproc-per-node 2 tools/train_demo_model.py draft --steps N
+    python tools/train_demo_model.py export
+    python tools/train_demo_model.py golden
+    python tools/train_demo_model.py report
+
+It needs torch, tokenizers, numpy, gguf, and apt-get (two Debian packages are downloaded, none is installed).
+"""
 
 import argparse
 import re
@@ -10,12 +22,24 @@ import torch.distributed as dist
 
 from demo_model.corpus.documents import Part, make_parts
 from demo_model.dataset import pack, save
-from demo_model.network import DRAFT, TARGET, Network
+from demo_model.export import export, read_back
+from demo_model.golden import write_golden
+from demo_model.network import DRAFT, TARGET, Network, Shape
+from demo_model.report import print_report
 from demo_model.training import Run, train
 from demo_model.vocabulary import load_vocabulary, train_vocabulary
 
-SEED = 1
+REPOSITORY = Path(__file__).resolve().parent.parent
+MODELS = REPOSITORY / "service" / "imp_service" / "models"
+WORK = REPOSITORY / "build" / "demo_model"
+GOLDEN = REPOSITORY / "tests" / "data"
+FILES = {"target": MODELS / "demo.gguf", "draft": MODELS / "demo-draft.gguf"}
+TARGET_SEED, DRAFT_SEED = 1, 2
 VOCABULARY_STRIDES = {"stories": 12, "descriptions": 6, "chat": 12, "austen": 2, "wordnet": 4}
+ABOUT = {
+    "target": ("imp demo", "A tiny language model to try imp with: little stories, simple questions, old novels."),
+    "draft": ("imp demo draft", "The draft of imp's demo model: same vocabulary, distilled from it."),
+}
 
 
 def vocabulary_sample(parts: list[Part]) -> Iterator[str]:
@@ -36,22 +60,48 @@ def prepare(work: Path) -> None:
         packed = pack(part, tokenizer)
         save(packed, work)
         n_bytes = sum(len(piece.encode()) for document in part.train for piece in document)
-        print(f"{part.name}: {n_bytes} bytes, {len(packed.tokens)} tokens, {n_bytes / len(packed.tokens):.2f} bytes/token")
+        print(f"{part.name}: {n_bytes} bytes, {len(packed.tokens)} tokens")
+
+
+def trained(shape: Shape, checkpoint: Path) -> Network:
+    """Return the network of a checkpoint."""
+    network = Network(shape)
+    network.load_state_dict(torch.load(checkpoint, weights_only=True)["network"])
+    return network
+
+
+def train_stage(stage: str, steps: int, work: Path) -> None:
+    """Train the target, or distil the draft from the finished target; one thread in each worker process."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    if stage == "target":
+        train(Run(TARGET, steps, TARGET_SEED, work, work / "target.pt"))
+    else:
+        train(Run(DRAFT, steps, DRAFT_SEED, work, work / "draft.pt", teacher=trained(TARGET, work / "target.pt")))
+    dist.destroy_process_group()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stage", choices=["prepare", "target", "draft"])
-    parser.add_argument("--work", type=Path, default=Path("build/demo_model"), help="folder for downloads, tokens, checkpoints")
-    parser.add_argument("--steps", type=int, default=5000)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=["prepare", "target", "draft", "export", "golden", "report"])
+    parser.add_argument("--work", type=Path, default=WORK, help="folder of downloads, tokens and checkpoints")
+    parser.add_argument("--steps", type=int, help="training steps; may change on resume until the decay has begun")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    work: Path = arguments.work
-    if arguments.stage == "prepare":
+    stage, work = arguments.stage, arguments.work
+    if (arguments.steps is not None) != (stage in ("target", "draft")):
+        parser.error("--steps goes with the stages target and draft, and with no other")
+    if stage == "prepare":
         prepare(work)
-    elif arguments.stage == "target":
-        train(Run(TARGET, arguments.steps, SEED, work, work / "target.pt"))
+    elif stage in ("target", "draft"):
+        train_stage(stage, arguments.steps, work)
+    elif stage == "export":
+        for (name, path), shape in zip(FILES.items(), (TARGET, DRAFT), strict=True):
+            export(trained(shape, work / f"{name}.pt"), load_vocabulary(work / "tokenizer.json"), path, *ABOUT[name])
+    elif stage == "golden":
+        write_golden(FILES, make_parts(work), load_vocabulary(work / "tokenizer.json"), GOLDEN)
+    else:
+        networks = {name: read_back(path) for name, path in FILES.items()}
+        print_report(networks["target"], networks["draft"], make_parts(work), load_vocabulary(work / "tokenizer.json"))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Makes the built-in demo model: corpus, vocabulary, training, export and its golden data; run by people, never imported."""
+"""Makes the built-in demo model: corpus, vocabulary, training, export, golden data; never imported by the service."""

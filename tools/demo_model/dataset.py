@@ -7,7 +7,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from .corpus.documents import Part
-from .vocabulary import END_OF_TEXT
+from .vocabulary import END_OF_TEXT, special_id
 
 # Share of the training windows that begin in each part: 60 % generated text, 20 % Austen, 20 % WordNet.
 SHARES = {"stories": 0.28, "descriptions": 0.08, "chat": 0.24, "austen": 0.20, "wordnet": 0.20}
@@ -28,7 +28,7 @@ class PackedPart:
 
 def pack(part: Part, tokenizer: Tokenizer) -> PackedPart:
     """Tokenize every document, with END_OF_TEXT after each."""
-    end = tokenizer.token_to_id(END_OF_TEXT)
+    end = special_id(tokenizer, END_OF_TEXT)
     tokens: list[int] = []
     starts: list[int] = []
     for document in part.train:
@@ -51,7 +51,7 @@ def load(name: str, folder: Path) -> PackedPart:
 
 
 class Batches:
-    """Draws training windows; the batch of a step is a function of (seed, step), so a resumed run sees the same data."""
+    """Draws training windows: a batch is a function of (seed, step), so a resumed run sees the same data."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._parts = [load(name, folder) for name in SHARES]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gguf
 import torch
@@ -9,7 +10,7 @@ from gguf.quants import quantize
 from tokenizers import Tokenizer
 
 from .network import Network, Shape
-from .vocabulary import CHAT_TEMPLATE, END_OF_TEXT, PRE_TOKENIZER_NAME, SPECIAL_TOKENS, TURN_END
+from .vocabulary import CHAT_TEMPLATE, END_OF_TEXT, PRE_TOKENIZER_NAME, SPECIAL_TOKENS, TURN_END, special_id
 
 SOURCES = [
     ("Generated stories, descriptions and conversations", "tools/demo_model/corpus", "imp"),
@@ -37,7 +38,8 @@ def _add_shape(writer: gguf.GGUFWriter, shape: Shape) -> None:
 
 def _add_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     """Tokens keep their byte-level spelling; the special ones are control tokens and never match text."""
-    tokens = [tokenizer.id_to_token(token) for token in range(tokenizer.get_vocab_size())]
+    ids = tokenizer.get_vocab()
+    tokens = sorted(ids, key=ids.__getitem__)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     kinds = [gguf.TokenType.CONTROL if token in SPECIAL_TOKENS else gguf.TokenType.NORMAL for token in tokens]
     writer.add_tokenizer_model("gpt2")
@@ -46,10 +48,10 @@ def _add_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_token_types(kinds)
     writer.add_token_merges([" ".join(merge) for merge in merges])
     # A turn ends with TURN_END, plain text with END_OF_TEXT: both end a generation, so each has a key that says so.
-    writer.add_eos_token_id(tokenizer.token_to_id(TURN_END))
-    writer.add_eot_token_id(tokenizer.token_to_id(END_OF_TEXT))
-    writer.add_bos_token_id(tokenizer.token_to_id(END_OF_TEXT))
-    writer.add_pad_token_id(tokenizer.token_to_id(END_OF_TEXT))
+    writer.add_eos_token_id(special_id(tokenizer, TURN_END))
+    writer.add_eot_token_id(special_id(tokenizer, END_OF_TEXT))
+    writer.add_bos_token_id(special_id(tokenizer, END_OF_TEXT))
+    writer.add_pad_token_id(special_id(tokenizer, END_OF_TEXT))
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHAT_TEMPLATE)
 
@@ -95,7 +97,7 @@ def read_back(path: Path) -> Network:
     """Return the network that the file holds, with its dequantized weights: what any reader of the file computes."""
     reader = gguf.GGUFReader(path)
 
-    def fact(key: str) -> float:
+    def fact(key: str) -> Any:
         return reader.fields[f"qwen3.{key}"].contents()
 
     shape = Shape(

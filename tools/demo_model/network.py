@@ -1,4 +1,4 @@
-"""The demo model as a PyTorch network: a Qwen3-shaped decoder (RMS norms, QK-norm, RoPE, GQA, SwiGLU, tied embeddings)."""
+"""The demo model in PyTorch: a Qwen3-shaped decoder (RMS norms, QK-norm, RoPE, GQA, SwiGLU, tied embeddings)."""
 
 from dataclasses import dataclass
 
@@ -27,12 +27,12 @@ TARGET = Shape(hidden_size=256, n_layers=4, n_heads=4, n_kv_heads=2, head_dim=64
 DRAFT = Shape(hidden_size=128, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=64, ffn_size=384)
 
 
-def rope_tables(shape: Shape, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
-    """Return cos and sin [max_context, head_dim / 2], in float32."""
+def rope_tables(shape: Shape) -> tuple[Tensor, Tensor]:
+    """Return cos and sin [max_context, head_dim / 2], in float64."""
     half = shape.head_dim // 2
-    frequency = shape.rope_theta ** (-torch.arange(half, dtype=torch.float64, device=device) / half)
-    angle = torch.arange(shape.max_context, dtype=torch.float64, device=device)[:, None] * frequency
-    return angle.cos().float(), angle.sin().float()
+    frequency = shape.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
+    angle = torch.arange(shape.max_context, dtype=torch.float64)[:, None] * frequency
+    return angle.cos(), angle.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -61,12 +61,13 @@ class Attention(nn.Module):
         def heads(projected: Tensor) -> Tensor:  # [rows, n_tokens, n * head_dim] -> [rows, n, n_tokens, head_dim]
             return projected.view(rows, n_tokens, -1, self.shape.head_dim).transpose(1, 2)
 
-        query = rotate(self.attn_q_norm(heads(self.attn_q(x)).float()), cos, sin)
-        key = rotate(self.attn_k_norm(heads(self.attn_k(x)).float()), cos, sin)
+        query = rotate(self.attn_q_norm(heads(self.attn_q(x)).to(x.dtype)), cos, sin)
+        key = rotate(self.attn_k_norm(heads(self.attn_k(x)).to(x.dtype)), cos, sin)
         value = heads(self.attn_v(x))
         group = self.shape.n_heads // self.shape.n_kv_heads
         key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
-        mixed = functional.scaled_dot_product_attention(query.to(value.dtype), key.to(value.dtype), value, is_causal=True)
+        query, key = query.to(value.dtype), key.to(value.dtype)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return self.attn_output(mixed.transpose(1, 2).reshape(rows, n_tokens, -1))
 
 
@@ -97,9 +98,7 @@ class Network(nn.Module):
         self.token_embd = nn.Embedding(shape.vocab_size, shape.hidden_size)
         self.blk = nn.ModuleList(Block(shape) for _ in range(shape.n_layers))
         self.output_norm = nn.RMSNorm(shape.hidden_size, eps=shape.norm_epsilon)
-        cos, sin = rope_tables(shape)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        self.rope = rope_tables(shape)
 
     def initialize(self, seed: int) -> None:
         """Draw the weights: normal with deviation 0.02, less for the matrices that add to the residual stream."""
@@ -111,8 +110,8 @@ class Network(nn.Module):
                 nn.init.normal_(parameter, std=0.02 * scale, generator=generator)
 
     def forward(self, ids: Tensor) -> Tensor:
-        n_tokens = ids.shape[1]
         x = self.token_embd(ids)
+        cos, sin = (table[: ids.shape[1]].to(x.dtype) for table in self.rope)
         for block in self.blk:
-            x = block(x, self.cos[:n_tokens], self.sin[:n_tokens])
+            x = block(x, cos, sin)
         return functional.linear(self.output_norm(x), self.token_embd.weight)

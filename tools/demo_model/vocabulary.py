@@ -49,6 +49,14 @@ def train_vocabulary(texts: Iterable[str]) -> Tokenizer:
     return tokenizer
 
 
+def special_id(tokenizer: Tokenizer, token: str) -> int:
+    """Return the id of a token that must be there."""
+    found = tokenizer.token_to_id(token)
+    if found is None:
+        raise ValueError(f"the vocabulary has no {token}")
+    return found
+
+
 def load_vocabulary(path: Path) -> Tokenizer:
     """Read the tokenizer.json that `prepare` wrote."""
     return Tokenizer.from_file(str(path))

@@ -1,4 +1,4 @@
-"""Expands text templates: `[a|b|c]` picks one branch (they nest), `{name}` inserts a value, `a` becomes `an` before a vowel."""
+"""Expands templates: `[a|b|c]` picks one branch (they nest), `{name}` is a value, `a` becomes `an` before a vowel."""
 
 import random
 import re

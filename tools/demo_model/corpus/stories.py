@@ -3,18 +3,18 @@
 import random
 
 from .spin import capitalize_sentences, expand
-from .story_plots import ABOUT, ENDINGS, OPENINGS, PLOTS
 from .story_words import draw_cast
+from .tables import sections
 
 
 def write_story(rng: random.Random) -> tuple[str, dict[str, str]]:
     """Return a story and its cast; paragraphs are separated by an empty line."""
+    data = sections("stories")
+    (openings,), (about,), (endings,) = data["openings"], data["about"], data["endings"]
     cast = draw_cast(rng)
-    plot = PLOTS[rng.choice(list(PLOTS))]
-    opening = [rng.choice(OPENINGS), *rng.sample(ABOUT, rng.choice([1, 2, 2]))]
-    if "{friend}" in opening[0]:
-        opening = opening[:1] + ["They [did everything together|met every day {where}|lived next door to each other]."]
-    ending = rng.choice(ENDINGS)
+    plot = data[rng.choice([name for name in data if name.startswith("plot ")])]
+    opening = [rng.choice(openings), *rng.sample(about, rng.choice([1, 2, 2]))]
+    ending = rng.choice(endings)
     last = [[*plot[-1], ending]] if rng.random() < 0.5 else [plot[-1], [ending]]
     paragraphs = [opening, *plot[:-1], *last]
     written = [" ".join(expand(sentence, cast, rng) for sentence in paragraph) for paragraph in paragraphs]
