@@ -35,7 +35,13 @@ WORK = REPOSITORY / "build" / "demo_model"
 GOLDEN = REPOSITORY / "tests" / "data"
 FILES = {"target": MODELS / "demo.gguf", "draft": MODELS / "demo-draft.gguf"}
 TARGET_SEED, DRAFT_SEED = 1, 2
-VOCABULARY_STRIDES = {"stories": 12, "descriptions": 6, "chat": 12, "austen": 2, "wordnet": 4}
+VOCABULARY_STRIDES = {
+    "stories": 12,
+    "descriptions": 6,
+    "chat": 12,
+    "austen": 2,
+    "wordnet": 4,
+}  # parts not named are left out
 ABOUT = {
     "target": ("imp demo", "A tiny language model to try imp with: little stories, simple questions, old novels."),
     "draft": ("imp demo draft", "The draft of imp's demo model: same vocabulary, distilled from it."),
@@ -44,9 +50,10 @@ ABOUT = {
 
 def vocabulary_sample(parts: list[Part]) -> Iterator[str]:
     """Yield the text that the vocabulary is learned from: about as much of each source, without special tokens."""
-    for part in parts:
-        pieces = [piece for document in part.train for piece in document]
-        for piece in pieces[:: VOCABULARY_STRIDES[part.name]]:
+    by_name = {part.name: part for part in parts}
+    for name, stride in VOCABULARY_STRIDES.items():
+        pieces = [piece for document in by_name[name].train for piece in document]
+        for piece in pieces[::stride]:
             yield re.sub(r"<\|\w+\|>", "\n", piece)
 
 

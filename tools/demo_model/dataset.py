@@ -9,10 +9,17 @@ from tokenizers import Tokenizer
 from .corpus.documents import Part
 from .vocabulary import END_OF_TEXT, special_id
 
-# Share of the training windows that begin in each part: 60 % generated text, 20 % Austen, 20 % WordNet.
-SHARES = {"stories": 0.28, "descriptions": 0.08, "chat": 0.24, "austen": 0.20, "wordnet": 0.20}
-# A novel's first paragraph begins this many windows for each one of any other paragraph: they are prompts people try.
-OPENING_WEIGHT = 40
+# Share of the training windows that begin in each part: about three fifths generated text, a fifth each of the others.
+EARLY_SHARES = {
+    "stories": 0.28, "descriptions": 0.08, "chat": 0.24, "austen": 0.20, "wordnet": 0.20, "questions": 0.0,
+}  # fmt: skip
+LATE_SHARES = {
+    "stories": 0.18, "descriptions": 0.06, "chat": 0.12, "austen": 0.20, "wordnet": 0.18, "questions": 0.26,
+}  # fmt: skip
+LATE_BEGINS = 0.4  # of all steps: from there on, what is answered must be read off the question more often
+# A novel's first sentence begins this many windows for each one of any other paragraph: it is a prompt people try.
+OPENING_WEIGHT = 300
+HEADING_CHARACTERS = 100  # shorter paragraphs at a novel's start are its title and chapter number
 TOKENS_PER_STEP = 4096
 SHORT, LONG = 256, 512  # window lengths; every fourth step trains the whole context
 
@@ -32,10 +39,10 @@ def pack(part: Part, tokenizer: Tokenizer) -> PackedPart:
     tokens: list[int] = []
     starts: list[int] = []
     for document in part.train:
-        openings = OPENING_WEIGHT if len(document) > 1 else 1
-        for encoding in tokenizer.encode_batch(document):
-            starts.extend([len(tokens)] * openings)
-            openings = 1
+        opening = next((piece for piece in document if len(piece) > HEADING_CHARACTERS), None)
+        is_novel = len(document) > 1
+        for piece, encoding in zip(document, tokenizer.encode_batch(document), strict=True):
+            starts.extend([len(tokens)] * (OPENING_WEIGHT if is_novel and piece is opening else 1))
             tokens.extend(encoding.ids)
         tokens.append(end)
     return PackedPart(part.name, np.array(tokens, dtype=np.uint16), np.array(starts, dtype=np.int64))
@@ -54,14 +61,15 @@ class Batches:
     """Draws training windows: a batch is a function of (seed, step), so a resumed run sees the same data."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self._parts = [load(name, folder) for name in SHARES]
+        self._parts = [load(name, folder) for name in EARLY_SHARES]
         self._seed = seed
 
-    def at(self, step: int) -> np.ndarray:
-        """Return int64 [rows, length + 1]."""
+    def at(self, step: int, progress: float) -> np.ndarray:
+        """Return int64 [rows, length + 1]; `progress` is the part of the run that is behind the step."""
+        shares = EARLY_SHARES if progress < LATE_BEGINS else LATE_SHARES
         length = LONG if step % 4 == 3 else SHORT
         rng = np.random.default_rng([self._seed, step])
-        chosen = rng.choice(len(self._parts), size=TOKENS_PER_STEP // length, p=list(SHARES.values()))
+        chosen = rng.choice(len(self._parts), size=TOKENS_PER_STEP // length, p=list(shares.values()))
         return np.stack([self._window(self._parts[part], length + 1, rng) for part in chosen]).astype(np.int64)
 
     @staticmethod

@@ -15,7 +15,7 @@ from .vocabulary import END_OF_TEXT, TURN_END, special_id
 
 PROMPTS = ["Once upon a time", "The weather today", "It is a truth universally acknowledged"]
 QUESTIONS = ["What is imp?", "What is 3 plus 4?"]
-MAX_TOKENS = 96
+MAX_TOKENS = 64
 HELD_OUT_BYTES = {"stories": 8000, "descriptions": 4000, "austen": 8000}  # generated or public domain: free to commit
 
 

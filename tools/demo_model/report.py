@@ -14,8 +14,8 @@ QUESTIONS = [
     "Give me a JSON object describing a cat", "What is the capital of France?", "What color is the sky?", "Count to 10",
     "Tell me a story about a fox named Rusty", "How are you?", "What can you do?", "What is a cat?",
 ]  # fmt: skip
-PROMPT_TOKENS, CONTINUED_TOKENS = 24, 64
-MAX_DOCUMENTS = 60  # for the agreement, of each part
+PROMPT_TOKENS, CONTINUED_TOKENS = 24, 48
+MAX_DOCUMENTS = 40  # for the agreement, of each part
 
 
 def print_report(target: Network, draft: Network, parts: list[Part], tokenizer: Tokenizer) -> None:

@@ -91,7 +91,7 @@ def train(run: Run) -> Network:
     while step < run.steps:
         for optimizer, rate in zip(optimizers, rates, strict=True):
             optimizer.param_groups[0]["lr"] = rate * rate_at(step, run.steps)
-        windows = torch.from_numpy(batches.at(step))[dist.get_rank() :: dist.get_world_size()]
+        windows = torch.from_numpy(batches.at(step, step / run.steps))[dist.get_rank() :: dist.get_world_size()]
         loss = _loss(network, run.teacher, windows)
         loss.backward()
         _average_gradients(network)

@@ -4,7 +4,17 @@ import random
 from collections.abc import Callable
 
 from .descriptions import describe_animal, describe_weather
-from .questions import Turn, animal_facts, calendar_turn, count_turn, fact_turn, json_turn, list_turn, sum_turn
+from .questions import (
+    Turn,
+    animal_facts,
+    calendar_turn,
+    count_turn,
+    fact_turn,
+    json_turn,
+    list_turn,
+    small_sum_turn,
+    sum_turn,
+)
 from .spin import expand
 from .stories import write_story
 from .tables import sections
@@ -70,6 +80,20 @@ _TURNS: dict[Callable[[random.Random], Turn], float] = {  # how often each kind 
     json_turn: 1.8,
 }
 
+_SHORT_TURNS: dict[Callable[[random.Random], Turn], float] = {  # what must be read off the question, and no stories
+    small_sum_turn: 3.0,
+    sum_turn: 2.5,
+    fact_turn: 3.0,
+    json_turn: 2.5,
+    _imp_turn: 2.0,
+    _small_talk_turn: 1.5,
+    _describe_turn: 1.5,
+    _everyday_turn: 1.0,
+    calendar_turn: 0.8,
+    list_turn: 0.8,
+    count_turn: 0.5,
+}
+
 
 def format_turns(turns: list[Turn], system: str | None = None) -> str:
     """Return the conversation in ChatML, the text that the model's chat template gives for it."""
@@ -86,9 +110,18 @@ def _untidy(asked: str, rng: random.Random) -> str:
     return asked.lower() if rng.random() < 0.05 and "JSON" not in asked else asked
 
 
-def write_chat(rng: random.Random) -> str:
-    """Return a conversation, with a system message in one of five."""
-    writers = rng.choices(list(_TURNS), list(_TURNS.values()), k=rng.choice([1, 1, 2, 3, 4]))
+def _write(kinds: dict[Callable[[random.Random], Turn], float], rng: random.Random) -> str:
+    writers = rng.choices(list(kinds), list(kinds.values()), k=rng.choice([1, 1, 2, 3, 4]))
     turns = [writer(rng) for writer in writers]
     turns = [(_untidy(asked, rng), answer) for asked, answer in turns]
     return format_turns(turns, rng.choice(_SYSTEM) if rng.random() < 0.2 else None)
+
+
+def write_chat(rng: random.Random) -> str:
+    """Return a conversation of every kind of turn, with a system message in one of five."""
+    return _write(_TURNS, rng)
+
+
+def write_short_chat(rng: random.Random) -> str:
+    """Return a conversation of short questions and answers."""
+    return _write(_SHORT_TURNS, rng)

@@ -4,14 +4,19 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from .chat import write_chat
+from .chat import write_chat, write_short_chat
 from .descriptions import write_description
 from .sources import austen_novels, fetch, wordnet_glosses
 from .stories import write_story
 
 SEED = 20_240_229
-COUNTS = {"stories": 44_000, "descriptions": 40_000, "chat": 60_000}  # training documents of the generated parts
-HELD_OUT_COUNTS = {"stories": 60, "descriptions": 80, "chat": 80}
+COUNTS = {
+    "stories": 44_000,
+    "descriptions": 40_000,
+    "chat": 60_000,
+    "questions": 60_000,
+}  # generated training documents
+HELD_OUT_COUNTS = {"stories": 60, "descriptions": 80, "chat": 80, "questions": 80}
 HELD_OUT_FRACTION = 0.02  # of Austen and WordNet
 GLOSSES_PER_DOCUMENT = 6
 
@@ -30,6 +35,7 @@ def _generated(name: str) -> Part:
         "stories": lambda rng: write_story(rng)[0],
         "descriptions": write_description,
         "chat": write_chat,
+        "questions": write_short_chat,
     }[name]
     rng = random.Random(f"{SEED} {name}")
     train = [[writer(rng)] for _ in range(COUNTS[name])]

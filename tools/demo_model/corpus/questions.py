@@ -28,8 +28,12 @@ def animal_facts() -> dict[str, list[str]]:
     return facts("animals: sound, young, home, food, looks, note")
 
 
-def sum_turn(rng: random.Random) -> Turn:
-    a, b = rng.randint(0, 20), rng.randint(0, 20)
+def small_sum_turn(rng: random.Random) -> Turn:
+    return sum_turn(rng, largest=10)
+
+
+def sum_turn(rng: random.Random, largest: int = 20) -> Turn:
+    a, b = rng.randint(0, largest), rng.randint(0, largest)
     kind = rng.random()
     if kind < 0.6:
         question, in_words, in_signs = _PLUS, f"{a} plus {b} is {a + b}.", f"{a} + {b} = {a + b}"
