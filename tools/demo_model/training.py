@@ -101,7 +101,7 @@ def train(run: Run) -> Network:
             optimizer.zero_grad(set_to_none=True)
         step += 1
         now = time.monotonic()
-        if dist.get_rank() == 0 and step % 20 == 0:
+        if dist.get_rank() == 0 and (step % 20 == 0 or step == run.steps):
             print(f"step {step}/{run.steps} loss {loss.item():.4f} seconds {seconds + now - began:.0f}", flush=True)
         if dist.get_rank() == 0 and (now - last_save > CHECKPOINT_SECONDS or step == run.steps):
             last_save = now
