@@ -9,7 +9,9 @@ std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexce
   return static_cast<std::size_t>(rows * *row_bytes(problem.weight, problem.k));
 }
 
-std::string_view name_of(WeightLayout layout) noexcept { return layout == WeightLayout::file ? "file" : "panel16"; }
+std::string_view name_of(WeightLayout layout) noexcept {
+  return layout == WeightLayout::file ? "file" : "panel16";
+}
 
 std::string_view name_of(ActivationFormat format) noexcept {
   return format == ActivationFormat::f32 ? "f32" : "q8_block32";

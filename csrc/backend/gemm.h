@@ -25,7 +25,7 @@ struct DeviceCaps {
   bool avx512 = false;              // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
-  int compute_capability = 0;       // CUDA: 90 for 9.0
+  int compute_capability = 0;  // CUDA: 90 for 9.0
 };
 
 // How the bytes of a weight lie in memory. `file` is the file's own: rows of blocks, one after the other.
@@ -54,7 +54,7 @@ struct GemmKernel {
   bool any_weight;        // the kernel goes through the type's dequantizer
   WeightLayout layout;
   ActivationFormat activations;
-  int max_m;              // rows it is meant for
+  int max_m;  // rows it is meant for
   ReductionId reduction;
   Maturity maturity;
   // nullptr where the kernel fits a weight of its type on this device, else the reason in words.

@@ -9,7 +9,7 @@ namespace imp {
 enum class DType : std::uint8_t;
 
 struct GemmArgs {
-  const std::byte* weight = nullptr;       // in the kernel's layout; never written
+  const std::byte* weight = nullptr;  // in the kernel's layout; never written
   DType weight_type = {};
   const std::byte* activations = nullptr;  // in the kernel's activation format, m rows; never written
   std::ptrdiff_t activation_stride = 0;    // bytes from one row to the next, a multiple of 4
@@ -18,9 +18,9 @@ struct GemmArgs {
   int m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  std::int64_t n_begin = 0;                // this call computes outputs [n_begin, n_end); both are multiples of 16 or n
+  std::int64_t n_begin = 0;  // this call computes outputs [n_begin, n_end); both are multiples of 16 or n
   std::int64_t n_end = 0;
-  std::byte* scratch = nullptr;            // scratch_bytes(problem, m), this thread's own, 64-byte aligned
+  std::byte* scratch = nullptr;  // scratch_bytes(problem, m), this thread's own, 64-byte aligned
 };
 
 }  // namespace imp

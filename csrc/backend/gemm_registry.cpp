@@ -71,7 +71,9 @@ void require_known(std::span<const GemmKernel> kernels, std::span<const GemmOver
   }
 }
 
-bool multiplies(const GemmKernel& kernel, DType weight) { return kernel.any_weight || kernel.weight == weight; }
+bool multiplies(const GemmKernel& kernel, DType weight) {
+  return kernel.any_weight || kernel.weight == weight;
+}
 
 bool same_sums(const GemmKernel& a, const GemmKernel& b) {
   return a.layout == b.layout && a.activations == b.activations && a.reduction == b.reduction;
@@ -79,8 +81,8 @@ bool same_sums(const GemmKernel& a, const GemmKernel& b) {
 
 struct Selection {
   const GemmOverride* override = nullptr;
-  const GemmKernel* first = nullptr;        // decides layout, activations and reduction
-  std::vector<const GemmKernel*> chosen;    // by ascending max_m
+  const GemmKernel* first = nullptr;      // decides layout, activations and reduction
+  std::vector<const GemmKernel*> chosen;  // by ascending max_m
 };
 
 class Selector {

@@ -10,10 +10,10 @@
 namespace imp {
 
 struct DeviceOptions {
-  std::string kind = "cpu";      // "cpu" or "cuda"
-  std::string isa = "auto";      // CPU: auto, or one of known_isas(); one the CPU lacks is an error
+  std::string kind = "cpu";  // "cpu" or "cuda"
+  std::string isa = "auto";  // CPU: auto, or one of known_isas(); one the CPU lacks is an error
   int n_threads = 1;
-  std::vector<int> cpus;         // CPU of each thread; empty: not pinned
+  std::vector<int> cpus;  // CPU of each thread; empty: not pinned
 };
 
 // Throws InvalidArgument for a word it does not know (listing the known), DeviceError(DEVICE_MISSING) where the device

@@ -17,7 +17,9 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kAlignment = 64;
 
-constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 [[noreturn]] void refuse(std::size_t n_bytes) {
   throw ResourceExhausted(Reason::NO_MEMORY, "memory: " + std::to_string(n_bytes) + " bytes refused by the system",
@@ -26,10 +28,11 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (va
 
 std::shared_ptr<std::byte> map_chunk(std::size_t n_bytes) {
   const std::size_t mapped = n_bytes + kHugePage;
-  void* const address = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const address =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) refuse(n_bytes);
-  const std::size_t slack = round_up(reinterpret_cast<std::uintptr_t>(address), kHugePage) -
-                            reinterpret_cast<std::uintptr_t>(address);
+  const std::size_t slack =
+      round_up(reinterpret_cast<std::uintptr_t>(address), kHugePage) - reinterpret_cast<std::uintptr_t>(address);
   auto* const start = static_cast<std::byte*>(address) + slack;
   if (slack > 0) munmap(address, slack);
   if (slack < kHugePage) munmap(start + n_bytes, kHugePage - slack);

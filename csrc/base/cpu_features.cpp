@@ -40,7 +40,9 @@ CpuFeatures detect_cpu_features() noexcept {
   return features;
 }
 
-std::span<const std::string_view> known_isas() noexcept { return kNames; }
+std::span<const std::string_view> known_isas() noexcept {
+  return kNames;
+}
 
 std::optional<CpuFeatures> isa_features(std::string_view isa) noexcept {
   for (const Isa& known : kIsas) {

@@ -9,8 +9,8 @@
 namespace imp {
 
 struct CpuFeatures {
-  bool avx2 = false;         // with FMA and F16C
-  bool avx512 = false;       // F, BW, VL, DQ
+  bool avx2 = false;    // with FMA and F16C
+  bool avx512 = false;  // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
 };

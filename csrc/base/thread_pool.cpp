@@ -164,16 +164,21 @@ ThreadPool::ThreadPool(const ThreadPoolOptions& options) {
   } catch (const std::system_error& error) {
     const std::size_t started = state_->workers.size();
     state_->stop();
-    throw ResourceExhausted(Reason::NO_MEMORY,
-                            "threads: " + std::to_string(options.n_threads) + " needed, the system refused after " +
-                                std::to_string(started + 1) + ": " + error.what(),
-                            {{"needed", std::to_string(options.n_threads)}, {"available", std::to_string(started + 1)}});
+    throw ResourceExhausted(
+        Reason::NO_MEMORY,
+        "threads: " + std::to_string(options.n_threads) + " needed, the system refused after " +
+            std::to_string(started + 1) + ": " + error.what(),
+        {{"needed", std::to_string(options.n_threads)}, {"available", std::to_string(started + 1)}});
   }
 }
 
-ThreadPool::~ThreadPool() { state_->stop(); }
+ThreadPool::~ThreadPool() {
+  state_->stop();
+}
 
-int ThreadPool::n_threads() const noexcept { return state_->n_threads; }
+int ThreadPool::n_threads() const noexcept {
+  return state_->n_threads;
+}
 
 void ThreadPool::run_erased(int n_tasks, Task task, void* context) {
   if (n_tasks <= 0) return;

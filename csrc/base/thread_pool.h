@@ -35,8 +35,9 @@ class ThreadPool {
   template <class Body>
   void run(int n_tasks, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
-    run_erased(n_tasks, [](void* context, int task, int thread) { (*static_cast<Plain*>(context))(task, thread); },
-               const_cast<void*>(static_cast<const void*>(&body)));
+    run_erased(
+        n_tasks, [](void* context, int task, int thread) { (*static_cast<Plain*>(context))(task, thread); },
+        const_cast<void*>(static_cast<const void*>(&body)));
   }
 
  private:

@@ -113,16 +113,19 @@ void register_testing_base(py::module_& module) {
       .def_property_readonly("n_threads", &ThreadPool::n_threads)
       .def("count_tasks", &count_tasks, Release())
       .def("wrong_sums", &wrong_sums, Release())
-      .def("float_modes", [](ThreadPool& pool) { return on_every_thread(pool, float_mode); }, Release())
-      .def("cpus", [](ThreadPool& pool) { return on_every_thread(pool, cpu_of_this_thread); }, Release())
-      .def("disturb_float_modes",
-           [](ThreadPool& pool, std::int64_t mode) {
-             on_every_thread(pool, [&] {
-               set_float_mode(mode);
-               return std::int64_t{0};
-             });
-           },
-           Release());
+      .def(
+          "float_modes", [](ThreadPool& pool) { return on_every_thread(pool, float_mode); }, Release())
+      .def(
+          "cpus", [](ThreadPool& pool) { return on_every_thread(pool, cpu_of_this_thread); }, Release())
+      .def(
+          "disturb_float_modes",
+          [](ThreadPool& pool, std::int64_t mode) {
+            on_every_thread(pool, [&] {
+              set_float_mode(mode);
+              return std::int64_t{0};
+            });
+          },
+          Release());
   module.def("float_mode", &float_mode);
   module.def("set_float_mode", &set_float_mode);
   module.def("arena_pieces", &arena_pieces);

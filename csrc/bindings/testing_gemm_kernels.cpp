@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "backend/cpu/gemm/gemm_runner.h"
-#include "backend/cpu/gemm/quantizer.h"
 #include "backend/cpu/cpu_caps.h"
+#include "backend/cpu/gemm/bench_gemm.h"
+#include "backend/cpu/gemm/gemm_runner.h"
 #include "backend/cpu/gemm/kernel_list.h"
+#include "backend/cpu/gemm/quantizer.h"
+#include "backend/cpu/probes.h"
 #include "base/error.h"
 #include "base/float_mode.h"
 #include "bindings/testing_gemm.h"
@@ -58,12 +60,13 @@ std::optional<GemmKernel> broken_kernel(const std::string& name) {
     return broken("broken_output", +[](const GemmArgs& args) { args.out[args.n_end] = 1; });
   }
   if (name == "broken_weights") {
-    return broken("broken_weights",
-                  +[](const GemmArgs& args) { const_cast<std::byte*>(args.weight)[3] ^= std::byte{1}; });
+    return broken(
+        "broken_weights", +[](const GemmArgs& args) { const_cast<std::byte*>(args.weight)[3] ^= std::byte{1}; });
   }
   if (name == "broken_scratch") {
-    return broken("broken_scratch",
-                  +[](const GemmArgs& args) { args.scratch[cpu::kernel_list().back().scratch_bytes({}, 1)] ^= std::byte{1}; });
+    return broken(
+        "broken_scratch",
+        +[](const GemmArgs& args) { args.scratch[cpu::kernel_list().back().scratch_bytes({}, 1)] ^= std::byte{1}; });
   }
   return std::nullopt;
 }
@@ -209,8 +212,7 @@ py::tuple pack_and_unpack(const std::string& weight, const Bytes& file, std::int
   const GemmRegistry registry(cpu::kernel_list(), cpu::cpu_caps(isa));
   ThreadPool pool({.n_threads = n_threads, .cpus = {}});
   Arena arena;
-  const auto linear =
-      cpu::load_cpu_linear(source_of("w", problem, file), registry.plan(problem, "w", {}), arena, pool);
+  const auto linear = cpu::load_cpu_linear(source_of("w", problem, file), registry.plan(problem, "w", {}), arena, pool);
   Bytes packed(static_cast<py::ssize_t>(linear->n_bytes()));
   std::memcpy(packed.mutable_data(), linear->bytes(), linear->n_bytes());
   Bytes rows({n, static_cast<std::int64_t>(linear->row_bytes())});
@@ -295,8 +297,7 @@ std::vector<std::uint64_t> steps_without_selection(const Bytes& file, std::int64
   ThreadPool pool({});
   Arena arena;
   const GemmProblem problem = problem_of("q8_0", n, k, static_cast<std::size_t>(file.size()));
-  const auto weight =
-      cpu::load_cpu_linear(source_of("w", problem, file), registry.plan(problem, "w", {}), arena, pool);
+  const auto weight = cpu::load_cpu_linear(source_of("w", problem, file), registry.plan(problem, "w", {}), arena, pool);
   const Linear* const named = weight.get();
   cpu::GemmRunner runner(registry, pool);
   runner.reserve(m, {&named, 1});
@@ -310,6 +311,19 @@ std::vector<std::uint64_t> steps_without_selection(const Bytes& file, std::int64
     runner.run({rows.data(), m, k, k}, {&term, 1});
   }
   return runner.launches();
+}
+
+py::dict bench(const std::string& kernel, const std::string& weight, int m, std::int64_t n, std::int64_t k,
+               std::int64_t total_bytes, double seconds, ThreadPool& pool) {
+  const auto dtype = dtype_from_name(weight);
+  if (!dtype) throw py::value_error("no dtype " + weight);
+  const cpu::GemmBenchResult result =
+      cpu::bench_gemm({kernel, *dtype, m, n, k, total_bytes, seconds}, cpu::cpu_caps("auto"), pool);
+  py::dict out;
+  out["seconds"] = result.seconds;
+  out["ops"] = result.ops;
+  out["bytes"] = result.bytes;
+  return out;
 }
 
 py::list split(const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes, int n_threads) {
@@ -330,9 +344,19 @@ void register_testing_gemm_kernels(py::module_& module) {
   module.def("gemm_quantize_rows", &quantize_rows, py::arg("isa"), py::arg("x"));
   module.def("gemm_pack_and_unpack", &pack_and_unpack, py::arg("weight"), py::arg("file"), py::arg("n"), py::arg("k"),
              py::arg("isa") = "auto", py::arg("n_threads") = 1);
-  module.def("gemm_linear", &linear, py::arg("terms"), py::arg("x"), py::arg("pool"),
-             py::arg("isa") = "auto", py::arg("overrides") = std::vector<std::pair<std::string, std::string>>{});
+  module.def("gemm_linear", &linear, py::arg("terms"), py::arg("x"), py::arg("pool"), py::arg("isa") = "auto",
+             py::arg("overrides") = std::vector<std::pair<std::string, std::string>>{});
   module.def("gemm_steps_without_selection", &steps_without_selection);
+  module.def("bench_gemm", &bench, py::arg("kernel"), py::arg("weight"), py::arg("m"), py::arg("n"), py::arg("k"),
+             py::arg("total_bytes"), py::arg("seconds"), py::arg("pool"));
+  module.def("probe", [](ThreadPool& pool, const std::string& isa, double seconds) {
+    const DeviceCaps caps = cpu::cpu_caps(isa);
+    py::dict rates;
+    rates["read_bytes_per_s"] = cpu::probe_read_bytes_per_s(pool, caps, seconds);
+    rates["f32_ops_per_s"] = cpu::probe_f32_ops_per_s(pool, caps, seconds);
+    rates["int8_ops_per_s"] = cpu::probe_int8_ops_per_s(pool, caps, seconds);
+    return rates;
+  });
   module.def("gemm_split", &split, py::arg("sizes"), py::arg("n_threads"));
 }
 

@@ -3,9 +3,9 @@
 
 #include <deque>
 
-#include "backend/gemm_registry.h"
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/gemm/kernel_list.h"
+#include "backend/gemm_registry.h"
 #include "bindings/testing_gemm.h"
 
 namespace py = pybind11;
@@ -74,20 +74,19 @@ class KernelList {
     for (const py::dict& row : rows) {
       names_.push_back(row["name"].cast<std::string>());
       const auto weight = row["weight"].cast<std::string>();
-      kernels_.push_back({.name = names_.back(),
-                          .weight = weight == "any" ? DType::F32 : dtype_of(weight),
-                          .any_weight = weight == "any",
-                          .layout = row["layout"].cast<std::string>() == "file" ? WeightLayout::file
-                                                                                 : WeightLayout::panel16,
-                          .activations = ActivationFormat::f32,
-                          .max_m = row["max_m"].is_none() ? kAnyRows : row["max_m"].cast<int>(),
-                          .reduction = row["reduction"].cast<std::string>() == "q8_block32"
-                                           ? ReductionId::q8_block32
-                                           : ReductionId::f32_sequential,
-                          .maturity = row["emulated"].cast<bool>() ? Maturity::emulated : Maturity::validated,
-                          .refuses = refusal_of(row["needs"].cast<std::string>()),
-                          .scratch_bytes = nullptr,
-                          .run = nullptr});
+      kernels_.push_back(
+          {.name = names_.back(),
+           .weight = weight == "any" ? DType::F32 : dtype_of(weight),
+           .any_weight = weight == "any",
+           .layout = row["layout"].cast<std::string>() == "file" ? WeightLayout::file : WeightLayout::panel16,
+           .activations = ActivationFormat::f32,
+           .max_m = row["max_m"].is_none() ? kAnyRows : row["max_m"].cast<int>(),
+           .reduction = row["reduction"].cast<std::string>() == "q8_block32" ? ReductionId::q8_block32
+                                                                             : ReductionId::f32_sequential,
+           .maturity = row["emulated"].cast<bool>() ? Maturity::emulated : Maturity::validated,
+           .refuses = refusal_of(row["needs"].cast<std::string>()),
+           .scratch_bytes = nullptr,
+           .run = nullptr});
     }
   }
   std::span<const GemmKernel> rows() const { return kernels_; }
@@ -177,8 +176,8 @@ void register_testing_gemm_registry(py::module_& module) {
     for (const GemmKernel& kernel : cpu::kernel_list()) rows.append(row_as_data(kernel));
     return rows;
   });
-  module.def("gemm_plan", &plan, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
-             py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none());
+  module.def("gemm_plan", &plan, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"), py::arg("tensor") = "",
+             py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none());
   module.def("gemm_explain", &explain, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
              py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none());
   module.def("gemm_kernel_for", &kernel_for, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),

@@ -4,6 +4,8 @@
 
 namespace imp::cpu {
 
-void run_bf16_avx512(const GemmArgs& args) { multiply_packed<BF16>(args); }
+void run_bf16_avx512(const GemmArgs& args) {
+  multiply_packed<BF16>(args);
+}
 
 }  // namespace imp::cpu

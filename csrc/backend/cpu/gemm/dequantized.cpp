@@ -35,7 +35,9 @@ void decode_panel(const GemmArgs& args, const DTypeTraits& type, const PanelOps&
 
 }  // namespace
 
-std::size_t dequantized_scratch_bytes() noexcept { return sizeof(Scratch); }
+std::size_t dequantized_scratch_bytes() noexcept {
+  return sizeof(Scratch);
+}
 
 void multiply_dequantized(const GemmArgs& args, const PanelOps& ops) {
   const DTypeTraits& type = traits(args.weight_type);

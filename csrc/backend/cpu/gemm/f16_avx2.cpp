@@ -4,6 +4,8 @@
 
 namespace imp::cpu {
 
-void run_f16_avx2(const GemmArgs& args) { multiply_packed<F16>(args); }
+void run_f16_avx2(const GemmArgs& args) {
+  multiply_packed<F16>(args);
+}
 
 }  // namespace imp::cpu

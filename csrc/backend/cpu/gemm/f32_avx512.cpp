@@ -4,6 +4,8 @@
 
 namespace imp::cpu {
 
-void run_f32_avx512(const GemmArgs& args) { multiply_packed<F32>(args); }
+void run_f32_avx512(const GemmArgs& args) {
+  multiply_packed<F32>(args);
+}
 
 }  // namespace imp::cpu

@@ -28,10 +28,11 @@ inline Lanes load_row(const BF16* from) {
   return load_bf16(&from->bits);
 }
 
-// The largest tile in registers: rows of activations by panels. An fma takes about four cycles, so some ten sums must
-// be under way; the sums, a panel row each and one broadcast fill the registers (32 of 16 lanes, or 8 pairs).
+// The largest tile in registers: rows of activations by panels. An fma takes about four cycles and up to two start in
+// each, so some ten sums must be under way; two panels share each broadcast. More rows than 8 would fit 32 registers,
+// but rows that are a multiple of 4 KiB apart then push each other out of an 8-way first-level cache.
 #if defined(__AVX512F__)
-constexpr int kTileRows = 12, kTilePanels = 2;
+constexpr int kTileRows = 8, kTilePanels = 2;
 #elif defined(__AVX2__)
 constexpr int kTileRows = 6, kTilePanels = 1;
 #else

@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-std::size_t whole_lines(std::size_t n_bytes) { return (n_bytes + kLine - 1) / kLine * kLine; }
+std::size_t whole_lines(std::size_t n_bytes) {
+  return (n_bytes + kLine - 1) / kLine * kLine;
+}
 
 std::ptrdiff_t quantized_stride(std::int64_t k) {
   return static_cast<std::ptrdiff_t>(k / 32) * static_cast<std::ptrdiff_t>(sizeof(ActivationBlock));
@@ -92,7 +94,8 @@ void GemmRunner::quantize(Rows x) {
   const std::ptrdiff_t stride = quantized_stride(x.width);
   IMP_CHECK(static_cast<std::size_t>(stride) * static_cast<std::size_t>(x.n_rows) <= quantized_bytes_);
   const auto quantize_one = [&](int row, int) {
-    quantize_row_(x.data + row * x.stride, x.width, reinterpret_cast<ActivationBlock*>(quantized_.get() + row * stride));
+    quantize_row_(x.data + row * x.stride, x.width,
+                  reinterpret_cast<ActivationBlock*>(quantized_.get() + row * stride));
   };
   // Below this a loop on the pool costs more than it saves.
   constexpr int kAlone = 4;

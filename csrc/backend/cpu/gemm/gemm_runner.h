@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cpu/gemm/quantize_row.h"
 #include "backend/cpu/gemm/cpu_linear.h"
+#include "backend/cpu/gemm/quantize_row.h"
 #include "base/arena.h"
 #include "base/thread_pool.h"
 
@@ -65,9 +65,9 @@ class GemmRunner {
   ThreadPool& pool_;
   QuantizeRow quantize_row_;
   Arena arena_;
-  std::shared_ptr<std::byte> quantized_;    // rows of ActivationBlock
+  std::shared_ptr<std::byte> quantized_;  // rows of ActivationBlock
   std::size_t quantized_bytes_ = 0;
-  std::shared_ptr<std::byte> scratch_;      // scratch_stride_ bytes for each thread
+  std::shared_ptr<std::byte> scratch_;  // scratch_stride_ bytes for each thread
   std::size_t scratch_stride_ = 0;
   std::vector<TermSize> sizes_;
   std::vector<GemmTask> tasks_;

@@ -8,7 +8,9 @@ namespace imp::cpu {
 
 namespace {
 
-const char* needs_nothing(const GemmProblem&, const DeviceCaps&) { return nullptr; }
+const char* needs_nothing(const GemmProblem&, const DeviceCaps&) {
+  return nullptr;
+}
 
 #if IMP_X86
 const char* needs_avx2(const GemmProblem&, const DeviceCaps& caps) {
@@ -32,25 +34,56 @@ const char* needs_vnni_blocks(const GemmProblem& problem, const DeviceCaps& caps
 }
 #endif
 
-std::size_t no_scratch(const GemmProblem&, int) { return 0; }
-std::size_t decoded_pieces(const GemmProblem&, int) { return dequantized_scratch_bytes(); }
+std::size_t no_scratch(const GemmProblem&, int) {
+  return 0;
+}
+std::size_t decoded_pieces(const GemmProblem&, int) {
+  return dequantized_scratch_bytes();
+}
 
 constexpr GemmKernel over_q8_blocks(std::string_view name, DType weight, decltype(GemmKernel::refuses) refuses,
                                     decltype(GemmKernel::run) run) {
-  return {name,     weight,  false,      WeightLayout::panel16, ActivationFormat::q8_block32,
-          kAnyRows, ReductionId::q8_block32, Maturity::validated, refuses, no_scratch, run};
+  return {name,
+          weight,
+          false,
+          WeightLayout::panel16,
+          ActivationFormat::q8_block32,
+          kAnyRows,
+          ReductionId::q8_block32,
+          Maturity::validated,
+          refuses,
+          no_scratch,
+          run};
 }
 
 constexpr GemmKernel over_float_panels(std::string_view name, DType weight, decltype(GemmKernel::refuses) refuses,
                                        decltype(GemmKernel::run) run) {
-  return {name,     weight,  false,      WeightLayout::panel16, ActivationFormat::f32,
-          kAnyRows, ReductionId::f32_sequential, Maturity::validated, refuses, no_scratch, run};
+  return {name,
+          weight,
+          false,
+          WeightLayout::panel16,
+          ActivationFormat::f32,
+          kAnyRows,
+          ReductionId::f32_sequential,
+          Maturity::validated,
+          refuses,
+          no_scratch,
+          run};
 }
 
 constexpr GemmKernel over_any_type(std::string_view name, decltype(GemmKernel::refuses) refuses,
                                    decltype(GemmKernel::run) run) {
-  return {name,     DType::F32,  true,      WeightLayout::file, ActivationFormat::f32,
-          kAnyRows, ReductionId::f32_sequential, Maturity::validated, refuses, decoded_pieces, run};
+  return {name,
+          DType::F32,
+          true,
+          WeightLayout::file,
+          ActivationFormat::f32,
+          kAnyRows,
+          ReductionId::f32_sequential,
+          Maturity::validated,
+          refuses,
+          decoded_pieces,
+          run};
 }
 
 constexpr GemmKernel kKernels[] = {
@@ -71,6 +104,8 @@ constexpr GemmKernel kKernels[] = {
 
 }  // namespace
 
-std::span<const GemmKernel> kernel_list() noexcept { return kKernels; }
+std::span<const GemmKernel> kernel_list() noexcept {
+  return kKernels;
+}
 
 }  // namespace imp::cpu

@@ -3,6 +3,8 @@
 
 namespace imp::cpu {
 
-void quantize_row_avx512(const float* x, std::int64_t k, ActivationBlock* out) { quantize_row(x, k, out); }
+void quantize_row_avx512(const float* x, std::int64_t k, ActivationBlock* out) {
+  quantize_row(x, k, out);
+}
 
 }  // namespace imp::cpu

@@ -3,6 +3,8 @@
 
 namespace imp::cpu {
 
-void quantize_row_generic(const float* x, std::int64_t k, ActivationBlock* out) { quantize_row(x, k, out); }
+void quantize_row_generic(const float* x, std::int64_t k, ActivationBlock* out) {
+  quantize_row(x, k, out);
+}
 
 }  // namespace imp::cpu

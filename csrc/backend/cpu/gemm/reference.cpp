@@ -6,6 +6,8 @@
 
 namespace imp::cpu {
 
-void run_reference(const GemmArgs& args) { multiply_dequantized(args, {kTilePanels, interleave, multiply_panels}); }
+void run_reference(const GemmArgs& args) {
+  multiply_dequantized(args, {kTilePanels, interleave, multiply_panels});
+}
 
 }  // namespace imp::cpu

@@ -1,0 +1,24 @@
+// The loops behind the probes of what a machine can do, one set per instruction set; plain declarations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace imp::cpu {
+
+struct ProbeLoops {
+  // Reads n_bytes, a multiple of 256, in four streams; returns a sum, so that no read can be left out.
+  std::uint64_t (*read)(const std::byte* bytes, std::size_t n_bytes);
+  // Fused multiply-adds and int8 multiply-adds on registers alone; return a value that depends on all of them.
+  float (*multiply_f32)(std::int64_t n_rounds);
+  std::int32_t (*multiply_int8)(std::int64_t n_rounds);
+  std::int64_t f32_ops;  // of one round; a multiply and an add are two
+  std::int64_t int8_ops;
+};
+
+ProbeLoops probe_loops_generic();
+ProbeLoops probe_loops_avx2();
+ProbeLoops probe_loops_avx512();
+ProbeLoops probe_loops_avx512vnni();
+
+}  // namespace imp::cpu

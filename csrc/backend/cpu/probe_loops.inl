@@ -1,0 +1,62 @@
+// Loops that keep a core's ports busy. The including file defines in its anonymous namespace the vector `Wide`, and
+// load_wide, add_wide, sum_wide; then kChains and, over `Floats` and `Ints`, multiply_add and dot_add with the
+// operations that one call does, kFloatOps and kIntOps.
+#include "backend/cpu/probe_loops.h"
+
+namespace imp::cpu {
+namespace {
+
+// Makes the compiler believe that a register has changed, so that chains are not found to be equal, nor rounds merged.
+template <class Vector>
+inline void touch(Vector& value) {
+  __asm__ volatile("" : "+v"(value));
+}
+
+// Four streams, as memory is read fastest.
+std::uint64_t read_streams(const std::byte* bytes, std::size_t n_bytes) {
+  constexpr std::size_t kStreams = 4;
+  const std::size_t length = n_bytes / kStreams;
+  Wide sums[kStreams] = {};
+  for (std::size_t i = 0; i < length; i += sizeof(Wide)) {
+#pragma GCC unroll 4
+    for (std::size_t s = 0; s < kStreams; ++s) sums[s] = add_wide(sums[s], load_wide(bytes + s * length + i));
+  }
+  return sum_wide(add_wide(add_wide(sums[0], sums[1]), add_wide(sums[2], sums[3])));
+}
+
+float multiply_floats(std::int64_t n_rounds) {
+  Floats sums[kChains] = {};
+  for (int c = 0; c < kChains; ++c) touch(sums[c]);
+  Floats factor = Floats{} + 0.999F, addend = Floats{} + 0.001F;
+  for (std::int64_t i = 0; i < n_rounds; ++i) {
+    touch(factor);
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) sums[c] = multiply_add(sums[c], factor, addend);
+  }
+  Floats total = {};
+  for (int c = 0; c < kChains; ++c) total += sums[c];
+  return total[0];
+}
+
+std::int32_t multiply_ints(std::int64_t n_rounds) {
+  Ints sums[kChains] = {};
+  for (int c = 0; c < kChains; ++c) touch(sums[c]);
+  Ints first = Ints{} + 0x03030303, second = Ints{} + 0x05050505;
+  for (std::int64_t i = 0; i < n_rounds; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      touch(first);  // for each, as part of a dot product may not depend on its sum
+      sums[c] = dot_add(sums[c], first, second);
+    }
+  }
+  Ints total = {};
+  for (int c = 0; c < kChains; ++c) total ^= sums[c];
+  return total[0];
+}
+
+ProbeLoops loops() {
+  return {read_streams, multiply_floats, multiply_ints, kChains * kFloatOps, kChains * kIntOps};
+}
+
+}  // namespace
+}  // namespace imp::cpu

@@ -1,0 +1,44 @@
+// Probes with AVX-512 instructions.
+#include <immintrin.h>
+
+#include "backend/cpu/probe_loops.h"
+
+namespace imp::cpu {
+namespace {
+
+using Wide = std::uint64_t __attribute__((vector_size(64)));
+using Floats = float __attribute__((vector_size(64)));
+using Ints = std::int32_t __attribute__((vector_size(64)));
+constexpr int kChains = 16;
+constexpr std::int64_t kFloatOps = 32, kIntOps = 128;
+
+inline Wide load_wide(const std::byte* from) {
+  return (Wide)_mm512_load_si512(from);
+}
+inline Wide add_wide(Wide a, Wide b) {
+  return a + b;
+}
+inline std::uint64_t sum_wide(Wide a) {
+  return static_cast<std::uint64_t>(_mm512_reduce_add_epi64((__m512i)a));
+}
+inline Floats multiply_add(Floats sum, Floats factor, Floats addend) {
+  return _mm512_fmadd_ps(sum, factor, addend);
+}
+// The three instructions that stand for one dot product here.
+inline Ints dot_add(Ints sum, Ints first, Ints second) {
+  const __m512i pairs = _mm512_maddubs_epi16((__m512i)first, (__m512i)second);
+  return (Ints)_mm512_add_epi32((__m512i)sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+
+}  // namespace
+}  // namespace imp::cpu
+
+#include "backend/cpu/probe_loops.inl"
+
+namespace imp::cpu {
+
+ProbeLoops probe_loops_avx512() {
+  return loops();
+}
+
+}  // namespace imp::cpu

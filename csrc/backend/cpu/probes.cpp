@@ -1,0 +1,86 @@
+// Probes: the loops of an instruction set, timed on every thread together.
+#include "backend/cpu/probes.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "backend/cpu/probe_loops.h"
+#include "base/arena.h"
+
+namespace imp::cpu {
+
+namespace {
+
+ProbeLoops loops_for([[maybe_unused]] const DeviceCaps& caps) {
+#if IMP_X86
+  if (caps.avx512_vnni) return probe_loops_avx512vnni();
+  if (caps.avx512) return probe_loops_avx512();
+  if (caps.avx2) return probe_loops_avx2();
+#endif
+  return probe_loops_generic();
+}
+
+// Repeats body(thread) on every thread, each waiting for the others before it starts, until `seconds` have passed;
+// returns repetitions of the whole team per second.
+template <class Body>
+double rate(ThreadPool& pool, double seconds, const Body& body) {
+  using Clock = std::chrono::steady_clock;
+  const int n_threads = pool.n_threads();
+  std::int64_t n_rounds = 0;
+  double busy = 0;
+  while (busy < seconds) {
+    std::atomic<int> missing{n_threads};
+    const auto start = Clock::now();
+    pool.run(n_threads, [&](int, int thread) {
+      missing.fetch_sub(1, std::memory_order_acq_rel);
+      while (missing.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+      body(thread);
+    });
+    busy += std::chrono::duration<double>(Clock::now() - start).count();
+    ++n_rounds;
+  }
+  return static_cast<double>(n_rounds) / busy;
+}
+
+}  // namespace
+
+double probe_read_bytes_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
+  // More per thread than any cache of today's servers gives to one core's share of it.
+  constexpr std::size_t kBytes = std::size_t{128} << 20;
+  const ProbeLoops loops = loops_for(caps);
+  Arena arena;
+  std::vector<std::shared_ptr<std::byte>> memory;
+  for (int i = 0; i < pool.n_threads(); ++i) {
+    memory.push_back(arena.allocate(kBytes));
+    std::memset(memory.back().get(), i + 1, kBytes);
+  }
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(pool.n_threads()));
+  const double rounds = rate(pool, seconds, [&](int thread) {
+    const auto t = static_cast<std::size_t>(thread);
+    sums[t] += loops.read(memory[t].get(), kBytes);
+  });
+  return rounds * static_cast<double>(kBytes) * pool.n_threads();
+}
+
+double probe_f32_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
+  constexpr std::int64_t kRounds = 200'000;
+  const ProbeLoops loops = loops_for(caps);
+  std::vector<float> sums(static_cast<std::size_t>(pool.n_threads()));
+  const double rounds =
+      rate(pool, seconds, [&](int thread) { sums[static_cast<std::size_t>(thread)] += loops.multiply_f32(kRounds); });
+  return rounds * static_cast<double>(kRounds * loops.f32_ops) * pool.n_threads();
+}
+
+double probe_int8_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
+  constexpr std::int64_t kRounds = 200'000;
+  const ProbeLoops loops = loops_for(caps);
+  std::vector<std::int32_t> sums(static_cast<std::size_t>(pool.n_threads()));
+  const double rounds =
+      rate(pool, seconds, [&](int thread) { sums[static_cast<std::size_t>(thread)] ^= loops.multiply_int8(kRounds); });
+  return rounds * static_cast<double>(kRounds * loops.int8_ops) * pool.n_threads();
+}
+
+}  // namespace imp::cpu

@@ -1,0 +1,34 @@
+"""The bench of kernels and the probes beside it: what they count; the clock is nobody's test."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from backend.gemm_families import CASES
+from imp_service import _core
+from imp_service import _testing as core
+from support.weights import block_of
+
+
+@pytest.mark.parametrize(("kernel", "weight"), [case for case in CASES if case[1] in ("bf16", "q8_0", "q6_k")])
+def test_gemm_1_the_name_is_the_bench_row(kernel: str, weight: str) -> None:
+    elements, n_bytes = block_of(weight)
+    k = 512
+    row = core.bench_gemm(kernel, weight, m=3, n=96, k=k, total_bytes=500_000, seconds=0, pool=core.ThreadPool(2))
+    assert row["ops"] == 2 * 3 * 96 * k
+    assert row["bytes"] == 96 * k // elements * n_bytes
+    assert row["seconds"] == []  # nothing was measured in no time, and nothing is reported
+
+
+def test_gemm_4_the_bench_refuses_as_a_load_does() -> None:
+    with pytest.raises(_core.InvalidArgument, match="kernel: no q8_0_avx3"):
+        core.bench_gemm("q8_0_avx3", "q8_0", 1, 16, 32, 0, 0, core.ThreadPool(1))
+
+
+@pytest.mark.parametrize("isa", core.known_isas()[: core.known_isas().index(core.best_isa()) + 1])
+def test_hon_15_every_instruction_set_has_its_ceilings(isa: str) -> None:
+    rates = core.probe(core.ThreadPool(2), isa, 0.0001)
+    assert sorted(rates) == ["f32_ops_per_s", "int8_ops_per_s", "read_bytes_per_s"]
+    assert all(math.isfinite(rate) for rate in rates.values())
