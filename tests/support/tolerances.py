@@ -22,6 +22,13 @@ LOGPROB = 1e-4
 UNIT_CIRCLE = 1e-6
 # Scores of a unigram tokenizer are sums of a few float32.
 UNIGRAM_SCORE = 1e-6
+# Two float64 forwards of the built-in models, which differ in the order of their sums: logits of up to 30 in steps of
+# 4e-15 after a few thousand roundings; the golden margins themselves are written with six decimals.
+GOLDEN_MARGIN = 1e-6
+# The same for a sum of log likelihoods of one sign, relative.
+GOLDEN_NATS = 1e-9
+# A distilled draft takes the target's token at least every other time; an untrained one, one time in 2048.
+DRAFT_AGREEMENT = 0.5
 # Random weights: f16 scales are within 2^-11, the deviation of uniform integers within 1 %, of 49,152 draws within 1 %.
 SYNTHETIC_DEVIATION = 0.03
 

@@ -9,12 +9,9 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from imp_service.models import demo_draft_model_path
+from support import tolerances
 from support.numpy_qwen3 import NumpyQwen3, log_likelihood, rotate_halves
 
-# Both sides compute in float64; what remains is the rounding of a few thousand sums, and of the file's own digits.
-MARGIN_TOLERANCE = 2e-6  # margins are written with six decimals
-NATS_TOLERANCE = 1e-9  # relative
-LEAST_AGREEMENT = 0.5
 QWEN2_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -52,7 +49,7 @@ def test_greedy_ids_and_margins(model_name: str, numpy_model: NumpyQwen3, golden
         logits = numpy_model.logits(prompt["prompt_ids"] + output)[start - 1 : -1]
         assert logits.argmax(axis=-1).tolist() == output, prompt["text"]
         best = np.sort(logits, axis=-1)[:, -2:]
-        assert best[:, 1] - best[:, 0] == pytest.approx(prompt["margins"], abs=MARGIN_TOLERANCE)
+        assert best[:, 1] - best[:, 0] == pytest.approx(prompt["margins"], abs=tolerances.GOLDEN_MARGIN)
 
 
 def test_the_wrong_rope_layout_is_noticed(model_name: str, numpy_model: NumpyQwen3, golden: dict[str, Any]) -> None:
@@ -82,8 +79,10 @@ def test_bits_per_byte_of_the_held_out_text(
         nats -= log_likelihood(numpy_model.logits([end_of_text, *window[:-1]]), window)
     expected = golden[model_name]["held_out"]
     assert (len(held_out.encode()), len(ids)) == (expected["n_bytes"], expected["n_tokens"])
-    assert nats == pytest.approx(expected["nats"], rel=NATS_TOLERANCE)
-    assert nats / math.log(2) / len(held_out.encode()) == pytest.approx(expected["bits_per_byte"], rel=NATS_TOLERANCE)
+    assert nats == pytest.approx(expected["nats"], rel=tolerances.GOLDEN_NATS)
+    assert nats / math.log(2) / len(held_out.encode()) == pytest.approx(
+        expected["bits_per_byte"], rel=tolerances.GOLDEN_NATS
+    )
 
 
 def test_chat_answers_end_their_turn(golden: dict[str, Any], numpy_model: NumpyQwen3) -> None:
@@ -100,4 +99,4 @@ def test_the_draft_agrees_along_the_targets_greedy_text(golden: dict[str, Any]) 
         start, output = len(prompt["prompt_ids"]), prompt["output_ids"]
         proposed = draft.logits(prompt["prompt_ids"] + output)[start - 1 : -1].argmax(axis=-1)
         agreed += (proposed == output).tolist()
-    assert np.mean(agreed) > LEAST_AGREEMENT
+    assert np.mean(agreed) > tolerances.DRAFT_AGREEMENT
