@@ -33,15 +33,14 @@ class Attention {
            Rows q, Rows out);
 
  private:
-  // Some rows of one sequence, for the query heads of some kv heads or some query heads of one, and their splits.
+  // Some rows of one sequence, for some query heads of one kv head, and the splits that they see.
   struct Tile {
     const SequenceRows* sequence;
     int row;  // within the sequence
     int n_rows;
-    int first_kv_head;
-    int n_kv_heads;
-    int first_head;
-    int n_heads;  // per kv head
+    int kv_head;
+    int first_head;  // within the group of the kv head
+    int n_heads;
     int first_split;
     int end_split;
     std::ptrdiff_t states;  // where its splits' states begin, in floats; -1: one task does all splits
@@ -60,7 +59,7 @@ class Attention {
   };
 
   static AttentionTile queries_of(const Call& call, const Tile& tile);
-  void add_tiles(const SequenceRows& sequence, const AttentionParams& params, int kv_heads);
+  void add_tiles(const SequenceRows& sequence, const AttentionParams& params);
   void plan_tasks(int head_dim);
   void run_tile(const Call& call, const Tile& tile, float* scratch) const;
   void run_split(const Call& call, const Tile& tile, int split, float* scratch) const;
