@@ -61,21 +61,22 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
 }  // namespace
 
 void register_backend(py::module_& module) {
-  module.def("known_isas",
-             [] { return std::vector<std::string>(known_isas().begin(), known_isas().end()); },
-             "The words for instruction sets, least first; each includes those before it.");
-  module.def("best_isa", [] { return std::string(best_isa(detect_cpu_features())); },
-             "The last of known_isas() that this machine has.");
-  module.def("dtypes",
-             [] {
-               std::vector<std::string> names;
-               for (const DTypeTraits& row : all_dtypes()) names.emplace_back(row.name);
-               return names;
-             },
-             "The weight types that can be read and multiplied.");
+  module.def(
+      "known_isas", [] { return std::vector<std::string>(known_isas().begin(), known_isas().end()); },
+      "The words for instruction sets, least first; each includes those before it.");
+  module.def(
+      "best_isa", [] { return std::string(best_isa(detect_cpu_features())); },
+      "The last of known_isas() that this machine has.");
+  module.def(
+      "dtypes",
+      [] {
+        std::vector<std::string> names;
+        for (const DTypeTraits& row : all_dtypes()) names.emplace_back(row.name);
+        return names;
+      },
+      "The weight types that can be read and multiplied.");
   module.def("kernels", &kernels, "The matrix kernels of the CPU in order of preference, one dict each.");
-  module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
-             py::arg("isa") = "auto",
+  module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(), py::arg("isa") = "auto",
              "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not.");
 }
 

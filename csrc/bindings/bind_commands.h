@@ -40,9 +40,9 @@ void def_commands(Class& bound) {
         submit(self, {OpenCommand{sequence, sequence_kind(kind), sampling, priority, std::move(tenant),
                                   std::move(cache_scope), bypass_prefix}});
       },
-      py::arg("sequence"), py::kw_only(), py::arg("kind") = "session", py::arg("sampling") = SamplingOptions{},
-      py::arg("priority") = 0, py::arg("tenant") = "", py::arg("cache_scope") = "", py::arg("bypass_prefix") = false,
-      "Opens a sequence that holds nothing.");
+      py::arg("sequence"), py::kw_only(), py::arg("kind") = "session",
+      py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
+      py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, "Opens a sequence that holds nothing.");
 
   bound.def(
       "run",
@@ -55,8 +55,9 @@ void def_commands(Class& bound) {
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("tokens") = Tokens{}, py::kw_only(), py::arg("resume") = false,
       py::arg("position") = py::none(), py::arg("sampling") = py::none(), py::arg("base") = py::none(),
-      py::arg("rebase") = false, py::arg("limits") = RunLimits{}, py::arg("returns") = RunReturns{},
-      py::arg("allowed") = py::bytes(), py::arg("constrained") = false, py::arg("siblings") = std::vector<SequenceId>{},
+      py::arg("rebase") = false, py::arg_v("limits", RunLimits{}, "RunLimits()"),
+      py::arg_v("returns", RunReturns{}, "RunReturns()"), py::arg("allowed") = py::bytes(),
+      py::arg("constrained") = false, py::arg("siblings") = std::vector<SequenceId>{},
       "Evaluates tokens, or the pending one, and samples outputs.");
 
   bound.def(
@@ -80,9 +81,10 @@ void def_commands(Class& bound) {
                                   std::move(cache_scope), bypass_prefix},
                       std::move(run)});
       },
-      py::arg("ticket"), py::arg("sequence"), py::arg("tokens"), py::kw_only(), py::arg("sampling") = SamplingOptions{},
-      py::arg("priority") = 0, py::arg("tenant") = "", py::arg("cache_scope") = "", py::arg("bypass_prefix") = false,
-      py::arg("base") = py::none(), py::arg("limits") = RunLimits{}, py::arg("returns") = RunReturns{},
+      py::arg("ticket"), py::arg("sequence"), py::arg("tokens"), py::kw_only(),
+      py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
+      py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, py::arg("base") = py::none(),
+      py::arg_v("limits", RunLimits{}, "RunLimits()"), py::arg_v("returns", RunReturns{}, "RunReturns()"),
       py::arg("constrained") = false, py::arg("siblings") = std::vector<SequenceId>{},
       "Opens a generation and runs it; it is gone when its run has ended. Both are queued, or neither.");
 

@@ -143,11 +143,12 @@ std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& o
 void register_model(py::module_& module) {
   register_overrides(module);
   py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model on its device; constant.")
-      .def_static("load", &load, py::arg("file"), py::kw_only(), py::arg("overrides") = ModelOverrides{},
-                  py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("threads") = 1,
-                  py::arg("cpus") = std::vector<int>{}, py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64,
-                  py::arg("kv_block_tokens") = 16, py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0,
-                  py::arg("kv_bytes") = py::none(), py::arg("progress") = py::none(),
+      .def_static("load", &load, py::arg("file"), py::kw_only(),
+                  py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("device") = "cpu",
+                  py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("cpus") = std::vector<int>{},
+                  py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
+                  py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
+                  py::arg("progress") = py::none(),
                   "Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds "
                   "weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` "
                   "is called after each weight. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.")
@@ -187,7 +188,7 @@ void register_model(py::module_& module) {
         return py::dict(py::arg("architecture") = std::string(model.architecture->name),
                         py::arg("facts") = fact_list(model.facts), py::arg("warnings") = model.warnings);
       },
-      py::arg("file"), py::arg("overrides") = ModelOverrides{},
+      py::arg("file"), py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"),
       "What a checkpoint is, without loading it: every fact with its value, origin and source. Raises ModelError.");
 }
 
