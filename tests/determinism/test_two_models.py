@@ -8,7 +8,7 @@ from support.workload import run
 
 VARIANTS = (
     (),
-    ("model.overrides.rope_theta=5000.0",),
+    ("model.overrides.rope_theta=50.0",),
     ("model.overrides.kv_dtype=f32", "model.overrides.gemm.q8_0=reference"),
 )
 

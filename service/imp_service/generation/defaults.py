@@ -77,7 +77,7 @@ def resolve(
         dry_allowed_length=int(_or(dry.allowed_length, DRY.allowed_length)),
         dry_window=min(int(_or(dry.window, DRY.window)), MAX_WINDOW),
         dry_breakers=breakers,
-        logit_bias=dict(asked.logit_bias),
+        logit_bias=dict(asked.logit_bias.items()),
         seed=seed_of(asked),
     )
 

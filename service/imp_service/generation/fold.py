@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from imp_service.core import FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.replies import (
@@ -170,7 +171,7 @@ class GenerationFold:
         return chunk
 
     def _end(self, stream: Stream, event: FinishedEvent) -> Iterator[Reply]:
-        reason: FinishReason = "stop" if stream.match is not None else event.reason
+        reason: FinishReason = "stop" if stream.match is not None else cast(FinishReason, event.reason)
         match = StopMatch(text=stream.match) if stream.match is not None else None
         if match is None and reason == "stop" and event.stop_token >= 0:
             token = event.stop_token

@@ -17,6 +17,7 @@ from imp_service.generation.options import GenerationRequest, Prompt, SamplingOp
 from imp_service.generation.replies import StepOutput
 from imp_service.generation.session import DEFAULT_STEP, Session
 from imp_service.generation.session_text import SessionText
+from imp_service.generation.step import StepFold
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.validate import (
     invalid,
@@ -151,7 +152,7 @@ class LanguageModel:
         if len({step.session.sequence for step in steps}) != len(steps):
             raise invalid("steps: a session is named twice")
         results: list[StepOutput | Error] = []
-        submitted = []
+        submitted: list[StepFold | Error] = []
         for step in steps:
             try:
                 submitted.append(step.session.submit_step(step.tokens, step.step))
