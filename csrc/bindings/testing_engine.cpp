@@ -1,7 +1,9 @@
 // Engines over a script model: one turned by hand on a clock of the test's, one with its thread.
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 #include "bindings/bind_commands.h"
@@ -66,7 +68,15 @@ class ManualEngine {
 
   EngineStats stats() { return loop_.stats(); }
 
-  const Sequence& sequence(SequenceId id) const {
+  // True where the sequence was running.
+  bool preempt(SequenceId id) {
+    Sequence& victim = sequence(id);
+    if (victim.scheduling.phase != RunPhase::running) return false;
+    loop_.state().scheduler.preempt(victim);
+    return true;
+  }
+
+  Sequence& sequence(SequenceId id) {
     const auto found = loop_.state().sequences.find(id);
     if (found == loop_.state().sequences.end()) throw py::key_error(std::to_string(id));
     return *found->second;
@@ -104,7 +114,9 @@ class ThreadedEngine {
 
   // Waits with Python's lock held: the engine must get there without it.
   void wait_for_steps_locked(std::uint64_t n_steps) const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (engine_->stats().n_steps < n_steps) {
+      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("the engine does not step");
     }
   }
 
@@ -177,12 +189,15 @@ void register_manual(py::module_& module) {
       .def("turns", &ManualEngine::turns)
       .def("drain_events", &ManualEngine::drain)
       .def("stats", &ManualEngine::stats)
+      .def("preempt", &ManualEngine::preempt)
       .def_readwrite("now_ns", &ManualEngine::now_ns)
-      .def("tokens", [](const ManualEngine& self, SequenceId id) { return self.sequence(id).tokens; })
-      .def("held", [](const ManualEngine& self, SequenceId id) { return self.sequence(id).held; })
-      .def("base", [](const ManualEngine& self, SequenceId id) { return self.sequence(id).base; })
-      .def("blocks", [](const ManualEngine& self, SequenceId id) { return self.sequence(id).table.blocks; })
+      .def("tokens", [](ManualEngine& self, SequenceId id) { return self.sequence(id).tokens; })
+      .def("held", [](ManualEngine& self, SequenceId id) { return self.sequence(id).held; })
+      .def("base", [](ManualEngine& self, SequenceId id) { return self.sequence(id).base; })
+      .def("blocks", [](ManualEngine& self, SequenceId id) { return self.sequence(id).table.blocks; })
       .def("slot", [](ManualEngine& self, std::int32_t block, int slot) { return self.backend.pool->at(block, slot); })
+      .def("set_slot", [](ManualEngine& self, std::int32_t block, int slot,
+                          std::int32_t token) { self.backend.pool->at(block, slot) = token; })
       .def("poison", [](ManualEngine& self, std::int32_t block) { self.backend.pool->poison(block); })
       .def_property(
           "script", [](ManualEngine& self) -> Script& { return self.model.script; },

@@ -72,6 +72,8 @@ class Scheduler {
   bool over_waiting_share(const std::string& tenant, int n_places) const;
 
   void next_step(std::int64_t now_ns, StepPlan& plan);
+  // Takes the blocks of a running generation: it waits at the head of the queue and is computed again.
+  void preempt(Sequence& victim);
 
   int n_running() const noexcept { return static_cast<int>(running_.size()); }
   int n_waiting() const noexcept { return static_cast<int>(waiting_.size()); }
@@ -90,7 +92,6 @@ class Scheduler {
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
   void plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan);
   Room make_room(Sequence& sequence, StepPlan& plan);
-  void preempt(Sequence& victim);
   Sequence* victim() const noexcept;
 
   void admit(std::int64_t now_ns, Budget& budget, StepPlan& plan);

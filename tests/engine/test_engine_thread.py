@@ -1,0 +1,169 @@
+"""The engine's thread: it needs no lock of Python's, wakes nobody twice a step, and allocates nothing in a step."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imp_service import _core, _testing
+from support.script_oracle import continuation, prompt_of
+
+ROOT = Path(__file__).resolve().parents[2]
+GREEDY = {"sampling": _core.SamplingOptions(temperature=0.0)}
+
+
+def threaded(rule: str = "hash", **options: Any) -> _testing.ThreadedEngine:
+    given = {"n_blocks": 512, "max_context": 4096, "max_running": 64, "step_tokens": 128, "max_waiting": 100, **options}
+    return _testing.ThreadedEngine(_testing.Script(rule, records=False, max_rows=512), _core.EngineOptions(**given))
+
+
+def collect(engine: _testing.ThreadedEngine, n_endings: int) -> list[Any]:
+    events: list[Any] = []
+    while sum(isinstance(e, _core.FinishedEvent | _core.FailedEvent) for e in events) < n_endings:
+        select.select([engine.event_descriptor()], [], [])
+        events += engine.drain_events()
+    return events
+
+
+def test_gen_1_the_thread_serves_what_the_loop_does() -> None:
+    engine = threaded()
+    for i in range(20):
+        engine.generate(i, i + 1, prompt_of(10 + i, i), limits=_core.RunLimits(max_outputs=12), **GREEDY)
+    events = collect(engine, 20)
+    for i in range(20):
+        tokens = [e.token for e in events if e.ticket == i and isinstance(e, _core.TokenEvent)]
+        assert tokens == continuation(prompt_of(10 + i, i), 12)
+
+
+def test_sch_12_the_engine_steps_while_python_is_held() -> None:
+    """Nobody drains and the interpreter's lock is held: 300 steps pass, with one wake-up."""
+    engine = threaded("counter")
+    engine.generate(1, 1, [1], limits=_core.RunLimits(max_outputs=1000), **GREEDY)
+    engine.wait_for_steps_locked(300)
+    assert engine.stats().n_wakeups == 1
+    collect(engine, 1)
+
+
+def test_sch_12_wake_ups_are_no_more_than_steps() -> None:
+    engine = threaded("counter")
+    for i in range(64):
+        engine.generate(i, i + 1, [i % 16], limits=_core.RunLimits(max_outputs=100), **GREEDY)
+    events = collect(engine, 64)
+    stats = engine.stats()
+    assert sum(isinstance(e, _core.TokenEvent) for e in events) == 6400 == stats.n_outputs
+    assert 0 < stats.n_wakeups <= stats.n_steps + 64  # a command may be answered between steps
+
+
+def test_sch_12_the_loop_pauses_where_nobody_drains_and_still_takes_commands() -> None:
+    """The ring holds 50 events: stepping stops there, an end is taken, and draining lets the rest go on."""
+    engine = threaded("counter", max_queued_events=50)
+    engine.generate(1, 1, [1], limits=_core.RunLimits(max_outputs=500), **GREEDY)
+    engine.generate(2, 2, [3], limits=_core.RunLimits(max_outputs=500), **GREEDY)
+    engine.wait_for_steps_locked(20)
+    engine.end(2, 2)
+    events = collect(engine, 2)
+    tokens = [e.token for e in events if e.ticket == 1 and isinstance(e, _core.TokenEvent)]
+    assert tokens == [(2 + i) % 16 for i in range(500)]
+    assert [e.reason for e in events if e.ticket == 2 and isinstance(e, _core.FinishedEvent)] == ["cancelled"]
+
+
+def test_sch_9_submitting_from_many_threads_loses_nothing() -> None:
+    engine = threaded("counter", max_waiting=1000)
+
+    def submit(worker: int) -> None:
+        for i in range(20):
+            name = 1000 * worker + i
+            engine.generate(name, name + 1, [i % 16], limits=_core.RunLimits(max_outputs=5), **GREEDY)
+
+    workers = [threading.Thread(target=submit, args=(worker,)) for worker in range(8)]
+    for worker in workers:
+        worker.start()
+    events = collect(engine, 160)
+    for worker in workers:
+        worker.join()
+    for worker in range(8):
+        for i in range(20):
+            tokens = [e.token for e in events if e.ticket == 1000 * worker + i and isinstance(e, _core.TokenEvent)]
+            assert tokens == [(i + 1 + k) % 16 for k in range(5)]
+    stats = engine.stats()
+    assert (stats.running, stats.waiting, stats.blocks_live) == (0, 0, 0)
+
+
+def test_mod_21_an_engine_may_be_dropped_in_mid_run() -> None:
+    for _ in range(20):
+        engine = threaded("counter")
+        engine.generate(1, 1, [1], limits=_core.RunLimits(max_outputs=4000), **GREEDY)
+        engine.wait_for_steps_locked(3)
+        del engine
+
+
+def test_p3_options_have_no_unknown_names() -> None:
+    with pytest.raises(AttributeError, match="max_runing"):
+        _core.EngineOptions(max_runing=3)
+    with pytest.raises(TypeError):
+        _core.RunLimits(max_output=3)
+
+
+COUNTER = r"""
+// Counts every allocation of the process; loaded before everything else.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+static _Atomic long count;
+long allocations(void) { return count; }
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
+void* malloc(size_t n) { ++count; return __libc_malloc(n); }
+void* calloc(size_t n, size_t m) { ++count; return __libc_calloc(n, m); }
+void* realloc(void* p, size_t n) { ++count; return __libc_realloc(p, n); }
+void* aligned_alloc(size_t a, size_t n) { ++count; return __libc_memalign(a, n); }
+int posix_memalign(void** p, size_t a, size_t n) { ++count; *p = __libc_memalign(a, n); return *p ? 0 : 12; }
+"""
+
+COUNTED = """
+import ctypes, sys
+from imp_service import _core, _testing
+allocations = ctypes.CDLL(None).allocations
+allocations.restype = ctypes.c_long
+n_sequences = int(sys.argv[1])
+engine = _testing.ManualEngine(_testing.Script("counter", records=False),
+                               _core.EngineOptions(n_blocks=n_sequences * 130, max_context=2000, max_running=64,
+                                                   max_waiting=100))
+engine.records_draws = False
+for i in range(n_sequences):
+    engine.generate(i, i + 1, [i % 16, 3, i // 16], limits=_core.RunLimits(max_outputs=1900),
+                    sampling=_core.SamplingOptions(temperature=0.7, seed=i))
+engine.turns(100)
+before = allocations(); done = engine.turns(300); few = allocations() - before  # an int for Python is one
+before = allocations(); done = engine.turns(1300); many = allocations() - before
+before = allocations(); keep = [bytearray(100) for _ in range(50)]; control = allocations() - before
+print(done, many - few, control >= 50)
+"""
+
+
+@pytest.fixture(scope="module")
+def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("allocations")
+    source, library = folder / "counter.c", folder / "counter.so"
+    source.write_text(COUNTER)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize("n_sequences", [1, 64])
+def test_kv_8_a_steady_decode_step_allocates_nothing(counting_library: Path, n_sequences: int) -> None:
+    """1000 steps, block borders and indexing of full blocks included; the counter is seen to count."""
+    path = os.pathsep.join([str(ROOT / "service"), *sys.path])
+    environment = {**os.environ, "LD_PRELOAD": str(counting_library), "PYTHONPATH": path, "PYTHONMALLOC": "malloc"}
+    out = subprocess.run([sys.executable, "-c", COUNTED, str(n_sequences)], env=environment, check=True,
+                         capture_output=True, text=True)
+    assert out.stdout.split() == ["1300", "0", "True"]
