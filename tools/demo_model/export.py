@@ -66,6 +66,9 @@ def _add_about(writer: gguf.GGUFWriter, name: str, description: str) -> None:
     writer.add_organization("the imp authors")
     writer.add_source_url("tools/train_demo_model.py")
     writer.add_languages(["en"])
+    # What reads well: at temperature 1 a model of this size strays.
+    writer.add_float32("general.sampling.temp", 0.7)
+    writer.add_float32("general.sampling.top_p", 0.95)
     writer.add_dataset_count(len(SOURCES))
     for index, (title, url, organization) in enumerate(SOURCES):
         writer.add_dataset_name(index, title)
