@@ -4,8 +4,9 @@ import os
 import random
 from dataclasses import replace
 
-import imp_service
 import pytest
+
+import imp_service
 from imp_service import GenerationRequest, LanguageModel
 from imp_service._core import best_isa, known_isas
 from support.workload import Outcome, random_requests, run, run_by_steps, run_together

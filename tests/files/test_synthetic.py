@@ -3,6 +3,7 @@
 import gguf
 import numpy as np
 import pytest
+
 from imp_service import _core, _testing
 from support import tolerances
 

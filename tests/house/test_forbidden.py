@@ -42,11 +42,11 @@ def namespace_variables(text: str) -> list[str]:
     depth = 0
     for line in strip_comments(text).splitlines():
         is_namespace = re.match(r"\s*(?:inline\s+)?namespace\b.*\{", line) or re.match(r'\s*extern\s+"C"\s*\{', line)
-        if depth == 0 and re.match(r"(?:std::|int|float|double|bool|char|auto|[A-Z]\w*\b)[\w:<>,\s*&]*\s\w+\s*(?:=[^=]|\{[^}]*\};|;)", line):
+        if depth == 0 and re.match(
+            r"(?:std::|int|float|double|bool|char|auto|[A-Z]\w*\b)[\w:<>,\s*&]*\s\w+\s*(?:=[^=]|\{[^}]*\};|;)", line
+        ):
             found.append(line.strip())
-        if not is_namespace and not re.match(r"\}\s*$|\}\s*//", line):
-            depth += line.count("{") - line.count("}")
-        elif depth > 0:
+        if (not is_namespace and not re.match(r"\}\s*$|\}\s*//", line)) or depth > 0:
             depth += line.count("{") - line.count("}")
     return found
 
@@ -81,7 +81,9 @@ def test_hon_16_hidden_state_is_found(line: str) -> None:
 
 def test_hon_16_a_namespace_variable_is_found() -> None:
     assert namespace_variables("namespace imp {\nint counter = 0;\n}\n") == ["int counter = 0;"]
-    assert namespace_variables("namespace imp {\nconstexpr int kLimit = 3;\nint twice(int x) { return 2 * x; }\n}\n") == []
+    assert (
+        namespace_variables("namespace imp {\nconstexpr int kLimit = 3;\nint twice(int x) { return 2 * x; }\n}\n") == []
+    )
 
 
 def test_hon_16_python_runs_no_text_as_code() -> None:
@@ -100,8 +102,9 @@ def test_models_are_named_in_their_own_room_only() -> None:
     strays = [
         f"{p.relative_to(ROOT)}: {m.group(0)}"
         for p in csrc_files()
-        if p.relative_to(ROOT).as_posix().startswith(("csrc/base", "csrc/tensor", "csrc/files", "csrc/backend",
-                                                      "csrc/engine", "csrc/model/"))
+        if p.relative_to(ROOT)
+        .as_posix()
+        .startswith(("csrc/base", "csrc/tensor", "csrc/files", "csrc/backend", "csrc/engine", "csrc/model/"))
         and not p.relative_to(ROOT).as_posix().startswith("csrc/model/arch/")
         for m in families.finditer(strip_comments(p.read_text()))
     ]
@@ -118,7 +121,11 @@ def weak_asserts(source: str) -> list[str]:
         if isinstance(test, ast.Constant):
             found.append(ast.unparse(node))
         elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
-            if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None and not _narrows(source, node):
+            if (
+                isinstance(test.comparators[0], ast.Constant)
+                and test.comparators[0].value is None
+                and not _narrows(source, node)
+            ):
                 found.append(ast.unparse(node))
     return found
 

@@ -56,7 +56,7 @@ def include_violations(path: str, text: str) -> list[str]:
 
 def import_violations(path: str, text: str) -> list[str]:
     """Imports of imp_service/`path` that the table does not allow."""
-    room = path.split("/")[0] if "/" in path else ""
+    room = path.split("/", maxsplit=1)[0] if "/" in path else ""
     found = []
     for node in ast.walk(ast.parse(text)):
         names = []
@@ -64,9 +64,11 @@ def import_violations(path: str, text: str) -> list[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are written in full"
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "imp_service" else [
-                node.module or ""
-            ]
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "imp_service"
+                else [node.module or ""]
+            )
         for name in names:
             top, *rest = name.split(".")
             if top in NEVER_IMPORT:

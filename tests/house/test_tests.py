@@ -12,8 +12,18 @@ TESTS = ROOT / "tests"
 TOLERANCES = TESTS / "support" / "tolerances.py"
 # A small number that decides a comparison, or a keyword of one.
 TYPED_TOLERANCE = re.compile(r"<=?\s*\d*\.?\d*e-\d+|\b(?:atol|rtol|rel|abs)=\s*[\d.]+(?:e-?\d+)?\b")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 # Folder of tests -> test functions it has at least. A lower count needs a note beside it.
-AT_LEAST = {"backend": 60, "determinism": 5, "engine": 40, "files": 40, "house": 15, "model": 30, "service": 200, "tensor": 8}
+AT_LEAST = {
+    "backend": 60,
+    "determinism": 5,
+    "engine": 40,
+    "files": 40,
+    "house": 15,
+    "model": 30,
+    "service": 200,
+    "tensor": 8,
+}
 
 
 def functions_of(path: Path) -> list[str]:
@@ -32,12 +42,12 @@ def test_hon_4_every_file_of_tests_has_tests() -> None:
 
 
 def test_hon_4_a_filter_that_matches_nothing_fails() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-k", "no_such_test", "-p", "no:cacheprovider", str(TESTS / "house")]
+    command = [*PYTEST, "-k", "no_such_test", str(TESTS / "house")]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 5
 
 
 def test_hon_5_a_path_that_is_named_must_be_there() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(TESTS / "service" / "text")]
+    command = [*PYTEST, "-x", str(TESTS / "service" / "text")]
     environment = {**os.environ, "IMP_TOKENIZER_VECTORS": "/no/such/folder"}
     found = subprocess.run(
         [*command, "-k", "vectors"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -51,7 +61,7 @@ def test_hon_10_tolerances_stand_in_one_file() -> None:
         f"{path.relative_to(ROOT)}: {match.group(0)}"
         for path in files
         for match in TYPED_TOLERANCE.finditer(re.sub(r"#[^\n]*|\"\"\".*?\"\"\"", "", path.read_text(), flags=re.DOTALL))
-        if path.name != "script_oracle.py" and path.name != "sampling_oracle.py"  # the definition's own 1e-4
+        if path.name not in ("script_oracle.py", "sampling_oracle.py")  # the definition's own 1e-4
     ]
     assert strays == []
 

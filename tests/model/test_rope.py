@@ -10,8 +10,7 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support import tolerances
-from support import numpy_rope
+from support import numpy_rope, tolerances
 from support.forward_bounds import float32_bound
 from support.forward_runs import Cache, distance, load, logits, prompt
 from support.tiny_models import tiny

@@ -1,5 +1,6 @@
 """The only importer of the extension: loading, commands in, events out."""
 
+from imp_service._core import Candidate as CoreCandidate
 from imp_service._core import (
     DoneEvent,
     FailedEvent,
@@ -9,7 +10,6 @@ from imp_service._core import (
     StartedEvent,
     TokenEvent,
 )
-from imp_service._core import Candidate as CoreCandidate
 from imp_service._core import SamplingOptions as CoreSampling
 from imp_service._core import TokenScores as CoreScores
 from imp_service.core.engine_client import EngineClient, Event

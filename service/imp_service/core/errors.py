@@ -49,11 +49,11 @@ def make_error(reason: str, message: str, details: Mapping[str, str] | None = No
 
 
 __all__ = [
+    "KIND_OF_REASON",
     "DeviceError",
     "Error",
     "InternalError",
     "InvalidArgument",
-    "KIND_OF_REASON",
     "ModelError",
     "ResourceExhausted",
     "StateError",

@@ -49,9 +49,7 @@ def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) ->
     return replace(SamplingOptions(dry=DRY), **values)  # type: ignore[arg-type]
 
 
-def resolve(
-    asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]
-) -> CoreSampling:
+def resolve(asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:
     """The sampler that runs. `tokens_with` lists the ids whose text holds a string."""
 
     def chosen(name: str) -> float:

@@ -219,9 +219,9 @@ class LanguageModel:
             include_match=stop.include_match,
             sends_text=output.text,
             sends_logprobs=output.logprobs,
-            make_text=lambda: TextStream(self.tokenizer.table, rules, special_tokens=output.special_tokens)
-            if follows_text
-            else None,
+            make_text=lambda: (
+                TextStream(self.tokenizer.table, rules, special_tokens=output.special_tokens) if follows_text else None
+            ),
             constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
         )
 

@@ -49,7 +49,7 @@ class Bounds:
 
     def check(self, path: str, value: float | None) -> Iterator[Violation]:
         """Nothing where the value is unset or within."""
-        if value is None or (self.low < value if self.above else self.low <= value) and value <= self.high:
+        if value is None or ((self.low < value if self.above else self.low <= value) and value <= self.high):
             return
         yield Violation(path, f"{value}, expected {'above ' if self.above else ''}{self.low:g} … {self.high:g}")
 
