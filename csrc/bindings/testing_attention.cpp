@@ -37,14 +37,19 @@ class TestingCache {
     const auto& pool = static_cast<const cpu::CpuKvPool&>(*pool_);
     for (int layer = 0; layer < pool.geometry().n_layers; ++layer) {
       for (std::int32_t block = 0; block < pool.geometry().n_blocks; ++block) {
-        std::memset(pool.block(layer, block), value, pool.layer_block_bytes());
+        std::ranges::fill(pool.k_block(layer, block), std::byte{value});
+        std::ranges::fill(pool.v_block(layer, block), std::byte{value});
       }
     }
   }
 
-  py::bytes block_bytes(int layer, std::int32_t block) const {
+  // (K, V) of all heads.
+  py::tuple block_bytes(int layer, std::int32_t block) const {
     const auto& pool = static_cast<const cpu::CpuKvPool&>(*pool_);
-    return {reinterpret_cast<const char*>(pool.block(layer, block)), pool.layer_block_bytes()};
+    const auto bytes = [](std::span<const std::byte> span) {
+      return py::bytes(reinterpret_cast<const char*>(span.data()), span.size());
+    };
+    return py::make_tuple(bytes(pool.k_block(layer, block)), bytes(pool.v_block(layer, block)));
   }
 
   void append(int layer, const std::vector<Sequence>& sequences, const Floats& k, const Floats& v) {

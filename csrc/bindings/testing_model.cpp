@@ -55,10 +55,16 @@ class Forward {
     return logits;
   }
 
-  // All keys and values of a block in one layer, as they are stored.
+  // All keys, then all values of a block in one layer, as they are stored.
   py::bytes block(int layer, std::int32_t block) const {
     const auto& pool = static_cast<const cpu::CpuKvPool&>(*pool_);
-    return {reinterpret_cast<const char*>(pool.block(layer, block)), pool.layer_block_bytes()};
+    const auto append = [&](std::string& to, std::span<const std::byte> bytes) {
+      to.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
+    std::string bytes;
+    append(bytes, pool.k_block(layer, block));
+    append(bytes, pool.v_block(layer, block));
+    return bytes;
   }
 
   void fill_scratch(std::uint8_t value) { static_cast<cpu::CpuBackend&>(*loaded_.backend).fill_scratch(value); }

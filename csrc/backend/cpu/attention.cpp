@@ -17,8 +17,9 @@ std::size_t state_floats(int n_queries, int head_dim) {
 }
 
 // Values first: they are read and written as whole vectors.
-AttentionState state_at(float* memory, int n_queries, int head_dim) {
-  float* behind = memory + n_queries * padded_to_lanes(head_dim);
+AttentionState state_at(float* memory, const AttentionTile& queries) {
+  const int n_queries = queries.n_queries();
+  float* behind = memory + n_queries * padded_to_lanes(queries.head_dim);
   return {.greatest = behind, .sum = behind + n_queries, .values = memory};
 }
 
@@ -33,18 +34,20 @@ int splits_of(int n_tokens) {
 // Tasks per thread that a call is cut into at least, so that threads finish together.
 constexpr int kTasksPerThread = 4;
 
-// Room for the splits of as many decoding tiles as are ever divided: those above a share of the call. Where a tile
-// finds no room it is not divided, which costs time and changes nothing; so the room is bounded.
-std::size_t states_floats(int max_context, int group, int head_dim, int n_threads) {
+// Room for the splits of as many tiles as are ever divided: those above a share of the call. Where a tile finds no room
+// it is not divided, which costs time and changes nothing; so the room is bounded.
+std::size_t states_floats(int max_context, int head_dim, int n_threads) {
   if (n_threads == 1) return 0;
   constexpr std::size_t kMost = (std::size_t{64} << 20) / sizeof(float);
   const auto slots =
       static_cast<std::size_t>(kTasksPerThread * n_threads) * static_cast<std::size_t>(splits_of(max_context));
-  return std::min(slots * state_floats(std::min(group, kTileQueries), head_dim), kMost);
+  return std::min(slots * state_floats(kTileQueries, head_dim), kMost);
 }
 
 // Scores of a tile over a split, and two states: of the split and of all before it.
-std::size_t thread_floats(int head_dim) { return kScoreFloats + 2 * state_floats(kTileQueries, head_dim); }
+std::size_t thread_floats(int head_dim) {
+  return kScoreFloats + 2 * state_floats(kTileQueries, head_dim);
+}
 
 void require(bool holds, const char* what, int found, const char* expected) {
   if (holds) return;
@@ -60,6 +63,8 @@ void require_heads(const AttentionParams& params) {
 
 SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequence, int kv_head, int split) {
   SplitPanels panels = {};
+  panels.k_head_bytes = static_cast<std::ptrdiff_t>(pool.k_head_bytes());
+  panels.v_head_bytes = static_cast<std::ptrdiff_t>(pool.v_head_bytes());
   panels.first_position = split * kSplitTokens;
   const int block_tokens = pool.geometry().block_tokens;
   for (int panel = 0; panel < kSplitPanels; ++panel) {
@@ -79,24 +84,26 @@ std::size_t Attention::scratch_bytes(int max_context, const AttentionParams& lar
   require_heads(largest);
   const int n_threads = threads_.n_threads();
   return sizeof(float) * (thread_floats(largest.head_dim) * static_cast<std::size_t>(n_threads) +
-                          states_floats(max_context, group_size(largest), largest.head_dim, n_threads));
+                          states_floats(max_context, largest.head_dim, n_threads));
 }
 
 void Attention::reserve(int max_rows, int max_context, const AttentionParams& largest) {
   require_heads(largest);
   reserved_.rows = std::max(reserved_.rows, max_rows);
   reserved_.context = std::max(reserved_.context, max_context);
-  reserved_.heads = std::max(reserved_.heads, largest.n_heads);
+  reserved_.kv_heads = std::max(reserved_.kv_heads, largest.n_kv_heads);
   reserved_.group = std::max(reserved_.group, group_size(largest));
   reserved_.head_dim = std::max(reserved_.head_dim, largest.head_dim);
 
   const auto n_threads = static_cast<std::size_t>(threads_.n_threads());
   thread_floats_ = thread_floats(reserved_.head_dim);
-  state_floats_ = states_floats(reserved_.context, reserved_.group, reserved_.head_dim, threads_.n_threads());
+  state_floats_ = states_floats(reserved_.context, reserved_.head_dim, threads_.n_threads());
   const std::size_t n_bytes = sizeof(float) * (thread_floats_ * n_threads + state_floats_);
   if (n_bytes > scratch_bytes_) scratch_ = Arena(n_bytes).allocate(n_bytes);
   scratch_bytes_ = n_bytes;
-  const auto most_tiles = static_cast<std::size_t>(reserved_.rows) * static_cast<std::size_t>(reserved_.heads);
+  const auto tiles_per_row =
+      static_cast<std::size_t>(reserved_.kv_heads) * static_cast<std::size_t>(reserved_.group / kTileQueries + 1);
+  const auto most_tiles = static_cast<std::size_t>(reserved_.rows) * tiles_per_row;
   const auto most_splits = kTasksPerThread * n_threads * static_cast<std::size_t>(splits_of(reserved_.context));
   tiles_.reserve(most_tiles);
   divided_.reserve(most_tiles);
@@ -107,29 +114,53 @@ float* Attention::thread_scratch(int thread) const {
   return reinterpret_cast<float*>(scratch_.get()) + static_cast<std::size_t>(thread) * thread_floats_;
 }
 
-float* Attention::split_memory(const Tile& tile, int split, int head_dim) const {
+AttentionState Attention::split_state(const Tile& tile, int split) const {
+  const std::size_t stride = state_floats(tile.queries.n_queries(), tile.queries.head_dim);
   float* states = thread_scratch(threads_.n_threads()) + tile.states;
-  return states +
-         static_cast<std::size_t>(split - tile.first_split) * state_floats(tile.n_rows * tile.n_heads, head_dim);
+  return state_at(states + static_cast<std::size_t>(split - tile.first_split) * stride, tile.queries);
 }
 
-void Attention::add_tiles(const SequenceRows& sequence, const AttentionParams& params) {
+// A few rows take several kv heads at once, which lie side by side in memory; but a short cache has too few splits to
+// keep the threads busy, and then each kv head is a tile.
+int Attention::kv_heads_per_tile(const SequenceRows& sequence, const AttentionParams& params,
+                                 std::int64_t total_splits) const {
+  const int queries = sequence.n_rows * group_size(params);
+  if (2 * queries > kTileQueries) return 1;
+  const std::int64_t tasks_wanted = threads_.n_threads() == 1 ? 1 : kTasksPerThread * threads_.n_threads();
+  const std::int64_t tiles_wanted = (tasks_wanted + total_splits - 1) / total_splits;
+  const int fair = static_cast<int>(std::max<std::int64_t>(1, params.n_kv_heads / tiles_wanted));
+  return std::min(fair, kTileQueries / queries);
+}
+
+void Attention::add_tiles(const Call& call, const SequenceRows& sequence, int kv_heads) {
+  const AttentionParams& params = call.params;
   const int group = group_size(params);
   const int heads = std::min(group, kTileQueries);
-  const int rows = std::max(1, kTileQueries / group);
+  const int rows = std::max(1, kTileQueries / (group * kv_heads));
   // The last rows see the most keys: they go first, so that no thread is left with a long task at the end.
   for (int row = (sequence.n_rows - 1) / rows * rows; row >= 0; row -= rows) {
     const int n_rows = std::min(rows, sequence.n_rows - row);
     const int first_position = sequence.first_position + row;
     const int first_seen = params.window > 0 ? std::max(0, first_position - params.window + 1) : 0;
-    for (int kv_head = 0; kv_head < params.n_kv_heads; ++kv_head) {
+    for (int kv_head = 0; kv_head < params.n_kv_heads; kv_head += kv_heads) {
       for (int head = 0; head < group; head += heads) {
+        const int first_head = kv_head * group + head;
+        const AttentionTile queries = {
+            .q = call.q.data + (sequence.first_row + row) * call.q.stride + first_head * params.head_dim,
+            .row_stride = call.q.stride,
+            .n_rows = n_rows,
+            .n_kv_heads = std::min(kv_heads, params.n_kv_heads - kv_head),
+            .n_heads = std::min(heads, group - head),
+            .first_position = first_position,
+            .head_dim = params.head_dim,
+            .scale = params.scale,
+            .soft_cap = params.soft_cap,
+            .window = params.window};
         tiles_.push_back({.sequence = &sequence,
-                          .row = row,
-                          .n_rows = n_rows,
-                          .kv_head = kv_head,
-                          .first_head = kv_head * group + head,
-                          .n_heads = std::min(heads, group - head),
+                          .queries = queries,
+                          .first_row = sequence.first_row + row,
+                          .first_kv_head = kv_head,
+                          .first_head = first_head,
                           .first_split = first_seen / kSplitTokens,
                           .end_split = splits_of(first_position + n_rows),
                           .states = -1});
@@ -138,11 +169,24 @@ void Attention::add_tiles(const SequenceRows& sequence, const AttentionParams& p
   }
 }
 
+void Attention::plan_tiles(const Call& call, std::span<const SequenceRows> sequences) {
+  std::int64_t total_splits = 0;
+  for (const SequenceRows& sequence : sequences) {
+    const int n_tokens = sequence.first_position + sequence.n_rows;
+    total_splits += splits_of(call.params.window > 0 ? std::min(n_tokens, call.params.window) : n_tokens);
+  }
+  for (const SequenceRows& sequence : sequences) {
+    if (sequence.n_rows == 0) continue;
+    add_tiles(call, sequence, kv_heads_per_tile(sequence, call.params, total_splits));
+  }
+}
+
 // Divides tiles that alone would take more than a small share of a thread's time.
-void Attention::plan_tasks(int head_dim) {
+void Attention::plan_tasks() {
   // Reading a split costs about as much as eight queries over it.
   const auto cost = [](const Tile& tile) {
-    return static_cast<std::int64_t>(tile.end_split - tile.first_split) * std::max(8, tile.n_rows * tile.n_heads);
+    const int queries = std::max(8 * tile.queries.n_kv_heads, tile.queries.n_queries());
+    return static_cast<std::int64_t>(tile.end_split - tile.first_split) * queries;
   };
   std::int64_t total = 0;
   for (const Tile& tile : tiles_) total += cost(tile);
@@ -151,7 +195,8 @@ void Attention::plan_tasks(int head_dim) {
   for (int i = 0; i < static_cast<int>(tiles_.size()); ++i) {
     Tile& tile = tiles_[static_cast<std::size_t>(i)];
     const int n_splits = tile.end_split - tile.first_split;
-    const std::size_t needed = state_floats(tile.n_rows * tile.n_heads, head_dim) * static_cast<std::size_t>(n_splits);
+    const std::size_t needed =
+        state_floats(tile.queries.n_queries(), tile.queries.head_dim) * static_cast<std::size_t>(n_splits);
     const bool divides = n_threads > 1 && n_splits > 1 && cost(tile) * kTasksPerThread * n_threads > total &&
                          used + needed <= state_floats_;
     if (!divides) {
@@ -165,58 +210,35 @@ void Attention::plan_tasks(int head_dim) {
   }
 }
 
-AttentionTile Attention::queries_of(const Call& call, const Tile& tile) {
-  const AttentionParams& params = call.params;
-  const int row = tile.sequence->first_row + tile.row;
-  return {.q = call.q.data + row * call.q.stride + tile.first_head * params.head_dim,
-          .row_stride = call.q.stride,
-          .n_rows = tile.n_rows,
-          .n_heads = tile.n_heads,
-          .first_position = tile.sequence->first_position + tile.row,
-          .head_dim = params.head_dim,
-          .scale = params.scale,
-          .soft_cap = params.soft_cap,
-          .window = params.window};
-}
-
 void Attention::run_tile(const Call& call, const Tile& tile, float* scratch) const {
-  const AttentionTile queries = queries_of(call, tile);
-  const int n_queries = tile.n_rows * tile.n_heads;
   float* states = scratch + kScoreFloats;
-  const AttentionState split_state = state_at(states, n_queries, queries.head_dim);
+  const AttentionState split_state = state_at(states, tile.queries);
   const AttentionState whole =
-      state_at(states + state_floats(n_queries, queries.head_dim), n_queries, queries.head_dim);
+      state_at(states + state_floats(tile.queries.n_queries(), tile.queries.head_dim), tile.queries);
   for (int split = tile.first_split; split < tile.end_split; ++split) {
-    const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.kv_head, split);
-    ops_.kv[call.pool.storage()].attend_split(queries, panels, scratch, split_state);
-    ops_.merge(queries, panels.first_position, split_state, whole);
+    const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.first_kv_head, split);
+    ops_.kv[call.pool.storage()].attend_split(tile.queries, panels, scratch, split_state);
+    ops_.merge(tile.queries, panels.first_position, split_state, whole);
   }
   finish_tile(call, tile, whole);
 }
 
 void Attention::run_split(const Call& call, const Tile& tile, int split, float* scratch) const {
-  const AttentionTile queries = queries_of(call, tile);
-  const AttentionState state =
-      state_at(split_memory(tile, split, queries.head_dim), tile.n_rows * tile.n_heads, queries.head_dim);
-  const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.kv_head, split);
-  ops_.kv[call.pool.storage()].attend_split(queries, panels, scratch, state);
+  const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.first_kv_head, split);
+  ops_.kv[call.pool.storage()].attend_split(tile.queries, panels, scratch, split_state(tile, split));
 }
 
 void Attention::merge_tile(const Call& call, const Tile& tile, float* scratch) const {
-  const AttentionTile queries = queries_of(call, tile);
-  const int n_queries = tile.n_rows * tile.n_heads;
-  const AttentionState whole = state_at(scratch, n_queries, queries.head_dim);
+  const AttentionState whole = state_at(scratch, tile.queries);
   for (int split = tile.first_split; split < tile.end_split; ++split) {
-    const AttentionState state = state_at(split_memory(tile, split, queries.head_dim), n_queries, queries.head_dim);
-    ops_.merge(queries, split * kSplitTokens, state, whole);
+    ops_.merge(tile.queries, split * kSplitTokens, split_state(tile, split), whole);
   }
   finish_tile(call, tile, whole);
 }
 
 void Attention::finish_tile(const Call& call, const Tile& tile, const AttentionState& whole) const {
-  const int row = tile.sequence->first_row + tile.row;
-  float* out = call.out.data + row * call.out.stride + tile.first_head * call.params.head_dim;
-  ops_.finish(queries_of(call, tile), whole, out, call.out.stride);
+  float* out = call.out.data + tile.first_row * call.out.stride + tile.first_head * call.params.head_dim;
+  ops_.finish(tile.queries, whole, out, call.out.stride);
 }
 
 void Attention::run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences,
@@ -224,9 +246,9 @@ void Attention::run(const CpuKvPool& pool, int layer, std::span<const SequenceRo
   tiles_.clear();
   tasks_.clear();
   divided_.clear();
-  for (const SequenceRows& sequence : sequences) add_tiles(sequence, params);
-  plan_tasks(params.head_dim);
   const Call call = {pool, layer, params, q, out};
+  plan_tiles(call, sequences);
+  plan_tasks();
   threads_.run(static_cast<int>(tasks_.size()), [&](int i, int thread) {
     const Task task = tasks_[static_cast<std::size_t>(i)];
     const Tile& tile = tiles_[static_cast<std::size_t>(task.tile)];

@@ -33,14 +33,13 @@ class Attention {
            Rows q, Rows out);
 
  private:
-  // Some rows of one sequence, for some query heads of one kv head, and the splits that they see.
+  // Some rows of one sequence, for the query heads of some kv heads or some query heads of one, and their splits.
   struct Tile {
     const SequenceRows* sequence;
-    int row;  // within the sequence
-    int n_rows;
-    int kv_head;
-    int first_head;  // within the group of the kv head
-    int n_heads;
+    AttentionTile queries;
+    int first_row;  // of the batch
+    int first_kv_head;
+    int first_head;
     int first_split;
     int end_split;
     std::ptrdiff_t states;  // where its splits' states begin, in floats; -1: one task does all splits
@@ -58,9 +57,10 @@ class Attention {
     Rows out;
   };
 
-  static AttentionTile queries_of(const Call& call, const Tile& tile);
-  void add_tiles(const SequenceRows& sequence, const AttentionParams& params);
-  void plan_tasks(int head_dim);
+  int kv_heads_per_tile(const SequenceRows& sequence, const AttentionParams& params, std::int64_t total_splits) const;
+  void add_tiles(const Call& call, const SequenceRows& sequence, int kv_heads);
+  void plan_tiles(const Call& call, std::span<const SequenceRows> sequences);
+  void plan_tasks();
   void run_tile(const Call& call, const Tile& tile, float* scratch) const;
   void run_split(const Call& call, const Tile& tile, int split, float* scratch) const;
   void merge_tile(const Call& call, const Tile& tile, float* scratch) const;
@@ -68,14 +68,14 @@ class Attention {
   void finish_tile(const Call& call, const Tile& tile, const AttentionState& whole) const;
 
   float* thread_scratch(int thread) const;
-  float* split_memory(const Tile& tile, int split, int head_dim) const;
+  AttentionState split_state(const Tile& tile, int split) const;
 
   // The greatest of what was asked for.
   struct Reserved {
     int rows = 0;
     int context = 0;
-    int heads = 0;
-    int group = 0;
+    int kv_heads = 0;
+    int group = 0;  // query heads of a kv head
     int head_dim = 0;
   };
 

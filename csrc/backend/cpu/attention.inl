@@ -2,7 +2,8 @@
 //
 // Scores have tokens in their lanes and sum over head_dim in order; values have head_dim in their lanes and sum over
 // tokens in order. So no sum ever crosses lanes except that of the softmax weights, and how many queries, panels or
-// lanes a loop takes at once changes no bit. Keys that a query may not see are not read into anything it keeps: the
+// lanes a loop takes at once changes no bit. Memory is read in the order in which it lies: a few panels at a time, for
+// all kv heads of the tile. Keys that a query may not see are not read into anything it keeps: the
 // cache may hold NaN there.
 #pragma once
 
@@ -34,8 +35,11 @@ inline Visible visible(const AttentionTile& tile, int row, int split_position) {
 }
 
 inline const float* query(const AttentionTile& tile, int i) {
-  return tile.q + (i / tile.n_heads) * tile.row_stride + (i % tile.n_heads) * tile.head_dim;
+  return tile.q + tile.row(i) * tile.row_stride + tile.head(i) * tile.head_dim;
 }
+
+// Panels read side by side: as many streams as memory serves best.
+constexpr int kPanelsAtOnce = 4;
 
 // scores[query][16 · panel ...] = q · k for n_queries × n_panels at once.
 template <class Store, int n_queries, int n_panels>
@@ -59,26 +63,47 @@ inline void score_block(const float* const* q, const void* const* k, int head_di
   }
 }
 
-// All panels [begin, end) for n_queries queries, as many panels at once as there are accumulators.
+// For n_queries queries, as many panels at once as there are accumulators.
 template <class Store, int n_queries, int n_panels>
-inline void score_panels(const float* const* q, const SplitPanels& panels, int begin, int end, int head_dim,
-                         float* scores) {
-  for (; begin + n_panels <= end; begin += n_panels) {
-    score_block<Store, n_queries, n_panels>(q, panels.k + begin, head_dim, scores + begin * kPanelTokens);
+inline void score_panels(const float* const* q, const void* const* k, int count, int head_dim, float* scores) {
+  for (; count >= n_panels; count -= n_panels) {
+    score_block<Store, n_queries, n_panels>(q, k, head_dim, scores);
+    k += n_panels;
+    scores += n_panels * kPanelTokens;
   }
-  if constexpr (n_panels > 1) score_panels<Store, n_queries, n_panels / 2>(q, panels, begin, end, head_dim, scores);
+  if constexpr (n_panels > 1) score_panels<Store, n_queries, n_panels / 2>(q, k, count, head_dim, scores);
 }
 
 template <class Store, int n_queries>
-inline void score_queries(const float* const* q, int count, const SplitPanels& panels, int begin, int end, int head_dim,
+inline void score_queries(const float* const* q, int count, const void* const* k, int n_panels, int head_dim,
                           float* scores) {
-  constexpr int n_panels = kAccumulators / n_queries < 8 ? kAccumulators / n_queries : 8;
+  constexpr int at_once = kAccumulators / n_queries < kPanelsAtOnce ? kAccumulators / n_queries : kPanelsAtOnce;
   for (; count >= n_queries; count -= n_queries) {
-    score_panels<Store, n_queries, n_panels>(q, panels, begin, end, head_dim, scores);
+    score_panels<Store, n_queries, at_once>(q, k, n_panels, head_dim, scores);
     q += n_queries;
     scores += n_queries * kSplitTokens;
   }
-  if constexpr (n_queries > 1) score_queries<Store, n_queries / 2>(q, count, panels, begin, end, head_dim, scores);
+  if constexpr (n_queries > 1) score_queries<Store, n_queries / 2>(q, count, k, n_panels, head_dim, scores);
+}
+
+// The raw dot products of all queries with the panels [begin, end).
+template <class Store>
+inline void score(const AttentionTile& tile, const SplitPanels& panels, int begin, int end, float* scores) {
+  const float* q[kTileQueries];
+  for (int i = 0; i < tile.n_queries(); ++i) q[i] = query(tile, i);
+  const int per_kv_head = tile.n_rows * tile.n_heads;
+  for (int first = begin; first < end; first += kPanelsAtOnce) {
+    const int n_panels = end - first < kPanelsAtOnce ? end - first : kPanelsAtOnce;
+    for (int head = 0; head < tile.n_kv_heads; ++head) {
+      const void* k[kPanelsAtOnce];
+      for (int p = 0; p < n_panels; ++p) {
+        k[p] = static_cast<const char*>(panels.k[first + p]) + head * panels.k_head_bytes;
+      }
+      const int i = head * per_kv_head;
+      score_queries<Store, kAccumulators / 2>(q + i, per_kv_head, k, n_panels, tile.head_dim,
+                                              scores + i * kSplitTokens + first * kPanelTokens);
+    }
+  }
 }
 
 struct Softmax {
@@ -116,10 +141,16 @@ inline Softmax weigh_scores(const AttentionTile& tile, Visible seen, float* scor
   return {greatest, sum(sum_of_weights)};
 }
 
+// The values of one kv head in a split, as panels' addresses.
+struct HeadValues {
+  const void* const* panels;
+  std::ptrdiff_t head_offset;
+};
+
 // values[query][16 · n_lanes elements] += weights[query][token] · V[token] for tokens [begin, end), in order.
 template <class Store, int n_queries, int n_lanes>
-inline void add_values_block(const SplitPanels& panels, int begin, int end, int width, int element,
-                             const float* weights, float* values) {
+inline void add_values_block(const HeadValues& v, int begin, int end, int width, int element, const float* weights,
+                             float* values) {
   using Element = typename Store::Element;
   Lanes sums[n_queries][n_lanes];
   for (int i = 0; i < n_queries; ++i) {
@@ -128,7 +159,8 @@ inline void add_values_block(const SplitPanels& panels, int begin, int end, int 
   while (begin < end) {
     const int panel = begin / kPanelTokens;
     const int panel_end = (panel + 1) * kPanelTokens < end ? (panel + 1) * kPanelTokens : end;
-    const auto* row = static_cast<const Element*>(panels.v[panel]) + (begin % kPanelTokens) * width + element;
+    const void* head = static_cast<const char*>(v.panels[panel]) + v.head_offset;
+    const auto* row = static_cast<const Element*>(head) + (begin % kPanelTokens) * width + element;
     for (; begin < panel_end; ++begin, row += width) {
       Lanes part[n_lanes];
       for (int j = 0; j < n_lanes; ++j) part[j] = Store::read(row + j * kLanes);
@@ -144,29 +176,29 @@ inline void add_values_block(const SplitPanels& panels, int begin, int end, int 
 }
 
 template <class Store, int n_queries, int n_lanes>
-inline void add_values_lanes(const SplitPanels& panels, int begin, int end, int width, int element,
-                             const float* weights, float* values) {
+inline void add_values_lanes(const HeadValues& v, int begin, int end, int width, int element, const float* weights,
+                             float* values) {
   for (; element + n_lanes * kLanes <= width; element += n_lanes * kLanes) {
-    add_values_block<Store, n_queries, n_lanes>(panels, begin, end, width, element, weights, values + element);
+    add_values_block<Store, n_queries, n_lanes>(v, begin, end, width, element, weights, values + element);
   }
   if constexpr (n_lanes > 1) {
-    add_values_lanes<Store, n_queries, n_lanes / 2>(panels, begin, end, width, element, weights, values);
+    add_values_lanes<Store, n_queries, n_lanes / 2>(v, begin, end, width, element, weights, values);
   }
 }
 
 // Over all elements of n_queries queries.
 template <class Store, int n_queries>
-inline void add_values(const SplitPanels& panels, Visible tokens, int width, const float* weights, float* values) {
+inline void add_values(const HeadValues& v, Visible tokens, int width, const float* weights, float* values) {
   if (tokens.begin >= tokens.end) return;
   constexpr int n_lanes = kAccumulators / n_queries < 8 ? kAccumulators / n_queries : 8;
-  add_values_lanes<Store, n_queries, n_lanes>(panels, tokens.begin, tokens.end, width, 0, weights, values);
+  add_values_lanes<Store, n_queries, n_lanes>(v, tokens.begin, tokens.end, width, 0, weights, values);
 }
 
 // Queries of one block may see different tokens: what all see is taken together, the rest one query at a time. Each
 // query's tokens stay in ascending order.
 template <class Store, int n_queries>
-inline void add_values_of_queries(const SplitPanels& panels, const Visible* seen, int count, int width,
-                                  const float* weights, float* values) {
+inline void add_values_of_queries(const HeadValues& v, const Visible* seen, int count, int width, const float* weights,
+                                  float* values) {
   for (; count >= n_queries; count -= n_queries) {
     Visible common = seen[0];
     for (int i = 1; i < n_queries; ++i) {
@@ -176,12 +208,12 @@ inline void add_values_of_queries(const SplitPanels& panels, const Visible* seen
     const bool together = common.begin < common.end;
     for (int i = 0; i < n_queries; ++i) {
       const Visible before = {seen[i].begin, together ? common.begin : seen[i].end};
-      add_values<Store, 1>(panels, before, width, weights + i * kSplitTokens, values + i * width);
+      add_values<Store, 1>(v, before, width, weights + i * kSplitTokens, values + i * width);
     }
     if (together) {
-      add_values<Store, n_queries>(panels, common, width, weights, values);
+      add_values<Store, n_queries>(v, common, width, weights, values);
       for (int i = 0; i < n_queries; ++i) {
-        add_values<Store, 1>(panels, {common.end, seen[i].end}, width, weights + i * kSplitTokens, values + i * width);
+        add_values<Store, 1>(v, {common.end, seen[i].end}, width, weights + i * kSplitTokens, values + i * width);
       }
     }
     seen += n_queries;
@@ -189,29 +221,47 @@ inline void add_values_of_queries(const SplitPanels& panels, const Visible* seen
     values += n_queries * width;
   }
   if constexpr (n_queries > 1) {
-    add_values_of_queries<Store, n_queries / 2>(panels, seen, count, width, weights, values);
+    add_values_of_queries<Store, n_queries / 2>(v, seen, count, width, weights, values);
+  }
+}
+
+// Adds up the values of all queries, each over the tokens it sees.
+template <class Store>
+inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels, const Visible* seen, Visible any,
+                           const float* weights, float* values) {
+  constexpr int at_once = kAccumulators >= 16 ? 4 : 2;
+  constexpr int chunk = kPanelsAtOnce * kPanelTokens;
+  const int per_kv_head = tile.n_rows * tile.n_heads;
+  const int width = padded_to_lanes(tile.head_dim);
+  for (int begin = any.begin / chunk * chunk; begin < any.end; begin += chunk) {
+    Visible here[kTileQueries];
+    for (int i = 0; i < tile.n_queries(); ++i) {
+      here[i].begin = seen[i].begin > begin ? seen[i].begin : begin;
+      here[i].end = seen[i].end < begin + chunk ? seen[i].end : begin + chunk;
+    }
+    for (int head = 0; head < tile.n_kv_heads; ++head) {
+      const int i = head * per_kv_head;
+      add_values_of_queries<Store, at_once>({panels.v, head * panels.v_head_bytes}, here + i, per_kv_head, width,
+                                            weights + i * kSplitTokens, values + i * width);
+    }
   }
 }
 
 template <class Store>
 void attend_split(const AttentionTile& tile, const SplitPanels& panels, float* scores, const AttentionState& state) {
-  const int n_queries = tile.n_rows * tile.n_heads;
+  const int n_queries = tile.n_queries();
   const int width = padded_to_lanes(tile.head_dim);
-  const float* q[kTileQueries];
   Visible seen[kTileQueries];
   Visible any = {kSplitTokens, 0};
   for (int i = 0; i < n_queries; ++i) {
-    q[i] = query(tile, i);
-    seen[i] = visible(tile, i / tile.n_heads, panels.first_position);
+    seen[i] = visible(tile, tile.row(i), panels.first_position);
     if (seen[i].begin >= seen[i].end) continue;
     if (seen[i].begin < any.begin) any.begin = seen[i].begin;
     if (seen[i].end > any.end) any.end = seen[i].end;
   }
   if (any.begin >= any.end) return;
 
-  const int first_panel = any.begin / kPanelTokens;
-  const int end_panel = (any.end + kPanelTokens - 1) / kPanelTokens;
-  score_queries<Store, kAccumulators / 2>(q, n_queries, panels, first_panel, end_panel, tile.head_dim, scores);
+  score<Store>(tile, panels, any.begin / kPanelTokens, (any.end + kPanelTokens - 1) / kPanelTokens, scores);
   for (int i = 0; i < n_queries; ++i) {
     if (seen[i].begin >= seen[i].end) continue;
     const Softmax softmax = weigh_scores(tile, seen[i], scores + i * kSplitTokens);
@@ -219,18 +269,17 @@ void attend_split(const AttentionTile& tile, const SplitPanels& panels, float* s
     state.sum[i] = softmax.sum;
     for (int d = 0; d < width; d += kLanes) store(state.values + i * width + d, zero());
   }
-  constexpr int value_queries = kAccumulators >= 16 ? 4 : 2;
-  add_values_of_queries<Store, value_queries>(panels, seen, n_queries, width, scores, state.values);
+  add_all_values<Store>(tile, panels, seen, any, scores, state.values);
 }
 
 void merge(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into) {
   const int width = padded_to_lanes(tile.head_dim);
-  for (int i = 0; i < tile.n_rows * tile.n_heads; ++i) {
-    const Visible seen = visible(tile, i / tile.n_heads, split_position);
+  for (int i = 0; i < tile.n_queries(); ++i) {
+    const Visible seen = visible(tile, tile.row(i), split_position);
     if (seen.begin >= seen.end) continue;
     const float* from = split.values + i * width;
     float* to = into.values + i * width;
-    const int position = tile.first_position + i / tile.n_heads;
+    const int position = tile.first_position + tile.row(i);
     const bool is_first = split_position == 0 || (tile.window > 0 && position - tile.window + 1 >= split_position);
     if (is_first) {
       into.greatest[i] = split.greatest[i];
@@ -251,8 +300,8 @@ void merge(const AttentionTile& tile, int split_position, const AttentionState& 
 
 void finish(const AttentionTile& tile, const AttentionState& state, float* out, std::ptrdiff_t out_stride) {
   const int width = padded_to_lanes(tile.head_dim);
-  for (int i = 0; i < tile.n_rows * tile.n_heads; ++i) {
-    float* to = out + (i / tile.n_heads) * out_stride + (i % tile.n_heads) * tile.head_dim;
+  for (int i = 0; i < tile.n_queries(); ++i) {
+    float* to = out + tile.row(i) * out_stride + tile.head(i) * tile.head_dim;
     const Lanes sum_of_weights = broadcast(state.sum[i]);
     for (int d = 0; d < tile.head_dim; d += kLanes) {
       store_up_to(to + d, load(state.values + i * width + d) / sum_of_weights, tile.head_dim - d);

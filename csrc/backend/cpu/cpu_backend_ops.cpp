@@ -1,6 +1,5 @@
 // The CPU backend's ops: each spreads rows, or pieces of rows, over the threads.
 #include <algorithm>
-#include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_kv_pool.h"
@@ -160,7 +159,8 @@ void CpuBackend::copy_block(KvPool& pool, std::int32_t from, std::int32_t to) {
   count(Op::copy_block);
   auto& cache = static_cast<CpuKvPool&>(pool);
   threads_.run(cache.geometry().n_layers, [&](int layer, int) {
-    std::memcpy(cache.block(layer, to), cache.block(layer, from), cache.layer_block_bytes());
+    std::ranges::copy(cache.k_block(layer, from), cache.k_block(layer, to).begin());
+    std::ranges::copy(cache.v_block(layer, from), cache.v_block(layer, to).begin());
   });
 }
 

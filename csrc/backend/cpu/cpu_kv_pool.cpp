@@ -43,9 +43,10 @@ CpuKvPool::CpuKvPool(const KvGeometry& geometry) : geometry_(checked(geometry)),
   const auto panels = static_cast<std::size_t>(geometry_.block_tokens / kPanelTokens);
   k_panel_bytes_ = panel_bytes(geometry_.head_dim);
   v_panel_bytes_ = panel_bytes(padded_to_lanes(geometry_.head_dim));
-  k_run_bytes_ = panels * k_panel_bytes_;
-  run_bytes_ = k_run_bytes_ + panels * v_panel_bytes_;
+  k_head_bytes_ = panels * k_panel_bytes_;
+  v_head_bytes_ = panels * v_panel_bytes_;
   memory_ = Arena(n_bytes()).allocate(n_bytes());
+  v_memory_ = memory_.get() + number(geometry_.n_layers, 0) * at(geometry_.n_kv_heads) * k_head_bytes_;
 }
 
 std::size_t CpuKvPool::n_bytes() const noexcept {

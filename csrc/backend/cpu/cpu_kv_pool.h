@@ -2,15 +2,16 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/kv_pool.h"
 
 namespace imp::cpu {
 
-// For each layer, block and kv head in turn: K as panels [head_dim][16 tokens], then V as panels
-// [16 tokens][head_dim, padded to 16]. So attention's lanes are tokens for K and elements for V, and what one head
-// reads of a block is one contiguous run.
+// K by layer, block, kv head, and panel [head_dim][16 tokens]; behind it V by layer, block, kv head, and panel
+// [16 tokens][head_dim, padded to 16]. So attention's lanes are tokens for K and elements for V, and the heads of one
+// block, and of blocks that follow each other, form one stream: runs of a few KiB are read at a third of the speed.
 class CpuKvPool final : public KvPool {
  public:
   // Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).
@@ -22,30 +23,38 @@ class CpuKvPool final : public KvPool {
   KvStorage storage() const noexcept { return storage_; }
   // Panel `panel` of a block: its tokens [16 · panel, 16 · panel + 16).
   std::byte* k_panel(int layer, std::int32_t block, int head, int panel) const noexcept {
-    return run(layer, block, head) + static_cast<std::size_t>(panel) * k_panel_bytes_;
+    return k_block(layer, block).data() + at(head) * k_head_bytes_ + at(panel) * k_panel_bytes_;
   }
   std::byte* v_panel(int layer, std::int32_t block, int head, int panel) const noexcept {
-    return run(layer, block, head) + k_run_bytes_ + static_cast<std::size_t>(panel) * v_panel_bytes_;
+    return v_block(layer, block).data() + at(head) * v_head_bytes_ + at(panel) * v_panel_bytes_;
   }
-  // All heads' K and V of a block in one layer.
-  std::byte* block(int layer, std::int32_t block) const noexcept { return run(layer, block, 0); }
-  std::size_t layer_block_bytes() const noexcept { return static_cast<std::size_t>(geometry_.n_kv_heads) * run_bytes_; }
+  // From a panel to the same of the next kv head.
+  std::size_t k_head_bytes() const noexcept { return k_head_bytes_; }
+  std::size_t v_head_bytes() const noexcept { return v_head_bytes_; }
+  // All heads of a block.
+  std::span<std::byte> k_block(int layer, std::int32_t block) const noexcept {
+    const std::size_t n_bytes = at(geometry_.n_kv_heads) * k_head_bytes_;
+    return {memory_.get() + number(layer, block) * n_bytes, n_bytes};
+  }
+  std::span<std::byte> v_block(int layer, std::int32_t block) const noexcept {
+    const std::size_t n_bytes = at(geometry_.n_kv_heads) * v_head_bytes_;
+    return {v_memory_ + number(layer, block) * n_bytes, n_bytes};
+  }
 
  private:
-  std::byte* run(int layer, std::int32_t block, int head) const noexcept {
-    const auto blocks = static_cast<std::size_t>(layer) * static_cast<std::size_t>(geometry_.n_blocks) +
-                        static_cast<std::size_t>(block);
-    return memory_.get() +
-           (blocks * static_cast<std::size_t>(geometry_.n_kv_heads) + static_cast<std::size_t>(head)) * run_bytes_;
+  static constexpr std::size_t at(int n) noexcept { return static_cast<std::size_t>(n); }
+  std::size_t number(int layer, std::int32_t block) const noexcept {
+    return at(layer) * at(geometry_.n_blocks) + at(block);
   }
 
   KvGeometry geometry_;
   KvStorage storage_;
   std::size_t k_panel_bytes_;
   std::size_t v_panel_bytes_;
-  std::size_t k_run_bytes_;  // one head's K of a block
-  std::size_t run_bytes_;    // one head's K and V of a block
+  std::size_t k_head_bytes_;  // one head's K of a block
+  std::size_t v_head_bytes_;
   std::shared_ptr<std::byte> memory_;
+  std::byte* v_memory_;
 };
 
 }  // namespace imp::cpu

@@ -21,25 +21,34 @@ constexpr int padded_to_lanes(int n) {
   return (n + 15) / 16 * 16;
 }
 
-// The queries of a few consecutive rows of one sequence and of a few heads that share a kv head.
-// Query i is row i / n_heads, head i % n_heads; there are at most kTileQueries.
+// The queries of a few consecutive rows of one sequence, of n_heads heads of each of some neighbouring kv heads. They
+// are numbered by kv head, then row, then head; there are at most kTileQueries. Of several kv heads a tile holds all
+// query heads, so that those of the next kv head follow.
 struct AttentionTile {
-  const float* q;  // head 0 of row 0; heads are head_dim apart
+  const float* q;  // the first query of row 0; heads are head_dim apart
   std::ptrdiff_t row_stride;
   int n_rows;
-  int n_heads;
+  int n_kv_heads;
+  int n_heads;         // per kv head
   int first_position;  // of row 0
   int head_dim;        // a multiple of 8
   float scale;
   float soft_cap;  // 0: none
   int window;      // 0: none
+
+  constexpr int n_queries() const { return n_kv_heads * n_rows * n_heads; }
+  constexpr int row(int query) const { return query / n_heads % n_rows; }
+  // Counted from the tile's first head.
+  constexpr int head(int query) const { return query / (n_heads * n_rows) * n_heads + query % n_heads; }
 };
 
-// Where the keys and values of a split lie for one kv head: K as [head_dim][16 tokens], V as
+// Where the keys and values of a split lie for the tile's first kv head: K as [head_dim][16 tokens], V as
 // [16 tokens][padded head_dim], per panel of 16 tokens. Panels that no query sees may be null.
 struct SplitPanels {
   const void* k[kSplitPanels];
   const void* v[kSplitPanels];
+  std::ptrdiff_t k_head_bytes;  // from a panel to that of the next kv head
+  std::ptrdiff_t v_head_bytes;
   int first_position;
 };
 
