@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "engine/door.h"
 #include "engine/loop.h"
 #include "engine/mailbox.h"
@@ -35,7 +36,8 @@ struct Engine::Thread {
                                            .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
                                            .secret = secret}),
         loop(backend, forward, options, secret, door, clock),
-        mailbox(options.max_queued_events) {
+        mailbox(options.max_queued_events),
+        cpu(options.cpu) {
     mailbox.publish(loop.events(), loop.stats());
     thread = std::thread([this] { work(); });
   }
@@ -50,12 +52,23 @@ struct Engine::Thread {
   void work() {
     std::vector<Accepted> commands;
     bool idle = true;
+    pin();
     for (;;) {
       const Mailbox::Wake wake = mailbox.take(commands, idle);
       if (wake == Mailbox::Wake::stopped) return;
       for (Accepted& command : commands) loop.take(std::move(command));
       if (wake == Mailbox::Wake::go_on) idle = !turn();
       mailbox.publish(loop.events(), loop.stats());
+    }
+  }
+
+  void pin() {
+    if (!cpu) return;
+    try {
+      pin_this_thread(*cpu);
+    } catch (const Error& error) {
+      broken = true;
+      loop.fail_all(error);
     }
   }
 
@@ -82,6 +95,7 @@ struct Engine::Thread {
   Door door;
   Loop loop;
   Mailbox mailbox;
+  const std::optional<int> cpu;
   std::atomic<bool> broken = false;
   std::thread thread;
 };

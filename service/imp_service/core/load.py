@@ -69,13 +69,14 @@ def load(config: Config, file: _core.ModelFile | None = None, progress: Progress
     settings = config.settings
     threads = settings.device.threads
     assert isinstance(threads, int)  # narrows
+    cpus = _cpus(threads)
     model = _core.Model.load(
         file,
         overrides=core_overrides(settings),
         device=settings.device.kind,
         isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
         threads=threads,
-        cpus=_cpus(threads),
+        cpus=cpus,
         max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
         max_logits_rows=max(64, settings.scheduler.max_running),
         kv_block_tokens=settings.kv.block_tokens,
@@ -100,6 +101,7 @@ def load(config: Config, file: _core.ModelFile | None = None, progress: Progress
         evict_sessions=settings.sessions.evict,
         prefix_cache=settings.kv.prefix_cache,
         suppressed_tokens=model.suppressed_tokens,
+        cpu=cpus[0] if cpus else None,
     )
     return LoadedModel(name, metadata, model, EngineClient(_core.Engine(model, options)), _decided(config, model))
 
