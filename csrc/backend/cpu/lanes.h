@@ -16,13 +16,13 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace imp {
+namespace imp::cpu {
 namespace {
 
 constexpr int kLanes = 16;
 
 }  // namespace
-}  // namespace imp
+}  // namespace imp::cpu
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #include "backend/cpu/lanes_avx512.h"  // IWYU pragma: export
@@ -32,7 +32,7 @@ constexpr int kLanes = 16;
 #include "backend/cpu/lanes_portable.h"  // IWYU pragma: export
 #endif
 
-namespace imp {
+namespace imp::cpu {
 namespace {
 
 // bfloat16 storage: the upper half of a float32, rounded to nearest even; NaN stays NaN.
@@ -62,4 +62,4 @@ inline void store_up_to(float* to, Lanes x, int n) {
 }
 
 }  // namespace
-}  // namespace imp
+}  // namespace imp::cpu

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace imp {
+namespace imp::cpu {
 namespace {
 
 struct Lanes {
@@ -197,4 +197,4 @@ inline std::int32_t sum(IntLanes x) {
 }
 
 }  // namespace
-}  // namespace imp
+}  // namespace imp::cpu

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace imp {
+namespace imp::cpu {
 namespace {
 
 using Floats = float __attribute__((vector_size(64)));
@@ -252,4 +252,4 @@ inline std::int32_t sum(IntLanes x) {
 }
 
 }  // namespace
-}  // namespace imp
+}  // namespace imp::cpu

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/lanes.h"
 
-namespace imp {
+namespace imp::cpu {
 namespace {
 
 inline Lanes absolute(Lanes x) {
@@ -65,4 +65,4 @@ inline Lanes tanh(Lanes x) {
 }
 
 }  // namespace
-}  // namespace imp
+}  // namespace imp::cpu

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace imp {
+namespace imp::cpu {
 namespace {
 
 struct SinCos {
@@ -76,4 +76,4 @@ inline double log(double x) {
 }
 
 }  // namespace
-}  // namespace imp
+}  // namespace imp::cpu
