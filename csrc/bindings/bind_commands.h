@@ -22,36 +22,28 @@ std::vector<std::uint32_t> mask_of_bytes(const pybind11::bytes& bytes);
 SequenceKind sequence_kind(const std::string& word);
 EndReason end_reason(const std::string& word);
 
-// Every method is atomic: it raises and nothing is queued, or the command is queued. Called without Python's lock.
+// Checks and queues without Python's lock.
+template <class Self>
+void submit_unlocked(Self& self, std::vector<Command> commands) {
+  const pybind11::gil_scoped_release unlocked;
+  self.submit(std::move(commands));
+}
+
 template <class Class>
-void def_commands(Class& bound) {
+void def_run(Class& bound) {
   namespace py = pybind11;
   using Self = typename Class::type;
   using Tokens = std::vector<std::int32_t>;
-  const auto submit = [](Self& self, std::vector<Command> commands) {
-    const py::gil_scoped_release unlocked;
-    self.submit(std::move(commands));
-  };
-
-  bound.def(
-      "open",
-      [submit](Self& self, SequenceId sequence, const std::string& kind, const SamplingOptions& sampling,
-               std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix) {
-        submit(self, {OpenCommand{sequence, sequence_kind(kind), sampling, priority, std::move(tenant),
-                                  std::move(cache_scope), bypass_prefix}});
-      },
-      py::arg("sequence"), py::kw_only(), py::arg("kind") = "session",
-      py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
-      py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, "Opens a sequence that holds nothing.");
 
   bound.def(
       "run",
-      [submit](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, bool resume,
-               std::optional<std::int32_t> position, std::optional<SamplingOptions> sampling,
-               std::optional<std::int32_t> base, bool rebase, const RunLimits& limits, const RunReturns& returns,
-               const py::bytes& allowed, bool constrained, std::vector<SequenceId> siblings) {
-        submit(self, {RunCommand{ticket, sequence, std::move(tokens), resume, position, std::move(sampling), base,
-                                 rebase, limits, returns, mask_of_bytes(allowed), constrained, std::move(siblings)}});
+      [](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, bool resume,
+         std::optional<std::int32_t> position, std::optional<SamplingOptions> sampling,
+         std::optional<std::int32_t> base, bool rebase, const RunLimits& limits, const RunReturns& returns,
+         const py::bytes& allowed, bool constrained, std::vector<SequenceId> siblings) {
+        submit_unlocked(
+            self, {RunCommand{ticket, sequence, std::move(tokens), resume, position, std::move(sampling), base, rebase,
+                              limits, returns, mask_of_bytes(allowed), constrained, std::move(siblings)}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("tokens") = Tokens{}, py::kw_only(), py::arg("resume") = false,
       py::arg("position") = py::none(), py::arg("sampling") = py::none(), py::arg("base") = py::none(),
@@ -59,13 +51,20 @@ void def_commands(Class& bound) {
       py::arg_v("returns", RunReturns{}, "RunReturns()"), py::arg("allowed") = py::bytes(),
       py::arg("constrained") = false, py::arg("siblings") = std::vector<SequenceId>{},
       "Evaluates tokens, or the pending one, and samples outputs.");
+}
+
+template <class Class>
+void def_generate(Class& bound) {
+  namespace py = pybind11;
+  using Self = typename Class::type;
+  using Tokens = std::vector<std::int32_t>;
 
   bound.def(
       "generate",
-      [submit](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, const SamplingOptions& sampling,
-               std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix,
-               std::optional<std::int32_t> base, const RunLimits& limits, const RunReturns& returns, bool constrained,
-               std::vector<SequenceId> siblings) {
+      [](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, const SamplingOptions& sampling,
+         std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix,
+         std::optional<std::int32_t> base, const RunLimits& limits, const RunReturns& returns, bool constrained,
+         std::vector<SequenceId> siblings) {
         RunCommand run{.ticket = ticket,
                        .sequence = sequence,
                        .tokens = std::move(tokens),
@@ -77,9 +76,9 @@ void def_commands(Class& bound) {
                        .allowed = {},
                        .constrained = constrained,
                        .siblings = std::move(siblings)};
-        submit(self, {OpenCommand{sequence, SequenceKind::generation, sampling, priority, std::move(tenant),
-                                  std::move(cache_scope), bypass_prefix},
-                      std::move(run)});
+        submit_unlocked(self, {OpenCommand{sequence, SequenceKind::generation, sampling, priority, std::move(tenant),
+                                           std::move(cache_scope), bypass_prefix},
+                               std::move(run)});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("tokens"), py::kw_only(),
       py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
@@ -87,53 +86,86 @@ void def_commands(Class& bound) {
       py::arg_v("limits", RunLimits{}, "RunLimits()"), py::arg_v("returns", RunReturns{}, "RunReturns()"),
       py::arg("constrained") = false, py::arg("siblings") = std::vector<SequenceId>{},
       "Opens a generation and runs it; it is gone when its run has ended. Both are queued, or neither.");
+}
+
+template <class Class>
+void def_run_control(Class& bound) {
+  namespace py = pybind11;
+  using Self = typename Class::type;
 
   bound.def(
       "mask",
-      [submit](Self& self, Ticket ticket, SequenceId sequence, std::int32_t output, const py::bytes& allowed,
-               bool end) { submit(self, {MaskCommand{ticket, sequence, output, mask_of_bytes(allowed), end}}); },
+      [](Self& self, Ticket ticket, SequenceId sequence, std::int32_t output, const py::bytes& allowed, bool end) {
+        submit_unlocked(self, {MaskCommand{ticket, sequence, output, mask_of_bytes(allowed), end}});
+      },
       py::arg("ticket"), py::arg("sequence"), py::arg("output"), py::arg("allowed") = py::bytes(), py::kw_only(),
       py::arg("end") = false, "The tokens that an output of a constrained run may be; `end`: there is no such output.");
 
   bound.def(
       "end",
-      [submit](Self& self, Ticket ticket, SequenceId sequence, const std::string& reason,
-               std::optional<std::int32_t> n_outputs) {
-        submit(self, {EndCommand{ticket, sequence, end_reason(reason), n_outputs}});
+      [](Self& self, Ticket ticket, SequenceId sequence, const std::string& reason,
+         std::optional<std::int32_t> n_outputs) {
+        submit_unlocked(self, {EndCommand{ticket, sequence, end_reason(reason), n_outputs}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("reason") = "cancelled", py::kw_only(),
       py::arg("n_outputs") = py::none(), "Ends a run; `n_outputs` are those that count.");
 
   bound.def(
       "pause",
-      [submit](Self& self, Ticket ticket, SequenceId sequence, bool paused) {
-        submit(self, {PauseCommand{ticket, sequence, paused}});
+      [](Self& self, Ticket ticket, SequenceId sequence, bool paused) {
+        submit_unlocked(self, {PauseCommand{ticket, sequence, paused}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("paused"), "Holds a run, or lets it go on.");
+}
+
+template <class Class>
+void def_sessions(Class& bound) {
+  namespace py = pybind11;
+  using Self = typename Class::type;
+
+  bound.def(
+      "open",
+      [](Self& self, SequenceId sequence, const std::string& kind, const SamplingOptions& sampling,
+         std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix) {
+        submit_unlocked(self, {OpenCommand{sequence, sequence_kind(kind), sampling, priority, std::move(tenant),
+                                           std::move(cache_scope), bypass_prefix}});
+      },
+      py::arg("sequence"), py::kw_only(), py::arg("kind") = "session",
+      py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
+      py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, "Opens a sequence that holds nothing.");
 
   bound.def(
       "fork",
-      [submit](Self& self, Ticket ticket, SequenceId sequence, SequenceId copy, std::optional<std::int32_t> position) {
-        submit(self, {ForkCommand{ticket, sequence, copy, position}});
+      [](Self& self, Ticket ticket, SequenceId sequence, SequenceId copy, std::optional<std::int32_t> position) {
+        submit_unlocked(self, {ForkCommand{ticket, sequence, copy, position}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("copy"), py::arg("position") = py::none(),
       "Makes a session that shares another's cache.");
 
   bound.def(
       "truncate",
-      [submit](Self& self, Ticket ticket, SequenceId sequence, std::int32_t position) {
-        submit(self, {TruncateCommand{ticket, sequence, position}});
+      [](Self& self, Ticket ticket, SequenceId sequence, std::int32_t position) {
+        submit_unlocked(self, {TruncateCommand{ticket, sequence, position}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("position"), "Drops what a session holds beyond a position.");
 
   bound.def(
       "close",
-      [submit](Self& self, Ticket ticket, SequenceId sequence) { submit(self, {CloseCommand{ticket, sequence}}); },
+      [](Self& self, Ticket ticket, SequenceId sequence) { submit_unlocked(self, {CloseCommand{ticket, sequence}}); },
       py::arg("ticket"), py::arg("sequence"), "Frees a sequence; a run under way ends as cancelled.");
 
   bound.def(
-      "flush", [submit](Self& self, Ticket ticket) { submit(self, {FlushCacheCommand{ticket}}); }, py::arg("ticket"),
+      "flush", [](Self& self, Ticket ticket) { submit_unlocked(self, {FlushCacheCommand{ticket}}); }, py::arg("ticket"),
       "Frees the cached blocks that nobody holds.");
+}
+
+// Every method is atomic: it raises and nothing is queued, or the command is queued.
+template <class Class>
+void def_commands(Class& bound) {
+  def_sessions(bound);
+  def_run(bound);
+  def_generate(bound);
+  def_run_control(bound);
 }
 
 }  // namespace imp::bindings

@@ -13,6 +13,7 @@
 #include "bindings/testing_script_model.h"
 #include "engine/door.h"
 #include "engine/loop.h"
+#include "model/loaded_model.h"
 
 namespace py = pybind11;
 
@@ -20,14 +21,15 @@ namespace imp::testing {
 namespace {
 
 // The loop without its thread: what submit() takes is done at the next turn, and time moves when the test says so.
-class ManualEngine {
+class ManualLoop {
  public:
-  ManualEngine(const Script& script, const EngineOptions& options)
-      : model(script),
-        secret_(options.cache_secret.value_or(HashSecret{1, 2})),
-        door_(options, {.vocab_size = script.vocab_size, .block_tokens = script.block_tokens, .secret = secret_}),
-        loop_(backend, model, options, secret_, door_, [this] { return now_ns; }) {
-    validate(options, model);
+  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options)
+      : secret_(options.cache_secret.value_or(HashSecret{1, 2})),
+        door_(options, {.vocab_size = forward.vocab_size(),
+                        .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
+                        .secret = secret_}),
+        loop_(backend, forward, options, secret_, door_, [this] { return now_ns; }) {
+    validate(options, forward);
   }
 
   void submit(std::vector<Command> commands) {
@@ -77,20 +79,37 @@ class ManualEngine {
   }
 
   Sequence& sequence(SequenceId id) {
-    const auto found = loop_.state().sequences.find(id);
-    if (found == loop_.state().sequences.end()) throw py::key_error(std::to_string(id));
-    return *found->second;
+    Sequence* found = loop_.state().find(id);
+    if (found == nullptr) throw py::key_error(std::to_string(id));
+    return *found;
   }
 
   std::int64_t now_ns = 0;
-  ScriptBackend backend;
-  ScriptModel model;
 
  private:
   HashSecret secret_;
   Door door_;
   Loop loop_;
   std::vector<Accepted> waiting_;
+};
+
+// What a script's loop needs must be there before it.
+struct ScriptParts {
+  explicit ScriptParts(const Script& script) : model(script) {}
+  ScriptBackend backend;
+  ScriptModel model;
+};
+
+class ManualEngine : public ScriptParts, public ManualLoop {
+ public:
+  ManualEngine(const Script& script, const EngineOptions& options)
+      : ScriptParts(script), ManualLoop(backend, model, options) {}
+};
+
+class ManualModelEngine : public ManualLoop {
+ public:
+  ManualModelEngine(LoadedModel& model, const EngineOptions& options)
+      : ManualLoop(*model.backend, *model.decoder, options) {}
 };
 
 // The engine as it is, over a script.
@@ -182,19 +201,30 @@ void register_script(py::module_& module) {
       .def_readonly("index", &RecordedDraw::index);
 }
 
+template <class Class>
+void def_loop(Class& bound) {
+  using Self = typename Class::type;
+  bound.def("turn", &Self::turn)
+      .def("turns", &Self::turns)
+      .def("drain_events", &Self::drain)
+      .def("stats", &Self::stats)
+      .def("preempt", &Self::preempt)
+      .def_readwrite("now_ns", &Self::now_ns)
+      .def("tokens", [](Self& self, SequenceId id) { return self.sequence(id).tokens; })
+      .def("held", [](Self& self, SequenceId id) { return self.sequence(id).held; })
+      .def("base", [](Self& self, SequenceId id) { return self.sequence(id).base; })
+      .def("blocks", [](Self& self, SequenceId id) { return self.sequence(id).table.blocks; });
+  bindings::def_commands(bound);
+}
+
 void register_manual(py::module_& module) {
+  py::class_<ManualModelEngine> over_model(module, "ManualModelEngine");
+  over_model.def(py::init<LoadedModel&, const EngineOptions&>(), py::arg("model"), py::arg("options"),
+                 py::keep_alive<1, 2>());
+  def_loop(over_model);
+
   py::class_<ManualEngine> manual(module, "ManualEngine");
   manual.def(py::init<const Script&, const EngineOptions&>(), py::arg("script"), py::arg("options"))
-      .def("turn", &ManualEngine::turn)
-      .def("turns", &ManualEngine::turns)
-      .def("drain_events", &ManualEngine::drain)
-      .def("stats", &ManualEngine::stats)
-      .def("preempt", &ManualEngine::preempt)
-      .def_readwrite("now_ns", &ManualEngine::now_ns)
-      .def("tokens", [](ManualEngine& self, SequenceId id) { return self.sequence(id).tokens; })
-      .def("held", [](ManualEngine& self, SequenceId id) { return self.sequence(id).held; })
-      .def("base", [](ManualEngine& self, SequenceId id) { return self.sequence(id).base; })
-      .def("blocks", [](ManualEngine& self, SequenceId id) { return self.sequence(id).table.blocks; })
       .def("slot", [](ManualEngine& self, std::int32_t block, int slot) { return self.backend.pool->at(block, slot); })
       .def("set_slot", [](ManualEngine& self, std::int32_t block, int slot,
                           std::int32_t token) { self.backend.pool->at(block, slot) = token; })
@@ -214,7 +244,7 @@ void register_manual(py::module_& module) {
       .def_property(
           "records_draws", [](const ManualEngine& self) { return self.backend.records; },
           [](ManualEngine& self, bool records) { self.backend.records = records; });
-  bindings::def_commands(manual);
+  def_loop(manual);
 }
 
 void register_threaded(py::module_& module) {

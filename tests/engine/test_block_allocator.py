@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections import Counter
@@ -93,68 +94,87 @@ class Content:
         return [self.slots[blocks[p // self.block_tokens], p % self.block_tokens] for p in range(n_tokens)]
 
 
+class Holders:
+    """Sequences over one pool of blocks, and what each must read back."""
+
+    def __init__(self, n_blocks: int, block_tokens: int, *, prefix_cache: bool) -> None:
+        self.n_blocks = n_blocks
+        self.blocks = _testing.KvBlocks(n_blocks, block_tokens, prefix_cache=prefix_cache)
+        self.content = Content(block_tokens)
+        self.held: dict[int, tuple[_testing.BlockTable, list[int]]] = {}
+        self.n_found = 0
+        self._names = itertools.count()
+
+    def open(self) -> int:
+        name = next(self._names)
+        self.held[name] = _testing.BlockTable(), []
+        return name
+
+    def extend(self, name: int, given: list[int]) -> None:
+        """Nothing happens where the blocks lack."""
+        table, tokens = self.held[name]
+        wanted = tokens + given
+        found = self.blocks.match(table, (9, 9), wanted, len(tokens))
+        held = len(tokens) + found
+        assert self.content.read(table.blocks, held) == wanted[:held]
+        if self.blocks.missing(table, held, len(wanted)) > self.blocks.n_available:
+            self.blocks.truncate(table, len(tokens))
+            return
+        self.n_found += found
+        self.content.copy(self.blocks.prepare(table, held, len(wanted)))
+        self.content.write(table.blocks, held, wanted[held:])
+        self.blocks.commit(table, (9, 9), wanted)
+        self.held[name] = table, wanted
+
+    def fork(self, name: int, position: int) -> None:
+        table, tokens = self.held[name]
+        copy = self.open()
+        self.blocks.share(table, position, self.held[copy][0])
+        self.held[copy] = self.held[copy][0], tokens[:position]
+
+    def truncate(self, name: int, position: int) -> None:
+        table, tokens = self.held[name]
+        self.blocks.truncate(table, position)
+        self.held[name] = table, tokens[:position]
+
+    def close(self, name: int) -> None:
+        self.blocks.truncate(self.held.pop(name)[0], 0)
+
+    def check(self) -> None:
+        for table, tokens in self.held.values():
+            assert self.content.read(table.blocks, len(tokens)) == tokens
+        owners = Counter(block for table, _ in self.held.values() for block in table.blocks)
+        assert {block: self.blocks.owners(block) for block in owners} == owners
+        assert self.blocks.n_live == len(owners)
+        assert self.blocks.n_free + self.blocks.n_kept + self.blocks.n_live == self.n_blocks
+
+
 @pytest.mark.parametrize("prefix_cache", [True, False])
 def test_kv_1_kv_2_kv_4_sequences_never_see_each_other(prefix_cache: bool) -> None:
     """Random open, extend, fork, truncate, close, flush: after each, every sequence reads back its own tokens."""
     rng = random.Random(7)
-    block_tokens, n_blocks = 4, 40
-    blocks = _testing.KvBlocks(n_blocks, block_tokens, prefix_cache=prefix_cache)
-    content = Content(block_tokens)
-    scope = (9, 9)
-    sequences: dict[int, tuple[_testing.BlockTable, list[int]]] = {}
-    next_id = 0
-    n_found = 0
+    holders = Holders(40, 4, prefix_cache=prefix_cache)
     for _ in range(N_OPERATIONS // 4):
         operation = rng.choice(["open", "extend", "extend", "extend", "fork", "truncate", "close", "flush"])
-        ids = sorted(sequences)
-        if operation == "open" or not ids:
-            next_id += 1
-            sequences[next_id] = (_testing.BlockTable(), [])
-            ids = [next_id]
-            operation = "extend"
-        name = rng.choice(ids)
-        table, tokens = sequences[name]
-        if operation == "extend":
+        name = holders.open() if operation == "open" or not holders.held else rng.choice(sorted(holders.held))
+        if operation in {"open", "extend"}:
             # Few distinct ids, so that prefixes are found again.
-            given = [rng.randrange(2) for _ in range(rng.randrange(1, 11))]
-            wanted = tokens + given
-            found = blocks.match(table, scope, wanted, len(tokens))
-            n_found += found
-            held = len(tokens) + found
-            assert content.read(table.blocks, held) == wanted[:held]
-            if blocks.missing(table, held, len(wanted)) > blocks.n_available:
-                blocks.truncate(table, len(tokens))
-            else:
-                content.copy(blocks.prepare(table, held, len(wanted)))
-                content.write(table.blocks, held, wanted[held:])
-                blocks.commit(table, scope, wanted)
-                sequences[name] = (table, wanted)
-        elif operation == "fork" and len(sequences) < 8:
-            next_id += 1
-            copy, position = _testing.BlockTable(), rng.randrange(len(tokens) + 1)
-            blocks.share(table, position, copy)
-            sequences[next_id] = (copy, tokens[:position])
+            holders.extend(name, [rng.randrange(2) for _ in range(rng.randrange(1, 11))])
+        elif operation == "fork" and len(holders.held) < 8:
+            holders.fork(name, rng.randrange(len(holders.held[name][1]) + 1))
         elif operation == "truncate":
-            position = rng.randrange(len(tokens) + 1)
-            blocks.truncate(table, position)
-            sequences[name] = (table, tokens[:position])
+            holders.truncate(name, rng.randrange(len(holders.held[name][1]) + 1))
         elif operation == "close":
-            blocks.truncate(table, 0)
-            del sequences[name]
+            holders.close(name)
         elif operation == "flush" and rng.random() < 0.1:
-            kept = blocks.n_kept
-            assert (blocks.flush(), blocks.n_kept) == (kept, 0)
-        for other, ids_held in sequences.values():
-            assert content.read(other.blocks, len(ids_held)) == ids_held
-        owners = Counter(block for other, _ in sequences.values() for block in other.blocks)
-        assert {block: blocks.owners(block) for block in owners} == owners
-        assert blocks.n_live == len(owners)
-        assert blocks.n_free + blocks.n_kept + blocks.n_live == n_blocks
-    assert (n_found > 500) == prefix_cache
-    for table, _ in sequences.values():
-        blocks.truncate(table, 0)
-    blocks.flush()
-    assert blocks.n_free == n_blocks
+            kept = holders.blocks.n_kept
+            assert (holders.blocks.flush(), holders.blocks.n_kept) == (kept, 0)
+        holders.check()
+    assert (holders.n_found > 200) == prefix_cache
+    for name in list(holders.held):
+        holders.close(name)
+    holders.blocks.flush()
+    assert holders.blocks.n_free == 40
 
 
 def test_kv_4_the_first_write_to_a_shared_block_copies_it() -> None:

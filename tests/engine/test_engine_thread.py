@@ -14,6 +14,7 @@ import pytest
 
 from imp_service import _core, _testing
 from support.script_oracle import continuation, prompt_of
+from support.tiny_models import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 GREEDY = {"sampling": _core.SamplingOptions(temperature=0.0)}
@@ -134,14 +135,17 @@ import ctypes, sys
 from imp_service import _core, _testing
 allocations = ctypes.CDLL(None).allocations
 allocations.restype = ctypes.c_long
-n_sequences = int(sys.argv[1])
-engine = _testing.ManualEngine(_testing.Script("counter", records=False),
-                               _core.EngineOptions(n_blocks=n_sequences * 130, max_context=2000, max_running=64,
-                                                   max_waiting=100))
-engine.records_draws = False
+n_sequences, path = int(sys.argv[1]), sys.argv[2]
+options = _core.EngineOptions(n_blocks=n_sequences * 130, max_context=2000, max_running=64, max_waiting=100)
+if path:
+    model = _core.Model.load(_core.open_model_file(path), threads=2)
+    engine = _testing.ManualModelEngine(model, options)
+else:
+    engine = _testing.ManualEngine(_testing.Script("counter", records=False), options)
+    engine.records_draws = False
 for i in range(n_sequences):
     engine.generate(i, i + 1, [i % 16, 3, i // 16], limits=_core.RunLimits(max_outputs=1900),
-                    sampling=_core.SamplingOptions(temperature=0.7, seed=i))
+                    sampling=_core.SamplingOptions(temperature=0.7, seed=i, repetition_penalty=1.1))
 engine.turns(100)
 before = allocations(); done = engine.turns(300); few = allocations() - before  # an int for Python is one
 before = allocations(); done = engine.turns(1300); many = allocations() - before
@@ -159,11 +163,14 @@ def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize("n_sequences", [1, 64])
-def test_kv_8_a_steady_decode_step_allocates_nothing(counting_library: Path, n_sequences: int) -> None:
+@pytest.mark.parametrize(("over", "n_sequences"), [("script", 1), ("script", 64), ("model", 1), ("model", 5)])
+def test_kv_8_a_steady_decode_step_allocates_nothing(
+    counting_library: Path, tmp_path: Path, n_sequences: int, over: str
+) -> None:
     """1000 steps, block borders and indexing of full blocks included; the counter is seen to count."""
+    model = str(tiny("qwen3", context=2048).write(tmp_path / "m.gguf")) if over == "model" else ""
     path = os.pathsep.join([str(ROOT / "service"), *sys.path])
     environment = {**os.environ, "LD_PRELOAD": str(counting_library), "PYTHONPATH": path, "PYTHONMALLOC": "malloc"}
-    out = subprocess.run([sys.executable, "-c", COUNTED, str(n_sequences)], env=environment, check=True,
+    out = subprocess.run([sys.executable, "-c", COUNTED, str(n_sequences), model], env=environment, check=True,
                          capture_output=True, text=True)
     assert out.stdout.split() == ["1300", "0", "True"]

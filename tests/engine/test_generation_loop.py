@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +13,20 @@ from imp_service import _core
 from support.script_engine import Failed, ScriptEngine
 from support.script_oracle import Sampler, continuation, hash_logits, prompt_of
 
+ROOT = Path(__file__).resolve().parents[2]
 SEEDED = Sampler(temperature=0.8, seed=7)
 PENALIZED = Sampler(temperature=1.1, seed=3, repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.2)
+
+
+def callers(pattern: str) -> list[str]:
+    files = [p for room in ("engine", "model", "bindings") for p in sorted((ROOT / "csrc" / room).rglob("*.cpp"))]
+    assert len(files) > 20
+    return [p.name for p in files if not p.name.startswith("testing") for _ in re.finditer(pattern, p.read_text())]
+
+
+def test_gen_1_there_is_one_caller_of_the_sampler_and_one_of_the_forward_pass() -> None:
+    assert callers(r"(?:\.|->)sample\(") == ["step.cpp"]
+    assert callers(r"(?:\.|->)forward\(") == ["step.cpp"]
 
 
 def test_gen_2_prefill_holds_its_tokens_and_leaves_the_sample_pending() -> None:

@@ -49,7 +49,7 @@ def test_pfx_3_equal_keys_of_other_ids_are_misses() -> None:
 
 
 def test_pfx_3_negative_control_a_hash_that_ignores_the_parent_needs_the_comparison() -> None:
-    """Two chains whose second blocks have equal ids and, by this hash, equal keys: the first one's is not the other's."""
+    """Second blocks with equal ids and, by this hash, equal keys: the first chain's is not the other's."""
     blocks = _testing.KvBlocks(32, B, hash=lambda _parent, ids: (sum(ids), 0))
     blocks.truncate(fill(blocks, [1, 1, 1, 1, 7, 7, 7, 7, 0]), 0)
     blocks.truncate(fill(blocks, [2, 2, 2, 2, 7, 7, 7, 7, 0]), 0)

@@ -38,7 +38,7 @@ def test_sch_3_o07_decode_rows_come_first_and_wait_for_no_more_than_a_chunk() ->
     bench.advance()
     long = bench.enqueue(0, 4096, 1)
     steps = run_out(bench)
-    prefill = [step for step in steps if long in dict((name, n) for name, n, _ in step["rows"])]
+    prefill = [step for step in steps if long in [name for name, _, _ in step["rows"]]]
     assert len(prefill) == 4096 // 64
     for step in prefill:
         assert [name for name, _, _ in step["rows"]][:8] == decoders
@@ -210,6 +210,29 @@ def test_ses_19_s21_while_a_preempted_generation_waits_sessions_take_no_blocks()
     assert engine.tokens(behind) == continuation(prompt_of(3, 4), 2)
     assert engine.finished(new).n_preemptions >= 1
     assert engine.step(without) == continuation(prompt_of(4, 1), 2)[1]
+
+
+def test_ses_19_sch_4_a_generation_that_nobody_can_make_room_for_waits_in_place() -> None:
+    """Sessions hold the rest: it is not preempted and does not fail, sessions take nothing, and it goes on."""
+    engine = ScriptEngine(n_blocks=8, max_context=32, script={"block_tokens": 4}, prefix_cache=False)
+    sessions = [engine.open() for _ in range(3)]
+    for i, session in enumerate(sessions):
+        engine.step(session, prompt_of(7, i), max_outputs=0)
+    ticket = engine.generate(prompt_of(3, 9), max_outputs=16)
+    engine.turn()
+    engine.step(sessions[0], [1, 2], max_outputs=0)  # takes the block that the generation will want
+    engine.turn_until_idle()
+    n_tokens = len(engine.tokens(ticket))
+    assert n_tokens == 2
+    refused = engine.run(sessions[1], [1, 2])
+    engine.turn_until_idle()
+    with pytest.raises(Failed, match="KV_FULL"):
+        engine.finished(refused)
+    for session in sessions[1:]:
+        engine.command("close", session)
+    engine.turn_until_idle()
+    assert engine.tokens(ticket) == continuation(prompt_of(3, 9), 16)
+    assert engine.finished(ticket).n_preemptions == 0
 
 
 def test_kv_6_o05_sequences_that_can_never_fit_together_are_refused_at_the_door() -> None:

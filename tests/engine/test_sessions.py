@@ -393,71 +393,82 @@ def test_s24_base_decides_the_draws_after_truncation_and_replay() -> None:
     assert engine.tokens(ticket) == outputs
 
 
-class ModelSession:
-    """What a session must be, as two lists and a number."""
+class ListModel:
+    """What sessions must be: for each, the tokens held, the pending one, and the base."""
 
-    def __init__(self, held: list[int], pending: list[int], base: int) -> None:
-        self.held, self.pending, self.base = held, pending, base
+    def __init__(self, engine: ScriptEngine, sampler: Sampler, max_context: int) -> None:
+        self.engine, self.sampler, self.max_context = engine, sampler, max_context
+        self.sessions: dict[int, tuple[list[int], list[int], int]] = {}
+
+    def open(self) -> None:
+        self.sessions[self.engine.open(sampling=self.sampler)] = [], [], -1
+
+    def run(self, name: int, given: list[int], n: int) -> None:
+        """Evaluates `given`, or what is pending, for n outputs."""
+        ticket = self.engine.run(name, given, max_outputs=n)
+        self.engine.turn_until_idle()
+        held, pending, base = self.sessions[name]
+        held = held + (given or pending)
+        if not (given or pending) or len(held) > self.max_context:
+            with pytest.raises(Failed):
+                self.engine.finished(ticket)
+            return
+        base = len(held) if base < 0 else base
+        outputs = continuation(held, n, self.sampler, base=base)[: self.max_context - len(held) + 1]
+        assert self.engine.tokens(ticket) == outputs
+        self.sessions[name] = held + outputs[:-1], outputs[-1:], base
+
+    def fork(self, name: int, position: int) -> None:
+        held, pending, base = self.sessions[name]
+        copy = self.engine.sequence()
+        self.engine.command("fork", name, copy, position)
+        self.sessions[copy] = held[:position], pending if position == len(held) else [], min(base, position)
+
+    def truncate(self, name: int, position: int) -> None:
+        held, _, base = self.sessions[name]
+        self.engine.command("truncate", name, position)
+        if position < len(held):
+            self.sessions[name] = held[:position], [], min(base, position)
+
+    def close(self, name: int) -> None:
+        self.engine.command("close", name)
+        del self.sessions[name]
+
+    def check(self) -> None:
+        self.engine.turn_until_idle()
+        core = self.engine.core
+        for name, (held, pending, base) in self.sessions.items():
+            assert (core.held(name), core.tokens(name), core.base(name)) == (len(held), held + pending, base)
+            assert len(core.blocks(name)) == (len(held) + 3) // 4
+        assert core.stats().blocks_live == len({block for name in self.sessions for block in core.blocks(name)})
 
 
 def test_s29_random_operations_against_a_list_model() -> None:
-    """Open, extend, step, several outputs, fork, truncate, close, cancel: tokens, positions, bases and blocks."""
+    """Open, extend, step, several outputs, fork, truncate, close: tokens, positions, bases and blocks after each."""
     rng = random.Random(17)
     engine = ScriptEngine(n_blocks=200, max_context=96, prefill_chunk=8, step_tokens=24, script={"block_tokens": 4})
-    sampler = Sampler(temperature=1.3, seed=9, presence_penalty=0.3)
-    sessions: dict[int, ModelSession] = {}
+    model = ListModel(engine, Sampler(temperature=1.3, seed=9, presence_penalty=0.3), 96)
     for _ in range(N_OPERATIONS):
-        operation = rng.choice(["open", "extend", "extend", "step", "run", "fork", "truncate", "close", "evaluate"])
-        if operation == "open" or not sessions:
-            if len(sessions) < 6:
-                sessions[engine.open(sampling=sampler)] = ModelSession([], [], -1)
+        operation = rng.choice(["open", "extend", "extend", "step", "step", "run", "fork", "truncate", "close"])
+        if operation == "open" or not model.sessions:
+            if len(model.sessions) < 6:
+                model.open()
             continue
-        name = rng.choice(sorted(sessions))
-        model = sessions[name]
-        if operation in {"extend", "run", "evaluate"}:
-            given = prompt_of(rng.randrange(1, 20), rng.randrange(3))
-            n = {"extend": 1, "run": rng.randrange(1, 8), "evaluate": 0}[operation]
-            ticket = engine.run(name, given, max_outputs=n)
-        elif operation == "step":
-            given, n = list(model.pending), 1
-            ticket = engine.run(name)
-        elif operation == "fork":
-            if len(sessions) < 8:
-                copy, p = engine.sequence(), rng.randrange(len(model.held) + 1)
-                engine.command("fork", name, copy, p)
-                whole = p == len(model.held)
-                sessions[copy] = ModelSession(model.held[:p], list(model.pending) if whole else [], min(model.base, p))
-            continue
+        name = rng.choice(sorted(model.sessions))
+        position = rng.randrange(len(model.sessions[name][0]) + 1)
+        if operation == "step":
+            model.run(name, [], 1)
+        elif operation in {"extend", "run"}:
+            n = rng.randrange(2) if operation == "extend" else rng.randrange(1, 8)
+            model.run(name, prompt_of(rng.randrange(1, 20), rng.randrange(3)), n)
+        elif operation == "fork" and len(model.sessions) < 8:
+            model.fork(name, position)
         elif operation == "truncate":
-            p = rng.randrange(len(model.held) + 1)
-            engine.command("truncate", name, p)
-            if p < len(model.held):
-                sessions[name] = ModelSession(model.held[:p], [], min(model.base, p))
-            continue
+            model.truncate(name, position)
         elif operation == "close":
-            engine.command("close", name)
-            del sessions[name]
-            continue
-        engine.turn_until_idle()
-        if not given or len(model.held) + len(given) > 96:
-            with pytest.raises(Failed):
-                engine.finished(ticket)
-        else:
-            held = model.held + given
-            base = len(held) if model.base < 0 else model.base
-            outputs = continuation(held, n, sampler, base=base)[: 96 - len(held) + 1]
-            assert engine.tokens(ticket) == outputs
-            tokens = held + outputs
-            n_held = len(tokens) - (1 if outputs else 0)
-            sessions[name] = ModelSession(tokens[:n_held], tokens[n_held:], base)
-        for each, expected in sessions.items():
-            assert engine.core.held(each) == len(expected.held)
-            assert engine.core.tokens(each) == expected.held + expected.pending
-            assert engine.core.base(each) == expected.base
-            assert len(engine.core.blocks(each)) == (len(expected.held) + 3) // 4
-        owned = {block for each in sessions for block in engine.core.blocks(each)}
-        assert engine.core.stats().blocks_live == len(owned)
-    for each in list(sessions):
-        engine.command("close", each)
+            model.close(name)
+        model.check()
+    for name in list(model.sessions):
+        model.close(name)
     engine.turn_until_idle()
     engine.assert_at_rest()

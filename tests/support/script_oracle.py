@@ -65,6 +65,7 @@ def sample(
     sampler: Sampler,
     history: Sequence[int],
     n_output: int,
+    *,
     sequence: int = 0,
     allowed: Callable[[int], bool] = lambda _: True,
 ) -> int:
@@ -106,7 +107,7 @@ def continuation(
     tokens = list(prompt)
     start = len(prompt) if base is None else base
     for _ in range(n):
-        tokens.append(sample(logits(tokens, vocab_size), sampler, tokens, len(tokens) - start, sequence))
+        tokens.append(sample(logits(tokens, vocab_size), sampler, tokens, len(tokens) - start, sequence=sequence))
     return tokens[len(prompt) :]
 
 
