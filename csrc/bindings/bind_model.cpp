@@ -170,6 +170,17 @@ void register_model(py::module_& module) {
           "scratch_bytes", [](const LoadedModel& self) { return self.backend->scratch_bytes(); },
           "Held by the ops, beside activations.")
       .def_property_readonly(
+          "windows",
+          [](const LoadedModel& self) {
+            std::vector<int> windows;
+            for (const LayerConfig& layer : self.model->config().layers) windows.push_back(layer.window);
+            return windows;
+          },
+          "For each layer how many tokens back attention sees; 0: all.")
+      .def_property_readonly("tied_head", [](const LoadedModel& self) { return self.model->config().tied_head; })
+      .def_property_readonly("n_heads", [](const LoadedModel& self) { return self.model->config().n_heads; })
+      .def_property_readonly("head_dim", [](const LoadedModel& self) { return self.model->config().head_dim; })
+      .def_property_readonly(
           "launches",
           [](const LoadedModel& self) {
             py::dict counts;

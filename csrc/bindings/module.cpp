@@ -6,12 +6,14 @@
 #include "bindings/bind_errors.h"
 #include "bindings/bind_files.h"
 #include "bindings/bind_model.h"
+#include "bindings/bind_probes.h"
 #include "bindings/bind_synthetic.h"
 
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's core: model files, models and the engine";
   imp::bindings::register_errors(module);
   imp::bindings::register_backend(module);
+  imp::bindings::register_probes(module);
   imp::bindings::register_files(module);
   imp::bindings::register_synthetic(module);
   imp::bindings::register_model(module);

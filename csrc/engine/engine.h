@@ -56,6 +56,7 @@ struct EngineStats {
   std::int64_t waiting_tokens = 0;
   std::int64_t last_step_ns = 0;  // the clock at the end of the last step
   std::int64_t forward_ns = 0;    // in forward passes, in all
+  std::int64_t sample_ns = 0;     // in the backend's sampler, in all
   std::int64_t step_ns = 0;       // in steps, in all
 };
 

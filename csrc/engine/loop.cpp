@@ -223,6 +223,7 @@ const EngineStats& Loop::stats() {
   stats.blocks_free = blocks.n_free();
   stats.waiting_tokens = state_.door.waiting_tokens();
   stats.forward_ns = step_.forward_ns();
+  stats.sample_ns = step_.sample_ns();
   return stats;
 }
 

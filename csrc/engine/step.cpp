@@ -148,7 +148,11 @@ void Step::sample() {
     if (draw.drawn) requests_.push_back(request(draw, mask));
   }
   results_.assign(requests_.size(), {});
-  if (!requests_.empty()) backend_.sample(logits_, requests_, results_);
+  if (!requests_.empty()) {
+    const std::int64_t begin = clock_();
+    backend_.sample(logits_, requests_, results_);
+    sample_ns_ += clock_() - begin;
+  }
   std::size_t next = 0;
   for (Draw& draw : draws_) {
     if (draw.drawn) {

@@ -60,6 +60,7 @@ class Step {
   const KvPool& pool() const noexcept { return *pool_; }
   int vocab_size() const noexcept { return forward_.vocab_size(); }
   std::int64_t forward_ns() const noexcept { return forward_ns_; }
+  std::int64_t sample_ns() const noexcept { return sample_ns_; }
 
  private:
   void build_batch(std::span<const PlannedRows> rows);
@@ -78,6 +79,7 @@ class Step {
   std::unique_ptr<KvPool> pool_;
   TokenMask suppressed_;  // empty where nothing is
   std::int64_t forward_ns_ = 0;
+  std::int64_t sample_ns_ = 0;
 
   std::vector<std::int32_t> tokens_;
   std::vector<std::int32_t> positions_;

@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'probe_peak', 'probe_read_bandwidth']
 class Error(Exception):
     reason: str
     message: str
@@ -154,6 +154,9 @@ class Model:
     def facts(self) -> list[typing.Any]:
         ...
     @property
+    def head_dim(self) -> int:
+        ...
+    @property
     def kv_block_tokens(self) -> int:
         ...
     @property
@@ -171,6 +174,9 @@ class Model:
     def n_blocks(self) -> int:
         ...
     @property
+    def n_heads(self) -> int:
+        ...
+    @property
     def n_threads(self) -> int:
         ...
     @property
@@ -182,6 +188,9 @@ class Model:
     def suppressed_tokens(self) -> list[int]:
         ...
     @property
+    def tied_head(self) -> bool:
+        ...
+    @property
     def vocab_size(self) -> int:
         ...
     @property
@@ -191,6 +200,11 @@ class Model:
     def weights(self) -> list[typing.Any]:
         """
         Per tensor: its type, shape, kernels by ascending number of rows, layout and bytes.
+        """
+    @property
+    def windows(self) -> list[int]:
+        """
+        For each layer how many tokens back attention sees; 0: all.
         """
 class SamplingOptions:
     """
@@ -550,6 +564,9 @@ class EngineStats:
     def running(self) -> int:
         ...
     @property
+    def sample_ns(self) -> int:
+        ...
+    @property
     def sessions(self) -> int:
         ...
     @property
@@ -652,4 +669,12 @@ def make_synthetic_file(metadata: dict[str, typing.Any], tensors: list[typing.An
 def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
     Opens a checkpoint, its format known by its content. Raises ModelError.
+    """
+def probe_peak(kind: str, threads: typing.SupportsInt | typing.SupportsIndex, *, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], seconds: typing.SupportsFloat | typing.SupportsIndex = 0.01) -> float:
+    """
+    Operations per second on registers, a multiply and an add being two: `int8` dot products or `f32` fused multiply-adds, with the best instructions that this machine has.
+    """
+def probe_read_bandwidth(threads: typing.SupportsInt | typing.SupportsIndex, *, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], seconds: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> float:
+    """
+    Bytes per second that this many threads read from memory together. `cpus` pins each thread, if given.
     """

@@ -28,7 +28,8 @@ std::span<const Architecture> all_architectures() noexcept {
 
 const Architecture& architecture_of(const ModelFile& file) {
   const std::string& where = file.metadata().where();
-  if (file.format() != "gguf") {
+  // Random weights come under the keys and names of GGUF.
+  if (file.format() != "gguf" && file.format() != "synthetic") {
     throw ModelError(Reason::MODEL_UNSUPPORTED,
                      where + ": format " + std::string(file.format()) + ": weights are read from gguf files");
   }

@@ -24,4 +24,7 @@ class Command(NamedTuple):
         return cast(CommandModule, import_module(f"imp_service.cli.{self.name}"))
 
 
-COMMANDS = (Command("config", "show, check or write the settings"),)
+COMMANDS = (
+    Command("bench", "measure a model's speed beside the limits of this machine"),
+    Command("config", "show, check or write the settings"),
+)

@@ -69,7 +69,7 @@ def load(config: Config, file: _core.ModelFile | None = None, progress: Progress
     settings = config.settings
     threads = settings.device.threads
     assert isinstance(threads, int)  # narrows
-    cpus = _cpus(threads)
+    cpus = thread_cpus(threads)
     model = _core.Model.load(
         file,
         overrides=core_overrides(settings),
@@ -106,7 +106,7 @@ def load(config: Config, file: _core.ModelFile | None = None, progress: Progress
     return LoadedModel(name, metadata, model, EngineClient(_core.Engine(model, options)), _decided(config, model))
 
 
-def _cpus(threads: int) -> list[int]:
+def thread_cpus(threads: int) -> list[int]:
     """A CPU for each thread where the process has just as many; where it has more, another may run beside it."""
     if threads != affinity_cpus() or not hasattr(os, "sched_getaffinity"):
         return []

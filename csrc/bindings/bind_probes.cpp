@@ -1,0 +1,56 @@
+// The probes of memory and arithmetic, each on a team of threads that lives for one call.
+#include "bindings/bind_probes.h"
+
+#include <pybind11/stl.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_caps.h"
+#include "backend/cpu/probes.h"
+#include "base/error.h"
+#include "base/thread_pool.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+using Probe = double (*)(ThreadPool& pool, const DeviceCaps& caps, double seconds);
+
+// Thread 0 of a pool is its caller: one that is made for this, so that pinning it does not move Python's.
+double measure(Probe probe, int threads, const std::vector<int>& cpus, double seconds) {
+  const py::gil_scoped_release unlocked;
+  return std::async(std::launch::async,
+                    [&] {
+                      ThreadPool pool({.n_threads = threads, .cpus = cpus});
+                      if (!cpus.empty()) pin_this_thread(cpus.front());
+                      return probe(pool, cpu::cpu_caps("auto"), seconds);
+                    })
+      .get();
+}
+
+double probe_peak(const std::string& kind, int threads, const std::vector<int>& cpus, double seconds) {
+  if (kind == "int8") return measure(cpu::probe_int8_ops_per_s, threads, cpus, seconds);
+  if (kind == "f32") return measure(cpu::probe_f32_ops_per_s, threads, cpus, seconds);
+  throw InvalidArgument(Reason::FIELD_INVALID, "kind: " + kind + ", expected one of int8, f32");
+}
+
+}  // namespace
+
+void register_probes(py::module_& module) {
+  module.def(
+      "probe_read_bandwidth",
+      [](int threads, const std::vector<int>& cpus, double seconds) {
+        return measure(cpu::probe_read_bytes_per_s, threads, cpus, seconds);
+      },
+      py::arg("threads"), py::kw_only(), py::arg("cpus") = std::vector<int>{}, py::arg("seconds") = 0.02,
+      "Bytes per second that this many threads read from memory together. `cpus` pins each thread, if given.");
+  module.def("probe_peak", &probe_peak, py::arg("kind"), py::arg("threads"), py::kw_only(),
+             py::arg("cpus") = std::vector<int>{}, py::arg("seconds") = 0.01,
+             "Operations per second on registers, a multiply and an add being two: `int8` dot products or `f32` fused "
+             "multiply-adds, with the best instructions that this machine has.");
+}
+
+}  // namespace imp::bindings

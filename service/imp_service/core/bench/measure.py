@@ -1,0 +1,143 @@
+"""Measures a model: loads it for each number of threads, and takes every repetition with the ceilings beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from imp_service import _core
+from imp_service.config import Config
+from imp_service.core.bench.cases import BenchPlan, Case
+from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
+from imp_service.core.bench.report import BenchReport, CaseResult, ModelFacts, OverheadResult, Repetition
+from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.work import Work, model_work
+from imp_service.core.errors import make_error
+from imp_service.core.load import LoadedModel, load, thread_cpus
+
+Tell = Callable[[str], None]
+
+BUILT_IN_REMARK = (
+    "The built-in model fits into the CPU's caches and is too small to say anything about the speed of real models: "
+    "name one with -m, or take random weights of a real shape with --synthetic."
+)
+SYNTHETIC_REMARK = "The weights are random: they are as fast as the real ones, and say nothing."
+WARM_UP_TOKENS = 8
+
+
+def run_bench(configs: Sequence[Config], plan: BenchPlan, file: _core.ModelFile | None, tell: Tell) -> BenchReport:
+    """Measures the settings' model, or `file` in its place, once under each of `configs`: they differ in threads.
+
+    `tell` hears what is being done. A case that cannot fit is refused before anything is measured.
+    """
+    if not configs:
+        raise make_error("FIELD_INVALID", "threads: none, expected at least one number")
+    reports = [_measure(config, plan, file, tell) for config in configs]
+    return BenchReport(
+        reports[0].facts,
+        tuple(case for report in reports for case in report.cases),
+        tuple(overhead for report in reports for overhead in report.overheads),
+    )
+
+
+def _measure(config: Config, plan: BenchPlan, file: _core.ModelFile | None, tell: Tell) -> BenchReport:
+    tell(f"loading, device.threads = {config.settings.device.threads}")
+    loaded = load(config, file)
+    try:
+        bench = ModelBench(loaded, plan.reps, tell)
+        cases, overheads = plan.cases(bench.threads), plan.overhead_cases(bench.threads)
+        for case in [*cases, *overheads]:
+            bench.require_room(case)
+        return BenchReport(
+            model_facts(loaded, is_synthetic=file is not None),
+            tuple(bench.measure(case) for case in cases),
+            tuple(bench.measure_overhead(case) for case in overheads),
+        )
+    finally:
+        loaded.client.close()
+
+
+def model_facts(loaded: LoadedModel, *, is_synthetic: bool) -> ModelFacts:
+    """What there is to know about the model beside its speed."""
+    model = loaded.model
+    weights: Counter[str] = Counter()
+    for weight in model.weights:
+        weights[weight["dtype"]] += weight["n_bytes"]
+    remark = (
+        SYNTHETIC_REMARK if is_synthetic else BUILT_IN_REMARK if loaded.config.settings.model.path is None else None
+    )
+    return ModelFacts(
+        name=loaded.name,
+        architecture=model.architecture,
+        device=model.device_name,
+        weights_bytes=dict(weights),
+        kv_bytes_per_token=model.memory["items"]["kv"] / (model.n_blocks * model.kv_block_tokens),
+        remarks=() if remark is None else (remark,),
+    )
+
+
+class ModelBench:
+    """One loaded model under measurement."""
+
+    def __init__(self, loaded: LoadedModel, reps: int, tell: Tell) -> None:
+        self._model = loaded.model
+        self._scheduler = loaded.config.settings.scheduler
+        self._max_sessions = loaded.config.settings.sessions.max
+        self._runs = EngineRuns(loaded.client, loaded.model.vocab_size)
+        self._work = model_work(loaded.model)
+        self._reps = reps
+        self._tell = tell
+        self.threads: int = loaded.model.n_threads
+        self._cpus = thread_cpus(self.threads)
+
+    def require_room(self, case: Case) -> None:
+        """Raises where the case cannot run."""
+        model, batch_limit = self._model, min(self._scheduler.max_running, self._max_sessions)
+        if case.batch > batch_limit:
+            raise make_error(
+                "FIELD_INVALID",
+                f"{case.label}: expected at most {batch_limit} sequences (scheduler.max_running, sessions.max)",
+            )
+        if case.context > model.max_context:
+            raise make_error(
+                "CONTEXT_TOO_LONG", f"{case.label}: {case.context} tokens, the context is {model.max_context}"
+            )
+        blocks = case.batch * -(-case.context // model.kv_block_tokens)
+        if blocks > model.n_blocks:
+            raise make_error(
+                "KV_FULL", f"{case.label}: {blocks} blocks are needed, the cache has {model.n_blocks} (kv.bytes)"
+            )
+
+    def measure(self, case: Case) -> CaseResult:
+        """All repetitions of a case, after one that warms up."""
+        if case.kind == "prefill":
+            chunk = min(self._scheduler.prefill_chunk, self._scheduler.step_tokens)
+            self._runs.prefill(case.tokens)
+            return self._repeat(case, self._work.prefill(case.tokens, chunk), lambda: self._runs.prefill(case.tokens))
+        self._tell(f"{case.label}: filling the cache")
+        with DecodeBatch(self._runs, case.batch, case.depth) as batch:
+            batch.decode(min(WARM_UP_TOKENS, case.tokens))
+            work = self._work.decode(case.batch, case.depth, case.tokens)
+            return self._repeat(case, work, lambda: batch.decode(case.tokens))
+
+    def measure_overhead(self, case: Case) -> OverheadResult:
+        """What a step of the case costs beside its forward pass."""
+        self._tell(f"overhead of a step, batch {case.batch}")
+        with DecodeBatch(self._runs, case.batch, case.depth) as batch:
+            batch.decode(min(WARM_UP_TOKENS, case.tokens))
+            costs = [batch.step_costs(case.tokens) for _ in range(self._reps)]
+        return OverheadResult(
+            self.threads,
+            case.batch,
+            sampling=Spread.of(cost.sampling for cost in costs),
+            engine=Spread.of(cost.engine for cost in costs),
+        )
+
+    def _repeat(self, case: Case, work: Work, run: Callable[[], float]) -> CaseResult:
+        repetitions = []
+        for i in range(self._reps):
+            self._tell(f"{case.label}: {i + 1} of {self._reps}")
+            bandwidth = _core.probe_read_bandwidth(self.threads, cpus=self._cpus)
+            peak = _core.probe_peak(self._work.peak, self.threads, cpus=self._cpus)
+            repetitions.append(Repetition(run(), bandwidth, peak))
+        return CaseResult(case, work, self._work.peak, tuple(repetitions))

@@ -1,0 +1,141 @@
+"""What a bench found: each case's times beside the ceilings that were probed with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imp_service.core.bench.cases import Case
+from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.work import PeakKind, Work
+
+SCHEMA = "imp.bench.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """Seconds of one repetition, and the rates probed right before it."""
+
+    seconds: float
+    read_bytes_per_s: float
+    peak_ops_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One case, repeated. Fractions are of the ceilings beside the same repetition."""
+
+    case: Case
+    work: Work
+    peak: PeakKind
+    repetitions: tuple[Repetition, ...]
+
+    @property
+    def seconds(self) -> Spread:
+        """Of the work."""
+        return Spread.of(rep.seconds for rep in self.repetitions)
+
+    @property
+    def tokens_per_s(self) -> Spread:
+        """Over all sequences."""
+        return Spread.of(self.work.tokens / rep.seconds for rep in self.repetitions)
+
+    @property
+    def read_bytes_per_s(self) -> Spread:
+        """The bandwidth probed."""
+        return Spread.of(rep.read_bytes_per_s for rep in self.repetitions)
+
+    @property
+    def peak_ops_per_s(self) -> Spread:
+        """The arithmetic probed."""
+        return Spread.of(rep.peak_ops_per_s for rep in self.repetitions)
+
+    @property
+    def bandwidth_fraction(self) -> Spread:
+        """Of the time, how much reading the case's bytes would take at the bandwidth probed."""
+        return Spread.of(self.work.bytes / rep.seconds / rep.read_bytes_per_s for rep in self.repetitions)
+
+    @property
+    def arithmetic_fraction(self) -> Spread:
+        """Of the time, how much computing the case's operations would take at the peak probed."""
+        return Spread.of(self.work.ops / rep.seconds / rep.peak_ops_per_s for rep in self.repetitions)
+
+    def as_json(self) -> dict[str, object]:
+        """Every number of the case."""
+        case, work = self.case, self.work
+        return {
+            "kind": case.kind,
+            "tokens": case.tokens,
+            "batch": case.batch,
+            "depth": case.depth,
+            "threads": case.threads,
+            "timed_tokens": work.tokens,
+            "bytes_per_token": work.bytes / work.tokens,
+            "ops_per_token": work.ops / work.tokens,
+            "seconds": self.seconds.as_json(),
+            "tokens_per_s": self.tokens_per_s.as_json(),
+            "read_bytes_per_s": self.read_bytes_per_s.as_json(),
+            "peak": self.peak,
+            "peak_ops_per_s": self.peak_ops_per_s.as_json(),
+            "bandwidth_fraction": self.bandwidth_fraction.as_json(),
+            "arithmetic_fraction": self.arithmetic_fraction.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OverheadResult:
+    """Seconds that a decode step takes beside its forward pass: in the sampler; in scheduling, bookkeeping, events."""
+
+    threads: int
+    batch: int
+    sampling: Spread
+    engine: Spread
+
+    def as_json(self) -> dict[str, object]:
+        """Every number of it."""
+        return {
+            "threads": self.threads,
+            "batch": self.batch,
+            "sampling_seconds_per_step": self.sampling.as_json(),
+            "engine_seconds_per_step": self.engine.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What was measured."""
+
+    name: str
+    architecture: str
+    device: str
+    weights_bytes: dict[str, int]  # in memory, by type
+    kv_bytes_per_token: float
+    remarks: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Every fact."""
+        return {
+            "model": self.name,
+            "architecture": self.architecture,
+            "device": self.device,
+            "weights_bytes": self.weights_bytes,
+            "kv_bytes_per_token": self.kv_bytes_per_token,
+            "remarks": list(self.remarks),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """All of a bench."""
+
+    facts: ModelFacts
+    cases: tuple[CaseResult, ...]
+    overheads: tuple[OverheadResult, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """As `imp bench --json` prints it; a change that breaks readers changes `schema`."""
+        return {
+            "schema": SCHEMA,
+            **self.facts.as_json(),
+            "cases": [case.as_json() for case in self.cases],
+            "overhead": [overhead.as_json() for overhead in self.overheads],
+        }

@@ -1,0 +1,93 @@
+"""What a case must do at the least: bytes that it reads from memory, operations that it computes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from imp_service import _core
+
+PeakKind = Literal["int8", "f32"]
+
+FLOAT_TYPES = ("f32", "f16", "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Of one repetition; a multiply and an add are two operations."""
+
+    tokens: int
+    bytes: float
+    ops: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWork:
+    """A model's costs, from which those of every case follow.
+
+    The weights are read once for all rows of a step, the head only where something is drawn; the cache is read once
+    for each sequence of a step. What caches of the CPU may spare is not taken off, nor what a kernel reads twice added.
+    """
+
+    body_bytes: int
+    body_ops: int  # of one row
+    head_bytes: int
+    head_ops: int
+    kv_bytes: float  # of one token in one layer
+    attention_ops: int  # of one query and one key in one layer
+    windows: tuple[tuple[int, int], ...]  # (tokens that attention sees, 0 for all; number of layers)
+    peak: PeakKind  # arithmetic that most of the operations are
+
+    def prefill(self, tokens: int, chunk: int) -> Work:
+        """A prompt, read in steps of at most `chunk` tokens."""
+        ends = [min(start + chunk, tokens) for start in range(0, tokens, chunk)]
+        return Work(
+            tokens,
+            len(ends) * self.body_bytes + self.head_bytes + self.kv_bytes * self._seen(ends),
+            tokens * self.body_ops + self.head_ops + self.attention_ops * self._seen(range(1, tokens + 1)),
+        )
+
+    def decode(self, batch: int, depth: int, tokens: int) -> Work:
+        """The steps from each sequence's first output to its last: one fewer than its outputs."""
+        steps = tokens - 1
+        seen = batch * self._seen(range(depth + 2, depth + tokens + 1))
+        return Work(
+            batch * steps,
+            steps * (self.body_bytes + self.head_bytes) + self.kv_bytes * seen,
+            batch * steps * (self.body_ops + self.head_ops) + self.attention_ops * seen,
+        )
+
+    def _seen(self, contexts: Iterable[int]) -> int:
+        """Keys, over all layers, that a query at the end of each context sees."""
+        lengths = list(contexts)
+        return sum(
+            n_layers * sum(min(length, window) if window else length for length in lengths)
+            for window, n_layers in self.windows
+        )
+
+
+def model_work(model: _core.Model) -> ModelWork:
+    """The costs of a loaded model in the layouts that it has in memory."""
+    matrices = [weight for weight in model.weights if weight["layout"] != "vector"]
+    vectors = [weight for weight in model.weights if weight["layout"] == "vector"]
+    head_name = "token_embd.weight" if model.tied_head else "output.weight"
+    head = next(weight for weight in matrices if weight["tensor"] == head_name)
+    # Where the head is another matrix, a row of the embedding is all that a token takes of it.
+    body = [weight for weight in matrices if weight["tensor"] not in (head_name, "token_embd.weight")]
+
+    ops: Counter[PeakKind] = Counter()
+    for weight in [*body, head]:
+        ops["f32" if weight["dtype"] in FLOAT_TYPES else "int8"] += 2 * weight["n"] * weight["k"]
+    cached_tokens = model.n_blocks * model.kv_block_tokens
+    return ModelWork(
+        body_bytes=sum(weight["n_bytes"] for weight in body + vectors),
+        body_ops=sum(2 * weight["n"] * weight["k"] for weight in body),
+        head_bytes=head["n_bytes"],
+        head_ops=2 * head["n"] * head["k"],
+        kv_bytes=model.memory["items"]["kv"] / cached_tokens / len(model.windows),
+        attention_ops=4 * model.n_heads * model.head_dim,
+        windows=tuple(sorted(Counter(model.windows).items())),
+        peak=ops.most_common(1)[0][0],
+    )

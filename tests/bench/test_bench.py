@@ -1,0 +1,143 @@
+"""imp bench end to end on the built-in model: what is there, and whether the numbers follow from each other."""
+
+import json
+
+import numpy as np
+import pytest
+
+from imp_service.cli.shell import main
+
+TINY = ["--prefill", "24", "--decode", "5", "--depth", "0,18", "--batch", "1,3", "--reps", "3"]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """One run of the command, with one and two threads."""
+    with pytest.MonkeyPatch.context() as patch, pytest.MonkeyPatch.context() as output:
+        import io
+        import sys
+
+        patch.chdir(tmp_path_factory.mktemp("bench"))
+        out = io.StringIO()
+        output.setattr(sys, "stdout", out)
+        assert main(["bench", *TINY, "--threads", "1,2", "--json"]) == 0
+    return json.loads(out.getvalue())
+
+
+def test_every_case_is_there(report: dict) -> None:
+    assert report["schema"] == "imp.bench.v1"
+    found = [(c["kind"], c["threads"], c["tokens"], c["batch"], c["depth"]) for c in report["cases"]]
+    assert found == [
+        case
+        for threads in (1, 2)
+        for case in [
+            ("prefill", threads, 24, 1, 0),
+            *(("decode", threads, 5, batch, depth) for depth in (0, 18) for batch in (1, 3)),
+        ]
+    ]
+    assert [c["timed_tokens"] for c in report["cases"]] == [24, 4, 12, 4, 12] * 2
+    assert [(o["threads"], o["batch"]) for o in report["overhead"]] == [(1, 1), (1, 64), (2, 1), (2, 64)]
+    assert "too small to say anything about the speed" in report["remarks"][0]
+
+
+def test_summaries_are_of_their_samples(report: dict) -> None:
+    spreads = [value for case in report["cases"] for value in case.values() if isinstance(value, dict)]
+    for overhead in report["overhead"]:
+        spreads += [overhead["engine_seconds_per_step"], overhead["sampling_seconds_per_step"]]
+    assert len(spreads) == 6 * 10 + 2 * 4
+    for spread in spreads:
+        samples = np.array(spread["samples"])
+        assert samples.shape == (3,)
+        assert (samples > 0).all()
+        assert spread["median"] == np.median(samples)
+        assert (spread["min"], spread["max"]) == (samples.min(), samples.max())
+
+
+def test_rates_and_fractions_follow_from_their_parts(report: dict) -> None:
+    for case in report["cases"]:
+        tokens, seconds = case["timed_tokens"], np.array(case["seconds"]["samples"])
+        reads = case["bytes_per_token"] * tokens / np.array(case["read_bytes_per_s"]["samples"])
+        computes = case["ops_per_token"] * tokens / np.array(case["peak_ops_per_s"]["samples"])
+        np.testing.assert_allclose(case["tokens_per_s"]["samples"], tokens / seconds)
+        np.testing.assert_allclose(case["bandwidth_fraction"]["samples"], reads / seconds)
+        np.testing.assert_allclose(case["arithmetic_fraction"]["samples"], computes / seconds)
+
+
+def test_work_grows_as_the_cases_say(report: dict) -> None:
+    """Against the built-in model's own numbers: 2 n k of every matrix, and keys and values of each token seen."""
+    from imp_service.config import load as load_config
+    from imp_service.core import load
+
+    loaded = load(load_config())
+    model = loaded.model
+    facts = {fact["name"]: fact["value"] for fact in model.facts}
+    loaded.client.close()
+    n_layers, kv_size = int(facts["n_layers"]), int(facts["n_kv_heads"]) * int(facts["head_dim"])
+    weights_bytes = sum(report["weights_bytes"].values())
+    ops = 2 * sum(weight["n"] * weight["k"] for weight in model.weights if weight["layout"] != "vector")
+    assert report["kv_bytes_per_token"] == n_layers * kv_size * 2 * 2  # keys and values in two bytes
+    for case in (c for c in report["cases"] if c["kind"] == "decode"):
+        seen = np.mean([case["depth"] + output for output in range(2, 6)])
+        expected_bytes = weights_bytes / case["batch"] + seen * report["kv_bytes_per_token"]
+        assert case["bytes_per_token"] == pytest.approx(expected_bytes)
+        attention = 4 * int(facts["n_heads"]) * int(facts["head_dim"]) * n_layers * seen
+        assert case["ops_per_token"] == pytest.approx(ops + attention)
+        assert case["peak"] == "int8"
+
+
+def test_a_file_that_is_not_a_terminal_gets_plain_text(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--prefill", "0", "--decode", "3", "--threads", "1", "--reps", "1"]) == 0
+    out, err = capfd.readouterr()
+    lines = out.splitlines()
+    assert err == ""
+    assert "\x1b" not in out
+    assert lines[2].startswith("Note: The built-in model")
+    heading, row = lines[3:5]
+    assert heading.split()[:2] == ["case", "threads"]
+    assert row.startswith("decode 3, batch 1, depth 0  ")
+    assert row.endswith(" int8")
+    assert [line.split(",")[1] for line in lines[5:]] == [" batch 1", " batch 64"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--decode", "1"], "FIELD_INVALID: decode: 1, expected at least 2: time is taken between outputs"),
+        (["--synthetic", "7b"], "FIELD_INVALID: synthetic: 7b, expected one of 0.6b, 1.7b, 4b, 1b"),
+        (["--synthetic", "1b", "--type", "q2_k"], "FIELD_INVALID: type: q2_k, expected one of q8_0, "),
+        (["--type", "q8_0"], "USAGE: --type is for --synthetic"),
+        (["--batch", "0"], "USAGE: argument --batch: 0: expected numbers of at least 1"),
+        (["--prefill", "5e2"], "USAGE: argument --prefill: 5e2: expected whole numbers with commas between"),
+        (["--reps", "1,2"], "USAGE: argument --reps: 1,2: expected one number"),
+        (["--batch", "65"], "FIELD_INVALID: decode 128, batch 65, depth 0, "),
+        (["--depth", "9999999"], "CONTEXT_TOO_LONG: decode 128, batch 1, depth 9999999, "),
+        (["--set", "kv.bytes=1MiB", "--batch", "1,60"], "KV_FULL: decode 128, batch 60, depth 0, "),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) in (64, 71)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].startswith(f"imp: error: {message}")
+
+
+def test_prompts_read_in_steps_read_the_weights_in_each() -> None:
+    from imp_service.core.bench.work import ModelWork
+
+    work = ModelWork(
+        body_bytes=1000,
+        body_ops=7,
+        head_bytes=100,
+        head_ops=3,
+        kv_bytes=2,
+        attention_ops=5,
+        windows=((0, 2), (4, 1)),
+        peak="int8",
+    )
+    found = work.prefill(10, chunk=4)
+    # Three steps, that see 4, 8 and 10 tokens.
+    assert found.bytes == 3 * 1000 + 100 + 2 * (2 * (4 + 8 + 10) + (4 + 4 + 4))
+    seen = 2 * sum(range(1, 11)) + (1 + 2 + 3 + 7 * 4)
+    assert found.ops == 10 * 7 + 3 + 5 * seen
