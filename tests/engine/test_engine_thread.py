@@ -169,7 +169,7 @@ def test_kv_8_a_steady_decode_step_allocates_nothing(
 ) -> None:
     """1000 steps, block borders and indexing of full blocks included; the counter is seen to count."""
     model = str(tiny("qwen3", context=2048).write(tmp_path / "m.gguf")) if over == "model" else ""
-    path = os.pathsep.join([str(ROOT / "service"), *sys.path])
+    path = os.pathsep.join(sys.path)
     environment = {**os.environ, "LD_PRELOAD": str(counting_library), "PYTHONPATH": path, "PYTHONMALLOC": "malloc"}
     out = subprocess.run([sys.executable, "-c", COUNTED, str(n_sequences), model], env=environment, check=True,
                          capture_output=True, text=True)
