@@ -34,7 +34,7 @@ RANGES: dict[str, tuple[str, list[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("field", RANGES)
-def test_smp_14_smp_15_p05_p12_each_field_has_its_range(field: str) -> None:
+def test_smp_14_p05_p12_each_field_has_its_range(field: str) -> None:
     word, allowed, refused = RANGES[field]
     engine = ScriptEngine()
     for value in allowed:
