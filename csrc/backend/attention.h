@@ -11,17 +11,17 @@ namespace imp {
 struct SequenceRows {
   int first_row = 0;
   int n_rows = 0;
-  int first_position = 0;                 // position of the first row = tokens held before it
-  std::span<const std::int32_t> blocks;   // KV blocks of the sequence in order; hold first_position + n_rows tokens
+  int first_position = 0;                // position of the first row = tokens held before it
+  std::span<const std::int32_t> blocks;  // KV blocks of the sequence in order; hold first_position + n_rows tokens
 };
 
 struct AttentionParams {
   int n_heads = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
-  float scale = 0;      // of q · k
-  float soft_cap = 0;   // cap · tanh(score / cap); 0: none
-  int window = 0;       // keys at positions > p - window are seen; 0: all
+  float scale = 0;     // of q · k
+  float soft_cap = 0;  // cap · tanh(score / cap); 0: none
+  int window = 0;      // keys at positions > p - window are seen; 0: all
 };
 
 // Which elements of a head are rotated together.
@@ -33,9 +33,9 @@ enum class RopeStyle : std::uint8_t {
 // Rotary positions of one kind of layer, resolved at load: the angle of pair i at position p is p · frequencies[i].
 struct Rope {
   RopeStyle style = RopeStyle::halves;
-  int dims = 0;                      // rotated elements of each head, even; the rest pass through
-  std::vector<double> frequencies;   // [dims / 2], scaling and factors applied
-  float magnitude = 1;               // multiplies sine and cosine (YaRN)
+  int dims = 0;                     // rotated elements of each head, even; the rest pass through
+  std::vector<double> frequencies;  // [dims / 2], scaling and factors applied
+  float magnitude = 1;              // multiplies sine and cosine (YaRN)
 };
 
 }  // namespace imp

@@ -54,11 +54,11 @@ struct LinearTerm {
 
 // Everything a step will need, told before the first one, so that a step allocates nothing.
 struct WorkspaceNeeds {
-  int max_rows = 0;              // rows of any op's input
-  int max_logits_rows = 0;       // rows of logits that are sampled or scored
+  int max_rows = 0;         // rows of any op's input
+  int max_logits_rows = 0;  // rows of logits that are sampled or scored
   int vocab_size = 0;
   int max_context = 0;
-  AttentionParams attention;     // the largest of any layer
+  AttentionParams attention;  // the largest of any layer
   std::vector<const Linear*> weights;
 };
 

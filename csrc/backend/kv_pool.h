@@ -12,9 +12,9 @@ struct KvGeometry {
   int n_layers = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
-  int block_tokens = 16;        // a multiple of 16, a divisor of 256
+  int block_tokens = 16;  // a multiple of 16, a divisor of 256
   int n_blocks = 0;
-  DType dtype = DType::F16;     // F32, F16 or BF16
+  DType dtype = DType::F16;  // F32, F16 or BF16
 };
 
 // Storage made by a Backend and only passed back to it. Who owns which block is the engine's affair.

@@ -48,7 +48,7 @@ struct SampleRequest {
   // A bit per token id, lowest bit of word 0 first; a token is allowed where every non-null mask has its bit.
   std::array<const std::uint32_t*, 3> masks{};
   bool logprob = false;
-  std::span<Candidate> candidates;        // filled with the most likely, by (-logprob, id)
+  std::span<Candidate> candidates;  // filled with the most likely, by (-logprob, id)
 };
 
 enum class SampleStatus : std::uint8_t { ok, non_finite, no_candidate };

@@ -39,8 +39,8 @@ void translate(std::exception_ptr pending) {
 void register_errors(py::module_& module) {
   py::exception<Error> base(module, "Error");
   base.doc() = "An error of the core; `reason`, `message` and `details` say which.";
-  for (const char* name : {"InvalidArgument", "StateError", "ModelError", "ResourceExhausted", "DeviceError",
-                           "InternalError"}) {
+  for (const char* name :
+       {"InvalidArgument", "StateError", "ModelError", "ResourceExhausted", "DeviceError", "InternalError"}) {
     module.attr(name) = py::reinterpret_steal<py::object>(
         PyErr_NewException((std::string("imp_service._core.") + name).c_str(), base.ptr(), nullptr));
   }

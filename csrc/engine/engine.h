@@ -35,7 +35,7 @@ struct EngineOptions {
   std::optional<HashSecret> cache_secret;                   // of the prefix keys; absent: drawn from the system
   int max_queued_events = 65536;                            // the loop pauses where nobody drains them
   std::vector<std::int32_t> suppressed_tokens;              // never drawn
-  std::optional<int> cpu;                                  // where the engine's thread stays, the first of the backend's team
+  std::optional<int> cpu;  // where the engine's thread stays, the first of the backend's team
 };
 
 // A snapshot published after each step.

@@ -171,6 +171,11 @@ def test_kv_8_a_steady_decode_step_allocates_nothing(
     model = str(tiny("qwen3", context=2048).write(tmp_path / "m.gguf")) if over == "model" else ""
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, "LD_PRELOAD": str(counting_library), "PYTHONPATH": path, "PYTHONMALLOC": "malloc"}
-    out = subprocess.run([sys.executable, "-c", COUNTED, str(n_sequences), model], env=environment, check=True,
-                         capture_output=True, text=True)
+    out = subprocess.run(
+        [sys.executable, "-c", COUNTED, str(n_sequences), model],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert out.stdout.split() == ["1300", "0", "True"]

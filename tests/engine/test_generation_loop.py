@@ -201,8 +201,11 @@ def test_gen_11_p17_no_outputs_evaluates_the_prompt_and_caches_it() -> None:
 
 def test_gen_13_p18_a_prompt_beyond_the_context_is_refused_before_any_work() -> None:
     engine = ScriptEngine(max_context=32)
-    for n_prompt, given in [(33, {}), (32, {"max_outputs": 1, "must_fit": True}), (2, {"max_outputs": 31,
-                                                                                       "must_fit": True})]:
+    for n_prompt, given in [
+        (33, {}),
+        (32, {"max_outputs": 1, "must_fit": True}),
+        (2, {"max_outputs": 31, "must_fit": True}),
+    ]:
         with pytest.raises(_core.InvalidArgument) as refusal:
             engine.generate(prompt_of(n_prompt), **given)
         assert refusal.value.reason == "CONTEXT_TOO_LONG"
@@ -347,8 +350,15 @@ def test_gen_27_logits_of_another_width_end_their_own_request() -> None:
 
 def test_smp_21_the_whole_sampler_holds_from_the_first_output() -> None:
     """Every field reaches the sampler at output 0 and 1 alike, from a generation and from steps."""
-    given = {"temperature": 0.5, "repetition_penalty": 1.5, "frequency_penalty": 0.25, "presence_penalty": -0.5,
-             "penalty_window": 9, "seed": 11, "logit_bias": {3: 2.0}}
+    given = {
+        "temperature": 0.5,
+        "repetition_penalty": 1.5,
+        "frequency_penalty": 0.25,
+        "presence_penalty": -0.5,
+        "penalty_window": 9,
+        "seed": 11,
+        "logit_bias": {3: 2.0},
+    }
     engine = ScriptEngine()
     options = _core.SamplingOptions(**given)
     prompt = prompt_of(5)

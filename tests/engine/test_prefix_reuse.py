@@ -33,8 +33,10 @@ def test_pfx_1_det_3_hit_partial_hit_and_miss_give_the_same_tokens(order: tuple[
         bypassing = engine.generate(prompt, max_outputs=6, sampling=SEEDED, logits=True, bypass_prefix=True)
         engine.turn_until_idle()
         assert engine.tokens(ticket) == engine.tokens(bypassing) == continuation(prompt, 6, SEEDED)
-        rows = [[e.logits.tobytes() for e in engine.events[t] if isinstance(e, _core.TokenEvent)]
-                for t in (ticket, bypassing)]
+        rows = [
+            [e.logits.tobytes() for e in engine.events[t] if isinstance(e, _core.TokenEvent)]
+            for t in (ticket, bypassing)
+        ]
         assert rows[0] == rows[1]
     assert engine.core.stats().n_cached_tokens > 0
     engine.assert_at_rest()

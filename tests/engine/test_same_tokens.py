@@ -121,8 +121,9 @@ SWITCHES: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(SWITCHES, 2)))
 def test_det_10_every_pair_of_switches_is_neutral(first: str, second: str) -> None:
     chosen = {name: SWITCHES[name][1] for name in (first, second)}
-    options = {name: value for name, value in chosen.items() if name in {"prefix_cache", "prefill_chunk",
-                                                                         "max_running"}}
+    options = {
+        name: value for name, value in chosen.items() if name in {"prefix_cache", "prefill_chunk", "max_running"}
+    }
     asked = {name: value for name, value in chosen.items() if name not in options}
     engine = ScriptEngine(**options)
     engine.complete(requests(4)[1][0], max_outputs=1)
@@ -200,8 +201,9 @@ def test_gen_4_gen_23_ses_9_steps_and_generations_agree_bit_for_bit(models: Any,
         engine.wait(*tickets)
         got_rows, got = [], []
         for i in range(n):
-            ticket = engine.run(session, prompt[len(prompt) // 2 :] if i == 0 else [], logits=True,
-                                base=len(prompt) if i == 0 else None)
+            ticket = engine.run(
+                session, prompt[len(prompt) // 2 :] if i == 0 else [], logits=True, base=len(prompt) if i == 0 else None
+            )
             got += engine.outputs(ticket)
             got_rows += engine.rows(ticket)
         assert (got, got_rows) == (outputs, rows)

@@ -31,8 +31,9 @@ def admissions(steps: list[dict[str, Any]]) -> list[int]:
 
 def test_sch_3_o07_decode_rows_come_first_and_wait_for_no_more_than_a_chunk() -> None:
     """A prompt of 4096 arrives beside 8 decoders: each step has all 8 and at most a chunk of it."""
-    bench = _testing.SchedulerBench(n_blocks=600, max_running=16, step_tokens=64 + 8, prefill_chunk=64,
-                                    max_context=8192)
+    bench = _testing.SchedulerBench(
+        n_blocks=600, max_running=16, step_tokens=64 + 8, prefill_chunk=64, max_context=8192
+    )
     decoders = [bench.enqueue(0, 1, 200) for _ in range(8)]
     bench.next_step(0)
     bench.advance()
@@ -93,8 +94,9 @@ def test_sch_6_o06_tenants_take_turns_and_the_order_of_arrival_holds_in_each() -
 def test_sch_7_o06_a_tenant_at_a_hundred_times_the_rate_leaves_the_others_their_share() -> None:
     """Ten tenants, one flooding, for 2000 steps: each of the nine gets at least 90 % of a tenth of all tokens."""
     rng = random.Random(6)
-    bench = _testing.SchedulerBench(n_blocks=4000, max_running=20, step_tokens=40, prefill_chunk=20,
-                                    max_wait_ns=10**18, tenant_share=0.5)
+    bench = _testing.SchedulerBench(
+        n_blocks=4000, max_running=20, step_tokens=40, prefill_chunk=20, max_wait_ns=10**18, tenant_share=0.5
+    )
     tenant_of: dict[int, int] = {}
     waiting: Counter[int] = Counter()
     rows: Counter[int] = Counter()
@@ -156,11 +158,18 @@ def test_sch_4_the_newest_of_the_lowest_priority_gives_way_and_the_oldest_of_the
 def test_sch_4_o04_a_pool_outgrown_by_200_sequences_serves_them_all() -> None:
     """Tokens equal those of a large pool; preemptions per request are bounded."""
     rng = random.Random(3)
-    engine = ScriptEngine(n_blocks=64, max_context=200, max_waiting=400, max_running=32, step_tokens=128,
-                          script={"block_tokens": 4, "records": False})
+    engine = ScriptEngine(
+        n_blocks=64,
+        max_context=200,
+        max_waiting=400,
+        max_running=32,
+        step_tokens=128,
+        script={"block_tokens": 4, "records": False},
+    )
     requests = [(prompt_of(rng.randrange(1, 40), i), rng.randrange(20, 60), rng.randrange(-1, 2)) for i in range(200)]
-    tickets = [engine.generate(prompt, max_outputs=n, priority=priority, sampling=SEEDED)
-               for prompt, n, priority in requests]
+    tickets = [
+        engine.generate(prompt, max_outputs=n, priority=priority, sampling=SEEDED) for prompt, n, priority in requests
+    ]
     engine.core.records_draws = False
     engine.turn_until_idle()
     for ticket, (prompt, n, _) in zip(tickets, requests, strict=True):
@@ -298,8 +307,9 @@ def test_sch_9_runs_sent_while_busy_are_served_in_the_order_of_arrival() -> None
 @pytest.mark.parametrize("place", ["taken", "queued", "prefill", "decode", "preempted", "mask", "paused"])
 def test_gen_16_sch_10_cancel_works_in_every_place(place: str) -> None:
     """One ending, and the blocks are back within one step; the others go on."""
-    engine = ScriptEngine(n_blocks=8, max_context=128, max_running=1 if place == "queued" else 4, prefill_chunk=8,
-                          prefix_cache=False)
+    engine = ScriptEngine(
+        n_blocks=8, max_context=128, max_running=1 if place == "queued" else 4, prefill_chunk=8, prefix_cache=False
+    )
     other = engine.generate(prompt_of(10), max_outputs=100 if place == "preempted" else 60)
     sequence = engine.sequence()
     ticket = engine.generate(prompt_of(30, 1), sequence=sequence, max_outputs=90, constrained=place == "mask")
@@ -332,8 +342,14 @@ def test_gen_16_sch_10_cancel_works_in_every_place(place: str) -> None:
 def test_gen_16_r04_random_cancels_leak_nothing() -> None:
     """1000 cancels at random moments, with preemption, siblings and pauses about."""
     rng = random.Random(12)
-    engine = ScriptEngine(n_blocks=40, max_context=120, script={"block_tokens": 4, "records": False},
-                          max_waiting=1000, step_tokens=48, prefill_chunk=9)
+    engine = ScriptEngine(
+        n_blocks=40,
+        max_context=120,
+        script={"block_tokens": 4, "records": False},
+        max_waiting=1000,
+        step_tokens=48,
+        prefill_chunk=9,
+    )
     engine.core.records_draws = False
     live: dict[int, list[int]] = {}
     n_cancelled = 0
@@ -341,8 +357,12 @@ def test_gen_16_r04_random_cancels_leak_nothing() -> None:
         if len(live) < 12:
             sequences = [engine.sequence() for _ in range(rng.choice([1, 1, 1, 3]))]
             n = rng.randrange(1, 30)
-            ticket = engine.generate(prompt_of(rng.randrange(1, 45), rng.randrange(3)), sequence=sequences[0],
-                                     siblings=sequences[1:], max_outputs=n)
+            ticket = engine.generate(
+                prompt_of(rng.randrange(1, 45), rng.randrange(3)),
+                sequence=sequences[0],
+                siblings=sequences[1:],
+                max_outputs=n,
+            )
             live[ticket] = sequences
         ticket = rng.choice(sorted(live))
         if rng.random() < 0.2:

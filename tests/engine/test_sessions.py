@@ -151,8 +151,14 @@ def test_ses_11_fork_and_truncate_wait_for_no_run() -> None:
 
 @pytest.mark.parametrize(
     ("where", "reason"),
-    [("forward", "DEVICE_FAULT"), ("second chunk", "DEVICE_FAULT"), ("sampling", "BUG"), ("KV", "KV_FULL"),
-     ("NaN", "NON_FINITE"), ("no candidate", "NO_CANDIDATE")],
+    [
+        ("forward", "DEVICE_FAULT"),
+        ("second chunk", "DEVICE_FAULT"),
+        ("sampling", "BUG"),
+        ("KV", "KV_FULL"),
+        ("NaN", "NON_FINITE"),
+        ("no candidate", "NO_CANDIDATE"),
+    ],
 )
 def test_ses_12_a_step_happens_wholly_or_not_at_all(where: str, reason: str) -> None:
     """Held, pending, cache and sampler are as before the step that failed, and a retry succeeds."""
@@ -215,7 +221,7 @@ def test_ses_13_kv_3_s17_truncating_equals_never_having_had() -> None:
         ticket = engine.command("truncate", session, p)
         engine.turn_until_idle()
         assert engine.done(ticket).position == p
-        assert engine.core.tokens(session)[p:] == (tokens[p:] if p < 40 else continuation(tokens, 1, SEEDED))[:p == 40]
+        assert engine.core.tokens(session)[p:] == (tokens[p:] if p < 40 else continuation(tokens, 1, SEEDED))[: p == 40]
         assert len(engine.core.blocks(session)) == (p + 15) // 16
         fresh = ScriptEngine()
         other = fresh.open(sampling=SEEDED)
@@ -232,8 +238,10 @@ def test_s16_kv_2_truncating_and_forking_beyond_the_end_are_refused() -> None:
     session = engine.open()
     engine.step(session, prompt_of(10))
     for position in (11, 2**31 - 1):
-        for error in (command_failure(engine, "truncate", session, position),
-                      command_failure(engine, "fork", session, 500 + position % 7, position)):
+        for error in (
+            command_failure(engine, "truncate", session, position),
+            command_failure(engine, "fork", session, 500 + position % 7, position),
+        ):
             assert (error.reason, error.details) == ("POSITION_BEYOND_END", {"position": str(position), "held": "10"})
     assert engine.core.stats().sessions == 1
 
@@ -271,8 +279,10 @@ def test_ses_14_forks_with_one_seed_draw_alike_and_with_two_differ() -> None:
     engine.step(parent, prompt_of(12))
     for copy in (alike, apart):
         engine.command("fork", parent, copy)
-    steps = [[engine.step(s, sampling=Sampler(temperature=5.0, seed=seed)), *[engine.step(s) for _ in range(9)]]
-             for s, seed in [(parent, 1), (alike, 1), (apart, 2)]]
+    steps = [
+        [engine.step(s, sampling=Sampler(temperature=5.0, seed=seed)), *[engine.step(s) for _ in range(9)]]
+        for s, seed in [(parent, 1), (alike, 1), (apart, 2)]
+    ]
     assert steps[0] == steps[1] != steps[2]
 
 

@@ -225,8 +225,7 @@ def test_txt_21_constraints_hold_in_a_batch_and_among_siblings() -> None:
     for request in range(3):
         prompt = prompt_of(5 + 20 * request, request)
         sequences = [engine.sequence() for _ in range(3 if request == 1 else 1)]
-        ticket = engine.generate(prompt, sequence=sequences[0], siblings=sequences[1:], max_outputs=5,
-                                 constrained=True)
+        ticket = engine.generate(prompt, sequence=sequences[0], siblings=sequences[1:], max_outputs=5, constrained=True)
         for stream, sequence in enumerate(sequences):
             masks = [set(rng.sample(range(16), 3)) for _ in range(5)]
             expected[ticket, stream] = constrained_oracle(prompt, masks, Sampler())
@@ -253,8 +252,9 @@ def test_smp_23_a_mask_restricts_the_draw_only() -> None:
         given = []
 
 
-@pytest.mark.parametrize("bad", [b"\x00\x00", b"\x01\x00\x01", b"\x01\x00\x00\x00\x00"],
-                         ids=["no bit", "a bit at V", "a word too many"])
+@pytest.mark.parametrize(
+    "bad", [b"\x00\x00", b"\x01\x00\x01", b"\x01\x00\x00\x00\x00"], ids=["no bit", "a bit at V", "a word too many"]
+)
 def test_ses_26_p37_a_mask_has_a_bit_and_none_beyond_the_vocabulary(bad: bytes) -> None:
     engine = ScriptEngine()
     session = engine.open()

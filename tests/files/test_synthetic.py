@@ -46,7 +46,9 @@ def test_bytes_do_not_depend_on_how_they_are_read(dtype: str) -> None:
 
 
 def test_what_cannot_be_made_is_refused_by_name() -> None:
-    with pytest.raises(_core.InvalidArgument, match="a.weight: random weights of type q2_k, expected one of f32, f16"):
+    with pytest.raises(
+        _core.InvalidArgument, match=r"a\.weight: random weights of type q2_k, expected one of f32, f16"
+    ):
         _core.make_synthetic_file({}, [("a.weight", "q2_k", (256, 2), 0, 1)])
-    with pytest.raises(_core.InvalidArgument, match="a.weight: a shape that does not fill blocks"):
+    with pytest.raises(_core.InvalidArgument, match=r"a\.weight: a shape that does not fill blocks"):
         _core.make_synthetic_file({}, [("a.weight", "q8_0", (33, 2), 0, 1)])

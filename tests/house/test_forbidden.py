@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FORBIDDEN_IN_CSRC = {
     "getenv": r"\bgetenv\s*\(",
     "thread_local": r"\bthread_local\b",
-    "mutable static": r"^\s*(?:inline\s+)?static\s+(?!_?_?assert|const\b|constexpr\b|inline\b[^=;]*\()[^()=;{]*(?:=|;|\{)",
+    "mutable static": (
+        r"^\s*(?:inline\s+)?static\s+(?!_?_?assert|const\b|constexpr\b|inline\b[^=;]*\()[^()=;{]*(?:=|;|\{)"
+    ),
     "singleton": r"\b[gG]et_?[iI]nstance\s*\(",
     "abort": r"\b(?:std::)?(?:abort|exit|terminate|quick_exit)\s*\(",
     "assert": r"\bassert\s*\(",
@@ -37,7 +39,7 @@ def strip_comments(text: str) -> str:
 
 
 def namespace_variables(text: str) -> list[str]:
-    """Variables at namespace scope that are neither constant nor functions (lines outside every brace but namespaces')."""
+    """Variables at namespace scope that are neither constants nor functions."""
     found = []
     depth = 0
     for line in strip_comments(text).splitlines():
@@ -128,6 +130,13 @@ def weak_asserts(source: str) -> list[str]:
             ):
                 found.append(ast.unparse(node))
     return found
+
+
+def _is_not_none(test: ast.expr) -> bool:
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
+        return False
+    other = test.comparators[0]
+    return isinstance(other, ast.Constant) and other.value is None
 
 
 def _narrows(source: str, node: ast.Assert) -> bool:

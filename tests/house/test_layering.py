@@ -1,4 +1,4 @@
-"""Who may include whom: parses every include and import of the project and refuses any edge the design does not name."""
+"""Who may include whom: parses every include and import and refuses any edge that the map does not name."""
 
 import ast
 import re
@@ -91,7 +91,7 @@ def test_hon_16_csrc_rooms_include_only_what_they_may() -> None:
 
 
 def test_hon_16_package_rooms_import_only_what_they_may() -> None:
-    files = [p for p in sorted(PACKAGE.rglob("*.py"))]
+    files = sorted(PACKAGE.rglob("*.py"))
     assert len(files) > 10
     assert [v for p in files for v in import_violations(p.relative_to(PACKAGE).as_posix(), p.read_text())] == []
 

@@ -1,4 +1,4 @@
-"""What the house asks of its tests: every file collects some, bounds stand in one place, what is named must be there."""
+"""What the house asks of its tests: every file collects some, bounds stand in one place, what is named is there."""
 
 import ast
 import os

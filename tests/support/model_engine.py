@@ -14,8 +14,14 @@ class ModelEngine:
     """An engine with its thread; the test waits for its events."""
 
     def __init__(self, model: _core.Model, **options: Any) -> None:
-        given: dict[str, Any] = {"n_blocks": model.n_blocks, "max_context": model.max_context, "max_running": 16,
-                                 "step_tokens": 64, "prefill_chunk": 64, **options}
+        given: dict[str, Any] = {
+            "n_blocks": model.n_blocks,
+            "max_context": model.max_context,
+            "max_running": 16,
+            "step_tokens": 64,
+            "prefill_chunk": 64,
+            **options,
+        }
         self.core = _core.Engine(model, _core.EngineOptions(**given))
         self._ids = itertools.count(1)
         self._tickets = itertools.count(1)
@@ -25,8 +31,9 @@ class ModelEngine:
         ticket = next(self._tickets)
         self.events[ticket] = []
         returns = _core.RunReturns(logits=given.pop("logits", False))
-        self.core.generate(ticket, next(self._ids), list(tokens), limits=_core.RunLimits(max_outputs=n),
-                           returns=returns, **given)
+        self.core.generate(
+            ticket, next(self._ids), list(tokens), limits=_core.RunLimits(max_outputs=n), returns=returns, **given
+        )
         return ticket
 
     def open(self, **given: Any) -> int:

@@ -24,9 +24,7 @@ class Attention {
   std::size_t scratch_bytes(int max_context, const AttentionParams& largest) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 #if IMP_TESTING
-  std::span<std::byte> scratch() const noexcept {
-    return {scratch_.get(), scratch_bytes_};
-  }
+  std::span<std::byte> scratch() const noexcept { return {scratch_.get(), scratch_bytes_}; }
 #endif
 
   void run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,

@@ -81,9 +81,7 @@ class CpuBackend final : public Backend {
 #endif
 
  private:
-  void count(Op op) noexcept {
-    launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed);
-  }
+  void count(Op op) noexcept { launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed); }
 
   // Calls body(row) for each row; wide rows are one task each, narrow ones share a task.
   template <class Body>

@@ -25,13 +25,14 @@ bool is_greedy(const SamplerParams& params) {
 }
 
 // The pending token has no place in the cache.
-int history_of(int max_context) { return max_context + 1; }
+int history_of(int max_context) {
+  return max_context + 1;
+}
 
 }  // namespace
 
 std::size_t Sampler::scratch_bytes(int vocab_size, int max_context) const {
-  return static_cast<std::size_t>(threads_.n_threads()) *
-         SamplingScratch::n_bytes(vocab_size, history_of(max_context));
+  return static_cast<std::size_t>(threads_.n_threads()) * SamplingScratch::n_bytes(vocab_size, history_of(max_context));
 }
 
 void Sampler::reserve(int vocab_size, int max_context) {

@@ -22,9 +22,7 @@ class Sampler {
   std::size_t scratch_bytes(int vocab_size, int max_context) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 #if IMP_TESTING
-  std::span<std::byte> scratch() const noexcept {
-    return {memory_.get(), scratch_bytes_};
-  }
+  std::span<std::byte> scratch() const noexcept { return {memory_.get(), scratch_bytes_}; }
 #endif
 
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
