@@ -115,9 +115,11 @@ void register_model_testing(py::module_& module) {
              py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"));
   module.def("rope_frequencies", &rope_frequencies, py::arg("dims"), py::arg("theta"), py::arg("scaling"),
              py::arg("factors") = std::vector<float>{});
-  module.def("architectures", [] {
+  module.def("architectures", [](const std::string& format) {
     std::vector<std::string> names;
-    for (const Architecture& architecture : all_architectures()) names.emplace_back(architecture.name);
+    for (const Architecture& architecture : all_architectures()) {
+      if ((architecture.format == ModelFormat::gguf) == (format == "gguf")) names.emplace_back(architecture.name);
+    }
     return names;
   });
 }

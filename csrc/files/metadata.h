@@ -75,6 +75,7 @@ class Metadata {
   // For a reader that finds a value its key does not allow: throws `<file>: <key>: <found>, expected <expected>`.
   [[noreturn]] void refuse_value(std::string_view key, std::string_view found, std::string_view expected) const;
   const std::string& where() const noexcept { return where_; }
+  Reason wrong_value() const noexcept { return rules_.wrong_value; }  // the reason of such a refusal
 
  private:
   // An integer of either sign: value where it is not negative, else negative_value.

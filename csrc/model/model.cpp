@@ -37,7 +37,7 @@ auto as_unsupported(const ModelFile& file, const Function& function) {
   try {
     return function();
   } catch (const InvalidArgument& error) {
-    throw ModelError(Reason::MODEL_UNSUPPORTED, file.metadata().where() + ": " + error.what());
+    throw ModelError(Reason::MODEL_UNSUPPORTED, file.name() + ": " + error.what());
   }
 }
 

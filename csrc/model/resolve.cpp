@@ -11,10 +11,11 @@ namespace imp {
 ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides) {
   ResolvedModel model;
   model.architecture = &architecture_of(file);
-  FactReader facts(file, model.architecture->name);
+  const bool prefixed = model.architecture->format == ModelFormat::gguf;
+  FactReader facts(file, prefixed ? std::string(model.architecture->name) + "." : "");
   model.architecture->read(facts);
   apply_overrides(overrides, facts.config, facts.origins);
-  validate(facts.config, facts.origins, file.metadata().where());
+  validate(facts.config, facts.origins, file.metadata().where(), file.metadata().wrong_value());
 
   model.warnings = file.warnings();
   for (const std::string& key : facts.unread_keys()) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ namespace {
 
 class Rules {
  public:
-  Rules(const ModelConfig& config, const Origins& origins, std::string_view where)
-      : config_(config), origins_(origins), where_(where) {}
+  Rules(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value)
+      : config_(config), origins_(origins), where_(where), wrong_value_(wrong_value) {}
 
   void check_sizes() const {
     count("n_layers", config_.n_layers, model_limits::kLayers);
@@ -86,7 +87,7 @@ class Rules {
 
   void count(std::string_view field, std::int64_t value, std::int64_t limit) const {
     require(value >= 1 && value <= limit, field, std::to_string(value), "1 to " + std::to_string(limit),
-            value > limit ? Reason::MODEL_LIMIT : Reason::MODEL_VALUE);
+            value > limit ? Reason::MODEL_LIMIT : wrong_value_);
   }
   // Comparisons are written so that NaN fails them.
   void between(std::string_view field, double value, double low, double high) const {
@@ -102,10 +103,10 @@ class Rules {
   }
 
   void require(bool holds, std::string_view field, const std::string& found, const std::string& expected,
-               Reason reason = Reason::MODEL_VALUE) const {
+               std::optional<Reason> reason = {}) const {
     if (holds) return;
     const OriginNote note = origins_.find(field);
-    throw ModelError(note.origin == Origin::user ? Reason::OVERRIDE_INVALID : reason,
+    throw ModelError(note.origin == Origin::user ? Reason::OVERRIDE_INVALID : reason.value_or(wrong_value_),
                      std::string(where_) + ": " + (note.source.empty() ? std::string(field) : note.source) + ": " +
                          found + ", expected " + expected);
   }
@@ -113,13 +114,14 @@ class Rules {
   const ModelConfig& config_;
   const Origins& origins_;
   std::string_view where_;
+  Reason wrong_value_;
 };
 
 }  // namespace
 
-void validate(const ModelConfig& config, const Origins& origins, std::string_view where) {
+void validate(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value) {
   IMP_CHECK(!config.ropes.empty() && config.layers.size() == static_cast<std::size_t>(config.n_layers));
-  const Rules rules(config, origins, where);
+  const Rules rules(config, origins, where, wrong_value);
   rules.check_sizes();
   rules.check_numbers();
   rules.check_ropes();

@@ -3,13 +3,14 @@
 
 #include <string_view>
 
+#include "base/error.h"
 #include "model/model_config.h"
 #include "model/origins.h"
 
 namespace imp {
 
-// Throws ModelError naming the field's key or override, what was found and what was expected: MODEL_VALUE or
-// MODEL_LIMIT for what the checkpoint says, OVERRIDE_INVALID for what the user says. `where` begins each message.
-void validate(const ModelConfig& config, const Origins& origins, std::string_view where);
+// Throws ModelError naming the field's key or override, what was found and what was expected: MODEL_LIMIT or
+// `wrong_value` for what the checkpoint says, OVERRIDE_INVALID for what the user says. `where` begins each message.
+void validate(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value);
 
 }  // namespace imp

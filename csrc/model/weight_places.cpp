@@ -8,72 +8,96 @@ namespace {
 
 class Places {
  public:
-  void matrix(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot, WeightUse use = WeightUse::product) {
-    all_.push_back({std::move(tensor), use, n, k, &slot});
+  explicit Places(float norm_offset) : norm_offset_(norm_offset) {}
+  void matrix(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot, RowOrder order = RowOrder::file) {
+    all_.push_back({.tensor = std::move(tensor), .n = n, .k = k, .slot = &slot, .order = order});
   }
-  void vector(std::string tensor, std::int64_t size, Values& slot) {
-    all_.push_back({std::move(tensor), WeightUse::vector, size, 1, &slot});
+  void table(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
+    all_.push_back({.tensor = std::move(tensor), .use = WeightUse::lookup, .n = n, .k = k, .slot = &slot});
+  }
+  void norm(std::string tensor, std::int64_t size, Values& slot) {
+    add_vector(std::move(tensor), size, slot);
+    all_.back().offset = norm_offset_;
+  }
+  void bias(std::string tensor, std::int64_t size, Values& slot, RowOrder order = RowOrder::file) {
+    add_vector(std::move(tensor), size, slot);
+    all_.back().order = order;
   }
   std::vector<WeightPlace> take() && { return std::move(all_); }
 
  private:
+  void add_vector(std::string tensor, std::int64_t size, Values& slot) {
+    all_.push_back({.tensor = std::move(tensor), .use = WeightUse::vector, .n = size, .k = 1, .slot = &slot});
+  }
+  float norm_offset_;
   std::vector<WeightPlace> all_;
 };
+
+// Rows of q and k stand as the rope of the configuration wants them, whatever the file's order.
+RowOrder rotated_order(const ModelConfig& config, const TensorNames& names) {
+  const bool side_by_side = config.ropes.front().style == RopeStyle::adjacent;
+  return side_by_side && names.rope_halves_apart ? RowOrder::pairs_apart : RowOrder::file;
+}
 
 void add_attention(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t q_width = std::int64_t{config.n_heads} * config.head_dim;
   const std::int64_t kv_width = std::int64_t{config.n_kv_heads} * config.head_dim;
-  places.vector(names.weight(i, names.attention_norm), hidden, layer.attention_norm);
-  places.matrix(names.weight(i, names.q), q_width, hidden, layer.q);
-  places.matrix(names.weight(i, names.k), kv_width, hidden, layer.k);
+  const RowOrder rotated = rotated_order(config, names);
+  places.norm(names.weight(i, names.attention_norm), hidden, layer.attention_norm);
+  places.matrix(names.weight(i, names.q), q_width, hidden, layer.q, rotated);
+  places.matrix(names.weight(i, names.k), kv_width, hidden, layer.k, rotated);
   places.matrix(names.weight(i, names.v), kv_width, hidden, layer.v);
   if (config.qkv_bias) {
-    places.vector(names.bias(i, names.q), q_width, layer.q_bias);
-    places.vector(names.bias(i, names.k), kv_width, layer.k_bias);
-    places.vector(names.bias(i, names.v), kv_width, layer.v_bias);
+    places.bias(names.bias(i, names.q), q_width, layer.q_bias, rotated);
+    places.bias(names.bias(i, names.k), kv_width, layer.k_bias, rotated);
+    places.bias(names.bias(i, names.v), kv_width, layer.v_bias);
   }
   if (config.qk_norm) {
-    places.vector(names.weight(i, names.q_norm), config.head_dim, layer.q_norm);
-    places.vector(names.weight(i, names.k_norm), config.head_dim, layer.k_norm);
+    places.norm(names.weight(i, names.q_norm), config.head_dim, layer.q_norm);
+    places.norm(names.weight(i, names.k_norm), config.head_dim, layer.k_norm);
   }
   places.matrix(names.weight(i, names.output), hidden, q_width, layer.output);
-  if (config.output_bias) places.vector(names.bias(i, names.output), hidden, layer.output_bias);
+  if (config.output_bias) places.bias(names.bias(i, names.output), hidden, layer.output_bias);
   if (config.norm_placement == NormPlacement::pre_and_post) {
-    places.vector(names.weight(i, names.post_attention_norm), hidden, layer.post_attention_norm);
+    places.norm(names.weight(i, names.post_attention_norm), hidden, layer.post_attention_norm);
   }
 }
 
 void add_feed_forward(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t ffn = config.ffn_size;
-  places.vector(names.weight(i, names.ffn_norm), hidden, layer.ffn_norm);
+  places.norm(names.weight(i, names.ffn_norm), hidden, layer.ffn_norm);
   places.matrix(names.weight(i, names.gate), ffn, hidden, layer.gate);
   places.matrix(names.weight(i, names.up), ffn, hidden, layer.up);
   places.matrix(names.weight(i, names.down), hidden, ffn, layer.down);
   if (config.ffn_bias) {
-    places.vector(names.bias(i, names.gate), ffn, layer.gate_bias);
-    places.vector(names.bias(i, names.up), ffn, layer.up_bias);
-    places.vector(names.bias(i, names.down), hidden, layer.down_bias);
+    places.bias(names.bias(i, names.gate), ffn, layer.gate_bias);
+    places.bias(names.bias(i, names.up), ffn, layer.up_bias);
+    places.bias(names.bias(i, names.down), hidden, layer.down_bias);
   }
   if (config.norm_placement == NormPlacement::pre_and_post) {
-    places.vector(names.weight(i, names.post_ffn_norm), hidden, layer.post_ffn_norm);
+    places.norm(names.weight(i, names.post_ffn_norm), hidden, layer.post_ffn_norm);
   }
 }
 
 }  // namespace
 
 std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNames& names, Weights& weights) {
-  Places places;
+  Places places(names.norm_offset);
   weights.layers.resize(static_cast<std::size_t>(config.n_layers));
-  places.matrix(std::string(names.embedding), config.vocab_size, config.hidden_size, weights.embedding,
-                config.tied_head ? WeightUse::product : WeightUse::lookup);
+  const std::string embedding(names.embedding);
+  if (config.tied_head) {
+    places.matrix(embedding, config.vocab_size, config.hidden_size, weights.embedding);
+  } else {
+    places.table(embedding, config.vocab_size, config.hidden_size, weights.embedding);
+  }
   for (int i = 0; i < config.n_layers; ++i) {
     LayerWeights& layer = weights.layers[static_cast<std::size_t>(i)];
     add_attention(places, config, names, i, layer);
     add_feed_forward(places, config, names, i, layer);
   }
-  places.vector(std::string(names.final_norm), config.hidden_size, weights.final_norm);
+  places.norm(std::string(names.final_norm), config.hidden_size, weights.final_norm);
   if (!config.tied_head) {
     places.matrix(std::string(names.head), config.vocab_size, config.hidden_size, weights.head);
   }

@@ -19,12 +19,20 @@ enum class WeightUse : std::uint8_t {
   vector,   // float32 values
 };
 
+// How a tensor's values in the file become the weight's.
+enum class RowOrder : std::uint8_t {
+  file,         // as they are
+  pairs_apart,  // of each head, the file's rows i and i + head_dim / 2 become rows 2i and 2i + 1
+};
+
 struct WeightPlace {
   std::string tensor;
   WeightUse use = WeightUse::product;
   std::int64_t n = 0;  // rows; of a vector its size
   std::int64_t k = 0;  // elements of a row; of a vector 1
   std::variant<Matrix*, Values*> slot;
+  RowOrder order = RowOrder::file;
+  float offset = 0;  // added to every value of a vector
 };
 
 // Makes the layers and lists every place, in the order of use. The places point into `weights`.

@@ -32,8 +32,7 @@ class Claims {
   }
 
   const TensorInfo& claim_factors(std::string_view name, int n_pairs) {
-    const WeightPlace place{std::string(name), WeightUse::vector, n_pairs, 1, {}};
-    return claim(place);
+    return claim({.tensor = std::string(name), .use = WeightUse::vector, .n = n_pairs, .k = 1, .slot = {}});
   }
 
   // What nobody claimed: an error among the model's own, else a warning.
@@ -67,8 +66,8 @@ class Claims {
   }
 
   [[noreturn]] void refuse(std::string_view name, const std::string& found, const std::string& expected) const {
-    throw ModelError(Reason::MODEL_TENSOR, file_.metadata().where() + ": tensor " + printable(name) + ": " + found +
-                                               ", expected " + expected);
+    throw ModelError(Reason::MODEL_TENSOR,
+                     file_.name() + ": tensor " + printable(name) + ": " + found + ", expected " + expected);
   }
 
   const ModelFile& file_;

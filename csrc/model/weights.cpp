@@ -17,8 +17,8 @@ namespace {
 
 [[noreturn]] void refuse_element(const ModelFile& file, const TensorInfo& tensor, Reason reason, std::int64_t element,
                                  float found, const char* expected) {
-  throw ModelError(reason, file.metadata().where() + ": tensor " + printable(tensor.name) + ": element " +
-                               std::to_string(element) + " is " + number_text(found) + ", expected " + expected);
+  throw ModelError(reason, file.name() + ": tensor " + printable(tensor.name) + ": element " + std::to_string(element) +
+                               " is " + number_text(found) + ", expected " + expected);
 }
 
 void require_finite(const ModelFile& file, const TensorInfo& tensor, std::span<const float> values,
@@ -40,16 +40,39 @@ std::vector<float> read_values(const ModelFile& file, const TensorInfo& tensor) 
   return values;
 }
 
-Matrix load_matrix(const ModelFile& file, const PlannedWeight& weight, Backend& backend) {
+// Which row of the file becomes row `row` of the weight.
+std::int64_t file_row(RowOrder order, std::int64_t row, int head_dim) {
+  if (order == RowOrder::file) return row;
+  const std::int64_t in_head = row % head_dim;
+  return row - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
+}
+
+Matrix load_matrix(const ModelFile& file, const PlannedWeight& weight, RowOrder order, int head_dim, Backend& backend) {
   const TensorInfo& tensor = *weight.tensor;
   const auto row_size = static_cast<std::uint64_t>(*row_bytes(weight.problem.weight, weight.problem.k));
-  const WeightSource source{.name = tensor.name,
-                            .problem = weight.problem,
-                            .read = [&](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
-                              file.read(tensor, static_cast<std::uint64_t>(first_row) * row_size,
-                                        {out, static_cast<std::size_t>(static_cast<std::uint64_t>(n_rows) * row_size)});
-                            }};
+  const auto read_rows = [&](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
+    file.read(tensor, static_cast<std::uint64_t>(first_row) * row_size,
+              {out, static_cast<std::size_t>(static_cast<std::uint64_t>(n_rows) * row_size)});
+  };
+  const auto read_one_by_one = [&](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
+    for (std::int64_t i = 0; i < n_rows; ++i) {
+      read_rows(file_row(order, first_row + i, head_dim), 1, out + static_cast<std::uint64_t>(i) * row_size);
+    }
+  };
+  WeightSource source{.name = tensor.name, .problem = weight.problem, .read = read_rows};
+  if (order != RowOrder::file) source.read = read_one_by_one;
   return backend.load_linear(source, weight.plan);
+}
+
+Values load_values(const ModelFile& file, const TensorInfo& tensor, const WeightPlace& place, int head_dim,
+                   Backend& backend) {
+  const std::vector<float> stored = read_values(file, tensor);
+  std::vector<float> values(stored.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::int64_t from = file_row(place.order, static_cast<std::int64_t>(i), head_dim);
+    values[i] = stored[static_cast<std::size_t>(from)] + place.offset;
+  }
+  return backend.load_vector(values);
 }
 
 // The order in which the planned weights lie in the file.
@@ -74,10 +97,11 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
   std::uint64_t done = 0;
   for (const std::size_t i : file_order(plan)) {
     const PlannedWeight& weight = plan.weights[i];
+    const WeightPlace& place = places[i];
     if (weight.use == WeightUse::vector) {
-      *std::get<Values*>(places[i].slot) = backend.load_vector(read_values(file, *weight.tensor));
+      *std::get<Values*>(place.slot) = load_values(file, *weight.tensor, place, model.config.head_dim, backend);
     } else {
-      *std::get<Matrix*>(places[i].slot) = load_matrix(file, weight, backend);
+      *std::get<Matrix*>(place.slot) = load_matrix(file, weight, place.order, model.config.head_dim, backend);
     }
     done += weight.tensor->n_bytes;
     if (progress) progress(done, total);

@@ -1,6 +1,7 @@
-// What an architecture is: a name that checkpoints give, a reader of their keys, and the names of their tensors.
+// What an architecture is in one format: a name that checkpoints give, a reader of their keys, names of their tensors.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "model/arch/fact_reader.h"
@@ -8,17 +9,26 @@
 
 namespace imp {
 
+enum class ModelFormat : std::uint8_t { gguf, hf };
+
 struct Architecture {
-  std::string_view name;      // general.architecture
+  ModelFormat format;
+  std::string_view name;      // what the checkpoint calls it
   void (*read)(FactReader&);  // fills in config and origins
   const TensorNames* names;
 };
 
-// The readers, one file each.
-void read_llama(FactReader& facts);
-void read_qwen2(FactReader& facts);
-void read_qwen3(FactReader& facts);
-void read_gemma2(FactReader& facts);
-void read_gemma3(FactReader& facts);
+// The readers, a file for each family.
+void read_llama_gguf(FactReader& facts);
+void read_llama_hf(FactReader& facts);
+void read_mistral_hf(FactReader& facts);
+void read_qwen2_gguf(FactReader& facts);
+void read_qwen2_hf(FactReader& facts);
+void read_qwen3_gguf(FactReader& facts);
+void read_qwen3_hf(FactReader& facts);
+void read_gemma2_gguf(FactReader& facts);
+void read_gemma2_hf(FactReader& facts);
+void read_gemma3_gguf(FactReader& facts);
+void read_gemma3_hf(FactReader& facts);
 
 }  // namespace imp

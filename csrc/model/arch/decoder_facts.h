@@ -1,32 +1,35 @@
-// The facts that GGUF decoders state in the same keys.
+// Facts that formats state differently and that are settled alike.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
 #include "model/arch/fact_reader.h"
+#include "model/arch/tensor_names.h"
 
 namespace imp {
 
-// Sizes, norm epsilon, vocabulary, tied head, end tokens; every layer sees all keys; attention_scale is
-// head_dim^(-1/2) unless the file says otherwise.
-void read_decoder(FactReader& facts);
+// The vocabulary is as large as the embedding has rows; rows beyond n_tokens are padding and never drawn.
+void read_vocabulary(FactReader& facts, std::string_view embedding, std::optional<std::int64_t> n_tokens);
 
-// Rotary positions of the layers that see all keys: ropes[0].
-void read_rope(FactReader& facts, RopeStyle style, double default_theta);
+// `whole_key` says that `token` ends a generation.
+void add_end_token(FactReader& facts, std::string_view whole_key, std::uint32_t token);
 
-// Biases, where layer 0 has them: checkpoints state them by their tensors alone.
-void read_biases(FactReader& facts);
+// Biases, where layer 0 has them: checkpoints state them by their tensors.
+void read_biases(FactReader& facts, const TensorNames& names);
 
-// All layers see a window, where the file names one.
-void read_window(FactReader& facts);
-
-// Layers that see a window among layers that see all keys, where the file does not say otherwise.
+// Layers that see a window among layers that see all keys.
 struct MixedWindows {
   int window = 0;
   int period = 1;  // of each so many layers the last sees all keys
   int rope = 0;    // index of the windowed layers' rope
 };
-void read_mixed_windows(FactReader& facts, const MixedWindows& defaults);
+std::vector<bool> windowed_by_period(const ModelConfig& config, int period);
+void set_windows(ModelConfig& config, const std::vector<bool>& windowed, const MixedWindows& windows);
 
 // What gemma 2 and 3 share: scaled embedding, norms before and after, gelu.
-void read_gemma(FactReader& facts);
+void set_gemma(ModelConfig& config);
 
 }  // namespace imp

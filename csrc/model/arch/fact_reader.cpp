@@ -15,10 +15,22 @@ std::optional<std::uint64_t> FactReader::find_integer(std::string_view key) {
   return file_.metadata().find_integer<std::uint64_t>(ask(key));
 }
 
+std::vector<std::uint32_t> FactReader::find_integers(std::string_view key) {
+  const std::string& whole = ask(key);
+  const Metadata& metadata = file_.metadata();
+  if (metadata.is_array(whole)) return metadata.integers<std::uint32_t>(whole);
+  const auto one = metadata.find_integer<std::uint32_t>(whole);
+  return one ? std::vector{*one} : std::vector<std::uint32_t>{};
+}
+
+bool FactReader::find_flag(std::string_view key) {
+  return file_.metadata().find_boolean(ask(key)).value_or(false);
+}
+
 int FactReader::checked_count(const std::string& key, std::uint64_t value, std::int64_t limit) const {
   const std::string expected = "1 to " + std::to_string(limit);
   const std::string_view bare = std::string_view(key).substr(prefix_.size());
-  if (value == 0) refuse(Reason::MODEL_VALUE, bare, "0", expected);
+  if (value == 0) file_.metadata().refuse_value(key, "0", expected);
   if (value > static_cast<std::uint64_t>(limit)) refuse(Reason::MODEL_LIMIT, bare, std::to_string(value), expected);
   return static_cast<int>(value);
 }
@@ -58,6 +70,13 @@ std::optional<std::string_view> FactReader::find_word(std::string_view field, st
   return found;
 }
 
+const StringArray* FactReader::find_words(std::string_view field, std::string_view key) {
+  const std::string& whole = ask(key);
+  const StringArray* found = file_.metadata().find_strings(whole);
+  if (found) note_key(field, whole);
+  return found;
+}
+
 std::optional<std::vector<bool>> FactReader::find_flags(std::string_view field, std::string_view key) {
   const std::string& whole = ask(key);
   const MetadataValue* value = file_.metadata().find(whole);
@@ -84,13 +103,15 @@ void FactReader::refuse(Reason reason, std::string_view key, std::string_view fo
 
 void FactReader::refuse_tensor(Reason reason, std::string_view tensor, std::string_view found,
                                std::string_view expected) const {
-  throw ModelError(reason, file_.metadata().where() + ": tensor " + std::string(tensor) + ": " + std::string(found) +
+  throw ModelError(reason, file_.name() + ": tensor " + std::string(tensor) + ": " + std::string(found) +
                                ", expected " + std::string(expected));
 }
 
 std::vector<std::string> FactReader::unread_keys() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : file_.metadata().entries()) {
+    // The header's own notes are no hyper-parameters, and null says nothing.
+    if (key.starts_with("__metadata__.") || value.type == ValueType::NONE) continue;
     if (key.starts_with(prefix_) && !asked_.contains(key)) unread.push_back(key);
   }
   return unread;

@@ -14,12 +14,10 @@
 
 namespace imp {
 
-// A hyper-parameter's key: without "<architecture>." in front, which the reader adds.
+// A hyper-parameter's key is given without the prefix that all of them have ("<architecture>." in GGUF).
 class FactReader {
  public:
-  FactReader(const ModelFile& file, std::string_view architecture) : file_(file), prefix_(architecture) {
-    prefix_ += '.';
-  }
+  FactReader(const ModelFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
 
   ModelConfig config;
   Origins origins;
@@ -30,6 +28,9 @@ class FactReader {
 
   // Any integer, of which no note is made.
   std::optional<std::uint64_t> find_integer(std::string_view key);
+
+  std::vector<std::uint32_t> find_integers(std::string_view key);  // one, or a list
+  bool find_flag(std::string_view key);                            // false where missing
 
   // Counts: at least 1 (MODEL_VALUE), at most `limit` (MODEL_LIMIT).
   void count(std::string_view field, std::string_view key, std::int64_t limit, int& out);
@@ -43,6 +44,7 @@ class FactReader {
     return found.has_value();
   }
   std::optional<std::string_view> find_word(std::string_view field, std::string_view key);
+  const StringArray* find_words(std::string_view field, std::string_view key);
   std::optional<std::vector<bool>> find_flags(std::string_view field, std::string_view key);
 
   void note_tensor(std::string_view field, std::string_view tensor);
@@ -54,7 +56,7 @@ class FactReader {
   [[noreturn]] void refuse_tensor(Reason reason, std::string_view tensor, std::string_view found,
                                   std::string_view expected) const;
 
-  // Keys of the architecture that nobody asked for, in file order.
+  // Keys with the prefix that nobody asked for, in file order.
   std::vector<std::string> unread_keys() const;
 
  private:

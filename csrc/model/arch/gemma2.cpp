@@ -2,15 +2,17 @@
 #include <cmath>
 
 #include "model/arch/architecture.h"
-#include "model/arch/decoder_facts.h"
+#include "model/arch/gguf_facts.h"
+#include "model/arch/hf_facts.h"
 
 namespace imp {
 
-void read_gemma2(FactReader& facts) {
+void read_gemma2_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
-  read_gemma(facts);
-  read_rope(facts, RopeStyle::halves, 10000);
-  read_mixed_windows(facts, {.window = 4096, .period = 2, .rope = 0});
+  read_gguf_decoder(facts);
+  set_gemma(config);
+  read_gguf_rope(facts, RopeStyle::halves, 10000);
+  read_gguf_windows(facts, {.window = 4096, .period = 2, .rope = 0});
   config.attention_soft_cap = 50;
   facts.find_number("attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
   config.logit_soft_cap = 30;
@@ -20,6 +22,18 @@ void read_gemma2(FactReader& facts) {
   if (config.n_layers == kLayersOf27B && !facts.has("attention.scale")) {
     config.attention_scale = 1 / std::sqrt(static_cast<float>(config.hidden_size) / static_cast<float>(config.n_heads));
   }
+}
+
+void read_gemma2_hf(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  read_hf_decoder(facts, kHfFourNormNames, 256);
+  set_gemma(config);
+  read_hf_rope(facts, RopeStyle::halves, 10000);
+  read_hf_windows(facts, {.window = 4096, .period = 2, .rope = 0});
+  config.attention_soft_cap = 50;
+  read_hf_soft_cap(facts, "attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
+  config.logit_soft_cap = 30;
+  read_hf_soft_cap(facts, "logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
 }
 
 }  // namespace imp

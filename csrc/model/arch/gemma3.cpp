@@ -2,23 +2,29 @@
 #include <cmath>
 
 #include "model/arch/architecture.h"
-#include "model/arch/decoder_facts.h"
+#include "model/arch/gguf_facts.h"
+#include "model/arch/hf_facts.h"
 
 namespace imp {
+namespace {
 
-void read_gemma3(FactReader& facts) {
+// Windowed layers turn faster and are never scaled.
+void add_windowed_rope(ModelConfig& config) {
+  const RopeConfig& rope = config.ropes[0];
+  config.ropes.push_back({.style = rope.style, .dims = rope.dims, .theta = 10000, .scaling = {}});
+}
+
+}  // namespace
+
+void read_gemma3_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
-  read_gemma(facts);
+  read_gguf_decoder(facts);
+  set_gemma(config);
   config.qk_norm = true;
-  read_rope(facts, RopeStyle::halves, 1000000);
-  // Windowed layers turn faster and are never scaled.
-  RopeConfig windowed = config.ropes[0];
-  windowed.scaling = RopeScaling{};
-  windowed.file_factors = false;
-  windowed.theta = 10000;
-  facts.find_number("windowed_rope_theta", "rope.freq_base_swa", windowed.theta);
-  config.ropes.push_back(windowed);
-  read_mixed_windows(facts, {.window = 1024, .period = 6, .rope = 1});
+  read_gguf_rope(facts, RopeStyle::halves, 1000000);
+  add_windowed_rope(config);
+  facts.find_number("windowed_rope_theta", "rope.freq_base_swa", config.ropes[1].theta);
+  read_gguf_windows(facts, {.window = 1024, .period = 6, .rope = 1});
   facts.find_number("attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
   facts.find_number("logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
   // The 27B model scales scores by its hidden size per head, and files do not say so; its depth tells it apart.
@@ -26,6 +32,25 @@ void read_gemma3(FactReader& facts) {
   if (config.n_layers == kLayersOf27B && !facts.has("attention.scale")) {
     config.attention_scale = 1 / std::sqrt(static_cast<float>(config.hidden_size) / static_cast<float>(config.n_heads));
   }
+}
+
+void read_gemma3_hf(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  read_hf_decoder(facts, kHfFourNormNames, 256);
+  set_gemma(config);
+  config.qk_norm = true;
+  read_hf_rope(facts, RopeStyle::halves, 1000000);
+  add_windowed_rope(config);
+  for (const char* key : {"rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"}) {
+    facts.find_number("windowed_rope_theta", key, config.ropes[1].theta);
+  }
+  facts.has("rope_parameters.sliding_attention.rope_type");  // never scaled
+  if (facts.find_flag("use_bidirectional_attention")) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "use_bidirectional_attention", "true", "false");
+  }
+  read_hf_windows(facts, {.window = 4096, .period = 6, .rope = 1});
+  read_hf_soft_cap(facts, "attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
+  read_hf_soft_cap(facts, "logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
 }
 
 }  // namespace imp

@@ -9,14 +9,24 @@ namespace imp {
 namespace {
 
 constexpr std::array kArchitectures = {
-    Architecture{"llama", read_llama, &kGgufNames},   Architecture{"qwen2", read_qwen2, &kGgufNames},
-    Architecture{"qwen3", read_qwen3, &kGgufNames},   Architecture{"gemma2", read_gemma2, &kGgufNames},
-    Architecture{"gemma3", read_gemma3, &kGgufNames},
+    Architecture{ModelFormat::gguf, "llama", read_llama_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "qwen2", read_qwen2_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "qwen3", read_qwen3_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "gemma2", read_gemma2_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "gemma3", read_gemma3_gguf, &kGgufNames},
+    Architecture{ModelFormat::hf, "llama", read_llama_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "mistral", read_mistral_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "qwen2", read_qwen2_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "qwen3", read_qwen3_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "gemma2", read_gemma2_hf, &kHfFourNormNames},
+    Architecture{ModelFormat::hf, "gemma3_text", read_gemma3_hf, &kHfFourNormNames},
 };
 
-std::string known_names() {
+std::string known_names(ModelFormat format) {
   std::string names;
-  for (const Architecture& known : kArchitectures) names += (names.empty() ? "" : ", ") + std::string(known.name);
+  for (const Architecture& known : kArchitectures) {
+    if (known.format == format) names += (names.empty() ? "" : ", ") + std::string(known.name);
+  }
   return names;
 }
 
@@ -27,19 +37,16 @@ std::span<const Architecture> all_architectures() noexcept {
 }
 
 const Architecture& architecture_of(const ModelFile& file) {
-  const std::string& where = file.metadata().where();
   // Random weights come under the keys and names of GGUF.
-  if (file.format() != "gguf" && file.format() != "synthetic") {
-    throw ModelError(Reason::MODEL_UNSUPPORTED,
-                     where + ": format " + std::string(file.format()) + ": weights are read from gguf files");
-  }
-  const std::string_view name = file.metadata().string("general.architecture");
+  const ModelFormat format = file.format() == "safetensors" ? ModelFormat::hf : ModelFormat::gguf;
+  const std::string_view name =
+      file.metadata().string(format == ModelFormat::gguf ? "general.architecture" : "model_type");
   for (const Architecture& known : kArchitectures) {
-    if (known.name == name) return known;
+    if (known.format == format && known.name == name) return known;
   }
   constexpr std::size_t kShown = 64;  // a name can be as long as its file
-  throw ModelError(Reason::MODEL_UNSUPPORTED,
-                   where + ": architecture " + printable(name, kShown) + ": unknown, imp knows " + known_names());
+  throw ModelError(Reason::MODEL_UNSUPPORTED, file.metadata().where() + ": architecture " + printable(name, kShown) +
+                                                  ": unknown, imp knows " + known_names(format));
 }
 
 }  // namespace imp

@@ -12,6 +12,8 @@ std::string_view stem(std::string_view name) {
 }  // namespace
 
 bool TensorNames::is_ours(std::string_view tensor) const noexcept {
+  // Some checkpoints keep a table of angles that follows from the configuration.
+  if (tensor.ends_with(".rotary_emb.inv_freq")) return false;
   if (tensor.starts_with(layer)) return true;
   const std::string_view found = stem(tensor);
   return found == stem(embedding) || found == stem(final_norm) || found == stem(head) || found.starts_with("rope_");

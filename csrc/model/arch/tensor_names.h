@@ -1,4 +1,4 @@
-// What a format calls a decoder's tensors.
+// What a format calls a decoder's tensors, and how it writes them.
 #pragma once
 
 #include <string>
@@ -27,6 +27,9 @@ struct TensorNames {
   std::string_view up;
   std::string_view down;
   std::string_view post_ffn_norm;
+
+  float norm_offset = 0;           // what is added to a norm's weights
+  bool rope_halves_apart = false;  // rows of q and k that rotate together stand half a head apart, not side by side
 
   std::string weight(int i, std::string_view name) const { return in_layer(i, name) + ".weight"; }
   std::string bias(int i, std::string_view name) const { return in_layer(i, name) + ".bias"; }
@@ -61,5 +64,39 @@ inline constexpr TensorNames kGgufNames = {
     .down = "ffn_down",
     .post_ffn_norm = "post_ffw_norm",
 };
+
+// Names in the library that most checkpoints are published for; it has one module per projection.
+inline constexpr TensorNames kHfNames = {
+    .embedding = "model.embed_tokens.weight",
+    .final_norm = "model.norm.weight",
+    .head = "lm_head.weight",
+    .rope_factors = "",
+    .layer = "model.layers.",
+    .attention_norm = "input_layernorm",
+    .q = "self_attn.q_proj",
+    .k = "self_attn.k_proj",
+    .v = "self_attn.v_proj",
+    .q_norm = "self_attn.q_norm",
+    .k_norm = "self_attn.k_norm",
+    .output = "self_attn.o_proj",
+    .post_attention_norm = "",
+    .ffn_norm = "post_attention_layernorm",
+    .gate = "mlp.gate_proj",
+    .up = "mlp.up_proj",
+    .down = "mlp.down_proj",
+    .post_ffn_norm = "",
+    .rope_halves_apart = true,
+};
+
+// Four norms per layer, whose weights are written less one.
+constexpr TensorNames hf_names_with_four_norms() {
+  TensorNames names = kHfNames;
+  names.post_attention_norm = "post_attention_layernorm";
+  names.ffn_norm = "pre_feedforward_layernorm";
+  names.post_ffn_norm = "post_feedforward_layernorm";
+  names.norm_offset = 1;
+  return names;
+}
+inline constexpr TensorNames kHfFourNormNames = hf_names_with_four_norms();
 
 }  // namespace imp

@@ -1,0 +1,150 @@
+// Reads the keys that GGUF decoders share.
+#include "model/arch/gguf_facts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/printable.h"
+#include "model/arch/tensor_names.h"
+#include "model/model_limits.h"
+
+namespace imp {
+namespace {
+
+std::optional<std::int64_t> count_tokens(FactReader& facts) {
+  std::optional<std::int64_t> n_tokens;
+  if (const StringArray* tokens = facts.file().metadata().find_strings("tokenizer.ggml.tokens")) {
+    n_tokens = static_cast<std::int64_t>(tokens->size());
+  }
+  int stated = 0;
+  if (facts.find_count("vocab_size", "vocab_size", model_limits::kVocabulary, stated)) {
+    n_tokens = std::max<std::int64_t>(n_tokens.value_or(0), stated);
+  }
+  return n_tokens;
+}
+
+void read_end_tokens(FactReader& facts) {
+  for (const char* key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    const auto token = facts.file().metadata().find_integer<std::uint32_t>(key);
+    if (token) add_end_token(facts, key, *token);
+  }
+}
+
+void read_heads(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  facts.count("n_heads", "attention.head_count", model_limits::kHeads, config.n_heads);
+  config.n_kv_heads = config.n_heads;
+  facts.find_count("n_kv_heads", "attention.head_count_kv", model_limits::kHeads, config.n_kv_heads);
+  if (!facts.find_count("head_dim", "attention.key_length", model_limits::kHeadDim, config.head_dim)) {
+    if (config.hidden_size % config.n_heads != 0) {
+      facts.refuse(Reason::MODEL_VALUE, "attention.head_count", std::to_string(config.n_heads),
+                   "a divisor of embedding_length " + std::to_string(config.hidden_size));
+    }
+    config.head_dim = config.hidden_size / config.n_heads;
+  }
+  int value_length = config.head_dim;
+  facts.find_count("head_dim", "attention.value_length", model_limits::kHeadDim, value_length);
+  if (value_length != config.head_dim) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "attention.value_length", std::to_string(value_length),
+                 "the key length " + std::to_string(config.head_dim));
+  }
+  if (!facts.find_number("attention_scale", "attention.scale", config.attention_scale)) {
+    config.attention_scale = 1 / std::sqrt(static_cast<float>(config.head_dim));
+  }
+}
+
+void refuse_experts(FactReader& facts) {
+  const std::uint64_t n_experts = facts.find_integer("expert_count").value_or(0);
+  if (n_experts != 0) facts.refuse(Reason::MODEL_UNSUPPORTED, "expert_count", std::to_string(n_experts), "no experts");
+  facts.has("expert_used_count");  // says nothing where there are none
+}
+
+RopeScalingKind read_scaling_kind(FactReader& facts, bool has_factor) {
+  const auto word = facts.find_word("rope_scaling", "rope.scaling.type");
+  if (!word && !has_factor) return RopeScalingKind::none;
+  if (!word) {  // files older than the key for the kind have a factor alone
+    facts.origins.note("rope_scaling", Origin::checkpoint, facts.origins.find("rope_scaling_factor").source);
+    return RopeScalingKind::linear;
+  }
+  if (*word == "none") return RopeScalingKind::none;
+  if (*word == "linear") return RopeScalingKind::linear;
+  if (*word == "yarn") return RopeScalingKind::yarn;
+  // llama3 scaling has no word in GGUF: its files hold factors.
+  facts.refuse(Reason::MODEL_UNSUPPORTED, "rope.scaling.type", printable(*word), "one of none, linear, yarn");
+}
+
+void read_scaling(FactReader& facts, RopeScaling& scaling) {
+  bool has_factor = facts.find_number("rope_scaling_factor", "rope.scale_linear", scaling.factor);
+  has_factor |= facts.find_number("rope_scaling_factor", "rope.scaling.factor", scaling.factor);
+  scaling.kind = read_scaling_kind(facts, has_factor);
+  scaling.original_context = facts.config.trained_context;
+  facts.find_count("rope_original_context", "rope.scaling.original_context_length", model_limits::kContext,
+                   scaling.original_context);
+  facts.find_number("rope_extrapolation", "rope.scaling.yarn_ext_factor", scaling.extrapolation);
+  facts.find_number("rope_beta_fast", "rope.scaling.yarn_beta_fast", scaling.beta_fast);
+  facts.find_number("rope_beta_slow", "rope.scaling.yarn_beta_slow", scaling.beta_slow);
+  double yarn_attention_factor = 1;  // both keys are in use, and both count
+  facts.find_number("rope_attention_factor", "rope.scaling.yarn_attn_factor", yarn_attention_factor);
+  facts.find_number("rope_attention_factor", "rope.scaling.attn_factor", scaling.attention_factor);
+  scaling.attention_factor *= yarn_attention_factor;
+  facts.has("rope.scaling.finetuned");  // history, not arithmetic
+}
+
+}  // namespace
+
+void read_gguf_decoder(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  facts.count("n_layers", "block_count", model_limits::kLayers, config.n_layers);
+  facts.count("trained_context", "context_length", model_limits::kContext, config.trained_context);
+  config.max_context = config.trained_context;
+  facts.origins.note("max_context", Origin::checkpoint, facts.origins.find("trained_context").source);
+  facts.count("hidden_size", "embedding_length", model_limits::kHidden, config.hidden_size);
+  facts.count("ffn_size", "feed_forward_length", model_limits::kFfn, config.ffn_size);
+  read_heads(facts);
+  facts.number("norm_epsilon", "attention.layer_norm_rms_epsilon", config.norm_epsilon);
+  refuse_experts(facts);
+  read_vocabulary(facts, kGgufNames.embedding, count_tokens(facts));
+  read_end_tokens(facts);
+  config.tied_head = !facts.has_tensor(kGgufNames.head);
+  if (!config.tied_head) facts.note_tensor("tied_head", kGgufNames.head);
+  config.layers.assign(static_cast<std::size_t>(config.n_layers), LayerConfig{});
+}
+
+void read_gguf_rope(FactReader& facts, RopeStyle style, double default_theta) {
+  RopeConfig rope;
+  rope.style = style;
+  rope.dims = facts.config.head_dim;
+  facts.find_count("rope_dims", "rope.dimension_count", model_limits::kHeadDim, rope.dims);
+  rope.theta = default_theta;
+  facts.find_number("rope_theta", "rope.freq_base", rope.theta);
+  read_scaling(facts, rope.scaling);
+  rope.file_factors = facts.has_tensor(kGgufNames.rope_factors);
+  if (rope.file_factors) facts.note_tensor("rope_file_factors", kGgufNames.rope_factors);
+  facts.config.ropes.push_back(rope);
+}
+
+void read_gguf_window(FactReader& facts) {
+  int window = 0;
+  facts.find_count("windows", "attention.sliding_window", model_limits::kContext, window);
+  for (LayerConfig& layer : facts.config.layers) layer.window = window;
+}
+
+void read_gguf_windows(FactReader& facts, const MixedWindows& defaults) {
+  ModelConfig& config = facts.config;
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  MixedWindows windows = defaults;
+  facts.find_count("windows", "attention.sliding_window", model_limits::kContext, windows.window);
+  if (const auto flags = facts.find_flags("windows", kPattern)) {
+    if (flags->size() != config.layers.size()) {
+      facts.refuse(Reason::MODEL_VALUE, kPattern, std::to_string(flags->size()) + " values",
+                   "one for each of " + std::to_string(config.layers.size()) + " layers");
+    }
+    return set_windows(config, *flags, windows);
+  }
+  facts.find_count("windows", kPattern, model_limits::kLayers, windows.period);
+  set_windows(config, windowed_by_period(config, windows.period), windows);
+}
+
+}  // namespace imp

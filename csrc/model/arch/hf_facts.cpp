@@ -1,0 +1,213 @@
+// Reads the keys that config.json files share.
+#include "model/arch/hf_facts.h"
+
+#include <array>
+#include <cmath>
+
+#include "base/printable.h"
+#include "model/model_limits.h"
+
+namespace imp {
+namespace {
+
+void read_heads(FactReader& facts, int default_head_dim) {
+  ModelConfig& config = facts.config;
+  facts.count("n_heads", "num_attention_heads", model_limits::kHeads, config.n_heads);
+  config.n_kv_heads = config.n_heads;
+  facts.find_count("n_kv_heads", "num_key_value_heads", model_limits::kHeads, config.n_kv_heads);
+  config.head_dim = default_head_dim;
+  if (!facts.find_count("head_dim", "head_dim", model_limits::kHeadDim, config.head_dim) && default_head_dim == 0) {
+    if (config.hidden_size % config.n_heads != 0) {
+      facts.refuse(Reason::MODEL_CONFIG, "num_attention_heads", std::to_string(config.n_heads),
+                   "a divisor of hidden_size " + std::to_string(config.hidden_size));
+    }
+    config.head_dim = config.hidden_size / config.n_heads;
+  }
+  float scalar = static_cast<float>(config.head_dim);
+  facts.find_number("attention_scale", "query_pre_attn_scalar", scalar);
+  config.attention_scale = 1 / std::sqrt(scalar);
+}
+
+void read_activation(FactReader& facts) {
+  facts.has("hidden_act");  // where both are given, the other is in force
+  const std::string_view key = facts.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  const auto word = facts.find_word("activation", key);
+  if (!word) return;
+  if (*word == "silu") {
+    facts.config.activation = GatedActivation::silu;
+  } else if (*word == "gelu_pytorch_tanh") {
+    facts.config.activation = GatedActivation::gelu_tanh;
+  } else {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word), "one of silu, gelu_pytorch_tanh");
+  }
+}
+
+void read_tied_head(FactReader& facts, const TensorNames& names) {
+  const bool stated_apart = facts.has("tie_word_embeddings") && !facts.find_flag("tie_word_embeddings");
+  facts.config.tied_head = !stated_apart && !facts.has_tensor(names.head);
+  if (stated_apart) facts.note_key("tied_head", "tie_word_embeddings");
+}
+
+RopeScalingKind scaling_kind(FactReader& facts, const std::string& at) {
+  const std::string key = facts.has(at + "rope_type") ? at + "rope_type" : at + "type";
+  const auto word = facts.find_word("rope_scaling", key);
+  if (!word || *word == "default") return RopeScalingKind::none;
+  if (*word == "linear") return RopeScalingKind::linear;
+  if (*word == "yarn") return RopeScalingKind::yarn;
+  if (*word == "llama3") return RopeScalingKind::wavelength;
+  facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word), "one of default, linear, yarn, llama3");
+}
+
+void read_scaling(FactReader& facts, const std::string& at, RopeScaling& scaling) {
+  scaling.kind = scaling_kind(facts, at);
+  scaling.original_context = facts.config.trained_context;
+  facts.find_count("rope_original_context", at + "original_max_position_embeddings", model_limits::kContext,
+                   scaling.original_context);
+  facts.find_number("rope_scaling_factor", at + "factor", scaling.factor);
+  facts.find_number("rope_beta_fast", at + "beta_fast", scaling.beta_fast);
+  facts.find_number("rope_beta_slow", at + "beta_slow", scaling.beta_slow);
+  facts.find_number("rope_low_freq_factor", at + "low_freq_factor", scaling.low_freq_factor);
+  facts.find_number("rope_high_freq_factor", at + "high_freq_factor", scaling.high_freq_factor);
+  // Here it is the whole magnitude, not a multiple of the one that follows from the factor.
+  if (facts.find_number("rope_attention_factor", at + "attention_factor", scaling.attention_factor) &&
+      scaling.factor > 1) {
+    scaling.attention_factor /= 1 + 0.1 * std::log(scaling.factor);
+  }
+}
+
+// Checkpoints of one model_type may hold a classifier or an encoder.
+void refuse_other_tasks(FactReader& facts) {
+  const MetadataValue* value = facts.file().metadata().find("architectures");
+  if (!value) return;
+  const auto* tasks = std::get_if<StringArray>(&value->value);
+  std::string found;
+  for (std::size_t i = 0; tasks && i < tasks->size(); ++i) {
+    if ((*tasks)[i].ends_with("ForCausalLM")) return;
+    found += (found.empty() ? "" : ", ") + printable((*tasks)[i]);
+  }
+  facts.refuse(Reason::MODEL_UNSUPPORTED, "architectures", found.empty() ? "none" : found, "one ending in ForCausalLM");
+}
+
+void refuse_quantization(FactReader& facts) {
+  for (const auto& [key, value] : facts.file().metadata().entries()) {
+    if (!key.starts_with("quantization_config.") && !key.starts_with("compression_config.")) continue;
+    const auto method = facts.find_word("quantization", "quantization_config.quant_method");
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "quantization_config", method ? printable(*method) : "present",
+                 "weights of f32, f16 or bf16");
+  }
+}
+
+// In front of the keys of the layers that see all keys.
+std::string rope_section(FactReader& facts) {
+  for (const char* section : {"rope_parameters.full_attention.", "rope_parameters."}) {
+    if (facts.has(std::string(section) + "rope_theta")) return section;
+  }
+  return "rope_scaling.";
+}
+
+}  // namespace
+
+void read_hf_decoder(FactReader& facts, const TensorNames& names, int default_head_dim) {
+  ModelConfig& config = facts.config;
+  refuse_other_tasks(facts);
+  refuse_quantization(facts);
+  facts.count("n_layers", "num_hidden_layers", model_limits::kLayers, config.n_layers);
+  facts.count("trained_context", "max_position_embeddings", model_limits::kContext, config.trained_context);
+  config.max_context = config.trained_context;
+  facts.origins.note("max_context", Origin::checkpoint, facts.origins.find("trained_context").source);
+  facts.count("hidden_size", "hidden_size", model_limits::kHidden, config.hidden_size);
+  facts.count("ffn_size", "intermediate_size", model_limits::kFfn, config.ffn_size);
+  read_heads(facts, default_head_dim);
+  facts.number("norm_epsilon", "rms_norm_eps", config.norm_epsilon);
+  int n_tokens = 0;
+  facts.count("vocab_size", "vocab_size", model_limits::kVocabulary, n_tokens);
+  read_vocabulary(facts, names.embedding, n_tokens);
+  if (facts.config.vocab_size != n_tokens) {
+    facts.refuse_tensor(Reason::MODEL_TENSOR, names.embedding, std::to_string(facts.config.vocab_size) + " rows",
+                        std::to_string(n_tokens) + ", as vocab_size says");
+  }
+  for (const std::uint32_t token : facts.find_integers("eos_token_id")) add_end_token(facts, "eos_token_id", token);
+  read_activation(facts);
+  read_tied_head(facts, names);
+  config.layers.assign(static_cast<std::size_t>(config.n_layers), LayerConfig{});
+  skip_hf_bookkeeping(facts);
+}
+
+void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta) {
+  RopeConfig rope;
+  rope.style = style;
+  rope.theta = default_theta;
+  const std::string section = rope_section(facts);
+  facts.find_number("rope_theta", "rope_theta", rope.theta);
+  facts.find_number("rope_theta", section + "rope_theta", rope.theta);
+  float rotated = 1;
+  facts.find_number("rope_dims", "partial_rotary_factor", rotated);
+  facts.find_number("rope_dims", section + "partial_rotary_factor", rotated);
+  rope.dims = static_cast<int>(static_cast<float>(facts.config.head_dim) * rotated);
+  read_scaling(facts, section, rope.scaling);
+  facts.config.ropes.push_back(rope);
+}
+
+void read_hf_windows(FactReader& facts, const MixedWindows& defaults) {
+  ModelConfig& config = facts.config;
+  MixedWindows windows = defaults;
+  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);
+  const StringArray* types = facts.find_words("windows", "layer_types");
+  if (!types) {
+    facts.find_count("windows", "sliding_window_pattern", model_limits::kLayers, windows.period);
+    return set_windows(config, windowed_by_period(config, windows.period), windows);
+  }
+  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"}) facts.has(key);  // the list is in force
+  if (types->size() != config.layers.size()) {
+    facts.refuse(Reason::MODEL_CONFIG, "layer_types", std::to_string(types->size()) + " values",
+                 "one for each of " + std::to_string(config.layers.size()) + " layers");
+  }
+  std::vector<bool> windowed(types->size());
+  for (std::size_t i = 0; i < windowed.size(); ++i) {
+    windowed[i] = (*types)[i] == "sliding_attention";
+    if (!windowed[i] && (*types)[i] != "full_attention") {
+      facts.refuse(Reason::MODEL_UNSUPPORTED, "layer_types", printable((*types)[i]),
+                   "full_attention or sliding_attention");
+    }
+  }
+  set_windows(config, windowed, windows);
+}
+
+void refuse_optional_windows(FactReader& facts) {
+  if (facts.find_flag("use_sliding_window")) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "use_sliding_window", "true", "false");
+  }
+  for (const char* key : {"sliding_window", "layer_types"}) facts.has(key);  // without effect
+}
+
+void read_hf_soft_cap(FactReader& facts, std::string_view field, std::string_view key, float& cap) {
+  if (!facts.find_number(field, key, cap) && facts.has(key)) cap = 0;
+}
+
+void skip_hf_bookkeeping(FactReader& facts) {
+  constexpr std::array kKeys = {
+      "architectures",
+      "attention_bias",
+      "attention_dropout",
+      "auto_map",
+      "bos_token_id",
+      "cache_implementation",
+      "dtype",
+      "initializer_range",
+      "max_window_layers",
+      "mlp_bias",
+      "model_type",
+      "output_attentions",
+      "output_hidden_states",
+      "pad_token_id",
+      "pretraining_tp",
+      "return_dict",
+      "torch_dtype",
+      "transformers_version",
+      "use_cache",
+      "unk_token_id",
+  };
+  for (const char* key : kKeys) facts.has(key);
+}
+
+}  // namespace imp

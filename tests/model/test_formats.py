@@ -1,0 +1,154 @@
+"""One set of weights gives the same bits from a GGUF file and from a safetensors checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from imp_service import _core
+from imp_service import _testing as core
+from support.forward_bounds import float32_bound
+from support.forward_runs import distance, load, logits, prompt
+from support.hf_contents import hf_config, hf_tensors, write_hf
+from support.tiny_models import TinyModel, tiny
+
+MODELS: dict[str, TinyModel] = {
+    "llama": tiny("llama"),
+    "llama_biases": tiny("llama", output_bias=True),
+    "qwen2_yarn": tiny("qwen2", head_dim=32, scaling={"type": "yarn", "factor": 4.0, "original_context_length": 64}),
+    "qwen3": tiny("qwen3"),
+    "gemma2": tiny("gemma2"),
+    "gemma3_linear": tiny("gemma3", scaling={"type": "linear", "factor": 8.0}),
+}
+
+
+def written(model: TinyModel, folder: Path, **changes: Any) -> Path:
+    return write_hf(folder / "model.safetensors", hf_config(model) | changes, hf_tensors(model))
+
+
+def refusal(path: Path) -> tuple[str, str]:
+    with pytest.raises(_core.ModelError) as info:
+        load(path, path.parent)
+    return info.value.reason, info.value.message
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_mod_5_equal_bits_from_either_format(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]
+    tokens = prompt(70, model.vocab_size)
+    from_gguf = load(model, tmp_path, kv_dtype="f32")
+    from_safetensors = load(written(model, tmp_path), tmp_path, kv_dtype="f32")
+    got = logits(from_safetensors, tokens)
+    assert from_safetensors.warnings == []
+    assert np.array_equal(got, logits(from_gguf, tokens))
+    assert distance(got, model.oracle().logits(tokens)) < float32_bound(model)
+    facts = [{fact["name"]: fact["value"] for fact in loaded.facts} for loaded in (from_gguf, from_safetensors)]
+    assert facts[0] == facts[1]
+
+
+def test_hon_1_rows_in_the_files_order_are_seen(tmp_path: Path) -> None:
+    """The other format's rows of q and k stand half a head apart."""
+    model = tiny("llama")
+    tokens = prompt(70, model.vocab_size)
+    wrong = {hf: tensor.values for hf, tensor in zip(hf_tensors(model), model.tensors().values(), strict=True)}
+    path = write_hf(tmp_path / "model.safetensors", hf_config(model), wrong)
+    got = logits(load(path, tmp_path, kv_dtype="f32"), tokens)
+    assert distance(got, model.oracle().logits(tokens)) > 100 * float32_bound(model)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}, {"theta": 500.0}),
+        ({"rope_theta": 500.0}, {"theta": 500.0}),
+        ({"rope_scaling": {"type": "linear", "factor": 4}}, {"scaling": {"type": "linear", "factor": 4.0}}),
+        ({"head_dim": None, "hidden_size": 40}, {}),
+    ],
+)
+def test_keys_of_several_generations(changes: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
+    model = tiny("llama", n_heads=5, n_kv_heads=5)
+    tokens = prompt(40, model.vocab_size)
+    config = {key: value for key, value in (hf_config(model) | changes).items() if value is not None}
+    path = write_hf(tmp_path / "model.safetensors", config, hf_tensors(model))
+    loaded = load(path, tmp_path, kv_dtype="f32")
+    oracle = tiny("llama", n_heads=5, n_kv_heads=5, **expected).oracle()
+    assert loaded.warnings == []
+    assert distance(logits(loaded, tokens), oracle.logits(tokens)) < float32_bound(model)
+
+
+def test_mistral_sees_a_window(tmp_path: Path) -> None:
+    model = tiny("llama", window=9)
+    tokens = prompt(40, model.vocab_size)
+    path = written(model, tmp_path, model_type="mistral", sliding_window=9, architectures=["MistralForCausalLM"])
+    got = logits(load(path, tmp_path, kv_dtype="f32"), tokens)
+    assert distance(got, model.oracle().logits(tokens)) < float32_bound(model)
+
+
+REFUSALS: list[tuple[dict[str, Any], str, str]] = [
+    ({"model_type": "nosuch"}, "MODEL_UNSUPPORTED", "llama, mistral, qwen2, qwen3, gemma2, gemma3_text"),
+    ({"architectures": []}, "MODEL_UNSUPPORTED", "architectures: none, expected one ending in ForCausalLM"),
+    ({"architectures": ["LlamaForTokenClassification"]}, "MODEL_UNSUPPORTED", "LlamaForTokenClassification"),
+    ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "MODEL_UNSUPPORTED", "quantization_config: gptq"),
+    ({"tie_word_embeddings": 1}, "MODEL_CONFIG", "tie_word_embeddings"),
+    ({"hidden_act": "relu"}, "MODEL_UNSUPPORTED", "hidden_act: relu, expected one of silu, gelu_pytorch_tanh"),
+    ({"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}, "MODEL_UNSUPPORTED", "longrope"),
+    ({"vocab_size": 52}, "MODEL_TENSOR", "model.embed_tokens.weight"),
+    ({"vocab_size": 50}, "MODEL_TENSOR", "51 rows, expected 50, as vocab_size says"),
+    ({"head_dim": None, "num_attention_heads": 6}, "MODEL_CONFIG", "a divisor of hidden_size 40"),
+    ({"num_hidden_layers": 4}, "MODEL_TENSOR", "model.layers.3.input_layernorm.weight: missing"),
+    ({"tie_word_embeddings": True, "num_hidden_layers": 2}, "MODEL_TENSOR", "model.layers.2."),
+    ({"eos_token_id": [2, 51]}, "MODEL_CONFIG", "eos_token_id: 51, expected less than 51"),
+    ({"num_key_value_heads": 4}, "MODEL_CONFIG", "num_key_value_heads: 4"),
+    ({"rms_norm_eps": 1.0}, "MODEL_CONFIG", "rms_norm_eps: 1"),
+    ({"rope_theta": -1.0}, "MODEL_CONFIG", "rope_theta: -1"),
+    ({"num_hidden_layers": 1025}, "MODEL_LIMIT", "num_hidden_layers: 1025"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason", "words"), REFUSALS)
+def test_m78_m80_mod_7_configurations_that_are_refused(
+    changes: dict[str, Any], reason: str, words: str, tmp_path: Path
+) -> None:
+    got, message = refusal(written(tiny("llama"), tmp_path, **changes))
+    assert (got, words in message) == (reason, True), message
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, 1e308, 2**64, "12", None, 0])
+@pytest.mark.parametrize(
+    "key", ["num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size",
+            "max_position_embeddings"],
+)  # fmt: skip
+def test_m77_a_used_number_of_a_wrong_kind(key: str, value: Any, tmp_path: Path) -> None:
+    reason, message = refusal(written(tiny("llama"), tmp_path, **{key: value}))
+    assert (reason, f"key {key}: " in message) == ("MODEL_CONFIG", True), message
+
+
+@pytest.mark.parametrize("key", ["model_type", "hidden_size", "rms_norm_eps", "num_hidden_layers", "vocab_size"])
+def test_a_required_key_of_a_configuration(key: str, tmp_path: Path) -> None:
+    model = tiny("llama")
+    config = {name: value for name, value in hf_config(model).items() if name != key}
+    reason, message = refusal(write_hf(tmp_path / "model.safetensors", config, hf_tensors(model)))
+    assert (reason, f"key {key}: missing" in message) == ("MODEL_CONFIG", True), message
+
+
+def test_mod_6_a_head_that_is_stated_apart_must_be_there(tmp_path: Path) -> None:
+    model = tiny("llama")
+    tensors = hf_tensors(model)
+    del tensors["lm_head.weight"]
+    reason, message = refusal(write_hf(tmp_path / "model.safetensors", hf_config(model), tensors))
+    assert (reason, message) == (
+        "MODEL_TENSOR", "model.safetensors: tensor lm_head.weight: missing, expected [40, 51]",
+    )  # fmt: skip
+
+
+def test_a_key_that_is_not_understood_is_named(tmp_path: Path) -> None:
+    loaded = load(written(tiny("qwen3"), tmp_path, residual_multiplier=0.5), tmp_path)
+    assert loaded.warnings == ["key residual_multiplier: not understood and not used"]
+
+
+def test_architectures_of_both_formats() -> None:
+    assert core.architectures("gguf") == ["llama", "qwen2", "qwen3", "gemma2", "gemma3"]
+    assert core.architectures("hf") == ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"]

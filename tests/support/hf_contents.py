@@ -1,0 +1,105 @@
+"""A tiny model as a safetensors checkpoint: the same weights under the other format's names, order and keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from support.safetensors_writer import assemble, entry, header_of
+from support.tiny_models import TinyModel
+
+_TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_IN_LAYER = {
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj", "ffn_norm": "post_attention_layernorm",
+}  # fmt: skip
+_IN_GEMMA_LAYER = _IN_LAYER | {
+    "post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}  # fmt: skip
+_MODEL_TYPES = {"gemma3": "gemma3_text"}
+_CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma2": "Gemma2", "gemma3": "Gemma3"}
+
+
+def halves_apart(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
+    """Rows of q or k for pairs half a head apart, from rows for pairs side by side."""
+    return rows.reshape(-1, head_dim // 2, 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def hf_name(model: TinyModel, name: str) -> str:
+    stem, kind = name.rsplit(".", 1)
+    if stem in _TOP:
+        return f"{_TOP[stem]}.{kind}"
+    _, layer, rest = stem.split(".")
+    return f"model.layers.{layer}.{(_IN_GEMMA_LAYER if model.gemma else _IN_LAYER)[rest]}.{kind}"
+
+
+def hf_tensors(model: TinyModel) -> dict[str, NDArray[np.float32]]:
+    tensors = {}
+    for name, tensor in model.tensors().items():
+        values = tensor.values
+        if model.architecture == "llama" and ("attn_q." in name or "attn_k." in name):
+            values = halves_apart(values, model.head_dim)
+        if model.gemma and "norm" in name:
+            values = values - np.float32(1)  # exact between 0.5 and 2
+        tensors[hf_name(model, name)] = values
+    return tensors
+
+
+def hf_config(model: TinyModel) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "architectures": [f"{_CLASSES[model.architecture]}ForCausalLM"],
+        "model_type": _MODEL_TYPES.get(model.architecture, model.architecture),
+        "num_hidden_layers": model.n_layers,
+        "max_position_embeddings": model.context,
+        "hidden_size": model.hidden_size,
+        "intermediate_size": model.ffn_size,
+        "num_attention_heads": model.n_heads,
+        "num_key_value_heads": model.n_kv_heads,
+        "head_dim": model.head_dim,
+        "rms_norm_eps": model.epsilon,
+        "vocab_size": model.vocab_size,
+        "rope_theta": model.theta,
+        "rope_scaling": None,
+        "eos_token_id": 2,
+        "tie_word_embeddings": model.tied or model.gemma,
+        "torch_dtype": "float32",
+        "hidden_act": "gelu_pytorch_tanh" if model.gemma else "silu",
+    }
+    if model.scaling:
+        factor = {"factor": model.scaling["factor"]}
+        if "original_context_length" in model.scaling:
+            factor["original_max_position_embeddings"] = model.scaling["original_context_length"]
+        config["rope_scaling"] = {"rope_type": model.scaling["type"], **factor}
+    if model.gemma:
+        config |= {
+            "sliding_window": model.window,
+            "query_pre_attn_scalar": model.head_dim,
+            "attn_logit_softcapping": model.attention_soft_cap or (50.0 if model.architecture == "gemma2" else None),
+            "final_logit_softcapping": model.logit_soft_cap or (30.0 if model.architecture == "gemma2" else None),
+            "layer_types": [
+                "sliding_attention" if model.is_windowed(layer) else "full_attention" for layer in range(model.n_layers)
+            ],
+        }
+    if model.architecture == "gemma3":
+        config["rope_local_base_freq"] = 10000.0
+    return config
+
+
+def write_hf(path: Path, config: dict[str, Any], tensors: dict[str, NDArray[np.float32]]) -> Path:
+    """The checkpoint at `path`, its configuration beside it."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    data = b""
+    for name, values in tensors.items():
+        encoded = np.ascontiguousarray(values, np.float32).tobytes()
+        header[name] = entry("F32", list(values.shape), len(data), len(data) + len(encoded))
+        data += encoded
+    path.write_bytes(assemble(header_of(header), data))
+    path.with_name("config.json").write_text(json.dumps(config))
+    return path
