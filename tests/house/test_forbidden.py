@@ -122,13 +122,8 @@ def weak_asserts(source: str) -> list[str]:
         test = node.test
         if isinstance(test, ast.Constant):
             found.append(ast.unparse(node))
-        elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
-            if (
-                isinstance(test.comparators[0], ast.Constant)
-                and test.comparators[0].value is None
-                and not _narrows(source, node)
-            ):
-                found.append(ast.unparse(node))
+        elif _is_not_none(test) and not _narrows(source, node):
+            found.append(ast.unparse(node))
     return found
 
 
