@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from support.tiny_models import TinyModel
+from support.tolerances import FLOAT32_ROUNDING, INT8_ACTIVATIONS_RMS
 
-FLOAT32_ROUNDING = float(np.finfo(np.float32).eps) / 2
 FLOAT16_ROUNDING = float(np.finfo(np.float16).eps) / 2
 # Seven products, two to six norms, attention and the activation: at most this many sums in a row per layer.
 SUMS_PER_LAYER = 8
-# Root mean square error of one product with int8 activations, relative to its outputs (the contracts' bound).
-INT8_PRODUCT = 1.5e-2
 
 
 def float32_bound(model: TinyModel) -> float:
@@ -27,4 +25,4 @@ def float16_cache_bound(model: TinyModel) -> float:
 
 def int8_activations_bound(model: TinyModel) -> float:
     """Errors of all products in a row are independent: they add up as squares."""
-    return float(INT8_PRODUCT * np.sqrt(SUMS_PER_LAYER * model.n_layers + 1)) + float16_cache_bound(model)
+    return float(INT8_ACTIVATIONS_RMS * np.sqrt(SUMS_PER_LAYER * model.n_layers + 1)) + float16_cache_bound(model)
