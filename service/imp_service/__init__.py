@@ -51,11 +51,14 @@ def load(path: str | PathLike[str] | None = None, *settings: str, config: str | 
     from os import fspath
 
     from imp_service.config import load as load_config
+    from imp_service.config.select import select_model
     from imp_service.core import load as load_core
     from imp_service.generation import LanguageModel
 
-    assignments = list(settings) if path is None else [*settings, f"model.path={fspath(path)}"]
-    return LanguageModel(load_core(load_config(config, assignments)))
+    chosen = load_config(config, settings)
+    if path is not None:
+        chosen = select_model(chosen, fspath(path))
+    return LanguageModel(load_core(chosen))
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from imp_service.config.quantities import write_duration
 from imp_service.config.settings import TABLE, Model, Settings
 from imp_service.config.table import Key, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path
@@ -32,8 +31,7 @@ def _build(node: Node, tree: Tree | Value) -> object:
 
 def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, KeyPath, str]]:
     """Values that are good alone and impossible together: both keys, and why."""
-    scheduler, sessions = settings.scheduler, settings.sessions
-    ttl, max_ttl = write_duration(sessions.ttl), write_duration(sessions.max_ttl)
+    scheduler = settings.scheduler
     if scheduler.step_tokens < scheduler.max_running:
         yield (
             ("scheduler", "max_running"),
@@ -47,12 +45,6 @@ def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, KeyPath, str]]
             ("scheduler", "step_tokens"),
             f"scheduler.prefill_chunk is {scheduler.prefill_chunk}, "
             f"above scheduler.step_tokens, {scheduler.step_tokens}",
-        )
-    if sessions.ttl > sessions.max_ttl:
-        yield (
-            ("sessions", "ttl"),
-            ("sessions", "max_ttl"),
-            f"sessions.ttl is {ttl}, above sessions.max_ttl, {max_ttl}",
         )
     yield from _model_names(settings.model, settings.models)
 

@@ -1,4 +1,4 @@
-"""Where a value came from: a default, a line of the file, a variable, `--set`, or imp itself for `auto`."""
+"""Where a value came from: a default, a line of the file, a variable, an option, or imp itself for `auto`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from imp_service.config.toml import KeyPath, excerpt, write_path
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    source: Literal["default", "file", "environment", "--set", "auto"]
+    source: Literal["default", "file", "environment", "--set", "--model", "auto"]
     # File and line, variable, or the reason in words of what `auto` became.
     place: str = ""
 

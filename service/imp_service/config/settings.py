@@ -44,7 +44,6 @@ class Device:
 class Limits:
     max_context: int = key(Count(0, 16 * 1024**2), 0, "longest context of a sequence in tokens; 0: the model's")
     max_tokens: int = key(Count(0, 16 * 1024**2), 0, "most tokens one request may generate; 0: no bound of its own")
-    prompt_logprobs: bool = key(Boolean(), True, "whether log probabilities of prompt tokens may be asked for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,7 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Sessions:
     max: int = key(Integer(0, 65536), 256, "open sessions; beyond: SESSIONS_FULL")
-    ttl: timedelta = key(Duration("1ms", "720h"), timedelta(seconds=60), "life without use, where the opener says none")
-    max_ttl: timedelta = key(Duration("1ms", "720h"), timedelta(hours=1), "longest life without use one may ask for")
     evict: bool = key(Boolean(), False, "end the longest unused session when blocks run out, instead of KV_FULL")
-    allow_logits: bool = key(Boolean(), True, "whether steps may return whole rows of logits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +90,12 @@ class TextBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    level: str = key(Choice("debug", "info", "warning", "error"), "info", "least severe lines that are written")
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one process, frozen; two of them in one process make two different engines."""
 
     model: Model = section(Model, "the model that is loaded")
     models: Mapping[str, Model] = named(
-        Model, "further models, each with the keys of [model]", name=MODEL_NAME, example=("NAME", None)
+        Model, "further models, each with the keys of [model]: imp run -m NAME", name=MODEL_NAME, example=("NAME", None)
     )
     device: Device = section(Device, "the machine")
     limits: Limits = section(Limits, "what a request may ask for")
@@ -112,7 +103,6 @@ class Settings:
     kv: KvCache = section(KvCache, "keys and values of held tokens")
     sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
     text: TextBounds = section(TextBounds, "bounds of templates and constraints, each on its own")
-    log: Log = section(Log, "lines on stderr")
 
 
 TABLE = Section(Settings, "imp.conf", nodes_of(Settings))

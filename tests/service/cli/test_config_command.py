@@ -43,9 +43,9 @@ def test_cfg_6_show_prints_each_value_with_its_origin(
 
 
 def test_cfg_6_show_as_json(capfd: pytest.CaptureFixture[str]):
-    assert main(["config", "show", "--json", "--set", "sessions.ttl=90s"]) == 0
+    assert main(["config", "show", "--json", "--set", "scheduler.max_wait=90s"]) == 0
     shown = json.loads(capfd.readouterr().out)
-    assert shown["sessions.ttl"] == "90s"
+    assert shown["scheduler.max_wait"] == "90s"
     assert shown["kv.block_tokens"] == 16
 
 

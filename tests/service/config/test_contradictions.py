@@ -11,7 +11,6 @@ PAIRS = [
         "imp.conf:2:scheduler.prefill_chunk",
         "scheduler.step_tokens",
     ),
-    ('[sessions]\nmax_ttl = "5s"\n', "imp.conf:2:sessions.max_ttl", "sessions.ttl is 60s, above sessions.max_ttl, 5s"),
     ('[models.a]\nname = "x"\n', "imp.conf:2:models.a", "models.a has no path"),
     ("\n[models.a]\n", "imp.conf:2:models.a.path", "models.a has no path"),
     (
@@ -36,10 +35,10 @@ def test_cfg_9_l10_both_keys_are_named(text: str, where: str, why: str, load_tex
 
 
 def test_cfg_9_a_higher_source_is_blamed_for_what_it_brought(load_text):
-    with pytest.raises(ConfigError, match=r"^CONFIG_INVALID: --set sessions\.ttl: "):
-        load_text("", "sessions.ttl=2h")
+    with pytest.raises(ConfigError, match=r"^CONFIG_INVALID: --set scheduler\.max_running: "):
+        load_text("", "scheduler.max_running=600")
 
 
 def test_cfg_9_what_stands_at_the_limit_works(load_text):
-    config = load_text('[scheduler]\nmax_running = 512\nprefill_chunk = 512\n[sessions]\nttl = "1h"\n')
+    config = load_text("[scheduler]\nmax_running = 512\nprefill_chunk = 512\n")
     assert config.settings.scheduler.max_running == config.settings.scheduler.step_tokens

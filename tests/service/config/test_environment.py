@@ -53,7 +53,7 @@ def test_cfg_5_typed_values_need_no_quotes(load_text):
         IMP_MODEL__PATH="true",
         IMP_KV__BYTES="8 GiB",
         IMP_KV__PREFIX_CACHE="false",
-        IMP_SESSIONS__TTL="90s",
+        IMP_SCHEDULER__MAX_WAIT="90s",
         IMP_MODEL__OVERRIDES__EOS_TOKEN_IDS="[1, 2]",
         IMP_MODEL__OVERRIDES__GEMM='{ q4_k = "reference", "blk.*.ffn_down" = "q4_k_avx2" }',
         IMP_MODEL__OVERRIDES__ROPE_SCALING="none",
@@ -63,7 +63,7 @@ def test_cfg_5_typed_values_need_no_quotes(load_text):
     assert settings.model.path == "true"
     assert settings.kv.bytes == 8 * 1024**3
     assert settings.kv.prefix_cache is False
-    assert settings.sessions.ttl.total_seconds() == 90
+    assert settings.scheduler.max_wait.total_seconds() == 90
     assert settings.model.overrides.eos_token_ids == (1, 2)
     assert settings.model.overrides.gemm == {"q4_k": "reference", "blk.*.ffn_down": "q4_k_avx2"}
     assert settings.model.overrides.rope_scaling.type == "none"

@@ -44,11 +44,11 @@ VALUES = [
     ("kv.prefix_cache", "1", "1", "found 1, expected true or false"),
     ("kv.prefix_cache", '"yes"', "yes", "yes"),
     ("kv.dtype", '"q8_0"', "q8_0", 'expected "f16", "bf16" or "f32"'),
-    ("sessions.ttl", "60", "60", "found 60, expected 1ms to 720h, with its unit"),
-    ("sessions.ttl", '"60"', None, 'found "60", expected 1ms to 720h, with its unit'),
-    ("sessions.ttl", '"0s"', "0s", "expected 1ms to 720h"),
-    ("sessions.ttl", '"-5s"', "-5s", "expected 1ms to 720h"),
-    ("sessions.ttl", '"0.0000001s"', "0.0000001s", "expected 1ms to 720h"),
+    ("scheduler.max_wait", "60", "60", "found 60, expected 1ms to 24h, with its unit"),
+    ("scheduler.max_wait", '"60"', None, 'found "60", expected 1ms to 24h, with its unit'),
+    ("scheduler.max_wait", '"0s"', "0s", "expected 1ms to 24h"),
+    ("scheduler.max_wait", '"-5s"', "-5s", "expected 1ms to 24h"),
+    ("scheduler.max_wait", '"0.0000001s"', "0.0000001s", "expected 1ms to 24h"),
     ("model.path", "7", None, "found 7, expected a path, a string"),
     ("model.path", '""', "", "expected a path, a string"),
     ("model.path", '"a\\u0000b"', None, "expected a path, a string"),
@@ -58,7 +58,7 @@ VALUES = [
     ("model.overrides.eos_token_ids", "[[1]]", None, "found a list of lists or tables, expected a list"),
     ("model.overrides.rope_scaling", '"ntk"', "ntk", 'expected "none", "linear", "yarn" or "llama3"'),
     ("model.overrides.gemm", '"reference"', "reference", 'found "reference", expected a table of keys'),
-    ("log", '"info"', "info", 'found "info", expected a section of keys'),
+    ("kv", '"info"', "info", 'found "info", expected a section of keys'),
 ]  # fmt: skip
 
 
@@ -127,8 +127,8 @@ def test_cfg_3_unknown_sections_and_misplaced_keys(load_text):
     assert error.message == "imp.conf:1:max_running: unknown key; nearest known: scheduler.max_running"
     error = _refusal(load_text, "[scheduler]\nMAX_RUNNING = 1")
     assert error.message.endswith("unknown key; nearest known: scheduler.max_running")
-    error = _refusal(load_text, "", "log.level.deep=1")
-    assert error.message == "--set log.level.deep: unknown key; nearest known: log.level"
+    error = _refusal(load_text, "", "kv.dtype.deep=1")
+    assert error.message == "--set kv.dtype.deep: unknown key; nearest known: kv.dtype"
 
 
 TWICE = [
@@ -147,15 +147,15 @@ def test_cfg_3_l07_a_key_twice(text: str, load_text):
 
 
 UNQUOTED = [
-    ("log.level", "debug", 'strings need quotes: level = "debug"'),
+    ("kv.dtype", "f16", 'strings need quotes: dtype = "f16"'),
     ("model.path", "/models/m.gguf", 'strings need quotes: path = "/models/m.gguf"'),
     ("kv.bytes", "8GiB", 'strings need quotes: bytes = "8GiB"'),
-    ("sessions.ttl", "60s  # a minute", 'strings need quotes: ttl = "60s"'),
+    ("scheduler.max_wait", "60s  # a minute", 'strings need quotes: max_wait = "60s"'),
     ("device.threads", "auto", 'strings need quotes: threads = "auto"'),
     ("device.threads", "two", 'found two, expected "auto" or a whole number from 1 to 1024'),
-    ("log.levle", "debug", "unknown key; nearest known: log.level"),
-    ("log.level", '"debug', "not TOML"),
-    ("log.level", "", "not TOML"),
+    ("kv.dtpye", "f16", "unknown key; nearest known: kv.dtype"),
+    ("kv.dtype", '"f16', "not TOML"),
+    ("kv.dtype", "", "not TOML"),
 ]
 
 

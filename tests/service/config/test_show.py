@@ -17,14 +17,14 @@ def test_cfg_6_every_key_is_shown_with_its_value_and_source(load_text):
     config = load_text(
         '[kv]\nblock_tokens = 32\n[models."qwen2.5"]\npath = "q.gguf"\n[model.overrides.gemm]\n"blk.*" = "reference"\n',
         "limits.max_tokens=2K",
-        IMP_SESSIONS__TTL="5ms",
+        IMP_SCHEDULER__MAX_WAIT="5ms",
     )
     shown = json.loads(as_json(config, with_origin=True))
     assert shown["kv.block_tokens"] == {"value": 32, "origin": "imp.conf:2"}
     assert shown['models."qwen2.5".path'] == {"value": "q.gguf", "origin": "imp.conf:4"}
     assert shown['model.overrides.gemm."blk.*"'] == {"value": "reference", "origin": "imp.conf:6"}
     assert shown["limits.max_tokens"] == {"value": 2048, "origin": "--set"}
-    assert shown["sessions.ttl"] == {"value": "5ms", "origin": "IMP_SESSIONS__TTL"}
+    assert shown["scheduler.max_wait"] == {"value": "5ms", "origin": "IMP_SCHEDULER__MAX_WAIT"}
     assert shown["kv.dtype"] == {"value": "f16", "origin": "default"}
     assert shown["model.path"] == {"value": None, "origin": "default"}
     fixed = {write_path(path) for path, _ in keys_of(TABLE) if "NAME" not in path}
@@ -47,7 +47,7 @@ def test_cfg_6_text_json_and_the_strings_of_the_service_agree(load_text):
 
 
 def test_cfg_6_the_text_that_is_shown_gives_the_same_settings(load_text):
-    config = load_text('[sessions]\nttl = "2h"\nmax_ttl = "3h"\n[model]\npath = "a \\"b\\" ü.gguf"\n')
+    config = load_text('[scheduler]\nmax_wait = "2h"\n[model]\npath = "a \\"b\\" ü.gguf"\n')
     assert load_text(as_text(config, with_origin=True)).settings == config.settings
 
 

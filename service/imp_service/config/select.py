@@ -1,0 +1,44 @@
+"""Which model's settings a command's `-m` asks for: those of an entry of [models], or those of a file."""
+
+from pathlib import Path
+
+from imp_service.config.build import build
+from imp_service.config.check import check_assignment
+from imp_service.config.config import Config
+from imp_service.config.origin import Origin
+from imp_service.config.settings import TABLE
+from imp_service.config.sources import Assignment
+from imp_service.config.tree import Tree, Value, merged
+
+
+def select_model(config: Config, word: str) -> Config:
+    """`config` with [model] about the model of this word: a file that exists, else an entry of [models], else a file.
+
+    What [model] says of another file than this one does not hold for it; `--set model.…` always does.
+    """
+    said = config.tree.get("model")
+    current = said if isinstance(said, dict) else {}
+    entries = config.tree.get("models")
+    entry = entries.get(word) if isinstance(entries, dict) and not Path(word).exists() else None
+    origin = Origin("--model")
+    if isinstance(entry, dict):
+        model: Tree | Value = merged({"name": Value(word, origin)}, merged(entry, _from_command_line(current)))
+    else:
+        speaks_of_it = config.settings.model.path in (None, word)
+        kept = current if speaks_of_it else _from_command_line(current)
+        named = check_assignment(TABLE, Assignment(("model", "path"), word, origin))
+        model = merged({"model": kept}, named)["model"]
+    tree = {**config.tree, "model": model}
+    return Config(build(tree), config.file, tree)
+
+
+def _from_command_line(tree: Tree) -> Tree:
+    """The values that `--set` gave."""
+    kept: Tree = {}
+    for name, node in tree.items():
+        if isinstance(node, dict):
+            if below := _from_command_line(node):
+                kept[name] = below
+        elif node.origin.source == "--set":
+            kept[name] = node
+    return kept
