@@ -49,10 +49,21 @@ py::list kernels() {
   return rows;
 }
 
+GemmProblem problem_of(const std::string& weight, std::int64_t n, std::int64_t k) {
+  const GemmProblem problem{dtype_of(weight), n, k};
+  const std::int64_t block = traits(problem.weight).block_elements;
+  if (n < 1) throw InvalidArgument(Reason::FIELD_INVALID, "n: " + std::to_string(n) + ", expected at least 1");
+  if (k < 1 || k % block != 0) {
+    throw InvalidArgument(Reason::FIELD_INVALID, "k: " + std::to_string(k) + ", expected a multiple of " +
+                                                     std::to_string(block) + ", the block of " + weight);
+  }
+  return problem;
+}
+
 py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& isa) {
   const GemmRegistry registry(cpu::kernel_list(), caps_of(isa));
   py::list rows;
-  for (const GemmCandidate& candidate : registry.explain({dtype_of(weight), n, k}, "", {})) {
+  for (const GemmCandidate& candidate : registry.explain(problem_of(weight, n, k), "", {})) {
     rows.append(py::make_tuple(std::string(candidate.kernel), candidate.accepted, candidate.reason));
   }
   return rows;

@@ -92,9 +92,9 @@ py::list fact_list(const std::vector<Fact>& facts) {
   return list;
 }
 
-py::list weight_list(const Model& model) {
+py::list weight_list(const std::vector<WeightSummary>& weights) {
   py::list list;
-  for (const WeightSummary& weight : model.weight_summaries()) {
+  for (const WeightSummary& weight : weights) {
     py::list kernels;
     for (const GemmKernel* kernel : weight.plan.kernels) kernels.append(std::string(kernel->name));
     list.append(py::dict(
@@ -111,6 +111,41 @@ py::dict memory_dict(const MemoryPlan& plan) {
   for (const MemoryItem& item : plan.items) items[py::str(item.name)] = item.bytes;
   return py::dict(py::arg("items") = items, py::arg("budget_bytes") = plan.budget_bytes,
                   py::arg("n_blocks") = plan.n_blocks, py::arg("max_context") = plan.max_context);
+}
+
+// The plan where it all fits, else None and the sentence that says by how much it does not.
+py::tuple divide(const MemoryRequest& request) {
+  try {
+    return py::make_tuple(memory_dict(plan_memory(request)), "");
+  } catch (const ResourceExhausted& error) {
+    return py::make_tuple(py::none(), std::string(error.what()));
+  }
+}
+
+py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, const std::string& device,
+                    const std::string& isa, int threads, int max_rows, int max_logits_rows, int kv_block_tokens,
+                    std::optional<std::uint64_t> memory_bytes, std::uint64_t reserve_bytes,
+                    std::optional<std::uint64_t> kv_bytes) {
+  LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
+                      .kv_block_tokens = kv_block_tokens,
+                      .reserve_bytes = reserve_bytes,
+                      .kv_bytes = kv_bytes,
+                      .progress = {}};
+  if (memory_bytes) options.memory_bytes = *memory_bytes;
+  const auto backend = make_backend({.kind = device, .isa = isa, .n_threads = threads, .cpus = {}});
+  const LoadPlan plan = plan_load(file, *backend, overrides, options);
+  const MemoryRequest& request = plan.memory;
+  const py::tuple division = divide(request);
+  return py::dict(
+      py::arg("architecture") = std::string(plan.resolved.architecture->name),
+      py::arg("facts") = fact_list(plan.resolved.facts), py::arg("model_warnings") = plan.resolved.warnings,
+      py::arg("weight_warnings") = plan.weights.warnings, py::arg("weights") = weight_list(summaries_of(plan.weights)),
+      py::arg("vocab_size") = plan.resolved.config.vocab_size, py::arg("model_context") = request.model_context,
+      py::arg("weights_bytes") = request.weights_bytes, py::arg("scratch_bytes") = request.scratch_bytes,
+      py::arg("logits_bytes") = request.logits_bytes, py::arg("reserve_bytes") = request.reserve_bytes,
+      py::arg("kv_block_bytes") = request.kv_block_bytes, py::arg("kv_block_tokens") = request.kv_block_tokens,
+      py::arg("largest_context") = largest_context(request), py::arg("memory") = division[0],
+      py::arg("refusal") = division[1]);
 }
 
 // The callback is Python's: it is called with the lock held, and what it raises ends the load.
@@ -156,7 +191,7 @@ void register_model(py::module_& module) {
       .def_property_readonly("facts", [](const LoadedModel& self) { return fact_list(self.model->facts()); })
       .def_property_readonly("warnings", [](const LoadedModel& self) { return self.model->warnings(); })
       .def_property_readonly(
-          "weights", [](const LoadedModel& self) { return weight_list(*self.model); },
+          "weights", [](const LoadedModel& self) { return weight_list(self.model->weight_summaries()); },
           "Per tensor: its type, shape, kernels by ascending number of rows, layout and bytes.")
       .def_property_readonly("memory", [](const LoadedModel& self) { return memory_dict(self.model->memory()); })
       .def_property_readonly("vocab_size", [](const LoadedModel& self) { return self.model->config().vocab_size; })
@@ -192,6 +227,12 @@ void register_model(py::module_& module) {
       .def_property_readonly("device_name", [](const LoadedModel& self) { return self.backend->device_name(); })
       .def_property_readonly("n_threads", [](const LoadedModel& self) { return self.backend->n_threads(); });
 
+  module.def("plan_model", &plan_model, py::arg("file"), py::kw_only(), py::arg("overrides") = ModelOverrides{},
+             py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("max_rows") = 512,
+             py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16, py::arg("memory_bytes") = py::none(),
+             py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
+             "What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of "
+             "each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.");
   module.def(
       "inspect_model",
       [](const ModelFile& file, const ModelOverrides& overrides) {

@@ -41,35 +41,35 @@ auto as_unsupported(const ModelFile& file, const Function& function) {
   }
 }
 
-MemoryPlan plan_model_memory(const ModelConfig& config, const WeightPlan& plan, std::uint64_t scratch,
+MemoryRequest memory_request(const ModelConfig& config, const WeightPlan& plan, std::uint64_t scratch,
                              const ModelOverrides& overrides, const LoadOptions& options) {
   const ForwardLimits& limits = options.limits;
-  return plan_memory({.budget_bytes = options.memory_bytes,
-                      .weights_bytes = plan.n_bytes,
-                      .scratch_bytes = scratch,
-                      .logits_bytes = static_cast<std::uint64_t>(limits.max_logits_rows) *
-                                      static_cast<std::uint64_t>(config.vocab_size) * sizeof(float),
-                      .reserve_bytes = options.reserve_bytes,
-                      .kv_block_bytes = kv_block_bytes(kv_geometry(config, options.kv_block_tokens, 1)),
-                      .kv_block_tokens = options.kv_block_tokens,
-                      .kv_bytes = options.kv_bytes,
-                      .model_context = config.max_context,
-                      .max_context = overrides.max_context});
+  return {.budget_bytes = options.memory_bytes,
+          .weights_bytes = plan.n_bytes,
+          .scratch_bytes = scratch,
+          .logits_bytes = static_cast<std::uint64_t>(limits.max_logits_rows) *
+                          static_cast<std::uint64_t>(config.vocab_size) * sizeof(float),
+          .reserve_bytes = options.reserve_bytes,
+          .kv_block_bytes = kv_block_bytes(kv_geometry(config, options.kv_block_tokens, 1)),
+          .kv_block_tokens = options.kv_block_tokens,
+          .kv_bytes = options.kv_bytes,
+          .model_context = config.max_context,
+          .max_context = overrides.max_context};
 }
 
-std::vector<WeightSummary> summaries_of(WeightPlan& plan) {
+}  // namespace
+
+std::vector<WeightSummary> summaries_of(const WeightPlan& plan) {
   std::vector<WeightSummary> summaries;
-  for (PlannedWeight& weight : plan.weights) {
+  for (const PlannedWeight& weight : plan.weights) {
     summaries.push_back({.tensor = weight.tensor->name,
                          .problem = weight.problem,
                          .is_matrix = weight.use != WeightUse::vector,
-                         .plan = std::move(weight.plan),
+                         .plan = weight.plan,
                          .n_bytes = weight.n_bytes});
   }
   return summaries;
 }
-
-}  // namespace
 
 KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks) {
   return {.n_layers = config.n_layers,
@@ -90,14 +90,22 @@ void Model::lower_context() {
   }
 }
 
+LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOverrides& overrides,
+                   const LoadOptions& options) {
+  LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .memory = {}};
+  const ModelConfig& config = plan.resolved.config;
+  plan.weights = plan_weights(file, plan.resolved, backend.registry(), overrides.gemm);
+  const std::uint64_t scratch =
+      as_unsupported(file, [&] { return scratch_bytes(config, plan.weights, options.limits, backend); });
+  plan.memory = memory_request(config, plan.weights, scratch, overrides, options);
+  return plan;
+}
+
 std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend, const ModelOverrides& overrides,
                                         const LoadOptions& options) {
-  ResolvedModel resolved = resolve_model(file, overrides);
-  WeightPlan plan = plan_weights(file, resolved, backend.registry(), overrides.gemm);
+  auto [resolved, plan, memory] = plan_load(file, backend, overrides, options);
   std::unique_ptr<Model> model(new Model);
-  const std::uint64_t scratch =
-      as_unsupported(file, [&] { return scratch_bytes(resolved.config, plan, options.limits, backend); });
-  model->memory_ = plan_model_memory(resolved.config, plan, scratch, overrides, options);
+  model->memory_ = plan_memory(memory);
   model->ropes_ = load_ropes(file, resolved.config, plan);
   model->weights_ = load_weights(file, resolved, plan, backend, options.progress);
   model->architecture_ = resolved.architecture->name;

@@ -16,6 +16,8 @@
 #include "model/model_config.h"
 #include "model/model_overrides.h"
 #include "model/origins.h"
+#include "model/resolve.h"
+#include "model/weight_plan.h"
 #include "model/weights.h"
 
 namespace imp {
@@ -68,6 +70,19 @@ class Model {
 };
 
 KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks);
+
+// What a load would do. Points into the file.
+struct LoadPlan {
+  ResolvedModel resolved;
+  WeightPlan weights;
+  MemoryRequest memory;
+};
+
+// Reads no weight and allocates nothing on the device. Whether the memory suffices is plan_memory()'s to say.
+LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOverrides& overrides,
+                   const LoadOptions& options);
+
+std::vector<WeightSummary> summaries_of(const WeightPlan& plan);
 
 // Resolves, plans kernels and memory, and only then reads weights. config().max_context is what the cache can hold.
 std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend, const ModelOverrides& overrides,

@@ -1,0 +1,123 @@
+"""What a checkpoint is and what loading it would take, without reading a weight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from imp_service import _core
+from imp_service.config import AUTO, Config
+from imp_service.config.host import memory_limit, resolve_threads
+from imp_service.core.load import RESERVE_BYTES
+from imp_service.core.overrides import core_overrides
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One field of the model's configuration, and where its value came from."""
+
+    name: str
+    value: str
+    origin: str  # checkpoint, architecture or override
+    source: str  # the key that said it
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPlan:
+    """One tensor of the file and the kernels that would run on it, by ascending number of rows."""
+
+    tensor: str
+    dtype: str
+    n: int
+    k: int
+    kernels: list[str]
+    layout: str
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """Bytes of each purpose, and how far they go."""
+
+    limit_bytes: int | None
+    limit_reason: str
+    items: Mapping[str, int]  # with the cache that would be made; where it does not fit, that of one whole context
+    context: int  # tokens a sequence could hold
+    kv_bytes_per_token: int
+    refusal: str  # why it does not fit; empty where it does
+    largest_context: int  # that would fit, at most the one asked for; 0: none
+
+    @property
+    def fits(self) -> bool:
+        """The model can be loaded with these settings."""
+        return not self.refusal
+
+    @property
+    def total_bytes(self) -> int:
+        """All items together."""
+        return sum(self.items.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """All that can be said of a model before it is loaded."""
+
+    architecture: str
+    vocab_size: int
+    facts: Sequence[Fact]
+    weights: Sequence[WeightPlan]
+    memory: MemoryNeed
+    warnings: Sequence[str]
+
+
+def inspect_model(file: _core.ModelFile, config: Config) -> ModelReport:
+    """Resolves and plans as load() would with these settings. Raises ModelError."""
+    settings = resolve_threads(config).settings
+    threads = settings.device.threads
+    assert isinstance(threads, int)  # narrows
+    limit = memory_limit()
+    plan = _core.plan_model(
+        file,
+        overrides=core_overrides(settings),
+        device=settings.device.kind,
+        isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
+        threads=threads,
+        max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
+        max_logits_rows=max(64, settings.scheduler.max_running),
+        kv_block_tokens=settings.kv.block_tokens,
+        memory_bytes=limit.limit_bytes,
+        reserve_bytes=RESERVE_BYTES,
+        kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
+    )
+    return ModelReport(
+        architecture=plan["architecture"],
+        vocab_size=plan["vocab_size"],
+        facts=[Fact(**fact) for fact in plan["facts"]],
+        weights=[WeightPlan(**weight) for weight in plan["weights"]],
+        memory=_memory(plan, limit.limit_bytes, limit.reason),
+        warnings=[*file.warnings, *plan["model_warnings"], *plan["weight_warnings"]],
+    )
+
+
+def _memory(plan: Mapping[str, object], limit_bytes: int | None, reason: str) -> MemoryNeed:
+    def number(name: str) -> int:
+        value = plan[name]
+        assert isinstance(value, int)  # narrows
+        return value
+
+    block_bytes, block_tokens, context = number("kv_block_bytes"), number("kv_block_tokens"), number("model_context")
+    fixed = {name: number(f"{name}_bytes") for name in ("weights", "scratch", "logits", "reserve")}
+    division = plan["memory"]
+    if isinstance(division, Mapping):
+        items, context = division["items"], division["max_context"]
+    else:
+        items = {"weights": fixed["weights"], "kv": -(-context // block_tokens) * block_bytes, **fixed}
+    return MemoryNeed(
+        limit_bytes=limit_bytes,
+        limit_reason=reason,
+        items=items,
+        context=context,
+        kv_bytes_per_token=block_bytes // block_tokens,
+        refusal=str(plan["refusal"]),
+        largest_context=number("largest_context"),
+    )

@@ -1,0 +1,47 @@
+"""The matrix kernels there are, and why one of them runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imp_service import _core
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One row of the kernel list, which is in order of preference."""
+
+    name: str
+    weight: str  # a weight type, or "any"
+    layout: str
+    reduction: str  # kernels of one reduction give equal bits
+    validated: bool  # has run on the hardware it is for
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kernel that could multiply a weight: whether it will, and why or why not."""
+
+    kernel: str
+    accepted: bool
+    reason: str
+
+
+def list_kernels() -> list[Kernel]:
+    """Every kernel, in order of preference."""
+    return [Kernel(**row) for row in _core.kernels()]
+
+
+def explain(weight: str, n: int, k: int, isa: str = "auto") -> list[Candidate]:
+    """Each kernel that could multiply an n × k weight. Raises FIELD_INVALID for an unknown type or instruction set."""
+    return [Candidate(*row) for row in _core.explain(weight, n, k, isa=isa)]
+
+
+def best_isa() -> str:
+    """The best instruction set of this machine."""
+    return _core.best_isa()
+
+
+def known_isas() -> list[str]:
+    """The words for instruction sets, least first."""
+    return _core.known_isas()
