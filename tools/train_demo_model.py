@@ -13,6 +13,7 @@ It needs torch, tokenizers, numpy, gguf, and apt-get (two Debian packages are do
 """
 
 import argparse
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,12 @@ def train_stage(stage: str, steps: int, work: Path) -> None:
     dist.destroy_process_group()
 
 
+def write_sums() -> None:
+    """Writes the digests of both models beside them: `sha256sum -c` and `imp doctor` compare with these."""
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in FILES.values()]
+    (MODELS / "SHA256SUMS").write_text("".join(lines), encoding="ascii")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=["prepare", "target", "draft", "export", "golden", "report"])
@@ -104,6 +111,7 @@ def main() -> None:
     elif stage == "export":
         for (name, path), shape in zip(FILES.items(), (TARGET, DRAFT), strict=True):
             export(trained(shape, work / f"{name}.pt"), load_vocabulary(work / "tokenizer.json"), path, *ABOUT[name])
+        write_sums()
     elif stage == "golden":
         write_golden(FILES, make_parts(work), load_vocabulary(work / "tokenizer.json"), GOLDEN)
     else:

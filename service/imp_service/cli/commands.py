@@ -25,6 +25,11 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
+    Command("run", "continue a text"),
+    Command("chat", "talk with a model"),
+    Command("inspect", "show what a model file is and whether it fits"),
     Command("bench", "measure a model's speed beside the limits of this machine"),
+    Command("kernels", "list the matrix kernels, or explain which one runs"),
+    Command("doctor", "say whether imp can run on this machine, and what it sees of it"),
     Command("config", "show, check or write the settings"),
 )

@@ -14,6 +14,7 @@ _STATUS = {
     "FEATURE_DISABLED": 64,
     "NOT_SUPPORTED_BY_MODEL": 64,
     "NO_CANDIDATE": 64,
+    "NO_CHAT_TEMPLATE": 64,
     "MODEL_MISSING": 66,
     "MODEL_PERMISSION": 77,
     "MODEL_IO": 74,
@@ -67,8 +68,17 @@ def describe(error: Exception) -> tuple[str, str]:
 
 def error_line(reason: str, message: str) -> str:
     """`imp: error: REASON: message`, one line of at most MAX_LINE_BYTES, whatever the message holds."""
+    return _line(f"imp: error: {reason}", message)
+
+
+def warning_line(message: str) -> str:
+    """The same for what is odd but ends nothing."""
+    return _line("imp: warning", message)
+
+
+def _line(head: str, message: str) -> str:
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message[:MAX_LINE_BYTES])
-    line = f"imp: error: {reason}: {text}".encode()
+    line = f"{head}: {text}".encode()
     if len(line) > MAX_LINE_BYTES - 1:
         line = line[: MAX_LINE_BYTES - 1 - len("…".encode())] + "…".encode()
     # A character that the cut went through leaves no half behind.

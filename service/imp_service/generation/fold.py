@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from imp_service.core import FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.replies import (
@@ -20,7 +20,10 @@ from imp_service.generation.replies import (
     Usage,
 )
 from imp_service.generation.step import candidates_of, scores_of
-from imp_service.text import ConstraintState, TextStream
+from imp_service.text import TextStream
+
+if TYPE_CHECKING:
+    from imp_service.text import ConstraintState
 
 NS = 1e-9
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from imp_service.text import ChatPrompt, ConstraintSpec
+from imp_service.text import ChatPrompt
+
+if TYPE_CHECKING:
+    from imp_service.text import ConstraintSpec
 
 
 @dataclass(frozen=True, slots=True)

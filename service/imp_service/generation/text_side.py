@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
-from imp_service.text import (
-    ChatPrompt,
-    ChatTemplate,
-    ConstraintCompiler,
-    ConstraintProgram,
-    ConstraintSpec,
-    TextLimits,
-    Tokenizer,
-)
+from imp_service.text import ChatPrompt, TextLimits, Tokenizer
+
+if TYPE_CHECKING:
+    from imp_service.text import ChatTemplate, ConstraintCompiler, ConstraintProgram, ConstraintSpec
 
 TEMPLATE_KEY = "tokenizer.chat_template"
 
@@ -45,6 +41,8 @@ class TextSide:
     @cached_property
     def template(self) -> ChatTemplate:
         """The file's chat template, or the one the settings name."""
+        from imp_service.text import ChatTemplate
+
         metadata = dict(self._metadata)
         path = self._settings.model.overrides.chat_template
         if path is not None:
@@ -53,6 +51,8 @@ class TextSide:
 
     @cached_property
     def _compiler(self) -> ConstraintCompiler:
+        from imp_service.text import ConstraintCompiler
+
         return ConstraintCompiler(
             self.tokenizer, vocab_size=self._vocab_size, eos_ids=self._eos_tokens, limits=self._limits
         )

@@ -16,6 +16,12 @@ def demo_model_path() -> Path:
     return _model_path("demo.gguf")
 
 
+def demo_model_sha256() -> str:
+    """Return the digest that the built-in model was shipped with, from SHA256SUMS beside it."""
+    lines = files(__name__).joinpath("SHA256SUMS").read_text(encoding="ascii").splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines)}["demo.gguf"]
+
+
 def demo_draft_model_path() -> Path:
     """Return the path of the built-in model's draft, which shares its vocabulary."""
     return _model_path("demo-draft.gguf")

@@ -1,9 +1,10 @@
 """Text and tokens: tokenizer, chat template, streaming text, stop strings, constraints. Knows no engine and no RPC."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from imp_service.text.chat_prompt import ChatMessage, ChatPrompt
-from imp_service.text.chat_template import ChatTemplate, RenderedChat
-from imp_service.text.constraint import ConstraintCompiler, ConstraintKind, ConstraintSpec
-from imp_service.text.constraint_state import ConstraintProgram, ConstraintState
 from imp_service.text.errors import (
     FieldInvalid,
     NativePanic,
@@ -18,6 +19,11 @@ from imp_service.text.limits import TextLimits
 from imp_service.text.stop_matcher import StopStrings
 from imp_service.text.text_stream import NO_STOP, StopRules, StreamMark, TextDelta, TextStream
 from imp_service.text.tokenizer import Encoding, TextSpan, Tokenizer
+
+if TYPE_CHECKING:
+    from imp_service.text.chat_template import ChatTemplate, RenderedChat
+    from imp_service.text.constraint import ConstraintCompiler, ConstraintKind, ConstraintSpec
+    from imp_service.text.constraint_state import ConstraintProgram, ConstraintState
 
 __all__ = [
     "NO_STOP",
@@ -48,3 +54,23 @@ __all__ = [
     "TokenizerInvalid",
     "UnknownPreTokenizer",
 ]
+
+# jinja2 and llguidance cost a tenth of a second; who only continues a text needs neither.
+_MODULES = {
+    "ChatTemplate": "chat_template",
+    "RenderedChat": "chat_template",
+    "ConstraintCompiler": "constraint",
+    "ConstraintKind": "constraint",
+    "ConstraintProgram": "constraint_state",
+    "ConstraintSpec": "constraint",
+    "ConstraintState": "constraint_state",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names whose modules are imported when they are first used."""
+    if name in _MODULES:
+        from importlib import import_module
+
+        return getattr(import_module(f"imp_service.text.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'imp_service.text' has no attribute {name!r}")

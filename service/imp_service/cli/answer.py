@@ -1,0 +1,83 @@
+"""One answer of a model: its replies gathered, written as they come, and summed up."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+
+from imp_service.cli.terminal import AnswerWriter
+from imp_service.generation import Finished, Started
+from imp_service.generation.replies import Reply
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the replies of one sequence add up to. Made when it is asked for: the first token is timed from then."""
+
+    asked_at: float = field(default_factory=time.monotonic)
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    started: Started | None = None
+    finished: Finished | None = None
+    first_token_seconds: float | None = None
+
+    @property
+    def summary(self) -> str:
+        """As "96 tokens, 310 tok/s, first token 12 ms", and why it ended where the model did not end it itself."""
+        assert self.finished is not None  # narrows
+        parts = [f"{len(self.token_ids)} token{'s' if len(self.token_ids) != 1 else ''}"]
+        timings = self.finished.timings
+        # The first token comes with the prompt's evaluation: the rest is what decoding took.
+        if timings is not None and timings.decode > 0 and len(self.token_ids) > 1:
+            parts.append(f"{(len(self.token_ids) - 1) / timings.decode:.0f} tok/s")
+        if self.first_token_seconds is not None:
+            parts.append(f"first token {_milliseconds(self.first_token_seconds)}")
+        if self.finished.reason != "stop":
+            parts.append(_ENDS[self.finished.reason])
+        return ", ".join(parts)
+
+
+_ENDS = {
+    "max_tokens": "ended by the limit of tokens (--max-tokens)",
+    "context_full": "ended by the context (-c gives more)",
+    "time_limit": "ended by the time limit",
+    "aborted": "ended by the server",
+    "cancelled": "cancelled",
+}
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
+
+
+def gather(answer: Answer, replies: Iterable[Reply], writer: AnswerWriter | None) -> None:
+    """Adds the replies to `answer` as they come, so that an interrupted answer is not lost."""
+    for reply in replies:
+        if isinstance(reply, Started):
+            answer.started = reply
+            continue
+        if isinstance(reply, Finished):
+            answer.finished = reply
+        else:
+            if answer.first_token_seconds is None:
+                answer.first_token_seconds = time.monotonic() - answer.asked_at
+            answer.token_ids += reply.token_ids
+        answer.text += reply.text
+        if writer is not None:
+            writer.write(reply.text)
+
+
+def answer_object(answer: Answer) -> dict[str, object]:
+    """The answer as `--json` prints it; times in seconds."""
+    started, finished = answer.started, answer.finished
+    assert started is not None and finished is not None and finished.usage is not None  # narrows
+    timings = {} if finished.timings is None else asdict(finished.timings)
+    match = None if finished.match is None else {k: v for k, v in asdict(finished.match).items() if v is not None}
+    return {
+        "text": answer.text,
+        "token_ids": answer.token_ids,
+        "finish_reason": finished.reason,
+        "match": match,
+        "seed": started.seed,
+        "usage": asdict(finished.usage),
+        "timings": {**timings, "first_token": answer.first_token_seconds},
+    }

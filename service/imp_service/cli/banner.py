@@ -1,0 +1,58 @@
+"""The line before an answer: what runs, on what, and why so."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from imp_service import __version__
+from imp_service.cli.failure import warning_line
+from imp_service.cli.units import bytes_text, count_text
+
+if TYPE_CHECKING:
+    from imp_service.config import Config
+    from imp_service.core import ModelFile, TensorInfo
+    from imp_service.generation import LanguageModel
+
+NO_GPU = "none (imp computes on the CPU)"
+
+
+def banner(model: "LanguageModel", file: "ModelFile") -> str:
+    """Version, model, CPU, threads and why, GPU: one line."""
+    name = "built-in demo" if is_built_in(model.config) else model.name
+    return (
+        f"imp {__version__}  model: {name} ({describe_weights(file.tensors)})"
+        f"  CPU: {model.core.device_name}, {threads_text(model.config)}  GPU: {NO_GPU}"
+    )
+
+
+def introduce(model: "LanguageModel", file: "ModelFile") -> None:
+    """Prints the banner, and what is odd about the model, to stderr."""
+    print(banner(model, file), file=sys.stderr)
+    for warning in (*file.warnings, *model.core.warnings):
+        print(warning_line(warning), file=sys.stderr)
+    sys.stderr.flush()
+
+
+def is_built_in(config: "Config") -> bool:
+    return config.settings.model.path is None
+
+
+def describe_weights(tensors: "Sequence[TensorInfo]") -> str:
+    """As "3.7M parameters, Q8_0, 4.0 MB"; where types are mixed, the one with the most elements leads."""
+    n_elements = sum(tensor.n_elements for tensor in tensors)
+    by_type: dict[str, int] = {}
+    for tensor in tensors:
+        by_type[tensor.dtype] = by_type.get(tensor.dtype, 0) + tensor.n_elements
+    most = max(by_type, key=lambda dtype: by_type[dtype], default="no weights")
+    # Norms and biases stay in float everywhere: they make no file a mixed one.
+    is_mixed = by_type.get(most, 0) < 0.95 * n_elements
+    n_bytes = sum(tensor.n_bytes for tensor in tensors)
+    return f"{count_text(n_elements)} parameters, {'mostly ' if is_mixed else ''}{most.upper()}, {bytes_text(n_bytes)}"
+
+
+def threads_text(config: "Config") -> str:
+    """As "2 threads (cpu.max 2.5)": how many, and who said so."""
+    entry = next(entry for entry in config.entries() if entry.name == "device.threads")
+    reason = entry.origin.place.partition(" -> ")[0] if entry.origin.source == "auto" else str(entry.origin)
+    count = config.settings.device.threads
+    return f"{count} thread{'s' if count != 1 else ''} ({reason})"

@@ -1,0 +1,91 @@
+"""imp chat: a conversation over the model's chat template; each turn finds what came before in the prefix cache."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from imp_service.cli.model_options import add_model_options, load_model_settings
+from imp_service.cli.run import add_sampling_options, sampled_request
+
+if TYPE_CHECKING:
+    from imp_service.generation import LanguageModel
+    from imp_service.text import ChatMessage
+
+QUIT = "/quit"
+PROMPT = "> "
+
+
+def configure(parser: ArgumentParser) -> None:
+    add_model_options(parser)
+    parser.add_argument("--system", metavar="TEXT", help="what the model is told before the conversation begins")
+    add_sampling_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.cli.banner import introduce
+    from imp_service.cli.loading import load_model
+
+    model, file = load_model(load_model_settings(arguments))
+    with model:
+        introduce(model, file)
+        _ = model.text.template  # a model without one is told before anything is typed
+        if _is_interactive():
+            print(f"{QUIT} or Ctrl-D ends, Ctrl-C stops an answer.", file=sys.stderr, flush=True)
+        _converse(model, arguments)
+    return 0
+
+
+def _converse(model: "LanguageModel", arguments: Namespace) -> None:
+    from imp_service.text import ChatMessage
+
+    messages = [] if arguments.system is None else [ChatMessage("system", arguments.system)]
+    for line in _lines():
+        if line.strip() == QUIT:
+            return
+        if not line.strip():
+            continue
+        messages.append(ChatMessage("user", line))
+        messages.append(ChatMessage("assistant", _answer(model, messages, arguments)))
+
+
+def _answer(model: "LanguageModel", messages: "list[ChatMessage]", arguments: Namespace) -> str:
+    """One turn. Ctrl-C ends the answer and keeps it; anywhere else it ends the command."""
+    from imp_service.cli.answer import Answer, gather
+    from imp_service.cli.terminal import AnswerWriter
+    from imp_service.text import ChatPrompt
+
+    request = sampled_request(model, ChatPrompt(tuple(messages)), arguments)
+    writer, answer = AnswerWriter(), Answer()
+    try:
+        with model.generate(request) as generation:
+            gather(answer, generation, writer)
+    except KeyboardInterrupt:
+        if not _is_interactive():
+            raise
+    writer.end_line()
+    if answer.finished is not None and answer.finished.reason != "stop":
+        print(f"— {answer.summary}.", file=sys.stderr, flush=True)
+    return answer.text
+
+
+def _lines() -> Iterator[str]:
+    """What is typed or piped in, line by line."""
+    from imp_service.cli.terminal import decode
+
+    if _is_interactive():
+        import readline  # noqa: F401  (editing and history within the process: `input` uses it where it is imported)
+
+        while True:
+            try:
+                line = input(PROMPT)
+            except EOFError:
+                print(file=sys.stderr)
+                return
+            yield decode(line.encode("utf-8", "surrogateescape"), "stdin")
+    for content in iter(sys.stdin.buffer.readline, b""):
+        yield decode(content, "stdin").rstrip("\r\n")
+
+
+def _is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()

@@ -1,0 +1,158 @@
+"""The checks of imp doctor, in order: each looks and says, whatever the others found."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from imp_service import __version__
+from imp_service.cli.failure import describe
+
+if TYPE_CHECKING:
+    from imp_service.config import Config
+
+OLDEST_PYTHON = (3, 11)
+HUGE_PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
+NVIDIA_DRIVER = "proc/driver/nvidia/version"
+
+Status = Literal["ok", "warning", "blocked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check found; its id is for programs."""
+
+    id: str
+    status: Status
+    message: str
+
+
+def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
+    """Every check, whatever the others find. `root` stands in for the root of the file system."""
+    config_check, config = _config(arguments)
+    return [
+        _python(sys.version_info[:3]),
+        Check("package", "ok", f"imp {__version__} in {Path(__file__).parents[1]}"),
+        _guarded("extension", _extension),
+        config_check,
+        _guarded("cpu", lambda: _cpu(config)),
+        _guarded("threads", lambda: _threads(config, root)),
+        _guarded("memory", lambda: _memory(root)),
+        _huge_pages(root),
+        _guarded("model", lambda: _model(config)),
+        _gpu(root),
+    ]
+
+
+def _guarded(name: str, look: Callable[[], Check]) -> Check:
+    """A check that raises has found what blocks it."""
+    try:
+        return look()
+    except Exception as error:
+        reason, message = describe(error)
+        return Check(name, "blocked", f"{reason}: {message}")
+
+
+def _config(arguments: Namespace) -> "tuple[Check, Config | None]":
+    from imp_service.config import load
+
+    try:
+        config = load(arguments.config, arguments.assignments)
+    except Exception as error:
+        reason, message = describe(error)
+        return Check("config", "blocked", f"{reason}: {message}"), None
+    n_set = sum(entry.origin.source != "default" for entry in config.entries())
+    file = f"{config.file}" if config.file else "no imp.conf, which is fine"
+    return Check("config", "ok", f"{file}; {n_set} key{'s' if n_set != 1 else ''} set"), config
+
+
+def _python(version: tuple[int, ...]) -> Check:
+    found = ".".join(map(str, version))
+    if version < OLDEST_PYTHON:
+        return Check("python", "blocked", f"{found}, expected {'.'.join(map(str, OLDEST_PYTHON))} or newer")
+    return Check("python", "ok", f"{found} at {sys.executable}")
+
+
+def _extension() -> Check:
+    try:
+        from imp_service import core  # noqa: F401  (whether it loads is the question)
+    except ImportError as error:
+        return Check("extension", "blocked", f"{error}: the C++ part is missing or not for this Python")
+    return Check("extension", "ok", "the C++ part loads")
+
+
+def _cpu(config: "Config | None") -> Check:
+    from imp_service.config import AUTO
+    from imp_service.core.kernels import best_isa, known_isas
+
+    best, wanted = best_isa(), "auto" if config is None else config.settings.device.isa
+    if wanted is not AUTO and config is not None:
+        if known_isas().index(str(wanted)) > known_isas().index(best):
+            return Check("cpu", "blocked", f"device.isa is {wanted}, this CPU has no more than {best}")
+        return Check("cpu", "ok", f"device.isa is {wanted}; this CPU has {best}")
+    if best == known_isas()[0]:
+        return Check("cpu", "warning", f"{best}: no AVX2, kernels run, slowly")
+    return Check("cpu", "ok", best)
+
+
+def _threads(config: "Config | None", root: Path) -> Check:
+    from imp_service.config.host import affinity_cpus, cpu_limit
+
+    limit = cpu_limit(affinity_cpus(), root)
+    asked = None if config is None else config.settings.device.threads
+    if isinstance(asked, int):
+        if asked > limit.threads:
+            text = f"device.threads is {asked}, more than there are ({limit.reason}): they will wait for each other"
+            return Check("threads", "warning", text)
+        return Check("threads", "ok", f"device.threads is {asked}; auto would be {limit.threads} ({limit.reason})")
+    return Check("threads", "ok", f"{limit.threads} ({limit.reason})")
+
+
+def _memory(root: Path) -> Check:
+    from imp_service.config.host import memory_limit
+
+    limit = memory_limit(root)
+    return Check("memory", "ok" if limit.limit_bytes is not None else "warning", limit.reason)
+
+
+def _huge_pages(root: Path) -> Check:
+    try:
+        words = (root / HUGE_PAGES).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return Check("huge_pages", "warning", f"/{HUGE_PAGES} cannot be read: weights may lie in small pages, slower")
+    mode = words.partition("[")[2].partition("]")[0]
+    if mode == "never":
+        return Check("huge_pages", "warning", f"never: weights lie in small pages, slower; see /{HUGE_PAGES}")
+    return Check("huge_pages", "ok", mode)
+
+
+def _model(config: "Config | None") -> Check:
+    """Opens, plans and, the built-in one, compares its checksum; reads the weights of no other."""
+    from imp_service.config import Config
+    from imp_service.config.build import build
+    from imp_service.core import open_file
+    from imp_service.core.inspect import inspect_model
+    from imp_service.core.load import file_sha256
+    from imp_service.models import demo_model_path, demo_model_sha256
+
+    if config is None:  # bad settings say nothing about the built-in model
+        config = Config(build({}), None, {})
+    report = inspect_model(open_file(config), config)
+    if not report.memory.fits:
+        return Check("model", "blocked", f"NO_MEMORY: {report.memory.refusal}")
+    if config.settings.model.path is not None:
+        return Check("model", "ok", f"{config.settings.model.path}: {report.architecture}, fits")
+    found, expected = file_sha256(demo_model_path()), demo_model_sha256()
+    if found != expected:
+        return Check("model", "blocked", f"WEIGHTS_CORRUPT: built-in model: sha256 {found}, expected {expected}")
+    return Check("model", "ok", f"built-in: {report.architecture}, fits, sha256 {found[:16]}… as shipped")
+
+
+def _gpu(root: Path) -> Check:
+    try:
+        driver = (root / NVIDIA_DRIVER).read_text(encoding="ascii", errors="replace").partition("\n")[0]
+    except OSError:
+        return Check("gpu", "ok", "none used: no NVIDIA driver here, and imp computes on the CPU")
+    return Check("gpu", "ok", f"none used: imp computes on the CPU ({driver.strip()} is installed)")

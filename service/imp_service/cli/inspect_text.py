@@ -1,0 +1,90 @@
+"""What `imp inspect` prints for people: facts, tensors, memory and a verdict."""
+
+from typing import TYPE_CHECKING, TextIO
+
+from imp_service.cli.banner import describe_weights
+from imp_service.cli.failure import warning_line
+from imp_service.cli.table import write_table
+from imp_service.cli.tensor_summary import summarize
+from imp_service.cli.units import bytes_text, count_text, memory_text
+
+if TYPE_CHECKING:
+    from imp_service.core import ModelFile
+    from imp_service.core.inspect import MemoryNeed, ModelReport
+
+_PURPOSES = {
+    "weights": "as the kernels want them",
+    "scratch": "activations of one step",
+    "logits": "rows of scores, one for each output",
+    "reserve": "left to Python and the tokenizer",
+}
+
+
+def write_report(out: TextIO, file: "ModelFile", report: "ModelReport", checked: str, *, with_tensors: bool) -> None:
+    name = file.path.rpartition("/")[2]
+    out.write(f"{name}: {file.format}, {report.architecture}, {describe_weights(file.tensors)}\n")
+    template = "yes" if "tokenizer.chat_template" in file.metadata else "no (imp run works, imp chat does not)"
+    out.write(f"chat template: {template}\n")
+    if checked:
+        out.write(f"checked: {checked}, tokenizer and chat template are good\n")
+    out.write("\nfacts\n")
+    facts = [(fact.name, fact.value, fact.origin, fact.source) for fact in report.facts]
+    write_table(out, ("name", "value", "origin", "source"), facts, "  ")
+    _write_tensors(out, file, report, with_tensors)
+    _write_memory(out, report.memory)
+    for warning in report.warnings:
+        out.write(f"{warning_line(warning)}\n")
+
+
+def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_tensors: bool) -> None:
+    out.write("\ntensors\n")
+    rows = [
+        (row.dtype, str(row.n_tensors), count_text(row.n_elements), bytes_text(row.n_bytes))
+        for row in summarize(file.tensors)
+    ]
+    write_table(out, ("type", "tensors", "elements", "in the file"), rows, "  ")
+    kernels: dict[tuple[str, str], int] = {}
+    for weight in report.weights:
+        if weight.kernels:
+            key = weight.dtype, ", ".join(weight.kernels)
+            kernels[key] = kernels.get(key, 0) + 1
+    for (dtype, names), count in kernels.items():
+        out.write(f"  {count} {dtype} weight{'s' if count != 1 else ''} multiplied by {names}\n")
+    if with_tensors:
+        out.write("\n")
+        every = [
+            (
+                weight.tensor,
+                weight.dtype,
+                f"{weight.n}x{weight.k}" if weight.kernels else str(weight.n),
+                ", ".join(weight.kernels) or "-",
+                weight.layout,
+                memory_text(weight.n_bytes),
+            )
+            for weight in report.weights
+        ]
+        write_table(out, ("tensor", "type", "shape", "kernels", "layout", "loaded"), every, "  ")
+
+
+def _write_memory(out: TextIO, memory: "MemoryNeed") -> None:
+    out.write("\nmemory\n")
+    rows = []
+    for name, n_bytes in memory.items.items():
+        purpose = _PURPOSES.get(name) or f"{memory_text(memory.kv_bytes_per_token)} a token"
+        rows.append((name, memory_text(n_bytes), purpose))
+    rows.append(("in all", memory_text(memory.total_bytes), f"limit: {memory.limit_reason}"))
+    write_table(out, (), rows, "  ")
+    out.write(f"\n{verdict(memory)}\n")
+
+
+def verdict(memory: "MemoryNeed") -> str:
+    """Whether it fits, and up to which context."""
+    limit = "this machine" if memory.limit_bytes is None else memory_text(memory.limit_bytes)
+    if memory.fits:
+        return f"fits in {limit} with a context of {memory.context} tokens"
+    if memory.largest_context > 0:
+        return (
+            f"does not fit in {limit} with a context of {memory.context} tokens; the largest that fits is "
+            f"{memory.largest_context}: -c {memory.largest_context}"
+        )
+    return f"does not fit in {limit} with any context: {memory.refusal}"

@@ -1,0 +1,45 @@
+"""Loads the model of a command: the file first, then the weights, with a line about it on a terminal."""
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imp_service.config import Config
+    from imp_service.core import ModelFile
+    from imp_service.generation import LanguageModel
+
+QUIET_SECONDS = 0.5
+
+
+class LoadingLine:
+    """Shows how far a load is where it takes time and someone looks. Called between reads, so Ctrl-C ends a load."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._shown = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        percent = 100 * done // max(1, total)
+        if sys.stderr.isatty() and percent != self._shown and time.monotonic() - self._begin > QUIET_SECONDS:
+            self._shown = percent
+            sys.stderr.write(f"\rloading {percent:3} %")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._shown >= 0:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def load_model(config: "Config") -> "tuple[LanguageModel, ModelFile]":
+    """The model, ready to generate, and the file that it came from."""
+    from imp_service.core import load, open_file
+    from imp_service.generation import LanguageModel
+
+    file = open_file(config)
+    line = LoadingLine()
+    try:
+        return LanguageModel(load(config, file, line)), file
+    finally:
+        line.clear()

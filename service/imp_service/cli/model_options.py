@@ -1,0 +1,38 @@
+"""The options of every command that takes a model: which one, how long a context, and the settings."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from imp_service.cli.arguments import Once, add_settings_options, load_settings
+
+if TYPE_CHECKING:
+    from imp_service.config import Config
+
+MODEL_HELP = "a model file, or a name of [models] in imp.conf (default: model.path of imp.conf, else the built-in demo)"
+
+
+def add_model_options(parser: ArgumentParser) -> None:
+    parser.add_argument("-m", "--model", metavar="PATH", action=Once, help=MODEL_HELP)
+    add_context_option(parser)
+    add_settings_options(parser)
+
+
+def add_context_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "-c",
+        "--context",
+        metavar="N",
+        action=Once,
+        help="longest context in tokens, as 4K (default: the model's)",
+    )
+
+
+def load_model_settings(arguments: Namespace, overrides: Sequence[str] = ()) -> "Config":
+    """The settings with the model and the context that the command line names."""
+    from imp_service.config.select import select_model
+
+    if arguments.context is not None:
+        overrides = [*overrides, f"model.overrides.max_context={arguments.context}"]
+    config = load_settings(arguments, overrides)
+    return config if arguments.model is None else select_model(config, arguments.model)

@@ -1,0 +1,109 @@
+"""imp run: continues a text with a model; the text goes to stdout as it comes, everything else to stderr."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from imp_service.cli.arguments import Once
+from imp_service.cli.model_options import add_model_options, load_model_settings
+
+if TYPE_CHECKING:
+    from imp_service.generation import GenerationRequest, LanguageModel
+
+# The built-in model never runs out of stories, and knows no good time to end one.
+BUILT_IN_MAX_TOKENS = 256
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue; - reads it from stdin")
+    add_model_options(parser)
+    add_sampling_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object when done, instead of the text")
+
+
+def add_sampling_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-tokens",
+        metavar="N",
+        type=int,
+        action=Once,
+        help=f"most tokens to write (default: what the context holds; built-in model: {BUILT_IN_MAX_TOKENS})",
+    )
+    parser.add_argument(
+        "--temperature",
+        metavar="T",
+        type=float,
+        action=Once,
+        help="0: always the likeliest token (default: of the model)",
+    )
+    parser.add_argument(
+        "--seed", metavar="S", type=int, action=Once, help="the same seed gives the same text (default: a new one)"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.cli.banner import introduce, is_built_in
+    from imp_service.cli.loading import load_model
+    from imp_service.cli.terminal import read_prompt
+
+    config = load_model_settings(arguments)
+    prompt = read_prompt(arguments.prompt)
+    model, file = load_model(config)
+    with model:
+        introduce(model, file)
+        request = sampled_request(model, prompt, arguments)
+        if arguments.json:
+            _write_json(model, request)
+        else:
+            # On a terminal the prompt is part of what one reads; in a pipe only the answer is.
+            shows_prompt = arguments.prompt != "-" and sys.stdout.isatty() and sys.stderr.isatty()
+            _write_text(model, request, prompt if shows_prompt else "", has_hints=is_built_in(config))
+    return 0
+
+
+def sampled_request(model: "LanguageModel", prompt: object, arguments: Namespace) -> "GenerationRequest":
+    """A generation after `prompt`, text or chat, with the options of the command line."""
+    from imp_service.cli.banner import is_built_in
+    from imp_service.generation import GenerationRequest, SamplingOptions, StopOptions
+
+    ids = model.prompt_ids(prompt, begins=True)  # type: ignore[arg-type]
+    max_tokens = arguments.max_tokens
+    if max_tokens is None and is_built_in(model.config):
+        bound = min(BUILT_IN_MAX_TOKENS, model.config.settings.limits.max_tokens or BUILT_IN_MAX_TOKENS)
+        # Beyond the context there is nothing to bound: the engine says that it was the context that ended the text.
+        max_tokens = bound if len(ids) + bound <= model.max_context else None
+    return GenerationRequest(
+        ids,
+        sampling=SamplingOptions(temperature=arguments.temperature, seed=arguments.seed),
+        stop=StopOptions(max_tokens=max_tokens),
+    )
+
+
+def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prompt: str, *, has_hints: bool) -> None:
+    from imp_service.cli.answer import Answer, gather
+    from imp_service.cli.terminal import AnswerWriter
+
+    AnswerWriter(sys.stderr).write(shown_prompt)
+    writer = AnswerWriter()
+    answer = Answer()
+    try:
+        with model.generate(request) as generation:
+            gather(answer, generation, writer)
+    except BaseException:
+        if sys.stdout.isatty():  # what comes next, an error or a shell's prompt, begins a line
+            writer.end_line()
+        raise
+    writer.end_line()
+    hints = '   Next: imp chat · imp doctor · imp run -m model.gguf "…"' if has_hints and sys.stderr.isatty() else ""
+    print(f"— {answer.summary}.{hints}", file=sys.stderr, flush=True)
+
+
+def _write_json(model: "LanguageModel", request: "GenerationRequest") -> None:
+    import json
+
+    from imp_service.cli.answer import Answer, answer_object, gather
+
+    answer = Answer()
+    with model.generate(request) as generation:
+        gather(answer, generation, None)
+    sys.stdout.write(json.dumps({"model": model.name, **answer_object(answer)}, ensure_ascii=False) + "\n")

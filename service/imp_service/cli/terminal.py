@@ -1,0 +1,50 @@
+"""Text between people and models: prompts as UTF-8, answers that cannot steer a terminal."""
+
+import sys
+from typing import TextIO
+
+from imp_service.cli.failure import CommandError
+
+# A model's text may hold escape sequences that retitle a window or rewrite a line. Tabs and line ends stay.
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+
+
+class AnswerWriter:
+    """Writes a model's text to stdout as it comes: as it is into a pipe, without control characters to a terminal."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stdout if stream is None else stream
+        self._is_terminal = self._stream.isatty()
+        self._last = ""
+        reconfigure = getattr(self._stream, "reconfigure", None)
+        if reconfigure is not None:
+            # A pipe gets the model's own UTF-8 whatever the locale; a terminal what it can show.
+            reconfigure(errors="replace") if self._is_terminal else reconfigure(encoding="utf-8")
+
+    def write(self, text: str) -> None:
+        if not text:
+            return
+        self._last = text[-1]
+        self._stream.write(text.translate(_VISIBLE) if self._is_terminal else text)
+        self._stream.flush()
+
+    def end_line(self) -> None:
+        """So that what follows begins on a line of its own."""
+        if self._last != "\n":
+            self.write("\n")
+        self._last = ""
+
+
+def read_prompt(word: str) -> str:
+    """The prompt that an argument gives: itself, or stdin for `-`, there without the line end that `echo` adds."""
+    if word == "-":
+        return decode(sys.stdin.buffer.read(), "stdin").removesuffix("\n").removesuffix("\r")
+    # Arguments that are not UTF-8 arrive with surrogates in them.
+    return decode(word.encode("utf-8", "surrogateescape"), "PROMPT")
+
+
+def decode(content: bytes, what: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError("FIELD_INVALID", f"{what}: byte {error.start} is not UTF-8, expected UTF-8 text") from None

@@ -1,0 +1,45 @@
+"""What the tests of the commands share: running imp as a user does, and within this process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from imp_service.cli.shell import main
+from support.command_line import clean_environment
+
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+@pytest.fixture
+def imp(tmp_path: Path) -> Run:
+    """Runs `imp` in a process of its own, in an empty directory."""
+
+    def run(*words: str | bytes, stdin: bytes = b"", **variables: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "imp_service", *words]
+        environment = {**clean_environment(tmp_path), **variables}
+        return subprocess.run(
+            command, input=stdin, capture_output=True, timeout=60, check=False, cwd=tmp_path, env=environment
+        )
+
+    return run
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple]:
+    """Runs a command in this process, in an empty directory: its status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("IMP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        status = main(words)
+        return status, *capfd.readouterr()
+
+    return run

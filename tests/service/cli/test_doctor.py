@@ -1,0 +1,92 @@
+"""imp doctor: fixed ids, a status for each, and an exit status that a script can use."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from imp_service.cli import checks
+
+IDS = ["python", "package", "extension", "config", "cpu", "threads", "memory", "huge_pages", "model", "gpu"]
+
+
+def _found(out: str) -> dict[str, dict[str, str]]:
+    return {check["id"]: check for check in json.loads(out)["checks"]}
+
+
+def test_a_machine_that_runs_these_tests_is_runnable(imp, tmp_path):
+    result = imp("doctor", "--json")
+    document = json.loads(result.stdout)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert (document["version"], document["runnable"]) == (1, True)
+    assert [check["id"] for check in document["checks"]] == IDS
+    assert {check["status"] for check in document["checks"]} <= {"ok", "warning"}
+    assert list(tmp_path.iterdir()) == []  # looks, and changes nothing
+
+
+def test_text_and_json_say_the_same(call):
+    found = _found(call("doctor", "--json")[1])
+    status, out, _ = call("doctor")
+    assert status == 0
+    for check in found.values():
+        assert any(check["id"] in line and line.endswith(check["message"]) for line in out.splitlines()), check
+
+
+def test_settings_that_cannot_be_used_block(call, tmp_path):
+    (tmp_path / "imp.conf").write_text("[kv]\ndtpye = 1\n")
+    status, out, _ = call("doctor", "--json")
+    found = _found(out)
+    assert (status, json.loads(out)["runnable"], found["config"]["status"]) == (1, False, "blocked")
+    assert found["config"]["message"].startswith("CONFIG_INVALID: imp.conf:2:kv.dtpye: ")
+    assert found["model"]["status"] == "ok"  # the built-in one is none the worse
+
+
+def test_a_model_that_is_not_there_blocks_and_names_the_reason(call):
+    status, out, _ = call("doctor", "--json", "--set", "model.path=gone.gguf")
+    assert status == 1
+    assert _found(out)["model"]["message"].startswith("MODEL_MISSING: gone.gguf")
+
+
+def test_a_built_in_model_that_was_changed_blocks(call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("imp_service.models.demo_model_sha256", lambda: "0" * 64)
+    status, out, _ = call("doctor", "--json")
+    assert status == 1
+    assert _found(out)["model"]["message"].startswith("WEIGHTS_CORRUPT: built-in model: sha256 ")
+
+
+def test_more_threads_than_cpus_is_a_warning_and_no_obstacle(call):
+    status, out, _ = call("doctor", "--json", "--set", "device.threads=1000")
+    assert (status, _found(out)["threads"]["status"]) == (0, "warning")
+
+
+def test_l18_bad_usage(call):
+    assert call("doctor", "--jsn")[0] == 64
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A root with the control files of a small container."""
+    for name, text in {
+        "proc/self/cgroup": "0::/\n",
+        "proc/meminfo": "MemTotal: 8388608 kB\n",
+        "sys/fs/cgroup/cpu.max": "150000 100000\n",
+        "sys/fs/cgroup/memory.max": "1073741824\n",
+        checks.HUGE_PAGES: "always madvise [never]\n",
+        checks.NVIDIA_DRIVER: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\nGCC version: none\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_what_a_container_leaves_is_told_with_its_source(machine: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(machine)
+    monkeypatch.setattr("imp_service.config.host.affinity_cpus", lambda: 8)
+    found = {check.id: check for check in checks.run_checks(Namespace(config=None, assignments=[]), machine)}
+    assert (found["threads"].status, found["threads"].message) == ("ok", "1 (cpu.max 1.5 -> 1 thread)")
+    assert found["memory"].message == "memory.max 1.00 GiB"
+    assert (found["huge_pages"].status, found["huge_pages"].message.split(":")[0]) == ("warning", "never")
+    assert "NVIDIA UNIX x86_64" in found["gpu"].message

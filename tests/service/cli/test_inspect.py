@@ -1,0 +1,127 @@
+"""imp inspect: facts with their origins, tensors, memory, and the exit status of a bad file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from gguf import GGUFReader
+
+from imp_service.models import demo_model_path
+from support.command_line import demo_with
+
+DEMO = str(demo_model_path())
+
+
+def _inspect(call, *words: str) -> dict:
+    status, out, err = call("inspect", *words, "--json")
+    assert status == 0, err
+    return json.loads(out)
+
+
+def test_mod_10_every_fact_is_shown_with_its_value_and_origin(call):
+    plain = {fact["name"]: fact for fact in _inspect(call, DEMO)["facts"]}
+    words = ("-c", "256", "--set", "model.overrides.rope_theta=5e5", "--set", "model.overrides.eos_token_ids=[2]")
+    changed = {fact["name"]: fact for fact in _inspect(call, DEMO, *words)["facts"]}
+    assert list(changed) == list(plain)
+    assert {fact["origin"] for fact in plain.values()} <= {"checkpoint", "architecture", "override"}
+    differ = {name for name in plain if plain[name] != changed[name]}
+    assert {"max_context", "rope_theta"} <= differ <= {"max_context", "rope_theta", "eos_tokens"}
+    assert (changed["max_context"]["value"], changed["max_context"]["origin"]) == ("256", "override")
+    assert (float(changed["rope_theta"]["value"]), changed["rope_theta"]["origin"]) == (5e5, "override")
+    text = call("inspect", DEMO, *words)[1]
+    for name, fact in changed.items():
+        assert any(line.split()[:1] == [name] and fact["origin"] in line for line in text.splitlines()), name
+
+
+def test_tensors_are_those_of_the_file(call):
+    told = _inspect(call, DEMO, "--tensors")
+    tensors = {tensor.name: tensor for tensor in GGUFReader(DEMO).tensors}
+    by_type: dict[str, list[int]] = {}
+    for tensor in tensors.values():
+        row = by_type.setdefault(tensor.tensor_type.name.lower(), [0, 0, 0])
+        row[0] += 1
+        row[1] += int(tensor.n_elements)
+        row[2] += int(tensor.n_bytes)
+    found = {row["dtype"]: [row["n_tensors"], row["n_elements"], row["n_bytes"]] for row in told["tensor_types"]}
+    assert found == by_type
+    assert {weight["tensor"] for weight in told["tensors"]} <= set(tensors)
+    for weight in told["tensors"]:
+        shape = list(tensors[weight["tensor"]].shape)
+        assert ([weight["k"], weight["n"]] if len(shape) == 2 else [weight["n"]]) == shape
+        assert bool(weight["kernels"]) == (len(shape) == 2), weight
+    assert "tensors" not in _inspect(call, DEMO)
+
+
+def test_the_memory_is_what_loading_then_takes(call):
+    import imp_service
+
+    memory = _inspect(call, DEMO, "-c", "256", "--set", "device.threads=1")["memory"]
+    with imp_service.load(DEMO, "model.overrides.max_context=256", "device.threads=1") as model:
+        assert memory["items"] == model.core.memory["items"]
+        assert memory["context"] == model.max_context == 256
+    assert memory["total_bytes"] == sum(memory["items"].values())
+    assert memory["fits"] is True
+
+
+def test_what_does_not_fit_is_told_with_the_largest_context_that_does(call, monkeypatch: pytest.MonkeyPatch):
+    from imp_service.config import host
+    from imp_service.core import inspect
+
+    limit = 256 * 1024**2 + 12 * 1024**2
+    monkeypatch.setattr(inspect, "memory_limit", lambda: host.MemoryLimit(limit, "memory.max 0.26 GiB"))
+    memory = _inspect(call, DEMO, "-c", "64K")["memory"]
+    assert (memory["fits"], memory["limit_bytes"]) == (False, limit)
+    assert memory["total_bytes"] > limit
+    largest = memory["largest_context"]
+    assert _inspect(call, DEMO, "-c", str(largest))["memory"]["fits"]
+    assert not _inspect(call, DEMO, "-c", str(largest + 1))["memory"]["fits"]
+    status, out, _ = call("inspect", DEMO, "-c", "64K")
+    assert status == 0
+    assert f"the largest that fits is {largest}: -c {largest}\n" in out
+
+
+def test_check_reads_the_data_and_builds_the_text_side(call):
+    assert _inspect(call, DEMO)["checked"] is None
+    assert _inspect(call, DEMO, "--check")["checked"] == "data"
+    assert _inspect(call, DEMO, "--check", "--values")["checked"] == "data and values"
+
+
+def test_m01_m02_m19_m49_a_bad_file_ends_with_its_status_and_one_line(call, tmp_path):
+    whole = demo_model_path().read_bytes()
+    files = {
+        "m01.gguf": (b"GGML" + whole[4:], 65, "MODEL_FORMAT"),
+        "short.gguf": (whole[:7], 65, "MODEL_TRUNCATED"),
+        "m02.gguf": (whole[:4] + b"\x04" + whole[5:], 65, "MODEL_VERSION"),
+        "m19.gguf": (whole.replace(b"qwen3", b"qwen9"), 65, "MODEL_UNSUPPORTED"),
+        "cut.gguf": (whole[:-4096], 65, "MODEL_OFFSET"),
+    }
+    for name, (content, status, reason) in files.items():
+        assert content != whole
+        (tmp_path / name).write_bytes(content)
+        found, out, err = call("inspect", "--check", name)
+        assert (found, out) == (status, ""), (name, err)
+        assert err.startswith(f"imp: error: {reason}: {name}")
+        assert err.count("\n") == 1
+        assert len(err.encode()) <= 500
+    assert call("inspect", "--check", "none.gguf")[0] == 66
+    (tmp_path / "link.gguf").symlink_to("nowhere.gguf")
+    assert call("inspect", "--check", "link.gguf")[0] == 66
+
+
+def test_a_tokenizer_or_template_that_cannot_be_used_is_found_by_check_alone(call, tmp_path):
+    demo_with(tmp_path / "t.gguf", b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenz")
+    assert call("inspect", "t.gguf")[0] == 0
+    status, _, err = call("inspect", "--check", "t.gguf")
+    assert (status, err.startswith("imp: error: TOKENIZER_INVALID: ")) == (65, True), err
+    demo_with(tmp_path / "no.gguf", b"tokenizer.chat_template", b"tokenizer.chat_untitled")
+    status, out, _ = call("inspect", "--check", "no.gguf")
+    assert status == 0
+    assert "chat template: no" in out
+    (tmp_path / "bad.jinja").write_text("{% for %}")
+    status, _, err = call("inspect", "--check", DEMO, "--set", "model.overrides.chat_template=bad.jinja")
+    assert (status, err.startswith("imp: error: TEMPLATE_INVALID: ")) == (65, True), err
+
+
+def test_l18_values_without_check(call):
+    assert call("inspect", DEMO, "--values")[0] == 64

@@ -1,0 +1,143 @@
+"""imp run: the text on stdout and nothing else, everything else on stderr, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+from support.command_line import clean_environment
+
+GREEDY = ("--temperature", "0", "--max-tokens", "24")
+
+
+def test_the_text_is_on_stdout_and_all_else_on_stderr(imp):
+    told = json.loads(imp("run", "Once upon a time", *GREEDY, "--json").stdout)
+    result = imp("run", "Once upon a time", *GREEDY)
+    assert result.returncode == 0
+    assert result.stdout.decode() == told["text"].removesuffix("\n") + "\n"
+    banner, end = result.stderr.decode().splitlines()
+    assert re.fullmatch(
+        r"imp \d\S+  model: built-in demo \(\S+ parameters, Q8_0, \S+ MB\)  "
+        r"CPU: .+ \(\w+\), \d+ threads? \(.+\)  GPU: none .+",
+        banner,
+    ), banner
+    # Hints are for people: stderr is no terminal here.
+    assert re.fullmatch(r"— 24 tokens, \d+ tok/s, first token [\d.]+ ms, ended by the limit of tokens .*\.", end), end
+    assert "Next" not in end
+
+
+def test_smp_20_json_tells_what_it_takes_to_have_the_same_again(imp):
+    words = ("run", "The little dog", "--max-tokens", "16", "--temperature", "0.9", "--json")
+    first = json.loads(imp(*words).stdout)
+    assert set(first) == {"model", "text", "token_ids", "finish_reason", "match", "seed", "usage", "timings"}
+    assert (first["finish_reason"], first["match"]) == ("max_tokens", None)
+    assert first["usage"]["output_tokens"] == len(first["token_ids"]) == 16
+    assert {"queue", "prefill", "decode", "first_token"} == set(first["timings"])
+    again = json.loads(imp(*words, "--seed", str(first["seed"])).stdout)
+    assert again["token_ids"] == first["token_ids"]
+    other = json.loads(imp(*words, "--seed", str((first["seed"] + 1) % 2**64)).stdout)
+    assert other["token_ids"] != first["token_ids"]
+
+
+def test_a_prompt_from_stdin_is_the_same_prompt(imp):
+    by_word = imp("run", "Once upon a time", *GREEDY)
+    by_pipe = imp("run", "-", *GREEDY, stdin=b"Once upon a time\n")
+    assert by_pipe.stdout == by_word.stdout != b""
+
+
+def test_the_context_that_is_asked_for_ends_the_text(imp):
+    told = json.loads(imp("run", "Once upon a time", "-c", "32", "--json", "--set", "device.threads=1").stdout)
+    assert told["finish_reason"] == "context_full"
+    # The last token is told and not held.
+    assert told["usage"]["prompt_tokens"] + told["usage"]["output_tokens"] - 1 == 32
+
+
+def test_l18_what_cannot_be_is_refused_in_one_line(call):
+    cases = {
+        ("--temperature", "-1"): (64, "FIELD_INVALID"),
+        ("--temperature", "warm"): (64, "USAGE"),
+        ("--seed", "-1"): (64, "FIELD_INVALID"),
+        ("-c", "16", "--max-tokens", "50"): (64, "CONTEXT_TOO_LONG"),
+        ("-c", "none"): (78, "CONFIG_INVALID"),
+        ("-m", "missing.gguf"): (66, "MODEL_MISSING"),
+        ("-m", "."): (66, "MODEL_MISSING"),
+        ("-m", "a", "-m", "b"): (64, "USAGE"),
+        ("--set", "kv.dtype=q8_0"): (78, "CONFIG_INVALID"),
+    }
+    for words, (status, reason) in cases.items():
+        found, out, err = call("run", "Once", *words)
+        assert (found, out) == (status, ""), (words, err)
+        assert err.splitlines()[-1].startswith(f"imp: error: {reason}: "), (words, err)
+
+
+def test_what_is_odd_about_the_model_is_told_and_ends_nothing(call):
+    status, out, err = call("run", "Once", "--max-tokens", "2", "--set", "kv.bytes=64KiB")
+    assert (status, out != "") == (0, True)
+    assert "\nimp: warning: max_context is 32, not 512: that is what the cache holds\n" in err
+
+
+def test_a_prompt_that_is_not_utf_8(imp):
+    for words, stdin in (((b"\xff\xfe",), b""), (("-",), b"Once \xff")):
+        result = imp("run", *words, stdin=stdin)
+        assert (result.returncode, result.stdout) == (64, b"")
+        assert b"is not UTF-8" in result.stderr
+
+
+def _start(tmp_path, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "imp_service", "run", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=clean_environment(tmp_path),
+    )
+
+
+def test_ctrl_c_in_the_middle_of_a_text_is_clean(tmp_path):
+    process = _start(tmp_path, "Once upon a time", "-c", "16K", "--max-tokens", "16000")
+    assert process.stdout
+    assert process.stdout.read(1) != b""  # the text has begun, and comes as it is made
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert b"error" not in err
+
+
+def test_a_reader_that_leaves_in_the_middle_is_no_error(tmp_path):
+    process = _start(tmp_path, "Once upon a time", "-c", "16K", "--max-tokens", "16000")
+    assert process.stdout and process.stderr
+    assert process.stdout.read(1) != b""
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(timeout=60) == 0
+    assert b"error" not in err
+    process.stderr.close()
+
+
+def test_nothing_is_written_to_the_home_directory(imp, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    assert imp("run", "Once", "--max-tokens", "2").returncode == 0
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_text_needs_neither_templates_nor_grammars(tmp_path):
+    """Counted, not timed: what costs a tenth of a second at start is loaded by those who use it."""
+    code = (
+        "import sys\nfrom imp_service.cli.shell import main\n"
+        "main(['run', 'Once', '--max-tokens', '2'])\nprint('LOADED', *sorted(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=clean_environment(tmp_path),
+        check=True,
+    )
+    loaded = result.stdout.rpartition("LOADED ")[2].split()
+    assert {"imp_service.generation", "tokenizers"} <= set(loaded)
+    assert {"jinja2", "llguidance", "rich", "asyncio"}.isdisjoint(loaded)

@@ -1,0 +1,24 @@
+"""What tests of the command line share: the environment of a process of imp, and files that it is given."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from imp_service.models import demo_model_path
+
+SERVICE = Path(__file__).parents[2] / "service"
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """This process's variables without settings of imp, and with a home of the test's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("IMP_")}
+    return {**kept, "HOME": str(home), "PYTHONPATH": str(SERVICE)}
+
+
+def demo_with(path: Path, old: bytes, new: bytes) -> Path:
+    """A copy of the built-in model in which the one place that reads `old` reads `new`, of the same length."""
+    content = demo_model_path().read_bytes()
+    assert content.count(old) == 1 and len(old) == len(new)
+    path.write_bytes(content.replace(old, new))
+    return path
