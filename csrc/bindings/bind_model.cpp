@@ -227,8 +227,9 @@ void register_model(py::module_& module) {
       .def_property_readonly("device_name", [](const LoadedModel& self) { return self.backend->device_name(); })
       .def_property_readonly("n_threads", [](const LoadedModel& self) { return self.backend->n_threads(); });
 
-  module.def("plan_model", &plan_model, py::arg("file"), py::kw_only(), py::arg("overrides") = ModelOverrides{},
-             py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("max_rows") = 512,
+  module.def("plan_model", &plan_model, py::arg("file"), py::kw_only(),
+             py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("device") = "cpu",
+             py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("max_rows") = 512,
              py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16, py::arg("memory_bytes") = py::none(),
              py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
              "What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of "

@@ -39,9 +39,11 @@ def explain(weight: str, n: int, k: int, isa: str = "auto") -> list[Candidate]:
 
 def best_isa() -> str:
     """The best instruction set of this machine."""
-    return _core.best_isa()
+    isa: str = _core.best_isa()
+    return isa
 
 
 def known_isas() -> list[str]:
     """The words for instruction sets, least first."""
-    return _core.known_isas()
+    isas: list[str] = _core.known_isas()
+    return isas
