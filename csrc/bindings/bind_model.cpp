@@ -117,7 +117,7 @@ py::dict memory_dict(const MemoryPlan& plan) {
 py::tuple divide(const MemoryRequest& request) {
   try {
     return py::make_tuple(memory_dict(plan_memory(request)), "");
-  } catch (const ResourceExhausted& error) {
+  } catch (const Error& error) {
     return py::make_tuple(py::none(), std::string(error.what()));
   }
 }
@@ -144,8 +144,7 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
       py::arg("weights_bytes") = request.weights_bytes, py::arg("scratch_bytes") = request.scratch_bytes,
       py::arg("logits_bytes") = request.logits_bytes, py::arg("reserve_bytes") = request.reserve_bytes,
       py::arg("kv_block_bytes") = request.kv_block_bytes, py::arg("kv_block_tokens") = request.kv_block_tokens,
-      py::arg("largest_context") = largest_context(request), py::arg("memory") = division[0],
-      py::arg("refusal") = division[1]);
+      py::arg("memory") = division[0], py::arg("refusal") = division[1]);
 }
 
 // The callback is Python's: it is called with the lock held, and what it raises ends the load.

@@ -56,11 +56,6 @@ std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_
                           {{"needed", std::to_string(needed)}, {"available", std::to_string(request.budget_bytes)}});
 }
 
-// What is not the cache.
-std::uint64_t fixed_bytes(const MemoryRequest& request) {
-  return sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes));
-}
-
 std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t room) {
   if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
   constexpr std::uint64_t kSequences = 4;
@@ -85,7 +80,8 @@ std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budg
 
 MemoryPlan plan_memory(const MemoryRequest& request) {
   IMP_CHECK(request.kv_block_bytes > 0 && request.kv_block_tokens > 0 && request.model_context > 0);
-  const std::uint64_t fixed = fixed_bytes(request);
+  const std::uint64_t fixed =
+      sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes));
   const std::uint64_t room = left_of(request.budget_bytes, fixed);
   const std::uint64_t n_blocks =
       std::min<std::uint64_t>(choose_blocks(request, room), std::numeric_limits<std::int32_t>::max());
@@ -108,15 +104,6 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
           .budget_bytes = request.budget_bytes,
           .n_blocks = static_cast<int>(n_blocks),
           .max_context = static_cast<int>(std::min(context, held))};
-}
-
-int largest_context(const MemoryRequest& request) {
-  const std::uint64_t room = left_of(request.budget_bytes, fixed_bytes(request));
-  const std::uint64_t n_blocks = choose_blocks(request, room);
-  if (product(n_blocks, request.kv_block_bytes) > room) return 0;
-  const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
-  const std::uint64_t held = product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens));
-  return static_cast<int>(std::min(context, held));
 }
 
 }  // namespace imp

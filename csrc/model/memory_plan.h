@@ -41,7 +41,4 @@ std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budg
 // not fit, InvalidArgument where a stated context does not fit into a stated cache.
 MemoryPlan plan_memory(const MemoryRequest& request);
 
-// The longest context that plan_memory() grants to who states it, at most the one that is asked for; 0 where none fits.
-int largest_context(const MemoryRequest& request);
-
 }  // namespace imp

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from imp_service import _core
 from imp_service.config import AUTO, Config
-from imp_service.config.host import memory_limit, resolve_threads
+from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
+from imp_service.config.settings import Settings
 from imp_service.core.load import RESERVE_BYTES
 from imp_service.core.overrides import core_overrides
 
@@ -45,7 +47,7 @@ class MemoryNeed:
     context: int  # tokens a sequence could hold
     kv_bytes_per_token: int
     refusal: str  # why it does not fit; empty where it does
-    largest_context: int  # that would fit, at most the one asked for; 0: none
+    largest_context: int  # that fits, at most the one asked for; 0: none
 
     @property
     def fits(self) -> bool:
@@ -72,13 +74,29 @@ class ModelReport:
 
 def inspect_model(file: _core.ModelFile, config: Config) -> ModelReport:
     """Resolves and plans as load() would with these settings. Raises ModelError."""
-    settings = resolve_threads(config).settings
+    settings, limit = resolve_threads(config).settings, memory_limit()
+    overrides = core_overrides(settings)
+    plan = _plan(file, settings, overrides, limit)
+    return ModelReport(
+        architecture=plan["architecture"],
+        vocab_size=plan["vocab_size"],
+        facts=[Fact(**fact) for fact in plan["facts"]],
+        weights=[WeightPlan(**weight) for weight in plan["weights"]],
+        memory=_memory(
+            plan, limit, lambda: _largest_context(file, settings, overrides, limit, below=plan["model_context"])
+        ),
+        warnings=[*file.warnings, *plan["model_warnings"], *plan["weight_warnings"]],
+    )
+
+
+def _plan(
+    file: _core.ModelFile, settings: Settings, overrides: _core.ModelOverrides, limit: MemoryLimit
+) -> dict[str, Any]:
     threads = settings.device.threads
     assert isinstance(threads, int)  # narrows
-    limit = memory_limit()
-    plan = _core.plan_model(
+    plan: dict[str, Any] = _core.plan_model(
         file,
-        overrides=core_overrides(settings),
+        overrides=overrides,
         device=settings.device.kind,
         isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
         threads=threads,
@@ -89,35 +107,37 @@ def inspect_model(file: _core.ModelFile, config: Config) -> ModelReport:
         reserve_bytes=RESERVE_BYTES,
         kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
     )
-    return ModelReport(
-        architecture=plan["architecture"],
-        vocab_size=plan["vocab_size"],
-        facts=[Fact(**fact) for fact in plan["facts"]],
-        weights=[WeightPlan(**weight) for weight in plan["weights"]],
-        memory=_memory(plan, limit.limit_bytes, limit.reason),
-        warnings=[*file.warnings, *plan["model_warnings"], *plan["weight_warnings"]],
-    )
+    return plan
 
 
-def _memory(plan: Mapping[str, object], limit_bytes: int | None, reason: str) -> MemoryNeed:
-    def number(name: str) -> int:
-        value = plan[name]
-        assert isinstance(value, int)  # narrows
-        return value
+def _largest_context(
+    file: _core.ModelFile, settings: Settings, overrides: _core.ModelOverrides, limit: MemoryLimit, below: int
+) -> int:
+    """The longest context that fits, of those shorter than `below`: cache and scratch both grow with it."""
+    fits, too_long = 0, below
+    while too_long - fits > 1:
+        overrides.max_context = (fits + too_long) // 2
+        if _plan(file, settings, overrides, limit)["memory"] is None:
+            too_long = overrides.max_context
+        else:
+            fits = overrides.max_context
+    return fits
 
-    block_bytes, block_tokens, context = number("kv_block_bytes"), number("kv_block_tokens"), number("model_context")
-    fixed = {name: number(f"{name}_bytes") for name in ("weights", "scratch", "logits", "reserve")}
+
+def _memory(plan: Mapping[str, Any], limit: MemoryLimit, find_largest: Callable[[], int]) -> MemoryNeed:
+    block_bytes, block_tokens, context = plan["kv_block_bytes"], plan["kv_block_tokens"], plan["model_context"]
     division = plan["memory"]
-    if isinstance(division, Mapping):
+    if division is not None:
         items, context = division["items"], division["max_context"]
     else:
-        items = {"weights": fixed["weights"], "kv": -(-context // block_tokens) * block_bytes, **fixed}
+        needs = {name: plan[f"{name}_bytes"] for name in ("weights", "scratch", "logits", "reserve")}
+        items = {"weights": needs["weights"], "kv": -(-context // block_tokens) * block_bytes, **needs}
     return MemoryNeed(
-        limit_bytes=limit_bytes,
-        limit_reason=reason,
+        limit_bytes=limit.limit_bytes,
+        limit_reason=limit.reason,
         items=items,
         context=context,
         kv_bytes_per_token=block_bytes // block_tokens,
-        refusal=str(plan["refusal"]),
-        largest_context=number("largest_context"),
+        refusal=plan["refusal"],
+        largest_context=find_largest() if division is None else context,
     )

@@ -68,12 +68,15 @@ def test_what_does_not_fit_is_told_with_the_largest_context_that_does(call, monk
     from imp_service.config import host
     from imp_service.core import inspect
 
-    limit = 256 * 1024**2 + 12 * 1024**2
-    monkeypatch.setattr(inspect, "memory_limit", lambda: host.MemoryLimit(limit, "memory.max 0.26 GiB"))
+    whole = _inspect(call, DEMO)["memory"]
+    limit = whole["total_bytes"] - whole["items"]["kv"] + 16 * 1024**2
+    monkeypatch.setattr(inspect, "memory_limit", lambda: host.MemoryLimit(limit, "memory.max"))
     memory = _inspect(call, DEMO, "-c", "64K")["memory"]
     assert (memory["fits"], memory["limit_bytes"]) == (False, limit)
     assert memory["total_bytes"] > limit
     largest = memory["largest_context"]
+    # Not all of the 16 MiB is the cache's: scratch grows with the context too.
+    assert 2048 < largest <= 16 * 1024**2 // memory["kv_bytes_per_token"]
     assert _inspect(call, DEMO, "-c", str(largest))["memory"]["fits"]
     assert not _inspect(call, DEMO, "-c", str(largest + 1))["memory"]["fits"]
     status, out, _ = call("inspect", DEMO, "-c", "64K")
