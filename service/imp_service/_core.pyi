@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'probe_peak', 'probe_read_bandwidth']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth']
 class Error(Exception):
     reason: str
     message: str
@@ -669,6 +669,10 @@ def make_synthetic_file(metadata: dict[str, typing.Any], tensors: list[typing.An
 def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
     Opens a checkpoint, its format known by its content. Raises ModelError.
+    """
+def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None) -> dict[str, typing.Any]:
+    """
+    What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.
     """
 def probe_peak(kind: str, threads: typing.SupportsInt | typing.SupportsIndex, *, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], seconds: typing.SupportsFloat | typing.SupportsIndex = 0.01) -> float:
     """
