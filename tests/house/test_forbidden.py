@@ -120,9 +120,7 @@ def weak_asserts(source: str) -> list[str]:
         if not isinstance(node, ast.Assert):
             continue
         test = node.test
-        if isinstance(test, ast.Constant):
-            found.append(ast.unparse(node))
-        elif _is_not_none(test) and not _narrows(source, node):
+        if isinstance(test, ast.Constant) or (_is_not_none(test) and not _narrows(source, node)):
             found.append(ast.unparse(node))
     return found
 
