@@ -5,8 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import add_settings_options
-from imp_service.cli.failure import CommandError
+from imp_service.cli.arguments import UsageError, add_settings_options
 from imp_service.cli.model_options import MODEL_HELP, add_context_option, load_model_settings
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--values", action="store_true", help="with --check: look for weights that are NaN or infinite")
     parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.set_defaults(usage=parser.format_usage)
     add_context_option(parser)
     add_settings_options(parser)
 
@@ -30,7 +30,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.core.inspect import inspect_model
 
     if arguments.values and not arguments.check:
-        raise CommandError("USAGE", "--values: given without --check, expected --check beside it")
+        raise UsageError(arguments.usage(), "--values: given without --check, expected --check beside it")
     config = load_model_settings(arguments)
     file = open_file(config)
     report = inspect_model(file, config)

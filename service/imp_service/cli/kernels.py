@@ -4,8 +4,7 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 
-from imp_service.cli.arguments import Once
-from imp_service.cli.failure import CommandError
+from imp_service.cli.arguments import Once, UsageError
 
 _SIZE = re.compile(r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})")
 
@@ -21,13 +20,14 @@ def configure(parser: ArgumentParser) -> None:
         "--isa", action=Once, help="with --explain: decide as a CPU with this instruction set would (default: this one)"
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.set_defaults(usage=parser.format_usage)
 
 
 def run(arguments: Namespace) -> int:
     if arguments.explain is not None:
         _explain(arguments)
     elif arguments.isa is not None:
-        raise CommandError("USAGE", "--isa: given without --explain, expected --explain TYPE NxK beside it")
+        raise UsageError(arguments.usage(), "--isa: given without --explain, expected --explain TYPE NxK beside it")
     else:
         _list(arguments)
     return 0
@@ -57,7 +57,7 @@ def _explain(arguments: Namespace) -> None:
     dtype, size = arguments.explain
     found = _SIZE.fullmatch(size)
     if found is None:
-        raise CommandError("USAGE", f"--explain: size {size}, expected rows x elements, as 4096x1024")
+        raise UsageError(arguments.usage(), f"--explain: size {size}, expected rows x elements, as 4096x1024")
     candidates = explain(dtype, int(found[1]), int(found[2]), arguments.isa or "auto")
     if arguments.json:
         isa = arguments.isa or best_isa()

@@ -19,7 +19,7 @@ def _inspect(call, *words: str) -> dict:
     return json.loads(out)
 
 
-def test_mod_10_every_fact_is_shown_with_its_value_and_origin(call):
+def test_every_fact_is_shown_with_its_value_and_origin(call):
     plain = {fact["name"]: fact for fact in _inspect(call, DEMO)["facts"]}
     words = ("-c", "256", "--set", "model.overrides.rope_theta=5e5", "--set", "model.overrides.eos_token_ids=[2]")
     changed = {fact["name"]: fact for fact in _inspect(call, DEMO, *words)["facts"]}
@@ -90,7 +90,7 @@ def test_check_reads_the_data_and_builds_the_text_side(call):
     assert _inspect(call, DEMO, "--check", "--values")["checked"] == "data and values"
 
 
-def test_m01_m02_m19_m49_a_bad_file_ends_with_its_status_and_one_line(call, tmp_path):
+def test_a_bad_file_ends_with_its_status_and_one_line(call, tmp_path):
     whole = demo_model_path().read_bytes()
     files = {
         "m01.gguf": (b"GGML" + whole[4:], 65, "MODEL_FORMAT"),
@@ -127,4 +127,7 @@ def test_a_tokenizer_or_template_that_cannot_be_used_is_found_by_check_alone(cal
 
 
 def test_l18_values_without_check(call):
-    assert call("inspect", DEMO, "--values")[0] == 64
+    status, out, err = call("inspect", DEMO, "--values")
+    assert (status, out) == (64, "")
+    assert err.startswith("usage: imp inspect ")
+    assert "imp: error: USAGE: --values: given without --check" in err

@@ -18,7 +18,7 @@ def test_the_list_is_in_order_of_preference_and_ends_with_the_one_that_takes_all
     assert [line.split()[0] for line in text.splitlines()[1:]] == names
 
 
-def test_gemm_5_explain_lists_every_candidate_with_its_reason_and_who_decided(call):
+def test_explain_lists_every_candidate_with_its_reason_and_who_decided(call):
     status, out, _ = call("kernels", "--explain", "q8_0", "4096x1024", "--isa", "avx2", "--json")
     document = json.loads(out)
     assert (status, document["isa"], document["weight"]) == (0, "avx2", {"type": "q8_0", "n": 4096, "k": 1024})
@@ -36,7 +36,7 @@ def test_gemm_5_explain_lists_every_candidate_with_its_reason_and_who_decided(ca
     ]
 
 
-def test_l18_questions_that_have_no_answer(call):
+def test_questions_that_have_no_answer(call):
     cases = {
         ("--explain", "q8_0", "4096"): ("USAGE", "expected rows x elements"),
         ("--explain", "q8_9", "4096x1024"): ("FIELD_INVALID", "expected one of f32"),
@@ -49,3 +49,4 @@ def test_l18_questions_that_have_no_answer(call):
         assert (status, out) == (64, ""), words
         assert err.splitlines()[-1].startswith(f"imp: error: {reason}: ")
         assert part in err
+        assert err.startswith("usage: imp kernels ") == (reason == "USAGE")

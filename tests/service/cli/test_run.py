@@ -29,7 +29,7 @@ def test_the_text_is_on_stdout_and_all_else_on_stderr(imp):
     assert "Next" not in end
 
 
-def test_smp_20_json_tells_what_it_takes_to_have_the_same_again(imp):
+def test_json_tells_what_it_takes_to_have_the_same_again(imp):
     words = ("run", "The little dog", "--max-tokens", "16", "--temperature", "0.9", "--json")
     first = json.loads(imp(*words).stdout)
     assert set(first) == {"model", "text", "token_ids", "finish_reason", "match", "seed", "usage", "timings"}
@@ -40,6 +40,7 @@ def test_smp_20_json_tells_what_it_takes_to_have_the_same_again(imp):
     assert again["token_ids"] == first["token_ids"]
     other = json.loads(imp(*words, "--seed", str((first["seed"] + 1) % 2**64)).stdout)
     assert other["token_ids"] != first["token_ids"]
+    assert json.loads(imp(*words).stdout)["seed"] != first["seed"]
 
 
 def test_a_prompt_from_stdin_is_the_same_prompt(imp):
@@ -55,7 +56,7 @@ def test_the_context_that_is_asked_for_ends_the_text(imp):
     assert told["usage"]["prompt_tokens"] + told["usage"]["output_tokens"] - 1 == 32
 
 
-def test_l18_what_cannot_be_is_refused_in_one_line(call):
+def test_what_cannot_be_is_refused_in_one_line(call):
     cases = {
         ("--temperature", "-1"): (64, "FIELD_INVALID"),
         ("--temperature", "warm"): (64, "USAGE"),

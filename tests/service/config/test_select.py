@@ -16,7 +16,7 @@ overrides.rope_theta = 5e5
 """ % ("0" * 64)
 
 
-def test_cfg_1_a_file_is_the_model_and_its_origin_is_the_option(load_text):
+def test_a_file_is_the_model_and_its_origin_is_the_option(load_text):
     config = select_model(load_text(), "other.gguf")
     assert config.settings.model.path == "other.gguf"
     assert {str(entry.origin) for entry in config.entries() if entry.name == "model.path"} == {"--model"}
@@ -45,6 +45,6 @@ def test_a_file_of_that_name_goes_before_it(machine, load_text):
     assert select_model(load_text(TEXT), "small").settings.model.path == "small"
 
 
-def test_cfg_3_an_empty_word_is_no_path(load_text):
+def test_an_empty_word_is_no_path(load_text):
     with pytest.raises(ConfigError, match=r"--model model\.path: found nothing, expected a path"):
         select_model(load_text(), "")
