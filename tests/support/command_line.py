@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import imp_service
 from imp_service.models import demo_model_path
 
-SERVICE = Path(__file__).parents[2] / "service"
+# Where the package under test was found: a process of its own must find the same one.
+FOUND_IN = Path(imp_service.__file__).parents[1]
 
 
 def clean_environment(home: Path) -> dict[str, str]:
     """This process's variables without settings of imp, and with a home of the test's own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("IMP_")}
-    return {**kept, "HOME": str(home), "PYTHONPATH": str(SERVICE)}
+    return {**kept, "HOME": str(home), "PYTHONPATH": str(FOUND_IN)}
 
 
 def demo_with(path: Path, old: bytes, new: bytes) -> Path:
