@@ -11,9 +11,18 @@ from imp_service.cli.commands import COMMANDS, CommandModule
 from imp_service.cli.failure import INTERRUPTED, describe, report
 
 
+def _open_closed_streams() -> None:
+    """A stream that was closed before the start is None: from and to nowhere instead."""
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            mode = "r" if flags == os.O_RDONLY else "w"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `imp` with these arguments, those of the process by default; returns the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    _open_closed_streams()
     try:
         status = _run(words)
         sys.stdout.flush()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import select
 import threading
 import time
 from collections.abc import Callable
 
 from imp_service import _core
+from imp_service.core.errors import make_error
 
 Event = _core.StartedEvent | _core.TokenEvent | _core.FinishedEvent | _core.FailedEvent | _core.DoneEvent
 Handler = Callable[[Event], None]
@@ -29,6 +31,10 @@ class EngineClient:
         self._is_polling = False
         self._readable = select.poll()
         self._readable.register(engine.event_descriptor(), select.POLLIN)
+        # Readable once the client is closing, so that whoever polls comes back.
+        self._closing = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._is_closing = False
+        self._readable.register(self._closing, select.POLLIN)
 
     @property
     def is_closed(self) -> bool:
@@ -39,7 +45,7 @@ class EngineClient:
     def engine(self) -> _core.Engine:
         """The engine, until close()."""
         if self._engine is None:
-            raise RuntimeError("the model is closed")
+            raise make_error("CANCELLED", "the model is closed")
         return self._engine
 
     def next_sequence(self) -> int:
@@ -78,21 +84,35 @@ class EngineClient:
                         return done()
                 if done():
                     return True
+                if self._is_closing:
+                    raise make_error("CANCELLED", "the model was closed")
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
                 self._is_polling = True
             try:
                 if self._readable.poll(None if deadline is None else 1000 * (_remaining(deadline) or 0.0)):
-                    self.dispatch()
+                    self._dispatch_unless_closing()
             finally:
                 with self._changed:
                     self._is_polling = False
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """Lets the engine go: its thread ends with the step that it is in. Nothing may wait here meanwhile."""
-        self._handlers.clear()
-        self._engine = None
+        """Lets the engine go: its thread ends with the step that it is in. Whoever waits gets CANCELLED."""
+        with self._changed:
+            if self._is_closing:
+                return
+            self._is_closing = True
+            os.eventfd_write(self._closing, 1)
+            self._changed.wait_for(lambda: not self._is_polling)
+            self._engine = None
+            self._handlers.clear()
+            self._changed.notify_all()
+        os.close(self._closing)
+
+    def _dispatch_unless_closing(self) -> None:
+        if not self._is_closing:
+            self.dispatch()
 
 
 def _remaining(deadline: float | None) -> float | None:

@@ -42,16 +42,16 @@ class Generation(Iterator[Reply]):
         self._ticket = client.expect(self._events.append)
         try:
             start(self._ticket)
-            self._submit_commands()
         except BaseException:
             self._forget()
             raise
+        self._or_cancel(self._submit_commands)
 
     def __next__(self) -> Reply:
         while not self._replies:
             if not self._is_open:
                 raise StopIteration
-            self._advance()
+            self._or_cancel(self._advance)
         reply = self._replies.popleft()
         if isinstance(reply, Chunk):
             self._n_delivered += len(reply.token_ids)
@@ -74,6 +74,14 @@ class Generation(Iterator[Reply]):
             if not self._client.is_closed:
                 self._cancel()
             self._forget()
+
+    def _or_cancel(self, act: Callable[[], None]) -> None:
+        """Whatever goes wrong on this side, the engine is not left waiting for it."""
+        try:
+            act()
+        except BaseException:
+            self.close()
+            raise
 
     def _cancel(self) -> None:
         """A session keeps just what was delivered, so its run's end is waited for."""
@@ -120,6 +128,8 @@ class Generation(Iterator[Reply]):
             sequence = self._sequences[command.stream]
             if isinstance(command, AllowNext):
                 allowed = command.allowed
+                if allowed is not None and not any(allowed):
+                    raise make_error("NO_CANDIDATE", f"constraint: no token can be output {command.output}")
                 engine.mask(self._ticket, sequence, command.output, allowed or b"", end=allowed is None)
             else:
                 engine.end(self._ticket, sequence, "stop", n_outputs=command.output + 1)

@@ -6,24 +6,29 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from types import TracebackType
 from typing import Self
+
+import numpy as np
 
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, RunReturns
 from imp_service.generation.defaults import default_sampling, resolve, seed_of, with_seed
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.generation import Clock, Generation
-from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
+from imp_service.generation.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions, StepOptions
 from imp_service.generation.replies import StepOutput
 from imp_service.generation.session import DEFAULT_STEP, Session
 from imp_service.generation.session_text import SessionText
 from imp_service.generation.step import StepFold
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.validate import (
+    cache_violations,
     invalid,
     refuse,
     request_violations,
     sampling_violations,
+    tenant_violations,
     token_violations,
 )
 from imp_service.text import ChatPrompt, StopRules, StopStrings, TextStream
@@ -38,6 +43,11 @@ class SessionStep:
     session: Session
     tokens: Sequence[int] = ()
     step: StepOptions = DEFAULT_STEP
+
+
+def cache_scope(tenant: str, salt: str) -> str:
+    """Names who shares prefix blocks. The length keeps (tenant, salt) pairs apart whatever they hold."""
+    return f"{len(tenant)}:{tenant}{salt}"
 
 
 class LanguageModel:
@@ -67,7 +77,7 @@ class LanguageModel:
         self.close()
 
     def close(self) -> None:
-        """Stops the engine; what still runs ends as cancelled."""
+        """Stops the engine; whoever still waits for it gets CANCELLED."""
         self.client.close()
 
     def generate(self, request: GenerationRequest | Prompt) -> Generation:
@@ -89,7 +99,7 @@ class LanguageModel:
                 sampling=self.resolve_sampling(sampling),
                 priority=request.priority,
                 tenant=request.tenant,
-                cache_scope=f"{request.tenant}\0{request.cache.salt}",
+                cache_scope=cache_scope(request.tenant, request.cache.salt),
                 bypass_prefix=request.cache.bypass_prefix,
                 limits=self._limits(request),
                 returns=self._returns(request),
@@ -136,14 +146,20 @@ class LanguageModel:
     def open(self, sampling: SamplingOptions | None = None, *, tenant: str = "", salt: str = "") -> Session:
         """A session that holds nothing yet."""
         options = with_seed(sampling or SamplingOptions())
-        refuse(sampling_violations(options, self.vocab_size))
+        refuse(
+            chain(
+                sampling_violations(options, self.vocab_size),
+                cache_violations(CacheOptions(salt=salt)),
+                tenant_violations(tenant),
+            )
+        )
         sequence = self.client.next_sequence()
         self.client.engine.open(
             sequence,
             kind="session",
             sampling=self.resolve_sampling(options),
             tenant=tenant,
-            cache_scope=f"{tenant}\0{salt}",
+            cache_scope=cache_scope(tenant, salt),
         )
         return Session(self, sequence, SessionText(self.tokenizer))
 
@@ -176,8 +192,10 @@ class LanguageModel:
             if not begins:
                 raise invalid("prompt: a chat, expected text or tokens: the session holds tokens already")
             return self.text.chat_ids(prompt)
+        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
+            raise invalid(f"prompt: {type(prompt).__name__}, expected text, token ids or a ChatPrompt")
         refuse(token_violations("token_ids", prompt, self.vocab_size))
-        return list(prompt)
+        return [int(token) for token in prompt]
 
     def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
         """The sampler that runs; unset fields take the model's defaults."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from imp_service.core import DoneEvent, Error, Event, FailedEvent, make_error
+from imp_service.core import DoneEvent, Event, FailedEvent, make_error
 from imp_service.generation.generation import Generation
 from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
 from imp_service.generation.replies import StepOutput, TokenScores
@@ -129,15 +129,17 @@ class Session:
                 returns=step_returns(step),
                 allowed=step.allowed_token_mask,
             )
-        except Error:
+        except BaseException:
             model.client.forget(fold.ticket)
             raise
         return fold
 
     def finish_step(self, fold: StepFold, tokens: Sequence[int]) -> StepOutput:
         """Waits for a step and folds its output; raises its failure, which changes nothing."""
-        self._model.client.wait(lambda: fold.is_done)
-        self._model.client.forget(fold.ticket)
+        try:
+            self._model.client.wait(lambda: fold.is_done)
+        finally:
+            self._model.client.forget(fold.ticket)
         started, drawn, finished = fold.result()
         if tokens:
             self._text.replace_pending(finished.position - len(tokens), tokens)

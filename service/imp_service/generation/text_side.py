@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
-from imp_service.text import ChatPrompt, TextLimits, Tokenizer
+from imp_service.text import ChatPrompt, FieldInvalid, TextLimits, Tokenizer
 
 if TYPE_CHECKING:
     from imp_service.text import ChatTemplate, ConstraintCompiler, ConstraintProgram, ConstraintSpec
@@ -35,8 +35,11 @@ class TextSide:
         return self.tokenizer.encode_spans(self.template.render(chat).spans, add_special_tokens=False)
 
     def compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
-        """The constraint made ready for this vocabulary; raises FieldInvalid."""
-        return self._compiler.compile(constraint)
+        """The constraint made ready for this vocabulary; raises FieldInvalid, also where it allows nothing at all."""
+        program = self._compiler.compile(constraint)
+        if not any(program.start().mask()):
+            raise FieldInvalid(constraint.path, "matches no text that this model can write")
+        return program
 
     @cached_property
     def template(self) -> ChatTemplate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 from imp_service.core.errors import InvalidArgument, make_error
 from imp_service.generation.options import (
@@ -41,36 +42,40 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A closed range; NaN is outside every range. `above` excludes the lower end."""
+    """A closed range; NaN is outside every range. `above` excludes the lower end, `whole` every fraction."""
 
     low: float
     high: float
     above: bool = False
+    whole: bool = False
 
     def check(self, path: str, value: float | None) -> Iterator[Violation]:
         """Nothing where the value is unset or within."""
-        if value is None or ((self.low < value if self.above else self.low <= value) and value <= self.high):
+        if value is None:
             return
-        yield Violation(path, f"{value}, expected {'above ' if self.above else ''}{self.low:g} … {self.high:g}")
+        if not isinstance(value, Integral if self.whole else Real) or isinstance(value, bool):
+            yield Violation(path, f"{value!r}, expected a {'whole ' if self.whole else ''}number")
+        elif not ((self.low < value if self.above else self.low <= value) and value <= self.high):
+            yield Violation(path, f"{value}, expected {'above ' if self.above else ''}{self.low} … {self.high}")
 
 
 SAMPLING_BOUNDS = {
     "temperature": Bounds(0, 100),
-    "top_k": Bounds(0, U32),
+    "top_k": Bounds(0, U32, whole=True),
     "top_p": Bounds(0, 1, above=True),
     "min_p": Bounds(0, 1),
     "typical_p": Bounds(0, 1, above=True),
     "repetition_penalty": Bounds(0.01, 100),
     "frequency_penalty": Bounds(-2, 2),
     "presence_penalty": Bounds(-2, 2),
-    "penalty_window": Bounds(0, U32),
-    "seed": Bounds(0, U64),
+    "penalty_window": Bounds(0, U32, whole=True),
+    "seed": Bounds(0, U64, whole=True),
 }
 DRY_BOUNDS = {
     "multiplier": Bounds(0, 100),
     "base": Bounds(1, 100),
-    "allowed_length": Bounds(0, 1024),
-    "window": Bounds(0, U32),
+    "allowed_length": Bounds(0, 1024, whole=True),
+    "window": Bounds(0, U32, whole=True),
 }
 
 
@@ -91,9 +96,10 @@ def sampling_violations(options: SamplingOptions, vocab_size: int, path: str = "
 
 def stop_violations(options: StopOptions, vocab_size: int) -> Iterator[Violation]:
     """What is wrong with the ends."""
-    yield from Bounds(0, U32).check("stop.max_tokens", options.max_tokens)
-    yield from Bounds(0, U32).check("stop.min_tokens", options.min_tokens)
-    if options.max_tokens is not None and options.min_tokens > options.max_tokens:
+    counts = Bounds(0, U32, whole=True)
+    unfit = [*counts.check("stop.max_tokens", options.max_tokens), *counts.check("stop.min_tokens", options.min_tokens)]
+    yield from unfit
+    if not unfit and options.max_tokens is not None and options.min_tokens > options.max_tokens:
         yield Violation("stop.min_tokens", f"{options.min_tokens}, expected at most max_tokens = {options.max_tokens}")
     yield from _texts("stop.strings", options.strings, MAX_STOP_STRINGS, MAX_STOP_STRING_BYTES)
     if len(options.token_ids) > MAX_STOP_TOKENS:
@@ -105,18 +111,22 @@ def stop_violations(options: StopOptions, vocab_size: int) -> Iterator[Violation
 
 def output_violations(options: OutputOptions) -> Iterator[Violation]:
     """What is wrong with what is asked back."""
-    yield from Bounds(0, MAX_TOP_LOGPROBS).check("output.top_logprobs", options.top_logprobs)
+    yield from Bounds(0, MAX_TOP_LOGPROBS, whole=True).check("output.top_logprobs", options.top_logprobs)
 
 
 def cache_violations(options: CacheOptions) -> Iterator[Violation]:
     """What is wrong with the use of the cache."""
-    if len(options.salt.encode()) > MAX_SALT_BYTES:
-        yield Violation("cache.salt", f"{len(options.salt.encode())} bytes, at most {MAX_SALT_BYTES}")
+    yield from _text("cache.salt", options.salt, 0, MAX_SALT_BYTES)
+
+
+def tenant_violations(tenant: str) -> Iterator[Violation]:
+    """What is wrong with a tenant's name."""
+    yield from _text("tenant", tenant, 0, MAX_SALT_BYTES)
 
 
 def step_violations(options: StepOptions, vocab_size: int, path: str = "step") -> Iterator[Violation]:
     """What is wrong with what a step is asked for."""
-    yield from Bounds(0, MAX_TOP_LOGPROBS).check(f"{path}.top_logprobs", options.top_logprobs)
+    yield from Bounds(0, MAX_TOP_LOGPROBS, whole=True).check(f"{path}.top_logprobs", options.top_logprobs)
     mask = options.allowed_token_mask
     if not mask:
         return
@@ -141,10 +151,9 @@ def request_violations(request: GenerationRequest, vocab_size: int) -> Iterator[
     yield from stop_violations(request.stop, vocab_size)
     yield from output_violations(request.output)
     yield from cache_violations(request.cache)
-    yield from Bounds(1, MAX_SEQUENCES).check("num_sequences", request.num_sequences)
-    yield from Bounds(-100, 100).check("priority", request.priority)
-    if len(request.tenant.encode()) > MAX_SALT_BYTES:
-        yield Violation("tenant", f"{len(request.tenant.encode())} bytes, at most {MAX_SALT_BYTES}")
+    yield from Bounds(1, MAX_SEQUENCES, whole=True).check("num_sequences", request.num_sequences)
+    yield from Bounds(-100, 100, whole=True).check("priority", request.priority)
+    yield from tenant_violations(request.tenant)
 
 
 def refuse(violations: Iterator[Violation]) -> None:
@@ -161,14 +170,31 @@ def invalid(message: str) -> InvalidArgument:
     return error
 
 
-def _token(path: str, token: int, vocab_size: int) -> Iterator[Violation]:
-    if not 0 <= token < vocab_size:
+def _token(path: str, token: object, vocab_size: int) -> Iterator[Violation]:
+    if not isinstance(token, Integral) or isinstance(token, bool):
+        yield Violation(path, f"{token!r}, expected a token id")
+    elif not 0 <= int(token) < vocab_size:
         yield Violation(path, f"token {token}, expected below vocab_size = {vocab_size}")
 
 
 def _texts(path: str, texts: Sequence[str], max_count: int, max_bytes: int) -> Iterator[Violation]:
+    if isinstance(texts, str):
+        yield Violation(path, f"{texts!r}, expected a list of texts")
+        return
     if len(texts) > max_count:
         yield Violation(path, f"{len(texts)} entries, at most {max_count}")
     for i, text in enumerate(texts):
-        if not 1 <= len(text.encode()) <= max_bytes:
-            yield Violation(f"{path}[{i}]", f"{len(text.encode())} bytes, expected 1 … {max_bytes}")
+        yield from _text(f"{path}[{i}]", text, 1, max_bytes)
+
+
+def _text(path: str, text: object, min_bytes: int, max_bytes: int) -> Iterator[Violation]:
+    if not isinstance(text, str):
+        yield Violation(path, f"{text!r}, expected a text")
+        return
+    try:
+        n_bytes = len(text.encode())
+    except UnicodeEncodeError as error:
+        yield Violation(path, f"a surrogate at character {error.start}")
+        return
+    if not min_bytes <= n_bytes <= max_bytes:
+        yield Violation(path, f"{n_bytes} bytes, expected {min_bytes} … {max_bytes}")
