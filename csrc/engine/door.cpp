@@ -178,8 +178,8 @@ void Door::check_context(const RunCommand& command) const {
 // One sequence always fits, given time: the pool holds a whole context. Several together may not.
 void Door::check_blocks(const RunCommand& command) const {
   const auto n_tokens = static_cast<int>(command.tokens.size());
-  const int n_outputs = std::max(command.limits.max_outputs, 0);
-  const int end = std::min(options_.max_context, n_tokens + std::max(n_outputs - 1, 0));
+  const std::int64_t last = std::int64_t{n_tokens} + std::max(command.limits.max_outputs - 1, 0);
+  const int end = static_cast<int>(std::min<std::int64_t>(options_.max_context, last));
   const int needed = group_blocks(facts_.block_tokens, n_tokens, end, 1 + static_cast<int>(command.siblings.size()));
   if (command.siblings.empty() || needed <= options_.n_blocks) return;
   throw ResourceExhausted(

@@ -57,7 +57,8 @@ struct Engine::Thread {
       const Mailbox::Wake wake = mailbox.take(commands, idle);
       if (wake == Mailbox::Wake::stopped) return;
       for (Accepted& command : commands) loop.take(std::move(command));
-      if (wake == Mailbox::Wake::go_on) idle = !turn();
+      // What came while the events were full waits for its turn.
+      idle = wake == Mailbox::Wake::go_on && !turn();
       mailbox.publish(loop.events(), loop.stats());
     }
   }

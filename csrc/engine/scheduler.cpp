@@ -63,7 +63,7 @@ void Scheduler::remove(Sequence& sequence) {
     std::erase(waiting_, &sequence);
     tenants_.count_waiting(*scheduling.tenant, -1);
   }
-  if (blocked_ == &sequence) blocked_ = nullptr;
+  blocked_ = nullptr;  // who waits for blocks may fit now, even where none became free
   scheduling.phase = RunPhase::none;
   scheduling.tenant = nullptr;
   tenants_.leave(sequence.tenant);
@@ -71,6 +71,7 @@ void Scheduler::remove(Sequence& sequence) {
 
 void Scheduler::rest(Sequence& session, std::int64_t now_ns) {
   session.scheduling.rested_ns = now_ns;
+  blocked_ = nullptr;  // it can be evicted
   resting_.push_back(&session);
 }
 

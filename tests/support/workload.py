@@ -138,5 +138,5 @@ def run_by_steps(model: LanguageModel, request: GenerationRequest) -> Outcome:
                 state.accept(token)
         else:
             if state is not None and state.only_end_is_possible:
-                reason = "max_tokens"
+                reason = "stop"
     return Outcome(tuple(token_ids), text + stream.finish(), reason)

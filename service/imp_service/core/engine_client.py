@@ -7,6 +7,7 @@ import os
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from imp_service import _core
@@ -27,6 +28,7 @@ class EngineClient:
         self._sequences = itertools.count(1)
         self._tickets = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
+        self._drained: deque[Event] = deque()
         self._changed = threading.Condition()
         self._is_polling = False
         self._readable = select.poll()
@@ -68,7 +70,10 @@ class EngineClient:
 
     def dispatch(self) -> None:
         """Passes every waiting event on. Never waits."""
-        for event in self.engine.drain_events():
+        # Kept, so that an interrupt in between loses no event of another stream.
+        self._drained.extend(self.engine.drain_events())
+        while self._drained:
+            event = self._drained.popleft()
             handler = self._handlers.get(event.ticket)
             if handler is not None:
                 handler(event)
@@ -90,8 +95,10 @@ class EngineClient:
                     return False
                 self._is_polling = True
             try:
-                if self._readable.poll(None if deadline is None else 1000 * (_remaining(deadline) or 0.0)):
-                    self._dispatch_unless_closing()
+                remaining_ms = None if deadline is None else 1000 * (_remaining(deadline) or 0.0)
+                ready = self._drained or self._readable.poll(remaining_ms)
+                if ready and not self._is_closing:
+                    self.dispatch()
             finally:
                 with self._changed:
                     self._is_polling = False
@@ -109,10 +116,6 @@ class EngineClient:
             self._handlers.clear()
             self._changed.notify_all()
         os.close(self._closing)
-
-    def _dispatch_unless_closing(self) -> None:
-        if not self._is_closing:
-            self.dispatch()
 
 
 def _remaining(deadline: float | None) -> float | None:

@@ -61,6 +61,8 @@ class Stream:
     candidates: list[list[Candidate]] = field(default_factory=list)
     fragments: list[str] = field(default_factory=list)
     match: str | None = None
+    # Its constraint allows nothing but the end.
+    is_complete: bool = False
     finished: FinishedEvent | None = None
     is_told: bool = False
 
@@ -146,7 +148,8 @@ class GenerationFold:
 
     def _allow(self, stream: Stream, output: int) -> AllowNext:
         assert stream.constraint is not None  # narrows
-        allowed = None if stream.constraint.only_end_is_possible else stream.constraint.mask()
+        stream.is_complete = stream.constraint.only_end_is_possible
+        allowed = None if stream.is_complete else stream.constraint.mask()
         return AllowNext(stream.index, output, allowed)
 
     def _start_reply(self) -> Started:
@@ -174,7 +177,9 @@ class GenerationFold:
         return chunk
 
     def _end(self, stream: Stream, event: FinishedEvent) -> Iterator[Reply]:
-        reason: FinishReason = "stop" if stream.match is not None else cast(FinishReason, event.reason)
+        # Where a limit and an end of the text hold at one token, the end is the reason.
+        ended = stream.match is not None or (stream.is_complete and event.reason in ("max_tokens", "context_full"))
+        reason: FinishReason = "stop" if ended else cast(FinishReason, event.reason)
         match = StopMatch(text=stream.match) if stream.match is not None else None
         if match is None and reason == "stop" and event.stop_token >= 0:
             token = event.stop_token

@@ -34,6 +34,8 @@ from imp_service.generation.validate import (
 from imp_service.text import ChatPrompt, StopRules, StopStrings, TextStream
 
 UP_TO_CONTEXT = -1
+# Counts in the core have 31 bits: far beyond any context.
+MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +133,10 @@ class LanguageModel:
                 returns=self._returns(request),
                 constrained=request.constraint is not None,
             )
+            if not keeps_sampler:
+                session.seed = seed_of(sampling)
 
-        fold = self._fold(request, seed_of(sampling), [])
+        fold = self._fold(request, session.seed if keeps_sampler else seed_of(sampling), [])
         return Generation(
             self.client,
             fold,
@@ -161,7 +165,7 @@ class LanguageModel:
             tenant=tenant,
             cache_scope=cache_scope(tenant, salt),
         )
-        return Session(self, sequence, SessionText(self.tokenizer))
+        return Session(self, sequence, SessionText(self.tokenizer), seed=seed_of(options))
 
     def decode_step(self, steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
         """Steps several sessions together; one that fails leaves the others whole."""
@@ -208,8 +212,8 @@ class LanguageModel:
             raise invalid(f"stop.max_tokens: {stop.max_tokens}, expected at most limits.max_tokens = {ceiling}")
         unset = ceiling or UP_TO_CONTEXT
         return RunLimits(
-            max_outputs=unset if stop.max_tokens is None else stop.max_tokens,
-            min_outputs=stop.min_tokens,
+            max_outputs=unset if stop.max_tokens is None else min(stop.max_tokens, MOST),
+            min_outputs=min(stop.min_tokens, MOST),
             must_fit=stop.max_tokens is not None,
             stop_tokens=sorted(set(stop.token_ids)),
             eos_tokens=self.eos_tokens,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from imp_service.core import DoneEvent, Event, FailedEvent, make_error
+from imp_service.generation.defaults import seed_of, with_seed
 from imp_service.generation.generation import Generation
 from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
 from imp_service.generation.replies import StepOutput, TokenScores
@@ -28,12 +29,13 @@ class Session:
     A step evaluates the tokens given to it, or the pending one, and samples the next. Closing frees its blocks.
     """
 
-    def __init__(self, model: LanguageModel, sequence: int, text: SessionText, position: int = 0) -> None:
+    def __init__(self, model: LanguageModel, sequence: int, text: SessionText, *, seed: int, position: int = 0) -> None:
         self._model = model
         self._text = text
         self._is_open = True
         self.sequence = sequence
         self.position = position
+        self.seed = seed  # of the sampler in force
 
     def __enter__(self) -> Self:
         return self
@@ -58,9 +60,8 @@ class Session:
         tokens = self._model.prompt_ids(prompt, begins=self.position == 0)
         if not tokens:
             raise invalid("prompt: holds no token")
-        self._text.restart()
         fold = self.submit_step(tokens, step, sampling=sampling, position=position, base=base, rebase=base is None)
-        return self.finish_step(fold, tokens)
+        return self.finish_step(fold, tokens, is_prefill=True)
 
     def decode_step(
         self,
@@ -81,15 +82,16 @@ class Session:
         """A session that shares the first `position` tokens, or all of them and the pending one."""
         copy = self._model.client.next_sequence()
         done = self._call(lambda ticket: self._model.client.engine.fork(ticket, self.sequence, copy, position))
-        return Session(self._model, copy, self._text.copy(done.position), done.position)
+        return Session(self._model, copy, self._text.copy(done.position), seed=self.seed, position=done.position)
 
     def truncate(self, position: int) -> None:
         """Drops what follows the first `position` tokens, and the pending one."""
-        if position != self.position:
-            self._text.truncate(position)
+        before = self.position
         self.position = self._call(
             lambda ticket: self._model.client.engine.truncate(ticket, self.sequence, position)
         ).position
+        if self.position != before:
+            self._text.truncate(self.position)
 
     def close(self) -> None:
         """Frees the session; it is no error to do so twice."""
@@ -114,6 +116,7 @@ class Session:
         refuse(step_violations(step, model.vocab_size))
         if sampling is not None:
             refuse(sampling_violations(sampling, model.vocab_size))
+            sampling = with_seed(sampling)
         fold = StepFold()
         fold.ticket = model.client.expect(fold.feed)
         try:
@@ -132,16 +135,20 @@ class Session:
         except BaseException:
             model.client.forget(fold.ticket)
             raise
+        if sampling is not None:
+            self.seed = seed_of(sampling)
         return fold
 
-    def finish_step(self, fold: StepFold, tokens: Sequence[int]) -> StepOutput:
+    def finish_step(self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
         """Waits for a step and folds its output; raises its failure, which changes nothing."""
         try:
             self._model.client.wait(lambda: fold.is_done)
         finally:
             self._model.client.forget(fold.ticket)
         started, drawn, finished = fold.result()
-        if tokens:
+        if is_prefill:
+            self._text.restart()
+        elif tokens:
             self._text.replace_pending(finished.position - len(tokens), tokens)
         self.position = finished.position
         logits: np.ndarray = drawn.logits if drawn is not None else started.logits

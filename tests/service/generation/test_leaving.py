@@ -1,0 +1,133 @@
+"""However a generation is left or refused, nothing stays behind, and a session holds just what was delivered."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import imp_service
+from imp_service import (
+    CacheOptions,
+    ConstraintKind,
+    ConstraintSpec,
+    GenerationRequest,
+    LanguageModel,
+    SamplingOptions,
+    StopOptions,
+)
+from imp_service.core import Error, InvalidArgument
+from imp_service.generation import Chunk, Session, Started
+from imp_service.text import FieldInvalid
+
+GREEDY = SamplingOptions(temperature=0.0)
+PROMPT = "Once upon a time"
+
+
+@pytest.fixture
+def model() -> Iterator[LanguageModel]:
+    with imp_service.load(None, "scheduler.max_running=2") as loaded:
+        yield loaded
+
+
+def held(session: Session) -> int:
+    """What the engine says, not the session's own count."""
+    twin = session.fork()
+    position = twin.position
+    twin.close()
+    return position
+
+
+def go_on(session: Session, n: int, **stop: object) -> imp_service.generation.Generation:
+    return session.generate(GenerationRequest("", stop=StopOptions(max_tokens=n, ignore_eos=True, **stop)))
+
+
+@pytest.mark.parametrize("pattern", [r"[^\s\S]", r"abc[^\s\S]"])
+def test_gen_16_a_constraint_that_allows_nothing_leaves_nothing_behind(model: LanguageModel, pattern: str) -> None:
+    for _ in range(5):
+        with pytest.raises((FieldInvalid, Error)):
+            list(model.generate(GenerationRequest(PROMPT, constraint=ConstraintSpec(ConstraintKind.REGEX, pattern))))
+    replies = list(model.generate(GenerationRequest(PROMPT, GREEDY, StopOptions(max_tokens=3))))
+    assert replies[-1].usage.output_tokens == 3
+    stats = model.client.engine.stats()
+    assert (stats.running, stats.waiting, stats.blocks_live) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("n_read", [0, 1, 2, 3])
+def test_ses_21_a_session_keeps_what_was_delivered(model: LanguageModel, n_read: int) -> None:
+    """Left after so many replies, whether the engine had ended the run by then or not."""
+    whole = [
+        t for r in model.generate(GenerationRequest(PROMPT, GREEDY, StopOptions(max_tokens=13))) for t in tokens(r)
+    ]
+    with model.open(GREEDY) as session:
+        session.prefill(PROMPT)
+        prompt = session.position
+        with go_on(session, 12) as generation:
+            delivered = [t for _ in range(n_read) for t in tokens(next(generation, None))]
+        assert session.position == held(session)
+        if delivered:
+            assert session.position == prompt + len(delivered)
+            assert session.decode_step().token_id == whole[1 + len(delivered)]
+
+
+def tokens(reply: object) -> list[int]:
+    return reply.token_ids if isinstance(reply, Chunk) else []
+
+
+def test_txt_8_ses_21_a_stop_string_in_a_session(model: LanguageModel) -> None:
+    with model.open(GREEDY) as session:
+        session.prefill(PROMPT)
+        before = session.position
+        delivered = [t for reply in go_on(session, 40, strings=(" lived",)) for t in tokens(reply)]
+        assert session.position == held(session) == before + len(delivered)
+        assert session.decode_step(position=session.position).position == session.position
+
+
+def test_smp_20_a_session_names_the_seed_in_force(model: LanguageModel) -> None:
+    with model.open(SamplingOptions(temperature=1.0, seed=77)) as session:
+        session.prefill(PROMPT)
+        started = next(reply for reply in go_on(session, 2) if isinstance(reply, Started))
+    assert started.seed == 77
+
+
+def test_pfx_5_tenants_and_salts_do_not_run_into_each_other(model: LanguageModel) -> None:
+    prompt = list(range(300, 350))
+
+    def cached(tenant: str, salt: str) -> int:
+        stop, cache = StopOptions(max_tokens=1), CacheOptions(salt=salt)
+        started = next(model.generate(GenerationRequest(prompt, GREEDY, stop, cache=cache, tenant=tenant)))
+        return started.cached_prompt_tokens
+
+    assert [cached("x\0y", "z"), cached("x", "y\0z"), cached("x\0y", "z"), cached("x", "yz"), cached("xy", "z")] == [
+        *(0, 0),
+        48,
+        *(0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        GenerationRequest([{"role": "user"}]),  # type: ignore[list-item]
+        GenerationRequest(b"abc"),  # type: ignore[arg-type]
+        GenerationRequest(None),  # type: ignore[arg-type]
+        GenerationRequest(PROMPT, SamplingOptions(top_k=1.5)),  # type: ignore[arg-type]
+        GenerationRequest(PROMPT, stop=StopOptions(max_tokens=True)),
+        GenerationRequest(PROMPT, stop=StopOptions(max_tokens="5")),  # type: ignore[arg-type]
+        GenerationRequest(PROMPT, stop=StopOptions(strings="time")),
+        GenerationRequest(PROMPT, stop=StopOptions(strings=("\ud800",))),
+    ],
+    ids=["messages", "bytes", "none", "fraction", "bool", "text", "one string", "surrogate"],
+)
+def test_what_is_of_another_type_is_refused_by_name(model: LanguageModel, request_: GenerationRequest) -> None:
+    with pytest.raises(InvalidArgument, match=r"FIELD_INVALID: (prompt|token_ids|sampling|stop)"):
+        model.generate(request_)
+
+
+def test_whoever_waits_for_a_model_that_is_closed_is_told() -> None:
+    model = imp_service.load()
+    generation = model.generate(GenerationRequest(PROMPT, GREEDY, StopOptions(max_tokens=400, ignore_eos=True)))
+    next(generation)
+    model.close()
+    with pytest.raises(Error, match="CANCELLED"):
+        list(generation)
+    with pytest.raises(Error, match="CANCELLED"):
+        model.generate(PROMPT)
