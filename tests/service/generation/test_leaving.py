@@ -55,7 +55,7 @@ def test_gen_16_a_constraint_that_allows_nothing_leaves_nothing_behind(model: La
 def test_ses_21_a_session_keeps_what_was_delivered(model: LanguageModel, n_read: int) -> None:
     """Left after so many replies, whether the engine had ended the run by then or not."""
     whole = [
-        t for r in model.generate(GenerationRequest(PROMPT, GREEDY, StopOptions(max_tokens=13))) for t in tokens(r)
+        t for r in model.generate(GenerationRequest(PROMPT, GREEDY, StopOptions(max_tokens=20))) for t in tokens(r)
     ]
     with model.open(GREEDY) as session:
         session.prefill(PROMPT)
