@@ -97,8 +97,15 @@ def _start(tmp_path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
+# No token ends it, so that it is not over before what the test does to it.
+ENDLESS = (
+    *("Once upon a time", "-c", "16K", "--max-tokens", "16000"),
+    *("--set", "model.overrides.eos_token_ids=[]"),
+)
+
+
 def test_ctrl_c_in_the_middle_of_a_text_is_clean(tmp_path):
-    process = _start(tmp_path, "Once upon a time", "-c", "16K", "--max-tokens", "16000")
+    process = _start(tmp_path, *ENDLESS)
     assert process.stdout
     assert process.stdout.read(1) != b""  # the text has begun, and comes as it is made
     process.send_signal(signal.SIGINT)
@@ -109,7 +116,7 @@ def test_ctrl_c_in_the_middle_of_a_text_is_clean(tmp_path):
 
 
 def test_a_reader_that_leaves_in_the_middle_is_no_error(tmp_path):
-    process = _start(tmp_path, "Once upon a time", "-c", "16K", "--max-tokens", "16000")
+    process = _start(tmp_path, *ENDLESS)
     assert process.stdout and process.stderr
     assert process.stdout.read(1) != b""
     process.stdout.close()
