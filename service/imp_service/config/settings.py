@@ -4,9 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Real, Text
+from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, ListOf, Real, Text
 from imp_service.config.overrides import ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
+from imp_service.config.server_settings import (
+    Auth,
+    Chunk,
+    Connection,
+    Drain,
+    Features,
+    Keepalive,
+    Listen,
+    Log,
+    SlowClient,
+    Tls,
+    Tracing,
+    Watchdog,
+)
 from imp_service.config.table import Section, key, named, nodes_of, section
 
 GIB = 1024**3
@@ -18,6 +32,7 @@ MODEL_NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za
 class Model:
     path: str | None = key(Text("a path"), None, "the checkpoint; unset: the built-in demo model", example="model.gguf")
     name: str | None = key(MODEL_NAME, None, "what requests call it; unset: the file's own name", example="my-model")
+    aliases: tuple[str, ...] = key(ListOf(MODEL_NAME, 16), (), "further names that requests may use")
     sha256: str | None = key(
         Text("64 hexadecimal digits", pattern="[0-9a-f]{64}"),
         None,
@@ -44,6 +59,12 @@ class Device:
 class Limits:
     max_context: int = key(Count(0, 16 * 1024**2), 0, "longest context of a sequence in tokens; 0: the model's")
     max_tokens: int = key(Count(0, 16 * 1024**2), 0, "most tokens one request may generate; 0: no bound of its own")
+    max_prompt_bytes: int = key(Size(1024, GIB), 1024**2, "text of one request, all its texts together")
+    max_message_bytes: int = key(Size(64 * 1024, GIB), 4 * 1024**2, "one gRPC message, either way")
+    max_metadata_bytes: int = key(Size(4096, 1024**2), 16 * 1024, "metadata of one call")
+    request_time: timedelta = key(
+        Duration("10ms", "720h"), timedelta(hours=1), "a generation ends after this with TIME_LIMIT"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +72,7 @@ class Scheduler:
     max_running: int = key(Integer(1, 4096), 64, "sequences in one step")
     max_waiting: int = key(Integer(0, 65536), 256, "requests that wait for their first step; beyond: QUEUE_FULL")
     max_waiting_tokens: int = key(Count(1, GIB), 1024**2, "prompt tokens that wait; beyond: QUEUE_FULL")
+    max_waiting_bytes: int = key(Size(1024, 64 * GIB), 64 * 1024**2, "prompt text that waits; beyond: QUEUE_FULL")
     prefill_chunk: int = key(Count(1, 65536), 512, "most tokens of one prompt in one step")
     step_tokens: int = key(Count(1, 65536), 512, "most tokens in one step, decoded and prefilled together")
     max_wait: timedelta = key(Duration("1ms", "24h"), timedelta(seconds=60), "after this, served before any priority")
@@ -72,11 +94,15 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Sessions:
     max: int = key(Integer(0, 65536), 256, "open sessions; beyond: SESSIONS_FULL")
+    per_tenant: int = key(Integer(0, 65536), 32, "of one tenant, where requests name tenants; beyond: TENANT_LIMIT")
+    ttl: timedelta = key(Duration("10ms", "24h"), timedelta(seconds=60), "unused for this long, a session is freed")
+    max_ttl: timedelta = key(Duration("10ms", "720h"), timedelta(hours=1), "the longest that a request may ask for")
     evict: bool = key(Boolean(), False, "end the longest unused session when blocks run out, instead of KV_FULL")
 
 
 @dataclass(frozen=True, slots=True)
 class TextBounds:
+    threads: int = key(Integer(1, 64), 2, "threads of a server that tokenize, render and compile")
     template_iterations: int = key(Integer(1, 10**9), 10**6, "loop iterations of one rendering, all loops together")
     template_operand_bytes: int = key(Size(1, GIB), 1024**2, "result of one operation in a template")
     template_bytes: int = key(Size(1, GIB), 1024**2, "a chat template itself")
@@ -93,6 +119,9 @@ class TextBounds:
 class Settings:
     """All settings of one process, frozen; two of them in one process make two different engines."""
 
+    listen: Listen = section(Listen, "where imp serve answers; TCP or Unix sockets")
+    tls: Tls = section(Tls, "encryption; files are read again when they change")
+    auth: Auth = section(Auth, "who may call; unset: everyone who can connect")
     model: Model = section(Model, "the model that is loaded")
     models: Mapping[str, Model] = named(
         Model, "further models, each with the keys of [model]: imp run -m NAME", name=MODEL_NAME, example=("NAME", None)
@@ -103,6 +132,15 @@ class Settings:
     kv: KvCache = section(KvCache, "keys and values of held tokens")
     sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
     text: TextBounds = section(TextBounds, "bounds of templates and constraints, each on its own")
+    features: Features = section(Features, "what can be switched off; then FEATURE_DISABLED")
+    chunk: Chunk = section(Chunk, "how tokens are put into messages, where a request does not say")
+    slow_client: SlowClient = section(SlowClient, "readers that do not keep up")
+    keepalive: Keepalive = section(Keepalive, "connections that say nothing")
+    connection: Connection = section(Connection, "connections")
+    drain: Drain = section(Drain, "the end: after SIGTERM or AdminService.Drain")
+    watchdog: Watchdog = section(Watchdog, "what is reported as stuck")
+    log: Log = section(Log, "lines on stderr; never a prompt")
+    tracing: Tracing = section(Tracing, "OpenTelemetry")
 
 
 TABLE = Section(Settings, "imp.conf", nodes_of(Settings))
