@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -56,6 +56,7 @@ class Stream:
     text: TextStream | None
     constraint: ConstraintState | None
     n_delivered: int = 0
+    # Not yet taken by the caller: parallel lists, an entry per token.
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     candidates: list[list[Candidate]] = field(default_factory=list)
@@ -64,7 +65,16 @@ class Stream:
     # Its constraint allows nothing but the end.
     is_complete: bool = False
     finished: FinishedEvent | None = None
+    # The token or string that ended it was folded; what remains is to be told.
+    is_settled: bool = False
     is_told: bool = False
+
+    def add(self, token: int, logprob: float, candidates: list[Candidate], fragment: str) -> None:
+        """Keeps a token until the caller takes it."""
+        self.token_ids.append(token)
+        self.logprobs.append(logprob)
+        self.candidates.append(candidates)
+        self.fragments.append(fragment)
 
 
 class GenerationFold:
@@ -91,6 +101,7 @@ class GenerationFold:
         self._streams = [Stream(i, make_text(), constraint) for i, constraint in enumerate(constraints)]
         self._started: StartedEvent | None = None
         self._is_start_told = False
+        self._turn = 0  # the stream that is told next
         self._commands: list[Command] = [
             self._allow(stream, 0) for stream in self._streams if stream.constraint is not None
         ]
@@ -114,34 +125,47 @@ class GenerationFold:
         else:
             self._streams[event.stream].finished = event
 
-    def take_replies(self) -> Iterator[Reply]:
-        """What the caller can be told now: all new tokens of a sequence in one chunk."""
+    @property
+    def n_unread_tokens(self) -> int:
+        """Tokens that the caller can take now."""
+        return sum(len(stream.token_ids) for stream in self._streams)
+
+    @property
+    def is_ended(self) -> bool:
+        """No further event will come; some replies may still be untold."""
+        return all(stream.finished is not None for stream in self._streams)
+
+    def next_reply(self, max_tokens: int | None = None) -> Reply | None:
+        """What the caller can be told now, None where there is nothing: new tokens of a sequence in one chunk."""
         if self._started is None and all(stream.finished is None for stream in self._streams):
-            return
+            return None
         if not self._is_start_told:
             self._is_start_told = True
-            yield self._start_reply()
-        for stream in self._streams:
+            return self._start_reply()
+        for _ in self._streams:
+            # Each in turn, so that none waits for another to run dry.
+            stream = self._streams[self._turn]
+            self._turn = (self._turn + 1) % len(self._streams)
             if stream.is_told:
                 continue
             if stream.finished is not None:
-                yield from self._end(stream, stream.finished)
-            elif stream.token_ids:
-                yield self._chunk(stream)
+                self._settle(stream, stream.finished)
+            if stream.token_ids:
+                return self._chunk(stream, max_tokens)
+            if stream.finished is not None:
+                return self._end(stream, stream.finished)
+        return None
 
     def _feed_token(self, stream: Stream, event: TokenEvent) -> None:
         if stream.match is not None:
             return  # drawn before the engine heard of the stop string
-        stream.token_ids.append(event.token)
-        stream.logprobs.append(event.logprob)
-        stream.candidates.append(candidates_of(event.candidates))
-        if stream.text is not None:
-            delta = stream.text.feed(event.token)
-            stream.fragments.append(delta.text)
-            if delta.match is not None:
-                stream.match = delta.match
-                self._commands.append(EndAt(stream.index, event.output))
-                return
+        delta = None if stream.text is None else stream.text.feed(event.token)
+        fragment = delta.text if delta is not None and self._sends_text else ""
+        stream.add(event.token, event.logprob, candidates_of(event.candidates), fragment)
+        if delta is not None and delta.match is not None:
+            stream.match = delta.match
+            self._commands.append(EndAt(stream.index, event.output))
+            return
         if stream.constraint is not None:
             stream.constraint.accept(event.token)
             self._commands.append(self._allow(stream, event.output + 1))
@@ -163,20 +187,32 @@ class GenerationFold:
     def _n_cached(self) -> int:
         return 0 if self._started is None else self._started.n_cached_tokens
 
-    def _chunk(self, stream: Stream) -> Chunk:
+    def _chunk(self, stream: Stream, max_tokens: int | None) -> Chunk:
+        n = len(stream.token_ids) if max_tokens is None else min(max_tokens, len(stream.token_ids))
+        candidates = stream.candidates[:n]
         chunk = Chunk(
             index=stream.index,
             first_token=stream.n_delivered,
-            token_ids=stream.token_ids,
-            text="".join(stream.fragments) if self._sends_text else "",
-            logprobs=stream.logprobs if self._sends_logprobs else [],
-            candidates=stream.candidates if any(stream.candidates) else [],
+            token_ids=stream.token_ids[:n],
+            text="".join(stream.fragments[:n]),
+            logprobs=stream.logprobs[:n] if self._sends_logprobs else [],
+            candidates=candidates if any(candidates) else [],
         )
-        stream.n_delivered += len(stream.token_ids)
-        stream.token_ids, stream.logprobs, stream.candidates, stream.fragments = [], [], [], []
+        stream.n_delivered += n
+        del stream.token_ids[:n], stream.logprobs[:n], stream.candidates[:n], stream.fragments[:n]
         return chunk
 
-    def _end(self, stream: Stream, event: FinishedEvent) -> Iterator[Reply]:
+    def _settle(self, stream: Stream, event: FinishedEvent) -> None:
+        """Keeps a stop token that is part of the output."""
+        if stream.is_settled:
+            return
+        stream.is_settled = True
+        if self._include_match and stream.match is None and event.reason == "stop" and event.stop_token >= 0:
+            text = stream.text
+            fragment = text.feed(event.stop_token).text if text is not None and self._sends_text else ""
+            stream.add(event.stop_token, event.stop_logprob, candidates_of(event.stop_candidates), fragment)
+
+    def _end(self, stream: Stream, event: FinishedEvent) -> Finished:
         # Where a limit and an end of the text hold at one token, the end is the reason.
         ended = stream.match is not None or (stream.is_complete and event.reason in ("max_tokens", "context_full"))
         reason: FinishReason = "stop" if ended else cast(FinishReason, event.reason)
@@ -184,17 +220,9 @@ class GenerationFold:
         if match is None and reason == "stop" and event.stop_token >= 0:
             token = event.stop_token
             match = StopMatch(eos_token_id=token) if event.eos else StopMatch(token_id=token)
-            if self._include_match:
-                stream.token_ids.append(token)
-                stream.logprobs.append(event.stop_logprob)
-                stream.candidates.append(candidates_of(event.stop_candidates))
-                if stream.text is not None:
-                    stream.fragments.append(stream.text.feed(token).text)
-        if stream.token_ids:
-            yield self._chunk(stream)
         stream.is_told = True
         held_back = stream.text.finish() if stream.text is not None and self._sends_text else ""
-        yield Finished(stream.index, reason, match, held_back, *self._totals(event))
+        return Finished(stream.index, reason, match, held_back, *self._totals(event))
 
     def _totals(self, last: FinishedEvent) -> tuple[Usage, Timings] | tuple[None, None]:
         if not self.is_done:

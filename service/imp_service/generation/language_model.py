@@ -17,6 +17,7 @@ from imp_service.generation.defaults import default_sampling, resolve, seed_of, 
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.generation import Clock, Generation
 from imp_service.generation.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions, StepOptions
+from imp_service.generation.plan import GenerationPlan
 from imp_service.generation.replies import StepOutput
 from imp_service.generation.session import DEFAULT_STEP, Session
 from imp_service.generation.session_text import SessionText
@@ -34,6 +35,7 @@ from imp_service.generation.validate import (
 from imp_service.text import ChatPrompt, StopRules, StopStrings, TextStream
 
 UP_TO_CONTEXT = -1
+DEFAULT_CACHE = CacheOptions()
 # Counts in the core have 31 bits: far beyond any context.
 MOST = 2**31 - 1
 
@@ -86,35 +88,44 @@ class LanguageModel:
         """Runs a generation; iterate over the replies."""
         if not isinstance(request, GenerationRequest):
             request = GenerationRequest(request)
+        return Generation(self.client, self.plan(request), self._clock)
+
+    def plan(self, request: GenerationRequest) -> GenerationPlan:
+        """A generation ready to be submitted. May be called from any thread."""
         refuse(request_violations(request, self.vocab_size))
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
         if not prompt_ids:
             raise invalid("prompt: holds no token")
         sampling = with_seed(request.sampling)
+        resolved = self.resolve_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
+        limits, returns = self._limits(request), self._returns(request)
 
-        def start(ticket: int) -> None:
+        def submit(ticket: int) -> None:
             self.client.engine.generate(
                 ticket,
                 sequences[0],
                 prompt_ids,
-                sampling=self.resolve_sampling(sampling),
+                sampling=resolved,
                 priority=request.priority,
                 tenant=request.tenant,
                 cache_scope=cache_scope(request.tenant, request.cache.salt),
                 bypass_prefix=request.cache.bypass_prefix,
-                limits=self._limits(request),
-                returns=self._returns(request),
+                limits=limits,
+                returns=returns,
                 constrained=request.constraint is not None,
                 siblings=sequences[1:],
             )
 
         fold = self._fold(request, seed_of(sampling), prompt_ids)
-        limit = request.stop.time_limit
-        return Generation(self.client, fold, sequences, start, time_limit=limit, clock=self._clock)
+        return GenerationPlan(fold, sequences, submit, len(prompt_ids), request.stop.time_limit)
 
     def generate_on(self, session: Session, request: GenerationRequest) -> Generation:
         """Runs a generation on what a session holds; the session keeps what is delivered."""
+        return Generation(self.client, self.plan_on(session, request), self._clock)
+
+    def plan_on(self, session: Session, request: GenerationRequest) -> GenerationPlan:
+        """A generation on a session, ready to be submitted."""
         refuse(request_violations(request, self.vocab_size))
         if request.prompt:
             raise invalid("prompt: given, expected none: the session holds it")
@@ -122,38 +133,39 @@ class LanguageModel:
             raise invalid(f"num_sequences: {request.num_sequences}, expected 1 with a session")
         keeps_sampler = request.sampling == SamplingOptions()
         sampling = with_seed(request.sampling)
+        resolved = None if keeps_sampler else self.resolve_sampling(sampling)
+        limits, returns = self._limits(request), self._returns(request)
 
-        def start(ticket: int) -> None:
+        def submit(ticket: int) -> None:
             self.client.engine.run(
                 ticket,
                 session.sequence,
                 resume=True,
-                sampling=None if keeps_sampler else self.resolve_sampling(sampling),
-                limits=self._limits(request),
-                returns=self._returns(request),
+                sampling=resolved,
+                limits=limits,
+                returns=returns,
                 constrained=request.constraint is not None,
             )
             if not keeps_sampler:
                 session.seed = seed_of(sampling)
 
         fold = self._fold(request, session.seed if keeps_sampler else seed_of(sampling), [])
-        return Generation(
-            self.client,
-            fold,
-            [session.sequence],
-            start,
-            time_limit=request.stop.time_limit,
-            clock=self._clock,
-            session_holds=session.generated,
-        )
+        return GenerationPlan(fold, [session.sequence], submit, 0, request.stop.time_limit, session.generated)
 
-    def open(self, sampling: SamplingOptions | None = None, *, tenant: str = "", salt: str = "") -> Session:
+    def open(
+        self,
+        sampling: SamplingOptions | None = None,
+        *,
+        tenant: str = "",
+        priority: int = 0,
+        cache: CacheOptions = DEFAULT_CACHE,
+    ) -> Session:
         """A session that holds nothing yet."""
         options = with_seed(sampling or SamplingOptions())
         refuse(
             chain(
                 sampling_violations(options, self.vocab_size),
-                cache_violations(CacheOptions(salt=salt)),
+                cache_violations(cache),
                 tenant_violations(tenant),
             )
         )
@@ -162,8 +174,10 @@ class LanguageModel:
             sequence,
             kind="session",
             sampling=self.resolve_sampling(options),
+            priority=priority,
             tenant=tenant,
-            cache_scope=cache_scope(tenant, salt),
+            cache_scope=cache_scope(tenant, cache.salt),
+            bypass_prefix=cache.bypass_prefix,
         )
         return Session(self, sequence, SessionText(self.tokenizer), seed=seed_of(options))
 

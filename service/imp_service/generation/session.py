@@ -82,16 +82,23 @@ class Session:
         """A session that shares the first `position` tokens, or all of them and the pending one."""
         copy = self._model.client.next_sequence()
         done = self._call(lambda ticket: self._model.client.engine.fork(ticket, self.sequence, copy, position))
-        return Session(self._model, copy, self._text.copy(done.position), seed=self.seed, position=done.position)
+        return self.forked(copy, done.position)
+
+    def forked(self, copy: int, position: int) -> Session:
+        """The session of a fork that the engine has made."""
+        return Session(self._model, copy, self._text.copy(position), seed=self.seed, position=position)
 
     def truncate(self, position: int) -> None:
         """Drops what follows the first `position` tokens, and the pending one."""
-        before = self.position
-        self.position = self._call(
-            lambda ticket: self._model.client.engine.truncate(ticket, self.sequence, position)
-        ).position
-        if self.position != before:
-            self._text.truncate(self.position)
+        self.truncated(
+            self._call(lambda ticket: self._model.client.engine.truncate(ticket, self.sequence, position)).position
+        )
+
+    def truncated(self, position: int) -> None:
+        """The engine has dropped what followed the first `position` tokens."""
+        if self.position != position:
+            self.position = position
+            self._text.truncate(position)
 
     def close(self) -> None:
         """Frees the session; it is no error to do so twice."""
@@ -109,15 +116,16 @@ class Session:
         position: int | None = None,
         base: int | None = None,
         rebase: bool = False,
+        on_done: Callable[[], None] | None = None,
     ) -> StepFold:
-        """Begins a step; finish_step() waits for it."""
+        """Begins a step; fold_step() gives its output once the fold is done."""
         model = self._model
         refuse(token_violations("token_ids", tokens, model.vocab_size))
         refuse(step_violations(step, model.vocab_size))
         if sampling is not None:
             refuse(sampling_violations(sampling, model.vocab_size))
             sampling = with_seed(sampling)
-        fold = StepFold()
+        fold = StepFold(on_done)
         fold.ticket = model.client.expect(fold.feed)
         try:
             model.client.engine.run(
@@ -145,6 +153,10 @@ class Session:
             self._model.client.wait(lambda: fold.is_done)
         finally:
             self._model.client.forget(fold.ticket)
+        return self.fold_step(fold, tokens, is_prefill=is_prefill)
+
+    def fold_step(self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
+        """The output of a step that is done; raises its failure, which changes nothing."""
         started, drawn, finished = fold.result()
         if is_prefill:
             self._text.restart()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from imp_service.core import (
     CoreCandidate,
@@ -49,9 +49,10 @@ def scores_of(scores: CoreScores) -> TokenScores:
 
 
 class StepFold:
-    """The events of one step."""
+    """The events of one step. `on_done`, where there is one, is called on the thread that dispatches the last."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_done: Callable[[], None] | None = None) -> None:
+        self._on_done = on_done
         self.ticket = 0
         self.started: StartedEvent | None = None
         self.token: TokenEvent | None = None
@@ -73,6 +74,8 @@ class StepFold:
             self.finished = event
         elif isinstance(event, FailedEvent):
             self.failed = event
+        if self.is_done and self._on_done is not None:
+            self._on_done()
 
     def result(self) -> tuple[StartedEvent, TokenEvent | None, FinishedEvent]:
         """What the step told; raises its failure."""

@@ -254,7 +254,7 @@ def test_time_limit_ends_with_the_output_so_far() -> None:
         model = LanguageModel(loaded._loaded, clock=lambda: now[0])
         generation = model.generate(request(stop=StopOptions(ignore_eos=True, time_limit=5.0, max_tokens=400)))
         first = next(reply for reply in generation if isinstance(reply, Chunk))
-        model.client.engine.pause(generation._ticket, generation._sequences[0], True)
+        generation.pause(True)
         now[0] = 6.0
         *_, last = generation
     assert first.first_token == 0

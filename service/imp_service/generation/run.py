@@ -1,0 +1,172 @@
+"""A generation in the engine: submitted, its events folded, ended. Never waits; the readers on top of it do."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from imp_service.core import (
+    EngineClient,
+    Error,
+    Event,
+    FailedEvent,
+    FinishedEvent,
+    StartedEvent,
+    TokenEvent,
+    make_error,
+)
+from imp_service.generation.fold import AllowNext
+from imp_service.generation.plan import GenerationPlan
+from imp_service.generation.replies import Chunk, Reply
+
+
+class GenerationRun:
+    """For one thread at a time, but for events: they are kept on whatever thread dispatches them.
+
+    On a session it keeps the session to what was taken, whenever it is left.
+    """
+
+    def __init__(
+        self, client: EngineClient, plan: GenerationPlan, on_event: Callable[[Event], None] | None = None
+    ) -> None:
+        """Submits; raises what the engine refuses at its door. `on_event` is called after an event was kept."""
+        self._client = client
+        self._plan = plan
+        self._fold = plan.fold
+        self._events: deque[Event] = deque()
+        self._on_event = on_event
+        # Tokens that the session held when each output was drawn.
+        self._positions: list[int] = []
+        self._n_taken = 0
+        self.failure: Error | None = None
+        self.is_open = True
+        self._ticket = client.expect(self._keep)
+        try:
+            plan.submit(self._ticket)
+        except BaseException:
+            self._forget()
+            raise
+        self._or_cancel(self._submit_commands)
+
+    @property
+    def has_events(self) -> bool:
+        """Events wait to be absorbed."""
+        return bool(self._events)
+
+    @property
+    def n_unread_tokens(self) -> int:
+        """Tokens that next_reply() would tell now."""
+        return self._fold.n_unread_tokens
+
+    def absorb(self) -> None:
+        """Folds every event kept so far, and tells the engine what follows from them."""
+        self._or_cancel(self._absorb)
+
+    def next_reply(self, max_tokens: int | None = None) -> Reply | None:
+        """The next reply, None where there is none now. After the last one, `failure` says whether it ended well."""
+        reply = self._fold.next_reply(max_tokens)
+        if isinstance(reply, Chunk):
+            self._n_taken += len(reply.token_ids)
+        return reply
+
+    def end(self, reason: str) -> None:
+        """Ends every sequence where the engine is; replies and Finished go on until then."""
+        self._end_all(reason)
+
+    def pause(self, is_paused: bool) -> None:
+        """Holds the run at its next step, or lets it go on."""
+        for sequence in self._plan.sequences:
+            self._client.engine.pause(self._ticket, sequence, is_paused)
+
+    def leave(self) -> None:
+        """Cancels what still runs, where its reader is, without waiting: the engine takes commands in order."""
+        if not self._client.is_closed:
+            on_session = self._plan.session_holds is not None
+            if self.is_open or (on_session and self._fold.n_unread_tokens > 0):
+                self._end_all("cancelled", n_outputs=self._n_taken if on_session else None)
+                self._tell_session(self._n_taken)
+        self._forget()
+
+    def begin_leaving(self) -> bool:
+        """Leaves; True where only the engine can say what the session holds: then wait until has_settled()."""
+        on_session = self._plan.session_holds is not None
+        if not self.is_open or not on_session or self._positions or self._client.is_closed:
+            self.leave()
+            return False
+        self._end_all("cancelled", n_outputs=0)
+        return True
+
+    def has_settled(self) -> bool:
+        """Whether the engine has ended a run of which nothing was taken; its session then knows what it holds."""
+        while self._events:
+            event = self._events.popleft()
+            if isinstance(event, TokenEvent):
+                self._positions.append(event.position)
+            elif isinstance(event, FinishedEvent | FailedEvent):
+                if self._positions:
+                    self._tell_session(0)
+                elif isinstance(event, FinishedEvent) and self._plan.session_holds is not None:
+                    self._plan.session_holds(event.position)
+                self._forget()
+                return True
+        return False
+
+    def _keep(self, event: Event) -> None:
+        self._events.append(event)
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def _absorb(self) -> None:
+        while self._events:
+            self._fold_event(self._events.popleft())
+        self._submit_commands()
+        if self._fold.is_ended or self.failure is not None:
+            self._forget()
+
+    def _fold_event(self, event: Event) -> None:
+        if isinstance(event, FailedEvent):
+            # What was drawn before is delivered first; siblings go with it.
+            self.failure = make_error(event.reason, event.message, event.details)
+            self._end_all("cancelled")
+            self._tell_session(len(self._positions))
+            return
+        assert isinstance(event, StartedEvent | TokenEvent | FinishedEvent)
+        self._fold.feed(event)
+        if self._plan.session_holds is not None:
+            if isinstance(event, TokenEvent):
+                self._positions.append(event.position)
+            elif isinstance(event, FinishedEvent):
+                self._plan.session_holds(event.position)
+
+    def _submit_commands(self) -> None:
+        engine = self._client.engine
+        for command in self._fold.take_commands():
+            sequence = self._plan.sequences[command.stream]
+            if isinstance(command, AllowNext):
+                allowed = command.allowed
+                if allowed is not None and not any(allowed):
+                    raise make_error("NO_CANDIDATE", f"constraint: no token can be output {command.output}")
+                engine.mask(self._ticket, sequence, command.output, allowed or b"", end=allowed is None)
+            else:
+                engine.end(self._ticket, sequence, "stop", n_outputs=command.output + 1)
+                self._tell_session(command.output + 1)
+
+    def _end_all(self, reason: str, n_outputs: int | None = None) -> None:
+        for sequence in self._plan.sequences:
+            self._client.engine.end(self._ticket, sequence, reason, n_outputs=n_outputs)
+
+    def _tell_session(self, n_kept: int) -> None:
+        if self._plan.session_holds is not None and self._positions:
+            self._plan.session_holds(self._positions[max(n_kept - 1, 0)])
+
+    def _or_cancel(self, act: Callable[[], None]) -> None:
+        """Whatever goes wrong on this side, the engine is not left waiting for it."""
+        try:
+            act()
+        except BaseException:
+            self.leave()
+            raise
+
+    def _forget(self) -> None:
+        self.is_open = False
+        self._client.forget(self._ticket)
