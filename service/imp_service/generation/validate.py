@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from imp_service.core.errors import InvalidArgument, make_error
+from imp_service.core.errors import InvalidArgument
 from imp_service.generation.options import (
     CacheOptions,
     GenerationRequest,
@@ -156,18 +156,28 @@ def request_violations(request: GenerationRequest, vocab_size: int) -> Iterator[
     yield from tenant_violations(request.tenant)
 
 
-def refuse(violations: Iterator[Violation]) -> None:
-    """Raises FIELD_INVALID with every violation, where there is one."""
-    found = [str(violation) for violation in violations]
+class FieldsInvalid(InvalidArgument):
+    """FIELD_INVALID with every field that is not what it may be."""
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        self.violations = tuple(violations)
+        self.reason = "FIELD_INVALID"
+        self.message = "; ".join(map(str, self.violations))
+        self.details = {}
+        super().__init__(f"{self.reason}: {self.message}")
+
+
+def refuse(violations: Iterable[Violation]) -> None:
+    """Raises FieldsInvalid with every violation, where there is one."""
+    found = tuple(violations)
     if found:
-        raise invalid("; ".join(found))
+        raise FieldsInvalid(found)
 
 
-def invalid(message: str) -> InvalidArgument:
-    """A FIELD_INVALID error, ready to be raised."""
-    error = make_error("FIELD_INVALID", message)
-    assert isinstance(error, InvalidArgument)
-    return error
+def invalid(words: str) -> FieldsInvalid:
+    """The error of one field, ready to be raised, from `path: what is wrong`."""
+    path, _, message = words.partition(": ")
+    return FieldsInvalid([Violation(path, message)])
 
 
 def _token(path: str, token: object, vocab_size: int) -> Iterator[Violation]:
