@@ -1,0 +1,91 @@
+"""The committed stubs under the lowest and the highest runtime that pyproject.toml allows, in venvs of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PB = ROOT / "service" / "imp_service" / "pb"
+
+# One call over a socket with every generated module loaded; warnings are errors.
+CALL = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import google.protobuf
+import grpc
+from imp_service.pb import admin_pb2_grpc, inference_pb2, inference_pb2_grpc, model_pb2_grpc, tokenizer_pb2_grpc
+
+
+class Echo(inference_pb2_grpc.InferenceServiceServicer):
+    def Generate(self, request, context):
+        for token in request.token_ids.ids:
+            message = inference_pb2.GenerateResponse()
+            message.chunk.token_ids.append(token)
+            message.chunk.text = "\\u20ac"
+            yield message
+
+
+server = grpc.server(ThreadPoolExecutor(1))
+inference_pb2_grpc.add_InferenceServiceServicer_to_server(Echo(), server)
+address = f"unix://{sys.argv[1]}"
+server.add_insecure_port(address)
+server.start()
+request = inference_pb2.GenerateRequest()
+request.token_ids.ids.extend([5, 70000])
+with grpc.insecure_channel(address) as channel:
+    replies = inference_pb2_grpc.InferenceServiceStub(channel).Generate(request)
+    print([(list(reply.chunk.token_ids), reply.chunk.text) for reply in replies])
+server.stop(None).wait()
+print(grpc.__version__, google.protobuf.__version__)
+"""
+
+
+def bounds(package: str) -> tuple[str, str]:
+    """The lowest version that the project accepts, and what the highest must be below."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pattern = re.compile(rf"{package}>=([0-9.]+),<([0-9]+)")
+    (found,) = [found for line in project["dependencies"] if (found := pattern.fullmatch(line))]
+    return found[1], found[2]
+
+
+@pytest.mark.skipif("IMP_STUB_RUNTIMES" not in os.environ, reason="IMP_STUB_RUNTIMES=1 asks for it: it installs venvs")
+@pytest.mark.parametrize("end", ["lowest", "highest"])
+def test_rpc_23_the_stubs_run_on_the_whole_range_of_runtimes(tmp_path: Path, end: str):
+    wanted = {}
+    for package in ("grpcio", "protobuf"):
+        low, below = bounds(package)
+        wanted[package] = f"=={low}" if end == "lowest" else f"<{below}"
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    python = tmp_path / "venv" / "bin" / "python"
+    specifiers = [package + version for package, version in wanted.items()]
+    subprocess.run([str(python), "-m", "pip", "install", "-q", *specifiers], check=True, timeout=240)
+    package = tmp_path / "src" / "imp_service"
+    shutil.copytree(PB, package / "pb", ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "__init__.py").touch()
+    ran = subprocess.run(
+        [str(python), "-W", "error", "-c", CALL, str(tmp_path / "s")],
+        env={"PYTHONPATH": str(tmp_path / "src"), "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    replies, versions = ran.stdout.splitlines()
+    assert replies == "[([5], '€'), ([70000], '€')]"
+    found = dict(zip(wanted, versions.split(), strict=True))
+    for package_name, version in found.items():
+        low, below = bounds(package_name)
+        if end == "lowest":
+            assert version == low
+        else:
+            assert int(version.split(".")[0]) == int(below) - 1
