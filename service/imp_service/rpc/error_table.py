@@ -1,0 +1,111 @@
+"""The error table of imp.v1 as data: each reason with its status code, what goes with it, and whether to try again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from grpc import StatusCode
+
+
+class Detail(Enum):
+    """Messages of google.rpc that a reason carries beside ErrorInfo."""
+
+    BAD_REQUEST = "BadRequest"
+    PRECONDITION_FAILURE = "PreconditionFailure"
+    QUOTA_FAILURE = "QuotaFailure"
+    REQUEST_INFO = "RequestInfo"
+    RETRY_INFO = "RetryInfo"
+
+
+class Retry(Enum):
+    """Whether a client may send the identical call again."""
+
+    NO = "no"
+    YES = "yes"
+    ONCE = "once"
+    ELSEWHERE = "elsewhere"
+    YES_ELSEWHERE = "yes, elsewhere"
+    # `yes; no`: only where the request can ever fit.
+    UNLESS_NEVER = "yes; no"
+    AFTER_READING = "after reading"
+    OPEN_ANEW = "open anew"
+    NOT_ASKED = "–"
+
+
+class Pushback(Enum):
+    """The trailing `grpc-retry-pushback-ms`, which gRPC's own retry policies obey."""
+
+    NONE = "none"
+    AS_RETRY_INFO = "pushback"
+    ZERO = "pushback 0"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """One row. `metadata` names what ErrorInfo says; `retry_after` (seconds) is what RetryInfo says unless told."""
+
+    code: StatusCode
+    retry: Retry
+    metadata: tuple[str, ...] = ()
+    details: tuple[Detail, ...] = ()
+    pushback: Pushback = Pushback.NONE
+    retry_after: float = 0.0
+    # gRPC's own endings name no reason of ours.
+    has_reason: bool = True
+
+
+_BAD_REQUEST = (Detail.BAD_REQUEST,)
+_RETRY = (Detail.RETRY_INFO,)
+_INVALID, _RANGE, _MISSING = StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE, StatusCode.NOT_FOUND
+_STATE, _FULL, _AWAY = StatusCode.FAILED_PRECONDITION, StatusCode.RESOURCE_EXHAUSTED, StatusCode.UNAVAILABLE
+_CONTEXT = ("prompt_tokens", "max_context_tokens")
+# As long as a step of a session takes; as long as a place takes to become free.
+_STEP, _PLACE = 0.05, 1.0
+_PUSHED = Pushback.AS_RETRY_INFO
+
+BUG = "BUG"
+CANCELLED = "CANCELLED"
+DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+FIELD_INVALID = "FIELD_INVALID"
+
+ERRORS: Mapping[str, ErrorRow] = {
+    FIELD_INVALID: ErrorRow(_INVALID, Retry.NO, details=_BAD_REQUEST),
+    "TEMPLATE_FAILED": ErrorRow(_INVALID, Retry.NO, details=_BAD_REQUEST),
+    "CONTEXT_TOO_LONG": ErrorRow(_RANGE, Retry.NO, _CONTEXT),
+    "POSITION_BEYOND_END": ErrorRow(_RANGE, Retry.NO, ("position", "held")),
+    "MODEL_NOT_SERVED": ErrorRow(_MISSING, Retry.ELSEWHERE, ("served",)),
+    "SESSION_NOT_FOUND": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id",)),
+    "SESSION_EXPIRED": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id",)),
+    "SESSION_LOST": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id", "instance_id")),
+    "REQUEST_ID_IN_USE": ErrorRow(StatusCode.ALREADY_EXISTS, Retry.NO, ("request_id",)),
+    "POSITION_MISMATCH": ErrorRow(StatusCode.ABORTED, Retry.AFTER_READING, ("expected", "held")),
+    "SESSION_BUSY": ErrorRow(StatusCode.ABORTED, Retry.YES, details=_RETRY, retry_after=_STEP),
+    "NO_CANDIDATE": ErrorRow(_STATE, Retry.NO, ("position",)),
+    "NO_PENDING_TOKEN": ErrorRow(_STATE, Retry.NO, ("held",)),
+    "FEATURE_DISABLED": ErrorRow(_STATE, Retry.NO, details=(Detail.PRECONDITION_FAILURE,)),
+    "NO_CHAT_TEMPLATE": ErrorRow(_STATE, Retry.NO),
+    "QUEUE_FULL": ErrorRow(
+        _FULL, Retry.YES, details=(Detail.QUOTA_FAILURE, Detail.RETRY_INFO), pushback=_PUSHED, retry_after=_PLACE
+    ),
+    "KV_FULL": ErrorRow(_FULL, Retry.UNLESS_NEVER, ("needed", "available"), _RETRY, _PUSHED, _PLACE),
+    "NO_MEMORY": ErrorRow(_FULL, Retry.YES, details=_RETRY, retry_after=_PLACE),
+    "SESSIONS_FULL": ErrorRow(_FULL, Retry.YES, details=_RETRY, pushback=_PUSHED, retry_after=_PLACE),
+    "TENANT_LIMIT": ErrorRow(_FULL, Retry.YES, details=_RETRY, pushback=_PUSHED, retry_after=_PLACE),
+    "SLOW_CLIENT": ErrorRow(_FULL, Retry.NO, ("unread",)),
+    "LOADING": ErrorRow(_AWAY, Retry.YES, details=_RETRY, retry_after=_PLACE),
+    "DRAINING": ErrorRow(_AWAY, Retry.YES_ELSEWHERE, details=_RETRY, pushback=Pushback.ZERO),
+    DEADLINE_EXCEEDED: ErrorRow(StatusCode.DEADLINE_EXCEEDED, Retry.NO, has_reason=False),
+    CANCELLED: ErrorRow(StatusCode.CANCELLED, Retry.NOT_ASKED, has_reason=False),
+    "NOT_SUPPORTED_BY_MODEL": ErrorRow(StatusCode.UNIMPLEMENTED, Retry.NO, ("feature",)),
+    "NOT_SUPPORTED_BY_HOST": ErrorRow(StatusCode.UNIMPLEMENTED, Retry.NO, ("feature",)),
+    "TOKEN_MISSING": ErrorRow(StatusCode.UNAUTHENTICATED, Retry.NO),
+    "TOKEN_INVALID": ErrorRow(StatusCode.UNAUTHENTICATED, Retry.NO),
+    "NOT_ALLOWED": ErrorRow(StatusCode.PERMISSION_DENIED, Retry.NO),
+    "NON_FINITE": ErrorRow(StatusCode.INTERNAL, Retry.ONCE, ("position",)),
+    "DEVICE_FAULT": ErrorRow(StatusCode.INTERNAL, Retry.ELSEWHERE),
+    "STALLED": ErrorRow(StatusCode.INTERNAL, Retry.ONCE),
+    BUG: ErrorRow(StatusCode.INTERNAL, Retry.NO, details=(Detail.REQUEST_INFO,)),
+    "WEIGHTS_CORRUPT": ErrorRow(StatusCode.DATA_LOSS, Retry.NO, ("tensor",)),
+}

@@ -1,0 +1,144 @@
+"""Any exception as one gRPC status: code, a sentence for a person, and google.rpc details for a program."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import grpc
+from google.protobuf.message import Message
+
+from imp_service.core import Error
+from imp_service.generation.validate import FieldsInvalid, Violation
+from imp_service.pb.inference_pb2 import StepError
+from imp_service.rpc.error_table import BUG, CANCELLED, ERRORS, FIELD_INVALID, Detail, ErrorRow, Pushback, Retry
+from imp_service.rpc.status_details import (
+    bad_request,
+    error_info,
+    packed_status,
+    precondition_failure,
+    quota_failure,
+    request_info,
+    retry_info,
+    shown,
+)
+from imp_service.serving.refusal import Refusal
+from imp_service.text import TextError
+
+DETAILS_KEY = "grpc-status-details-bin"
+PUSHBACK_KEY = "grpc-retry-pushback-ms"
+MAX_MESSAGE_BYTES = 512
+
+TrailingMetadata = tuple[tuple[str, str | bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a call, or one session's part of it, ends without a result."""
+
+    reason: str
+    message: str
+    request_id: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    violations: Sequence[Violation] = ()
+    retry_after: float | None = None
+
+    @property
+    def row(self) -> ErrorRow:
+        """What the table says of the reason."""
+        return ERRORS[self.reason]
+
+    @property
+    def code(self) -> grpc.StatusCode:
+        """The status code."""
+        return self.row.code
+
+    @property
+    def is_bug(self) -> bool:
+        """Nobody expected it: the log must say what the status does not."""
+        return self.reason == BUG
+
+    @property
+    def pushback_ms(self) -> int | None:
+        """When gRPC's own retry may come back; None where it is not told."""
+        match self.row.pushback:
+            case Pushback.ZERO:
+                return 0
+            case Pushback.AS_RETRY_INFO if not self._can_never_fit:
+                return math.ceil(self._delay * 1000)
+        return None
+
+    def trailing_metadata(self) -> TrailingMetadata:
+        """What goes with the code and the message."""
+        if not self.row.has_reason:
+            return ()
+        details = [error_info(self.reason, self.metadata)]
+        details += [self._detail(detail) for detail in self.row.details if not self._is_left_out(detail)]
+        trailing: TrailingMetadata = ((DETAILS_KEY, packed_status(self.code.value[0], self.message, details)),)
+        pushback_ms = self.pushback_ms
+        return trailing if pushback_ms is None else (*trailing, (PUSHBACK_KEY, str(pushback_ms)))
+
+    def step_error(self) -> StepError:
+        """The same in-band, for one session of a batched step or one request of a stream."""
+        return StepError(code=self.code.value[0], reason=self.reason, message=self.message)
+
+    @property
+    def _delay(self) -> float:
+        return self.row.retry_after if self.retry_after is None else self.retry_after
+
+    @property
+    def _can_never_fit(self) -> bool:
+        """The core tells its whole capacity where waiting for others would not help."""
+        return self.row.retry is Retry.UNLESS_NEVER and "total" in self.metadata
+
+    def _is_left_out(self, detail: Detail) -> bool:
+        return detail is Detail.RETRY_INFO and self._can_never_fit
+
+    def _detail(self, detail: Detail) -> Message:
+        match detail:
+            case Detail.BAD_REQUEST:
+                return bad_request(self.violations)
+            case Detail.RETRY_INFO:
+                return retry_info(self._delay)
+            case Detail.QUOTA_FAILURE:
+                return quota_failure(self.metadata.get("bound", ""), self.message)
+            case Detail.PRECONDITION_FAILURE:
+                return precondition_failure(self.reason, self.metadata.get("feature", ""), self.message)
+            case Detail.REQUEST_INFO:
+                return request_info(self.request_id)
+
+
+def failure_of(error: BaseException, *, request_id: str) -> Failure:
+    """What a caller is told of an exception: of an unexpected one only where the log has it."""
+    if isinstance(error, asyncio.CancelledError):
+        return Failure(CANCELLED, "the call was cancelled", request_id)
+    if isinstance(error, MemoryError):
+        return Failure("NO_MEMORY", "an allocation failed; nothing has changed", request_id)
+    reason = error.reason if isinstance(error, Error | TextError | Refusal) else BUG
+    if reason == BUG or reason not in ERRORS:
+        return Failure(BUG, f"internal error; the log has it under request id {request_id}", request_id)
+    if isinstance(error, TextError):
+        violation = Violation(error.path, error.message)
+        return Failure(reason, shown(str(violation), MAX_MESSAGE_BYTES), request_id, violations=(violation,))
+    assert isinstance(error, Error | Refusal)  # narrows
+    return Failure(
+        reason,
+        shown(error.message, MAX_MESSAGE_BYTES),
+        request_id,
+        metadata=dict(error.details),
+        violations=violations_of(error),
+        retry_after=error.retry_after if isinstance(error, Refusal) else None,
+    )
+
+
+def violations_of(error: Error | Refusal) -> Sequence[Violation]:
+    """The fields that an error is about; the core names one, in its details or before its words."""
+    if isinstance(error, FieldsInvalid):
+        return error.violations
+    if error.reason != FIELD_INVALID:
+        return ()
+    before, colon, after = error.message.partition(": ")
+    path = error.details.get("field") or (before if colon and " " not in before else "")
+    return (Violation(path, after if path == before else error.message),)
