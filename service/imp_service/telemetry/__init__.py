@@ -1,0 +1,9 @@
+"""What a server tells of itself: metrics, structured log lines and spans. Knows no gRPC and no engine."""
+
+from imp_service.telemetry.call_record import CallFacts, CallRecord
+from imp_service.telemetry.engine_numbers import EngineNumbers, kv_usage
+from imp_service.telemetry.method import Method
+from imp_service.telemetry.metrics import Metrics
+from imp_service.telemetry.telemetry import Telemetry
+
+__all__ = ["CallFacts", "CallRecord", "EngineNumbers", "Method", "Metrics", "Telemetry", "kv_usage"]

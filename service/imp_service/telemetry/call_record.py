@@ -1,0 +1,168 @@
+"""One call from its start to its one ending: what it adds to the counters, its access line and its span."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from imp_service.telemetry.method import Method
+from imp_service.telemetry.metrics import Metrics
+
+# Codes that tell of a fault of ours, whenever they come.
+FAULTS = frozenset({"INTERNAL", "DATA_LOSS", "UNKNOWN"})
+
+
+class UsedTokens(Protocol):
+    """Tokens that a request used: what its reply says."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def cached_prompt_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+
+
+class SpentTime(Protocol):
+    """Where a request's time went, in seconds."""
+
+    @property
+    def queue(self) -> float: ...
+    @property
+    def prefill(self) -> float: ...
+    @property
+    def decode(self) -> float: ...
+
+
+@dataclass(slots=True)
+class CallFacts:
+    """What is known of a call: the access line and the span are made of it. Never a prompt, never a token."""
+
+    method: Method
+    request_id: str
+    tenant: str
+    peer: str
+    began: float
+    n_prompt: int = 0
+    n_cached: int = 0
+    n_output: int = 0
+    first_token_seconds: float | None = None
+    timings: SpentTime | None = None
+    reasons: tuple[str, ...] = ()
+    seconds: float = 0.0
+    code: str = ""
+    reason: str = ""
+
+
+Ending = Callable[[CallFacts], None]
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """Written on the event loop by whoever serves the call; only ended() must be called, and once."""
+
+    facts: CallFacts
+    metrics: Metrics
+    clock: Callable[[], float]
+    # Each is told of the call at its end.
+    endings: Sequence[Ending] = ()
+    _is_started: bool = False
+    _is_ended: bool = False
+    # When each stream's last token came.
+    _last_token: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        method = self.facts.method
+        self.metrics.grpc_started.labels(method.type, method.service, method.name).inc()
+        if method.is_request:
+            self.metrics.started.inc()
+            self.metrics.active.inc()
+
+    def started(self, n_prompt: int, n_cached: int) -> None:
+        """The prompt is evaluated. Again for each prefill of a stream of steps."""
+        self._is_started = True
+        self.facts.n_prompt += n_prompt
+        self.facts.n_cached += n_cached
+        self.metrics.prompt_computed.inc(n_prompt - n_cached)
+        self.metrics.prompt_cached.inc(n_cached)
+
+    def sampled(self, n_tokens: int, at: float, stream: int = 0) -> None:
+        """`n_tokens` more of what one sequence's caller will get came from the engine, at `at` of the clock."""
+        if n_tokens <= 0:
+            return
+        last = self._last_token.get(stream)
+        self._last_token[stream] = at
+        n_gaps = n_tokens
+        if last is None:
+            last, n_gaps = at, n_tokens - 1
+            self._first_token(at - self.facts.began)
+        if n_gaps:
+            self.metrics.inter_token.observe((at - last) / n_gaps, n_gaps)
+        self._count_outputs(n_tokens)
+
+    def stepped(self, n_tokens: int, seconds: float) -> None:
+        """A step of sessions took `seconds` and gave `n_tokens`, one to each."""
+        self._is_started = True
+        if n_tokens > 0:
+            self.metrics.inter_token.observe(seconds, n_tokens)
+            self._count_outputs(n_tokens)
+
+    def prefilled(self, n_prompt: int, n_cached: int, n_tokens: int, seconds: float) -> None:
+        """A session's prefill took `seconds` and gave `n_tokens`, 0 or 1."""
+        self.started(n_prompt, n_cached)
+        if n_tokens > 0:
+            self._first_token(seconds, n_tokens)
+            self._count_outputs(n_tokens)
+
+    def finished(self, reasons: Sequence[str], usage: UsedTokens | None, timings: SpentTime | None) -> None:
+        """The generation has its result: each sequence's finish reason. ended() follows."""
+        self.facts.reasons = tuple(reasons)
+        self.facts.timings = timings
+        if usage is not None and usage.output_tokens > self.facts.n_output:
+            # A stop token that the caller asked to see comes with the end, not as an output.
+            self.sampled(usage.output_tokens - self.facts.n_output, self.clock())
+        for reason in reasons:
+            self.metrics.finish.labels(reason).inc()
+        if timings is not None:
+            self.metrics.queue_seconds.observe(timings.queue)
+
+    def ended(self, code: str, reason: str = "") -> None:
+        """The status, by the name of its gRPC code and the reason of the error table. A second one is our bug."""
+        if self._is_ended:
+            raise RuntimeError(f"{self.facts.request_id} ended twice")
+        self._is_ended = True
+        facts, metrics = self.facts, self.metrics
+        facts.code, facts.reason, facts.seconds = code, reason, self.clock() - facts.began
+        labels = (facts.method.type, facts.method.service, facts.method.name)
+        metrics.grpc_handled.labels(*labels, code).inc()
+        metrics.grpc_handling.labels(*labels).observe(facts.seconds)
+        if code != "OK":
+            metrics.errors.labels(code, reason).inc()
+        if facts.method.is_request:
+            metrics.active.dec()
+            metrics.ended.labels(self.outcome).inc()
+            metrics.request_seconds.observe(facts.seconds)
+        for ending in self.endings:
+            ending(facts)
+
+    @property
+    def outcome(self) -> str:
+        """How an ended call counts: an error before anything was evaluated is a refusal, after it a failure."""
+        code = self.facts.code
+        if code == "OK":
+            return "finished"
+        if code == "CANCELLED":
+            return "cancelled"
+        if code == "DEADLINE_EXCEEDED":
+            return "timed_out"
+        return "failed" if self._is_started or code in FAULTS else "refused"
+
+    def _first_token(self, seconds: float, n_tokens: int = 1) -> None:
+        if self.facts.first_token_seconds is None:
+            self.facts.first_token_seconds = seconds
+        self.metrics.first_token.observe(seconds, n_tokens)
+
+    def _count_outputs(self, n_tokens: int) -> None:
+        self.facts.n_output += n_tokens
+        self.metrics.output_tokens.inc(n_tokens)

@@ -1,0 +1,131 @@
+"""Every metric of a server, in a registry of its own: names, meanings and buckets."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from imp_service.telemetry.engine_numbers import EngineCollector, EngineNumbers
+from imp_service.telemetry.method import Method
+from imp_service.telemetry.weighted_histogram import WeightedHistogram
+
+# From a model that fits a laptop's cache to one that waits in a long queue.
+FIRST_TOKEN_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+INTER_TOKEN_BOUNDS = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.015,
+    0.02,
+    0.03,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.25,
+    0.5,
+    1.0,
+    5.0,
+)
+REQUEST_BOUNDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+METHOD_LABELS = ("grpc_type", "grpc_service", "grpc_method")
+OUTCOMES = ("finished", "refused", "failed", "timed_out", "cancelled")
+
+
+class _Exported(Collector):
+    """A registry without the times at which each series was made: they would double what is sent, to nobody's use."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+class Metrics:
+    """The series that calls write to; those of the engine are read from it at each scrape.
+
+    Labels come from the descriptors, the error table and the configuration alone, never from a client.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._declare_requests()
+        self._declare_tokens()
+        self._declare_calls()
+        self.log_dropped = self._counter("imp_log_lines_dropped", "Log lines that could not be written, or too many.")
+        self.stalled = self._counter("imp_requests_stalled", "Requests that the watchdog ended.")
+        self._model = Info("imp_model", "The model that is served.", registry=self.registry)
+
+    def _declare_requests(self) -> None:
+        self.started = self._counter("imp_requests_started", "Requests begun: calls of methods that use the model.")
+        self.ended = self._counter(
+            "imp_requests_ended",
+            "Requests ended, by outcome; with the active ones they add up to those started.",
+            ("outcome",),
+        )
+        for outcome in OUTCOMES:
+            self.ended.labels(outcome)
+        self.active = Gauge("imp_requests_active", "Requests begun and not ended.", registry=self.registry)
+        self.finish = self._counter("imp_request_finish", "Sequences ended, by finish reason.", ("reason",))
+        self.errors = self._counter("imp_errors", "Calls that ended with a status other than OK.", ("code", "reason"))
+        self.request_seconds = self._histogram("imp_request_seconds", "Whole requests.", REQUEST_BOUNDS)
+        self.queue_seconds = self._histogram(
+            "imp_queue_seconds", "From admission to the first step.", FIRST_TOKEN_BOUNDS
+        )
+
+    def _declare_tokens(self) -> None:
+        self.prompt_tokens = self._counter(
+            "imp_prompt_tokens", "Prompt tokens of requests, by where their keys and values came from.", ("kind",)
+        )
+        self.prompt_computed = self.prompt_tokens.labels("computed")
+        self.prompt_cached = self.prompt_tokens.labels("cached")
+        self.output_tokens = self._counter("imp_output_tokens", "Tokens generated for callers.")
+        self.first_token = self._weighted(
+            "imp_time_to_first_token_seconds", "From a call's start to its first output token.", FIRST_TOKEN_BOUNDS
+        )
+        self.inter_token = self._weighted(
+            "imp_inter_token_seconds",
+            "Between output tokens; of a session's step, its duration. Counts every output token but first ones.",
+            INTER_TOKEN_BOUNDS,
+        )
+
+    def _declare_calls(self) -> None:
+        self.grpc_started = self._counter("grpc_server_started", "Calls started.", METHOD_LABELS)
+        self.grpc_handled = self._counter("grpc_server_handled", "Calls completed.", (*METHOD_LABELS, "grpc_code"))
+        self.grpc_handling = self._histogram(
+            "grpc_server_handling_seconds", "Calls, from start to status.", REQUEST_BOUNDS, METHOD_LABELS
+        )
+
+    def add_method(self, method: Method) -> None:
+        """Shows a method's series from the start, so that a rate over them has a first value."""
+        self.grpc_started.labels(method.type, method.service, method.name)
+        self.grpc_handled.labels(method.type, method.service, method.name, "OK")
+
+    def set_model(self, facts: Mapping[str, str]) -> None:
+        """Says what is served: the labels of imp_model_info."""
+        self._model.info(dict(facts))
+
+    def watch_engine(self, numbers: Callable[[], EngineNumbers | None], silence: Callable[[], float]) -> None:
+        """Adds the engine's series. Called once."""
+        self.registry.register(EngineCollector(numbers, silence))
+
+    def render(self) -> bytes:
+        """All series as Prometheus text."""
+        return generate_latest(_Exported(self.registry))
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, bounds: tuple[float, ...], labels: tuple[str, ...] = ()) -> Histogram:
+        return Histogram(name, text, labels, buckets=bounds, registry=self.registry)
+
+    def _weighted(self, name: str, text: str, bounds: tuple[float, ...]) -> WeightedHistogram:
+        histogram = WeightedHistogram(name, text, bounds)
+        self.registry.register(histogram)
+        return histogram

@@ -1,0 +1,47 @@
+"""A server's telemetry whose clock is the test's, and how its series are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from imp_service.config import Settings
+from imp_service.telemetry import CallRecord, Method, Telemetry
+
+GENERATE = Method("imp.v1.InferenceService", "Generate", "server_stream", is_request=True)
+GET_LOAD = Method("imp.v1.ModelService", "GetLoad", "unary")
+
+
+@dataclass
+class Spent:
+    queue: float = 0.25
+    prefill: float = 0.5
+    decode: float = 1.0
+
+
+@dataclass
+class Used:
+    prompt_tokens: int
+    cached_prompt_tokens: int
+    output_tokens: int
+
+
+class TelemetryBench:
+    """A telemetry and the time that it sees."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.telemetry = Telemetry(Settings(), [GENERATE, GET_LOAD], clock=lambda: self.now)
+
+    def call(self, method: Method = GENERATE, tenant: str = "", request_id: str = "r") -> CallRecord:
+        return self.telemetry.call(method.path, request_id, tenant, "ipv4:127.0.0.1:1")
+
+    def series(self) -> dict[str, float]:
+        """Every sample by its name and labels, as a scraper reads them."""
+        text = self.telemetry.metrics.render().decode()
+        return {
+            sample.name + "".join(f"[{key}={value}]" for key, value in sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
