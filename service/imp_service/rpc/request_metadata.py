@@ -1,0 +1,74 @@
+"""What a call says of itself beside its message: priority, tenant, trace. Other keys are not for us and are ignored.
+
+gRPC itself refuses metadata beyond `limits.max_metadata_bytes`, which counts 32 bytes for each key, so that their
+number is bounded too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from imp_service.generation.validate import Bounds, Violation, refuse
+
+PRIORITY_KEY, TENANT_KEY = "imp-priority", "imp-tenant"
+PRIORITY = Bounds(-100, 100, whole=True)
+MAX_TENANT_BYTES = 64
+# https://www.w3.org/TR/trace-context/
+MAX_TRACESTATE_BYTES = 512
+
+_INTEGER = re.compile(r"-?[0-9]{1,9}")
+_TENANT = re.compile(rf"[\x21-\x7E]{{1,{MAX_TENANT_BYTES}}}")
+_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_TRACESTATE = re.compile(rf"[\x20-\x7E]{{1,{MAX_TRACESTATE_BYTES}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMetadata:
+    """Empty where the call does not say, or for a trace where what it says is malformed."""
+
+    priority: int = 0
+    tenant: str = ""
+    traceparent: str = ""
+    tracestate: str = ""
+
+
+def read_request_metadata(pairs: Iterable[tuple[str, str | bytes]]) -> RequestMetadata:
+    """Raises FieldsInvalid, with the keys as paths."""
+    found: dict[str, list[str]] = {PRIORITY_KEY: [], TENANT_KEY: [], "traceparent": [], "tracestate": []}
+    for key, value in pairs:
+        if key in found:
+            found[key].append(value if isinstance(value, str) else value.decode("latin-1"))
+    priorities, tenants = found[PRIORITY_KEY], found[TENANT_KEY]
+    refuse([*_priority_violations(priorities), *_tenant_violations(tenants)])
+    traceparent = _traceparent(found["traceparent"])
+    tracestate = ",".join(found["tracestate"])
+    return RequestMetadata(
+        priority=int(priorities[0]) if priorities else 0,
+        tenant=tenants[0] if tenants else "",
+        traceparent=traceparent,
+        tracestate=tracestate if traceparent and _TRACESTATE.fullmatch(tracestate) else "",
+    )
+
+
+def _priority_violations(values: list[str]) -> Iterator[Violation]:
+    if len(values) > 1:
+        yield Violation(PRIORITY_KEY, "given twice")
+    elif values and not _INTEGER.fullmatch(values[0]):
+        yield Violation(PRIORITY_KEY, "expected a whole number")
+    elif values:
+        yield from PRIORITY.check(PRIORITY_KEY, int(values[0]))
+
+
+def _tenant_violations(values: list[str]) -> Iterator[Violation]:
+    if len(values) > 1:
+        yield Violation(TENANT_KEY, "given twice")
+    elif values and not _TENANT.fullmatch(values[0]):
+        yield Violation(TENANT_KEY, f"expected 1 to {MAX_TENANT_BYTES} printable characters of ASCII, no space")
+
+
+def _traceparent(values: list[str]) -> str:
+    """The header where it is well formed: version 00 has no further part, a later one may."""
+    match = _TRACEPARENT.fullmatch(values[0]) if len(values) == 1 else None
+    return "" if match is None or (match[1] == "00" and match[2]) else values[0]
