@@ -27,6 +27,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("run", "continue a text"),
     Command("chat", "talk with a model"),
+    Command("serve", "serve a model over gRPC"),
     Command("inspect", "show what a model file is and whether it fits"),
     Command("bench", "measure a model's speed beside the limits of this machine"),
     Command("kernels", "list the matrix kernels, or explain which one runs"),

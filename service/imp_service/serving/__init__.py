@@ -1,1 +1,1 @@
-"""What a server keeps while it answers: the model, who runs, who waits, sessions. Knows no gRPC."""
+"""What a server keeps while it serves one model: its phase, requests, sessions, streams. asyncio, but no gRPC."""

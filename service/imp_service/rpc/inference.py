@@ -1,0 +1,51 @@
+"""InferenceService: whole generations, and token-level control of one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from google.protobuf.message import Message
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.rpc.call import Call
+from imp_service.rpc.decode_stream import DecodeStream
+from imp_service.rpc.generate import Generate
+from imp_service.rpc.steps import Steps
+from imp_service.serving.host import Host
+from imp_service.serving.refusal import Refusal
+
+
+class InferenceServicer:
+    """Each method hands its call to the part that does it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._generate = Generate(host)
+        self._steps = Steps(host)
+
+    async def Generate(self, request: pb.GenerateRequest, call: Call) -> None:  # noqa: N802
+        await self._generate.stream(request, call)
+
+    async def GenerateUnary(self, request: pb.GenerateUnaryRequest, call: Call) -> Message:  # noqa: N802
+        return await self._generate.unary(request, call)
+
+    async def Prefill(self, request: pb.PrefillRequest, call: Call) -> Message:  # noqa: N802
+        return await self._steps.prefill(request, call)
+
+    async def DecodeStep(self, request: pb.DecodeStepRequest, call: Call) -> Message:  # noqa: N802
+        return await self._steps.decode_step(request, call)
+
+    async def ForkSession(self, request: pb.ForkSessionRequest, call: Call) -> Message:  # noqa: N802
+        return await self._steps.fork(request, call)
+
+    async def TruncateSession(self, request: pb.TruncateSessionRequest, call: Call) -> Message:  # noqa: N802
+        return await self._steps.truncate(request, call)
+
+    async def ReleaseSession(self, request: pb.ReleaseSessionRequest, call: Call) -> Message:  # noqa: N802
+        return await self._steps.release(request, call)
+
+    async def DecodeStream(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: Call) -> None:  # noqa: N802
+        await DecodeStream(self._steps).answer(requests, call)
+
+    async def Embed(self, request: pb.EmbedRequest, call: Call) -> Message:  # noqa: N802
+        raise Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "Embed"})
