@@ -67,4 +67,6 @@ def response(reply: Started | Chunk | Finished, call: Call, model: str) -> pb.Ge
             index=reply.index, first_token=reply.first_token, token_ids=reply.token_ids, text=reply.text
         )
         return pb.GenerateResponse(chunk=chunk)
-    return pb.GenerateResponse(finished=pb.GenerationFinished(index=reply.index, reason=1, text=reply.text))
+    return pb.GenerateResponse(
+        finished=pb.GenerationFinished(index=reply.index, reason="FINISH_REASON_STOP", text=reply.text)
+    )
