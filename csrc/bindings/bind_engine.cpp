@@ -80,7 +80,8 @@ void register_stats(py::module_& module) {
       .def_readonly("last_step_ns", &EngineStats::last_step_ns)
       .def_readonly("forward_ns", &EngineStats::forward_ns)
       .def_readonly("sample_ns", &EngineStats::sample_ns)
-      .def_readonly("step_ns", &EngineStats::step_ns);
+      .def_readonly("step_ns", &EngineStats::step_ns)
+      .def_readonly("stopped", &EngineStats::stopped);
 }
 
 // The engine with the memory that its events go round in.

@@ -172,6 +172,7 @@ void register_script(py::module_& module) {
       .def_readwrite("table", &Script::table)
       .def_readwrite("failing", &Script::failing)
       .def_readwrite("failing_token", &Script::failing_token)
+      .def_readwrite("faulting_token", &Script::faulting_token)
       .def_readwrite("narrow_token", &Script::narrow_token)
       .def_readwrite("nan_token", &Script::nan_token)
       .def_readwrite("records", &Script::records);

@@ -53,7 +53,10 @@ KvGeometry ScriptModel::kv_geometry(int n_blocks) const {
 Rows ScriptModel::forward(const Batch& batch, KvPool& pool) {
   const std::int64_t number = n_forwards++;
   if (std::ranges::find(script.failing, number) != script.failing.end()) {
-    throw DeviceError(Reason::DEVICE_FAULT, "the script lets forward pass " + std::to_string(number) + " fail");
+    throw InternalError(Reason::BUG, "the script lets forward pass " + std::to_string(number) + " fail");
+  }
+  if (holds(batch.tokens, script.faulting_token)) {
+    throw DeviceError(Reason::DEVICE_FAULT, "the script lets the device fail at this token");
   }
   if (holds(batch.tokens, script.failing_token)) throw InternalError(Reason::BUG, "the script lets this token fail");
   IMP_CHECK(static_cast<int>(batch.tokens.size()) <= limits_.max_rows);

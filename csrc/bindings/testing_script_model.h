@@ -45,6 +45,7 @@ struct Script {
   std::vector<std::int32_t> table;
   std::vector<std::int64_t> failing;  // numbers of forward passes that throw, the first is 0
   std::int32_t failing_token = -1;    // a batch that holds it throws
+  std::int32_t faulting_token = -1;   // a batch that holds it throws what a broken device throws
   std::int32_t narrow_token = -1;     // a batch that holds it gives logits that are one too few
   std::int32_t nan_token = -1;        // a row that sees it has NaN
   bool records = true;

@@ -16,6 +16,8 @@ namespace imp {
 
 namespace {
 
+constexpr const char* kStopped = "the engine has stopped after an error of its own or of its device";
+
 std::int64_t steady_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -69,24 +71,24 @@ struct Engine::Thread {
       pin_this_thread(*cpu);
     } catch (const Error& error) {
       broken = true;
-      loop.fail_all(error);
+      loop.stop(error);
     }
   }
 
   // An error that escapes a turn is the engine's own: what it holds can no longer be trusted.
   bool turn() {
     if (broken) {
-      loop.fail_all(InternalError(Reason::BUG, "the engine has stopped after an error of its own"));
+      loop.stop(InternalError(Reason::BUG, kStopped));
       return false;
     }
     try {
       return loop.turn();
     } catch (const Error& error) {
       broken = true;
-      loop.fail_all(error);
+      loop.stop(error);
     } catch (const std::exception& error) {
       broken = true;
-      loop.fail_all(InternalError(Reason::BUG, error.what()));
+      loop.stop(InternalError(Reason::BUG, error.what()));
     }
     return false;
   }
@@ -113,7 +115,7 @@ void Engine::submit(Command command) {
 }
 
 void Engine::submit(std::vector<Command> commands) {
-  if (thread_->broken) throw InternalError(Reason::BUG, "the engine has stopped after an error of its own");
+  if (thread_->broken) throw InternalError(Reason::BUG, kStopped);
   std::vector<Accepted> accepted;
   accepted.reserve(commands.size());
   try {

@@ -58,6 +58,7 @@ struct EngineStats {
   std::int64_t forward_ns = 0;    // in forward passes, in all
   std::int64_t sample_ns = 0;     // in the backend's sampler, in all
   std::int64_t step_ns = 0;       // in steps, in all
+  bool stopped = false;           // after a device's fault or an error of its own; nothing runs any more
 };
 
 // submit and drain may be called from any thread. The engine's thread never waits for a caller: it never takes

@@ -185,6 +185,8 @@ void Loop::run_step() {
   std::exception_ptr thrown;
   try {
     step_.evaluate(plan_.rows);
+  } catch (const DeviceError&) {
+    throw;  // what is on the device can no longer be trusted
   } catch (...) {
     thrown = std::current_exception();
   }
@@ -203,6 +205,8 @@ void Loop::run_one_by_one() {
   for (const PlannedRows& planned : plan_.rows) {
     try {
       step_.evaluate({&planned, 1});
+    } catch (const DeviceError&) {
+      throw;
     } catch (...) {
       runs_.fail(*planned.sequence, described(std::current_exception()));
       continue;
@@ -227,12 +231,17 @@ const EngineStats& Loop::stats() {
   return stats;
 }
 
-void Loop::fail_all(const Error& error) {
-  for (;;) {
-    const auto running =
-        std::ranges::find_if(state_.sequences, [](const auto& entry) { return entry.second->run.has_value(); });
-    if (running == state_.sequences.end()) return;
-    runs_.fail(*running->second, error);
+void Loop::stop(const Error& error) noexcept {
+  state_.stats.stopped = true;
+  try {
+    for (;;) {
+      const auto running =
+          std::ranges::find_if(state_.sequences, [](const auto& entry) { return entry.second->run.has_value(); });
+      if (running == state_.sequences.end()) return;
+      runs_.fail(*running->second, error);
+    }
+  } catch (...) {
+    // No memory even to say so: `stopped` is what remains for those who wait.
   }
 }
 

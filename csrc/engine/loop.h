@@ -34,8 +34,8 @@ class Loop {
   std::vector<Event>& events() noexcept { return state_.events; }
   const EngineStats& stats();
 
-  // After an error of the engine itself: every run ends with it.
-  void fail_all(const Error& error);
+  // After an error of the engine itself, or a device's: every run ends with it, and the stats say so from now on.
+  void stop(const Error& error) noexcept;
 
   const KvPool& pool() const noexcept { return step_.pool(); }
   // For tests that turn the loop by hand.

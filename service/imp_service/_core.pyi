@@ -573,6 +573,9 @@ class EngineStats:
     def step_ns(self) -> int:
         ...
     @property
+    def stopped(self) -> bool:
+        ...
+    @property
     def waiting(self) -> int:
         ...
     @property

@@ -97,6 +97,24 @@ def test_sch_9_submitting_from_many_threads_loses_nothing() -> None:
     assert (stats.running, stats.waiting, stats.blocks_live) == (0, 0, 0)
 
 
+def test_y04_a_device_fault_ends_every_run_once_and_the_engine_takes_nothing_more() -> None:
+    """Two runs decode, a third waits, when a fourth's token breaks the device: none is left without its ending."""
+    script = _testing.Script("counter", records=False, max_rows=512, faulting_token=15)
+    options = {"n_blocks": 512, "max_context": 4096, "max_running": 3, "step_tokens": 128}
+    engine = _testing.ThreadedEngine(script, _core.EngineOptions(**options))
+    endless = _core.RunLimits(max_outputs=4000)
+    sampling = _core.SamplingOptions(temperature=0.0, logit_bias={15: -100.0})
+    for ticket in (1, 2):
+        engine.generate(ticket, ticket, [ticket], limits=endless, sampling=sampling)
+    engine.wait_for_steps_locked(10)
+    engine.generate(3, 3, [15], limits=endless, sampling=sampling)
+    ended = [e for e in collect(engine, 3) if not isinstance(e, _core.StartedEvent | _core.TokenEvent)]
+    assert sorted((e.ticket, e.reason) for e in ended) == [(ticket, "DEVICE_FAULT") for ticket in (1, 2, 3)]
+    assert engine.stats().stopped
+    with pytest.raises(_core.InternalError, match="the engine has stopped"):
+        engine.generate(4, 4, [1], limits=endless, sampling=sampling)
+
+
 def test_mod_21_an_engine_may_be_dropped_in_mid_run() -> None:
     for _ in range(20):
         engine = threaded("counter")

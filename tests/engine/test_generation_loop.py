@@ -180,7 +180,7 @@ def test_gen_10_a_failure_is_never_a_reason() -> None:
     engine = ScriptEngine(script={"failing": [1]})
     ticket = engine.generate(prompt_of(5), max_outputs=4)
     engine.turn_until_idle()
-    with pytest.raises(Failed, match="DEVICE_FAULT"):
+    with pytest.raises(Failed, match="BUG"):
         engine.finished(ticket)
     engine.assert_at_rest()
 

@@ -152,8 +152,8 @@ def test_ses_11_fork_and_truncate_wait_for_no_run() -> None:
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ("forward", "DEVICE_FAULT"),
-        ("second chunk", "DEVICE_FAULT"),
+        ("forward", "BUG"),
+        ("second chunk", "BUG"),
         ("sampling", "BUG"),
         ("KV", "KV_FULL"),
         ("NaN", "NON_FINITE"),
@@ -204,7 +204,7 @@ def test_ses_12_a_failure_in_mid_run_leaves_the_last_whole_step() -> None:
     session, prompt = engine.open(), prompt_of(20)
     engine.core.script.failing = [4]
     ticket = engine.run(session, prompt, max_outputs=10)
-    assert failure(engine, ticket).reason == "DEVICE_FAULT"
+    assert failure(engine, ticket).reason == "BUG"
     outputs = continuation(prompt, 10)
     assert engine.tokens(ticket) == outputs[:4]
     assert (engine.core.held(session), engine.core.tokens(session)) == (23, prompt + outputs[:4])
