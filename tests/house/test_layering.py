@@ -35,13 +35,14 @@ MAY_IMPORT = {
     "telemetry": {"telemetry", "config"},
     "serving": {"serving", "telemetry", "generation", "core", "text", "config"},
     "pb": {"pb"},
+    "client": {"client", "pb"},
     "rpc": {"rpc", "pb", "serving", "telemetry", "generation", "core", "text", "config"},
-    "cli": {"cli", "rpc", "pb", "serving", "telemetry", "generation", "core", "text", "config", "models"},
+    "cli": {"cli", "rpc", "client", "pb", "serving", "telemetry", "generation", "core", "text", "config", "models"},
 }
 # Foreign packages that only some rooms may see.
 ONLY_IN = {
-    "grpc": {"rpc", "pb", "cli"},
-    "google": {"rpc", "pb", "cli"},
+    "grpc": {"rpc", "client", "pb", "cli"},
+    "google": {"rpc", "client", "pb", "cli"},
     "prometheus_client": {"telemetry"},
     "opentelemetry": {"telemetry"},
     "torch": set(),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
+from imp_service.cli.summary import summary_text
 from imp_service.cli.terminal import AnswerWriter
 from imp_service.generation import Finished, Started
 from imp_service.generation.replies import Reply
@@ -24,29 +25,9 @@ class Answer:
     def summary(self) -> str:
         """As "96 tokens, 310 tok/s, first token 12 ms", and why it ended where the model did not end it itself."""
         assert self.finished is not None  # narrows
-        parts = [f"{len(self.token_ids)} token{'s' if len(self.token_ids) != 1 else ''}"]
         timings = self.finished.timings
-        # The first token comes with the prompt's evaluation: the rest is what decoding took.
-        if timings is not None and timings.decode > 0 and len(self.token_ids) > 1:
-            parts.append(f"{(len(self.token_ids) - 1) / timings.decode:.0f} tok/s")
-        if self.first_token_seconds is not None:
-            parts.append(f"first token {_milliseconds(self.first_token_seconds)}")
-        if self.finished.reason != "stop":
-            parts.append(_ENDS[self.finished.reason])
-        return ", ".join(parts)
-
-
-_ENDS = {
-    "max_tokens": "ended by the limit of tokens (--max-tokens)",
-    "context_full": "ended by the context (-c gives more)",
-    "time_limit": "ended by the time limit",
-    "aborted": "ended by the server",
-    "cancelled": "cancelled",
-}
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
+        decode = None if timings is None else timings.decode
+        return summary_text(len(self.token_ids), decode, self.first_token_seconds, self.finished.reason)
 
 
 def gather(answer: Answer, replies: Iterable[Reply], writer: AnswerWriter | None) -> None:

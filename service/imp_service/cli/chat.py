@@ -2,18 +2,15 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from imp_service.cli.model_options import add_model_options, load_model_settings
 from imp_service.cli.run import add_sampling_options, sampled_request
+from imp_service.cli.typed_lines import HINT, is_interactive, typed_lines
 
 if TYPE_CHECKING:
     from imp_service.generation import LanguageModel
     from imp_service.text import ChatMessage
-
-QUIT = "/quit"
-PROMPT = "> "
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -30,8 +27,8 @@ def run(arguments: Namespace) -> int:
     with model:
         introduce(model, file)
         _ = model.text.template  # a model without one is told before anything is typed
-        if _is_interactive():
-            print(f"{QUIT} or Ctrl-D ends, Ctrl-C stops an answer.", file=sys.stderr, flush=True)
+        if is_interactive():
+            print(HINT, file=sys.stderr, flush=True)
         _converse(model, arguments)
     return 0
 
@@ -40,11 +37,7 @@ def _converse(model: "LanguageModel", arguments: Namespace) -> None:
     from imp_service.text import ChatMessage
 
     messages = [] if arguments.system is None else [ChatMessage("system", arguments.system)]
-    for line in _lines():
-        if line.strip() == QUIT:
-            return
-        if not line.strip():
-            continue
+    for line in typed_lines():
         messages.append(ChatMessage("user", line))
         messages.append(ChatMessage("assistant", _answer(model, messages, arguments)))
 
@@ -61,31 +54,9 @@ def _answer(model: "LanguageModel", messages: "list[ChatMessage]", arguments: Na
         with model.generate(request) as generation:
             gather(answer, generation, writer)
     except KeyboardInterrupt:
-        if not _is_interactive():
+        if not is_interactive():
             raise
     writer.end_line()
     if answer.finished is not None and answer.finished.reason != "stop":
         print(f"— {answer.summary}.", file=sys.stderr, flush=True)
     return answer.text
-
-
-def _lines() -> Iterator[str]:
-    """What is typed or piped in, line by line."""
-    from imp_service.cli.terminal import decode
-
-    if _is_interactive():
-        import readline  # noqa: F401  (editing and history within the process: `input` uses it where it is imported)
-
-        while True:
-            try:
-                line = input(PROMPT)
-            except EOFError:
-                print(file=sys.stderr)
-                return
-            yield decode(line.encode("utf-8", "surrogateescape"), "stdin")
-    for content in iter(sys.stdin.buffer.readline, b""):
-        yield decode(content, "stdin").rstrip("\r\n")
-
-
-def _is_interactive() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()

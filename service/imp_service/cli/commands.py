@@ -19,17 +19,21 @@ class CommandModule(Protocol):
 class Command(NamedTuple):
     name: str
     text: str
+    methods: tuple[str, ...] = ()  # words that may follow it; where none does, the first is meant
 
     def module(self) -> CommandModule:
         return cast(CommandModule, import_module(f"imp_service.cli.{self.name}"))
 
 
+CALL_METHODS = ("generate", "chat", "info", "load", "health", "tokenize", "detokenize")
 COMMANDS = (
     Command("run", "continue a text"),
     Command("chat", "talk with a model"),
     Command("serve", "serve a model over gRPC"),
+    Command("call", "call a running server", CALL_METHODS),
+    Command("top", "watch a running server"),
     Command("inspect", "show what a model file is and whether it fits"),
-    Command("bench", "measure a model's speed beside the limits of this machine"),
+    Command("bench", "measure a model beside the limits of this machine, or a running server"),
     Command("kernels", "list the matrix kernels, or explain which one runs"),
     Command("doctor", "say whether imp can run on this machine, and what it sees of it"),
     Command("config", "show, check or write the settings"),

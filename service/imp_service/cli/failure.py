@@ -6,7 +6,8 @@ MAX_LINE_BYTES = 500
 
 BAD_USAGE = 64
 INTERRUPTED = 130
-# Reasons of the core, the text layer and the settings that are no bug of ours. Every other one ends with 70.
+# Reasons of the core, the text layer and the settings that are no bug of ours. Every other one ends with 70, or as the
+# code says that a server sent with it.
 _STATUS = {
     "USAGE": BAD_USAGE,
     "FIELD_INVALID": 64,
@@ -32,6 +33,23 @@ _STATUS = {
     "OVERRIDE_INVALID": 78,
 }
 _BUG = 70
+# What a server's status says where its reason is not in the table: gRPC's codes by name.
+_STATUS_OF_CODE = {
+    "CANCELLED": INTERRUPTED,
+    "INVALID_ARGUMENT": 64,
+    "OUT_OF_RANGE": 64,
+    "FAILED_PRECONDITION": 64,
+    "DATA_LOSS": 65,
+    "NOT_FOUND": 66,
+    "UNAVAILABLE": 69,
+    "UNIMPLEMENTED": 69,
+    "ALREADY_EXISTS": 73,
+    "ABORTED": 75,
+    "DEADLINE_EXCEEDED": 75,
+    "RESOURCE_EXHAUSTED": 75,
+    "UNAUTHENTICATED": 77,
+    "PERMISSION_DENIED": 77,
+}
 
 
 class CommandError(Exception):
@@ -43,9 +61,11 @@ class CommandError(Exception):
         super().__init__(f"{reason}: {message}")
 
 
-def exit_status(reason: str) -> int:
+def exit_status(reason: str, code: object = None) -> int:
     if reason in _STATUS:
         return _STATUS[reason]
+    if isinstance(code, str):
+        return _STATUS_OF_CODE.get(code, _BUG)
     return 65 if reason.startswith("MODEL_") else _BUG
 
 
@@ -85,7 +105,7 @@ def _line(head: str, message: str) -> str:
     return line.decode(errors="ignore")
 
 
-def report(reason: str, message: str) -> int:
+def report(reason: str, message: str, code: object = None) -> int:
     """Writes the line to stderr; returns the exit status."""
     print(error_line(reason, message), file=sys.stderr, flush=True)
-    return exit_status(reason)
+    return exit_status(reason, code)

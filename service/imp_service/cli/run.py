@@ -44,7 +44,7 @@ def add_sampling_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import introduce, is_built_in
     from imp_service.cli.loading import load_model
-    from imp_service.cli.terminal import read_prompt
+    from imp_service.cli.terminal import is_prompt_shown, read_prompt
 
     config = load_model_settings(arguments)
     prompt = read_prompt(arguments.prompt)
@@ -55,9 +55,8 @@ def run(arguments: Namespace) -> int:
         if arguments.json:
             _write_json(model, request)
         else:
-            # On a terminal the prompt is part of what one reads; in a pipe only the answer is.
-            shows_prompt = arguments.prompt != "-" and sys.stdout.isatty() and sys.stderr.isatty()
-            _write_text(model, request, prompt if shows_prompt else "", has_hints=is_built_in(config))
+            shown = prompt if is_prompt_shown(arguments.prompt) else ""
+            _write_text(model, request, shown, has_hints=is_built_in(config))
     return 0
 
 

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if sys.flags.dev_mode:  # python -X dev -m imp_service: whoever looks for our bug wants all of it
             raise
-        return report(*describe(error))
+        return report(*describe(error), getattr(error, "code", None))
     return status
 
 
@@ -48,6 +48,7 @@ def _run(words: list[str]) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
     # The options before a command take no values, so the first word that is none of them is the command.
     typed = next((word for word in words if not word.startswith("-")), None)
+    words = _with_method(words, typed)
     chosen: tuple[ArgumentParser, CommandModule] | None = None
     for command in COMMANDS:
         inner = commands.add_parser(command.name, help=command.text, description=command.text)
@@ -60,3 +61,19 @@ def _run(words: list[str]) -> int:
     if unknown:
         chosen[0].error(f"unrecognized arguments: {' '.join(unknown)}")
     return chosen[1].run(known)
+
+
+def _with_method(words: list[str], typed: str | None) -> list[str]:
+    """Where a command has methods and none was typed right after it, the first of them is meant."""
+    methods = next((command.methods for command in COMMANDS if command.name == typed), ())
+    if typed is None or not methods:
+        return words
+    place = words.index(typed) + 1
+    rest = words[place:]
+    if rest and rest[0] in (*methods, "-h", "--help"):
+        return words
+    stray = next((word for word in rest if word in methods), None)
+    if stray is not None:
+        place_of_methods = f"{stray}: a method comes right after imp {typed}, before its options"
+        raise UsageError("", f"{place_of_methods}; where it is none, write imp {typed} {methods[0]} …")
+    return [*words[:place], methods[0], *rest]

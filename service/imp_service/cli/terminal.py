@@ -43,6 +43,11 @@ def read_prompt(word: str) -> str:
     return decode(word.encode("utf-8", "surrogateescape"), "PROMPT")
 
 
+def is_prompt_shown(word: str) -> bool:
+    """On a terminal the prompt is part of what one reads; in a pipe only the answer is."""
+    return word != "-" and sys.stdout.isatty() and sys.stderr.isatty()
+
+
 def decode(content: bytes, what: str) -> str:
     try:
         return content.decode()

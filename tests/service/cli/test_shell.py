@@ -23,6 +23,7 @@ class FakeCommand:
 
     name = "fake"
     text = "for the test"
+    methods = ()
 
     def __init__(self, act: Callable[[], int]) -> None:
         self.act = act

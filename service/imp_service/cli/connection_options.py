@@ -1,0 +1,124 @@
+"""The options of every command that calls a server: where it is, who calls, and for how long to wait."""
+
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imp_service.cli.arguments import Once
+from imp_service.cli.failure import CommandError, warning_line
+
+if TYPE_CHECKING:
+    from imp_service.client import Connection, Target
+
+
+def add_target_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--target",
+        metavar="ADDRESS",
+        action=Once,
+        help="the server: host:port, unix:///path or dns:///host:port (default: 127.0.0.1:50051)",
+    )
+
+
+def add_connection_options(parser: ArgumentParser) -> None:
+    """Everything but the address."""
+    parser.add_argument("--tls", action="store_true", help="speak TLS; the three options below imply it")
+    for option, text in (
+        ("--ca", "trust servers whose certificate is of these (default: gRPC's own roots)"),
+        ("--cert", "the caller's certificate, for mutual TLS"),
+        ("--key", "its private key"),
+    ):
+        parser.add_argument(option, metavar="FILE", action=Once, help=f"{text}; PEM")
+    token = parser.add_mutually_exclusive_group()
+    token.add_argument("--token-file", metavar="FILE", action=Once, help="send the bearer token in FILE")
+    token.add_argument("--token-env", metavar="NAME", action=Once, help="send the one in this environment variable")
+    parser.add_argument(
+        "--metadata",
+        metavar="KEY=VALUE",
+        type=_pair,
+        action="append",
+        default=[],
+        help="send this with each call, as in --metadata imp-tenant=search or imp-priority=10",
+    )
+    parser.add_argument(
+        "--attempts",
+        metavar="N",
+        type=int,
+        choices=range(1, 6),
+        action=Once,
+        help="calls that a server refused for now are made again, 5 times in all at most (default); 1: not again",
+    )
+
+
+def add_deadline_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--deadline",
+        metavar="TIME",
+        type=duration,
+        action=Once,
+        help="end the call after this long, as in 30s or 500ms",
+    )
+
+
+def connect(arguments: Namespace) -> "Connection":
+    from imp_service.client import Connection
+
+    return Connection(target_of(arguments, arguments.target), arguments.deadline)
+
+
+def target_of(arguments: Namespace, address: str | None) -> "Target":
+    """The server at `address`, None for the default one, reached as the options say."""
+    from imp_service.client import DEFAULT_ADDRESS, Target, TlsFiles
+    from imp_service.client.target import MOST_ATTEMPTS
+
+    tls = None
+    if (arguments.cert is None) != (arguments.key is None):
+        raise CommandError("USAGE", "--cert and --key: one without the other")
+    if arguments.tls or arguments.ca or arguments.cert:
+        tls = TlsFiles(arguments.ca, arguments.cert, arguments.key)
+    token = _token(arguments)
+    address = address or DEFAULT_ADDRESS
+    if token is not None and tls is None and not _stays_here(address):
+        print(warning_line(f"the token goes to {address} in plain text; --tls hides it"), file=sys.stderr)
+    return Target(address, tls, token, tuple(arguments.metadata), arguments.attempts or MOST_ATTEMPTS)
+
+
+def duration(text: str) -> float:
+    """Seconds, of a text such as "30s"; an argparse type."""
+    from imp_service.config.kinds import UnfitError
+    from imp_service.config.quantities import Duration
+
+    try:
+        return Duration("1ms", "24h").read(text).total_seconds()
+    except UnfitError as error:
+        raise ArgumentTypeError(f"{text}: expected {error}") from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    # gRPC would take the process down with an exception of its own for what HTTP/2 cannot carry.
+    if not (equals and key and key.isascii() and value.isascii() and value.isprintable()):
+        raise ArgumentTypeError(f"{text}: expected key=value, in printable ASCII")
+    return key.lower(), value
+
+
+def _token(arguments: Namespace) -> str | None:
+    if arguments.token_file is not None:
+        token, origin = Path(arguments.token_file).read_text(encoding="utf-8").strip(), arguments.token_file
+    elif arguments.token_env is not None:
+        token, origin = os.environ.get(arguments.token_env, ""), f"${arguments.token_env}"
+    else:
+        return None
+    if not (token and token.isascii() and token.isprintable()):
+        raise CommandError("USAGE", f"{origin}: no token there, expected one line of printable ASCII")
+    return token
+
+
+def _stays_here(address: str) -> bool:
+    return address.startswith("unix:") or address.rpartition("/")[2].rpartition(":")[0] in (
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+    )

@@ -1,0 +1,56 @@
+"""A server's load and its requests, in words."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imp_service.pb.admin_pb2 import RequestState
+    from imp_service.pb.model_pb2 import Load
+
+REQUEST_HEADINGS = ("request", "state", "age", "prompt", "output", "unread", "peer")
+
+
+def load_rows(load: "Load") -> list[tuple[str, str]]:
+    """What is measured, and its value."""
+    return [
+        ("state", "draining: takes no new work" if load.draining else "open"),
+        ("running", str(load.running)),
+        ("waiting", f"{load.waiting} requests, {load.waiting_tokens} tokens to read"),
+        ("sessions", str(load.sessions)),
+        ("output", f"{load.output_tokens_per_second:.1f} tokens/s"),
+        ("cache in use", percent(load.kv_usage)),
+        ("cache hits", f"{percent(load.cache_hit_rate)} of prompt tokens"),
+        ("silence", f"{silence_seconds(load):.1f} s"),
+    ]
+
+
+def load_line(load: "Load") -> str:
+    """The same on one line, for logs and pipes."""
+    return (
+        f"{load.time.ToJsonString()}  running {load.running}  waiting {load.waiting}  sessions {load.sessions}  "
+        f"{load.output_tokens_per_second:.1f} tokens/s  cache {percent(load.kv_usage)}  "
+        f"hits {percent(load.cache_hit_rate)}  silence {silence_seconds(load):.1f} s"
+        f"{'  draining' if load.draining else ''}"
+    )
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def silence_seconds(load: "Load") -> float:
+    """Since the last step while there was work."""
+    return load.silence.seconds + load.silence.nanos / 1e9
+
+
+def request_row(request: "RequestState", load: "Load") -> tuple[str, ...]:
+    """One request at the time of `load`."""
+    age = max(0.0, (load.time.ToNanoseconds() - request.admit_time.ToNanoseconds()) / 1e9)
+    return (
+        request.request_id,
+        "running" if request.running else "waiting",
+        f"{age:.1f} s",
+        str(request.prompt_tokens),
+        str(request.output_tokens),
+        str(request.unread_messages),
+        request.peer,
+    )

@@ -1,0 +1,101 @@
+"""imp top: a server's load, live on a terminal, a line for each change elsewhere."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from imp_service.cli.connection_options import add_connection_options, add_target_option, duration, target_of
+
+if TYPE_CHECKING:
+    from imp_service.client import Connection
+    from imp_service.pb.admin_pb2 import RequestState
+    from imp_service.pb.model_pb2 import Load
+
+Snapshot = tuple["Load", "list[RequestState] | None"]
+# A snapshot that does not come is a server that hangs; the live view shows how long it has been silent instead.
+SNAPSHOT_DEADLINE_SECONDS = 10.0
+
+
+def configure(parser: ArgumentParser) -> None:
+    add_target_option(parser)
+    parser.add_argument("--admin", metavar="ADDRESS", help="the admin listener: shows each request too")
+    parser.add_argument(
+        "--interval", metavar="TIME", type=duration, default=1.0, help="least time between two looks (default: 1s)"
+    )
+    parser.add_argument("--once", action="store_true", help="print what is so now, and end")
+    parser.add_argument("--json", action="store_true", help="print each load, and each request, as a line of JSON")
+    add_connection_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    from contextlib import ExitStack
+
+    from imp_service.client import Connection
+
+    with ExitStack() as stack:
+        deadline = SNAPSHOT_DEADLINE_SECONDS if arguments.once else None
+        server = stack.enter_context(Connection(target_of(arguments, arguments.target), deadline))
+        admin = None
+        if arguments.admin is not None:
+            target = target_of(arguments, arguments.admin)
+            admin = stack.enter_context(Connection(target, SNAPSHOT_DEADLINE_SECONDS))
+        snapshots = _snapshots(server, admin, arguments.interval)
+        if arguments.once:
+            snapshots = iter([next(snapshots)])
+        if arguments.json:
+            _write_json(snapshots)
+        elif arguments.once:
+            _write_text(next(snapshots))
+        elif sys.stdout.isatty():
+            from imp_service.cli.top_view import watch
+
+            watch(snapshots, arguments.target)
+        else:
+            _write_lines(snapshots)
+    return 0
+
+
+def _snapshots(server: "Connection", admin: "Connection | None", interval: float) -> Iterator[Snapshot]:
+    """The load now and at every change; the requests as they are then."""
+    from imp_service.pb.admin_pb2 import ListRequestsRequest
+    from imp_service.pb.admin_pb2_grpc import AdminServiceStub
+    from imp_service.pb.model_pb2 import WatchLoadRequest
+    from imp_service.pb.model_pb2_grpc import ModelServiceStub
+
+    request = WatchLoadRequest()
+    request.min_interval.FromMicroseconds(round(interval * 1_000_000))
+    for response in server.stream(ModelServiceStub(server.channel).WatchLoad, request):
+        requests = None
+        if admin is not None:
+            listed = admin.unary(AdminServiceStub(admin.channel).ListRequests, ListRequestsRequest())
+            requests = list(listed.requests)
+        yield response.load, requests
+
+
+def _write_json(snapshots: Iterator[Snapshot]) -> None:
+    from imp_service.cli.json_lines import write_message
+
+    for load, requests in snapshots:
+        write_message(load)
+        for request in requests or ():
+            write_message(request)
+
+
+def _write_text(snapshot: Snapshot) -> None:
+    from imp_service.cli.load_text import REQUEST_HEADINGS, load_rows, request_row
+    from imp_service.cli.table import write_table
+
+    load, requests = snapshot
+    write_table(sys.stdout, (), load_rows(load))
+    if requests:
+        sys.stdout.write("\n")
+        write_table(sys.stdout, REQUEST_HEADINGS, [request_row(request, load) for request in requests])
+
+
+def _write_lines(snapshots: Iterator[Snapshot]) -> None:
+    from imp_service.cli.load_text import load_line
+
+    for load, _ in snapshots:
+        sys.stdout.write(load_line(load) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,72 @@
+"""A call that failed: the status, and the rich details that imp.v1 servers send with it."""
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import grpc
+
+DETAILS = "grpc-status-details-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A field of the request, and what is wrong with it."""
+
+    path: str
+    description: str
+
+
+@dataclass(eq=False)
+class CallFailure(Exception):
+    """`reason` is one of the error table, or the code's name where the server gave none."""
+
+    code: str
+    reason: str
+    text: str  # what the server says
+    violations: tuple[Violation, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+    retry_after: float | None = None  # seconds; None: the server names no time
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+    @property
+    def message(self) -> str:
+        """One line for a person: every violation, or the server's sentence; the code; when to try again."""
+        what = "; ".join(f"{v.path}: {v.description}" for v in self.violations) or self.text or "no message"
+        notes = [] if self.code == self.reason else [self.code]
+        if self.retry_after is not None:
+            notes.append(f"try again in {self.retry_after:g} s" if self.retry_after else "try again")
+        return f"{what} ({', '.join(notes)})" if notes else what
+
+
+def failure_of(error: grpc.RpcError) -> CallFailure:
+    """What a synchronous or an asyncio call raised. Details that cannot be read are as good as none."""
+    call = cast(grpc.Call, error)  # every RpcError that a call raises is one
+    code = call.code().name
+    plain = CallFailure(code, code, call.details() or "")
+    packed = next((value for key, value in call.trailing_metadata() or () if key == DETAILS), None)
+    return plain if not isinstance(packed, bytes) else _with_details(plain, packed)
+
+
+def _with_details(plain: CallFailure, packed: bytes) -> CallFailure:
+    # Only here: a call that ends well does not wait for these modules.
+    from google.protobuf.message import DecodeError
+    from google.rpc import error_details_pb2, status_pb2
+
+    info, bad, retry = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
+    has_retry = False
+    try:
+        for detail in status_pb2.Status.FromString(packed).details:
+            _ = detail.Unpack(info) or detail.Unpack(bad)
+            has_retry = detail.Unpack(retry) or has_retry
+    except DecodeError:
+        return plain
+    return CallFailure(
+        plain.code,
+        info.reason or plain.code,
+        plain.text,
+        tuple(Violation(v.field, v.description) for v in bad.field_violations),
+        dict(info.metadata),
+        retry.retry_delay.ToTimedelta().total_seconds() if has_retry else None,
+    )

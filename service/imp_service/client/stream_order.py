@@ -1,0 +1,49 @@
+"""The order that a Generate stream keeps: a client that checks it notices a lost message instead of a lost word."""
+
+from imp_service.pb.inference_pb2 import GenerateResponse
+
+
+class StreamBroken(Exception):
+    """A stream that is none of imp.v1: a message was lost, or the server is wrong."""
+
+    def __init__(self, message: str) -> None:
+        self.reason = "STREAM_BROKEN"
+        self.message = message
+        super().__init__(message)
+
+
+class StreamOrder:
+    """Sees every message of one stream: `started` first, chunks without a gap, one `finished` for each sequence."""
+
+    def __init__(self, n_sequences: int = 1) -> None:
+        self._has_started = False
+        self._n_tokens = [0] * n_sequences
+        self._is_open = [True] * n_sequences
+
+    def see(self, response: GenerateResponse) -> None:
+        kind = response.WhichOneof("event")
+        if kind is None:  # of a later revision: not for us
+            return
+        if (kind == "started") == self._has_started:
+            raise StreamBroken(f"{kind} {'again' if self._has_started else 'before started'}")
+        if kind == "started":
+            self._has_started = True
+            return
+        index = response.chunk.index if kind == "chunk" else response.finished.index
+        if index >= len(self._is_open) or not self._is_open[index]:
+            raise StreamBroken(f"{kind} of sequence {index}, which {self._state(index)}")
+        if kind == "finished":
+            self._is_open[index] = False
+            return
+        if response.chunk.first_token != self._n_tokens[index]:
+            raise StreamBroken(f"token {self._n_tokens[index]} expected next, token {response.chunk.first_token} came")
+        self._n_tokens[index] += len(response.chunk.token_ids)
+
+    def end(self) -> None:
+        """The stream ended with status OK."""
+        unfinished = [index for index, is_open in enumerate(self._is_open) if is_open]
+        if unfinished:
+            raise StreamBroken(f"the stream ended before sequence {unfinished[0]} did")
+
+    def _state(self, index: int) -> str:
+        return "had finished" if index < len(self._is_open) else "was not asked for"
