@@ -78,7 +78,8 @@ def _health(arguments: Namespace) -> int:
 
     with connect(arguments) as connection:
         request = HealthCheckRequest(service=arguments.service)
-        response = connection.unary(HealthStub(connection.channel).Check, request)
+        check = HealthStub(connection.channel).Check  # type: ignore[attr-defined]  # the package has no types
+        response = connection.unary(check, request)
     if arguments.json:
         write_message(response)
     else:

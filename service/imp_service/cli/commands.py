@@ -33,7 +33,7 @@ COMMANDS = (
     Command("call", "call a running server", CALL_METHODS),
     Command("top", "watch a running server"),
     Command("inspect", "show what a model file is and whether it fits"),
-    Command("bench", "measure a model beside the limits of this machine, or a running server"),
+    Command("bench", "measure a model beside this machine's limits, or a server"),
     Command("kernels", "list the matrix kernels, or explain which one runs"),
     Command("doctor", "say whether imp can run on this machine, and what it sees of it"),
     Command("config", "show, check or write the settings"),

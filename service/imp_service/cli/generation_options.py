@@ -53,7 +53,8 @@ def request_of(arguments: Namespace) -> "GenerateRequest":
         name = option.removeprefix("--").replace("-", "_")
         _set(request.sampling, name, getattr(arguments, name), option)
     _set(request.stop, "max_tokens", arguments.max_tokens, "--max-tokens")
-    request.stop.strings.extend(arguments.stop)
+    if arguments.stop:
+        request.stop.strings.extend(arguments.stop)
     if arguments.time_limit is not None:
         request.stop.time_limit.FromMicroseconds(round(arguments.time_limit * 1_000_000))
     return request

@@ -3,6 +3,7 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from imp_service.cli.connection_options import add_connection_options, add_target_option, duration, target_of
@@ -42,11 +43,11 @@ def run(arguments: Namespace) -> int:
             admin = stack.enter_context(Connection(target, SNAPSHOT_DEADLINE_SECONDS))
         snapshots = _snapshots(server, admin, arguments.interval)
         if arguments.once:
-            snapshots = iter([next(snapshots)])
+            snapshots = islice(snapshots, 1)
         if arguments.json:
             _write_json(snapshots)
         elif arguments.once:
-            _write_text(next(snapshots))
+            _write_text(snapshots)
         elif sys.stdout.isatty():
             from imp_service.cli.top_view import watch
 
@@ -82,15 +83,15 @@ def _write_json(snapshots: Iterator[Snapshot]) -> None:
             write_message(request)
 
 
-def _write_text(snapshot: Snapshot) -> None:
+def _write_text(snapshots: Iterator[Snapshot]) -> None:
     from imp_service.cli.load_text import REQUEST_HEADINGS, load_rows, request_row
     from imp_service.cli.table import write_table
 
-    load, requests = snapshot
-    write_table(sys.stdout, (), load_rows(load))
-    if requests:
-        sys.stdout.write("\n")
-        write_table(sys.stdout, REQUEST_HEADINGS, [request_row(request, load) for request in requests])
+    for load, requests in snapshots:
+        write_table(sys.stdout, (), load_rows(load))
+        if requests:
+            sys.stdout.write("\n")
+            write_table(sys.stdout, REQUEST_HEADINGS, [request_row(request, load) for request in requests])
 
 
 def _write_lines(snapshots: Iterator[Snapshot]) -> None:

@@ -19,6 +19,7 @@ class StreamOrder:
         self._has_started = False
         self._n_tokens = [0] * n_sequences
         self._is_open = [True] * n_sequences
+        self._n_used: int | None = None
 
     def see(self, response: GenerateResponse) -> None:
         kind = response.WhichOneof("event")
@@ -34,6 +35,8 @@ class StreamOrder:
             raise StreamBroken(f"{kind} of sequence {index}, which {self._state(index)}")
         if kind == "finished":
             self._is_open[index] = False
+            if response.finished.HasField("usage"):
+                self._n_used = response.finished.usage.output_tokens
             return
         if response.chunk.first_token != self._n_tokens[index]:
             raise StreamBroken(f"token {self._n_tokens[index]} expected next, token {response.chunk.first_token} came")
@@ -44,6 +47,9 @@ class StreamOrder:
         unfinished = [index for index, is_open in enumerate(self._is_open) if is_open]
         if unfinished:
             raise StreamBroken(f"the stream ended before sequence {unfinished[0]} did")
+        # What was lost before the end leaves no gap behind it: the usage counts it.
+        if self._n_used is not None and self._n_used != sum(self._n_tokens):
+            raise StreamBroken(f"{self._n_used} tokens were sent, {sum(self._n_tokens)} came")
 
     def _state(self, index: int) -> str:
         return "had finished" if index < len(self._is_open) else "was not asked for"

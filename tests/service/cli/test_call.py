@@ -1,0 +1,264 @@
+"""imp call: the reply on stdout, everything else on stderr, one line and a status for each failure."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+
+from imp_service.pb import tokenizer_pb2
+from imp_service.pb.inference_pb2 import GenerateRequest
+from support.command_line import clean_environment
+from support.scripted_server import refuse, scripted_server, story
+
+
+@pytest.fixture
+def server():
+    """A server that tells the same story to everyone, and what it was asked."""
+    asked: list[GenerateRequest] = []
+
+    def generate(request, context):
+        asked.append(request)
+        yield from story("Once", " upon\x1b", " a time")
+
+    with scripted_server(Generate=generate) as address:
+        yield address, asked
+
+
+def test_a_text_streams_to_stdout_and_facts_to_stderr(call, server):
+    address, asked = server
+    status, out, err = call("call", "hello", "--target", address)
+    assert (status, out) == (0, "Once upon\x1b a time\n")
+    assert re.fullmatch(
+        r"— 3 tokens, first token [\d.]+ ms, ended by the limit of tokens \(--max-tokens\)\."
+        r"   demo: prompt 3 tokens, seed 7, request r1\n",
+        err,
+    ), err
+    assert asked == [GenerateRequest(text="hello")]
+
+
+def test_generate_is_meant_where_no_method_is_typed(call, server):
+    address, asked = server
+    for words in (("call", "generate", "--target", address, "hello"), ("call", "--target", address, "hello")):
+        assert call(*words)[:2] == (0, "Once upon\x1b a time\n")
+    assert [request.text for request in asked] == ["hello", "hello"]
+    status, _, err = call("call", "--target", address, "health")
+    assert (status, err.splitlines()[-1]) == (
+        64,
+        "imp: error: USAGE: health: a method comes right after imp call, before its options; "
+        "where it is none, write imp call generate …",
+    )
+
+
+def test_options_become_fields(call, server):
+    address, asked = server
+    fields = '{"constraint": {"regex": "[0-9]+"}, "stop": {"minTokens": 2}}'
+    words = (
+        *("--max-tokens", "5", "--temperature", "0", "--top-k", "40", "--top-p", "0.5", "--min-p", "0.25"),
+        *("--seed", "9", "--stop", ".", "--stop", "!", "--time-limit", "1500ms", "-m", "demo", "--fields", fields),
+    )
+    assert call("call", "hello", "--target", address, *words)[0] == 0
+    sampling = {"temperature": 0, "top_k": 40, "top_p": 0.5, "min_p": 0.25, "seed": 9}
+    expected = GenerateRequest(text="hello", model="demo", sampling=sampling, constraint={"regex": "[0-9]+"})
+    expected.stop.max_tokens, expected.stop.min_tokens = 5, 2
+    expected.stop.strings.extend([".", "!"])
+    expected.stop.time_limit.FromMilliseconds(1500)
+    assert asked == [expected]
+
+
+def test_json_has_a_line_for_each_message(call, server):
+    address, _ = server
+    status, out, err = call("call", "hello", "--target", address, "--json")
+    messages = [json.loads(line) for line in out.splitlines()]
+    assert (status, err) == (0, "")
+    assert [next(iter(message)) for message in messages] == ["started", "chunk", "chunk", "chunk", "finished"]
+    assert messages[0]["started"]["seed"] == "7"  # 64 bits: a string in JSON
+    assert [m["chunk"]["first_token"] for m in messages[1:4]] == [0, 1, 2]
+    assert "".join(m["chunk"]["text"] for m in messages[1:4]) == "Once upon\x1b a time"
+    assert messages[4]["finished"]["reason"] == "FINISH_REASON_MAX_TOKENS"
+
+
+def test_a_chat_keeps_the_conversation(imp, server):
+    address, asked = server
+    result = imp(
+        "call", "chat", "--target", address, "--system", "Be brief.", stdin=b"Hi.\n\nAnd then?\n/quit\nnot this\n"
+    )
+    assert (result.returncode, result.stdout.decode()) == (0, "Once upon\x1b a time\n" * 2)
+    turns = [[(m.role, m.content) for m in request.chat.messages] for request in asked]
+    first = [("system", "Be brief."), ("user", "Hi.")]
+    assert turns == [first, [*first, ("assistant", "Once upon\x1b a time"), ("user", "And then?")]]
+
+
+FAILURES = {
+    "QUEUE_FULL": (grpc.StatusCode.RESOURCE_EXHAUSTED, 75),
+    "CONTEXT_TOO_LONG": (grpc.StatusCode.OUT_OF_RANGE, 64),
+    "MODEL_NOT_SERVED": (grpc.StatusCode.NOT_FOUND, 66),
+    "TOKEN_MISSING": (grpc.StatusCode.UNAUTHENTICATED, 77),
+    "LOADING": (grpc.StatusCode.UNAVAILABLE, 69),
+    "NOT_HEARD_OF": (grpc.StatusCode.INTERNAL, 70),
+}
+
+
+@pytest.mark.parametrize("reason", FAILURES)
+def test_a_failure_is_one_line_with_reason_and_code(call, reason):
+    code, expected = FAILURES[reason]
+
+    def generate(request, context):
+        refuse(context, code, "what was found,\nwhat was expected", ErrorInfo(reason=reason, domain="imp.v1"))
+        yield
+
+    with scripted_server(Generate=generate) as address:
+        status, out, err = call("call", "hello", "--target", address, "--attempts", "1")
+    assert (status, out) == (expected, "")
+    assert err == f"imp: error: {reason}: what was found,\\nwhat was expected ({code.name})\n"
+
+
+def test_a_failure_names_every_field(call):
+    bad = BadRequest()
+    bad.field_violations.add(field="texts", description="none, expected at least one")
+    bad.field_violations.add(field="texts[1]", description="not this")
+
+    def tokenize(request, context):
+        info = ErrorInfo(reason="FIELD_INVALID", domain="imp.v1")
+        refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "2 fields are invalid", info, bad)
+        yield
+
+    with scripted_server(Tokenize=tokenize) as address:
+        status, out, err = call("call", "tokenize", "a", "--target", address)
+    assert (status, out) == (64, "")
+    assert err == (
+        "imp: error: FIELD_INVALID: texts: none, expected at least one; texts[1]: not this (INVALID_ARGUMENT)\n"
+    )
+
+
+def test_a_message_that_was_lost_is_no_good_end(call):
+    with scripted_server(
+        Generate=lambda request, context: iter(story("a", "b", "c")[:2] + story("a", "b", "c")[3:])
+    ) as address:
+        status, out, err = call("call", "hello", "--target", address)
+    assert (status, out) == (70, "a")
+    assert err == "imp: error: STREAM_BROKEN: token 1 expected next, token 2 came\n"
+
+
+def test_a_deadline_ends_the_call_and_keeps_what_came(call):
+    ended = threading.Event()
+
+    def generate(request, context):
+        context.add_callback(ended.set)
+        yield from story("Once")[:2]
+        ended.wait(30)
+
+    with scripted_server(Generate=generate) as address:
+        status, out, err = call("call", "hello", "--target", address, "--deadline", "300ms")
+    assert (status, out) == (75, "Once")
+    assert err.startswith("imp: error: DEADLINE_EXCEEDED: ")
+
+
+def test_ctrl_c_cancels_the_call(tmp_path):
+    ended = threading.Event()
+
+    def generate(request, context):
+        context.add_callback(ended.set)
+        yield from story("Once")[:2]
+        ended.wait(30)
+
+    with scripted_server(Generate=generate) as address:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "imp_service", "call", "hello", "--target", address],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=clean_environment(tmp_path),
+        )
+        assert process.stdout
+        assert process.stdout.read(4) == b"Once"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (130, b"")
+        assert ended.wait(30)
+
+
+def test_tokens_both_ways(call):
+    def tokenize(request, context):
+        assert request == tokenizer_pb2.TokenizeRequest(
+            texts=["a b", "c"], add_special_tokens=False, parse_special_tokens=True, count_only=False
+        )
+        yield tokenizer_pb2.TokenizeResponse(
+            results=[{"count": 2, "token_ids": [5, 6]}, {"count": 1, "token_ids": [7]}]
+        )
+
+    def detokenize(request, context):
+        assert request == tokenizer_pb2.DetokenizeRequest(token_ids=[{"ids": [5, 6]}], special_tokens=True)
+        yield tokenizer_pb2.DetokenizeResponse(texts=["a b"], raw=[b"a b"])
+
+    with scripted_server(Tokenize=tokenize, Detokenize=detokenize) as address:
+        to = ("--target", address)
+        assert call("call", "tokenize", "a b", "c", "--no-special", "--parse-special", *to) == (0, "5 6\n7\n", "")
+        assert call("call", "detokenize", "5", "6", "--special", *to) == (0, "a b\n", "")
+
+
+USAGE = {
+    ("hello", "--token-env", "NO_SUCH"): "$NO_SUCH: no token there",
+    ("hello", "--cert", "a.pem"): "--cert and --key: one without the other",
+    ("hello", "--deadline", "3"): "--deadline: 3: expected 1ms to 24h, with its unit",
+    ("hello", "--metadata", "imp-tenant"): "expected key=value",
+    ("hello", "--fields", "{"): "--fields: Failed to load JSON",
+    ("hello", "--fields", '{"no_such": 1}'): '"no_such"',
+    ("hello", "--fields", '{"text": "x"}'): "PROMPT: expected one",
+    ("hello", "--fields", '{"num_sequences": 2}'): "expected --json beside it",
+    ("chat", "hello", "--fields", '{"text": "x"}'): "a chat has one answer",
+    ("generate",): "PROMPT: expected one",
+    ("health", "--temperature", "0"): "unrecognized arguments: --temperature",
+}
+
+
+@pytest.mark.parametrize("words", USAGE)
+def test_a_bad_command_line_calls_nobody(call, words):
+    status, out, err = call("call", *words)
+    assert (status, out) == (64, "")
+    line = err.splitlines()[-1]
+    assert line.startswith("imp: error: USAGE: ") and USAGE[words] in line
+
+
+def test_numbers_that_no_field_holds(call):
+    for words in (("hello", "--top-k", "-1"), ("hello", "--seed", str(2**64)), ("detokenize", str(2**32))):
+        status, out, err = call("call", *words)
+        assert (status, out) == (64, "")
+        assert err.startswith("imp: error: FIELD_INVALID: "), err
+
+
+def test_a_token_in_plain_text_is_warned_of(call, tmp_path):
+    (tmp_path / "token").write_text("secret\n")
+    words = ("call", "health", "--token-file", "token", "--attempts", "1")
+    _, _, err = call(*words, "--target", "192.0.2.1:1", "--deadline", "1ms")
+    assert err.splitlines()[0] == "imp: warning: the token goes to 192.0.2.1:1 in plain text; --tls hides it"
+    _, _, err = call(*words, "--target", "127.0.0.1:1")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_call_needs_neither_a_model_nor_its_text(tmp_path):
+    """Counted, not timed: a client starts without what a server is made of."""
+    code = (
+        "import sys\nfrom imp_service.cli.shell import main\n"
+        "main(['call', 'hello', '--attempts', '1', '--target', '127.0.0.1:1'])\nprint('LOADED', *sorted(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=clean_environment(tmp_path),
+        check=True,
+    )
+    loaded = result.stdout.rpartition("LOADED ")[2].split()
+    assert {"imp_service.client", "grpc"} <= set(loaded)
+    assert {"numpy", "tokenizers", "jinja2", "llguidance", "rich", "google.rpc"}.isdisjoint(loaded)
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("imp_service.")}
+    assert rooms == {"cli", "client", "pb"}

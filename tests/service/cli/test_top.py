@@ -1,0 +1,116 @@
+"""imp top: one snapshot, a line for each change, and the live picture."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc.error_details_pb2 import ErrorInfo
+from rich.console import Console
+
+from imp_service.cli.top_view import spark_line, view
+from imp_service.pb.admin_pb2 import ListRequestsResponse, RequestState
+from imp_service.pb.model_pb2 import Load, WatchLoadResponse
+from support.scripted_server import refuse, scripted_server
+
+
+def load(running: int, *, draining: bool = False) -> Load:
+    made = Load(
+        time=Timestamp(seconds=1_000_010),
+        running=running,
+        waiting=3,
+        waiting_tokens=900,
+        sessions=2,
+        kv_usage=0.5,
+        cache_hit_rate=0.25,
+        output_tokens_per_second=123.4,
+        draining=draining,
+    )
+    made.silence.FromMilliseconds(2500)
+    return made
+
+
+REQUEST = RequestState(
+    request_id="story-[bold]1",
+    peer="ipv4:127.0.0.1:5",
+    admit_time=Timestamp(seconds=1_000_008, nanos=500_000_000),
+    running=True,
+    prompt_tokens=7,
+    output_tokens=40,
+    unread_messages=1,
+)
+
+
+@pytest.fixture
+def server():
+    """Two loads, then the end of the server; one request on the admin side. And what was asked for."""
+    asked = []
+
+    def watch(request, context):
+        asked.append(request.min_interval.ToMilliseconds())
+        yield WatchLoadResponse(load=load(1))
+        yield WatchLoadResponse(load=load(2, draining=True))
+        refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", ErrorInfo(reason="DRAINING", domain="imp.v1"))
+
+    def requests(request, context):
+        yield ListRequestsResponse(requests=[REQUEST])
+
+    with scripted_server(WatchLoad=watch, ListRequests=requests) as address:
+        yield address, asked
+
+
+def test_one_snapshot_as_text(call, server):
+    address, _ = server
+    status, out, err = call("top", "--once", "--target", address, "--admin", address)
+    assert (status, err) == (0, "")
+    facts, requests = out.split("\n\n")
+    assert dict(line.split("  ", 1) for line in facts.splitlines()) == {
+        "state": "       open",
+        "running": "     1",
+        "waiting": "     3 requests, 900 tokens to read",
+        "sessions": "    2",
+        "output": "      123.4 tokens/s",
+        "cache in use": "50 %",
+        "cache hits": "  25 % of prompt tokens",
+        "silence": "     2.5 s",
+    }
+    head, row = (" ".join(line.split()) for line in requests.splitlines())
+    assert head == "request state age prompt output unread peer"
+    assert row == "story-[bold]1 running 1.5 s 7 40 1 ipv4:127.0.0.1:5"
+
+
+def test_one_snapshot_as_json(call, server):
+    address, _ = server
+    status, out, _ = call("top", "--once", "--json", "--target", address, "--admin", address)
+    told, request = (json.loads(line) for line in out.splitlines())
+    assert (status, told["running"], told["kv_usage"], told["silence"]) == (0, 1, 0.5, "2.500s")
+    assert (request["request_id"], request["output_tokens"]) == ("story-[bold]1", 40)
+
+
+def test_where_nobody_looks_each_change_is_a_line(call, server):
+    address, asked = server
+    status, out, err = call("top", "--target", address, "--interval", "250ms")
+    assert asked == [250]
+    first, second = out.splitlines()
+    assert first == (
+        "1970-01-12T13:46:50Z  running 1  waiting 3  sessions 2  123.4 tokens/s  cache 50 %  hits 25 %  silence 2.5 s"
+    )
+    assert second == first.replace("running 1", "running 2") + "  draining"
+    assert (status, err) == (69, "imp: error: DRAINING: stopping (UNAVAILABLE)\n")
+
+
+def test_the_picture_has_the_facts_and_the_requests():
+    console = Console(width=100, height=30, record=True, file=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(view(load(2, draining=True), [REQUEST], deque([10.0, 20.0]), "unix:///run/imp/imp.sock"))
+    text = captured.get()
+    for words in ("unix:///run/imp/imp.sock", "draining", "123.4 tokens/s  ▅█", "50 %", "2.5 s", "story-[bold]1"):
+        assert words in text, words
+
+
+def test_a_line_of_bars_has_its_highest_full():
+    assert spark_line(deque([0.0, 4.0, 8.0])) == "▁▅█"
+    assert spark_line(deque([0.0, 0.0])) == spark_line(deque()) == ""

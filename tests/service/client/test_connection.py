@@ -1,0 +1,163 @@
+"""Calls: failures with what the server said of them, retries where nothing had come, cancelling, metadata."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+
+from imp_service.client import CallFailure, Connection, Target
+from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
+from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+from imp_service.pb.model_pb2 import GetLoadRequest, GetLoadResponse
+from imp_service.pb.model_pb2_grpc import ModelServiceStub
+from support.scripted_server import Script, refuse, scripted_server, story
+
+
+def generate(address: str, *, deadline: float | None = 30.0, **options: Any) -> list[GenerateResponse]:
+    with Connection(Target(address, **options), deadline) as connection:
+        stub = InferenceServiceStub(connection.channel)
+        return list(connection.stream(stub.Generate, GenerateRequest(text="hello")))
+
+
+def refusing_first(n_refusals: int, *, pushback_ms: int | None = None) -> tuple[Script, list[int]]:
+    """Refuses with QUEUE_FULL so many times, then answers; and a list that counts the calls."""
+    calls: list[int] = []
+
+    def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        calls.append(len(calls))
+        if len(calls) <= n_refusals:
+            retry = RetryInfo(retry_delay=Duration(nanos=10_000_000))
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            info = ErrorInfo(reason="QUEUE_FULL", domain="imp.v1")
+            refuse(context, code, "256 requests wait", info, retry, pushback_ms=pushback_ms)
+        yield from story("a")
+
+    return script, calls
+
+
+def test_refusals_before_anything_came_are_retried():
+    script, calls = refusing_first(2, pushback_ms=1)
+    with scripted_server(Generate=script) as address:
+        assert generate(address) == story("a")
+    assert calls == [0, 1, 2]
+
+
+def test_one_attempt_is_one_attempt():
+    script, calls = refusing_first(1, pushback_ms=1)
+    with scripted_server(Generate=script) as address, pytest.raises(CallFailure) as caught:
+        generate(address, attempts=1)
+    assert calls == [0]
+    failure = caught.value
+    assert (failure.code, failure.reason, failure.retry_after) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL", 0.01)
+    assert failure.message == "256 requests wait (RESOURCE_EXHAUSTED, try again in 0.01 s)"
+
+
+def test_a_pushback_that_says_never_is_obeyed():
+    script, calls = refusing_first(1, pushback_ms=-1)
+    with scripted_server(Generate=script) as address, pytest.raises(CallFailure):
+        generate(address)
+    assert calls == [0]
+
+
+def test_what_failed_after_a_message_is_not_asked_for_again():
+    calls = []
+
+    def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        calls.append(request.text)
+        yield from story("a")[:2]
+        refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", ErrorInfo(reason="DRAINING", domain="imp.v1"))
+
+    with scripted_server(Generate=script) as address, pytest.raises(CallFailure) as caught:
+        generate(address)
+    assert (calls, caught.value.reason) == (["hello"], "DRAINING")
+
+
+def test_every_violation_is_told():
+    bad = BadRequest()
+    bad.field_violations.add(field="sampling.temperature", description="200, expected 0 to 100")
+    bad.field_violations.add(field="stop.strings", description="17, expected at most 16")
+
+    def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        info = ErrorInfo(reason="FIELD_INVALID", domain="imp.v1", metadata={"fields": "2"})
+        refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "2 fields are invalid", info, bad)
+        yield
+
+    with scripted_server(Generate=script) as address, pytest.raises(CallFailure) as caught:
+        generate(address)
+    failure = caught.value
+    assert [(v.path, v.description) for v in failure.violations] == [
+        ("sampling.temperature", "200, expected 0 to 100"),
+        ("stop.strings", "17, expected at most 16"),
+    ]
+    assert failure.metadata == {"fields": "2"}
+    assert str(failure) == (
+        "FIELD_INVALID: sampling.temperature: 200, expected 0 to 100; stop.strings: 17, expected at most 16 "
+        "(INVALID_ARGUMENT)"
+    )
+
+
+@pytest.mark.parametrize("packed", [b"", b"\xff\xff\xff", b"\x1a\x05hello"])
+def test_a_status_without_details_is_its_code(packed: bytes):
+    def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        context.set_trailing_metadata((("grpc-status-details-bin", packed),))
+        context.abort(grpc.StatusCode.NOT_FOUND, "nobody here")
+        yield
+
+    with scripted_server(Generate=script) as address, pytest.raises(CallFailure) as caught:
+        generate(address)
+    assert str(caught.value) == "NOT_FOUND: nobody here"
+
+
+def test_nobody_at_the_address():
+    with pytest.raises(CallFailure) as caught:
+        generate("127.0.0.1:1", attempts=1)
+    assert (caught.value.code, caught.value.reason) == ("UNAVAILABLE", "UNAVAILABLE")
+
+
+def test_a_deadline_ends_a_call():
+    ended = threading.Event()
+
+    def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(ended.set)
+        yield from story("a")[:2]
+        ended.wait(30)
+
+    with scripted_server(Generate=script) as address, pytest.raises(CallFailure) as caught:
+        generate(address, deadline=0.2)
+    assert caught.value.code == "DEADLINE_EXCEEDED"
+
+
+def test_a_stream_that_is_left_is_cancelled():
+    ended = threading.Event()
+
+    def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(ended.set)
+        yield from story("a")[:2]
+        ended.wait(30)
+
+    with scripted_server(Generate=script) as address, Connection(Target(address)) as connection:
+        stub = InferenceServiceStub(connection.channel)
+        stream = connection.stream(stub.Generate, GenerateRequest(text="hello"))
+        assert next(stream).HasField("started")
+        stream.close()  # type: ignore[attr-defined]
+        assert ended.wait(30)
+
+
+def test_every_call_carries_the_token_and_the_metadata():
+    seen: list[dict[str, str]] = []
+
+    def load(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        seen.append({key: value for key, value in context.invocation_metadata() if key != "user-agent"})
+        yield GetLoadResponse()
+
+    with scripted_server(GetLoad=load) as address:
+        target = Target(address, token="secret", metadata=(("imp-tenant", "search"),))
+        with Connection(target) as connection:
+            connection.unary(ModelServiceStub(connection.channel).GetLoad, GetLoadRequest())
+    assert seen == [{"imp-tenant": "search", "authorization": "Bearer secret"}]

@@ -1,0 +1,83 @@
+"""A gRPC server that says what a test tells it to say: also what an imp server never says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import code_pb2, status_pb2
+
+from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
+
+# (request, context) -> the messages of the reply; it may abort.
+Script = Callable[[Any, grpc.ServicerContext], Iterator[Any]]
+FILES = (inference_pb2, model_pb2, tokenizer_pb2, admin_pb2)
+METHODS: dict[str, MethodDescriptor] = {
+    method.name: method
+    for file in FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    def __init__(self, scripts: dict[str, Script]) -> None:
+        self._scripts = scripts
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        name = details.method.rpartition("/")[2]
+        if name not in self._scripts:
+            return None
+        method, script = METHODS[name], self._scripts[name]
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                script, GetMessageClass(method.input_type).FromString, lambda message: message.SerializeToString()
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: next(script(request, context)),
+            GetMessageClass(method.input_type).FromString,
+            lambda message: message.SerializeToString(),
+        )
+
+
+@contextmanager
+def scripted_server(**scripts: Script) -> Iterator[str]:
+    """The address of a server with these methods, by their short names."""
+    server = grpc.server(ThreadPoolExecutor(8), handlers=[_Handlers(scripts)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(grace=None).wait()
+
+
+def refuse(
+    context: grpc.ServicerContext, code: grpc.StatusCode, text: str, *details: Any, pushback_ms: int | None = None
+) -> None:
+    """Ends the call with a status and its rich details."""
+    status = status_pb2.Status(code=code_pb2.Code.Value(code.name), message=text)
+    for detail in details:
+        status.details.add().Pack(detail)
+    metadata: list[tuple[str, str | bytes]] = [("grpc-status-details-bin", status.SerializeToString())]
+    if pushback_ms is not None:
+        metadata.append(("grpc-retry-pushback-ms", str(pushback_ms)))
+    context.set_trailing_metadata(tuple(metadata))
+    context.abort(code, text)
+
+
+def story(*texts: str, seed: int = 7, prompt_tokens: int = 3) -> list[inference_pb2.GenerateResponse]:
+    """A whole Generate stream of one sequence: one token for each text, which ends at the limit of tokens."""
+    started = inference_pb2.GenerationStarted(request_id="r1", model="demo", seed=seed, prompt_tokens=prompt_tokens)
+    messages = [inference_pb2.GenerateResponse(started=started)]
+    for i, text in enumerate(texts):
+        chunk = inference_pb2.GenerationChunk(first_token=i, token_ids=[100 + i], text=text)
+        messages.append(inference_pb2.GenerateResponse(chunk=chunk))
+    finished = inference_pb2.GenerationFinished(reason=2)
+    finished.usage.prompt_tokens, finished.usage.output_tokens = prompt_tokens, len(texts)
+    return [*messages, inference_pb2.GenerateResponse(finished=finished)]
