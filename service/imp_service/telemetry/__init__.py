@@ -2,8 +2,22 @@
 
 from imp_service.telemetry.call_record import CallFacts, CallRecord
 from imp_service.telemetry.engine_numbers import EngineNumbers, kv_usage
+from imp_service.telemetry.log import Log
+from imp_service.telemetry.log_capture import capture
 from imp_service.telemetry.method import Method
 from imp_service.telemetry.metrics import Metrics
+from imp_service.telemetry.standard_streams import hold_standard_streams
 from imp_service.telemetry.telemetry import Telemetry
 
-__all__ = ["CallFacts", "CallRecord", "EngineNumbers", "Method", "Metrics", "Telemetry", "kv_usage"]
+__all__ = [
+    "CallFacts",
+    "CallRecord",
+    "EngineNumbers",
+    "Log",
+    "Method",
+    "Metrics",
+    "Telemetry",
+    "capture",
+    "hold_standard_streams",
+    "kv_usage",
+]

@@ -53,6 +53,7 @@ class CallFacts:
     seconds: float = 0.0
     code: str = ""
     reason: str = ""
+    outcome: str = ""
 
 
 Ending = Callable[[CallFacts], None]
@@ -134,6 +135,7 @@ class CallRecord:
         self._is_ended = True
         facts, metrics = self.facts, self.metrics
         facts.code, facts.reason, facts.seconds = code, reason, self.clock() - facts.began
+        facts.outcome = self._outcome(code)
         labels = (facts.method.type, facts.method.service, facts.method.name)
         metrics.grpc_handled.labels(*labels, code).inc()
         metrics.grpc_handling.labels(*labels).observe(facts.seconds)
@@ -141,15 +143,13 @@ class CallRecord:
             metrics.errors.labels(code, reason).inc()
         if facts.method.is_request:
             metrics.active.dec()
-            metrics.ended.labels(self.outcome).inc()
+            metrics.ended.labels(facts.outcome).inc()
             metrics.request_seconds.observe(facts.seconds)
         for ending in self.endings:
             ending(facts)
 
-    @property
-    def outcome(self) -> str:
-        """How an ended call counts: an error before anything was evaluated is a refusal, after it a failure."""
-        code = self.facts.code
+    def _outcome(self, code: str) -> str:
+        """An error before anything was evaluated is a refusal, after it a failure."""
         if code == "OK":
             return "finished"
         if code == "CANCELLED":

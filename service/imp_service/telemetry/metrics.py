@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from imp_service.telemetry.engine_numbers import EngineCollector, EngineNumbers
@@ -35,6 +35,21 @@ METHOD_LABELS = ("grpc_type", "grpc_service", "grpc_method")
 OUTCOMES = ("finished", "refused", "failed", "timed_out", "cancelled")
 
 
+class DroppedLines(Collector):
+    """Log lines that were not written, read at each scrape."""
+
+    def __init__(self, n_dropped: Callable[[], Mapping[str, int]]) -> None:
+        self._n_dropped = n_dropped
+
+    def collect(self) -> Iterator[Metric]:
+        """The family as it is now."""
+        text = "Log lines not written: too many of a kind, too many waiting, or writing failed."
+        family = CounterMetricFamily("imp_log_lines_dropped", text, labels=["cause"])
+        for cause, n in self._n_dropped().items():
+            family.add_metric([cause], n)
+        yield family
+
+
 class _Exported(Collector):
     """A registry without the times at which each series was made: they would double what is sent, to nobody's use."""
 
@@ -58,7 +73,6 @@ class Metrics:
         self._declare_requests()
         self._declare_tokens()
         self._declare_calls()
-        self.log_dropped = self._counter("imp_log_lines_dropped", "Log lines that could not be written, or too many.")
         self.stalled = self._counter("imp_requests_stalled", "Requests that the watchdog ended.")
         self._model = Info("imp_model", "The model that is served.", registry=self.registry)
 
@@ -114,6 +128,10 @@ class Metrics:
     def watch_engine(self, numbers: Callable[[], EngineNumbers | None], silence: Callable[[], float]) -> None:
         """Adds the engine's series. Called once."""
         self.registry.register(EngineCollector(numbers, silence))
+
+    def watch_log(self, n_dropped: Callable[[], Mapping[str, int]]) -> None:
+        """Adds the count of lines that were not written. Called once."""
+        self.registry.register(DroppedLines(n_dropped))
 
     def render(self) -> bytes:
         """All series as Prometheus text."""

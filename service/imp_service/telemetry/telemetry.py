@@ -4,29 +4,49 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 
 from imp_service.config import Settings
+from imp_service.telemetry.access_log import AccessLog
 from imp_service.telemetry.call_record import CallFacts, CallRecord
+from imp_service.telemetry.log import STDERR, Log
 from imp_service.telemetry.method import Method, Methods
 from imp_service.telemetry.metrics import Metrics
 
 
 class Telemetry:
-    """Used on the event loop's thread."""
+    """Used on the event loop's thread, but for the log, which any thread may write."""
 
     def __init__(
-        self, settings: Settings, methods: Iterable[Method] = (), clock: Callable[[], float] = monotonic
+        self,
+        settings: Settings,
+        methods: Iterable[Method] = (),
+        *,
+        clock: Callable[[], float] = monotonic,
+        log_to: int = STDERR,
     ) -> None:
+        """`log_to` is a descriptor, of which a copy is kept until close()."""
         self._clock = clock
         self._methods = Methods()
         self.metrics = Metrics()
         for method in methods:
             self.add_method(method)
+        self.log = Log(settings.log, log_to, clock=clock)
+        self.metrics.watch_log(lambda: self.log.n_dropped)
+        self._access = AccessLog(self.log, settings.model.name or "")
 
     def add_method(self, method: Method) -> None:
         """Makes a method known: calls of any other are counted as unknown."""
         self._methods.add(method)
         self.metrics.add_method(method)
 
+    def set_model(self, name: str, **facts: str) -> None:
+        """Says what is served, once it is."""
+        self._access.model = name
+        self.metrics.set_model({"model": name, **facts})
+
     def call(self, method: str, request_id: str, tenant: str, peer: str, traceparent: str = "") -> CallRecord:
         """The record of a call that begins now; `method` is its path, /package.Service/Name."""
         facts = CallFacts(self._methods.find(method), request_id, tenant, peer, self._clock())
-        return CallRecord(facts, self.metrics, self._clock)
+        return CallRecord(facts, self.metrics, self._clock, (self._access,))
+
+    def close(self) -> None:
+        """Writes what waits to be written; what comes later is dropped."""
+        self.log.close()

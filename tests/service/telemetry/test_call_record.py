@@ -68,7 +68,7 @@ def test_obs_1_what_was_evaluated_is_a_failure_and_no_refusal(
     if is_started:
         record.started(3, 0)
     record.ended(code, "SOME")
-    assert record.outcome == outcome
+    assert record.facts.outcome == outcome
 
 
 def test_obs_1_a_second_end_is_our_bug(bench: TelemetryBench) -> None:

@@ -1,0 +1,53 @@
+"""The one line that every call leaves in the log. Never what was asked or answered."""
+
+from imp_service.telemetry.call_record import CallFacts
+from imp_service.telemetry.log import Log
+from imp_service.telemetry.log_entry import Field
+
+
+class AccessLog:
+    """Writes the line at a call's end."""
+
+    def __init__(self, log: Log, model: str) -> None:
+        self._log = log
+        # The served name; told again once it is known.
+        self.model = model
+
+    def __call__(self, facts: CallFacts) -> None:
+        """Every call that finished has its line; of others, which a client can cause at will, so many a second."""
+        fields = access_fields(facts, self.model)
+        if facts.outcome == "finished":
+            self._log.info("call finished", message="", **fields)
+        elif facts.outcome == "failed":
+            self._log.warning("call failed", message="", **fields)
+        else:
+            self._log.notice(f"call {facts.outcome.replace('_', ' ')}", message="", **fields)
+
+
+def access_fields(facts: CallFacts, model: str) -> dict[str, Field]:
+    """What the line says, in its order."""
+    fields: dict[str, Field] = {
+        "id": facts.request_id,
+        "tenant": facts.tenant,
+        "model": model,
+        "method": f"{facts.method.service}/{facts.method.name}",
+        "peer": facts.peer,
+        "code": facts.code,
+    }
+    if facts.reason:
+        fields["reason"] = facts.reason
+    if facts.reasons:
+        fields["finish"] = ",".join(facts.reasons)
+    fields["seconds"] = facts.seconds
+    if facts.n_prompt or facts.n_output:
+        fields |= {
+            "prompt_tokens": facts.n_prompt,
+            "cached_tokens": facts.n_cached,
+            "output_tokens": facts.n_output,
+        }
+    if facts.first_token_seconds is not None:
+        fields["first_token"] = facts.first_token_seconds
+    if facts.timings is not None:
+        times = facts.timings
+        fields |= {"queue": times.queue, "prefill": times.prefill, "decode": times.decode}
+    return fields

@@ -1,0 +1,54 @@
+"""Leads what libraries say (grpc, asyncio, warnings, unhandled errors) into the log of a process's one server."""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from imp_service.telemetry.log import Log
+
+
+class CaptureHandler(logging.Handler):
+    """Turns records of the logging module into lines; the logger's name is their event."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a record; what cannot be formatted is told by the name of its error."""
+        try:
+            message = record.getMessage()
+        except Exception as reason:
+            message = f"a message that cannot be formatted: {type(reason).__name__}"
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            self._log.raised(record.name, error, about=message)
+        elif record.levelno >= logging.ERROR:
+            self._log.error(record.name, message=message)
+        else:
+            self._log.warning(record.name, message=message)
+
+
+def capture(log: Log) -> Callable[[], None]:
+    """Takes over the process's loggers, warnings and hooks; what is returned gives them back."""
+    handler = CaptureHandler(log)
+    root = logging.getLogger()
+    before = (root.handlers[:], sys.unraisablehook, threading.excepthook)
+    root.handlers[:] = [handler]
+    logging.captureWarnings(True)
+
+    def unraisable(found: Any) -> None:
+        log.raised("unraisable", found.exc_value or RuntimeError(str(found.exc_type)))
+
+    def in_thread(found: threading.ExceptHookArgs) -> None:
+        log.raised("thread", found.exc_value or RuntimeError(str(found.exc_type)))
+
+    sys.unraisablehook, threading.excepthook = unraisable, in_thread
+
+    def give_back() -> None:
+        logging.captureWarnings(False)
+        root.handlers[:], sys.unraisablehook, threading.excepthook = before
+
+    return give_back
