@@ -36,8 +36,22 @@ MAY_IMPORT = {
     "serving": {"serving", "telemetry", "generation", "core", "text", "config"},
     "pb": {"pb"},
     "client": {"client", "pb"},
+    "deploy": {"deploy", "core", "config"},
     "rpc": {"rpc", "pb", "serving", "telemetry", "generation", "core", "text", "config"},
-    "cli": {"cli", "rpc", "client", "pb", "serving", "telemetry", "generation", "core", "text", "config", "models"},
+    "cli": {
+        "cli",
+        "rpc",
+        "client",
+        "deploy",
+        "pb",
+        "serving",
+        "telemetry",
+        "generation",
+        "core",
+        "text",
+        "config",
+        "models",
+    },
 }
 # Foreign packages that only some rooms may see.
 ONLY_IN = {
@@ -45,6 +59,7 @@ ONLY_IN = {
     "google": {"rpc", "client", "pb", "cli"},
     "prometheus_client": {"telemetry"},
     "opentelemetry": {"telemetry"},
+    "yaml": {"deploy"},
     "torch": set(),
     "transformers": set(),
 }

@@ -35,6 +35,7 @@ COMMANDS = (
     Command("inspect", "show what a model file is and whether it fits"),
     Command("bench", "measure a model beside this machine's limits, or a server"),
     Command("kernels", "list the matrix kernels, or explain which one runs"),
+    Command("k8s", "print Kubernetes manifests with the resources that a model needs"),
     Command("doctor", "say whether imp can run on this machine, and what it sees of it"),
     Command("config", "show, check or write the settings"),
 )

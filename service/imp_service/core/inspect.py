@@ -72,9 +72,12 @@ class ModelReport:
     warnings: Sequence[str]
 
 
-def inspect_model(file: _core.ModelFile, config: Config) -> ModelReport:
-    """Resolves and plans as load() would with these settings. Raises ModelError."""
-    settings, limit = resolve_threads(config).settings, memory_limit()
+def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | None = None) -> ModelReport:
+    """Resolves and plans as load() would with these settings. Raises ModelError.
+
+    `limit` stands in for this machine's, where the model is planned for another one.
+    """
+    settings, limit = resolve_threads(config).settings, limit or memory_limit()
     overrides = core_overrides(settings)
     plan = _plan(file, settings, overrides, limit)
     return ModelReport(

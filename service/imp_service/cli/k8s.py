@@ -1,0 +1,153 @@
+"""imp k8s: Kubernetes manifests on stdout, with resources computed from the model."""
+
+import re
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from imp_service.cli.arguments import Once, UsageError
+from imp_service.cli.failure import CommandError, warning_line
+from imp_service.cli.model_options import add_context_option
+
+if TYPE_CHECKING:
+    from imp_service.config import Config
+    from imp_service.deploy import Base, Sizing
+
+# Names of pods and ConfigMaps are made from it, and end within the 63 characters of a label.
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
+_REPLICAS = re.compile(r"([1-9][0-9]{0,3})(?:-([1-9][0-9]{0,3}))?")
+
+
+def configure(parser: ArgumentParser) -> None:
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--standalone", action="store_true", help="a service of its own (this is the default)")
+    kind.add_argument("--sidecar", action="store_true", help="imp beside an application, in the same pod")
+    parser.add_argument(
+        "-m",
+        "--model",
+        metavar="PATH",
+        action=Once,
+        help="the model file to size for; pods find a file of this name in their volume (default: the built-in demo)",
+    )
+    add_context_option(parser)
+    volume = parser.add_mutually_exclusive_group()
+    volume.add_argument("--model-image", metavar="REF", action=Once, help="the OCI image that holds the model file")
+    volume.add_argument("--model-claim", metavar="NAME", action=Once, help="the volume claim that holds the model file")
+    parser.add_argument("--name", action=Once, help="what all of it is called (default: imp, app-with-imp)")
+    parser.add_argument("--image", metavar="REF", action=Once, help="imp's image")
+    parser.add_argument("--app-image", metavar="REF", action=Once, help="with --sidecar: the application's image")
+    parser.add_argument(
+        "--replicas",
+        metavar="N[-M]",
+        action=Once,
+        help="a fixed number of pods, or from N to M by requests that wait (default: 1-8; a sidecar's: 2)",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="assignments",
+        help="set one key of the pods' imp.conf, as in --set device.threads=7; paths are the pods' own",
+    )
+    parser.set_defaults(usage=parser.format_usage)
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.deploy import (
+        Filling,
+        base_settings,
+        fill,
+        placeholders,
+        pod_conf,
+        read_base,
+        size,
+        termination_seconds,
+        write_stream,
+    )
+
+    _check(arguments)
+    base = read_base("sidecar" if arguments.sidecar else "standalone")
+    context = [] if arguments.context is None else [f"model.overrides.max_context={arguments.context}"]
+    config = base_settings(base, [*arguments.assignments, *context])
+    _check_assignments(arguments, config)
+    sizing = size(config, arguments.model)
+    if not sizing.report.memory.fits:
+        raise CommandError("FIELD_INVALID", sizing.report.memory.refusal)
+    filling = Filling(
+        conf=pod_conf(sizing.config),
+        resources=sizing.resources,
+        termination_seconds=termination_seconds(base, sizing.config),
+        model_volume=_model_volume(base, arguments),
+        name=arguments.name,
+        image=arguments.image,
+        app_image=arguments.app_image,
+        replicas=_replicas(arguments.replicas),
+    )
+    documents = fill(base, filling)
+    write_stream(sys.stdout, _comments(sizing), documents)
+    for warning in (*sizing.report.warnings, *(f"{image} is a placeholder" for image in placeholders(documents))):
+        print(warning_line(warning), file=sys.stderr)
+    return 0
+
+
+def _check(arguments: Namespace) -> None:
+    """Every text that would end in the manifests has the form of its place there."""
+    rules = {
+        "name": (_NAME, "small letters, digits and '-', at most 40"),
+        "model_claim": (_NAME, "small letters, digits and '-', at most 40"),
+        "image": (_IMAGE, "an image reference"),
+        "app_image": (_IMAGE, "an image reference"),
+        "model_image": (_IMAGE, "an image reference"),
+        "replicas": (_REPLICAS, "N or N-M"),
+    }
+    for field, (pattern, expected) in rules.items():
+        text = getattr(arguments, field)
+        if text is not None and pattern.fullmatch(text) is None:
+            raise UsageError(arguments.usage(), f"--{field.replace('_', '-')}: found {text}, expected {expected}")
+    replicas = _replicas(arguments.replicas)
+    if replicas is not None and replicas[0] > replicas[1]:
+        raise UsageError(arguments.usage(), f"--replicas: found {arguments.replicas}, expected the lesser number first")
+    if arguments.sidecar and replicas is not None and replicas[0] != replicas[1]:
+        raise UsageError(arguments.usage(), "--replicas: a range with --sidecar, expected N: the application scales")
+    if arguments.app_image is not None and not arguments.sidecar:
+        raise UsageError(arguments.usage(), "--app-image: given without --sidecar, expected --sidecar beside it")
+    if arguments.model is None and (arguments.model_image or arguments.model_claim):
+        raise UsageError(arguments.usage(), "--model-image, --model-claim: given without --model, expected it beside")
+
+
+def _replicas(text: str | None) -> tuple[int, int] | None:
+    found = _REPLICAS.fullmatch(text) if text is not None else None
+    return (int(found[1]), int(found[2] or found[1])) if found else None
+
+
+def _check_assignments(arguments: Namespace, config: "Config") -> None:
+    """--set may say what the manifests do not: not the ports, and a path of the model only where one is given."""
+    from imp_service.config.tree import origin_at
+
+    for name in ("grpc", "health", "metrics"):
+        if origin_at(config.tree, ("listen", name)).source == "--set":
+            raise UsageError(arguments.usage(), f"--set listen.{name}: the manifests' ports are those of their base")
+    if arguments.model is None and origin_at(config.tree, ("model", "path")).source == "--set":
+        raise UsageError(arguments.usage(), "--set model.path: given without --model, expected a file to size for")
+
+
+def _model_volume(base: "Base", arguments: Namespace) -> dict[str, object] | None:
+    """The source of the volume; without a model file there is no volume."""
+    if arguments.model is None:
+        return None
+    if arguments.model_claim is not None:
+        return {"persistentVolumeClaim": {"claimName": arguments.model_claim, "readOnly": True}}
+    return {"image": {**base.model_image, **({"reference": arguments.model_image} if arguments.model_image else {})}}
+
+
+def _comments(sizing: "Sizing") -> list[str]:
+    from imp_service.cli.units import memory_text
+
+    memory = sizing.report.memory
+    return [
+        f"Memory: {', '.join(f'{name} {memory_text(n_bytes)}' for name, n_bytes in memory.items.items())};",
+        f"in all {memory_text(memory.total_bytes)}, for sequences of up to {memory.context} tokens.",
+        f"CPUs: {sizing.threads} compute threads, and one for the service itself.",
+    ]

@@ -1,0 +1,80 @@
+"""What pods shall not decide by the machine that they land on: their settings, and the plan behind them."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from imp_service.config import AUTO, Config, load
+from imp_service.config.build import build
+from imp_service.config.host import MemoryLimit
+from imp_service.config.origin import Origin
+from imp_service.config.select import select_model
+from imp_service.config.tree import Tree, Value, branch, merged, origin_at
+from imp_service.core import open_file
+from imp_service.core.inspect import ModelReport, inspect_model
+from imp_service.deploy.bases import Base
+from imp_service.deploy.resources import Resources, cpus_for
+
+MODEL_FOLDER = "/model"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """One kind of pod for one model."""
+
+    config: Config  # what stands in the pods' imp.conf
+    report: ModelReport
+
+    @property
+    def threads(self) -> int:
+        """Compute threads, which the bases and so the pods always state."""
+        threads = self.config.settings.device.threads
+        assert isinstance(threads, int)  # narrows
+        return threads
+
+    @property
+    def resources(self) -> Resources:
+        """Requests and limits of imp's container."""
+        return Resources(self.report.memory.total_bytes, cpus_for(self.threads))
+
+
+def base_settings(base: Base, assignments: list[str]) -> Config:
+    """The base's imp.conf under texts of --set; nothing of this machine's own environment or files."""
+    return load(str(base.conf), assignments, variables={})
+
+
+def size(config: Config, model: str | None) -> Sizing:
+    """Plans the model at this path, or the built-in one, without a limit: what is planned becomes the limit.
+
+    The cache takes what `kv.bytes` says, where it is auto 4 sequences of full context. Raises the core's errors.
+    """
+    local = select_model(config, model) if model is not None else _without_path(config)
+    report = inspect_model(open_file(local), local, MemoryLimit(None, "what the pod is given"))
+    pod = local
+    if model is not None:
+        stated = origin_at(config.tree, ("model", "path")).source == "--set"
+        pod = config if stated else _with_path(config, f"{MODEL_FOLDER}/{Path(model).name}")
+    if config.settings.kv.bytes is AUTO:
+        pod = pod.resolve(("kv", "bytes"), report.memory.items["kv"], "the memory plan")
+    return Sizing(pod, report)
+
+
+def termination_seconds(base: Base, config: Config) -> int:
+    """The drain's own time, and the margin that the base leaves beyond its own."""
+    before, after = base_settings(base, []).settings.drain, config.settings.drain
+    longer = (after.delay + after.grace) - (before.delay + before.grace)
+    stated: int = base.pod["terminationGracePeriodSeconds"]
+    return stated + math.ceil(longer.total_seconds())
+
+
+def _with_path(config: Config, path: str) -> Config:
+    tree = merged(config.tree, branch(("model", "path"), Value(path, Origin("--model"))))
+    return Config(build(tree), config.file, tree)
+
+
+def _without_path(config: Config) -> Config:
+    model = config.tree["model"]
+    assert isinstance(model, dict)  # narrows
+    kept: Tree = {name: node for name, node in model.items() if name != "path"}
+    tree: Tree = {**config.tree, "model": kept}
+    return Config(build(tree), config.file, tree)

@@ -1,0 +1,190 @@
+"""imp k8s: the bases with a model's own numbers, valid for every supported version, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from importlib import import_module
+
+import pytest
+
+from imp_service.config import load
+from imp_service.models import demo_model_path
+from support.manifests import (
+    base_documents,
+    containers_of,
+    imp_of,
+    kustomized,
+    of_kind,
+    pod_of,
+    refusals,
+    stream_documents,
+)
+
+DEMO = str(demo_model_path())
+
+
+def _manifests(call, *words: str) -> tuple[list[dict], str]:
+    status, out, err = call("k8s", *words)
+    assert status == 0, err
+    return stream_documents(out), err
+
+
+def _settings(documents, tmp_path):
+    (tmp_path / "imp.conf").write_text(of_kind(documents, "ConfigMap")["data"]["imp.conf"])
+    return load(str(tmp_path / "imp.conf"), variables={}).settings
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--sidecar",),
+        ("-m", DEMO, "--model-claim", "models", "--replicas", "2-5", "--name", "stories", "--image", "r.example/imp:1"),
+        ("--sidecar", "-m", DEMO, "--replicas", "3", "--app-image", "r.example/shop@sha256:" + "1" * 64),
+        ("-m", DEMO, "-c", "128", "--replicas", "1", "--set", "device.threads=1", "--set", "drain.grace=10m"),
+    ],
+)
+def test_lif_13_lif_14_manifests_are_valid_and_numbers_are_those_of_inspect(call, tmp_path, words: tuple[str, ...]):
+    documents, _ = _manifests(call, *words)
+    assert refusals(documents) == []
+    settings, imp = _settings(documents, tmp_path), imp_of(documents)
+    sizes = ("--set", f"kv.bytes={settings.kv.bytes}", "--set", f"device.threads={settings.device.threads}")
+    context = settings.model.overrides.max_context
+    status, out, err = call("inspect", DEMO, *sizes, *(("-c", str(context)) if context else ()), "--json")
+    assert status == 0, err
+    memory = json.loads(out)["memory"]
+    assert memory["items"]["kv"] == settings.kv.bytes
+    asked = imp["resources"]["limits"]
+    assert imp["resources"]["requests"] == asked
+    assert asked["cpu"] == str(settings.device.threads + 1)
+    given = int(asked["memory"].removesuffix("Mi")) * 1024**2
+    assert 0 < given - memory["total_bytes"] <= 16 * 1024**2
+    grace = settings.drain.delay + settings.drain.grace
+    assert pod_of(documents)["terminationGracePeriodSeconds"] > grace.total_seconds() + 5
+
+
+def test_lif_13_the_pod_has_room_for_what_it_then_loads(call, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    from imp_service.config import host
+
+    core_load = import_module("imp_service.core.load")
+    documents, _ = _manifests(call, "-m", DEMO)
+    given = int(imp_of(documents)["resources"]["limits"]["memory"].removesuffix("Mi")) * 1024**2
+    monkeypatch.setattr(core_load, "memory_limit", lambda: host.MemoryLimit(given, "memory.max"))
+    text = of_kind(documents, "ConfigMap")["data"]["imp.conf"]
+    assert 'path = "/model/demo.gguf"\n' in text
+    (tmp_path / "imp.conf").write_text(text.replace("/model/demo.gguf", DEMO))
+    loaded = core_load.load(load(str(tmp_path / "imp.conf"), variables={}))
+    try:
+        assert loaded.model.memory["items"]["kv"] == loaded.config.settings.kv.bytes
+        assert sum(loaded.model.memory["items"].values()) <= given
+    finally:
+        loaded.client.close()
+
+
+def test_without_options_it_is_the_base_that_kustomize_builds(call):
+    """Beside the ConfigMap, the resources of the model, and the volume that the built-in model does not need."""
+    for base in ("standalone", "sidecar"):
+        documents, _ = _manifests(call, f"--{base}", "-m", DEMO)
+        imp_of(documents)["resources"] = imp_of(base_documents(base))["resources"]
+        built = kustomized(base)
+        for stream in (documents, built):
+            (conf,) = (v for v in pod_of(stream)["volumes"] if v["name"] == "imp-conf")
+            assert conf["configMap"]["name"] == of_kind(stream, "ConfigMap")["metadata"]["name"]
+            conf["configMap"]["name"] = "imp-conf"
+            pod_of(stream)["volumes"].sort(key=lambda volume: volume["name"])
+        by_kind = [{d["kind"]: d for d in stream if d["kind"] != "ConfigMap"} for stream in (documents, built)]
+        assert by_kind[0] == by_kind[1]
+
+
+def test_a_name_is_carried_through_every_selector(call):
+    documents, _ = _manifests(call, "--name", "stories", "-m", DEMO, "--model-image", "r.example/stories:2")
+    assert {d["metadata"]["name"] for d in documents if d["kind"] != "ConfigMap"} == {"stories"}
+    assert of_kind(documents, "ConfigMap")["metadata"]["name"].startswith("stories-conf-")
+    label = {"app.kubernetes.io/instance": "stories"}
+    assert of_kind(documents, "Deployment")["spec"]["selector"] == {"matchLabels": label}
+    assert of_kind(documents, "Service")["spec"]["selector"] == label
+    assert of_kind(documents, "HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["name"] == "stories"
+    assert imp_of(documents)["name"] == "imp"
+    (volume,) = (v for v in pod_of(documents)["volumes"] if v["name"] == "model")
+    assert volume["image"] == {"reference": "r.example/stories:2", "pullPolicy": "IfNotPresent"}
+
+
+def test_replicas_are_fixed_or_the_autoscalers(call):
+    documents, _ = _manifests(call, "--replicas", "3")
+    assert of_kind(documents, "Deployment")["spec"]["replicas"] == 3
+    assert "HorizontalPodAutoscaler" not in {d["kind"] for d in documents}
+    documents, _ = _manifests(call, "--replicas", "2-9")
+    scaler = of_kind(documents, "HorizontalPodAutoscaler")["spec"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (2, 9)
+    assert "replicas" not in of_kind(documents, "Deployment")["spec"]
+
+
+def test_the_configuration_is_a_new_object_when_it_changes(call):
+    names = {
+        of_kind(_manifests(call, "--set", f"device.threads={threads}")[0], "ConfigMap")["metadata"]["name"]
+        for threads in (1, 1, 2)
+    }
+    assert len(names) == 2
+
+
+def test_the_built_in_model_needs_no_volume_and_placeholders_are_told(call, tmp_path):
+    documents, err = _manifests(call, "--image", "r.example/imp:1")
+    assert "model" not in {v["name"] for v in pod_of(documents)["volumes"]}
+    assert "/model" not in {m["mountPath"] for c in containers_of(pod_of(documents)) for m in c["volumeMounts"]}
+    assert _settings(documents, tmp_path).model.path is None
+    assert err == ""
+    _, err = _manifests(call, "-m", DEMO, "--image", "r.example/imp:1")
+    assert err == "imp: warning: registry.example/models/model:1 is a placeholder\n"
+
+
+def test_the_pods_settings_are_those_of_the_base_and_set_alone(call, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "imp.conf").write_text("[scheduler]\nmax_running = 7\n")
+    monkeypatch.setenv("IMP_DEVICE__THREADS", "1")
+    words = ("--set", "scheduler.max_waiting=9", "--set", "model.path=/model/a/b.gguf", "-m", DEMO)
+    settings = _settings(_manifests(call, *words)[0], tmp_path)
+    assert (settings.scheduler.max_running, settings.scheduler.max_waiting) == (64, 9)
+    assert (settings.device.threads, settings.model.path) == (3, "/model/a/b.gguf")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--sidecar", "--standalone"), "not allowed with argument"),
+        (("--name", "Imp"), "--name: found Imp"),
+        (("--name", "a" * 41), "--name: found aaa"),
+        (("--image", "a b"), "--image: found a b"),
+        (("--replicas", "0"), "--replicas: found 0"),
+        (("--replicas", "3-2"), "--replicas: found 3-2, expected the lesser number first"),
+        (("--sidecar", "--replicas", "1-2"), "--replicas: a range with --sidecar"),
+        (("--app-image", "x"), "--app-image: given without --sidecar"),
+        (("--model-claim", "models"), "given without --model"),
+        (("--set", "listen.grpc=[]"), "--set listen.grpc: the manifests' ports"),
+        (("--set", "model.path=x.gguf"), "--set model.path: given without --model"),
+    ],
+)
+def test_l18_what_would_not_fit_the_manifests_is_refused(call, words: tuple[str, ...], said: str):
+    status, out, err = call("k8s", *words)
+    assert (status, out) == (64, ""), err
+    assert err.startswith("usage: imp k8s ")
+    assert said in err
+
+
+def test_a_cache_that_cannot_hold_the_context_is_refused(call):
+    status, out, err = call("k8s", "-m", DEMO, "-c", "4096", "--set", "kv.bytes=1MiB")
+    assert (status, out) == (64, "")
+    assert err.startswith("imp: error: FIELD_INVALID: ")
+    assert call("k8s", "-m", "none.gguf")[0] == 66
+    assert call("k8s", "--set", "scheduler.max_runing=1")[0] == 78
+
+
+def test_kubectl_reads_the_stream(call, tmp_path):
+    """As a resource of a kustomization: the offline way to have kubectl parse it."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed here")
+    _, out, _ = call("k8s", "-m", DEMO, "--name", "stories")
+    (tmp_path / "stories.yaml").write_text(out)
+    (tmp_path / "kustomization.yaml").write_text("resources: [stories.yaml]\n")
+    made = subprocess.run(["kubectl", "kustomize", str(tmp_path)], capture_output=True, text=True, check=True)
+    assert sorted(d["kind"] for d in stream_documents(made.stdout)) == sorted(d["kind"] for d in stream_documents(out))

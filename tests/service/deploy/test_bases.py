@@ -1,0 +1,214 @@
+"""conf/kubernetes: valid for every supported version, and each point that a pod of imp must keep."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from imp_service.config import Settings, load
+from imp_service.telemetry.engine_numbers import EngineCollector
+from support.manifests import (
+    BASES,
+    KUBERNETES,
+    OVERLAYS,
+    VERSIONS,
+    base_documents,
+    containers_of,
+    imp_of,
+    kustomized,
+    of_kind,
+    pod_of,
+    ports_of,
+    refusals,
+)
+
+each_base = pytest.mark.parametrize("base", BASES)
+
+
+def settings_of(base: str) -> Settings:
+    return load(str(KUBERNETES / base / "imp.conf"), variables={}).settings
+
+
+def port_of(address: str | None) -> int:
+    return int(str(address).rpartition(":")[2])
+
+
+def mounted(documents, container) -> dict[str, dict]:
+    """Path in the container -> the volume there, with the mount's own fields."""
+    volumes = {volume["name"]: volume for volume in pod_of(documents)["volumes"]}
+    return {mount["mountPath"]: {**volumes[mount["name"]], **mount} for mount in container["volumeMounts"]}
+
+
+@each_base
+def test_lif_13_lif_14_l17_bases_are_valid_for_every_supported_version(base: str):
+    assert VERSIONS[0] == "1.33.0" and len(VERSIONS) >= 5
+    assert refusals(base_documents(base)) == []
+    broken = copy.deepcopy(base_documents(base))
+    containers_of(pod_of(broken))[0]["restartPolicyy"] = "Always"
+    assert len(refusals(broken)) == len(VERSIONS)
+
+
+@pytest.mark.parametrize("folder", [*BASES, *OVERLAYS])
+def test_lif_13_lif_14_kustomize_builds_valid_documents(folder: str):
+    documents = kustomized(folder)
+    assert refusals(documents) == []
+    conf = of_kind(documents, "ConfigMap")
+    base = folder if folder in BASES else "standalone"
+    assert conf["data"] == {"imp.conf": (KUBERNETES / base / "imp.conf").read_text()}
+    volumes = {volume["name"]: volume for volume in pod_of(documents)["volumes"]}
+    assert volumes["imp-conf"]["configMap"] == {"name": conf["metadata"]["name"]}
+    assert len(volumes) == len(pod_of(documents)["volumes"])
+
+
+def test_lif_13_the_sidecar_is_a_native_one():
+    pod = pod_of(base_documents("sidecar"))
+    assert [(c["name"], c["restartPolicy"]) for c in pod["initContainers"]] == [("imp", "Always")]
+    assert [c["name"] for c in pod["containers"]] == ["app"]
+
+
+@each_base
+def test_lif_13_probes_go_to_a_plaintext_port_of_their_own(base: str):
+    documents, settings = base_documents(base), settings_of(base)
+    imp = imp_of(documents)
+    health = port_of(settings.listen.health)
+    assert ports_of(imp)["health"] == health
+    assert str(health) not in " ".join(settings.listen.grpc)
+    probes = {name: imp[f"{name}Probe"]["grpc"] for name in ("startup", "readiness", "liveness")}
+    model = {"port": health, "service": "imp.v1.InferenceService"}
+    assert probes == {"startup": model, "readiness": model, "liveness": {"port": health, "service": "liveness"}}
+    startup = imp["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 600
+    assert ports_of(imp)["metrics"] == port_of(settings.listen.metrics)
+    annotations = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {"prometheus.io/scrape": "true", "prometheus.io/port": str(port_of(settings.listen.metrics))}
+
+
+def test_lif_13_data_goes_over_a_socket_in_memory_that_both_containers_see():
+    documents, settings = base_documents("sidecar"), settings_of("sidecar")
+    (address,) = settings.listen.grpc
+    folder = str(Path(address.removeprefix("unix://")).parent)
+    (app,) = pod_of(documents)["containers"]
+    for container in (imp_of(documents), app):
+        volume = mounted(documents, container)[folder]
+        assert volume["emptyDir"]["medium"] == "Memory"
+        assert "readOnly" not in volume
+    assert app["env"] == [{"name": "IMP_TARGET", "value": address}]
+    # The socket's group, whatever user the application runs as.
+    assert pod_of(documents)["securityContext"]["fsGroup"] == 65532
+
+
+@each_base
+def test_lif_13_configuration_and_model_are_mounted_read_only(base: str):
+    documents = base_documents(base)
+    imp = imp_of(documents)
+    volumes = mounted(documents, imp)
+    assert imp["args"] == ["serve", "--config", "/etc/imp/imp.conf"]
+    assert (volumes["/etc/imp"]["configMap"], volumes["/etc/imp"]["readOnly"]) == ({"name": "imp-conf"}, True)
+    model = Path(str(settings_of(base).model.path))
+    assert "image" in volumes[str(model.parent)] and volumes[str(model.parent)]["readOnly"] is True
+    # Nothing else: imp writes no file beside its socket.
+    assert set(volumes) == {"/etc/imp", "/model"} | ({"/run/imp"} if base == "sidecar" else set())
+
+
+@pytest.mark.parametrize("folder", [*BASES, *OVERLAYS])
+def test_lif_13_l17_pods_have_no_rights_that_imp_does_not_need(folder: str):
+    documents = base_documents(folder) if folder in BASES else kustomized(folder)
+    pod = pod_of(documents)
+    assert pod["automountServiceAccountToken"] is False
+    # A Service called imp would put IMP_PORT and its kin into the environment.
+    assert pod["enableServiceLinks"] is False
+    context = pod["securityContext"]
+    assert (context["runAsNonRoot"], context["runAsUser"], context["runAsGroup"]) == (True, 65532, 65532)
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    for name in ("hostNetwork", "hostPID", "hostIPC"):
+        assert name not in pod
+    for container in containers_of(pod):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+@each_base
+def test_lif_13_the_pod_outlives_its_drain(base: str):
+    drain = settings_of(base).drain
+    assert pod_of(base_documents(base))["terminationGracePeriodSeconds"] > math.ceil(
+        (drain.delay + drain.grace).total_seconds() + 5
+    )
+
+
+@each_base
+def test_lif_13_resources_are_promised_in_full_and_leave_the_service_a_cpu(base: str):
+    for container in containers_of(pod_of(base_documents(base))):
+        assert container["resources"]["requests"] == container["resources"]["limits"]
+    assert int(imp_of(base_documents(base))["resources"]["limits"]["cpu"]) == settings_of(base).device.threads + 1
+
+
+def test_lif_14_the_service_is_headless_and_every_selector_finds_the_pods():
+    documents = base_documents("standalone")
+    deployment, service = of_kind(documents, "Deployment"), of_kind(documents, "Service")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    policy, budget = of_kind(documents, "NetworkPolicy"), of_kind(documents, "PodDisruptionBudget")
+    selectors = [
+        deployment["spec"]["selector"]["matchLabels"],
+        deployment["spec"]["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+        service["spec"]["selector"],
+        policy["spec"]["podSelector"]["matchLabels"],
+        budget["spec"]["selector"]["matchLabels"],
+    ]
+    assert all(selector.items() <= labels.items() for selector in selectors)
+    assert {len(selector) for selector in selectors} == {1}
+    assert service["spec"]["clusterIP"] == "None"
+    (port,) = service["spec"]["ports"]
+    assert (port["port"], port["targetPort"], port["appProtocol"]) == (50051, "grpc", "kubernetes.io/h2c")
+    assert (
+        [port_of(a) for a in settings_of("standalone").listen.grpc] == [ports_of(imp_of(documents))["grpc"]] == [50051]
+    )
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_lif_14_l17_nothing_goes_out_and_only_named_peers_come_in():
+    policy = of_kind(base_documents("standalone"), "NetworkPolicy")["spec"]
+    assert (policy["policyTypes"], policy["egress"]) == (["Ingress", "Egress"], [])
+    opened = {rule["ports"][0]["port"]: rule["from"] for rule in policy["ingress"]}
+    assert set(opened) == {"grpc", "metrics"} <= set(ports_of(imp_of(base_documents("standalone"))))
+    peers = [peer for rule in opened.values() for peer in rule]
+    assert all(selector["matchLabels"] for peer in peers for selector in peer.values())
+
+
+def test_lif_14_autoscaling_follows_a_metric_that_exists():
+    documents = base_documents("standalone")
+    scaler, deployment = of_kind(documents, "HorizontalPodAutoscaler")["spec"], of_kind(documents, "Deployment")
+    target = scaler["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", deployment["metadata"]["name"])
+    assert "replicas" not in deployment["spec"]  # each apply would undo the scaler's decision
+    (metric,) = scaler["metrics"]
+    name = metric["pods"]["metric"]["name"]
+    assert (metric["type"], name) == ("Pods", "imp_requests_waiting")
+    numbers = Mock(**dict.fromkeys(("blocks_live", "blocks_cached", "blocks_free", "waiting", "step_ns", "n_steps"), 3))
+    families = {family.name: family.type for family in EngineCollector(lambda: numbers, lambda: 0.0).collect()}
+    assert families[name] == "gauge"
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (1, 8)
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_lif_13_overlays_change_what_they_say(folder: str):
+    documents = kustomized(folder)
+    imp, volumes = imp_of(documents), mounted(documents, imp_of(documents))
+    if folder == "overlays/claim":
+        assert imp["image"] == "registry.example/mine/imp:0.1.0"
+        assert volumes["/model"]["persistentVolumeClaim"] == {"claimName": "models", "readOnly": True}
+        assert "image" not in volumes["/model"]
+        return
+    variables = {entry["name"]: entry["value"] for entry in imp["env"]}
+    settings = load(str(KUBERNETES / "standalone" / "imp.conf"), variables=variables).settings
+    files = {settings.tls.cert, settings.tls.key, settings.tls.client_ca, settings.auth.token_file}
+    assert {str(Path(str(file)).parent) for file in files} == {"/etc/imp-tls"} <= set(volumes)
+    assert len(files) == 4
+    assert volumes["/etc/imp-tls"]["secret"] == {"secretName": "imp-tls", "defaultMode": 0o440}
+    assert "appProtocol" not in of_kind(documents, "Service")["spec"]["ports"][0]
