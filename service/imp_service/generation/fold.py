@@ -233,4 +233,4 @@ class GenerationFold:
             output_tokens=sum(stream.n_delivered for stream in self._streams),
         )
         times = last.timings
-        return usage, Timings(times.queue_ns * NS, times.prefill_ns * NS, times.decode_ns * NS)
+        return usage, Timings(times.queue_ns * NS, times.prefill_ns * NS, times.decode_ns * NS, times.blocked_ns * NS)

@@ -77,6 +77,7 @@ class Timings:
     queue: float
     prefill: float
     decode: float
+    blocked: float = 0.0  # paused because its reader did not read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,347 @@
+"""The field rules of imp.v1 as data: what each field of each request may be. A field without a rule is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from imp_service.generation.validate import (
+    DRY_BOUNDS,
+    MAX_BREAKER_BYTES,
+    MAX_BREAKERS,
+    MAX_LOGIT_BIAS,
+    MAX_SALT_BYTES,
+    MAX_SEQUENCES,
+    MAX_STOP_STRING_BYTES,
+    MAX_STOP_STRINGS,
+    MAX_STOP_TOKENS,
+    MAX_TOP_LOGPROBS,
+    SAMPLING_BOUNDS,
+    Bounds,
+    Violation,
+)
+from imp_service.pb import types_pb2
+from imp_service.rpc import message_rules as whole
+from imp_service.rpc.read_prompts import chat_bytes, read_chat
+from imp_service.rpc.rules import (
+    Anything,
+    Below,
+    Both,
+    Finding,
+    KnownEnum,
+    ModelName,
+    Name,
+    Names,
+    Number,
+    Rule,
+    Span,
+    Switch,
+    Text,
+    Texts,
+    TokenIds,
+    bias_violations,
+    count_violations,
+)
+from imp_service.rpc.terms import Terms
+from imp_service.text.chat_prompt import MAX_MESSAGES, find_violations
+from imp_service.text.limits import TextLimits
+
+HOUR = 3600.0
+MAX_STEP_TOKENS = 256
+MAX_INPUTS = 256
+MAX_ABORTED = 1024
+TEXT_LIMITS = TextLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRules:
+    """Of one message: a rule for each field, and those of the whole."""
+
+    fields: Mapping[str, Rule]
+    whole: tuple[whole.MessageRule, ...] = ()
+
+
+class Nested(Rule):
+    """A message with rules of its own."""
+
+    def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
+        return findings(value, path, terms)
+
+
+class Steps(Rule):
+    """As many as may run at once; more are not looked at."""
+
+    def check(self, value: Any, path: str, terms: Terms) -> Iterator[Finding]:
+        too_many = list(count_violations(len(value), path, 1, terms.settings.scheduler.max_running))
+        if too_many:
+            yield from too_many
+            return
+        for i, item in enumerate(value):
+            yield from findings(item, f"{path}[{i}]", terms)
+
+
+class Chat(Rule):
+    """A conversation: the rules of the text room, and the size of all its texts."""
+
+    def check(self, value: types_pb2.ChatPrompt, path: str, terms: Terms) -> Iterator[Finding]:
+        too_many = list(count_violations(len(value.messages), f"{path}.messages", 1, MAX_MESSAGES))
+        if too_many:
+            yield from too_many
+            return
+        chat = read_chat(value)
+        for error in find_violations(chat, path):
+            yield Violation(error.path, error.message)
+        n_bytes, most = chat_bytes(chat), terms.settings.limits.max_prompt_bytes
+        if n_bytes > most:
+            yield Violation(path, f"{n_bytes} bytes in all, expected at most {most}")
+
+
+class Bias(Rule):
+    """Ids and what is added to their logits."""
+
+    def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
+        too_many = list(count_violations(len(value), path, 0, MAX_LOGIT_BIAS))
+        return too_many or bias_violations(value, path, terms.vocab_size)
+
+
+class Inputs(Rule):
+    """Lists of ids, so many of them, each id known."""
+
+    def __init__(self, most: int | None, each: TokenIds) -> None:
+        self._most = most
+        self._each = each
+
+    def check(self, value: Any, path: str, terms: Terms) -> Iterator[Finding]:
+        too_many = list(count_violations(len(value), path, 0, self._most))
+        if too_many:
+            yield from too_many
+            return
+        for i, item in enumerate(value):
+            yield from self._each.check(item, f"{path}[{i}]", terms)
+
+
+def _prompt_bytes(terms: Terms) -> float:
+    return terms.settings.limits.max_prompt_bytes
+
+
+def _known(enum: Any) -> frozenset[int]:
+    return frozenset(enum.values())
+
+
+def _bytes(most: int) -> Any:
+    return lambda terms: most
+
+
+ANYTHING, NESTED, NAME, MODEL = Anything(), Nested(), Name(), ModelName()
+PROMPT_TEXT = Text(1, _prompt_bytes)
+PROMPT_IDS = TokenIds((1, None))
+TOP_LOGPROBS = Number(Bounds(0, MAX_TOP_LOGPROBS, whole=True))
+CONSTRAINT_SOURCE = Text(1, lambda terms: terms.settings.text.constraint_bytes)
+NO_DRAFT_MODEL = Switch(lambda terms: False, bool, "speculative decoding is not built into this server")
+SPARSE_POLICIES = (types_pb2.SPARSE_PREFILL_POLICY_AUTO, types_pb2.SPARSE_PREFILL_POLICY_SPARSE)
+NOT_SPARSE = "sparse prefill is not built into this server"
+
+_SAMPLING = {name: Number(bounds) for name, bounds in SAMPLING_BOUNDS.items()}
+_DRY = {name: Number(bounds) for name, bounds in DRY_BOUNDS.items()}
+
+RULES: Mapping[str, MessageRules] = {
+    # Shared.
+    "TokenIds": MessageRules({"ids": ANYTHING}),  # with the field that has them
+    "ChatMessage": MessageRules(
+        dict.fromkeys(("role", "content", "name", "tool_call_id", "tool_calls_json"), ANYTHING)
+    ),
+    "ChatPrompt": MessageRules(
+        dict.fromkeys(
+            ("messages", "tools_json", "add_generation_prompt", "continue_final_message", "template_kwargs_json"),
+            ANYTHING,  # with the conversation
+        )
+    ),
+    "SamplingOptions": MessageRules({**_SAMPLING, "logit_bias": Bias(), "dry": NESTED}),
+    "DryOptions": MessageRules(
+        {**_DRY, "breakers": Texts((0, MAX_BREAKERS), Text(1, _bytes(MAX_BREAKER_BYTES)))},
+    ),
+    "StopOptions": MessageRules(
+        {
+            "max_tokens": Below(lambda terms: terms.settings.limits.max_tokens, "limits.max_tokens"),
+            "min_tokens": ANYTHING,
+            "strings": Texts((0, MAX_STOP_STRINGS), Text(1, _bytes(MAX_STOP_STRING_BYTES))),
+            "token_ids": TokenIds((0, MAX_STOP_TOKENS)),
+            "ignore_eos": ANYTHING,
+            "include_match": ANYTHING,
+            "time_limit": Span(0, lambda terms: terms.settings.limits.request_time.total_seconds(), above=True),
+        },
+        (whole.min_within_max,),
+    ),
+    "Constraint": MessageRules(
+        {
+            "json_schema": CONSTRAINT_SOURCE,
+            "regex": Text(1, lambda terms: terms.settings.text.regex_bytes),
+            "gbnf": CONSTRAINT_SOURCE,
+            "choices": NESTED,
+            "json_object": NESTED,
+        },
+        (whole.exactly_one("kind"), whole.constraint_kind_known),
+    ),
+    "Choices": MessageRules(
+        {"values": ANYTHING},
+        (
+            whole.always(
+                "values",
+                Texts(
+                    (1, TEXT_LIMITS.choices),
+                    Text(1, _bytes(TEXT_LIMITS.choice_bytes)),
+                    lambda terms: terms.settings.text.constraint_bytes,
+                ),
+            ),
+        ),
+    ),
+    "JsonObject": MessageRules({}),
+    "OutputOptions": MessageRules(
+        {
+            "text": ANYTHING,
+            "logprobs": ANYTHING,
+            "top_logprobs": TOP_LOGPROBS,
+            "prompt_logprobs": Switch(
+                lambda terms: terms.settings.features.prompt_logprobs, bool, "features.prompt_logprobs is off"
+            ),
+            "prompt_token_ids": ANYTHING,
+            "max_chunk_tokens": Number(Bounds(1, 1024, whole=True)),
+            "max_chunk_delay": Span(0, lambda terms: 10),
+            "special_tokens": ANYTHING,
+        }
+    ),
+    "CacheOptions": MessageRules({"bypass_prefix": ANYTHING, "salt": Text(0, _bytes(MAX_SALT_BYTES))}),
+    "SparsePrefillOptions": MessageRules(
+        {
+            "policy": Both(
+                KnownEnum(_known(types_pb2.SparsePrefillPolicy)),
+                Switch(lambda terms: False, lambda policy: policy in SPARSE_POLICIES, NOT_SPARSE),
+            ),
+            "keep": Both(Number(Bounds(0, 1, above=True)), Switch(lambda terms: False, lambda _: True, NOT_SPARSE)),
+        }
+    ),
+    "SpeculationOptions": MessageRules(
+        {
+            "enabled": NO_DRAFT_MODEL,
+            "max_draft_tokens": Both(Number(Bounds(1, 64, whole=True)), NO_DRAFT_MODEL),
+        }
+    ),
+    # InferenceService.
+    "GenerateRequest": MessageRules(
+        {
+            "request_id": NAME,
+            "model": MODEL,
+            "text": PROMPT_TEXT,
+            "token_ids": PROMPT_IDS,
+            "chat": Chat(),
+            "session_id": NAME,
+            "sampling": NESTED,
+            "stop": NESTED,
+            "constraint": NESTED,
+            "output": NESTED,
+            "cache": NESTED,
+            "num_sequences": Number(Bounds(1, MAX_SEQUENCES, whole=True)),
+            "sparse_prefill": NESTED,
+            "speculation": NESTED,
+        },
+        (whole.exactly_one("prompt"), whole.fits_its_session),
+    ),
+    "GenerateUnaryRequest": MessageRules({"request": NESTED}, (whole.required("request"),)),
+    "StepOptions": MessageRules(
+        {
+            "sample": ANYTHING,
+            "top_logprobs": TOP_LOGPROBS,
+            "logits": Switch(lambda terms: terms.settings.features.logits, bool, "features.logits is off"),
+            "scores": ANYTHING,
+            "allowed_token_mask": ANYTHING,
+        },
+        (whole.mask_fits,),
+    ),
+    "PrefillRequest": MessageRules(
+        {
+            "session_id": NAME,
+            "model": MODEL,
+            "token_ids": PROMPT_IDS,
+            "text": PROMPT_TEXT,
+            "chat": Chat(),
+            "position": ANYTHING,
+            "sampling": NESTED,
+            "step": NESTED,
+            "ttl": Span(0, lambda terms: terms.settings.sessions.max_ttl.total_seconds(), above=True),
+            "cache": NESTED,
+            "base": ANYTHING,  # against what the session holds
+        },
+        (whole.exactly_one("input"), whole.prompt_scores_allowed),
+    ),
+    "DecodeStepRequest": MessageRules({"steps": ANYTHING}, (whole.always("steps", Steps()), whole.steps_apart)),
+    "SessionStep": MessageRules(
+        {
+            "session_id": NAME,
+            "token_ids": TokenIds((0, MAX_STEP_TOKENS)),
+            "position": ANYTHING,
+            "sampling": NESTED,
+            "step": NESTED,
+        },
+        (whole.required("session_id"),),
+    ),
+    "DecodeStreamRequest": MessageRules(
+        {"prefill": NESTED, "step": NESTED, "release": NESTED}, (whole.exactly_one("request"),)
+    ),
+    "ForkSessionRequest": MessageRules(
+        {"session_id": NAME, "position": ANYTHING, "new_session_id": NAME}, (whole.required("session_id"),)
+    ),
+    "TruncateSessionRequest": MessageRules({"session_id": NAME, "position": ANYTHING}, (whole.required("session_id"),)),
+    "ReleaseSessionRequest": MessageRules({"session_id": NAME}, (whole.required("session_id"),)),
+    "EmbedRequest": MessageRules(
+        {
+            "model": MODEL,
+            "texts": Texts((0, MAX_INPUTS), PROMPT_TEXT, _prompt_bytes),
+            "token_ids": Inputs(MAX_INPUTS, PROMPT_IDS),
+            "normalize": ANYTHING,
+        },
+        (whole.one_kind_of_input,),
+    ),
+    # TokenizerService.
+    "TokenizeRequest": MessageRules(
+        {
+            "texts": ANYTHING,
+            "add_special_tokens": ANYTHING,
+            "parse_special_tokens": ANYTHING,
+            "count_only": ANYTHING,
+            "offsets": ANYTHING,
+        },
+        (
+            whole.always("texts", Texts((1, MAX_INPUTS), Text(0, _prompt_bytes), _prompt_bytes)),
+            whole.offsets_of_ids,
+        ),
+    ),
+    "DetokenizeRequest": MessageRules(
+        {"token_ids": Inputs(None, TokenIds((0, None), lambda terms: terms.n_tokens)), "special_tokens": ANYTHING},
+        (whole.detokenized_ids,),
+    ),
+    "ApplyChatTemplateRequest": MessageRules({"chat": Chat()}, (whole.required("chat"),)),
+    "GetTokenizerRequest": MessageRules({}),
+    # ModelService.
+    "GetModelInfoRequest": MessageRules({"model": MODEL}),
+    "GetServerInfoRequest": MessageRules({}),
+    "GetLoadRequest": MessageRules({}),
+    "WatchLoadRequest": MessageRules({"min_interval": Span(0.01, lambda terms: HOUR)}),
+    # AdminService.
+    "DrainRequest": MessageRules({"timeout": Span(0, lambda terms: float("inf"))}),
+    "ResumeRequest": MessageRules({}),
+    "AbortRequest": MessageRules({"request_ids": Names(MAX_ABORTED), "all": ANYTHING}, (whole.one_way_to_abort,)),
+    "ListRequestsRequest": MessageRules({}),
+    "ListSessionsRequest": MessageRules({}),
+    "FlushCacheRequest": MessageRules({}),
+    "ProfileRequest": MessageRules({"steps": ANYTHING}, (whole.always("steps", Number(Bounds(1, 1000, whole=True))),)),
+}
+
+
+def findings(message: Any, path: str, terms: Terms) -> Iterator[Finding]:
+    """All that is wrong with a request, or with a part of one at `path`."""
+    rules = RULES[message.DESCRIPTOR.name]
+    for field, value in message.ListFields():
+        yield from rules.fields[field.name].check(value, whole.under(path, field.name), terms)
+    for check in rules.whole:
+        yield from check(message, path, terms)

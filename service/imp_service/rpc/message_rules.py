@@ -1,0 +1,145 @@
+"""Rules of whole messages: what must be set, what excludes what, what must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from imp_service.generation.validate import Violation
+from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
+from imp_service.rpc.rules import Finding, Rule
+from imp_service.rpc.terms import Terms
+from imp_service.serving.refusal import Refusal
+
+MessageRule = Callable[[Any, str, Terms], Iterator[Finding]]
+
+MAX_DETOKENIZED = 1024 * 1024
+
+
+def under(path: str, field: str) -> str:
+    """A field's path in its message."""
+    return f"{path}.{field}" if path else field
+
+
+def exactly_one(oneof: str) -> MessageRule:
+    """A member of the oneof is set."""
+
+    def check(message: Any, path: str, terms: Terms) -> Iterator[Finding]:
+        if message.WhichOneof(oneof) is None:
+            members = [field.name for field in message.DESCRIPTOR.oneofs_by_name[oneof].fields]
+            yield Violation(_oneof_path(message, path, oneof), f"not set, expected one of {', '.join(members)}")
+
+    return check
+
+
+def _oneof_path(message: Any, path: str, oneof: str) -> str:
+    """Constraint.kind is told as `constraint`: its oneof has no name in a caller's words."""
+    return path if isinstance(message, types_pb2.Constraint) else under(path, oneof)
+
+
+def required(field: str) -> MessageRule:
+    """A string or message field that must not be left out."""
+
+    def check(message: Any, path: str, terms: Terms) -> Iterator[Finding]:
+        value = getattr(message, field)
+        if not (value if isinstance(value, str) else message.HasField(field)):
+            yield Violation(under(path, field), "not set")
+
+    return check
+
+
+def always(field: str, rule: Rule) -> MessageRule:
+    """A field without presence whose default, zero or empty, is judged like any other value."""
+
+    def check(message: Any, path: str, terms: Terms) -> Iterator[Finding]:
+        yield from rule.check(getattr(message, field), under(path, field), terms)
+
+    return check
+
+
+def min_within_max(stop: types_pb2.StopOptions, path: str, terms: Terms) -> Iterator[Finding]:
+    """Fewer tokens at least than at most."""
+    if stop.HasField("max_tokens") and stop.min_tokens > stop.max_tokens:
+        words = f"{stop.min_tokens}, expected at most max_tokens = {stop.max_tokens}"
+        yield Violation(under(path, "min_tokens"), words)
+
+
+def fits_its_session(request: inference_pb2.GenerateRequest, path: str, terms: Terms) -> Iterator[Finding]:
+    """A session has one sequence, its own place in the cache, and its prompt is held already."""
+    if request.WhichOneof("prompt") != "session_id":
+        return
+    if not request.session_id:
+        yield Violation(under(path, "session_id"), "empty")
+    if request.HasField("num_sequences") and request.num_sequences > 1:
+        yield Violation(under(path, "num_sequences"), f"{request.num_sequences}, expected 1 with session_id")
+    if request.HasField("cache"):
+        yield Violation(under(path, "cache"), "set, expected none with session_id")
+    for name in ("prompt_logprobs", "prompt_token_ids"):
+        if getattr(request.output, name):
+            yield Violation(under(path, f"output.{name}"), "set, expected none with session_id")
+
+
+def mask_fits(step: inference_pb2.StepOptions, path: str, terms: Terms) -> Iterator[Finding]:
+    """A mask of the vocabulary's size that allows something, where something is sampled."""
+    mask, where = step.allowed_token_mask, under(path, "allowed_token_mask")
+    if not mask:
+        return
+    expected = (terms.vocab_size + 7) // 8
+    if len(mask) != expected:
+        yield Violation(where, f"{len(mask)} bytes, expected {expected}")
+    elif not any(mask):
+        yield Violation(where, "allows no token")
+    elif int.from_bytes(mask, "little") >> terms.vocab_size:
+        yield Violation(where, f"a bit at or above vocab_size = {terms.vocab_size}")
+    if step.HasField("sample") and not step.sample:
+        yield Violation(where, "set, expected none where sample is false")
+
+
+def prompt_scores_allowed(request: inference_pb2.PrefillRequest, path: str, terms: Terms) -> Iterator[Finding]:
+    """The scores of a prefill are those of a prompt."""
+    if request.step.scores and not terms.settings.features.prompt_logprobs:
+        feature = under(path, "step.scores")
+        yield Refusal("FEATURE_DISABLED", f"{feature}: features.prompt_logprobs is off", {"feature": feature})
+
+
+def steps_apart(request: inference_pb2.DecodeStepRequest, path: str, terms: Terms) -> Iterator[Finding]:
+    """Each is of another session."""
+    seen: set[str] = set()
+    for i, step in enumerate(request.steps[: terms.settings.scheduler.max_running]):
+        if step.session_id in seen:
+            yield Violation(under(path, f"steps[{i}].session_id"), "named twice")
+        seen.add(step.session_id)
+
+
+def constraint_kind_known(constraint: types_pb2.Constraint, path: str, terms: Terms) -> Iterator[Finding]:
+    """One that the served model can be held to."""
+    kind = constraint.WhichOneof("kind")
+    if kind is not None and kind not in terms.constraints:
+        feature = under(path, kind)
+        yield Refusal("NOT_SUPPORTED_BY_MODEL", f"{feature}: not supported by this model", {"feature": feature})
+
+
+def one_kind_of_input(request: inference_pb2.EmbedRequest, path: str, terms: Terms) -> Iterator[Finding]:
+    """Texts or tokens, not both."""
+    if bool(request.texts) == bool(request.token_ids):
+        yield Violation(under(path, "texts"), "expected exactly one of texts and token_ids")
+    yield Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "embeddings"})
+
+
+def one_way_to_abort(request: admin_pb2.AbortRequest, path: str, terms: Terms) -> Iterator[Finding]:
+    """Some by their ids, or all."""
+    if bool(request.request_ids) == request.all:
+        yield Violation(under(path, "request_ids"), "expected exactly one of request_ids and all")
+
+
+def offsets_of_ids(request: tokenizer_pb2.TokenizeRequest, path: str, terms: Terms) -> Iterator[Finding]:
+    """Counts alone have no offsets."""
+    if request.count_only and request.offsets:
+        yield Violation(under(path, "offsets"), "set, expected none where count_only is set")
+
+
+def detokenized_ids(request: tokenizer_pb2.DetokenizeRequest, path: str, terms: Terms) -> Iterator[Finding]:
+    """So many ids in all, each of which stands for something."""
+    n_ids = sum(len(item.ids) for item in request.token_ids)
+    if n_ids > MAX_DETOKENIZED:
+        yield Violation(under(path, "token_ids"), f"{n_ids} ids in all, expected at most {MAX_DETOKENIZED}")

@@ -1,0 +1,137 @@
+"""Requests of imp.v1 as the generation room takes them. For messages that check_request() has let pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from imp_service.config.settings import Settings
+from imp_service.generation import (
+    CacheOptions,
+    DryOptions,
+    GenerationRequest,
+    OutputOptions,
+    SamplingOptions,
+    StepOptions,
+    StopOptions,
+)
+from imp_service.pb import inference_pb2, types_pb2
+from imp_service.rpc.durations import seconds_of
+from imp_service.rpc.read_prompts import read_chat
+from imp_service.rpc.rules import shortest
+from imp_service.text import ChatPrompt, ConstraintKind, ConstraintSpec
+
+
+def read_generation(
+    request: inference_pb2.GenerateRequest, settings: Settings, *, priority: int, tenant: str
+) -> GenerationRequest:
+    """A generation; the prompt is empty where it goes on with a session."""
+    return GenerationRequest(
+        prompt=read_prompt(request, "prompt"),
+        sampling=read_sampling(request.sampling),
+        stop=read_stop(request.stop, settings),
+        constraint=read_constraint(request.constraint) if request.HasField("constraint") else None,
+        output=read_output(request.output),
+        cache=read_cache(request.cache),
+        num_sequences=request.num_sequences if request.HasField("num_sequences") else 1,
+        priority=priority,
+        tenant=tenant,
+    )
+
+
+def read_prompt(request: Any, oneof: str) -> str | list[int] | ChatPrompt:
+    """What a GenerateRequest or a PrefillRequest is to evaluate."""
+    match request.WhichOneof(oneof):
+        case "token_ids":
+            return list(request.token_ids.ids)
+        case "chat":
+            return read_chat(request.chat)
+        case "text":
+            return str(request.text)
+    return ""
+
+
+def read_sampling(options: types_pb2.SamplingOptions) -> SamplingOptions:
+    """An absent field stays absent: zero means zero."""
+    values = {field.name: value for field, value in options.ListFields()}
+    if not values:
+        return SamplingOptions()
+    values["logit_bias"] = {token: shortest(bias) for token, bias in options.logit_bias.items()}
+    if "dry" in values:
+        values["dry"] = read_dry(options.dry)
+    return SamplingOptions(**_shortened(values))
+
+
+def read_dry(options: types_pb2.DryOptions) -> DryOptions:
+    """An absent field stays absent."""
+    values = {field.name: value for field, value in options.ListFields()}
+    values["breakers"] = tuple(options.breakers)
+    return DryOptions(**_shortened(values))
+
+
+def read_stop(options: types_pb2.StopOptions, settings: Settings) -> StopOptions:
+    """A generation ends at the server's time limit where it asks for none."""
+    asked = options.HasField("time_limit")
+    return StopOptions(
+        max_tokens=options.max_tokens if options.HasField("max_tokens") else None,
+        min_tokens=options.min_tokens,
+        strings=tuple(options.strings),
+        token_ids=tuple(options.token_ids),
+        ignore_eos=options.ignore_eos,
+        include_match=options.include_match,
+        time_limit=seconds_of(options.time_limit) if asked else settings.limits.request_time.total_seconds(),
+    )
+
+
+def read_constraint(constraint: types_pb2.Constraint) -> ConstraintSpec:
+    """What the output must be."""
+    name = constraint.WhichOneof("kind")
+    assert name is not None  # narrows
+    kind = ConstraintKind(name)
+    match kind:
+        case ConstraintKind.CHOICES:
+            return ConstraintSpec(kind, choices=tuple(constraint.choices.values))
+        case ConstraintKind.JSON_OBJECT:
+            return ConstraintSpec(kind)
+    return ConstraintSpec(kind, source=getattr(constraint, name))
+
+
+def read_output(options: types_pb2.OutputOptions) -> OutputOptions:
+    """What is sent beside token ids; how it is cut into messages is read_chunking()'s."""
+    return OutputOptions(
+        text=options.text if options.HasField("text") else True,
+        logprobs=options.logprobs,
+        top_logprobs=options.top_logprobs,
+        prompt_logprobs=options.prompt_logprobs,
+        prompt_token_ids=options.prompt_token_ids,
+        special_tokens=options.special_tokens,
+    )
+
+
+def read_chunking(options: types_pb2.OutputOptions, settings: Settings) -> tuple[int, float]:
+    """Most tokens of one message, and the longest time in seconds that a token waits for company."""
+    chunk, delay = settings.chunk, settings.chunk.max_delay.total_seconds()
+    return (
+        options.max_chunk_tokens if options.HasField("max_chunk_tokens") else chunk.max_tokens,
+        seconds_of(options.max_chunk_delay) if options.HasField("max_chunk_delay") else delay,
+    )
+
+
+def read_cache(options: types_pb2.CacheOptions) -> CacheOptions:
+    """How the prefix cache is used."""
+    return CacheOptions(bypass_prefix=options.bypass_prefix, salt=options.salt)
+
+
+def read_step(options: inference_pb2.StepOptions) -> StepOptions:
+    """What a step returns; it samples unless told not to."""
+    return StepOptions(
+        sample=options.sample if options.HasField("sample") else True,
+        top_logprobs=options.top_logprobs,
+        logits=options.logits,
+        scores=options.scores,
+        allowed_token_mask=options.allowed_token_mask,
+    )
+
+
+def _shortened(values: dict[str, Any]) -> dict[str, Any]:
+    """Floats of 32 bits as their callers wrote them, so that every path of a value has the same bounds."""
+    return {name: shortest(value) if isinstance(value, float) else value for name, value in values.items()}

@@ -1,0 +1,48 @@
+"""GenerateUnary's reply: a fold over the messages of Generate, with no logic of its own."""
+
+from __future__ import annotations
+
+from imp_service.pb import inference_pb2
+
+
+class WholeGeneration:
+    """Takes every message of one stream, then makes the reply."""
+
+    def __init__(self, n_sequences: int) -> None:
+        self._response = inference_pb2.GenerateUnaryResponse()
+        for index in range(n_sequences):
+            self._response.sequences.add().output.index = index
+        self._texts: list[list[str]] = [[] for _ in range(n_sequences)]
+
+    def add(self, message: inference_pb2.GenerateResponse) -> None:
+        """The stream's next message."""
+        match message.WhichOneof("event"):
+            case "started":
+                self._response.started.CopyFrom(message.started)
+            case "chunk":
+                self._add_chunk(message.chunk)
+            case "finished":
+                self._finish(message.finished)
+
+    def response(self) -> inference_pb2.GenerateUnaryResponse:
+        """The reply, once the stream has ended."""
+        for sequence, texts in zip(self._response.sequences, self._texts, strict=True):
+            sequence.output.text = "".join(texts)
+        return self._response
+
+    def _add_chunk(self, chunk: inference_pb2.GenerationChunk) -> None:
+        output = self._response.sequences[chunk.index].output
+        output.token_ids.extend(chunk.token_ids)
+        output.logprobs.extend(chunk.logprobs)
+        output.candidates.extend(chunk.candidates)
+        self._texts[chunk.index].append(chunk.text)
+
+    def _finish(self, finished: inference_pb2.GenerationFinished) -> None:
+        sequence = self._response.sequences[finished.index]
+        sequence.reason = finished.reason
+        if finished.HasField("match"):
+            sequence.match.CopyFrom(finished.match)
+        self._texts[finished.index].append(finished.text)
+        if finished.HasField("usage"):
+            self._response.usage.CopyFrom(finished.usage)
+            self._response.timings.CopyFrom(finished.timings)
