@@ -1,0 +1,79 @@
+"""One event loop in a thread for every in-process server of a test run, on a clock that a test can set forward."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+# Far beyond what anything here takes: a test that gets there hangs.
+HANGS_AFTER = 60.0
+
+
+class JumpingClock:
+    """Runs as the real one does, and may be set forward: what waits for an hour need not be waited for."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def __call__(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic() + self._ahead
+
+    def wall(self) -> float:
+        """Seconds since 1970, set forward with the rest."""
+        return time.time() + self._ahead
+
+    def jump(self, seconds: float) -> None:
+        """Sets the clock forward; on the loop's thread, so that no timer is half way."""
+        assert seconds >= 0
+        self._ahead += seconds
+
+
+class LoopThread:
+    """The loop's own time is the clock's: timers of asyncio come due with a jump too.
+
+    One for all servers, since grpc.aio may not be used from two loops of one process.
+    """
+
+    def __init__(self) -> None:
+        self.clock = JumpingClock()
+        self.loop = asyncio.new_event_loop()
+        self.loop.time = self.clock  # type: ignore[method-assign]
+        self._thread = threading.Thread(target=self.loop.run_forever, name="test-loop", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that runs on the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(HANGS_AFTER)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The result of a function called on the loop's thread."""
+
+        async def called() -> T:
+            return function()
+
+        return self.run(called())
+
+    def jump(self, seconds: float) -> None:
+        """Sets the clock forward, and returns when every timer that came due by it has been called."""
+        self.call(lambda: self.clock.jump(seconds))
+
+        async def twice() -> None:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+        self.run(twice())
+
+
+_STARTED: list[LoopThread] = []
+
+
+def loop_thread() -> LoopThread:
+    """The one of this process, started when first asked for. A daemon: it ends with the process."""
+    if not _STARTED:
+        _STARTED.append(LoopThread())
+    return _STARTED[0]

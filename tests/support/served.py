@@ -1,0 +1,170 @@
+"""A server in this process: a Host and its listeners on the shared loop, and clients whose every call is checked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+
+from imp_service import _core
+from imp_service.config import load as load_config
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import inference_pb2_grpc, types_pb2
+from imp_service.rpc.server import Server
+from imp_service.serving.host import Host
+from support.checked_channel import checked
+from support.loop_thread import HANGS_AFTER, loop_thread
+from support.served_models import ServedModel, built_in
+
+T = TypeVar("T")
+# What runs while a test waits for it: one thread each, and a cache that every test's sequences fit.
+LOOKS_EVERY = 0.001
+DEFAULTS = ("device.threads=1", "kv.bytes=8MiB", "text.threads=1", "drain.grace=5s")
+
+
+class Served:
+    """One server, from serve() to close(). Tests call it from their own threads."""
+
+    def __init__(self, model: ServedModel, settings: Sequence[str]) -> None:
+        self.model = model
+        self.thread = loop_thread()
+        self.host: Host
+        self.server: Server
+        self._channels: list[grpc.Channel] = []
+        self.run(self._start([*DEFAULTS, *model.settings, *settings]))
+        LIVE.append(self)
+
+    async def _start(self, settings: Sequence[str]) -> None:
+        clock = self.thread.clock
+        config = load_config(None, settings)
+        self.host = Host(config, clock=clock, wall=clock.wall)
+        self.server = Server(self.host)
+        await self.server.start()
+        self.host.adopt(await asyncio.to_thread(self.model.make, config, clock))
+        await self.server.tell_health()
+
+    @property
+    def address(self) -> str:
+        """Of the first data listener, as a client takes it."""
+        return self.server.addresses[0]
+
+    def close(self) -> None:
+        """Stops at once; what still runs ends as cancelled."""
+        if self in LIVE:
+            LIVE.remove(self)
+            for channel in self._channels:
+                channel.close()
+            self.run(self._stop())
+
+    async def _stop(self) -> None:
+        await self.server.stop(0)
+        self.host.close()
+
+    # Clients.
+
+    def channel(self, *options: tuple[str, Any]) -> grpc.Channel:
+        """A connection of its own; every call on it is checked. Closed with the server."""
+        alone = ("grpc.use_local_subchannel_pool", 1)
+        raw = grpc.insecure_channel(self.address, options=[alone, *options])
+        self._channels.append(raw)
+        return checked(raw, self._detokenize)
+
+    @contextlib.contextmanager
+    def connection(self, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
+        """A channel that is closed, connection and all, with the block."""
+        raw = grpc.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1), *options])
+        with raw:
+            yield checked(raw, self._detokenize)
+
+    @property
+    def inference(self) -> inference_pb2_grpc.InferenceServiceStub:
+        """A stub on a channel of its own."""
+        return inference_pb2_grpc.InferenceServiceStub(self.channel())
+
+    def _detokenize(self, ids: Sequence[int], special_tokens: bool) -> str:
+        return self.host.model.tokenizer.decode(list(ids), special_tokens=special_tokens)
+
+    # The inside.
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine on the server's loop."""
+        return self.thread.run(work)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The result of a function on the loop's thread, where all state of the server is touched."""
+        return self.thread.call(function)
+
+    def jump(self, seconds: float) -> None:
+        """Sets the server's clock forward, and calls every timer that came due."""
+        self.thread.jump(seconds)
+
+    def stats(self) -> _core.EngineStats:
+        """The engine's numbers."""
+        return self.call(self.host.model.client.engine.stats)
+
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        """Until `holds` of the server's state, looked at on its loop; fails where it never comes to hold."""
+
+        async def look() -> None:
+            give_up = time.monotonic() + HANGS_AFTER / 2
+            while not holds():
+                assert time.monotonic() < give_up, f"never came to hold: {what}"
+                looks_again = self.thread.loop.create_future()
+                self.thread.loop.call_later(LOOKS_EVERY, looks_again.set_result, None)
+                await looks_again
+
+        self.run(look())
+
+    def wait_for_rest(self, *, live_blocks: int = 0, sessions: int = 0) -> None:
+        """Until nothing runs or waits, and only `sessions` hold blocks."""
+
+        def is_at_rest() -> bool:
+            stats = self.host.model.client.engine.stats()
+            found = (stats.running, stats.waiting, stats.waiting_tokens, stats.sessions, stats.blocks_live)
+            return found == (0, 0, 0, sessions, live_blocks)
+
+        self.wait_until(is_at_rest, f"at rest with {sessions} sessions and {live_blocks} blocks")
+
+
+# Those that the always-on checks look at.
+LIVE: list[Served] = []
+
+
+@contextlib.contextmanager
+def serve(*settings: str, model: ServedModel | None = None, socket: Path | None = None) -> Iterator[Served]:
+    """A server with `settings` (texts of --set), on a free port or on `socket`."""
+    listen = "127.0.0.1:0" if socket is None else f"unix://{socket}"
+    served = Served(model or built_in(), [f"listen.grpc={json.dumps([listen])}", *settings])
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+def ask(prompt: str | Sequence[int], max_tokens: int | None = 16, **fields: Any) -> pb.GenerateRequest:
+    """A greedy request; `fields` of GenerateRequest override."""
+    request = pb.GenerateRequest(sampling=types_pb2.SamplingOptions(temperature=0.0))
+    if max_tokens is not None:
+        request.stop.max_tokens = max_tokens
+    if isinstance(prompt, str):
+        request.text = prompt
+    else:
+        request.token_ids.ids.extend(prompt)
+    request.MergeFrom(pb.GenerateRequest(**fields))
+    return request
+
+
+def tokens_of(messages: Sequence[pb.GenerateResponse], index: int = 0) -> list[int]:
+    """One sequence's output of a whole stream."""
+    return [
+        token
+        for message in messages
+        if message.WhichOneof("event") == "chunk" and message.chunk.index == index
+        for token in message.chunk.token_ids
+    ]

@@ -1,0 +1,99 @@
+"""What a test server serves: the built-in model, a file, or a script whose next token the test decides."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from imp_service import _core, _testing
+from imp_service.config import Config
+from imp_service.core import EngineClient, load
+from imp_service.generation import LanguageModel
+from support.tiny_models import tiny
+from support.tiny_vocabularies import byte_level
+
+MakeModel = Callable[[Config, Callable[[], float]], LanguageModel]
+DEMO_GOLDEN = Path(__file__).resolve().parents[1] / "data" / "demo_golden.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Canary:
+    """A greedy generation whose tokens are known."""
+
+    prompt_ids: Sequence[int]
+    output_ids: Sequence[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedModel:
+    """How it is made from the settings, and a generation by which to tell that it is well."""
+
+    make: MakeModel
+    canary: Canary | None = None
+    settings: tuple[str, ...] = ()
+
+
+@cache
+def built_in() -> ServedModel:
+    """The demo model. Its canary is what a float64 network of another library says."""
+    prompts = json.loads(DEMO_GOLDEN.read_text(encoding="utf-8"))["models"]["target"]["prompts"]
+    canary = Canary(tuple(prompts[0]["prompt_ids"]), tuple(prompts[0]["output_ids"]))
+    return ServedModel(lambda config, clock: LanguageModel(load(config), clock), canary)
+
+
+def from_file(path: Path) -> ServedModel:
+    """A model file, such as tiny_models make."""
+    return ServedModel(lambda config, clock: LanguageModel(load(config), clock), settings=(f"model.path={path}",))
+
+
+def tiny_with_text(folder: Path, architecture: str = "qwen3", **changes: Any) -> ServedModel:
+    """A tiny model of the family over a vocabulary of bytes, written to `folder`: any text, no chat template."""
+    words = byte_level(merges=[("t", "h"), ("th", "e")])
+    model = tiny(architecture, vocab_size=len(cast(list[str], words["tokenizer.ggml.tokens"])), **changes)
+    contents = model.contents()
+    contents.keys = {**contents.keys, **words}
+    return from_file(contents.write(folder / f"tiny_{architecture}.gguf"))
+
+
+def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **engine: Any) -> ServedModel:
+    """The built-in model's text side over an engine whose forward pass is a script; `engine` overrides its options.
+
+    Rules: "counter": n + 1 follows n; "hash": of all tokens before; "table": script["table"], by position.
+    """
+
+    def make(config: Config, clock: Callable[[], float]) -> LanguageModel:
+        loaded = load(config)
+        loaded.client.close()
+        scheduler = loaded.config.settings.scheduler
+        options = {
+            "n_blocks": loaded.model.n_blocks,
+            "max_context": loaded.model.max_context,
+            "max_running": scheduler.max_running,
+            "max_waiting": scheduler.max_waiting,
+            "max_waiting_tokens": scheduler.max_waiting_tokens,
+            "max_sessions": loaded.config.settings.sessions.max,
+            "prefill_chunk": scheduler.prefill_chunk,
+            "step_tokens": scheduler.step_tokens,
+            "tenant_share": scheduler.tenant_share,
+            "prefix_cache": loaded.config.settings.kv.prefix_cache,
+            **engine,
+        }
+        given = {
+            "vocab_size": loaded.model.vocab_size,
+            "max_rows": options["step_tokens"],
+            "max_logits_rows": max(64, options["max_running"]),
+            "records": False,
+            **(script or {}),
+        }
+        core = _testing.ThreadedEngine(_testing.Script(rule, **given), _core.EngineOptions(**options))
+        return LanguageModel(dataclasses.replace(loaded, client=EngineClient(core)), clock)
+
+    # The script's sampler knows neither truncations nor repetition: the file's own recommendation is put aside.
+    off = tuple(f"model.overrides.default_sampling.{key}" for key in ("top_k=0", "top_p=1", "min_p=0"))
+    first = 300
+    counted = Canary((first,), tuple(range(first + 1, first + 33)))
+    return ServedModel(make, counted if rule == "counter" else None, off)

@@ -1,0 +1,132 @@
+"""imp serve as a process of its own: started, waited for, asked, ended; with all that it wrote to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from imp_service.pb import inference_pb2_grpc
+from support.checked_channel import checked
+from support.command_line import clean_environment
+
+# Far beyond what a start or an end takes.
+HANGS_AFTER = 60.0
+
+
+class ServerProcess:
+    """From start to end. `folder` takes its home, its ready file and its stderr."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        settings: Sequence[str] = (),
+        environment: dict[str, str] | None = None,
+        stderr: int | None = None,
+    ) -> None:
+        """`settings` are texts of --set; `stderr` is a descriptor in the place of the file."""
+        self.folder = folder
+        self.ready_file = folder / "ready.json"
+        self.stderr_file = folder / "stderr.txt"
+        sets = [word for setting in ("device.threads=1", *settings) for word in ("--set", setting)]
+        listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
+        ready = ["--ready-file", str(self.ready_file)]
+        self.ready_file.unlink(missing_ok=True)
+        with self.stderr_file.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "imp_service", "serve", *ready, *listen, *sets, *arguments],
+                env={**clean_environment(folder), **(environment or {})},
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors if stderr is None else stderr,
+            )
+        self._facts: dict[str, Any] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the server itself."""
+        return self.process.pid
+
+    @property
+    def stderr(self) -> str:
+        """All that it has written so far."""
+        return self.stderr_file.read_text(encoding="utf-8", errors="replace")
+
+    def wait_until_ready(self) -> dict[str, Any]:
+        """The content of the ready file; fails where the server ends first."""
+        give_up = time.monotonic() + HANGS_AFTER
+        while self._facts is None:
+            if self.ready_file.exists():
+                self._facts = json.loads(self.ready_file.read_text())
+                break
+            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.stderr}"
+            assert time.monotonic() < give_up, f"not ready: {self.stderr}"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.005)
+        return self._facts
+
+    @property
+    def address(self) -> str:
+        """Of the first data listener, as a client takes it."""
+        addresses: list[str] = self.wait_until_ready()["grpc"]
+        return addresses[0]
+
+    @contextlib.contextmanager
+    def connection(self, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
+        """A connection of its own, every call on it checked; closed with the block."""
+        with grpc.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1), *options]) as raw:
+            yield checked(raw)
+
+    @contextlib.contextmanager
+    def inference(self) -> Iterator[inference_pb2_grpc.InferenceServiceStub]:
+        """A stub on a connection of its own."""
+        with self.connection() as channel:
+            yield inference_pb2_grpc.InferenceServiceStub(channel)
+
+    def signal(self, number: int) -> None:
+        """Sends it a signal."""
+        os.kill(self.pid, number)
+
+    def wait_for_end(self) -> int:
+        """Its exit status; a signal's death is negative."""
+        descriptor = os.pidfd_open(self.pid) if self.process.poll() is None else None
+        if descriptor is not None:
+            try:
+                ended, _, _ = select.select([descriptor], [], [], HANGS_AFTER)
+                assert ended, f"does not end: {self.stderr}"
+            finally:
+                os.close(descriptor)
+        return self.process.wait(HANGS_AFTER)
+
+    def terminate(self) -> int:
+        """SIGTERM, and its exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait_for_end()
+
+    def kill(self) -> None:
+        """Leaves nothing behind, whatever state it is in."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(HANGS_AFTER)
+
+
+@contextlib.contextmanager
+def server_process(folder: Path, *arguments: str, **options: Any) -> Iterator[ServerProcess]:
+    """A server process that is gone with the block."""
+    server = ServerProcess(folder, *arguments, **options)
+    try:
+        yield server
+    finally:
+        server.kill()

@@ -1,0 +1,63 @@
+"""Checks how a call ended: its status is a row of the error table or gRPC's own word, with details that can be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+import grpc
+
+from support.error_rows import documented_rows
+from support.status_details import read_details
+
+# Put into prompts by tests; must never come back in a status or a log line.
+SECRET = "xyzzy-plugh-4711"
+# Codes that gRPC itself or the client's library gives, and what they then say.
+GRPCS_OWN = {
+    "CANCELLED": r"",
+    "DEADLINE_EXCEEDED": r"",
+    "UNAVAILABLE": r"(?i)connect|socket|stream|goaway|endpoint|transport|reset|broken pipe|ping|closed|dns|handshak",
+    "RESOURCE_EXHAUSTED": r"(?i)larger than max|metadata size",
+    "UNIMPLEMENTED": r"(?i)method not found|not implement",
+    "INTERNAL": r"(?i)deserializing|RST_STREAM|HTTP2|HTTP/2",
+}
+# What gives away the inside of the server.
+LEAKS = re.compile(r"0x[0-9a-f]{6,}|Traceback|\.py\b|(?<![\w.:/])/(?:home|tmp|usr|work|var|etc|root|proc)/[\w.-]+")
+
+
+class StatusViolation(AssertionError):
+    """A call ended as no call may."""
+
+
+@cache
+def codes_by_reason() -> dict[str, str]:
+    """Of the error table in docs/contracts.md."""
+    return {row.reason: row.code for row in documented_rows() if row.reason}
+
+
+def leaks_in(text: str) -> list[str]:
+    """What must not be told to a client."""
+    return [SECRET] * (SECRET in text) + LEAKS.findall(text)
+
+
+def check_status(code: grpc.StatusCode | None, words: str | None, trailing: Iterable[tuple[str, str | bytes]]) -> None:
+    """Raises StatusViolation where a call did not end as one of imp's may."""
+    if code is None or code is grpc.StatusCode.UNKNOWN:
+        raise StatusViolation(f"status {code}: {words}")
+    if code is grpc.StatusCode.OK:
+        return
+    told, pairs = words or "", [(key, value) for key, value in trailing]
+    details = read_details(pairs)
+    if not details.code:
+        if not re.search(GRPCS_OWN.get(code.name, r"(?!)"), told):
+            raise StatusViolation(f"{code.name} without details: {told}")
+        return
+    expected = codes_by_reason().get(details.reason)
+    if expected != code.name or details.domain != "imp.v1":
+        raise StatusViolation(f"{code.name} {details.domain} {details.reason}: {told}; the table says {expected}")
+    if (details.code, details.message) != (code.value[0], told):
+        raise StatusViolation(f"details say {details.code} {details.message!r}, the status {code.value[0]} {told!r}")
+    leaked = leaks_in(" ".join([told, *(str(value) for _, value in pairs)]))
+    if leaked:
+        raise StatusViolation(f"{code.name} {details.reason} tells {leaked}: {told}")
