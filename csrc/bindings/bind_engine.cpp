@@ -99,6 +99,9 @@ class PythonEngine {
 
   void submit(std::vector<Command> commands) { engine_->submit(std::move(commands)); }
 
+  void hold() { engine_->hold(); }
+  void let_go() { engine_->let_go(); }
+
   py::list drain_events() {
     // Taken out, so that two callers at once do not share it.
     std::vector<Event> events;
@@ -131,6 +134,8 @@ void register_engine_class(py::module_& module) {
       .def(py::init<LoadedModel&, const EngineOptions&>(), py::arg("model"), py::arg("options"), py::keep_alive<1, 2>(),
            "Raises InvalidArgument where the options do not fit the model, ResourceExhausted for want of memory.")
       .def("drain_events", &PythonEngine::drain_events, "All events that wait, oldest first. Never waits.")
+      .def("hold", &PythonEngine::hold, "What is submitted until let_go() is taken at once. Holds nest; be short.")
+      .def("let_go", &PythonEngine::let_go, "Ends a hold.")
       .def(
           "event_descriptor", [](const PythonEngine& self) { return self.engine().event_descriptor(); },
           "A descriptor that is readable while events wait.")

@@ -130,6 +130,14 @@ void Engine::submit(std::vector<Command> commands) {
   thread_->mailbox.put(std::move(accepted));
 }
 
+void Engine::hold() {
+  thread_->mailbox.hold();
+}
+
+void Engine::let_go() {
+  thread_->mailbox.let_go();
+}
+
 void Engine::drain_events(std::vector<Event>& out) {
   thread_->mailbox.drain(out);
 }

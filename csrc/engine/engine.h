@@ -79,6 +79,11 @@ class Engine {
   // Several commands one after the other, all or, where it throws, none.
   void submit(std::vector<Command> commands);
 
+  // What is submitted between hold() and let_go() is taken at once, so that the runs among it begin in one step. Each
+  // command is checked and refused by itself. Steps go on meanwhile; the hold is to be short.
+  void hold();
+  void let_go();
+
   // Takes all queued events, oldest first, into `out`, and keeps out's memory for those to come. Never waits.
   void drain_events(std::vector<Event>& out);
 

@@ -35,6 +35,19 @@ void Mailbox::put(std::vector<Accepted>&& commands) {
   changed_.notify_one();
 }
 
+void Mailbox::hold() {
+  const std::lock_guard lock(mutex_);
+  ++n_holds_;
+}
+
+void Mailbox::let_go() {
+  {
+    const std::lock_guard lock(mutex_);
+    --n_holds_;
+  }
+  changed_.notify_one();
+}
+
 void Mailbox::drain(std::vector<Event>& out) {
   out.clear();
   bool was_full = false;
@@ -59,9 +72,9 @@ EngineStats Mailbox::stats() const {
 Mailbox::Wake Mailbox::take(std::vector<Accepted>& out, bool idle) {
   out.clear();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopped_ || !commands_.empty() || !(idle || full()); });
+  changed_.wait(lock, [&] { return stopped_ || has_commands() || !(idle || full()); });
   if (stopped_) return Wake::stopped;
-  std::swap(out, commands_);
+  if (has_commands()) std::swap(out, commands_);
   return full() ? Wake::full : Wake::go_on;
 }
 

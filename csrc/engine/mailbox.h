@@ -22,6 +22,9 @@ class Mailbox {
 
   // For callers.
   void put(std::vector<Accepted>&& commands);
+  // Between hold() and let_go() commands are queued, but not taken. Holds nest.
+  void hold();
+  void let_go();
   // Takes all queued events, oldest first, into `out`, whose memory is used for those to come.
   void drain(std::vector<Event>& out);
   int event_descriptor() const noexcept { return descriptor_; }
@@ -37,6 +40,7 @@ class Mailbox {
   void stop();
 
  private:
+  bool has_commands() const noexcept { return n_holds_ == 0 && !commands_.empty(); }
   bool full() const noexcept { return events_.size() >= max_queued_events_; }
 
   const std::size_t max_queued_events_;
@@ -44,6 +48,7 @@ class Mailbox {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Accepted> commands_;
+  int n_holds_ = 0;
   std::vector<Event> events_;
   EngineStats stats_;
   std::uint64_t n_wakeups_ = 0;

@@ -617,6 +617,14 @@ class Engine:
         """
         Opens a generation and runs it; it is gone when its run has ended. Both are queued, or neither.
         """
+    def hold(self) -> None:
+        """
+        What is submitted until let_go() is taken at once. Holds nest; be short.
+        """
+    def let_go(self) -> None:
+        """
+        Ends a hold.
+        """
     def mask(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, output: typing.SupportsInt | typing.SupportsIndex, allowed: bytes = b'', *, end: bool = False) -> None:
         """
         The tokens that an output of a constrained run may be; `end`: there is no such output.

@@ -14,7 +14,7 @@ from imp_service._core import (
 )
 from imp_service._core import SamplingOptions as CoreSampling
 from imp_service._core import TokenScores as CoreScores
-from imp_service.core.engine_client import EngineClient, Event
+from imp_service.core.engine_client import UNASKED, EngineClient, Event
 from imp_service.core.errors import (
     DeviceError,
     Error,
@@ -28,6 +28,7 @@ from imp_service.core.errors import (
 from imp_service.core.load import LoadedModel, load, open_file
 
 __all__ = [
+    "UNASKED",
     "CoreCandidate",
     "CoreSampling",
     "CoreScores",

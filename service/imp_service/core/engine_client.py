@@ -8,10 +8,14 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from imp_service import _core
 from imp_service.core.errors import make_error
+
+# What the engine tells of itself, in answer to no command: FailedEvent of a session that it had to close.
+UNASKED = 0
 
 Event = _core.StartedEvent | _core.TokenEvent | _core.FinishedEvent | _core.FailedEvent | _core.DoneEvent
 Handler = Callable[[Event], None]
@@ -63,6 +67,20 @@ class EngineClient:
     def forget(self, ticket: int) -> None:
         """Drops later events of a ticket."""
         self._handlers.pop(ticket, None)
+
+    def hear(self, handler: Handler) -> None:
+        """Passes on what the engine tells of itself, and the answers that nobody waits for. One handler at a time."""
+        self._handlers[UNASKED] = handler
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Commands submitted within are taken at once: what they begin joins the same step."""
+        engine = self.engine
+        engine.hold()
+        try:
+            yield
+        finally:
+            engine.let_go()
 
     def fileno(self) -> int:
         """Readable while events wait; for a loop that calls dispatch() itself."""

@@ -187,11 +187,12 @@ class LanguageModel:
             raise invalid("steps: a session is named twice")
         results: list[StepOutput | Error] = []
         submitted: list[StepFold | Error] = []
-        for step in steps:
-            try:
-                submitted.append(step.session.submit_step(step.tokens, step.step))
-            except Error as error:
-                submitted.append(error)
+        with self.client.together():
+            for step in steps:
+                try:
+                    submitted.append(step.session.submit_step(step.tokens, step.step))
+                except Error as error:
+                    submitted.append(error)
         for step, fold in zip(steps, submitted, strict=True):
             if isinstance(fold, Error):
                 results.append(fold)

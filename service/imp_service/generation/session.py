@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from imp_service.core import DoneEvent, Event, FailedEvent, make_error
+from imp_service.core import UNASKED, DoneEvent, Event, FailedEvent, make_error
 from imp_service.generation.defaults import seed_of, with_seed
 from imp_service.generation.generation import Generation
 from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
@@ -100,12 +100,12 @@ class Session:
             self.position = position
             self._text.truncate(position)
 
-    def close(self) -> None:
-        """Frees the session; it is no error to do so twice."""
+    def close(self, ticket: int = UNASKED) -> None:
+        """Frees the session; it is no error to do so twice. The engine answers to the ticket."""
         if self._is_open:
             self._is_open = False
             if not self._model.client.is_closed:
-                self._model.client.engine.close(0, self.sequence)
+                self._model.client.engine.close(ticket, self.sequence)
 
     def submit_step(
         self,

@@ -12,6 +12,7 @@ from imp_service.generation import LanguageModel
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.sessions import Sessions
 from imp_service.serving.workers import TextWorkers
 
 Clock = Callable[[], float]
@@ -30,6 +31,7 @@ class Host:
         self.instance_id = secrets.token_hex(4)
         self.lifecycle = Lifecycle()
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)
+        self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
         self._model: LanguageModel | None = None
         self._events: EngineEvents | None = None
 
@@ -46,11 +48,13 @@ class Host:
         self._events = EngineEvents(asyncio.get_running_loop(), model.client)
         self._model = model
         self.config, self.settings = model.config, model.config.settings
+        self.sessions.serve(model)
         self.lifecycle.become(Phase.SERVING)
 
     def close(self) -> None:
         """Lets the model go. What still runs ends as cancelled."""
         self.lifecycle.become(Phase.STOPPED)
+        self.sessions.close_all()
         if self._events is not None:
             self._events.detach()
         if self._model is not None:

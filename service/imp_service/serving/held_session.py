@@ -1,0 +1,58 @@
+"""One open session as the server keeps it: whose it is, until when, and its last answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imp_service.generation import CacheOptions, Session
+
+# Whose it is, and its name: what another tenant calls by the same name is another session.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReply:
+    """The answer to what the session was last extended by, for a caller that lost it."""
+
+    # Of the whole request: tokens, options and position.
+    digest: bytes
+    reply: object
+
+
+@dataclass(slots=True, eq=False)
+class HeldSession:
+    """Touched on the event loop's thread only."""
+
+    key: Key
+    session: Session
+    cache: CacheOptions
+    ttl: float  # seconds
+    used_at: float  # by the host's clock
+    # A call is at work on it: it does not expire, and other calls are refused.
+    is_busy: bool = False
+    is_open: bool = True
+    # Nothing was evaluated yet: where that fails the session is gone again.
+    is_new: bool = True
+    stored: StoredReply | None = None
+    # When the expiry looks at it next.
+    wake_at: float | None = None
+
+    @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        return self.key[0]
+
+    @property
+    def session_id(self) -> str:
+        """Its name."""
+        return self.key[1]
+
+    @property
+    def position(self) -> int:
+        """Tokens held."""
+        return self.session.position
+
+    @property
+    def expires_at(self) -> float:
+        """When it is freed, unless it is used before."""
+        return self.used_at + self.ttl

@@ -1,0 +1,92 @@
+"""Ends sessions that nobody uses: one timer for all, set to the moment at which the next may be due."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+
+from imp_service.serving.held_session import HeldSession
+
+# Fewer entries than this are not worth a sweep.
+SMALL = 64
+# Whoever looks a session up sees its end at once; its blocks may be freed as much later.
+LEAST_DELAY = 0.01  # seconds
+
+
+class SessionExpiry:
+    """Each watched session has one valid entry, never later than it expires; using a session leaves its entry alone."""
+
+    def __init__(self, clock: Callable[[], float], expire: Callable[[HeldSession], None]) -> None:
+        self._clock = clock
+        self._expire = expire
+        self._entries: list[tuple[float, int, HeldSession]] = []
+        self._numbers = itertools.count()
+        self._n_watched = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def watch(self, held: HeldSession) -> None:
+        """From now on; again where its ttl has become shorter."""
+        if held.wake_at is None:
+            self._n_watched += 1
+        elif held.expires_at >= held.wake_at:
+            return
+        self._enter(held, held.expires_at)
+        self._sweep()
+        self._set_timer()
+
+    def forget(self, held: HeldSession) -> None:
+        """It has ended."""
+        if held.wake_at is not None:
+            held.wake_at = None
+            self._n_watched -= 1
+            self._sweep()
+
+    def expire_due(self) -> None:
+        """Ends every session that is due now."""
+        now = self._clock()
+        while self._entries and self._entries[0][0] <= now:
+            at, _, held = heapq.heappop(self._entries)
+            if held.wake_at != at:
+                continue
+            if held.is_busy:
+                self._enter(held, now + held.ttl)  # its use ends later than now
+            elif held.expires_at > now:
+                self._enter(held, held.expires_at)
+            else:
+                self._expire(held)
+        self._set_timer()
+
+    def close(self) -> None:
+        """Nothing expires any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._entries.clear()
+
+    def _enter(self, held: HeldSession, at: float) -> None:
+        held.wake_at = at
+        heapq.heappush(self._entries, (at, next(self._numbers), held))
+
+    def _sweep(self) -> None:
+        """Entries of sessions that have ended do not pile up."""
+        if len(self._entries) > 2 * self._n_watched + SMALL:
+            self._entries = [entry for entry in self._entries if entry[2].wake_at == entry[0]]
+            heapq.heapify(self._entries)
+
+    def _set_timer(self) -> None:
+        if not self._entries:
+            return
+        at = self._entries[0][0]
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_later(max(LEAST_DELAY, at - self._clock()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.expire_due()

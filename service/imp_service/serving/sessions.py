@@ -1,0 +1,252 @@
+"""The open sessions of one server: whose they are, until when they live, and who is at work on them.
+
+A session belongs to its tenant: to another its name is unknown, in the same words as any unknown name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from imp_service.config.settings import Sessions as SessionSettings
+from imp_service.core import Event, FailedEvent
+from imp_service.generation import CacheOptions, LanguageModel, SamplingOptions, Session
+from imp_service.generation.language_model import DEFAULT_CACHE
+from imp_service.serving.held_session import HeldSession, Key
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.session_expiry import SessionExpiry
+from imp_service.serving.session_ids import instance_of, new_session_id
+
+# Names of sessions that expired, kept so that their callers are told so; beyond, they are unknown.
+MAX_EXPIRED_NAMES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a new session is to be."""
+
+    sampling: SamplingOptions | None = None
+    priority: int = 0
+    cache: CacheOptions = DEFAULT_CACHE
+    ttl: float | None = None  # seconds; the server's setting where None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What an operator sees of a session. Never a token."""
+
+    session_id: str
+    tenant: str
+    position: int
+    idle_seconds: float
+    # Until it is freed; None while a call is at work on it.
+    seconds_left: float | None
+
+
+class Sessions:
+    """On the event loop's thread only. Sessions are opened on the model given to serve()."""
+
+    def __init__(self, settings: SessionSettings, instance_id: str, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._instance_id = instance_id
+        self._clock = clock
+        self._held: dict[Key, HeldSession] = {}
+        self._by_sequence: dict[int, HeldSession] = {}
+        self._per_tenant: Counter[str] = Counter()
+        self._expired: OrderedDict[Key, None] = OrderedDict()
+        self._expiry = SessionExpiry(clock, self._expire)
+        self._model: LanguageModel | None = None
+        # Sessions that have ended here, but hold a place in the engine until it says so.
+        self._closing: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def serve(self, model: LanguageModel) -> None:
+        """Opens sessions on this model from now on, and hears of those that its engine ends by itself."""
+        self._model = model
+        model.client.hear(self._on_engine_event)
+
+    def find(self, tenant: str, session_id: str) -> HeldSession | None:
+        """An open session; None where there is none of that name. Whether its name tells of another end: gone()."""
+        held = self._held.get((tenant, session_id))
+        if held is not None and not held.is_busy and held.expires_at <= self._clock():
+            self._expire(held)
+            return None
+        return held
+
+    def take(self, tenant: str, session_id: str) -> HeldSession:
+        """Begins a call's work on a session; leave() ends it. Raises why there is none, or SESSION_BUSY."""
+        held = self.find(tenant, session_id)
+        if held is None:
+            raise self.gone(tenant, session_id)
+        if held.is_busy:
+            raise Refusal("SESSION_BUSY", "another call is at work on the session", {"session_id": session_id})
+        held.is_busy = True
+        return held
+
+    def leave(self, held: HeldSession) -> None:
+        """Ends a call's work on a session: it was used until now."""
+        held.is_busy = False
+        held.used_at = self._clock()
+
+    @contextmanager
+    def use(self, tenant: str, session_id: str) -> Iterator[HeldSession]:
+        """A session for work that is no step: what it was last extended by is this."""
+        held = self.take(tenant, session_id)
+        held.stored = None
+        try:
+            yield held
+        finally:
+            self.leave(held)
+
+    async def open(self, tenant: str, session_id: str, opening: Opening) -> HeldSession:
+        """A new session, busy until leave(); an empty name is chosen here. Raises where there is no room for it."""
+        await self._make_room(tenant)
+        key = (tenant, session_id or new_session_id(self._instance_id))
+        if key in self._held:
+            raise Refusal("SESSION_BUSY", "another call is opening the session", {"session_id": session_id})
+        session = self._served.open(opening.sampling, tenant=tenant, priority=opening.priority, cache=opening.cache)
+        return self._hold(key, session, opening.cache, self.ttl_of(opening.ttl))
+
+    async def reserve_fork(self, parent: HeldSession, session_id: str, position: int) -> HeldSession:
+        """A copy of `parent`, which is in work, that the engine has yet to make; busy until leave()."""
+        await self._make_room(parent.tenant)
+        key = (parent.tenant, session_id or new_session_id(self._instance_id))
+        if key in self._held:
+            raise Refusal("SESSION_BUSY", "another call is making the session", {"session_id": session_id})
+        copy = parent.session.forked(self._served.client.next_sequence(), position)
+        return self._hold(key, copy, parent.cache, parent.ttl)
+
+    def close(self, held: HeldSession) -> None:
+        """Ends a session, and whatever is at work on it. It is no error to do so twice."""
+        if not held.is_open:
+            return
+        self._drop(held)
+        client = self._served.client
+        if client.is_closed:
+            return
+        closed = asyncio.get_running_loop().create_future()
+        self._closing.add(closed)
+
+        def on_closed(_: Event) -> None:
+            client.forget(ticket)
+            self._closing.discard(closed)
+            closed.set_result(None)
+
+        ticket = client.expect(on_closed)
+        held.session.close(ticket)
+
+    async def closed(self) -> None:
+        """Waits until the engine has freed what was closed before."""
+        if self._closing:
+            await asyncio.wait(set(self._closing))
+
+    def close_all(self) -> None:
+        """Ends every session."""
+        for held in list(self._held.values()):
+            self.close(held)
+        self._expiry.close()
+
+    def expire_due(self) -> None:
+        """Ends the sessions whose time has come, without waiting for the timer."""
+        self._expiry.expire_due()
+
+    def facts(self) -> list[SessionFacts]:
+        """The open sessions, longest unused first."""
+        now = self._clock()
+        return [
+            SessionFacts(
+                held.session_id,
+                held.tenant,
+                held.position,
+                now - held.used_at,
+                None if held.is_busy else held.expires_at - now,
+            )
+            for held in sorted(self._held.values(), key=lambda held: held.used_at)
+        ]
+
+    def ttl_of(self, wanted: float | None) -> float:
+        """Seconds for which a session lives unused."""
+        return self._settings.ttl.total_seconds() if wanted is None else wanted
+
+    def set_ttl(self, held: HeldSession, ttl: float) -> None:
+        """From its last use on."""
+        held.ttl = ttl
+        self._expiry.watch(held)
+
+    def gone(self, tenant: str, session_id: str) -> Refusal:
+        """Why there is no such session, as far as its name tells."""
+        details = {"session_id": session_id}
+        if (tenant, session_id) in self._expired:
+            return Refusal(
+                "SESSION_EXPIRED", "the session was not used for its ttl, or its blocks were needed", details
+            )
+        if self.is_of_another_instance(session_id):
+            details["instance_id"] = instance_of(session_id) or ""
+            return Refusal("SESSION_LOST", "the session was on another instance, or before a restart", details)
+        return Refusal("SESSION_NOT_FOUND", "there is no such session", details)
+
+    def is_of_another_instance(self, session_id: str) -> bool:
+        """Whether another start of a server issued the name."""
+        return instance_of(session_id) not in (None, self._instance_id)
+
+    @property
+    def _served(self) -> LanguageModel:
+        if self._model is None:
+            raise Refusal("LOADING", "the model is being loaded")
+        return self._model
+
+    async def _make_room(self, tenant: str) -> None:
+        """Raises where one more session is too many; waits for the places of those that have just ended."""
+        most, own = self._settings.max, self._settings.per_tenant
+        if len(self._held) >= most or (tenant and self._per_tenant[tenant] >= own):
+            self.expire_due()
+        while self._closing and len(self._held) + len(self._closing) >= most > len(self._held):
+            await asyncio.wait(set(self._closing), return_when=asyncio.FIRST_COMPLETED)
+        if len(self._held) >= most:
+            raise Refusal("SESSIONS_FULL", f"{len(self._held)} sessions are open, at most sessions.max = {most} may be")
+        if tenant and self._per_tenant[tenant] >= own:
+            raise Refusal(
+                "TENANT_LIMIT", f"the tenant has {own} sessions open, at most sessions.per_tenant = {own} may be"
+            )
+
+    def _hold(self, key: Key, session: Session, cache: CacheOptions, ttl: float) -> HeldSession:
+        held = HeldSession(key, session, cache, ttl, self._clock(), is_busy=True)
+        self._expired.pop(key, None)
+        self._held[key] = held
+        self._by_sequence[session.sequence] = held
+        self._per_tenant[key[0]] += 1
+        self._expiry.watch(held)
+        return held
+
+    def _drop(self, held: HeldSession) -> None:
+        held.is_open = False
+        held.stored = None
+        del self._held[held.key]
+        del self._by_sequence[held.session.sequence]
+        self._per_tenant[held.tenant] -= 1
+        if not self._per_tenant[held.tenant]:
+            del self._per_tenant[held.tenant]
+        self._expiry.forget(held)
+
+    def _expire(self, held: HeldSession) -> None:
+        self.close(held)
+        self._remember_expired(held)
+
+    def _remember_expired(self, held: HeldSession) -> None:
+        self._expired[held.key] = None
+        self._expired.move_to_end(held.key)
+        if len(self._expired) > MAX_EXPIRED_NAMES:
+            self._expired.popitem(last=False)
+
+    def _on_engine_event(self, event: Event) -> None:
+        """The engine ended an idle session for want of blocks."""
+        if isinstance(event, FailedEvent) and event.reason == "SESSION_EXPIRED":
+            held = self._by_sequence.get(event.sequence)
+            if held is not None:
+                self._drop(held)
+                self._remember_expired(held)
