@@ -1,13 +1,22 @@
-"""imp bench: how fast a model reads prompts and generates, beside this machine's limits measured in the same run."""
+"""imp bench: how fast a model reads prompts and generates, beside this machine's limits, or how fast a server does."""
 
 import json
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 
 from imp_service.cli.arguments import Once, add_settings_options, load_settings
+from imp_service.cli.bench_numbers import count, counts, numbers
+from imp_service.cli.bench_progress import Progress
+from imp_service.cli.bench_server import add_server_options, run_server
 from imp_service.cli.failure import CommandError
 
 DEFAULT_TYPE = "q8_0"
+# What the options are for; --reps and --json are for both.
+_OF_A_MODEL = ("model", "synthetic", "type", "prefill", "decode", "depth", "batch", "threads", "config", "assignments")
+_OF_A_SERVER = (
+    *("streams", "prompt_tokens", "tokens", "requests", "html"),
+    *("tls", "ca", "cert", "key", "token_file", "token_env", "metadata"),
+)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -22,20 +31,30 @@ def configure(parser: ArgumentParser) -> None:
         action=Once,
         help=f"with --synthetic: q8_0, q4_0, q4_k_m, f16, bf16 or f32 (default: {DEFAULT_TYPE})",
     )
-    for option, numbers, default, text in (
-        ("--prefill", _numbers, "512", "lengths of prompts to read; 0: none"),
-        ("--decode", _numbers, "128", "numbers of tokens to generate; 0: none"),
-        ("--depth", _numbers, "0", "tokens that a sequence holds when it begins to generate"),
-        ("--batch", _counts, "1", "sequences that generate together"),
-        ("--threads", _counts, "device.threads", "threads to compute with"),
+    for option, kind, default, text in (
+        ("--prefill", numbers, "512", "lengths of prompts to read; 0: none"),
+        ("--decode", numbers, "128", "numbers of tokens to generate; 0: none"),
+        ("--depth", numbers, "0", "tokens that a sequence holds when it begins to generate"),
+        ("--batch", counts, "1", "sequences that generate together"),
+        ("--threads", counts, "device.threads", "threads to compute with"),
     ):
-        parser.add_argument(option, metavar="N,…", type=numbers, action=Once, help=f"{text} (default: {default})")
-    parser.add_argument("--reps", metavar="N", type=_count, action=Once, help="repetitions of each case (default: 5)")
+        parser.add_argument(option, metavar="N,…", type=kind, action=Once, help=f"{text} (default: {default})")
+    parser.add_argument("--reps", metavar="N", type=count, action=Once, help="repetitions (default: 5; of a server 3)")
     parser.add_argument("--json", action="store_true", help="print one JSON object with every measurement")
     add_settings_options(parser)
+    add_server_options(parser)
 
 
 def run(arguments: Namespace) -> int:
+    strays, where = (_OF_A_SERVER, "without") if arguments.server is None else (_OF_A_MODEL, "with")
+    for name in strays:
+        if getattr(arguments, name) not in (None, False, []):
+            option = {"assignments": "set"}.get(name, name).replace("_", "-")
+            raise CommandError("USAGE", f"--{option} says nothing {where} --server")
+    return _run_model(arguments) if arguments.server is None else run_server(arguments)
+
+
+def _run_model(arguments: Namespace) -> int:
     from imp_service.cli.bench_table import write_table
     from imp_service.config.toml import write_string
     from imp_service.core.bench import BenchPlan, run_bench
@@ -57,7 +76,7 @@ def run(arguments: Namespace) -> int:
         batches=arguments.batch or (1,),
         reps=arguments.reps or 5,
     )
-    progress = _Progress()
+    progress = Progress()
     try:
         report = run_bench(configs, plan, file, progress.tell)
     finally:
@@ -69,44 +88,5 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """ "512,2048"."""
-    parts = text.split(",")
-    if not all(part.isascii() and part.isdigit() and len(part) < 8 for part in parts):
-        raise ArgumentTypeError(f"{text}: expected whole numbers with commas between")
-    return tuple(dict.fromkeys(int(part) for part in parts))
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    numbers = _numbers(text)
-    if 0 in numbers:
-        raise ArgumentTypeError(f"{text}: expected numbers of at least 1")
-    return numbers
-
-
-def _count(text: str) -> int:
-    numbers = _counts(text)
-    if len(numbers) != 1:
-        raise ArgumentTypeError(f"{text}: expected one number")
-    return numbers[0]
-
-
-def _positive(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(number for number in numbers if number > 0)
-
-
-class _Progress:
-    """One line on a terminal's stderr that is written over; nothing where nobody looks."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
-
-    def tell(self, line: str) -> None:
-        if self._is_shown:
-            sys.stderr.write(f"\r\x1b[K{line} …")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+def _positive(counts_or_none: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(number for number in counts_or_none if number > 0)

@@ -4,7 +4,12 @@ from argparse import ArgumentParser, Namespace
 
 from imp_service.cli import call_generate, call_model, call_tokenizer
 from imp_service.cli.commands import CALL_METHODS
-from imp_service.cli.connection_options import add_connection_options, add_deadline_option, add_target_option
+from imp_service.cli.connection_options import (
+    add_attempts_option,
+    add_connection_options,
+    add_deadline_option,
+    add_target_option,
+)
 
 _METHODS = {
     "generate": ("continue a text; what is meant where no method is typed", call_generate.configure_generate),
@@ -26,6 +31,7 @@ def configure(parser: ArgumentParser) -> None:
         method.add_argument("--json", action="store_true", help="print each message of the reply as one JSON object")
         add_target_option(method)
         add_connection_options(method)
+        add_attempts_option(method)
         add_deadline_option(method)
 
 

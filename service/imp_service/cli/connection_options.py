@@ -10,6 +10,8 @@ from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError, warning_line
 
 if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
+
     from imp_service.client import Connection, Target
 
 
@@ -22,8 +24,8 @@ def add_target_option(parser: ArgumentParser) -> None:
     )
 
 
-def add_connection_options(parser: ArgumentParser) -> None:
-    """Everything but the address."""
+def add_connection_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
+    """How the server is reached, and as whom."""
     parser.add_argument("--tls", action="store_true", help="speak TLS; the three options below imply it")
     for option, text in (
         ("--ca", "trust servers whose certificate is of these (default: gRPC's own roots)"),
@@ -42,6 +44,9 @@ def add_connection_options(parser: ArgumentParser) -> None:
         default=[],
         help="send this with each call, as in --metadata imp-tenant=search or imp-priority=10",
     )
+
+
+def add_attempts_option(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--attempts",
         metavar="N",
@@ -65,10 +70,10 @@ def add_deadline_option(parser: ArgumentParser) -> None:
 def connect(arguments: Namespace) -> "Connection":
     from imp_service.client import Connection
 
-    return Connection(target_of(arguments, arguments.target), arguments.deadline)
+    return Connection(target_of(arguments, arguments.target, arguments.attempts), arguments.deadline)
 
 
-def target_of(arguments: Namespace, address: str | None) -> "Target":
+def target_of(arguments: Namespace, address: str | None, attempts: int | None) -> "Target":
     """The server at `address`, None for the default one, reached as the options say."""
     from imp_service.client import DEFAULT_ADDRESS, Target, TlsFiles
     from imp_service.client.target import MOST_ATTEMPTS
@@ -82,7 +87,7 @@ def target_of(arguments: Namespace, address: str | None) -> "Target":
     address = address or DEFAULT_ADDRESS
     if token is not None and tls is None and not _stays_here(address):
         print(warning_line(f"the token goes to {address} in plain text; --tls hides it"), file=sys.stderr)
-    return Target(address, tls, token, tuple(arguments.metadata), arguments.attempts or MOST_ATTEMPTS)
+    return Target(address, tls, token, tuple(arguments.metadata), attempts or MOST_ATTEMPTS)
 
 
 def duration(text: str) -> float:

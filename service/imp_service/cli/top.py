@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from imp_service.cli.connection_options import add_connection_options, add_target_option, duration, target_of
+from imp_service.cli.connection_options import (
+    add_attempts_option,
+    add_connection_options,
+    add_target_option,
+    duration,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from imp_service.client import Connection
@@ -27,6 +33,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="print what is so now, and end")
     parser.add_argument("--json", action="store_true", help="print each load, and each request, as a line of JSON")
     add_connection_options(parser)
+    add_attempts_option(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -36,10 +43,10 @@ def run(arguments: Namespace) -> int:
 
     with ExitStack() as stack:
         deadline = SNAPSHOT_DEADLINE_SECONDS if arguments.once else None
-        server = stack.enter_context(Connection(target_of(arguments, arguments.target), deadline))
+        server = stack.enter_context(Connection(target_of(arguments, arguments.target, arguments.attempts), deadline))
         admin = None
         if arguments.admin is not None:
-            target = target_of(arguments, arguments.admin)
+            target = target_of(arguments, arguments.admin, arguments.attempts)
             admin = stack.enter_context(Connection(target, SNAPSHOT_DEADLINE_SECONDS))
         snapshots = _snapshots(server, admin, arguments.interval)
         if arguments.once:

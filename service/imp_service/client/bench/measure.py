@@ -1,0 +1,79 @@
+"""One request as its client sees it: when it was asked, when its messages came, how it ended."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import grpc
+
+from imp_service.client.failure import failure_of
+from imp_service.client.stream_order import StreamBroken, StreamOrder
+from imp_service.pb.inference_pb2 import GenerateRequest
+from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class RequestResult:
+    """Times in seconds of one clock. `failure` is a reason of the error table; empty: it ended well."""
+
+    asked_at: float
+    arrivals: list[tuple[float, int]] = field(default_factory=list)  # (when, tokens) of each message with tokens
+    ended_at: float = 0.0
+    failure: str = ""
+
+    @property
+    def first_token_seconds(self) -> float:
+        return self.arrivals[0][0] - self.asked_at
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(n_tokens for _, n_tokens in self.arrivals)
+
+    def inter_token_seconds(self) -> list[float]:
+        """A time for each token after the first message. Tokens that came together share the wait for them."""
+        times = []
+        for (before, _), (after, n_tokens) in zip(self.arrivals, self.arrivals[1:], strict=False):
+            times += [(after - before) / n_tokens] * n_tokens
+        return times
+
+
+async def measure_request(stub: InferenceServiceStub, request: GenerateRequest, metadata: Metadata) -> RequestResult:
+    result, order = RequestResult(time.perf_counter()), StreamOrder()
+    try:
+        async for response in stub.Generate(request, metadata=metadata):
+            now = time.perf_counter()
+            order.see(response)
+            if response.chunk.token_ids:
+                result.arrivals.append((now, len(response.chunk.token_ids)))
+        order.end()
+    except grpc.RpcError as error:
+        result.failure = failure_of(error).reason
+    except StreamBroken as error:
+        result.failure = error.reason
+    if not result.failure and not result.arrivals:
+        result.failure = "NO_TOKEN"
+    result.ended_at = time.perf_counter()
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRun:
+    """One level, once."""
+
+    level: int
+    results: list[RequestResult]
+
+    @property
+    def seconds(self) -> float:
+        return max(r.ended_at for r in self.results) - min(r.asked_at for r in self.results)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of every stream together, those that failed later included: they were generated."""
+        return sum(r.n_tokens for r in self.results) / self.seconds
+
+    @property
+    def failures(self) -> Counter[str]:
+        return Counter(r.failure for r in self.results if r.failure)

@@ -1,0 +1,124 @@
+"""The report as one HTML page that needs nothing but a browser: no script, no font, no picture from elsewhere."""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from html import escape
+
+from imp_service.client.bench.axis import Axis, linear_axis, log_axis
+from imp_service.client.bench.chart import Chart, Series
+from imp_service.client.bench.page_style import STYLE
+from imp_service.client.bench.report import LadderReport, LevelReport, Percentiles
+
+STREAMS = "streams at once"
+
+
+def page(report: LadderReport) -> str:
+    plan = report.plan
+    when = datetime.fromtimestamp(report.measured_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    facts = {
+        "Model": f"{report.model} ({report.weights})",
+        "Server": f"{report.server} at {report.address}",
+        "Device": report.device,
+        "Measured": when,
+        "Requests": f"prompts of {plan.prompt_tokens} tokens, answers of {plan.output_tokens}; "
+        f"{plan.requests} from each stream, {plan.reps} repetitions, alternately up and down the ladder",
+    }
+    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(report.model)}: speed by {STREAMS}</title><style>{STYLE}</style></head><body>",
+            f"<h1>{escape(report.model)}: speed by {STREAMS}</h1><dl>{listed}</dl>",
+            "<h2>Generated tokens per second, all streams together</h2>",
+            "<p>The line is the median repetition, the bar from the slowest to the fastest.</p>",
+            _throughput(report.levels),
+            "<h2>Time to the first token</h2>",
+            "<p>From the call to the token at the client: waiting, reading the prompt, the way back. Logarithmic.</p>",
+            _latency("time to the first token", report.levels, [level.first_token for level in report.levels]),
+            "<h2>Time between tokens</h2>",
+            "<p>As they came to the client; tokens of one message share the wait for it. Logarithmic.</p>",
+            _latency("time between tokens", report.levels, [level.inter_token for level in report.levels]),
+            "<h2>Numbers</h2>",
+            _table(report.levels),
+            "</body></html>\n",
+        ]
+    )
+
+
+def _throughput(levels: Sequence[LevelReport]) -> str:
+    values = tuple(level.median_tokens_per_s for level in levels)
+    ranges = tuple((min(level.tokens_per_s), max(level.tokens_per_s)) for level in levels)
+    chart = _chart("generated tokens per second", levels, linear_axis([high for _, high in ranges]), _rate)
+    return chart.svg([Series("tokens/s", values, ranges)])
+
+
+def _latency(title: str, levels: Sequence[LevelReport], times: Sequence[Percentiles]) -> str:
+    series = [
+        Series("99 %", tuple(t.p99 for t in times)),
+        Series("90 %", tuple(t.p90 for t in times)),
+        Series("half", tuple(t.p50 for t in times)),
+    ]
+    measured = [value for one in series for value in one.values if value > 0]
+    if not measured:
+        return "<p>No request ended well.</p>"
+    # Tokens of one read of the socket arrive together: a logarithm has no place for no time at all.
+    least = min(measured)
+    shown = [Series(one.name, tuple(v if math.isnan(v) else max(v, least) for v in one.values)) for one in series]
+    return _chart(title, levels, log_axis(measured), duration_text).svg(shown)
+
+
+def _chart(title: str, levels: Sequence[LevelReport], axis: Axis, text: Callable[[float], str]) -> Chart:
+    return Chart(f"{title} by {STREAMS}", STREAMS, tuple(str(level.level) for level in levels), axis, text)
+
+
+def _table(levels: Sequence[LevelReport]) -> str:
+    heads = (
+        "streams",
+        "tokens/s",
+        "first token: half",
+        "90 %",
+        "99 %",
+        "between: half",
+        "90 %",
+        "99 %",
+        "requests",
+        "failed",
+    )
+    rows = [
+        (
+            str(level.level),
+            _rate(level.median_tokens_per_s),
+            *(duration_text(t) for p in (level.first_token, level.inter_token) for t in (p.p50, p.p90, p.p99)),
+            str(level.requests),
+            failures_text(level) or "0",
+        )
+        for level in levels
+    ]
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def failures_text(level: LevelReport) -> str:
+    """As "3 QUEUE_FULL, 1 LOADING"; empty without any."""
+    return ", ".join(f"{count} {reason}" for reason, count in level.failures.items())
+
+
+def duration_text(seconds: float) -> str:
+    """With three digits, as "1.23 ms"; "–" where there is none."""
+    if math.isnan(seconds):
+        return "–"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{_digits(seconds / size)} {unit}"
+    return f"{_digits(seconds * 1e6)} µs"
+
+
+def _rate(value: float) -> str:
+    return "0" if value == 0 else _digits(value)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

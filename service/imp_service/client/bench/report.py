@@ -1,0 +1,116 @@
+"""What the runs add up to: for each level, how fast the first token came, how steadily the rest, how many in all."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from imp_service.client.bench.measure import LevelRun
+from imp_service.client.bench.plan import LadderPlan
+from imp_service.pb.model_pb2 import GetModelInfoResponse, GetServerInfoResponse
+
+# Of the JSON: raised when a field changes its meaning.
+REPORT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """In seconds, each one a time that was measured; `n` is of how many. Without any, NaN."""
+
+    p50: float
+    p90: float
+    p99: float
+    n: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Percentiles":
+        ordered = sorted(values)
+
+        def at(share: float) -> float:
+            """The least value that is not below this share of them."""
+            return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
+
+        return cls(at(0.5), at(0.9), at(0.99), len(ordered))
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReport:
+    """All repetitions of one level. Times are of the requests that ended well."""
+
+    level: int
+    tokens_per_s: tuple[float, ...]  # of each repetition
+    first_token: Percentiles
+    inter_token: Percentiles
+    tokens_per_message: float
+    requests: int
+    failures: dict[str, int]  # reason -> requests that ended with it, most first
+
+    @property
+    def median_tokens_per_s(self) -> float:
+        return Percentiles.of(self.tokens_per_s).p50
+
+
+@dataclass(frozen=True, slots=True)
+class LadderReport:
+    """Everything that was measured, and of what."""
+
+    address: str
+    measured_at: float  # seconds since 1970
+    model: str
+    weights: str
+    server: str
+    device: str
+    plan: LadderPlan
+    levels: tuple[LevelReport, ...]
+
+    def as_json(self) -> dict[str, object]:
+        return {"version": REPORT_VERSION, **_plain(asdict(self))}
+
+
+def report_of(
+    address: str,
+    plan: LadderPlan,
+    model: GetModelInfoResponse,
+    server: GetServerInfoResponse,
+    runs: Sequence[LevelRun],
+) -> LadderReport:
+    return LadderReport(
+        address=address,
+        measured_at=time.time(),
+        model=model.model,
+        weights=f"{model.architecture}, {model.parameters} parameters, {model.weight_format}",
+        server=f"imp {server.version}",
+        device=f"{server.device}: {', '.join(server.device_names)}; {server.threads} threads",
+        plan=plan,
+        levels=tuple(_level(level, [run for run in runs if run.level == level]) for level in plan.levels),
+    )
+
+
+def _level(level: int, runs: Sequence[LevelRun]) -> LevelReport:
+    good = [result for run in runs for result in run.results if not result.failure]
+    n_messages = sum(len(result.arrivals) for result in good)
+    return LevelReport(
+        level=level,
+        tokens_per_s=tuple(run.tokens_per_s for run in runs),
+        first_token=Percentiles.of([result.first_token_seconds for result in good]),
+        inter_token=Percentiles.of([seconds for result in good for seconds in result.inter_token_seconds()]),
+        tokens_per_message=sum(result.n_tokens for result in good) / n_messages if n_messages else math.nan,
+        requests=sum(len(run.results) for run in runs),
+        failures=dict(sum((run.failures for run in runs), Counter()).most_common()),
+    )
+
+
+def _plain(value: object) -> dict[str, object]:
+    """JSON has no NaN: what was not measured is null."""
+
+    def plain(inner: object) -> object:
+        if isinstance(inner, dict):
+            return {key: plain(item) for key, item in inner.items()}
+        if isinstance(inner, list | tuple):
+            return [plain(item) for item in inner]
+        return None if isinstance(inner, float) and math.isnan(inner) else inner
+
+    made = plain(value)
+    assert isinstance(made, dict)  # narrows
+    return made
