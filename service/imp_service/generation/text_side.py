@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
-from imp_service.text import ChatPrompt, FieldInvalid, TextLimits, Tokenizer
+from imp_service.text import ChatPrompt, FieldInvalid, NoChatTemplate, TextLimits, Tokenizer
 
 if TYPE_CHECKING:
     from imp_service.text import ChatTemplate, ConstraintCompiler, ConstraintProgram, ConstraintSpec
@@ -40,6 +40,14 @@ class TextSide:
         if not any(program.start().mask()):
             raise FieldInvalid(constraint.path, "matches no text that this model can write")
         return program
+
+    @property
+    def template_source(self) -> str | None:
+        """The chat template's text; None where the model has none."""
+        try:
+            return self.template.source
+        except NoChatTemplate:
+            return None
 
     @cached_property
     def template(self) -> ChatTemplate:

@@ -8,11 +8,14 @@ from typing import Any
 from imp_service.generation.validate import Violation, refuse
 from imp_service.rpc.field_rules import findings
 from imp_service.rpc.terms import Terms
+from imp_service.serving.host import Host
 
 # Stages after the fields, first to answer first; other reasons come last.
 _STAGES = ("MODEL_NOT_SERVED",)
 # Far more than a status can hold.
 MAX_FINDINGS = 1000
+# A larger request takes longer than a step of the event loop may.
+MAX_INLINE_BYTES = 16 * 1024
 
 
 def check_request(request: Any, terms: Terms) -> None:
@@ -23,3 +26,14 @@ def check_request(request: Any, terms: Terms) -> None:
     refuse(each for each in found if isinstance(each, Violation))
     refusals = [each for each in found if not isinstance(each, Violation)]
     raise min(refusals, key=lambda refusal: refusal.reason not in _STAGES)
+
+
+async def checked(request: Any, host: Host) -> Terms:
+    """The same, off the event loop where the request is large; what the server's terms are."""
+    terms = Terms.of(host.model)
+    n_bytes = request.ByteSize()
+    if n_bytes <= MAX_INLINE_BYTES:
+        check_request(request, terms)
+    else:
+        await host.workers.run(lambda: check_request(request, terms), n_bytes)
+    return terms

@@ -9,13 +9,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from imp_service.pb import inference_pb2
-from imp_service.rpc.inference import InferenceServicer
 from imp_service.rpc.registration import CallPath
+from imp_service.rpc.services import SERVICES, make_servicers
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
-
-SERVICES = (inference_pb2.DESCRIPTOR.services_by_name["InferenceService"],)
 
 
 class Server:
@@ -27,7 +24,8 @@ class Server:
         self._health = health_aio.HealthServicer()
         self.addresses: list[str] = []
         path = CallPath(host)
-        path.register(self._server, SERVICES[0], InferenceServicer(host))
+        for service, servicer in make_servicers(host).items():
+            path.register(self._server, service, servicer)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if host.settings.listen.reflection:
             names = [service.full_name for service in SERVICES]

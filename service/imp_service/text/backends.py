@@ -52,7 +52,7 @@ def build_splitter(spellings: dict[str, int]) -> tuple[Tokenizer, tuple[int, ...
 _PLACEHOLDER = " \0id "
 
 
-def _placeholder(token_id: int) -> str:
+def placeholder(token_id: int) -> str:
     """A name for an id that no text may reach: every recipe spells a space in another way before it looks ids up."""
     return f"{_PLACEHOLDER}{token_id}"
 
@@ -75,7 +75,7 @@ def _names(vocabulary: Vocabulary) -> list[str]:
             name = ""
         if not name or name in taken:
             # Of two ids that spell the same the first one is produced.
-            name = _placeholder(token_id)
+            name = placeholder(token_id)
         taken.add(name)
         names.append(name)
     return names

@@ -80,6 +80,11 @@ class ChatTemplate:
         }
         return cls(source, texts, limits=limits, now=now)
 
+    @property
+    def source(self) -> str:
+        """The template's own text."""
+        return self._source
+
     def render(self, chat: ChatPrompt) -> RenderedChat:
         """The prompt; `FieldInvalid` for a conversation that breaks a rule, `TemplateFailed` where rendering raised."""
         for violation in find_violations(chat):

@@ -108,6 +108,12 @@ class Tokenizer:
         """Names the vocabulary."""
         return self._sha256
 
+    def archive(self, chat_template: str | None) -> bytes:
+        """The tokenizer as a zip of files that other programs read. Takes a moment: keep it off an event loop."""
+        from imp_service.text.tokenizer_files import tokenizer_archive
+
+        return tokenizer_archive(self._vocabulary, chat_template)
+
     def token_bytes(self, token_id: int) -> bytes:
         """What the id stands for, special or not."""
         self._check_ids((token_id,))

@@ -1,0 +1,99 @@
+"""How large a reply can become, so that one that could not be sent is refused before it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from imp_service.generation import GenerationRequest, StepOptions
+from imp_service.generation.validate import invalid
+from imp_service.rpc.terms import Terms
+
+# Ids, text of a few tokens, usage, timings: whatever does not grow with what was asked for.
+FRAME_BYTES = 1024
+# Text that a token stands for. Most are shorter.
+TEXT_BYTES = 8
+LOGPROB_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of a reply, and the field that asks for them."""
+
+    path: str
+    n_bytes: int
+
+
+def check_generation_size(request: GenerationRequest, n_prompt: int, terms: Terms, *, is_unary: bool) -> None:
+    """Raises FIELD_INVALID where `started`, or the one reply, could not be sent."""
+    parts = list(_prompt_parts(request, n_prompt, terms.vocab_size))
+    if is_unary:
+        parts.append(_output_part(request, n_prompt, terms))
+    refuse_large(parts, terms)
+
+
+def most_chunk_tokens(request: GenerationRequest, asked: int, terms: Terms) -> int:
+    """Tokens of one message, at most as many as asked for, so that it can be sent."""
+    room = terms.settings.limits.max_message_bytes - FRAME_BYTES
+    return max(1, min(asked, room // (_output_bytes(request, terms.vocab_size) + TEXT_BYTES)))
+
+
+def step_part(options: StepOptions, n_tokens: int, terms: Terms, path: str = "step") -> Part:
+    """What one session's step over `n_tokens` returns."""
+    per_token = entry_bytes(terms.vocab_size, has_logprob=True, n_candidates=options.top_logprobs)
+    scores = n_tokens * per_token if options.scores else 0
+    logits = 4 * terms.vocab_size if options.logits else 0
+    blamed = "logits" if logits >= scores and logits else "scores" if scores else "top_logprobs"
+    n_candidates = entry_bytes(terms.vocab_size, has_logprob=False, n_candidates=options.top_logprobs)
+    return Part(f"{path}.{blamed}", scores + logits + n_candidates + FRAME_BYTES // 2)
+
+
+def refuse_large(parts: Iterable[Part], terms: Terms) -> None:
+    """Raises FIELD_INVALID, naming the largest part, where all together are more than a message may have."""
+    found: Sequence[Part] = list(parts)
+    n_bytes, most = FRAME_BYTES + sum(part.n_bytes for part in found), terms.settings.limits.max_message_bytes
+    if n_bytes > most:
+        blamed = max(found, key=lambda part: part.n_bytes)
+        words = f"the reply could have {n_bytes} bytes, at most limits.max_message_bytes = {most} can be sent"
+        raise invalid(f"{blamed.path}: {words}")
+
+
+def entry_bytes(vocab_size: int, *, has_logprob: bool, n_candidates: int) -> int:
+    """Most bytes that one token has in parallel lists: its id, log probability and candidates."""
+    id_bytes = varint_bytes(vocab_size - 1)
+    n_bytes = id_bytes + (LOGPROB_BYTES if has_logprob else 0)
+    if n_candidates:
+        # A candidate has two tags, its id and a float, and is framed by a tag and a length; so is their list.
+        inner = n_candidates * (2 + 2 + id_bytes + LOGPROB_BYTES)
+        n_bytes += 1 + varint_bytes(inner) + inner
+    return n_bytes
+
+
+def varint_bytes(value: int) -> int:
+    """Seven bits to a byte."""
+    return max(1, -(-value.bit_length() // 7))
+
+
+def _prompt_parts(request: GenerationRequest, n_prompt: int, vocab_size: int) -> Iterable[Part]:
+    output = request.output
+    if output.prompt_logprobs:
+        per_token = entry_bytes(vocab_size, has_logprob=True, n_candidates=output.top_logprobs)
+        yield Part("output.prompt_logprobs", n_prompt * per_token)
+    elif output.prompt_token_ids:
+        yield Part("output.prompt_token_ids", n_prompt * varint_bytes(vocab_size - 1))
+
+
+def _output_bytes(request: GenerationRequest, vocab_size: int) -> int:
+    output = request.output
+    return entry_bytes(vocab_size, has_logprob=output.logprobs, n_candidates=output.top_logprobs)
+
+
+def _output_part(request: GenerationRequest, n_prompt: int, terms: Terms) -> Part:
+    output, ceiling = request.output, terms.settings.limits.max_tokens
+    room = max(0, terms.max_context - n_prompt + 1)
+    n_outputs = min(room, ceiling or room) if request.stop.max_tokens is None else request.stop.max_tokens
+    per_token = _output_bytes(request, terms.vocab_size) + (TEXT_BYTES if output.text else 0)
+    blamed = (
+        "output.top_logprobs" if output.top_logprobs else "output.logprobs" if output.logprobs else "stop.max_tokens"
+    )
+    return Part(blamed, n_outputs * per_token * request.num_sequences)

@@ -1,0 +1,140 @@
+"""A model's tokenizer as the files that other programs read: tokenizer.json, its configuration, the chat template."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from io import BytesIO
+from typing import Any
+
+from tokenizers import AddedToken, decoders
+from tokenizers import Tokenizer as Library
+
+from imp_service.text.backends import build_backend, placeholder
+from imp_service.text.errors import native_boundary
+from imp_service.text.piece_types import SPACE_MARK, TokenType, VocabularyKind
+from imp_service.text.vocabulary import Vocabulary
+
+# The format has no earlier date; any other would make two archives of one tokenizer differ.
+_NO_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def tokenizer_archive(vocabulary: Vocabulary, chat_template: str | None) -> bytes:
+    """A zip, always of the same bytes for the same tokenizer: stored, as compressors differ between machines."""
+    files = {
+        "tokenizer.json": tokenizer_json(vocabulary),
+        "tokenizer_config.json": tokenizer_config_json(vocabulary, chat_template),
+    }
+    if chat_template is not None:
+        files["chat_template.jinja"] = chat_template
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, text in files.items():
+            entry = zipfile.ZipInfo(name, _NO_DATE)
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, text.encode())
+    return out.getvalue()
+
+
+def tokenizer_json(vocabulary: Vocabulary) -> str:
+    """What the `tokenizers` library loads: it reads text as we do where special tokens are parsed and added."""
+    with native_boundary("tokenizers"):
+        described = json.loads(build_backend(vocabulary).to_str())
+        spellings = _spellings(vocabulary, described["model"]["vocab"])
+        _spell_out(described["model"], spellings)
+        described["post_processor"] = _post_processor(vocabulary, spellings)
+        library = Library.from_str(json.dumps(described))
+        read_in_texts = (TokenType.CONTROL, TokenType.UNKNOWN)
+        library.add_special_tokens(
+            [
+                AddedToken(text, normalized=False, special=True)
+                for token_id, text in spellings.items()
+                if vocabulary.types[token_id] in read_in_texts
+            ]
+        )
+        library.decoder = _decoder(vocabulary)
+        return str(library.to_str())
+
+
+def tokenizer_config_json(vocabulary: Vocabulary, chat_template: str | None) -> str:
+    """What goes with it where conversations are rendered."""
+    special = vocabulary.special
+    ids = {"bos_token": special.bos, "eos_token": special.eos, "unk_token": special.unknown}
+    config: dict[str, object] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "add_bos_token": vocabulary.adds_bos,
+        "add_eos_token": vocabulary.adds_eos,
+        "clean_up_tokenization_spaces": False,
+    }
+    for name, token_id in ids.items():
+        if token_id is not None:
+            config[name] = vocabulary.token_bytes[token_id].decode("utf-8", "replace")
+    if chat_template is not None:
+        config["chat_template"] = chat_template
+    return json.dumps(config, ensure_ascii=False, indent=2) + "\n"
+
+
+def _spellings(vocabulary: Vocabulary, names: Any) -> dict[int, str]:
+    """What special tokens are spelled as; one that is spelled like another token keeps a name that no text has."""
+    taken = {entry if isinstance(entry, str) else entry[0] for entry in names}
+    spellings: dict[int, str] = {}
+    for token_id in sorted(vocabulary.special_ids()):
+        text = vocabulary.token_bytes[token_id].decode("utf-8", "replace")
+        if text and text not in taken:
+            taken.add(text)
+            spellings[token_id] = text
+    return spellings
+
+
+def _spell_out(model: dict[str, Any], spellings: dict[int, str]) -> None:
+    """Names special tokens in the library's own description of a model."""
+    names = {placeholder(token_id): text for token_id, text in spellings.items()}
+    vocab = model["vocab"]
+    if isinstance(vocab, list):
+        model["vocab"] = [[names.get(name, name), score] for name, score in vocab]
+    else:
+        model["vocab"] = {names.get(name, name): token_id for name, token_id in vocab.items()}
+    unknown = model.get("unk_token")
+    if unknown in names:
+        model["unk_token"] = names[unknown]
+
+
+def _post_processor(vocabulary: Vocabulary, spellings: dict[int, str]) -> dict[str, Any] | None:
+    """Puts the tokens around a text that the vocabulary has there."""
+    special = vocabulary.special
+    before = [special.bos] if vocabulary.adds_bos else []
+    after = [special.separator] if vocabulary.adds_separator else []
+    after += [special.eos] if vocabulary.adds_eos else []
+    added = [token_id for token_id in (*before, *after) if token_id is not None]
+    if not added:
+        return None
+    names = {token_id: spellings.get(token_id, placeholder(token_id)) for token_id in added}
+
+    def tokens(ids: list[int | None], type_id: int) -> list[dict[str, Any]]:
+        return [{"SpecialToken": {"id": names[i], "type_id": type_id}} for i in ids if i is not None]
+
+    def around(sequence: str, type_id: int) -> list[dict[str, Any]]:
+        text = {"Sequence": {"id": sequence, "type_id": type_id}}
+        return [*tokens(before, type_id), text, *tokens(after, type_id)]
+
+    return {
+        "type": "TemplateProcessing",
+        "single": around("A", 0),
+        "pair": [*around("A", 0), *around("B", 1)],
+        "special_tokens": {name: {"id": name, "ids": [i], "tokens": [name]} for i, name in names.items()},
+    }
+
+
+def _decoder(vocabulary: Vocabulary) -> Any:
+    """From names of tokens to text."""
+    match vocabulary.kind:
+        case VocabularyKind.BYTE_LEVEL:
+            return decoders.ByteLevel()
+        case VocabularyKind.WORD_PIECE:
+            return decoders.WordPiece()
+        case VocabularyKind.UNIGRAM:
+            scheme = "always" if vocabulary.adds_space_prefix else "never"
+            return decoders.Metaspace(SPACE_MARK, prepend_scheme=scheme)
+    steps = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    return decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if vocabulary.adds_space_prefix else steps)
