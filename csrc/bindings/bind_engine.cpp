@@ -62,6 +62,10 @@ void register_options(py::module_& module) {
 }
 
 void register_stats(py::module_& module) {
+  py::class_<DurationHistogram>(module, "DurationHistogram",
+                                "Durations: counts[i] lie from 2^(i-1) up to 2^i microseconds, the last above.")
+      .def_readonly("counts", &DurationHistogram::counts)
+      .def_readonly("sum_ns", &DurationHistogram::sum_ns);
   py::class_<EngineStats>(module, "EngineStats", "A snapshot, published by the engine's thread after each turn.")
       .def_readonly("n_steps", &EngineStats::n_steps)
       .def_readonly("n_decode_rows", &EngineStats::n_decode_rows)
@@ -81,6 +85,9 @@ void register_stats(py::module_& module) {
       .def_readonly("forward_ns", &EngineStats::forward_ns)
       .def_readonly("sample_ns", &EngineStats::sample_ns)
       .def_readonly("step_ns", &EngineStats::step_ns)
+      .def_readonly("silence_ns", &EngineStats::silence_ns)
+      .def_readonly("steps", &EngineStats::steps)
+      .def_readonly("cancels", &EngineStats::cancels)
       .def_readonly("stopped", &EngineStats::stopped);
 }
 

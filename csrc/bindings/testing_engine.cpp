@@ -175,6 +175,9 @@ void register_script(py::module_& module) {
       .def_readwrite("faulting_token", &Script::faulting_token)
       .def_readwrite("narrow_token", &Script::narrow_token)
       .def_readwrite("nan_token", &Script::nan_token)
+      .def_readwrite("hanging_token", &Script::hanging_token)
+      .def_readwrite("hung_fd", &Script::hung_fd)
+      .def_readwrite("gate_fd", &Script::gate_fd)
       .def_readwrite("records", &Script::records);
   py::class_<EvaluatedRows>(module, "EvaluatedRows")
       .def_readonly("first_position", &EvaluatedRows::first_position)

@@ -1,6 +1,8 @@
 // Logits by rule.
 #include "bindings/testing_script_model.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -54,6 +56,11 @@ Rows ScriptModel::forward(const Batch& batch, KvPool& pool) {
   const std::int64_t number = n_forwards++;
   if (std::ranges::find(script.failing, number) != script.failing.end()) {
     throw InternalError(Reason::BUG, "the script lets forward pass " + std::to_string(number) + " fail");
+  }
+  if (holds(batch.tokens, script.hanging_token)) {
+    char byte = 0;
+    [[maybe_unused]] const ssize_t n_written = ::write(script.hung_fd, &byte, 1);
+    [[maybe_unused]] const ssize_t n_read = ::read(script.gate_fd, &byte, 1);
   }
   if (holds(batch.tokens, script.faulting_token)) {
     throw DeviceError(Reason::DEVICE_FAULT, "the script lets the device fail at this token");

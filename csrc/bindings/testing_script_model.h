@@ -48,6 +48,9 @@ struct Script {
   std::int32_t faulting_token = -1;   // a batch that holds it throws what a broken device throws
   std::int32_t narrow_token = -1;     // a batch that holds it gives logits that are one too few
   std::int32_t nan_token = -1;        // a row that sees it has NaN
+  std::int32_t hanging_token = -1;    // a batch that holds it writes a byte to hung_fd, and waits for one from gate_fd
+  int hung_fd = -1;
+  int gate_fd = -1;
   bool records = true;
 };
 

@@ -38,7 +38,7 @@ struct Engine::Thread {
                                            .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
                                            .secret = secret}),
         loop(backend, forward, options, secret, door, clock),
-        mailbox(options.max_queued_events),
+        mailbox(options.max_queued_events, clock),
         cpu(options.cpu) {
     mailbox.publish(loop.events(), loop.stats());
     thread = std::thread([this] { work(); });

@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "engine/block_hash.h"
 #include "engine/commands.h"
+#include "engine/duration_histogram.h"
 #include "engine/events.h"
 #include "model/forward_pass.h"
 
@@ -38,7 +39,7 @@ struct EngineOptions {
   std::optional<int> cpu;  // where the engine's thread stays, the first of the backend's team
 };
 
-// A snapshot published after each step.
+// A snapshot published after each turn; silence is as of now.
 struct EngineStats {
   std::uint64_t n_steps = 0;
   std::uint64_t n_decode_rows = 0;
@@ -58,7 +59,12 @@ struct EngineStats {
   std::int64_t forward_ns = 0;    // in forward passes, in all
   std::int64_t sample_ns = 0;     // in the backend's sampler, in all
   std::int64_t step_ns = 0;       // in steps, in all
-  bool stopped = false;           // after a device's fault or an error of its own; nothing runs any more
+  // Since the thread began with what it is at: a command that waits for it, or the step it is in. 0 where there is
+  // nothing to do, or nothing that may be done before somebody drains the events.
+  std::int64_t silence_ns = 0;
+  DurationHistogram steps;
+  DurationHistogram cancels;  // of runs, from the command to their blocks being free
+  bool stopped = false;       // after a device's fault or an error of its own; nothing runs any more
 };
 
 // submit and drain may be called from any thread. The engine's thread never waits for a caller: it never takes

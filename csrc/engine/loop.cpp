@@ -141,7 +141,8 @@ void Loop::dispatch(Accepted& accepted) {
   } else if (auto* mask = std::get_if<MaskCommand>(&command)) {
     runs_.set_mask(std::move(*mask));
   } else if (auto* end = std::get_if<EndCommand>(&command)) {
-    runs_.end(*end);
+    const bool ended = runs_.end(*end);
+    if (ended && end->reason == EndReason::cancelled) state_.stats.cancels.add(clock_() - accepted.taken_ns);
   } else if (auto* pause = std::get_if<PauseCommand>(&command)) {
     runs_.pause(*pause);
   } else if (auto* fork = std::get_if<ForkCommand>(&command)) {
@@ -178,6 +179,7 @@ bool Loop::turn() {
   state_.stats.n_prefill_rows += static_cast<std::uint64_t>(plan_.n_prefill_rows);
   state_.stats.last_step_ns = clock_();
   state_.stats.step_ns += state_.stats.last_step_ns - begin;
+  state_.stats.steps.add(state_.stats.last_step_ns - begin);
   return true;
 }
 

@@ -15,8 +15,9 @@
 
 namespace imp {
 
-Mailbox::Mailbox(int max_queued_events)
+Mailbox::Mailbox(int max_queued_events, Engine::Clock clock)
     : max_queued_events_(static_cast<std::size_t>(max_queued_events)),
+      clock_(std::move(clock)),
       descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (descriptor_ < 0) {
     throw ResourceExhausted(Reason::NO_MEMORY, std::string("eventfd: ") + std::strerror(errno));
@@ -31,6 +32,8 @@ void Mailbox::put(std::vector<Accepted>&& commands) {
   {
     const std::lock_guard lock(mutex_);
     std::ranges::move(commands, std::back_inserter(commands_));
+    // From now on the thread has something to do, whether it wakes up or not.
+    if (busy_since_ns_ == kNotBusy) busy_since_ns_ = clock_();
   }
   changed_.notify_one();
 }
@@ -66,13 +69,19 @@ EngineStats Mailbox::stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
   stats.n_wakeups = n_wakeups_;
+  stats.silence_ns = busy_since_ns_ == kNotBusy ? 0 : clock_() - busy_since_ns_;
   return stats;
 }
 
 Mailbox::Wake Mailbox::take(std::vector<Accepted>& out, bool idle) {
   out.clear();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopped_ || has_commands() || !(idle || full()); });
+  const auto must_wait = [&] { return !stopped_ && !has_commands() && (idle || full()); };
+  if (must_wait()) {
+    busy_since_ns_ = kNotBusy;
+    changed_.wait(lock, [&] { return !must_wait(); });
+    if (busy_since_ns_ == kNotBusy) busy_since_ns_ = clock_();
+  }
   if (stopped_) return Wake::stopped;
   if (has_commands()) std::swap(out, commands_);
   return full() ? Wake::full : Wake::go_on;
@@ -81,6 +90,7 @@ Mailbox::Wake Mailbox::take(std::vector<Accepted>& out, bool idle) {
 void Mailbox::publish(std::vector<Event>& events, const EngineStats& stats) {
   const std::lock_guard lock(mutex_);
   stats_ = stats;
+  busy_since_ns_ = clock_();  // the next turn begins
   if (events.empty()) return;
   const bool ring = events_.empty();
   if (ring) {

@@ -15,7 +15,7 @@ namespace imp {
 // Its lock is held for moves of vectors, never across a step, so that neither side waits for the other's work.
 class Mailbox {
  public:
-  explicit Mailbox(int max_queued_events);
+  Mailbox(int max_queued_events, Engine::Clock clock);
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
@@ -40,10 +40,13 @@ class Mailbox {
   void stop();
 
  private:
+  static constexpr std::int64_t kNotBusy = -1;
+
   bool has_commands() const noexcept { return n_holds_ == 0 && !commands_.empty(); }
   bool full() const noexcept { return events_.size() >= max_queued_events_; }
 
   const std::size_t max_queued_events_;
+  const Engine::Clock clock_;
   int descriptor_ = -1;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -52,6 +55,7 @@ class Mailbox {
   std::vector<Event> events_;
   EngineStats stats_;
   std::uint64_t n_wakeups_ = 0;
+  std::int64_t busy_since_ns_ = kNotBusy;
   bool stopped_ = false;
 };
 

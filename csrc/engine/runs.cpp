@@ -189,28 +189,29 @@ void Runs::pause(const PauseCommand& command) {
   run.paused_ns = command.paused ? state_.now_ns : -1;
 }
 
-void Runs::end(const EndCommand& command) {
+bool Runs::end(const EndCommand& command) {
   Sequence* sequence = state_.find(command.sequence);
-  if (sequence == nullptr) return;  // a generation that has ended
+  if (sequence == nullptr) return false;  // a generation that has ended
   if (!sequence->run || sequence->run->ticket != command.ticket) {
     const bool was_last = !sequence->run && sequence->last_start >= 0 && sequence->last_ticket == command.ticket;
-    if (!was_last || !command.n_outputs) return;
+    if (!was_last || !command.n_outputs) return false;
     sequence->keep_outputs(sequence->last_start, *command.n_outputs);
     state_.blocks.truncate(sequence->table, sequence->held);
-    return;
+    return false;
   }
   Run& run = *sequence->run;
   if (command.n_outputs.value_or(0) > run.n_outputs) {
     fail(*sequence, InvalidArgument(Reason::FIELD_INVALID, "n_outputs: " + std::to_string(*command.n_outputs) +
                                                                ", expected at most the " +
                                                                std::to_string(run.n_outputs) + " that were drawn"));
-    return;
+    return true;
   }
   if (run.started && command.n_outputs) {
     sequence->keep_outputs(run.start, *command.n_outputs);
     run.n_outputs = *command.n_outputs;
   }
   finish(*sequence, finish_reason(command.reason));
+  return true;
 }
 
 void Runs::finish(Sequence& sequence, FinishReason reason) {

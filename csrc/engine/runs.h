@@ -17,7 +17,8 @@ class Runs {
   void begin(RunCommand command, std::int64_t taken_ns);
   void set_mask(MaskCommand command);
   void pause(const PauseCommand& command);
-  void end(const EndCommand& command);
+  // True where a run ended by it.
+  bool end(const EndCommand& command);
 
   // The sequence's run is over (and that of its siblings, while they share a prompt that is not evaluated). A
   // generation is gone afterwards.

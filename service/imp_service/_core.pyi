@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth']
 class Error(Exception):
     reason: str
     message: str
@@ -520,6 +520,16 @@ class EngineOptions:
     @tenant_share.setter
     def tenant_share(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
         ...
+class DurationHistogram:
+    """
+    Durations: counts[i] lie from 2^(i-1) up to 2^i microseconds, the last above.
+    """
+    @property
+    def counts(self) -> typing.Annotated[list[int], "FixedSize(25)"]:
+        ...
+    @property
+    def sum_ns(self) -> int:
+        ...
 class EngineStats:
     """
     A snapshot, published by the engine's thread after each turn.
@@ -532,6 +542,9 @@ class EngineStats:
         ...
     @property
     def blocks_live(self) -> int:
+        ...
+    @property
+    def cancels(self) -> DurationHistogram:
         ...
     @property
     def forward_ns(self) -> int:
@@ -570,7 +583,13 @@ class EngineStats:
     def sessions(self) -> int:
         ...
     @property
+    def silence_ns(self) -> int:
+        ...
+    @property
     def step_ns(self) -> int:
+        ...
+    @property
+    def steps(self) -> DurationHistogram:
         ...
     @property
     def stopped(self) -> bool:

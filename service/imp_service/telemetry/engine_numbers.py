@@ -1,24 +1,28 @@
 """The engine's own counters as metrics, read when they are asked for: nothing is polled and nothing is kept twice."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from imp_service.telemetry.weighted_histogram import buckets_of
+
 NS = 1e-9
+
+
+class Durations(Protocol):
+    """The core's DurationHistogram: counts[i] lie from 2^(i-1) up to 2^i microseconds, the last above."""
+
+    @property
+    def counts(self) -> Sequence[int]: ...
+    @property
+    def sum_ns(self) -> int: ...
 
 
 class EngineNumbers(Protocol):
     """What is read of the core's EngineStats."""
 
-    @property
-    def n_steps(self) -> int: ...
     @property
     def n_preemptions(self) -> int: ...
     @property
@@ -32,7 +36,11 @@ class EngineNumbers(Protocol):
     @property
     def blocks_free(self) -> int: ...
     @property
-    def step_ns(self) -> int: ...
+    def silence_ns(self) -> int: ...
+    @property
+    def steps(self) -> Durations: ...
+    @property
+    def cancels(self) -> Durations: ...
 
 
 def kv_usage(numbers: EngineNumbers) -> float:
@@ -44,9 +52,8 @@ def kv_usage(numbers: EngineNumbers) -> float:
 class EngineCollector(Collector):
     """Reads `numbers` at each scrape; there are no engine series before there is an engine."""
 
-    def __init__(self, numbers: Callable[[], EngineNumbers | None], silence: Callable[[], float]) -> None:
+    def __init__(self, numbers: Callable[[], EngineNumbers | None]) -> None:
         self._numbers = numbers
-        self._silence = silence
 
     def describe(self) -> list[Metric]:
         """Nothing: what there is depends on the engine."""
@@ -54,11 +61,6 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families as they are now."""
-        yield GaugeMetricFamily(
-            "imp_engine_silence_seconds",
-            "Time since the last step while there was work; 0 while there is none.",
-            value=self._silence(),
-        )
         numbers = self._numbers()
         if numbers is None:
             return
@@ -72,9 +74,20 @@ class EngineCollector(Collector):
         yield GaugeMetricFamily(
             "imp_kv_cache_usage_ratio", "Share of KV blocks that sequences hold.", value=kv_usage(numbers)
         )
-        yield SummaryMetricFamily(
-            "imp_step_seconds", "Engine steps.", count_value=numbers.n_steps, sum_value=numbers.step_ns * NS
-        )
-        yield CounterMetricFamily(
-            "imp_preemptions", "Sequences put back to be computed again.", value=numbers.n_preemptions
-        )
+        preempted = "Sequences put back to be computed again."
+        yield CounterMetricFamily("imp_preemptions", preempted, value=numbers.n_preemptions)
+        silent = "How long the engine has been at what it is doing; 0 while there is nothing to do."
+        yield GaugeMetricFamily("imp_engine_silence_seconds", silent, value=numbers.silence_ns * NS)
+        yield histogram("imp_step_seconds", "Engine steps.", numbers.steps)
+        freed = "From the command that cancels a run to its blocks being free."
+        yield histogram("imp_cancel_to_free_seconds", freed, numbers.cancels)
+
+
+def histogram(name: str, text: str, durations: Durations) -> HistogramMetricFamily:
+    """Every second power of two is a bound: they tell apart enough."""
+    counts = durations.counts
+    n_finite = len(counts) - 1
+    bounds = [2**i * 1e-6 for i in range(0, n_finite, 2)]
+    merged = [counts[0], *(counts[i - 1] + counts[i] for i in range(2, n_finite, 2))]
+    merged.append(sum(counts) - sum(merged))
+    return HistogramMetricFamily(name, text, buckets=buckets_of(bounds, merged), sum_value=durations.sum_ns * NS)

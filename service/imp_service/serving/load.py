@@ -1,0 +1,143 @@
+"""How busy the server is: the engine's numbers as of now, rates over windows, and watchers told of changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from imp_service.telemetry import EngineNumbers, kv_usage
+
+CACHE_WINDOW = 60.0
+OUTPUT_WINDOW = 10.0
+# How often the counters are kept for the windows.
+SAMPLE_SECONDS = 1.0
+# A watcher does not look more often, whatever it asks for: rates change with every look.
+LOOK_SECONDS = 0.05
+NS = 1e-9
+
+
+class LoadNumbers(EngineNumbers, Protocol):
+    """What is read of the core's EngineStats."""
+
+    @property
+    def n_cached_tokens(self) -> int: ...
+    @property
+    def n_prefill_rows(self) -> int: ...
+    @property
+    def n_outputs(self) -> int: ...
+    @property
+    def sessions(self) -> int: ...
+    @property
+    def waiting_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSnapshot:
+    """The fields of imp.v1.Load: seconds, shares in [0, 1]."""
+
+    time: float  # since the epoch
+    running: int = 0
+    waiting: int = 0
+    waiting_tokens: int = 0
+    sessions: int = 0
+    kv_usage: float = 0.0
+    cache_hit_rate: float = 0.0
+    output_tokens_per_second: float = 0.0
+    silence: float = 0.0
+    is_draining: bool = False
+
+    def differs_from(self, other: LoadSnapshot) -> bool:
+        """Whether anything but the time has changed."""
+        return replace(self, time=other.time) != other
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    at: float
+    cached: int = 0
+    prefilled: int = 0
+    outputs: int = 0
+
+
+class LoadMeter:
+    """On the event loop's thread. Rates need sample() about once a second: the watchdog calls it."""
+
+    def __init__(
+        self,
+        numbers: Callable[[], LoadNumbers | None],
+        is_draining: Callable[[], bool],
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._numbers = numbers
+        self._is_draining = is_draining
+        self._clock = clock
+        self._wall = wall
+        self._samples: deque[_Counters] = deque([_Counters(clock())])
+
+    def snapshot(self) -> LoadSnapshot:
+        """The load now."""
+        numbers = self._numbers()
+        if numbers is None:
+            return LoadSnapshot(self._wall(), is_draining=self._is_draining())
+        now = _counters(self._clock(), numbers)
+        cached, prefilled, _, _ = self._since(now, CACHE_WINDOW)
+        _, _, outputs, seconds = self._since(now, OUTPUT_WINDOW)
+        return LoadSnapshot(
+            time=self._wall(),
+            running=numbers.running,
+            waiting=numbers.waiting,
+            waiting_tokens=numbers.waiting_tokens,
+            sessions=numbers.sessions,
+            kv_usage=kv_usage(numbers),
+            cache_hit_rate=cached / (cached + prefilled) if cached else 0.0,
+            output_tokens_per_second=outputs / max(seconds, SAMPLE_SECONDS),
+            silence=numbers.silence_ns * NS,
+            is_draining=self._is_draining(),
+        )
+
+    def sample(self) -> None:
+        """Keeps the counters for the windows."""
+        numbers = self._numbers()
+        now = self._clock()
+        if numbers is not None and now - self._samples[-1].at >= SAMPLE_SECONDS:
+            self._samples.append(_counters(now, numbers))
+        # One from before the window stays: the window begins there.
+        while len(self._samples) > 1 and self._samples[1].at <= now - CACHE_WINDOW:
+            self._samples.popleft()
+
+    async def watch(self, min_interval: float) -> AsyncIterator[LoadSnapshot]:
+        """The load now, then at every change, at most once in `min_interval` seconds; a slow reader skips some.
+
+        Nothing is queued: what is told is as of when the reader asks for it.
+        """
+        told = self.snapshot()
+        yield told
+        while True:
+            await asyncio.sleep(max(min_interval, LOOK_SECONDS))
+            found = self.snapshot()
+            if found.differs_from(told):
+                told = found
+                yield told
+
+    def _since(self, now: _Counters, window: float) -> tuple[int, int, int, float]:
+        """What was counted, and the seconds that it took, since the newest sample from before the window."""
+        begin = self._samples[0]
+        for sample in self._samples:
+            if sample.at > now.at - window:
+                break
+            begin = sample
+        return (
+            now.cached - begin.cached,
+            now.prefilled - begin.prefilled,
+            now.outputs - begin.outputs,
+            now.at - begin.at,
+        )
+
+
+def _counters(at: float, numbers: LoadNumbers) -> _Counters:
+    return _Counters(at, numbers.n_cached_tokens, numbers.n_prefill_rows, numbers.n_outputs)

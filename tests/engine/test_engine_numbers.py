@@ -1,0 +1,132 @@
+"""The engine's numbers of itself: how long steps and cancels take, and for how long it has been silent."""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import Any
+
+import pytest
+
+from imp_service import _core, _testing
+from support.script_engine import ScriptEngine
+
+GREEDY = {"sampling": _core.SamplingOptions(temperature=0.0)}
+HANGING = 7
+MS = 1_000_000
+
+
+class HungEngine:
+    """An engine on its thread whose forward pass hangs at one token, until it is let go."""
+
+    def __init__(self, **options: Any) -> None:
+        self._gate, self._opener = os.pipe()
+        self._hung, hung_fd = os.pipe()
+        self._descriptors = [self._gate, self._opener, self._hung, hung_fd]
+        script = _testing.Script(
+            "counter", records=False, max_rows=512, hanging_token=HANGING, hung_fd=hung_fd, gate_fd=self._gate
+        )
+        given = {"n_blocks": 64, "max_context": 256, "max_running": 4, "step_tokens": 64, **options}
+        self.core = _testing.ThreadedEngine(script, _core.EngineOptions(**given))
+
+    def collect(self, n_endings: int) -> list[Any]:
+        events: list[Any] = []
+        while sum(isinstance(e, _core.FinishedEvent | _core.FailedEvent) for e in events) < n_endings:
+            select.select([self.core.event_descriptor()], [], [])
+            events += self.core.drain_events()
+        return events
+
+    def wait_for_silence(self, ns: int) -> int:
+        """Until it has been silent for so long."""
+        while (silence := self.core.stats().silence_ns) < ns:
+            pass
+        return int(silence)
+
+    def wait_for_rest(self) -> None:
+        while self.core.stats().silence_ns:
+            pass
+
+    def wait_until_hung(self) -> None:
+        os.read(self._hung, 1)
+
+    def let_go(self) -> None:
+        os.write(self._opener, b"x")
+
+    def close(self) -> None:
+        del self.core
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+
+@pytest.fixture
+def hung() -> Any:
+    engine = HungEngine()
+    yield engine
+    engine.close()
+
+
+def test_obs_8_silence_grows_while_a_step_hangs_and_is_nothing_at_rest(hung: HungEngine) -> None:
+    hung.wait_for_rest()
+    hung.core.generate(1, 1, [HANGING], limits=_core.RunLimits(max_outputs=2), **GREEDY)
+    first = hung.wait_for_silence(5 * MS)
+    assert hung.wait_for_silence(first + 20 * MS) > first
+    hung.let_go()
+    hung.collect(1)
+    hung.wait_for_rest()
+
+
+def test_obs_8_an_engine_whose_events_nobody_takes_is_not_stuck() -> None:
+    """It waits for us, so its silence is none."""
+    engine = HungEngine(max_queued_events=20)
+    engine.core.generate(1, 1, [HANGING + 1], limits=_core.RunLimits(max_outputs=4), **GREEDY)
+    engine.collect(1)
+    engine.core.generate(2, 2, [HANGING + 1], limits=_core.RunLimits(max_outputs=100), **GREEDY)
+    # The counter comes to the token that hangs after some fifteen outputs: let go in advance.
+    for _ in range(20):
+        engine.let_go()
+    engine.core.wait_for_steps_locked(20)
+    engine.wait_for_rest()
+    assert engine.core.stats().running == 1
+    engine.collect(1)
+    engine.close()
+
+
+def test_obs_9_every_cancel_that_ends_a_run_is_timed() -> None:
+    engine = ScriptEngine("counter")
+    tickets = [engine.generate([1, 2, 3 + i], max_outputs=50, sequence=100 + i) for i in range(4)]
+    for _ in range(3):
+        engine.turn()
+    live = engine.core.stats().blocks_live
+    engine.core.now_ns += 3 * MS
+    for i in range(3):
+        engine.core.end(tickets[i], 100 + i, "cancelled")
+    engine.core.end(tickets[3], 103, "aborted")
+    engine.core.end(tickets[0], 100, "cancelled")
+    engine.turn_until_idle()
+    cancels = engine.core.stats().cancels
+    assert sum(cancels.counts) == 3
+    assert live == 4
+    engine.assert_at_rest()
+
+
+def test_obs_9_a_cancel_during_a_step_waits_for_its_end(hung: HungEngine) -> None:
+    hung.core.generate(1, 1, [HANGING], limits=_core.RunLimits(max_outputs=100), **GREEDY)
+    hung.wait_until_hung()
+    hung.core.end(1, 1, "cancelled")
+    before = hung.core.stats().silence_ns
+    hung.wait_for_silence(before + 9 * MS)
+    hung.let_go()
+    hung.collect(1)
+    cancels = hung.core.stats().cancels
+    assert sum(cancels.counts) == 1
+    assert 8 * MS < cancels.sum_ns < 30_000 * MS
+    # 8 ms and more: from 2^13 microseconds on.
+    assert sum(cancels.counts[13:]) == 1
+
+
+def test_steps_are_counted_by_their_duration() -> None:
+    engine = ScriptEngine("counter")
+    engine.complete([1, 2, 3], max_outputs=9)
+    stats = engine.core.stats()
+    assert sum(stats.steps.counts) == stats.n_steps == 9
+    assert stats.steps.sum_ns == stats.step_ns

@@ -1,0 +1,110 @@
+"""The load: rates over their windows, and watchers who are told of changes, and of nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from imp_service.serving.load import LoadMeter, LoadSnapshot
+from support.engine_numbers import Numbers
+
+
+class Meter:
+    """A meter over numbers and a clock of the test."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.numbers: Numbers | None = Numbers()
+        self.is_draining = False
+        self.meter = LoadMeter(
+            lambda: self.numbers, lambda: self.is_draining, clock=lambda: self.now, wall=lambda: 2 * self.now
+        )
+
+    def pass_seconds(self, seconds: int, *, outputs: int = 0, cached: int = 0, prefilled: int = 0) -> None:
+        """With so many tokens in each of them."""
+        for _ in range(seconds):
+            self.now += 1.0
+            assert self.numbers is not None  # narrows
+            self.numbers.n_outputs += outputs
+            self.numbers.n_cached_tokens += cached
+            self.numbers.n_prefill_rows += prefilled
+            self.meter.sample()
+
+
+@pytest.fixture
+def at() -> Meter:
+    return Meter()
+
+
+def test_rpc_16_the_load_is_the_engines(at: Meter) -> None:
+    at.numbers = Numbers(
+        running=3, waiting=2, waiting_tokens=70, sessions=5, blocks_live=3, blocks_free=9, silence_ns=1_500_000_000
+    )
+    at.is_draining = True
+    assert at.meter.snapshot() == LoadSnapshot(2000.0, 3, 2, 70, 5, 0.25, 0.0, 0.0, 1.5, True)
+
+
+def test_rpc_16_there_is_a_load_before_there_is_a_model(at: Meter) -> None:
+    at.numbers = None
+    at.meter.sample()
+    assert at.meter.snapshot() == LoadSnapshot(2000.0)
+
+
+def test_rpc_16_output_is_of_the_last_ten_seconds(at: Meter) -> None:
+    at.pass_seconds(30, outputs=50)
+    assert at.meter.snapshot().output_tokens_per_second == pytest.approx(50)
+    at.pass_seconds(5, outputs=100)
+    assert at.meter.snapshot().output_tokens_per_second == pytest.approx(75)
+    at.pass_seconds(10)
+    assert at.meter.snapshot().output_tokens_per_second == 0
+
+
+def test_rpc_16_hits_are_of_the_last_minute(at: Meter) -> None:
+    at.pass_seconds(30, cached=30, prefilled=10)
+    assert at.meter.snapshot().cache_hit_rate == pytest.approx(0.75)
+    at.pass_seconds(30, prefilled=40)
+    assert at.meter.snapshot().cache_hit_rate == pytest.approx(900 / 2400)
+    at.pass_seconds(30, prefilled=40)
+    assert at.meter.snapshot().cache_hit_rate == 0
+
+
+def test_rpc_16_a_first_second_is_no_flash_of_speed(at: Meter) -> None:
+    assert at.numbers is not None  # narrows
+    at.now += 0.01
+    at.numbers.n_outputs = 20
+    assert at.meter.snapshot().output_tokens_per_second == 20
+
+
+def test_rpc_16_samples_have_a_bound(at: Meter) -> None:
+    at.pass_seconds(1000, outputs=1)
+    for _ in range(1000):
+        at.meter.sample()
+    assert len(at.meter._samples) <= 62
+
+
+def test_rpc_16_r19_a_watcher_is_told_of_changes_only(at: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes while nobody reads is skipped: nothing is kept for a watcher."""
+    waits: list[float] = []
+    changes = iter([{"running": 1}, {}, {}, {"running": 2}])
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        at.now += seconds
+        assert at.numbers is not None  # narrows
+        at.numbers = replace(at.numbers, **next(changes))
+
+    monkeypatch.setattr(asyncio, "sleep", wait)
+
+    async def read() -> list[int]:
+        watcher = at.meter.watch(2.0)
+        found = [(await anext(watcher)).running for _ in range(2)]
+        assert at.numbers is not None  # narrows
+        at.numbers = replace(at.numbers, running=7)  # while the reader is away
+        found.append((await anext(watcher)).running)
+        found.append((await anext(watcher)).running)
+        return found
+
+    assert asyncio.run(read()) == [0, 1, 7, 2]
+    assert waits == [2.0] * 4

@@ -1,0 +1,72 @@
+"""Series of the engine: read from it at the scrape, valid as text, with the names of the contracts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.engine_numbers import Durations, Numbers
+from support.telemetry_bench import Spent, TelemetryBench, Used
+
+ROOT = Path(__file__).resolve().parents[3]
+# Of features that do not exist: a series that is always zero would say that they do.
+NOT_BUILT = re.compile(r"imp_(graph|spec|sparse|parity)_|imp_prompt_tokens_total\[kind=sparse")
+
+
+def test_obs_7_there_are_no_engine_series_before_there_is_an_engine(bench: TelemetryBench) -> None:
+    bench.telemetry.metrics.watch_engine(lambda: None)
+    assert [name for name in bench.series() if "kv" in name or "running" in name] == []
+
+
+def test_obs_7_numbers_are_those_of_the_moment(bench: TelemetryBench) -> None:
+    numbers = Numbers(running=3, waiting=2, blocks_live=30, blocks_cached=10, blocks_free=60, n_preemptions=4)
+    bench.telemetry.metrics.watch_engine(lambda: numbers)
+    first = bench.series()
+    numbers.running, numbers.silence_ns = 1, 2_500_000_000
+    second = bench.series()
+    assert (first["imp_requests_running"], second["imp_requests_running"]) == (3, 1)
+    assert (first["imp_engine_silence_seconds"], second["imp_engine_silence_seconds"]) == (0, 2.5)
+    assert first["imp_requests_waiting"] == 2
+    assert [first[f"imp_kv_blocks[state={state}]"] for state in ("live", "cached", "free")] == [30, 10, 60]
+    assert first["imp_kv_cache_usage_ratio"] == pytest.approx(0.3)
+    assert first["imp_preemptions_total"] == 4
+
+
+def test_obs_9_durations_of_the_core_become_buckets(bench: TelemetryBench) -> None:
+    """Two steps below 1 ms, one of 3 ms, one of a minute."""
+    counts = [0] * 25
+    for us in (500, 900, 3000, 60_000_000):
+        counts[min(us.bit_length(), 24)] += 1
+    bench.telemetry.metrics.watch_engine(lambda: Numbers(steps=Durations(counts, 60_004_400_000)))
+    series = bench.series()
+    buckets = {
+        float(name.split("le=")[1].rstrip("]")): value
+        for name, value in series.items()
+        if name.startswith("imp_step_seconds_bucket")
+    }
+    bounds = sorted(buckets)
+    assert [round(bound * 1e6) for bound in bounds[:-1]] == [4**i for i in range(12)]
+    assert [buckets[bound] for bound in bounds] == [0] * 5 + [2] + [3] * 6 + [4]
+    assert series["imp_step_seconds_count"] == 4
+    assert series["imp_step_seconds_sum"] == pytest.approx(60.0044)
+    assert series["imp_cancel_to_free_seconds_count"] == 0
+
+
+def test_obs_7_every_name_of_the_contracts_is_there(bench: TelemetryBench) -> None:
+    bench.telemetry.metrics.watch_engine(Numbers)
+    bench.telemetry.set_model("tiny", architecture="qwen3")
+    record = bench.call()
+    record.started(2, 1)
+    record.finished(["stop"], Used(2, 1, 0), Spent())
+    record.ended("INTERNAL", "BUG")
+    text = (ROOT / "docs" / "contracts.md").read_text()
+    section = text[text.index("## 11. Observability") : text.index("- **OBS-1**")]
+    named = re.findall(r"`(imp_[a-z_]+)", section)
+    assert len(named) == 24
+    found = {name.split("[")[0] for name in bench.series()}
+    families = found | {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
+    missing = [name for name in named if name not in families]
+    assert [name for name in missing if not NOT_BUILT.match(name)] == []
+    assert [name for name in bench.series() if NOT_BUILT.match(name)] == []

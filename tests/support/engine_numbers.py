@@ -1,0 +1,30 @@
+"""The core's EngineStats as a test sets them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Durations:
+    counts: list[int] = field(default_factory=lambda: [0] * 25)
+    sum_ns: int = 0
+
+
+@dataclass
+class Numbers:
+    n_steps: int = 0
+    n_cached_tokens: int = 0
+    n_prefill_rows: int = 0
+    n_outputs: int = 0
+    n_preemptions: int = 0
+    running: int = 0
+    waiting: int = 0
+    waiting_tokens: int = 0
+    sessions: int = 0
+    blocks_live: int = 0
+    blocks_cached: int = 0
+    blocks_free: int = 10
+    silence_ns: int = 0
+    steps: Durations = field(default_factory=Durations)
+    cancels: Durations = field(default_factory=Durations)
