@@ -34,8 +34,12 @@ class ServerProcess:
         settings: Sequence[str] = (),
         environment: dict[str, str] | None = None,
         stderr: int | None = None,
+        inside: Sequence[str] = (),
     ) -> None:
-        """`settings` are texts of --set; `stderr` is a descriptor in the place of the file."""
+        """`settings` are texts of --set; `stderr` is a descriptor in the place of the file.
+
+        `inside` are the words of a command that becomes the one after it, such as setpriv.
+        """
         self.folder = folder
         self.ready_file = folder / "ready.json"
         self.stderr_file = folder / "stderr.txt"
@@ -45,7 +49,7 @@ class ServerProcess:
         self.ready_file.unlink(missing_ok=True)
         with self.stderr_file.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "imp_service", "serve", *ready, *listen, *sets, *arguments],
+                [*inside, sys.executable, "-P", "-m", "imp_service", "serve", *ready, *listen, *sets, *arguments],
                 env={**clean_environment(folder), **(environment or {})},
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

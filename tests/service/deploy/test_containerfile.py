@@ -1,0 +1,121 @@
+"""conf/Containerfile: its stages, what it copies and how it runs, read as statements; nothing here can build it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from imp_service.cli.commands import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[3]
+CONTAINERFILE = ROOT / "conf" / "Containerfile"
+INSTRUCTIONS = {"FROM", "ARG", "RUN", "COPY", "WORKDIR", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+
+
+@dataclass
+class Stage:
+    """One FROM with the instructions after it."""
+
+    image: str
+    name: str
+    instructions: list[tuple[str, str]] = field(default_factory=list)
+
+    def all(self, instruction: str) -> list[str]:
+        return [arguments for name, arguments in self.instructions if name == instruction]
+
+
+def statements(text: str) -> list[tuple[str, str]]:
+    """Instructions with their arguments; comments gone, continued lines joined."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    found = [tuple(line.split(maxsplit=1)) for line in joined.splitlines()]
+    assert all(len(statement) == 2 for statement in found)
+    return [(name, arguments) for name, arguments in found]
+
+
+def stages(text: str) -> tuple[dict[str, str], list[Stage]]:
+    """The arguments before the first stage, and the stages."""
+    arguments: dict[str, str] = {}
+    found: list[Stage] = []
+    for name, rest in statements(text):
+        assert name in INSTRUCTIONS, name
+        if name == "FROM":
+            image, _, stage = rest.partition(" AS ")
+            found.append(Stage(image, stage))
+        elif found:
+            found[-1].instructions.append((name, rest))
+        else:
+            assert name == "ARG"
+            argument, _, default = rest.partition("=")
+            arguments[argument] = default
+    return arguments, found
+
+
+@pytest.fixture
+def parts() -> tuple[dict[str, str], list[Stage]]:
+    return stages(CONTAINERFILE.read_text())
+
+
+def test_two_stages_of_one_small_base(parts):
+    arguments, (build, final) = parts
+    assert build.image == final.image == "docker.io/library/python:${PYTHON}-slim"
+    (lowest,) = re.findall(r'requires-python = ">=3\.(\d+)"', (ROOT / "pyproject.toml").read_text())
+    assert int(arguments["PYTHON"].removeprefix("3.")) >= int(lowest)
+    assert (build.name, final.name) == ("build", "")
+
+
+def test_the_final_stage_installs_nothing_and_takes_only_what_was_installed(parts):
+    _, (build, final) = parts
+    assert final.all("RUN") == []
+    assert final.all("COPY") == ["--from=build /opt/imp /opt/imp"]
+    assert "/opt/imp/bin:$PATH" in " ".join(final.all("ENV"))
+    compilers = [run for run in build.all("RUN") if "g++" in run]
+    assert len(compilers) == 1
+    # Nothing is fetched by a URL: what comes from outside comes through apt and pip.
+    assert not re.search(r"https?://|\bcurl\b|\bwget\b|^ADD\b", CONTAINERFILE.read_text(), re.MULTILINE)
+
+
+def test_what_the_build_copies_is_there_and_is_all_that_it_needs(parts):
+    _, (build, _) = parts
+    copied = {Path(word).name for arguments in build.all("COPY") for word in arguments.split()[:-1]}
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    named = {"pyproject.toml", "CMakeLists.txt", *re.findall(r'"(README\.md|LICENSE|NOTICE)"', pyproject)}
+    installed = set(re.findall(r"\$\{PROJECT_SOURCE_DIR\}/(\w+)", (ROOT / "csrc" / "CMakeLists.txt").read_text()))
+    package = re.findall(r'wheel\.packages = \["(\w+)/', pyproject)
+    assert copied == named | installed | {"csrc", *package}
+
+
+def test_the_context_holds_what_is_copied_and_no_build_products(parts):
+    _, (build, _) = parts
+    rules = (ROOT / ".dockerignore").read_text().splitlines()
+    rules = [rule for rule in rules if rule and not rule.startswith("#")]
+    assert rules[0] == "*"
+    copied = {word for arguments in build.all("COPY") for word in arguments.split()[:-1]}
+    assert {rule[1:] for rule in rules if rule.startswith("!")} == copied
+    # What the build makes inside of the package is made again.
+    ignored = re.findall(r"^/(service/\S+?)/$", (ROOT / ".gitignore").read_text(), re.MULTILINE)
+    assert {"**/*.so", *ignored} <= set(rules)
+
+
+def test_it_runs_as_nobody_and_is_stopped_by_sigterm(parts):
+    _, (_, final) = parts
+    assert final.all("USER") == ["65532:65532"]
+    assert final.all("STOPSIGNAL") == ["SIGTERM"]
+    assert json.loads(*final.all("ENTRYPOINT")) == ["imp"]
+    command = json.loads(*final.all("CMD"))
+    assert command == ["serve", "--listen", "0.0.0.0:50051"]
+    assert command[0] in {known.name for known in COMMANDS}
+    assert final.all("EXPOSE") == ["50051"]
+
+
+def test_the_reader_of_statements_joins_lines_and_refuses_what_it_does_not_know():
+    text = "ARG A=1\n# note\nFROM x AS y\nRUN a \\\n && b\nFROM z\nUSER 1\n"
+    arguments, (first, second) = stages(text)
+    assert (arguments, first.all("RUN"), second.all("USER")) == ({"A": "1"}, ["a && b"], ["1"])
+    with pytest.raises(AssertionError, match="ADD"):
+        stages("FROM x\nADD http://a.example/b /b\n")
