@@ -1,0 +1,183 @@
+"""The watchdog: a silent engine ends liveness, a request that stands still is ended, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from imp_service.config import Settings
+from imp_service.config.server_settings import Log as LogSettings
+from imp_service.config.server_settings import Watchdog as WatchdogSettings
+from imp_service.serving.load import LoadMeter
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.watchdog import Watchdog
+from imp_service.telemetry import Telemetry
+from support.engine_numbers import Numbers
+
+SECOND = 1_000_000_000
+
+
+@dataclass
+class Request:
+    """A request as the watchdog sees it."""
+
+    request_id: str = "r-1"
+    has_started: bool = True
+    is_waiting: bool = True
+    is_open: bool = True
+    n_output_tokens: int = 3
+    n_unread_messages: int = 0
+    errors: list[Exception] = field(default_factory=list)
+
+    def end(self, error: Exception) -> None:
+        self.errors.append(error)
+
+
+class Yard:
+    """What the watchdog looks after, and its time."""
+
+    def __init__(self, path: Path) -> None:
+        self.now = 10.0
+        self.numbers: Numbers | None = Numbers()
+        self.requests: list[Request] = []
+        self.told: list[bool] = []
+        self.path = path
+        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
+        settings = replace(Settings(), log=LogSettings(format="json"))
+        self.telemetry = Telemetry(settings, clock=lambda: self.now, log_to=descriptor)
+        os.close(descriptor)
+        clock = lambda: self.now  # noqa: E731
+        self.watchdog = Watchdog(
+            WatchdogSettings(request_stall=timedelta(seconds=5), engine_stall=timedelta(seconds=10)),
+            lambda: self.numbers,
+            lambda: self.requests,
+            LoadMeter(lambda: self.numbers, lambda: False, clock=clock, wall=clock),
+            self.telemetry,
+            clock=clock,
+        )
+        self.watchdog.watch(self.told.append)
+
+    def look_for(self, seconds: float, *, steps: int = 0, silence: bool = False) -> None:
+        """Half a second at a time; `steps` in each, or none and silence."""
+        for _ in range(int(2 * seconds)):
+            self.now += 0.5
+            assert self.numbers is not None  # narrows
+            self.numbers.n_steps += steps
+            self.numbers.silence_ns = self.numbers.silence_ns + SECOND // 2 if silence else 0
+            self.watchdog.look()
+
+    def lines(self) -> list[dict[str, object]]:
+        self.telemetry.close()
+        return [json.loads(line) for line in self.path.read_bytes().splitlines()]
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    return Yard(tmp_path / "log")
+
+
+def test_l02_lif_2_an_engine_without_a_step_is_not_alive_until_it_steps_again(yard: Yard) -> None:
+    yard.look_for(10, silence=True)
+    assert (yard.watchdog.is_alive, yard.told) == (True, [])
+    yard.look_for(0.5, silence=True)
+    assert (yard.watchdog.is_alive, yard.told) == (False, [False])
+    yard.look_for(3, silence=True)
+    assert yard.told == [False]
+    yard.look_for(0.5, steps=1)
+    assert (yard.watchdog.is_alive, yard.told) == (True, [False, True])
+    assert [line["event"] for line in yard.lines()] == ["engine stalled", "engine alive"]
+
+
+def test_lif_2_neither_rest_nor_load_nor_loading_ends_liveness(yard: Yard) -> None:
+    assert yard.numbers is not None  # narrows
+    yard.look_for(60)
+    yard.numbers.running, yard.numbers.waiting = 64, 2560
+    yard.look_for(60, steps=10)
+    yard.numbers = None
+    for _ in range(100):
+        yard.now += 1
+        yard.watchdog.look()
+    assert yard.told == []
+
+
+def test_r16_lif_15_a_request_that_is_skipped_is_ended_and_told_of(yard: Yard) -> None:
+    """Others are stepped; it alone gets nothing."""
+    stuck, other = Request(), Request("r-2")
+    yard.requests = [stuck, other]
+    for _ in range(12):
+        other.n_output_tokens += 1
+        yard.look_for(0.5, steps=3)
+    (error,) = stuck.errors
+    assert isinstance(error, Refusal)  # narrows
+    assert (error.reason, other.errors) == ("STALLED", [])
+    series = yard.telemetry.metrics.render().decode()
+    assert "imp_requests_stalled_total 1.0" in series
+    (line,) = yard.lines()
+    assert (line["event"], line["id"], line["output_tokens"]) == ("request stalled", "r-1", 3)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_r16_a_lost_wake_up_is_found_while_the_engine_rests(yard: Yard, is_open: bool) -> None:
+    """The engine has nothing to do, and the request waits for it: the end, or what is unread, did not arrive."""
+    yard.requests = [Request(is_open=is_open, n_unread_messages=0 if is_open else 2)]
+    yard.look_for(5)
+    assert yard.requests[0].errors == []
+    yard.look_for(1)
+    assert len(yard.requests[0].errors) == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [Request(has_started=False), Request(is_waiting=False)],
+    ids=["queued or in prefill", "paused, or its caller reads slowly"],
+)
+def test_r16_who_waits_for_others_is_not_stuck(yard: Yard, request_: Request) -> None:
+    yard.requests = [request_]
+    yard.look_for(60, steps=10)
+    yard.look_for(60)
+    assert request_.errors == []
+
+
+def test_r16_a_long_step_is_the_engines_affair(yard: Yard) -> None:
+    yard.requests = [Request()]
+    yard.look_for(9, silence=True)
+    assert yard.requests[0].errors == []
+
+
+def test_r16_who_may_have_been_preempted_is_not_stuck(yard: Yard) -> None:
+    assert yard.numbers is not None  # narrows
+    yard.requests = [Request()]
+    yard.look_for(1, steps=1)
+    yard.numbers.n_preemptions += 1
+    # Work goes on, so the engine is at it at every look.
+    for _ in range(60):
+        yard.now += 0.5
+        yard.numbers.n_steps += 5
+        yard.numbers.silence_ns = 1000
+        yard.watchdog.look()
+    assert yard.requests[0].errors == []
+
+
+def test_r16_who_waits_for_blocks_that_sessions_hold_is_not_stuck(yard: Yard) -> None:
+    """Preempted, and nothing can run: the engine rests until a session ends."""
+    assert yard.numbers is not None  # narrows
+    yard.requests = [Request()]
+    yard.numbers.waiting = 1
+    yard.look_for(60)
+    assert yard.requests[0].errors == []
+
+
+def test_r16_a_place_that_is_taken_again_begins_anew(yard: Yard) -> None:
+    """What was seen of a request that is gone says nothing of the next one."""
+    yard.requests = [Request()]
+    yard.look_for(4, steps=3)
+    yard.requests = []
+    yard.look_for(2, steps=3)
+    yard.requests = [Request()]
+    yard.look_for(4, steps=3)
+    assert yard.requests[0].errors == []
