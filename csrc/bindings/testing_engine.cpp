@@ -126,6 +126,9 @@ class ThreadedEngine {
 
   void submit(std::vector<Command> commands) { engine_->submit(std::move(commands)); }
 
+  void hold() { engine_->hold(); }
+  void let_go() { engine_->let_go(); }
+
   py::list drain() {
     engine_->drain_events(events_);
     return bindings::event_list(events_);
@@ -255,6 +258,8 @@ void register_threaded(py::module_& module) {
   py::class_<ThreadedEngine> threaded(module, "ThreadedEngine");
   threaded.def(py::init<const Script&, const EngineOptions&>(), py::arg("script"), py::arg("options"))
       .def("drain_events", &ThreadedEngine::drain)
+      .def("hold", &ThreadedEngine::hold)
+      .def("let_go", &ThreadedEngine::let_go)
       .def("stats", [](const ThreadedEngine& self) { return self.engine().stats(); })
       .def("event_descriptor", [](const ThreadedEngine& self) { return self.engine().event_descriptor(); })
       .def("wait_for_steps_locked", &ThreadedEngine::wait_for_steps_locked);

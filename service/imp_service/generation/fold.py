@@ -19,13 +19,11 @@ from imp_service.generation.replies import (
     TokenScores,
     Usage,
 )
-from imp_service.generation.step import candidates_of, scores_of
+from imp_service.generation.step import candidates_of, scores_of, timings_of
 from imp_service.text import TextStream
 
 if TYPE_CHECKING:
     from imp_service.text import ConstraintState
-
-NS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,5 +230,4 @@ class GenerationFold:
             cached_prompt_tokens=self._n_cached,
             output_tokens=sum(stream.n_delivered for stream in self._streams),
         )
-        times = last.timings
-        return usage, Timings(times.queue_ns * NS, times.prefill_ns * NS, times.decode_ns * NS, times.blocked_ns * NS)
+        return usage, timings_of(last.timings)

@@ -108,3 +108,4 @@ class StepOutput:
     candidates: list[Candidate]
     logits: bytes
     scores: TokenScores
+    timings: Timings

@@ -14,7 +14,7 @@ from imp_service.generation.generation import Generation
 from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
 from imp_service.generation.replies import StepOutput, TokenScores
 from imp_service.generation.session_text import SessionText
-from imp_service.generation.step import StepFold, candidates_of, scores_of, step_limits, step_returns
+from imp_service.generation.step import StepFold, candidates_of, scores_of, step_limits, step_returns, timings_of
 from imp_service.generation.validate import invalid, refuse, sampling_violations, step_violations, token_violations
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ class Session:
             candidates=candidates_of(started.candidates if drawn is None else drawn.candidates),
             logits=logits.astype("<f4").tobytes(),
             scores=scores_of(started.scores) if started.scores.tokens else TokenScores(),
+            timings=timings_of(finished.timings),
         )
 
     def generated(self, position: int) -> None:

@@ -12,12 +12,15 @@ from imp_service.core import (
     FinishedEvent,
     RunLimits,
     RunReturns,
+    RunTimings,
     StartedEvent,
     TokenEvent,
     make_error,
 )
 from imp_service.generation.options import StepOptions
-from imp_service.generation.replies import Candidate, TokenScores
+from imp_service.generation.replies import Candidate, Timings, TokenScores
+
+NS = 1e-9  # seconds
 
 
 def step_limits(options: StepOptions, eos_tokens: Sequence[int]) -> RunLimits:
@@ -46,6 +49,11 @@ def scores_of(scores: CoreScores) -> TokenScores:
     return TokenScores(
         list(scores.tokens), list(scores.logprobs), [candidates_of(items) for items in scores.candidates]
     )
+
+
+def timings_of(times: RunTimings) -> Timings:
+    """A run's times as replies have them."""
+    return Timings(times.queue_ns * NS, times.prefill_ns * NS, times.decode_ns * NS, times.blocked_ns * NS)
 
 
 class StepFold:

@@ -2,20 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 
+from imp_service.core import Error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
+from imp_service.rpc.check_request import check_request
+from imp_service.rpc.field_paths import paths_under
+from imp_service.rpc.session_changes import SessionChanges
+from imp_service.rpc.statuses import failure_of
 from imp_service.rpc.steps import Steps
+from imp_service.rpc.terms import Terms
+from imp_service.serving.held_session import HeldSession
+from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
+from imp_service.text import TextError
+
+# Requests read and not yet answered; beyond, the client is held back by flow control.
+MAX_IN_WORK = 64
+
+Answer = asyncio.Task[pb.DecodeStreamResponse]
 
 
 class DecodeStream:
-    """One stream."""
+    """One stream. Its requests run side by side, but those that name one session run in their order."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, host: Host, steps: Steps, changes: SessionChanges, call: Call) -> None:
+        self._host = host
         self._steps = steps
+        self._changes = changes
+        self._call = call
+        self._opened: list[HeldSession] = []
+        self._places = asyncio.Semaphore(MAX_IN_WORK)
+        # In request order; None after the last.
+        self._answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self._in_work: set[Answer] = set()
+        # The latest request that names a session.
+        self._latest: dict[str, Answer] = {}
 
-    async def answer(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: Call) -> None:
-        """Answers every request in order."""
-        raise Refusal("FEATURE_DISABLED", "DecodeStream is not built yet")
+    async def answer(self, requests: AsyncIterator[pb.DecodeStreamRequest]) -> None:
+        """Answers every request; whatever ends the stream, what it opened is released."""
+        reader = asyncio.create_task(self._read(requests))
+        try:
+            while (answer := await self._answers.get()) is not None:
+                await self._call.write(await answer)
+                self._places.release()
+            await reader
+        finally:
+            reader.cancel()
+            for each in self._in_work:
+                each.cancel()
+            for held in self._opened:
+                self._host.sessions.close(held)
+        await self._host.sessions.closed()
+
+    async def _read(self, requests: AsyncIterator[pb.DecodeStreamRequest]) -> None:
+        try:
+            await self._places.acquire()
+            async for request in requests:
+                self._answers.put_nowait(self._begin(request))
+                await self._places.acquire()
+        finally:
+            self._answers.put_nowait(None)
+
+    def _begin(self, request: pb.DecodeStreamRequest) -> Answer:
+        names = set(_names_in(request))
+        before = {self._latest[name] for name in names if name in self._latest}
+        answer = asyncio.create_task(self._response(request, before))
+        self._in_work.add(answer)
+        self._latest.update(dict.fromkeys(names, answer))
+        answer.add_done_callback(lambda done: self._leave(done, names))
+        return answer
+
+    def _leave(self, answer: Answer, names: set[str]) -> None:
+        self._in_work.discard(answer)
+        for name in names:
+            if self._latest.get(name) is answer:
+                del self._latest[name]
+
+    async def _response(self, request: pb.DecodeStreamRequest, before: set[Answer]) -> pb.DecodeStreamResponse:
+        if before:
+            await asyncio.wait(before)
+        try:
+            return await self._answered(request)
+        except (Refusal, Error, TextError) as error:
+            failure = failure_of(error, request_id=self._call.request_id)
+            return pb.DecodeStreamResponse(error=failure.step_error())
+
+    async def _answered(self, request: pb.DecodeStreamRequest) -> pb.DecodeStreamResponse:
+        self._host.lifecycle.require_open()
+        check_request(request, Terms.of(self._host.model))
+        kind = request.WhichOneof("request")
+        assert kind is not None  # narrows
+        with paths_under(kind):
+            if kind == "prefill":
+                prefill = await self._steps.prefill_checked(request.prefill, self._call, self._on_open)
+                return pb.DecodeStreamResponse(prefill=prefill)
+            if kind == "step":
+                return pb.DecodeStreamResponse(step=await self._steps.decode_checked(request.step, self._call))
+            return pb.DecodeStreamResponse(release=await self._changes.release_checked(request.release, self._call))
+
+    def _on_open(self, held: HeldSession) -> None:
+        self._opened = [each for each in self._opened if each.is_open]
+        self._opened.append(held)
+
+
+def _names_in(request: pb.DecodeStreamRequest) -> Iterator[str]:
+    """Sessions that a request names: it waits for earlier ones that name them too."""
+    match request.WhichOneof("request"):
+        case "prefill":
+            if request.prefill.session_id:
+                yield request.prefill.session_id
+        case "step":
+            yield from (step.session_id for step in request.step.steps)
+        case "release":
+            yield request.release.session_id

@@ -10,6 +10,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.decode_stream import DecodeStream
 from imp_service.rpc.generate import Generate
+from imp_service.rpc.session_changes import SessionChanges
 from imp_service.rpc.steps import Steps
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
@@ -22,6 +23,7 @@ class InferenceServicer:
         self._host = host
         self._generate = Generate(host)
         self._steps = Steps(host)
+        self._changes = SessionChanges(host)
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> None:  # noqa: N802
         await self._generate.stream(request, call)
@@ -36,16 +38,16 @@ class InferenceServicer:
         return await self._steps.decode_step(request, call)
 
     async def ForkSession(self, request: pb.ForkSessionRequest, call: Call) -> Message:  # noqa: N802
-        return await self._steps.fork(request, call)
+        return await self._changes.fork(request, call)
 
     async def TruncateSession(self, request: pb.TruncateSessionRequest, call: Call) -> Message:  # noqa: N802
-        return await self._steps.truncate(request, call)
+        return await self._changes.truncate(request, call)
 
     async def ReleaseSession(self, request: pb.ReleaseSessionRequest, call: Call) -> Message:  # noqa: N802
-        return await self._steps.release(request, call)
+        return await self._changes.release(request, call)
 
     async def DecodeStream(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: Call) -> None:  # noqa: N802
-        await DecodeStream(self._steps).answer(requests, call)
+        await DecodeStream(self._host, self._steps, self._changes, call).answer(requests)
 
     async def Embed(self, request: pb.EmbedRequest, call: Call) -> Message:  # noqa: N802
         raise Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "Embed"})

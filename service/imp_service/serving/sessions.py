@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from imp_service.config.settings import Sessions as SessionSettings
-from imp_service.core import Event, FailedEvent
+from imp_service.core import EngineClient, Event, FailedEvent
 from imp_service.generation import CacheOptions, LanguageModel, SamplingOptions, Session
 from imp_service.generation.language_model import DEFAULT_CACHE
 from imp_service.serving.held_session import HeldSession, Key
@@ -84,7 +84,7 @@ class Sessions:
         if held is None:
             raise self.gone(tenant, session_id)
         if held.is_busy:
-            raise Refusal("SESSION_BUSY", "another call is at work on the session", {"session_id": session_id})
+            raise Refusal("SESSION_BUSY", "another call is at work on the session")
         held.is_busy = True
         return held
 
@@ -92,6 +92,14 @@ class Sessions:
         """Ends a call's work on a session: it was used until now."""
         held.is_busy = False
         held.used_at = self._clock()
+        if held.is_open:
+            self._expiry.watch(held)
+
+    def give_up(self, held: HeldSession) -> None:
+        """Ends a call's work that came to nothing: a session that was opened for it is gone again."""
+        if held.is_new:
+            self.close(held)
+        self.leave(held)
 
     @contextmanager
     def use(self, tenant: str, session_id: str) -> Iterator[HeldSession]:
@@ -108,7 +116,7 @@ class Sessions:
         await self._make_room(tenant)
         key = (tenant, session_id or new_session_id(self._instance_id))
         if key in self._held:
-            raise Refusal("SESSION_BUSY", "another call is opening the session", {"session_id": session_id})
+            raise Refusal("SESSION_BUSY", "another call is opening the session")
         session = self._served.open(opening.sampling, tenant=tenant, priority=opening.priority, cache=opening.cache)
         return self._hold(key, session, opening.cache, self.ttl_of(opening.ttl))
 
@@ -117,8 +125,8 @@ class Sessions:
         await self._make_room(parent.tenant)
         key = (parent.tenant, session_id or new_session_id(self._instance_id))
         if key in self._held:
-            raise Refusal("SESSION_BUSY", "another call is making the session", {"session_id": session_id})
-        copy = parent.session.forked(self._served.client.next_sequence(), position)
+            raise Refusal("SESSION_BUSY", "another call is making the session")
+        copy = parent.session.forked(self.client.next_sequence(), position)
         return self._hold(key, copy, parent.cache, parent.ttl)
 
     def close(self, held: HeldSession) -> None:
@@ -126,7 +134,7 @@ class Sessions:
         if not held.is_open:
             return
         self._drop(held)
-        client = self._served.client
+        client = self.client
         if client.is_closed:
             return
         closed = asyncio.get_running_loop().create_future()
@@ -145,9 +153,13 @@ class Sessions:
         if self._closing:
             await asyncio.wait(set(self._closing))
 
+    def held(self) -> list[HeldSession]:
+        """Those that are open."""
+        return list(self._held.values())
+
     def close_all(self) -> None:
-        """Ends every session."""
-        for held in list(self._held.values()):
+        """Ends every session, for good."""
+        for held in self.held():
             self.close(held)
         self._expiry.close()
 
@@ -173,11 +185,6 @@ class Sessions:
         """Seconds for which a session lives unused."""
         return self._settings.ttl.total_seconds() if wanted is None else wanted
 
-    def set_ttl(self, held: HeldSession, ttl: float) -> None:
-        """From its last use on."""
-        held.ttl = ttl
-        self._expiry.watch(held)
-
     def gone(self, tenant: str, session_id: str) -> Refusal:
         """Why there is no such session, as far as its name tells."""
         details = {"session_id": session_id}
@@ -193,6 +200,11 @@ class Sessions:
     def is_of_another_instance(self, session_id: str) -> bool:
         """Whether another start of a server issued the name."""
         return instance_of(session_id) not in (None, self._instance_id)
+
+    @property
+    def client(self) -> EngineClient:
+        """The engine that holds the sessions."""
+        return self._served.client
 
     @property
     def _served(self) -> LanguageModel:

@@ -1,0 +1,119 @@
+"""Steps of sessions without waiting: each runs to its end whoever still waits for it, and its reply is kept.
+
+A caller that leaves finds the session before its step or after it, and the reply where it asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from imp_service.generation import SamplingOptions, StepOptions, StepOutput
+from imp_service.generation.step import StepFold
+from imp_service.generation.validate import invalid
+from imp_service.serving.held_session import HeldSession, StoredReply
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.sessions import Sessions
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Extension(Generic[R]):
+    """What a session is to be extended by, and how its output becomes a reply."""
+
+    tokens: Sequence[int]
+    options: StepOptions
+    write: Callable[[StepOutput], R]
+    sampling: SamplingOptions | None = None
+    position: int | None = None
+    base: int | None = None
+    is_prefill: bool = False
+    ttl: float | None = None  # seconds, from now on; None leaves it
+    # Of the whole request; its reply is kept only for a caller that names the position.
+    digest: bytes | None = None
+
+
+def check_position(held: HeldSession, position: int | None) -> None:
+    """Raises POSITION_MISMATCH where the caller believes that the session holds something else."""
+    if position is not None and position != held.position:
+        raise Refusal(
+            "POSITION_MISMATCH",
+            f"position: {position}, but the session holds {held.position} tokens",
+            {"expected": str(position), "held": str(held.position)},
+        )
+
+
+def check_within(held: HeldSession, position: int) -> None:
+    """Raises POSITION_BEYOND_END where the session holds less."""
+    if position > held.position:
+        raise Refusal(
+            "POSITION_BEYOND_END",
+            f"position: {position}, but the session holds {held.position} tokens",
+            {"position": str(position), "held": str(held.position)},
+        )
+
+
+def check_room(held: HeldSession, n_tokens: int, max_context: int) -> None:
+    """Raises CONTEXT_TOO_LONG where so many more tokens are beyond the context."""
+    n_all = held.position + n_tokens
+    if n_all > max_context:
+        raise Refusal(
+            "CONTEXT_TOO_LONG",
+            f"{n_all} tokens exceed the context of {max_context}",
+            {"prompt_tokens": str(n_all), "max_context_tokens": str(max_context)},
+        )
+
+
+def check_base(held: HeldSession, n_tokens: int, base: int | None) -> None:
+    """Raises FIELD_INVALID where output 0 would be beyond what is held then."""
+    if base is not None and base > held.position + n_tokens:
+        raise invalid(f"base: {base}, expected at most the position after this prefill, {held.position + n_tokens}")
+
+
+def begin(sessions: Sessions, held: HeldSession, extension: Extension[R]) -> asyncio.Future[R | Exception]:
+    """Submits a step of a session that is taken; it is left when the step has ended. Gives the reply or the failure.
+
+    Raises what the engine refuses at its door; then the session is still taken. A new session whose first step fails
+    is closed. Who stops waiting changes nothing.
+    """
+    ended: asyncio.Future[R | Exception] = asyncio.get_running_loop().create_future()
+
+    def on_done() -> None:
+        sessions.client.forget(fold.ticket)
+        try:
+            outcome: R | Exception = _settled(sessions, held, extension, fold)
+        except Exception as error:
+            sessions.give_up(held)
+            outcome = error
+        if not ended.done():
+            ended.set_result(outcome)
+
+    fold = held.session.submit_step(
+        extension.tokens,
+        extension.options,
+        sampling=extension.sampling,
+        position=extension.position,
+        base=extension.base,
+        rebase=extension.is_prefill and extension.base is None,
+        on_done=on_done,
+    )
+    return ended
+
+
+def _settled(sessions: Sessions, held: HeldSession, extension: Extension[R], fold: StepFold) -> R:
+    """The reply of a step that has ended; raises its failure, which has changed nothing."""
+    if not held.is_open:
+        raise sessions.gone(*held.key)
+    output = held.session.fold_step(fold, extension.tokens, is_prefill=extension.is_prefill)
+    held.is_new = False
+    held.stored = None
+    if extension.ttl is not None:
+        held.ttl = extension.ttl
+    sessions.leave(held)
+    reply = extension.write(output)
+    if extension.digest is not None:
+        held.stored = StoredReply(extension.digest, reply)
+    return reply

@@ -1,0 +1,113 @@
+"""Session RPCs in few words, and how they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import types_pb2
+from support.served import Served
+from support.status_details import Details, read_details
+
+GREEDY = types_pb2.SamplingOptions(temperature=0.0)
+WARM = types_pb2.SamplingOptions(temperature=0.9, seed=7)
+
+
+@dataclass
+class SessionCalls:
+    """A client of one tenant. Sessions are greedy unless told otherwise."""
+
+    served: Served
+    tenant: str = ""
+    stub: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stub = self.served.inference
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Of each call."""
+        return (("imp-tenant", self.tenant),) if self.tenant else ()
+
+    def prefill(self, prompt: str | Sequence[int], session_id: str = "", **fields: Any) -> pb.PrefillResponse:
+        """Opens or extends; an opening is greedy."""
+        reply: pb.PrefillResponse = self.stub.Prefill(
+            prefill(prompt, session_id, **fields), metadata=self.metadata, timeout=30
+        )
+        return reply
+
+    def step(self, session_id: str, tokens: Sequence[int] = (), **fields: Any) -> pb.StepOutput:
+        """One session's step; its failure is the call's."""
+        (result,) = self.steps(pb.SessionStep(session_id=session_id, token_ids=tokens, **fields)).results
+        assert result.session_id == session_id
+        output: pb.StepOutput = result.output
+        return output
+
+    def steps(self, *steps: pb.SessionStep) -> pb.DecodeStepResponse:
+        """Several together."""
+        reply: pb.DecodeStepResponse = self.stub.DecodeStep(
+            pb.DecodeStepRequest(steps=steps), metadata=self.metadata, timeout=30
+        )
+        return reply
+
+    def fork(self, session_id: str, **fields: Any) -> pb.ForkSessionResponse:
+        """A copy."""
+        reply: pb.ForkSessionResponse = self.stub.ForkSession(
+            pb.ForkSessionRequest(session_id=session_id, **fields), metadata=self.metadata, timeout=30
+        )
+        return reply
+
+    def truncate(self, session_id: str, position: int) -> int:
+        """How many tokens are held then."""
+        request = pb.TruncateSessionRequest(session_id=session_id, position=position)
+        reply: pb.TruncateSessionResponse = self.stub.TruncateSession(request, metadata=self.metadata, timeout=30)
+        return reply.position
+
+    def release(self, session_id: str) -> bool:
+        """Whether there was one."""
+        request = pb.ReleaseSessionRequest(session_id=session_id)
+        released: bool = self.stub.ReleaseSession(request, metadata=self.metadata, timeout=30).released
+        return released
+
+
+def prefill(prompt: str | Sequence[int], session_id: str = "", **fields: Any) -> pb.PrefillRequest:
+    """A request; greedy where it opens a session that the server names, or one at position 0."""
+    opens = not session_id or fields.get("position") == 0
+    request = pb.PrefillRequest(session_id=session_id, **({"sampling": GREEDY} if opens else {}) | fields)
+    if isinstance(prompt, str):
+        request.text = prompt
+    else:
+        request.token_ids.ids.extend(prompt)
+    return request
+
+
+def seconds(value: float) -> Duration:
+    """As a field has it."""
+    duration = Duration()
+    duration.FromNanoseconds(round(value * 1e9))
+    return duration
+
+
+def refusal(call: Callable[[], object]) -> Details:
+    """The status with which a call ends; it is an error where it ends well."""
+    with pytest.raises(grpc.RpcError) as raised:
+        call()
+    return details_of(raised.value)
+
+
+def details_of(error: Any) -> Details:
+    """What a failed call's status says."""
+    details = read_details(error.trailing_metadata() or ())
+    assert details.reason, error
+    return details
+
+
+def reason(call: Callable[[], object]) -> str:
+    """Just its reason."""
+    return refusal(call).reason
