@@ -47,7 +47,6 @@ class Served:
         self.server = Server(self.host)
         await self.server.start()
         self.host.adopt(await asyncio.to_thread(self.model.make, config, clock))
-        await self.server.tell_health()
 
     @property
     def address(self) -> str:

@@ -3,13 +3,15 @@
 import asyncio
 import json
 import os
-import signal
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
+from imp_service.cli.failure import CommandError
 from imp_service.cli.model_options import add_model_options, load_model_settings
+from imp_service.cli.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from imp_service.config import Config
@@ -26,35 +28,49 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    signals = StopSignals()
     listen = [] if arguments.listen is None else [f"listen.grpc={json.dumps(arguments.listen)}"]
-    return asyncio.run(_serve(load_model_settings(arguments, listen), arguments.ready_file))
+    config = load_model_settings(arguments, listen)
+    # Before gRPC is imported: what it would write to stderr is neither bounded nor ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    ready_file = None if arguments.ready_file is None else Path(arguments.ready_file)
+    return asyncio.run(_serve(config, ready_file, signals))
 
 
-async def _serve(config: "Config", ready_file: str | None) -> int:
-    from imp_service.core import load
-    from imp_service.generation import LanguageModel
-    from imp_service.rpc.server import Server
-    from imp_service.serving.host import Host
+async def _serve(config: "Config", ready_file: Path | None, signals: StopSignals) -> int:
+    from imp_service.cli.loading import LoadingLine
+    from imp_service.rpc.service import Service
+    from imp_service.telemetry.log_capture import capture
 
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    host = Host(config)
-    server = Server(host)
-    await server.start()
-    host.adopt(await asyncio.to_thread(lambda: LanguageModel(load(config))))
-    await server.tell_health()
-    if ready_file is not None:
-        write_ready_file(Path(ready_file), {"grpc": server.addresses, "pid": os.getpid(), "model": host.model.name})
-    await stopped.wait()
-    await server.stop(config.settings.drain.grace.total_seconds())
-    host.close()
+    line = LoadingLine()
+    service = Service(config, line)
+    signals.call(asyncio.get_running_loop(), service.stop)
+
+    def on_serving() -> None:
+        from imp_service.cli.serving_lines import facts, tell
+
+        line.clear()
+        if ready_file is not None:
+            write_ready_file(ready_file, facts(service))
+        tell(service)
+
+    give_back = capture(service.host.telemetry.log)
+    try:
+        await service.run(on_serving)
+    finally:
+        line.clear()
+        give_back()
+    if service.is_abandoned:
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 
 def write_ready_file(path: Path, facts: dict[str, object]) -> None:
     """Whole or not at all: whoever waits for the file may read it at once."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(facts) + "\n")
-    partial.replace(path)
+    try:
+        partial.write_text(json.dumps(facts) + "\n")
+        partial.replace(path)
+    except OSError as error:
+        raise CommandError("CANNOT_CREATE", f"{path}: {error.strerror}") from None

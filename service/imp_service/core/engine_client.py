@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from imp_service import _core
-from imp_service.core.errors import make_error
+from imp_service.core.errors import Error, make_error
 
 # What the engine tells of itself, in answer to no command: FailedEvent of a session that it had to close.
 UNASKED = 0
 
 Event = _core.StartedEvent | _core.TokenEvent | _core.FinishedEvent | _core.FailedEvent | _core.DoneEvent
 Handler = Callable[[Event], None]
+DEVICE_FAULT = "DEVICE_FAULT"
 
 
 class EngineClient:
@@ -40,6 +41,8 @@ class EngineClient:
         # Readable once the client is closing, so that whoever polls comes back.
         self._closing = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_closing = False
+        # What a broken device said first: nothing that runs on it can be trusted from then on.
+        self.fault: Error | None = None
         self._readable.register(self._closing, select.POLLIN)
 
     @property
@@ -92,6 +95,8 @@ class EngineClient:
         self._drained.extend(self.engine.drain_events())
         while self._drained:
             event = self._drained.popleft()
+            if isinstance(event, _core.FailedEvent) and event.reason == DEVICE_FAULT and self.fault is None:
+                self.fault = make_error(event.reason, event.message, event.details)
             handler = self._handlers.get(event.ticket)
             if handler is not None:
                 handler(event)

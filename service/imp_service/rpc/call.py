@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
 
+from imp_service.telemetry import CallRecord
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class Call:
     """Made for each call before its servicer runs. Servicers raise what goes wrong; they never see a status."""
 
@@ -18,12 +20,19 @@ class Call:
     context: grpc.aio.ServicerContext[Any, Any]
     instance_id: str
     request_id: str  # the server's, until the request names its own
+    peer: str
+    record: CallRecord
+    task: asyncio.Task[Any]
     tenant: str = ""
     priority: int = 0
-    peer: str = ""
     is_admitted: bool = False
     approximations: str = ""
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    # Output tokens that were written: told where the call is ended before it ends.
+    n_sent_tokens: int = 0
+    # What the call was told to end with.
+    ending: Exception | None = None
+    # While headers are under way, no status may be sent: an end waits for them.
+    _is_admitting: bool = False
 
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:
@@ -36,14 +45,31 @@ class Call:
         remaining: float | None = self.context.time_remaining()
         return remaining
 
+    @property
+    def is_late(self) -> bool:
+        """The caller's deadline has passed."""
+        remaining = self.time_remaining()
+        return remaining is not None and remaining <= 0
+
     async def admit(self) -> None:
         """The call will be answered: what fails from here on is no transparent retry any more."""
-        if not self.is_admitted:
-            self.is_admitted = True
-            await self.context.send_initial_metadata(self.identity)
+        if self.is_admitted:
+            return
+        self.is_admitted = self._is_admitting = True
+        await self.context.send_initial_metadata(self.identity)
+        self._is_admitting = False
+        if self.ending is not None:
+            raise self.ending
 
     async def write(self, message: Message) -> None:
         """Sends a message of a stream; waits for as long as the caller does not read."""
         if not self.is_admitted:
             await self.admit()
-        await self.context.write(message)
+        await self.context.write(message.SerializeToString())
+
+    def end(self, error: Exception) -> None:
+        """Interrupts the servicer where it waits; the call then ends with this error. The first one counts."""
+        if self.ending is None:
+            self.ending = error
+            if not self._is_admitting:
+                self.task.cancel()

@@ -9,74 +9,172 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from imp_service.generation.validate import FieldsInvalid
+from imp_service.rpc.authentication import Authentication, Metadata
 from imp_service.rpc.call import Call
+from imp_service.rpc.error_table import FIELD_INVALID
+from imp_service.rpc.policies import NO_POLICY, POLICIES, Policy
+from imp_service.rpc.request_metadata import RequestMetadata, read_request_metadata
 from imp_service.rpc.statuses import failure_of
 from imp_service.serving.host import Host
+from imp_service.serving.refusal import Refusal
+from imp_service.telemetry import Method as CountedMethod
+from imp_service.telemetry.method import MethodType
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Method = Callable[[Any, Call], Awaitable[Message | None]]
+Parse = Callable[[bytes], Message]
+# Client streaming, server streaming -> how calls of it are counted.
+KINDS: dict[tuple[bool, bool], MethodType] = {
+    (False, False): "unary",
+    (False, True): "server_stream",
+    (True, False): "client_stream",
+    (True, True): "bidi_stream",
+}
 
 
 class CallPath:
     """What every call goes through before and after its servicer."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, authentication: Authentication) -> None:
         self._host = host
+        self._authentication = authentication
+        self._methods: set[str] = set()
 
     def register(self, server: grpc.aio.Server, service: ServiceDescriptor, servicer: object) -> None:
         """Serves every method of `service`; each must be there under its own name."""
-        handlers = {method.name: self._handler(method, getattr(servicer, method.name)) for method in service.methods}
+        policy = POLICIES[service.full_name]
+        handlers = {
+            method.name: self._handler(method, policy, getattr(servicer, method.name)) for method in service.methods
+        }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
 
-    def _handler(self, descriptor: MethodDescriptor, method: Method) -> grpc.RpcMethodHandler[Any, Any]:
-        name = f"/{descriptor.containing_service.full_name}/{descriptor.name}"
+    def has(self, method: str) -> bool:
+        """Whether calls of this method come here."""
+        return method in self._methods
 
-        async def answer_unary(request: Any, context: Context) -> Message | None:
-            return await self._run(name, method, request, context, is_unary=True)
+    def refusing(self, method: str, error: Exception) -> Handler:
+        """A handler that refuses a call of whatever shape, before its first message."""
 
-        async def answer_stream(request: Any, context: Context) -> None:
-            await self._run(name, method, request, context, is_unary=False)
+        async def refuse(_: object, context: Context) -> None:
+            await self._fail(self._begin(method, context, RequestMetadata(), NO_POLICY), error)
 
-        kinds: dict[tuple[bool, bool], tuple[Callable[..., Any], Callable[..., Any]]] = {
-            (False, False): (grpc.unary_unary_rpc_method_handler, answer_unary),
-            (False, True): (grpc.unary_stream_rpc_method_handler, answer_stream),
-            (True, True): (grpc.stream_stream_rpc_method_handler, answer_stream),
+        return grpc.stream_stream_rpc_method_handler(refuse)
+
+    def _handler(self, descriptor: MethodDescriptor, policy: Policy, method: Method) -> Handler:
+        service = descriptor.containing_service.full_name
+        kind = descriptor.client_streaming, descriptor.server_streaming
+        counted = CountedMethod(service, descriptor.name, KINDS[kind], policy.is_request)
+        self._host.telemetry.add_method(counted)
+        self._methods.add(counted.path)
+        # Messages are read and written here: what is malformed then ends as any other bad request does.
+        parse = GetMessageClass(descriptor.input_type).FromString
+
+        async def answer_one(content: bytes, context: Context) -> bytes | None:
+            return await self._run(counted.path, policy, lambda call: method(_parsed(parse, content), call), context)
+
+        async def answer_many(contents: AsyncIterator[bytes], context: Context) -> None:
+            await self._run(counted.path, policy, lambda call: method(_each_parsed(parse, contents), call), context)
+
+        makers: dict[tuple[bool, bool], tuple[Callable[..., Any], Callable[..., Any]]] = {
+            (False, False): (grpc.unary_unary_rpc_method_handler, answer_one),
+            (False, True): (grpc.unary_stream_rpc_method_handler, answer_one),
+            (True, True): (grpc.stream_stream_rpc_method_handler, answer_many),
         }
-        make, behavior = kinds[descriptor.client_streaming, descriptor.server_streaming]
-        handler: grpc.RpcMethodHandler[Any, Any] = make(
-            behavior,
-            request_deserializer=GetMessageClass(descriptor.input_type).FromString,
-            response_serializer=GetMessageClass(descriptor.output_type).SerializeToString,
-        )
-        return handler
+        make, behavior = makers[kind]
+        return cast(Handler, make(behavior))
 
     async def _run(
-        self, name: str, method: Method, request: Message | AsyncIterator[Message], context: Context, *, is_unary: bool
-    ) -> Message | None:
-        call = Call(
-            method=name,
-            context=context,
-            instance_id=self._host.instance_id,
-            request_id=secrets.token_hex(8),
-            peer=context.peer(),
-        )
+        self, method: str, policy: Policy, answer: Callable[[Call], Awaitable[Message | None]], context: Context
+    ) -> bytes | None:
+        pairs = tuple(context.invocation_metadata() or ())
+        metadata, violations = _read(pairs)
+        call = self._begin(method, context, metadata, policy)
         try:
-            reply = await method(request, call)
-            if is_unary:
-                await call.admit()
-            return reply
+            call.tenant = self._authentication.check(method, pairs) or call.tenant
+            if policy.needs_model:
+                self._host.lifecycle.require_open()
+            if violations is not None:
+                raise violations
+            reply = await answer(call)
+            await call.admit()
         except asyncio.CancelledError:
+            if call.ending is None:
+                self._end(call, "DEADLINE_EXCEEDED" if call.is_late else "CANCELLED")
+                raise
+            call.task.uncancel()
+            await self._fail(call, call.ending)
+        except grpc.aio.AbortError:
+            # A protocol that is not ours has its own endings.
+            self._end(call, call.context.code().name)
             raise
         except Exception as error:
-            failure = failure_of(error, request_id=call.request_id)
-            trailing = failure.trailing_metadata()
-            if not call.is_admitted:
-                trailing = (*trailing, *call.identity)
-            await context.abort(failure.code, failure.message, trailing)
+            await self._fail(call, error)
+        else:
+            self._end(call, "OK")
+            return None if reply is None else reply.SerializeToString()
+        return None
+
+    def _begin(self, method: str, context: Context, metadata: RequestMetadata, policy: Policy) -> Call:
+        request_id = secrets.token_hex(8)
+        peer = context.peer()
+        task = asyncio.current_task()
+        assert task is not None  # narrows: a coroutine runs in one
+        call = Call(
+            method=method,
+            context=context,
+            instance_id=self._host.instance_id,
+            request_id=request_id,
+            peer=peer,
+            record=self._host.telemetry.call(method, request_id, metadata.tenant, peer, metadata.traceparent),
+            task=task,
+            tenant=metadata.tenant,
+            priority=metadata.priority,
+        )
+        self._host.calls.enter(call, is_request=policy.is_request)
+        return call
+
+    async def _fail(self, call: Call, error: Exception) -> None:
+        failure = failure_of(error, request_id=call.request_id)
+        if failure.is_bug:
+            self._host.telemetry.log.raised("bug", error, request_id=call.request_id, method=call.method)
+        trailing = failure.trailing_metadata()
+        if not call.is_admitted:
+            trailing = (*trailing, *call.identity)
+        self._end(call, failure.code.name, failure.reason)
+        await call.context.abort(failure.code, failure.message, trailing)
+
+    def _end(self, call: Call, code: str, reason: str = "") -> None:
+        """The one ending: from here on nobody can end the call in another way."""
+        self._host.calls.leave(call)
+        call.record.facts.request_id = call.request_id
+        call.record.facts.tenant = call.tenant
+        call.record.ended(code, reason)
+
+
+def _read(pairs: Metadata) -> tuple[RequestMetadata, FieldsInvalid | None]:
+    """What the metadata says; or what is wrong with it, told when its turn comes."""
+    try:
+        return read_request_metadata(pairs), None
+    except FieldsInvalid as error:
+        return RequestMetadata(), error
+
+
+def _parsed(parse: Parse, content: bytes) -> Message:
+    try:
+        return parse(content)
+    except DecodeError:
+        raise Refusal(FIELD_INVALID, "request: found bytes that are no message of its type") from None
+
+
+async def _each_parsed(parse: Parse, contents: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+    async for content in contents:
+        yield _parsed(parse, content)

@@ -1,65 +1,130 @@
-"""The gRPC servers of one process: the data listeners, made of the host's settings and the services."""
+"""The gRPC servers of one process: data, health alone, and control, made of the host's settings and the services."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
-from grpc_reflection.v1alpha import reflection
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health_pb2
 
+from imp_service.rpc.authentication import Authentication, AuthenticationInterceptor
+from imp_service.rpc.channel_options import channel_options
+from imp_service.rpc.health import Health
+from imp_service.rpc.listeners import Address, bind, check_all
 from imp_service.rpc.registration import CallPath
-from imp_service.rpc.services import SERVICES, make_servicers
+from imp_service.rpc.reloaded_files import ReloadedFiles, keep_looking
+from imp_service.rpc.services import ALL_SERVICES, make_admin_servicers, make_servicers
+from imp_service.rpc.tls import TlsCredentials
+from imp_service.rpc.tokens import Tokens, is_readable_by_all, read_tokens
+from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
-from imp_service.serving.lifecycle import Phase
+
+HEALTH = cast(ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"])
 
 
 class Server:
     """Listens from start() to stop(). On the event loop's thread."""
 
     def __init__(self, host: Host) -> None:
+        """Reads the files of tokens and certificates: raises ConfigError before anything is bound."""
         self._host = host
-        self._server = grpc.aio.server(options=self._options())
-        self._health = health_aio.HealthServicer()
+        # What was bound, with the ports that were chosen; filled by start().
         self.addresses: list[str] = []
-        path = CallPath(host)
-        for service, servicer in make_servicers(host).items():
-            path.register(self._server, service, servicer)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        if host.settings.listen.reflection:
-            names = [service.full_name for service in SERVICES]
-            reflection.enable_server_reflection(
-                [*names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
-                self._server,
-            )
+        self.health_address: str | None = None
+        self.admin_address: str | None = None
+        self.metrics_address: str | None = None
+        self.health = Health(host.lifecycle, (service.full_name for service in ALL_SERVICES))
+        self._servers: list[grpc.aio.Server] = []
+        self._looks: list[Callable[[], None]] = []
+        self._watch: asyncio.Task[None] | None = None
+        self._authentication = Authentication(self._tokens(), public_health=host.settings.auth.public_health)
+        self._tls = self._certificate()
+        self._path = CallPath(host, self._authentication)
 
     async def start(self) -> None:
-        """Binds and listens; `addresses` then has the ports that were chosen."""
-        for address in self._host.settings.listen.grpc:
-            port = self._server.add_insecure_port(address)
-            is_unix = address.startswith("unix:")
-            self.addresses.append(address if is_unix else f"{address.rpartition(':')[0]}:{port}")
-        await self._server.start()
-        await self.tell_health()
-
-    async def tell_health(self) -> None:
-        """Publishes whether new work should be sent here."""
-        ready = self._host.lifecycle.phase is Phase.SERVING
-        status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in ("", *(service.full_name for service in SERVICES)):
-            await self._health.set(name, status)
-        await self._health.set("liveness", health_pb2.HealthCheckResponse.SERVING)
+        """Binds every listener, or none where one of them cannot be; health answers first."""
+        listen = self._host.settings.listen
+        data = [Address(text) for text in listen.grpc]
+        health, admin = (Address(text) if text else None for text in (listen.health, listen.admin))
+        check_all([*data, *(address for address in (health, admin) if address)])
+        try:
+            if health is not None:
+                self.health_address = bind(self._make({}), health)
+            if admin is not None:
+                self.admin_address = bind(self._make(make_admin_servicers(self._host), is_admin=True), admin)
+            server = self._make(make_servicers(self._host))
+            for address in data:
+                credentials = self._tls.credentials if self._tls and address.socket_path is None else None
+                self.addresses.append(bind(server, address, credentials))
+            for server in self._servers:
+                await server.start()
+        except BaseException:
+            await self.stop(0)
+            raise
+        if self._looks:
+            self._watch = asyncio.get_running_loop().create_task(keep_looking(self._looks), name="secrets")
 
     async def stop(self, grace_seconds: float) -> None:
         """Takes no new call; those under way have `grace_seconds` to end."""
-        await self._server.stop(grace_seconds)
+        if self._watch is not None:
+            self._watch.cancel()
+        self._host.calls.end_others(cut_short())
+        servers, self._servers = self._servers, []
+        await asyncio.gather(*(server.stop(grace_seconds) for server in servers))
 
-    def _options(self) -> list[tuple[str, Any]]:
-        limits = self._host.settings.limits
-        return [
-            ("grpc.max_receive_message_length", limits.max_message_bytes),
-            ("grpc.max_send_message_length", limits.max_message_bytes),
-            ("grpc.max_metadata_size", limits.max_metadata_bytes),
-            ("grpc.so_reuseport", 0),
-        ]
+    def _make(self, servicers: Mapping[ServiceDescriptor, object], *, is_admin: bool = False) -> grpc.aio.Server:
+        settings = self._host.settings
+        server = grpc.aio.server(
+            options=channel_options(settings, has_channelz=settings.listen.admin is not None),
+            interceptors=self._interceptors(),
+            compression=grpc.Compression.Gzip if settings.connection.compression == "gzip" else None,
+        )
+        answered: dict[ServiceDescriptor, object] = {**servicers, HEALTH: self.health}
+        for service, servicer in answered.items():
+            self._path.register(server, service, servicer)
+        names = [service.full_name for service in answered]
+        if is_admin:
+            names.append(_add_channelz(server))
+        if servicers and settings.listen.reflection:
+            _add_reflection(server, names)
+        self._servers.append(server)
+        return server
+
+    def _interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
+        if self._host.settings.auth.token_file is None:
+            return ()
+        return (AuthenticationInterceptor(self._authentication, self._path.has, self._path.refusing),)
+
+    def _tokens(self) -> ReloadedFiles[Tokens] | None:
+        if (text := self._host.settings.auth.token_file) is None:
+            return None
+        path, log = Path(text), self._host.telemetry.log
+        tokens = ReloadedFiles("auth.token_file", (path,), lambda: read_tokens(path), log)
+        if is_readable_by_all(path):
+            log.warning("auth.token_file", message=f"{path}: everyone on this machine may read it")
+        self._looks.append(tokens.look)
+        return tokens
+
+    def _certificate(self) -> TlsCredentials | None:
+        if self._host.settings.tls.cert is None:
+            return None
+        tls = TlsCredentials(self._host.settings.tls, self._host.telemetry.log)
+        self._looks.append(tls.files.look)
+        return tls
+
+
+def _add_channelz(server: grpc.aio.Server) -> str:
+    from grpc_channelz.v1 import channelz, channelz_pb2
+
+    channelz.add_channelz_servicer(server)
+    return str(channelz_pb2.DESCRIPTOR.services_by_name["Channelz"].full_name)
+
+
+def _add_reflection(server: grpc.aio.Server, names: Sequence[str]) -> None:
+    from grpc_reflection.v1alpha import reflection
+
+    reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], server)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from imp_service.core import EngineClient
+from imp_service.core import EngineClient, Error
 
 
 class EngineEvents:
     """Attached for as long as the client is open."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, client: EngineClient) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, client: EngineClient, on_fault: Callable[[Error], None]
+    ) -> None:
+        """`on_fault` is called once, where the device breaks."""
         self._loop = loop
+        self._client = client
+        self._on_fault = on_fault
+        self._has_told_fault = False
         self._descriptor = client.fileno()
-        loop.add_reader(self._descriptor, client.dispatch)
+        loop.add_reader(self._descriptor, self._dispatch)
+
+    def _dispatch(self) -> None:
+        self._client.dispatch()
+        if self._client.fault is not None and not self._has_told_fault:
+            self._has_told_fault = True
+            self._on_fault(self._client.fault)
 
     def detach(self) -> None:
         """Before the client is closed: its descriptor goes with it."""

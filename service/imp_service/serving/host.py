@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable
 
 from imp_service.config import Config
+from imp_service.core import Error
 from imp_service.generation import LanguageModel
+from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
-from imp_service.serving.lifecycle import Lifecycle, Phase
-from imp_service.serving.refusal import Refusal
+from imp_service.serving.lifecycle import Lifecycle, Phase, loading
+from imp_service.serving.running_calls import RunningCalls
 from imp_service.serving.sessions import Sessions
 from imp_service.serving.workers import TextWorkers
+from imp_service.telemetry import Telemetry
 
 Clock = Callable[[], float]
 
@@ -29,9 +32,14 @@ class Host:
         self.started_at = wall()
         # Names this start of the process: sessions do not outlive it, and their ids carry it.
         self.instance_id = secrets.token_hex(4)
+        self.telemetry = Telemetry(self.settings, clock=clock)
         self.lifecycle = Lifecycle()
+        self.calls = RunningCalls()
+        self.drain = Drain(self.settings.drain, self.lifecycle, self.calls)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
+        # Set where the device breaks; the process then ends.
+        self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()
         self._model: LanguageModel | None = None
         self._events: EngineEvents | None = None
 
@@ -39,17 +47,22 @@ class Host:
     def model(self) -> LanguageModel:
         """The model; raises LOADING until there is one."""
         if self._model is None:
-            self.lifecycle.require_open()
-            raise Refusal("LOADING", "the model is being loaded", retry_after=1.0)
+            raise loading()
         return self._model
 
     def adopt(self, model: LanguageModel) -> None:
         """Takes a loaded model and serves it from now on. The host closes it."""
-        self._events = EngineEvents(asyncio.get_running_loop(), model.client)
+        self._events = EngineEvents(asyncio.get_running_loop(), model.client, self._break_off)
         self._model = model
         self.config, self.settings = model.config, model.config.settings
         self.sessions.serve(model)
-        self.lifecycle.become(Phase.SERVING)
+        self.telemetry.set_model(model.name)
+        self.lifecycle.loaded()
+
+    def _break_off(self, fault: Error) -> None:
+        """Not ready from now on: whatever ran on the device is lost, and what comes goes elsewhere."""
+        self.lifecycle.become(Phase.DRAINING)
+        self.fault.set_result(fault)
 
     def close(self) -> None:
         """Lets the model go. What still runs ends as cancelled."""
@@ -60,3 +73,4 @@ class Host:
         if self._model is not None:
             self._model.close()
         self.workers.close()
+        self.telemetry.close()

@@ -21,11 +21,22 @@ class Phase(Enum):
     STOPPED = "stopped"
 
 
+def loading() -> Refusal:
+    """What calls are told that come too early."""
+    return Refusal("LOADING", "the model is being loaded", retry_after=RETRY_SECONDS)
+
+
+def draining() -> Refusal:
+    """What calls are told that come too late, or last too long."""
+    return Refusal("DRAINING", "the server is draining and takes no new work", retry_after=0.0)
+
+
 class Lifecycle:
     """The phase, and those who want to know of its changes. Touched on the event loop's thread only."""
 
     def __init__(self) -> None:
         self.phase = Phase.LOADING
+        self._is_loaded = False
         self._watchers: list[Callable[[Phase], None]] = []
 
     @property
@@ -35,10 +46,21 @@ class Lifecycle:
 
     def require_open(self) -> None:
         """Raises LOADING or DRAINING where no call is taken."""
-        if self.phase is Phase.LOADING:
-            raise Refusal("LOADING", "the model is being loaded", retry_after=RETRY_SECONDS)
         if self.phase in (Phase.DRAINING, Phase.STOPPED):
-            raise Refusal("DRAINING", "the server is draining and takes no new work", retry_after=0.0)
+            raise draining()
+        if not self._is_loaded:
+            raise loading()
+
+    def loaded(self) -> None:
+        """The model is there and has shown that it works. A drain that has begun before goes on."""
+        self._is_loaded = True
+        if self.phase is Phase.LOADING:
+            self.become(Phase.SERVING)
+
+    def resume(self) -> None:
+        """Back from a drain to where the server would be without it."""
+        if self.phase is not Phase.STOPPED:
+            self.become(Phase.SERVING if self._is_loaded else Phase.LOADING)
 
     def become(self, phase: Phase) -> None:
         """Enters a phase and tells every watcher."""

@@ -1,0 +1,52 @@
+"""The options of every listener's connections, made of the settings; none of them is left to gRPC's defaults."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from imp_service.config import Settings
+
+# gRPC's own default; a window as large as several messages would only fill memory.
+STREAM_WINDOW_BYTES = 64 * 1024
+HANDSHAKE_SECONDS = 10
+# A client that pings just as often as it may comes early now and then.
+PING_TOLERANCE = 0.9
+
+Options = list[tuple[str, int]]
+
+
+def channel_options(settings: Settings, *, has_channelz: bool = False) -> Options:
+    """For grpc.aio.server."""
+    limits, keepalive, connection = settings.limits, settings.keepalive, settings.connection
+    options: Options = [
+        ("grpc.max_receive_message_length", limits.max_message_bytes),
+        ("grpc.max_send_message_length", limits.max_message_bytes),
+        # Equal: between the two, gRPC refuses at random.
+        ("grpc.max_metadata_size", limits.max_metadata_bytes),
+        ("grpc.absolute_max_metadata_size", limits.max_metadata_bytes),
+        ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.keepalive_time_ms", _ms(keepalive.time)),
+        ("grpc.keepalive_timeout_ms", _ms(keepalive.timeout)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", int(_ms(keepalive.min_ping_interval) * PING_TOLERANCE)),
+        ("grpc.max_concurrent_streams", connection.max_streams),
+        ("grpc.max_allowed_incoming_connections", connection.max_connections),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+        # A second server on the same port fails, instead of taking every other connection.
+        ("grpc.so_reuseport", 0),
+        # Memory that was sent may not be used again before the peer has acknowledged it: CVE-2024-11407.
+        ("grpc.experimental.tcp_tx_zerocopy_enabled", 0),
+        ("grpc.enable_channelz", int(has_channelz)),
+    ]
+    if connection.max_age is not None:
+        options += [
+            ("grpc.max_connection_age_ms", _ms(connection.max_age)),
+            ("grpc.max_connection_age_grace_ms", _ms(connection.max_age_grace)),
+        ]
+    return options
+
+
+def _ms(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)

@@ -1,0 +1,93 @@
+"""Addresses to listen on: checked all of them before any is bound, then bound with what was chosen told."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from imp_service.rpc.listen_error import ListenError
+from imp_service.rpc.unix_socket import check, claimed
+
+UNIX = "unix://"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """As listen.… has it: host:port, [IPv6]:port or unix:///path."""
+
+    text: str
+
+    @property
+    def socket_path(self) -> Path | None:
+        """Of a Unix socket, None of a port."""
+        return Path(self.text.removeprefix(UNIX)) if self.text.startswith(UNIX) else None
+
+    @property
+    def host(self) -> str:
+        """Of a port, without brackets."""
+        return self.text.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """0: any free one."""
+        return int(self.text.rpartition(":")[2])
+
+    def with_port(self, port: int) -> str:
+        """The address that clients use."""
+        return f"{self.text.rpartition(':')[0]}:{port}"
+
+
+def check_all(addresses: Iterable[Address]) -> None:
+    """Raises ListenError for the first that cannot be bound. Binds nothing for longer than it takes to find out."""
+    for address in addresses:
+        if (path := address.socket_path) is not None:
+            check(path)
+        else:
+            _check_port(address)
+
+
+def bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None = None) -> str:
+    """Binds a checked address; returns it with the port that was chosen."""
+    path = address.socket_path
+    with nullcontext() if path is None else claimed(path):
+        try:
+            if credentials is None:
+                port = server.add_insecure_port(address.text)
+            else:
+                port = server.add_secure_port(address.text, credentials)
+        except RuntimeError:
+            # Someone took it since it was checked; grpc does not say what the system said.
+            check_all((address,))
+            raise ListenError("ADDRESS_IN_USE", address.text, "cannot be bound") from None
+    return address.text if path is not None else address.with_port(port)
+
+
+def _check_port(address: Address) -> None:
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise ListenError("CANNOT_CREATE", address.text, f"the host is not known: {error.strerror}") from None
+    refusal: OSError | None = None
+    n_good = 0
+    for family, kind, protocol, _, place in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                # As grpc does: a port in the last phase of its connections is free, one that is listened on is not.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address.host != "::"))
+                probe.bind(place)
+                n_good += 1
+        except OSError as error:
+            failure = ListenError.from_os(address.text, error)
+            if failure.reason == "ADDRESS_IN_USE":
+                raise failure from None
+            refusal = error
+    # Of a name's addresses, such as those of localhost, one is enough.
+    if refusal is not None and not n_good:
+        raise ListenError.from_os(address.text, refusal)

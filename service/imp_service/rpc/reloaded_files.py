@@ -1,0 +1,64 @@
+"""What secrets' files held when they were last good: read again when they change, also by a swapped symbolic link."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from imp_service.config.errors import ConfigError
+from imp_service.telemetry.log import Log
+
+T = TypeVar("T")
+# A change takes effect within 5 s, reading and all.
+LOOK_SECONDS = 1.0
+
+Signature = tuple[tuple[int, ...] | None, ...]
+
+
+class ReloadedFiles(Generic[T]):
+    """One value made of some files. Any thread may take `value`; look() is called from one at a time."""
+
+    def __init__(self, event: str, paths: Sequence[Path], read: Callable[[], T], log: Log) -> None:
+        """Reads at once; raises the ConfigError of `read`."""
+        self._event = event
+        self._paths = tuple(paths)
+        self._read = read
+        self._log = log
+        self._seen = signature(self._paths)
+        self.value = read()
+
+    def look(self) -> None:
+        """Reads the files again where they have changed. What cannot be used is told, and changes nothing."""
+        seen = signature(self._paths)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self.value = self._read()
+        except ConfigError as error:
+            self._log.error(self._event, message=f"{error.message}; what was read before stays in force")
+        else:
+            self._log.info(self._event, message="read again")
+
+
+async def keep_looking(looks: Sequence[Callable[[], None]]) -> None:
+    """Calls every look() for ever, in a thread: a file system may make one wait."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        for look in looks:
+            await asyncio.to_thread(look)
+
+
+def signature(paths: Sequence[Path]) -> Signature:
+    """Differs where a file was written or another one stands in its place."""
+    return tuple(_signature(path) for path in paths)
+
+
+def _signature(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,74 @@
+"""One served model from its first listener to its last call: listens, loads, warms up, serves, drains."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from imp_service.config import Config
+from imp_service.core import Error
+from imp_service.rpc.server import Server
+from imp_service.serving.host import Host
+from imp_service.serving.loading import Loading, MakeModel, Progress, make_model
+
+# For statuses that are under way when everything has ended, and for requests whose device is gone.
+LAST_SECONDS = 1.0
+
+
+class Service:
+    """On the event loop's thread."""
+
+    def __init__(self, config: Config, progress: Progress, make: MakeModel = make_model) -> None:
+        """Raises ConfigError where a file that the settings name cannot be used; nothing is bound yet."""
+        self.host = Host(config)
+        self.server = Server(self.host)
+        self._loading = Loading(config, make, progress)
+        self._stop_asked = asyncio.Event()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """A load goes on that nobody waits for: only the end of the process ends it."""
+        return self._loading.is_running
+
+    def stop(self) -> None:
+        """Begins the end: run() returns when the drain is over."""
+        self.host.drain.begin(is_final=True)
+        self._stop_asked.set()
+
+    async def run(self, on_serving: Callable[[], None]) -> None:
+        """Until stopped. Raises what made serving impossible: at the start, or the device's fault."""
+        try:
+            await self.server.start()
+            if await self._load():
+                on_serving()
+                await self._serve()
+            await self.host.drain.wait()
+        finally:
+            await self.server.stop(LAST_SECONDS)
+            self.host.close()
+
+    async def _load(self) -> bool:
+        """Whether there is a model now, and not a stop before."""
+        loading = asyncio.create_task(self._loading.run())
+        stopping = asyncio.create_task(self._stop_asked.wait())
+        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not loading.done():
+            loading.cancel()
+            return False
+        self.host.adopt(loading.result())
+        return True
+
+    async def _serve(self) -> None:
+        """Until asked to stop and drained; raises the device's fault."""
+        ended = asyncio.create_task(self._drained())
+        await asyncio.wait((ended, self.host.fault), return_when=asyncio.FIRST_COMPLETED)
+        if self.host.fault.done():
+            ended.cancel()
+            fault: Error = self.host.fault.result()
+            await self.host.calls.end_requests(fault, within=LAST_SECONDS)
+            raise fault
+
+    async def _drained(self) -> None:
+        await self._stop_asked.wait()
+        await self.host.drain.wait()

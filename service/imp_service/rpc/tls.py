@@ -1,0 +1,109 @@
+"""TLS of the data listeners: certificate, key and the callers' authority, given to gRPC anew when files change."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from imp_service.config.errors import ConfigError
+from imp_service.config.server_settings import Tls as TlsSettings
+from imp_service.rpc.reloaded_files import ReloadedFiles, signature
+from imp_service.telemetry.log import Log
+
+# Files may be swapped between two reads: then both are read again.
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a handshake needs, as PEM."""
+
+    cert: bytes
+    key: bytes
+    client_ca: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityFiles:
+    """Where it is kept."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All files there are."""
+        return (self.cert, self.key) if self.client_ca is None else (self.cert, self.key, self.client_ca)
+
+    def read(self) -> Identity:
+        """Raises ConfigError where a handshake with it could not succeed."""
+        for _ in range(ATTEMPTS):
+            before = signature(self.paths)
+            self._check()
+            client_ca = None if self.client_ca is None else _content("tls.client_ca", self.client_ca)
+            found = Identity(_content("tls.cert", self.cert), _content("tls.key", self.key), client_ca)
+            if signature(self.paths) == before:
+                return found
+        raise ConfigError("tls.cert", "the files change faster than they can be read")
+
+    def _check(self) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if self.client_ca is not None:
+            with _blaming("tls.client_ca", self.client_ca, "no certificate in PEM"):
+                context.load_verify_locations(self.client_ca)
+        with _blaming("tls.cert", self.cert, "no certificate in PEM"):
+            # An authority's store takes any certificate: whether it fits the key is asked next.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.cert)
+        with _blaming("tls.key", self.key, f"no private key in PEM, without a password, that fits {self.cert}"):
+            context.load_cert_chain(self.cert, self.key, password=lambda: b"")
+
+
+class TlsCredentials:
+    """gRPC asks at each handshake whether there is something new; running connections keep what they have."""
+
+    def __init__(self, settings: TlsSettings, log: Log) -> None:
+        """Reads the files; raises ConfigError."""
+        assert settings.cert is not None and settings.key is not None  # the settings have both or neither
+        client_ca = None if settings.client_ca is None else Path(settings.client_ca)
+        files = IdentityFiles(Path(settings.cert), Path(settings.key), client_ca)
+        self.files = ReloadedFiles("tls", files.paths, files.read, log)
+        self._given = self.files.value
+        self.credentials = grpc.dynamic_ssl_server_credentials(
+            _configuration(self._given), self._fetch, require_client_authentication=client_ca is not None
+        )
+
+    def _fetch(self) -> Any:
+        """On a thread of gRPC's. None: nothing new."""
+        current = self.files.value
+        if current is self._given:
+            return None
+        self._given = current
+        return _configuration(current)
+
+
+def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(identity.key, identity.cert)], identity.client_ca)
+
+
+def _content(key: str, path: Path) -> bytes:
+    with _blaming(key, path, ""):
+        return path.read_bytes()
+
+
+@contextmanager
+def _blaming(key: str, path: Path, expected: str) -> Iterator[None]:
+    try:
+        yield
+    except ssl.SSLError:
+        raise ConfigError(key, f"{path}: found {expected}" if expected.startswith("no ") else str(path)) from None
+    except PermissionError:
+        raise ConfigError(key, f"{path}: may not be read", reason="CONFIG_PERMISSION") from None
+    except OSError as error:
+        raise ConfigError(key, f"{path}: {error.strerror or 'cannot be read'}") from None

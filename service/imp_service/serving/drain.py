@@ -1,0 +1,81 @@
+"""The one way out of service, whoever asks: not ready, then no new work, then time for what runs, then its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from imp_service.config.server_settings import Drain as DrainSettings
+from imp_service.serving.lifecycle import Lifecycle, Phase, draining
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.running_calls import RunningCalls
+
+# For calls that were told to end: cleaning up takes a step of the engine.
+ENDING_SECONDS = 2.0
+
+
+def cut_short() -> Refusal:
+    """What requests are told that outlast the grace."""
+    return Refusal("DRAINING", "the server is stopping before this request was done", retry_after=0.0)
+
+
+class Drain:
+    """Begun by a signal or by AdminService.Drain; begun by both it is the same one. On the event loop's thread."""
+
+    def __init__(self, settings: DrainSettings, lifecycle: Lifecycle, calls: RunningCalls) -> None:
+        self._delay = settings.delay.total_seconds()
+        self._grace = settings.grace.total_seconds()
+        self._lifecycle = lifecycle
+        self._calls = calls
+        self._task: asyncio.Task[None] | None = None
+        # Times of the loop's clock: from when on no work is taken, and when what is left is ended.
+        self._closes_at = self._ends_at = 0.0
+        self._is_final = False
+
+    @property
+    def is_drained(self) -> bool:
+        """No new work is taken, and none is left."""
+        return self._task is not None and self._task.done() and self._calls.n_requests == 0
+
+    def begin(self, grace: float | None = None, *, is_final: bool = False) -> None:
+        """Begins, or joins the drain that is under way, which a `grace` (seconds) can only shorten then.
+
+        A final one, such as a signal asks for, is not taken back.
+        """
+        self._is_final = self._is_final or is_final
+        seconds = self._grace if grace is None else grace
+        now = asyncio.get_running_loop().time()
+        if self._task is None:
+            self._lifecycle.become(Phase.LEAVING)
+            self._closes_at = now + self._delay
+            self._ends_at = self._closes_at + seconds
+        elif not self._task.done() and max(now, self._closes_at) + seconds < self._ends_at:
+            self._task.cancel()
+            self._ends_at = max(now, self._closes_at) + seconds
+        else:
+            return
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="drain")
+
+    def resume(self) -> None:
+        """Takes work again. Where nothing drains it changes nothing; a final drain stays."""
+        if self._is_final:
+            raise draining()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._lifecycle.resume()
+
+    async def wait(self) -> None:
+        """Returns when no drain is under way: it is over, or was taken back."""
+        while (task := self._task) is not None and not task.done():
+            await asyncio.wait((task,))
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._closes_at:
+            await asyncio.sleep(self._closes_at - loop.time())
+        self._lifecycle.become(Phase.DRAINING)
+        try:
+            async with asyncio.timeout_at(self._ends_at):
+                await self._calls.wait_until_idle()
+        except TimeoutError:
+            await self._calls.end_requests(cut_short(), within=ENDING_SECONDS)

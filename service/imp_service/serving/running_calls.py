@@ -1,0 +1,65 @@
+"""Calls under way: what a drain waits for, and what can be ended from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+
+class RunningCall(Protocol):
+    """A call that can be ended before it ends by itself."""
+
+    def end(self, error: Exception) -> None:
+        """Makes the call end with this error, soon; a second one changes nothing."""
+
+
+class RunningCalls:
+    """On the event loop's thread. Requests hold a drain; calls that only look on do not."""
+
+    def __init__(self) -> None:
+        self._requests: set[RunningCall] = set()
+        self._others: set[RunningCall] = set()
+        self._idle: set[asyncio.Future[None]] = set()
+
+    @property
+    def n_requests(self) -> int:
+        """Requests that have not ended."""
+        return len(self._requests)
+
+    def enter(self, call: RunningCall, *, is_request: bool) -> None:
+        """A call begins."""
+        (self._requests if is_request else self._others).add(call)
+
+    def leave(self, call: RunningCall) -> None:
+        """A call has ended, or is no longer ours to end. Leaving twice is leaving once."""
+        self._others.discard(call)
+        self._requests.discard(call)
+        if not self._requests:
+            for waiting in self._idle:
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    async def wait_until_idle(self) -> None:
+        """Returns when no request is under way."""
+        while self._requests:
+            waiting = asyncio.get_running_loop().create_future()
+            self._idle.add(waiting)
+            try:
+                await waiting
+            finally:
+                self._idle.discard(waiting)
+
+    async def end_requests(self, error: Exception, *, within: float) -> None:
+        """Ends every request with `error`, and waits until they have, for at most `within` seconds."""
+        for call in tuple(self._requests):
+            call.end(error)
+        try:
+            async with asyncio.timeout(within):
+                await self.wait_until_idle()
+        except TimeoutError:
+            return
+
+    def end_others(self, error: Exception) -> None:
+        """Ends the calls that look on."""
+        for call in tuple(self._others):
+            call.end(error)
