@@ -46,10 +46,11 @@ class _Handlers(grpc.GenericRpcHandler):
 
 
 @contextmanager
-def scripted_server(**scripts: Script) -> Iterator[str]:
-    """The address of a server with these methods, by their short names."""
+def scripted_server(credentials: grpc.ServerCredentials | None = None, **scripts: Script) -> Iterator[str]:
+    """The address of a server with these methods, by their short names; in plain text without credentials."""
     server = grpc.server(ThreadPoolExecutor(8), handlers=[_Handlers(scripts)])
-    port = server.add_insecure_port("127.0.0.1:0")
+    address = "127.0.0.1:0"
+    port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
     server.start()
     try:
         yield f"127.0.0.1:{port}"
