@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from imp_service.config import Settings
 from imp_service.telemetry import CallRecord, Method, Telemetry
 from imp_service.telemetry.log import STDERR
+from imp_service.telemetry.tracing import Tracer
 
 GENERATE = Method("imp.v1.InferenceService", "Generate", "server_stream", is_request=True)
 GET_LOAD = Method("imp.v1.ModelService", "GetLoad", "unary")
@@ -31,9 +32,11 @@ class Used:
 class TelemetryBench:
     """A telemetry and the time that it sees."""
 
-    def __init__(self, log_to: int = STDERR) -> None:
+    def __init__(self, log_to: int = STDERR, tracer: Tracer | None = None) -> None:
         self.now = 100.0
-        self.telemetry = Telemetry(Settings(), [GENERATE, GET_LOAD], clock=lambda: self.now, log_to=log_to)
+        self.telemetry = Telemetry(
+            Settings(), [GENERATE, GET_LOAD], clock=lambda: self.now, log_to=log_to, tracer=tracer
+        )
 
     def call(self, method: Method = GENERATE, tenant: str = "", request_id: str = "r") -> CallRecord:
         return self.telemetry.call(method.path, request_id, tenant, "ipv4:127.0.0.1:1")

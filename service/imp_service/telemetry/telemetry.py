@@ -2,13 +2,18 @@
 
 from collections.abc import Callable, Iterable
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from imp_service.config import Settings
+from imp_service.config.server_settings import Tracing as TracingSettings
 from imp_service.telemetry.access_log import AccessLog
-from imp_service.telemetry.call_record import CallFacts, CallRecord
+from imp_service.telemetry.call_record import CallFacts, CallRecord, Ending
 from imp_service.telemetry.log import STDERR, Log
 from imp_service.telemetry.method import Method, Methods
 from imp_service.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from imp_service.telemetry.tracing import Tracer
 
 
 class Telemetry:
@@ -21,8 +26,12 @@ class Telemetry:
         *,
         clock: Callable[[], float] = monotonic,
         log_to: int = STDERR,
+        tracer: "Tracer | None" = None,
     ) -> None:
-        """`log_to` is a descriptor, of which a copy is kept until close()."""
+        """`log_to` is a descriptor, of which a copy is kept until close(). Raises ConfigError.
+
+        Without a `tracer` one is made where the settings ask for it.
+        """
         self._clock = clock
         self._methods = Methods()
         self.metrics = Metrics()
@@ -31,6 +40,7 @@ class Telemetry:
         self.log = Log(settings.log, log_to, clock=clock)
         self.metrics.watch_log(lambda: self.log.n_dropped)
         self._access = AccessLog(self.log, settings.model.name or "")
+        self._tracer = make_tracer(settings.tracing) if tracer is None else tracer
 
     def add_method(self, method: Method) -> None:
         """Makes a method known: calls of any other are counted as unknown."""
@@ -42,11 +52,27 @@ class Telemetry:
         self._access.model = name
         self.metrics.set_model({"model": name, **facts})
 
-    def call(self, method: str, request_id: str, tenant: str, peer: str, traceparent: str = "") -> CallRecord:
+    def call(
+        self, method: str, request_id: str, tenant: str, peer: str, traceparent: str = "", *, tracestate: str = ""
+    ) -> CallRecord:
         """The record of a call that begins now; `method` is its path, /package.Service/Name."""
         facts = CallFacts(self._methods.find(method), request_id, tenant, peer, self._clock())
-        return CallRecord(facts, self.metrics, self._clock, (self._access,))
+        endings: tuple[Ending, ...] = (self._access,)
+        if self._tracer is not None:
+            endings = (self._access, self._tracer.begin(method, traceparent, tracestate))
+        return CallRecord(facts, self.metrics, self._clock, endings)
 
     def close(self) -> None:
-        """Writes what waits to be written; what comes later is dropped."""
+        """Writes and sends what waits; what comes later is dropped."""
+        if self._tracer is not None:
+            self._tracer.close()
         self.log.close()
+
+
+def make_tracer(settings: TracingSettings) -> "Tracer | None":
+    """None where tracing is off: then nothing of it is imported. Raises ConfigError."""
+    if settings.endpoint is None:
+        return None
+    from imp_service.telemetry.tracing import Tracer
+
+    return Tracer(settings)
