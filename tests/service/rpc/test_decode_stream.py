@@ -1,0 +1,228 @@
+"""DecodeStream: order, failures in-band, how much is in work at once, and what is left when it ends."""
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import inference_pb2_grpc
+from imp_service.rpc.call import Call
+from imp_service.rpc.decode_stream import MAX_IN_WORK, DecodeStream
+from imp_service.rpc.session_changes import SessionChanges
+from imp_service.rpc.steps import Steps
+from support.served import Served, serve
+from support.session_calls import SessionCalls, prefill
+
+PROMPT = [300 + 11 * i % 90 for i in range(10)]
+Request = pb.DecodeStreamRequest
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def calls(served: Served) -> Iterator[SessionCalls]:
+    yield SessionCalls(served)
+    served.wait_for_rest()
+
+
+def opening(name: str = "", prompt: list[int] = PROMPT) -> Request:
+    return Request(prefill=prefill(prompt, name, **({"position": 0} if name else {})))
+
+
+def stepping(*names: str, **fields: Any) -> Request:
+    return Request(step=pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=name, **fields) for name in names]))
+
+
+class Sent:
+    """Requests sent one by one, until end()."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Request | None] = queue.Queue()
+
+    def send(self, request: Request) -> None:
+        self._queue.put(request)
+
+    def end(self) -> None:
+        self._queue.put(None)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._queue.get, None)
+
+
+def test_ses_27_answers_are_in_request_order_and_those_of_one_session_follow_each_other(calls: SessionCalls) -> None:
+    long = [300 + i % 70 for i in range(400)]
+    requests = [opening("a", long), opening("b"), *(stepping("b") for _ in range(5)), stepping("a", "b"), stepping("a")]
+    answers = list(calls.stub.DecodeStream(iter(requests), timeout=30))
+    kinds = [answer.WhichOneof("response") for answer in answers]
+    assert kinds == ["prefill", "prefill", *["step"] * 7]
+    assert [answer.prefill.session_id for answer in answers[:2]] == ["a", "b"]
+    positions = [[result.output.position for result in answer.step.results] for answer in answers[2:]]
+    assert positions == [[11], [12], [13], [14], [15], [401, 16], [402]]
+    # The same loop, call by call.
+    alone = [calls.prefill(PROMPT, "alone", position=0).output.token_id]
+    alone += [calls.step("alone").token_id for _ in range(5)]
+    calls.release("alone")
+    streamed = [answers[1].prefill.output.token_id, *(each.step.results[0].output.token_id for each in answers[2:7])]
+    assert streamed == alone
+
+
+def test_s26_ses_27_a_bad_request_is_answered_in_order_and_the_stream_goes_on(calls: SessionCalls) -> None:
+    requests = [
+        opening("a"),
+        Request(),
+        stepping("nobody"),
+        Request(prefill=pb.PrefillRequest(text="a", sampling={"temperature": 101})),
+        stepping("a", position=3),
+        stepping("a", "nobody"),
+        Request(release=pb.ReleaseSessionRequest(session_id="a")),
+        Request(release=pb.ReleaseSessionRequest(session_id="a")),
+        stepping("a"),
+    ]
+    answers = list(calls.stub.DecodeStream(iter(requests), timeout=30))
+    told = [
+        (answer.error.reason or answer.WhichOneof("response"), grpc.StatusCode.OK.value[0] + answer.error.code)
+        for answer in answers
+    ]
+    assert told == [
+        ("prefill", 0),
+        ("FIELD_INVALID", 3),
+        ("SESSION_NOT_FOUND", 5),
+        ("FIELD_INVALID", 3),
+        ("POSITION_MISMATCH", 10),
+        ("step", 0),
+        ("release", 0),
+        ("release", 0),
+        ("SESSION_NOT_FOUND", 5),
+    ]
+    assert "prefill.sampling.temperature" in answers[3].error.message
+    assert [result.WhichOneof("result") for result in answers[5].step.results] == ["output", "error"]
+    assert [answers[6].release.released, answers[7].release.released] == [True, False]
+
+
+def begin(calls: SessionCalls, n: int, **options: Any) -> tuple[Any, Sent]:
+    """A stream on which `n` sessions are open and idle, and its way in."""
+    sent = Sent()
+    stream = calls.stub.DecodeStream(iter(sent), **options)
+    for i in range(n):
+        sent.send(opening("" if i % 2 else f"named {i}"[-6:].replace(" ", "-")))
+        assert next(stream).prefill.output.position == len(PROMPT)
+    return stream, sent
+
+
+@pytest.mark.parametrize("way", ["close", "cancel", "kill", "deadline"])
+def test_ses_27_s25_what_was_opened_on_a_stream_ends_with_it(calls: SessionCalls, way: str) -> None:
+    calls.prefill(PROMPT, "outside", position=0)
+    for _ in range(2 if way == "deadline" else 8):
+        if way == "kill":
+            with calls.served.connection() as channel:
+                other = SessionCalls(calls.served)
+                other.stub = inference_pb2_grpc.InferenceServiceStub(channel)
+                stream, sent = begin(other, 3)
+        else:
+            stream, sent = begin(calls, 3, timeout=1 if way == "deadline" else 30)
+        assert calls.served.stats().sessions == 4 or way in ("kill", "deadline")
+        if way == "close":
+            sent.end()
+            assert list(stream) == []
+            # Freed before the status is sent.
+            assert calls.served.stats().sessions == 1
+        elif way == "cancel":
+            sent.send(stepping("named-0", token_ids=[301] * 200))
+            stream.cancel()
+        elif way == "deadline":
+            with pytest.raises(grpc.RpcError) as late:
+                next(stream)
+            assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
+        sent.end()
+        calls.served.wait_for_rest(sessions=1, live_blocks=1)
+    assert calls.step("outside").position == len(PROMPT) + 1
+    calls.release("outside")
+
+
+def test_ses_27_a_session_opened_elsewhere_outlives_the_stream(calls: SessionCalls) -> None:
+    calls.prefill(PROMPT, "elsewhere", position=0)
+    answers = list(
+        calls.stub.DecodeStream(iter([opening("elsewhere"), stepping("elsewhere"), opening("mine")]), timeout=30)
+    )
+    assert [answer.WhichOneof("response") for answer in answers] == ["prefill", "step", "prefill"]
+    assert calls.served.stats().sessions == 1
+    assert calls.step("elsewhere").position == len(PROMPT) + 2
+    calls.release("elsewhere")
+
+
+class UnreadCall:
+    """A call whose client reads only when told to."""
+
+    def __init__(self, served: Served) -> None:
+        self._made = served.thread.loop.create_future
+        self.request_id, self.tenant, self.priority = "unread", "", 0
+        self.unread: list[asyncio.Future[None]] = []
+        self.written: list[pb.DecodeStreamResponse] = []
+
+    async def write(self, message: pb.DecodeStreamResponse) -> None:
+        self.written.append(message)
+        self.unread.append(self._made())
+        await self.unread[-1]
+
+    def read(self) -> None:
+        self.unread[-1].set_result(None)
+
+
+def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
+    steps, changes, call = Steps(served.host), SessionChanges(served.host), UnreadCall(served)
+    n_taken = 0
+
+    async def requests() -> AsyncIterator[Request]:
+        nonlocal n_taken
+        while True:
+            n_taken += 1
+            yield stepping("nobody")
+
+    async def settle() -> None:
+        for _ in range(4 * MAX_IN_WORK):
+            await asyncio.sleep(0)
+
+    async def drive() -> list[int]:
+        taken = []
+        stream = asyncio.ensure_future(DecodeStream(served.host, steps, changes, cast(Call, call)).answer(requests()))
+        for _ in range(3):
+            await settle()
+            taken.append(n_taken)
+            call.read()
+        stream.cancel()
+        await asyncio.wait([stream])
+        assert stream.cancelled()
+        return taken
+
+    assert served.run(drive()) == [64, 65, 66]
+    assert [answer.error.reason for answer in call.written] == ["SESSION_NOT_FOUND"] * 3
+
+
+def test_s27_a_client_that_sends_and_does_not_read_is_held_back(calls: SessionCalls) -> None:
+    """Replies of 4 KB, so that the windows are soon full."""
+    n_taken, n_all = 0, 20_000
+    step = stepping("a", token_ids=[301], position=len(PROMPT), step=pb.StepOptions(logits=True))
+
+    def requests() -> Iterator[Request]:
+        nonlocal n_taken
+        yield opening("a")
+        for _ in range(n_all):
+            n_taken += 1
+            yield step
+
+    stream = calls.stub.DecodeStream(requests(), timeout=60)
+    assert next(stream).prefill.output.position == len(PROMPT)
+    first = next(stream)
+    assert len(first.step.results[0].output.logits) == 4 * calls.served.host.model.vocab_size
+    # Each that was sent ahead repeats the first exactly.
+    assert [next(stream).SerializeToString() for _ in range(20)] == [first.SerializeToString()] * 20
+    stream.cancel()
+    assert n_taken < n_all

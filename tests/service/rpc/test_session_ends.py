@@ -1,0 +1,212 @@
+"""How sessions end, and how many there may be: ttl, another instance, limits, eviction, a drain."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.serving.lifecycle import Phase
+from support.served import Served, serve
+from support.served_models import scripted
+from support.session_calls import SessionCalls, details_of, prefill, reason, refusal, seconds
+
+PROMPT = [300 + 11 * i % 90 for i in range(10)]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve("sessions.max=40", "sessions.ttl=60s") as running:
+        yield running
+
+
+@pytest.fixture
+def calls(served: Served) -> Iterator[SessionCalls]:
+    yield SessionCalls(served)
+    served.call(lambda: [served.host.sessions.close(held) for held in served.host.sessions.held()])
+    served.wait_for_rest()
+
+
+def test_ses_16_s02_a_session_unused_for_its_ttl_is_freed_and_use_renews_it(calls: SessionCalls) -> None:
+    name = calls.prefill(PROMPT).session_id
+    for position in range(11, 14):
+        calls.served.jump(59)
+        assert calls.step(name).position == position
+    calls.served.jump(59)
+    assert calls.served.stats().sessions == 1
+    calls.served.jump(2)
+    calls.served.wait_for_rest()
+    for call in (
+        lambda: calls.step(name),
+        lambda: calls.prefill([301], name),
+        lambda: calls.fork(name),
+        lambda: calls.truncate(name, 3),
+    ):
+        found = refusal(call)
+        assert (found.reason, found.metadata) == ("SESSION_EXPIRED", {"session_id": name})
+    assert calls.release(name) is False
+
+
+def test_ses_16_a_caller_sets_the_ttl_and_may_change_it(calls: SessionCalls) -> None:
+    brief = calls.prefill(PROMPT, ttl=seconds(5)).session_id
+    long = calls.prefill(PROMPT, ttl=seconds(3600)).session_id
+    changed = calls.prefill(PROMPT, ttl=seconds(3600)).session_id
+    assert calls.prefill([301], changed, ttl=seconds(20)).output.position == 11
+    copy = calls.fork(brief).session_id
+    calls.served.jump(6)
+    calls.served.wait_until(lambda: len(calls.served.host.sessions) == 2, "two have expired")
+    assert reason(lambda: calls.step(brief)) == reason(lambda: calls.step(copy)) == "SESSION_EXPIRED"
+    calls.served.jump(15)
+    assert reason(lambda: calls.step(changed)) == "SESSION_EXPIRED"
+    calls.served.jump(3000)
+    assert calls.step(long).position == 11
+
+
+def test_ses_16_a_name_may_be_used_again_after_its_session_expired(calls: SessionCalls) -> None:
+    first = calls.prefill(PROMPT, "again", position=0)
+    calls.served.jump(61)
+    assert reason(lambda: calls.step("again", position=10)) == "SESSION_EXPIRED"
+    assert calls.prefill(PROMPT, "again", position=0).output == first.output
+    assert calls.step("again", position=10).position == 11
+
+
+def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls: SessionCalls) -> None:
+    """The clock jumps while steps are on their way in, queued, running and returning."""
+    outcomes = {"done": 0, "SESSION_EXPIRED": 0}
+    with ThreadPoolExecutor(2) as threads:
+        for n in range(60):
+            name = calls.prefill(PROMPT, ttl=seconds(1)).session_id
+            step = threads.submit(lambda: calls.step(name, [301] * (n % 7 * 30 + 1)))  # noqa: B023
+            if n % 3 == 0:
+                calls.served.jump(2)
+            elif n % 3 == 1:
+                calls.served.wait_until(step.running, "the step is sent")
+                calls.served.jump(2)
+            else:
+                step.exception()
+                calls.served.jump(2)
+            try:
+                assert step.result().position == 11 + n % 7 * 30
+                outcomes["done"] += 1
+            except grpc.RpcError as error:
+                outcomes[reason(step.result)] += 1
+                assert error.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+            # Whatever came first, the use that was renewed it.
+            calls.served.jump(2)
+            calls.served.wait_for_rest()
+            assert reason(lambda: calls.step(name)) == "SESSION_EXPIRED"  # noqa: B023
+    assert outcomes["done"] > 0 and sum(outcomes.values()) == 60
+
+
+def test_ses_17_s02_a_session_of_another_start_is_lost(calls: SessionCalls) -> None:
+    calls.prefill(PROMPT, "chosen", position=0)
+    with serve() as restarted:
+        after = SessionCalls(restarted)
+        name = calls.prefill(PROMPT).session_id
+        for call in (
+            lambda: after.step(name, position=10),
+            lambda: after.prefill([301], name),
+            lambda: after.prefill(PROMPT, name, position=0),
+            lambda: after.fork(name),
+            lambda: after.truncate(name, 0),
+        ):
+            found = refusal(call)
+            assert (found.reason, found.metadata) == (
+                "SESSION_LOST",
+                {"session_id": name, "instance_id": calls.served.host.instance_id},
+            )
+        assert after.release(name) is False
+        assert reason(lambda: after.step("chosen", position=10)) == "SESSION_NOT_FOUND"
+        # A name of its own start that it does not know was released, or never given.
+        own = after.prefill(PROMPT).session_id
+        assert after.release(own) is True
+        assert reason(lambda: after.step(own)) == "SESSION_NOT_FOUND"
+
+
+def test_ses_18_s12_at_the_limit_opening_is_refused_and_the_ttl_frees_all(calls: SessionCalls) -> None:
+    """Ten thousand are opened and left in the release run; here as many as show that the limit holds."""
+    n_opened = n_full = 0
+    for _ in range(120):
+        try:
+            calls.prefill(PROMPT[:1])
+            n_opened += 1
+        except grpc.RpcError as error:
+            found = details_of(error)
+            assert found.reason == "SESSIONS_FULL"
+            assert found.retry_seconds is not None and found.pushback_ms == round(found.retry_seconds * 1000)
+            n_full += 1
+    assert (n_opened, n_full) == (40, 80)
+    assert reason(lambda: calls.fork(calls.served.host.sessions.held()[0].session_id)) == "SESSIONS_FULL"
+    calls.served.jump(61)
+    calls.served.wait_for_rest()
+    assert [calls.prefill(PROMPT[:1]).output.position for _ in range(40)] == [1] * 40
+
+
+def test_s12_an_expired_session_gives_its_place_at_once(calls: SessionCalls) -> None:
+    for _ in range(40):
+        calls.prefill(PROMPT[:1])
+    # Not on the loop's timer: the next opening finds them due.
+    calls.served.call(lambda: calls.served.thread.clock.jump(61))
+    assert calls.prefill(PROMPT).output.position == 10
+
+
+def test_ses_18_places_are_given_back_on_every_way_out(calls: SessionCalls) -> None:
+    context = calls.served.host.model.max_context
+    too_long = [300 + i % 50 for i in range(context + 1)]
+    for _ in range(50):
+        assert reason(lambda: calls.prefill(too_long, "failed", position=0)) == "CONTEXT_TOO_LONG"
+        assert reason(lambda: calls.prefill(PROMPT, position=3)) == "POSITION_MISMATCH"
+    assert len(calls.served.host.sessions) == 0
+    assert reason(lambda: calls.step("failed")) == "SESSION_NOT_FOUND"
+
+
+def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise() -> None:
+    """A cache of 8 blocks of 16 tokens, full of two idle sessions."""
+    for evict in (False, True):
+        model = scripted(n_blocks=8, max_context=128, evict_sessions=evict)
+        with serve(f"sessions.evict={str(evict).lower()}", model=model) as served:
+            calls = SessionCalls(served)
+            sixty = list(range(300, 360))
+            old = calls.prefill(sixty).session_id
+            new = calls.prefill([400, *sixty]).session_id
+            if evict:
+                assert calls.prefill([500, *sixty]).output.position == 61
+                found = refusal(lambda: calls.step(old))  # noqa: B023
+                assert (found.reason, found.metadata) == ("SESSION_EXPIRED", {"session_id": old})
+                assert len(served.host.sessions) == 2
+            else:
+                found = refusal(lambda: calls.prefill([500, *sixty]))  # noqa: B023
+                assert found.reason == "KV_FULL" and found.retry_seconds is not None
+                assert set(found.metadata) >= {"needed", "available"}
+                assert len(served.host.sessions) == 2
+                assert calls.step(old).position == 61
+            assert calls.step(new).position == 62
+
+
+def test_s28_idle_sessions_hold_no_drain_and_a_new_step_is_refused_in_it(calls: SessionCalls) -> None:
+    name = calls.prefill(PROMPT, "idle", position=0).session_id
+    lifecycle = calls.served.host.lifecycle
+
+    def requests() -> Iterator[pb.DecodeStreamRequest]:
+        step = pb.DecodeStreamRequest(step=pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=name)]))
+        yield step
+        calls.served.wait_until(lambda: calls.served.host.sessions.held()[0].position == 11, "the first step is done")
+        calls.served.call(lambda: lifecycle.become(Phase.DRAINING))
+        yield step
+
+    try:
+        answers = list(calls.stub.DecodeStream(requests(), timeout=30))
+    finally:
+        calls.served.call(lambda: lifecycle.become(Phase.SERVING))
+    assert answers[0].step.results[0].output.position == 11
+    assert (answers[1].error.reason, answers[1].error.code) == ("DRAINING", grpc.StatusCode.UNAVAILABLE.value[0])
+    assert calls.step(name).position == 12
+
+
+def test_s28_a_server_stops_with_sessions_open() -> None:
+    with serve() as served:
+        calls = SessionCalls(served)
+        opened = [calls.stub.Prefill(prefill(PROMPT)).session_id for _ in range(3)]
+        assert len(set(opened)) == len(served.host.sessions) == 3
+    assert len(served.host.sessions) == 0
