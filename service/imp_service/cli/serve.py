@@ -28,11 +28,12 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    from imp_service.config.environment import quiet_grpc
+
     signals = StopSignals()
     listen = [] if arguments.listen is None else [f"listen.grpc={json.dumps(arguments.listen)}"]
     config = load_model_settings(arguments, listen)
-    # Before gRPC is imported: what it would write to stderr is neither bounded nor ours.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    quiet_grpc()
     ready_file = None if arguments.ready_file is None else Path(arguments.ready_file)
     return asyncio.run(_serve(config, ready_file, signals))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from imp_service.config.listen_rules import listen_contradictions
 from imp_service.config.settings import TABLE, Model, Settings
 from imp_service.config.table import Key, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path
@@ -46,6 +47,7 @@ def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, KeyPath, str]]
             f"scheduler.prefill_chunk is {scheduler.prefill_chunk}, "
             f"above scheduler.step_tokens, {scheduler.step_tokens}",
         )
+    yield from listen_contradictions(settings)
     yield from _model_names(settings.model, settings.models)
 
 

@@ -1,4 +1,4 @@
-"""The one place where imp reads its environment: IMP_CONFIG, HOME, and IMP_SECTION__KEY."""
+"""The one place where imp touches its environment: IMP_CONFIG, HOME, IMP_SECTION__KEY, and what libraries read."""
 
 import os
 from collections.abc import Mapping
@@ -37,3 +37,8 @@ def _assignment(name: str, text: str) -> Assignment:
         raise ConfigError(name, f"found small letters, expected {name.upper()}")
     path = tuple(name[len(_PREFIX) :].lower().split(_SEPARATOR))
     return Assignment(path, text, Origin("environment", name))
+
+
+def quiet_grpc() -> None:
+    """Before gRPC is imported: what it would write to stderr is neither bounded nor ours. Who asks for it gets it."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -7,9 +7,10 @@ from imp_service.config.kinds import Boolean, Choice, Integer, ListOf, Real, Tex
 from imp_service.config.quantities import Duration, Size
 from imp_service.config.table import key
 
+PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
 ADDRESS = Text(
     "host:port, [IPv6]:port or unix:///path",
-    pattern=r"unix:///.+|(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}",
+    pattern=rf"unix:///.+|(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}",
 )
 PATH = Text("a path")
 
@@ -62,7 +63,11 @@ class Connection:
     max_age: timedelta | None = key(
         Duration("1s", "720h"), None, "ends connections, so that load spreads", example="30m"
     )
-    max_age_grace: timedelta = key(Duration("1s", "24h"), timedelta(minutes=10), "time for the calls of an aged one")
+    max_age_grace: timedelta = key(
+        Duration("1s", "24h"),
+        timedelta(hours=1),
+        "time for the calls of an aged one; not below limits.request_time",
+    )
     max_connections: int = key(Integer(1, 65536), 512, "connections of a listener; beyond: closed at once")
     max_streams: int = key(Integer(1, 65536), 512, "calls at once on one connection; beyond: they wait in the client")
     compression: str = key(Choice("none", "gzip"), "none", "of replies, where the client accepts it")

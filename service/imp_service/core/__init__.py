@@ -3,6 +3,7 @@
 from imp_service._core import Candidate as CoreCandidate
 from imp_service._core import (
     DoneEvent,
+    EngineStats,
     FailedEvent,
     FinishedEvent,
     ModelFile,
@@ -36,6 +37,7 @@ __all__ = [
     "DeviceError",
     "DoneEvent",
     "EngineClient",
+    "EngineStats",
     "Error",
     "Event",
     "FailedEvent",

@@ -67,6 +67,24 @@ def bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCred
     return address.text if path is not None else address.with_port(port)
 
 
+def bind_socket(address: Address) -> tuple[socket.socket, str]:
+    """The same for a listener that is not gRPC's."""
+    path = address.socket_path
+    try:
+        if path is not None:
+            with claimed(path):
+                listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                listening.bind(str(path))
+            return listening, address.text
+        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        listening = socket.create_server(
+            place[:2], family=family, dualstack_ipv6=address.host == "::" and socket.has_dualstack_ipv6()
+        )
+    except OSError as error:
+        raise ListenError.from_os(address.text, error) from None
+    return listening, address.with_port(listening.getsockname()[1])
+
+
 def _check_port(address: Address) -> None:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

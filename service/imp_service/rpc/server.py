@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 from imp_service.rpc.authentication import Authentication, AuthenticationInterceptor
 from imp_service.rpc.channel_options import channel_options
 from imp_service.rpc.health import Health
-from imp_service.rpc.listeners import Address, bind, check_all
+from imp_service.rpc.listeners import Address, bind, bind_socket, check_all
 from imp_service.rpc.registration import CallPath
 from imp_service.rpc.reloaded_files import ReloadedFiles, keep_looking
 from imp_service.rpc.services import ALL_SERVICES, make_admin_servicers, make_servicers
@@ -22,6 +22,7 @@ from imp_service.rpc.tls import TlsCredentials
 from imp_service.rpc.tokens import Tokens, is_readable_by_all, read_tokens
 from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
+from imp_service.telemetry.metrics_listener import MetricsListener
 
 HEALTH = cast(ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"])
 
@@ -38,7 +39,9 @@ class Server:
         self.admin_address: str | None = None
         self.metrics_address: str | None = None
         self.health = Health(host.lifecycle, (service.full_name for service in ALL_SERVICES))
+        host.watchdog.watch(self.health.set_alive)
         self._servers: list[grpc.aio.Server] = []
+        self._metrics: MetricsListener | None = None
         self._looks: list[Callable[[], None]] = []
         self._watch: asyncio.Task[None] | None = None
         self._authentication = Authentication(self._tokens(), public_health=host.settings.auth.public_health)
@@ -49,8 +52,9 @@ class Server:
         """Binds every listener, or none where one of them cannot be; health answers first."""
         listen = self._host.settings.listen
         data = [Address(text) for text in listen.grpc]
-        health, admin = (Address(text) if text else None for text in (listen.health, listen.admin))
-        check_all([*data, *(address for address in (health, admin) if address)])
+        others = (listen.health, listen.admin, listen.metrics)
+        health, admin, metrics = (Address(text) if text else None for text in others)
+        check_all([*data, *(address for address in (health, admin, metrics) if address)])
         try:
             if health is not None:
                 self.health_address = bind(self._make({}), health)
@@ -60,6 +64,8 @@ class Server:
             for address in data:
                 credentials = self._tls.credentials if self._tls and address.socket_path is None else None
                 self.addresses.append(bind(server, address, credentials))
+            if metrics is not None:
+                await self._listen_for_scrapes(metrics)
             for server in self._servers:
                 await server.start()
         except BaseException:
@@ -75,6 +81,15 @@ class Server:
         self._host.calls.end_others(cut_short())
         servers, self._servers = self._servers, []
         await asyncio.gather(*(server.stop(grace_seconds) for server in servers))
+        if self._metrics is not None:
+            await self._metrics.stop()
+        if self.metrics_address is not None and (path := Address(self.metrics_address).socket_path) is not None:
+            path.unlink(missing_ok=True)
+
+    async def _listen_for_scrapes(self, address: Address) -> None:
+        listening, self.metrics_address = bind_socket(address)
+        self._metrics = MetricsListener(listening, self._host.telemetry.metrics.render, clock=self._host.clock)
+        await self._metrics.start()
 
     def _make(self, servicers: Mapping[ServiceDescriptor, object], *, is_admin: bool = False) -> grpc.aio.Server:
         settings = self._host.settings

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable
 
 from imp_service.config import Config
-from imp_service.core import Error
+from imp_service.core import EngineStats, Error
 from imp_service.generation import LanguageModel
 from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
+from imp_service.serving.load import LoadMeter
 from imp_service.serving.running_calls import RunningCalls
 from imp_service.serving.sessions import Sessions
+from imp_service.serving.watchdog import Watchdog
 from imp_service.serving.workers import TextWorkers
 from imp_service.telemetry import Telemetry
 
@@ -38,10 +40,14 @@ class Host:
         self.drain = Drain(self.settings.drain, self.lifecycle, self.calls)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
+        self.load = LoadMeter(self._numbers, self._is_draining, clock=clock, wall=wall)
+        self.watchdog = Watchdog(self.settings.watchdog, self._numbers, tuple, self.load, self.telemetry, clock=clock)
+        self.telemetry.metrics.watch_engine(self._numbers)
         # Set where the device breaks; the process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()
         self._model: LanguageModel | None = None
         self._events: EngineEvents | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def model(self) -> LanguageModel:
@@ -57,7 +63,17 @@ class Host:
         self.config, self.settings = model.config, model.config.settings
         self.sessions.serve(model)
         self.telemetry.set_model(model.name)
+        self._watching = asyncio.get_running_loop().create_task(self.watchdog.run(), name="watchdog")
         self.lifecycle.loaded()
+
+    def _numbers(self) -> EngineStats | None:
+        """The engine's own, None where there is none."""
+        if self._model is None or self._model.client.is_closed:
+            return None
+        return self._model.client.engine.stats()
+
+    def _is_draining(self) -> bool:
+        return self.lifecycle.phase in (Phase.LEAVING, Phase.DRAINING, Phase.STOPPED)
 
     def _break_off(self, fault: Error) -> None:
         """Not ready from now on: whatever ran on the device is lost, and what comes goes elsewhere."""
@@ -68,6 +84,8 @@ class Host:
         """Lets the model go. What still runs ends as cancelled."""
         self.lifecycle.become(Phase.STOPPED)
         self.sessions.close_all()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._events is not None:
             self._events.detach()
         if self._model is not None:
