@@ -6,8 +6,7 @@ MAX_LINE_BYTES = 500
 
 BAD_USAGE = 64
 INTERRUPTED = 130
-# Reasons of the core, the text layer and the settings that are no bug of ours. Every other one ends with 70, or as the
-# code says that a server sent with it.
+# Reasons of the core, the text layer and the settings that are no bug of ours. Every other one ends with 70.
 _STATUS = {
     "USAGE": BAD_USAGE,
     "FIELD_INVALID": 64,
@@ -35,7 +34,7 @@ _STATUS = {
     "OVERRIDE_INVALID": 78,
 }
 _BUG = 70
-# What a server's status says where its reason is not in the table: gRPC's codes by name.
+# What a server refused ends as its status code says, by the code's name: one of its reasons may be new to us.
 _STATUS_OF_CODE = {
     "CANCELLED": INTERRUPTED,
     "INVALID_ARGUMENT": 64,
@@ -64,10 +63,10 @@ class CommandError(Exception):
 
 
 def exit_status(reason: str, code: object = None) -> int:
-    if reason in _STATUS:
-        return _STATUS[reason]
     if isinstance(code, str):
         return _STATUS_OF_CODE.get(code, _BUG)
+    if reason in _STATUS:
+        return _STATUS[reason]
     return 65 if reason.startswith("MODEL_") else _BUG
 
 
