@@ -65,7 +65,7 @@ def spark_line(values: "deque[float]") -> str:
 
 def _bar(share: float) -> RenderableType:
     line = Table.grid(padding=(0, 1))
-    line.add_row(ProgressBar(total=1.0, completed=share, width=30), percent(share))
+    line.add_row(ProgressBar(total=1.0, completed=share, width=30, complete_style="cyan"), percent(share))
     return line
 
 
