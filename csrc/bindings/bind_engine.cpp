@@ -76,6 +76,7 @@ void register_stats(py::module_& module) {
       .def_readonly("n_wakeups", &EngineStats::n_wakeups)
       .def_readonly("running", &EngineStats::running)
       .def_readonly("waiting", &EngineStats::waiting)
+      .def_readonly("queued", &EngineStats::queued)
       .def_readonly("sessions", &EngineStats::sessions)
       .def_readonly("blocks_live", &EngineStats::blocks_live)
       .def_readonly("blocks_cached", &EngineStats::blocks_cached)

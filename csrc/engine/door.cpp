@@ -58,6 +58,11 @@ void Door::session_left() {
   --n_sessions_;
 }
 
+int Door::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return n_waiting_;
+}
+
 std::int64_t Door::waiting_tokens() const {
   const std::lock_guard lock(mutex_);
   return waiting_tokens_;

@@ -41,6 +41,7 @@ class Door {
   void run_left(int n_sequences, std::int64_t n_tokens);
   void session_left();
 
+  int waiting() const;
   std::int64_t waiting_tokens() const;
   int sessions() const;
 

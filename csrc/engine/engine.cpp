@@ -147,7 +147,10 @@ int Engine::event_descriptor() const noexcept {
 }
 
 EngineStats Engine::stats() const {
-  return thread_->mailbox.stats();
+  EngineStats stats = thread_->mailbox.stats();
+  stats.queued = thread_->door.waiting();
+  stats.waiting_tokens = thread_->door.waiting_tokens();
+  return stats;
 }
 
 }  // namespace imp

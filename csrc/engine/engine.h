@@ -50,6 +50,7 @@ struct EngineStats {
   std::uint64_t n_wakeups = 0;  // times the event descriptor was rung
   int running = 0;
   int waiting = 0;
+  int queued = 0;  // sequences of runs that were accepted and not yet scheduled: as of now, not of the last step
   int sessions = 0;
   int blocks_live = 0;
   int blocks_cached = 0;

@@ -227,6 +227,7 @@ const EngineStats& Loop::stats() {
   stats.blocks_live = blocks.n_live();
   stats.blocks_cached = blocks.n_kept();
   stats.blocks_free = blocks.n_free();
+  stats.queued = state_.door.waiting();
   stats.waiting_tokens = state_.door.waiting_tokens();
   stats.forward_ns = step_.forward_ns();
   stats.sample_ns = step_.sample_ns();

@@ -574,6 +574,9 @@ class EngineStats:
     def n_wakeups(self) -> int:
         ...
     @property
+    def queued(self) -> int:
+        ...
+    @property
     def running(self) -> int:
         ...
     @property
