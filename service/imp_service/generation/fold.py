@@ -98,6 +98,10 @@ class GenerationFold:
         self._sends_logprobs = sends_logprobs
         self._streams = [Stream(i, make_text(), constraint) for i, constraint in enumerate(constraints)]
         self._started: StartedEvent | None = None
+        # No further event will come; some replies may still be untold.
+        self.is_ended = False
+        # What the caller can take now, over all sequences.
+        self.n_unread_tokens = 0
         self._is_start_told = False
         self._turn = 0  # the stream that is told next
         self._commands: list[Command] = [
@@ -114,24 +118,39 @@ class GenerationFold:
         commands, self._commands = self._commands, []
         return commands
 
-    def feed(self, event: StartedEvent | TokenEvent | FinishedEvent) -> None:
-        """Takes the next event of the run."""
+    def feed(self, event: StartedEvent | TokenEvent | FinishedEvent) -> bool:
+        """Takes the next event of the run; True where it is a token that the caller will get."""
+        if isinstance(event, TokenEvent):
+            return self._feed_token(self._streams[event.stream], event)
         if isinstance(event, StartedEvent):
             self._started = event
-        elif isinstance(event, TokenEvent):
-            self._feed_token(self._streams[event.stream], event)
         else:
             self._streams[event.stream].finished = event
+            self.is_ended = all(stream.finished is not None for stream in self._streams)
+        return False
 
     @property
-    def n_unread_tokens(self) -> int:
-        """Tokens that the caller can take now."""
-        return sum(len(stream.token_ids) for stream in self._streams)
+    def n_tokens(self) -> int:
+        """Tokens that the caller has taken or can take, over all sequences."""
+        return sum(stream.n_delivered for stream in self._streams) + self.n_unread_tokens
 
-    @property
-    def is_ended(self) -> bool:
-        """No further event will come; some replies may still be untold."""
-        return all(stream.finished is not None for stream in self._streams)
+    def n_unread_messages(self, max_tokens: int) -> int:
+        """Chunks of at most `max_tokens` in which the unread tokens would be told now."""
+        return sum(-(-len(stream.token_ids) // max_tokens) for stream in self._streams)
+
+    def must_be_told(self, max_tokens: int) -> bool:
+        """Something should not wait for company: the start, a first token, a full chunk, an end."""
+        if not self._is_start_told:
+            return self._started is not None or self.is_ended
+        for stream in self._streams:
+            n = len(stream.token_ids)
+            if (
+                n >= max_tokens
+                or (n and not stream.n_delivered)
+                or (stream.finished is not None and not stream.is_told)
+            ):
+                return True
+        return False
 
     def next_reply(self, max_tokens: int | None = None) -> Reply | None:
         """What the caller can be told now, None where there is nothing: new tokens of a sequence in one chunk."""
@@ -154,19 +173,20 @@ class GenerationFold:
                 return self._end(stream, stream.finished)
         return None
 
-    def _feed_token(self, stream: Stream, event: TokenEvent) -> None:
+    def _feed_token(self, stream: Stream, event: TokenEvent) -> bool:
         if stream.match is not None:
-            return  # drawn before the engine heard of the stop string
+            return False  # drawn before the engine heard of the stop string
         delta = None if stream.text is None else stream.text.feed(event.token)
         fragment = delta.text if delta is not None and self._sends_text else ""
         stream.add(event.token, event.logprob, candidates_of(event.candidates), fragment)
+        self.n_unread_tokens += 1
         if delta is not None and delta.match is not None:
             stream.match = delta.match
             self._commands.append(EndAt(stream.index, event.output))
-            return
-        if stream.constraint is not None:
+        elif stream.constraint is not None:
             stream.constraint.accept(event.token)
             self._commands.append(self._allow(stream, event.output + 1))
+        return True
 
     def _allow(self, stream: Stream, output: int) -> AllowNext:
         assert stream.constraint is not None  # narrows
@@ -197,6 +217,7 @@ class GenerationFold:
             candidates=candidates if any(candidates) else [],
         )
         stream.n_delivered += n
+        self.n_unread_tokens -= n
         del stream.token_ids[:n], stream.logprobs[:n], stream.candidates[:n], stream.fragments[:n]
         return chunk
 
@@ -209,6 +230,7 @@ class GenerationFold:
             text = stream.text
             fragment = text.feed(event.stop_token).text if text is not None and self._sends_text else ""
             stream.add(event.stop_token, event.stop_logprob, candidates_of(event.stop_candidates), fragment)
+            self.n_unread_tokens += 1
 
     def _end(self, stream: Stream, event: FinishedEvent) -> Finished:
         # Where a limit and an end of the text hold at one token, the end is the reason.

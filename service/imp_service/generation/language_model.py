@@ -124,14 +124,17 @@ class LanguageModel:
         """Runs a generation on what a session holds; the session keeps what is delivered."""
         return Generation(self.client, self.plan_on(session, request), self._clock)
 
-    def plan_on(self, session: Session, request: GenerationRequest) -> GenerationPlan:
-        """A generation on a session, ready to be submitted."""
+    def plan_on(
+        self, session: Session, request: GenerationRequest, *, keeps_sampler: bool | None = None
+    ) -> GenerationPlan:
+        """A generation on a session, ready to be submitted. It keeps the sampler where the request names no option."""
         refuse(request_violations(request, self.vocab_size))
         if request.prompt:
             raise invalid("prompt: given, expected none: the session holds it")
         if request.num_sequences != 1:
             raise invalid(f"num_sequences: {request.num_sequences}, expected 1 with a session")
-        keeps_sampler = request.sampling == SamplingOptions()
+        if keeps_sampler is None:
+            keeps_sampler = request.sampling == SamplingOptions()
         sampling = with_seed(request.sampling)
         resolved = None if keeps_sampler else self.resolve_sampling(sampling)
         limits, returns = self._limits(request), self._returns(request)

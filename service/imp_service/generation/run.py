@@ -15,7 +15,7 @@ from imp_service.core import (
     TokenEvent,
     make_error,
 )
-from imp_service.generation.fold import AllowNext
+from imp_service.generation.fold import AllowNext, GenerationFold
 from imp_service.generation.plan import GenerationPlan
 from imp_service.generation.replies import Chunk, Reply
 
@@ -23,24 +23,24 @@ from imp_service.generation.replies import Chunk, Reply
 class GenerationRun:
     """For one thread at a time, but for events: they are kept on whatever thread dispatches them.
 
+    A reader that waits on that thread anyway gives a `handler` of its own, which folds each event at once.
     On a session it keeps the session to what was taken, whenever it is left.
     """
 
     def __init__(
-        self, client: EngineClient, plan: GenerationPlan, on_event: Callable[[Event], None] | None = None
+        self, client: EngineClient, plan: GenerationPlan, handler: Callable[[Event], None] | None = None
     ) -> None:
-        """Submits; raises what the engine refuses at its door. `on_event` is called after an event was kept."""
+        """Submits; raises what the engine refuses at its door. Without a `handler` events go to keep()."""
         self._client = client
         self._plan = plan
         self._fold = plan.fold
         self._events: deque[Event] = deque()
-        self._on_event = on_event
         # Tokens that the session held when each output was drawn.
         self._positions: list[int] = []
         self._n_taken = 0
         self.failure: Error | None = None
         self.is_open = True
-        self._ticket = client.expect(self._keep)
+        self._ticket = client.expect(handler or self.keep)
         try:
             plan.submit(self._ticket)
         except BaseException:
@@ -54,9 +54,23 @@ class GenerationRun:
         return bool(self._events)
 
     @property
-    def n_unread_tokens(self) -> int:
-        """Tokens that next_reply() would tell now."""
-        return self._fold.n_unread_tokens
+    def fold(self) -> GenerationFold:
+        """What is to be told, to look at."""
+        return self._fold
+
+    def keep(self, event: Event) -> None:
+        """Keeps an event until absorb() or has_settled()."""
+        self._events.append(event)
+
+    def take(self, event: Event) -> bool:
+        """Folds an event at once; True where it is a token that the caller will get."""
+        try:
+            is_output = self._fold_event(event)
+            self._follow()
+        except BaseException:
+            self.leave()
+            raise
+        return is_output
 
     def absorb(self) -> None:
         """Folds every event kept so far, and tells the engine what follows from them."""
@@ -111,32 +125,31 @@ class GenerationRun:
                 return True
         return False
 
-    def _keep(self, event: Event) -> None:
-        self._events.append(event)
-        if self._on_event is not None:
-            self._on_event(event)
-
     def _absorb(self) -> None:
         while self._events:
             self._fold_event(self._events.popleft())
+        self._follow()
+
+    def _follow(self) -> None:
         self._submit_commands()
         if self._fold.is_ended or self.failure is not None:
             self._forget()
 
-    def _fold_event(self, event: Event) -> None:
+    def _fold_event(self, event: Event) -> bool:
         if isinstance(event, FailedEvent):
             # What was drawn before is delivered first; siblings go with it.
             self.failure = make_error(event.reason, event.message, event.details)
             self._end_all("cancelled")
             self._tell_session(len(self._positions))
-            return
+            return False
         assert isinstance(event, StartedEvent | TokenEvent | FinishedEvent)
-        self._fold.feed(event)
+        is_output = self._fold.feed(event)
         if self._plan.session_holds is not None:
             if isinstance(event, TokenEvent):
                 self._positions.append(event.position)
             elif isinstance(event, FinishedEvent):
                 self._plan.session_holds(event.position)
+        return is_output
 
     def _submit_commands(self) -> None:
         engine = self._client.engine

@@ -1,15 +1,35 @@
-"""Generate and GenerateUnary: one fold over the same stream of replies."""
+"""Generate and GenerateUnary: the same messages, written as they come or folded into one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
 
-from imp_service.generation import Chunk, Finished, GenerationRequest, SamplingOptions, Started, StopOptions
+from imp_service.generation import Chunk, Finished, GenerationRequest
+from imp_service.generation.replies import Reply
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.serving.generation_stream import GenerationStream
+from imp_service.rpc.check_request import checked
+from imp_service.rpc.field_paths import paths_under
+from imp_service.rpc.read_prompts import chat_bytes
+from imp_service.rpc.read_requests import read_chunking, read_generation
+from imp_service.rpc.reply_size import TEXT_BYTES, check_generation_size, entry_bytes, most_chunk_tokens
+from imp_service.rpc.terms import Terms
+from imp_service.rpc.whole_generation import WholeGeneration
+from imp_service.rpc.write_replies import write_reply
+from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
 from imp_service.serving.host import Host
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.workers import SMALL_BYTES
+from imp_service.telemetry import CallRecord
+from imp_service.text import ChatPrompt
+
+# What reading an id costs, in bytes of text.
+ID_BYTES = 4
+# Of a reply that is one message anyway.
+ALL_TOKENS = 2**31
 
 
 class Generate:
@@ -20,53 +40,121 @@ class Generate:
 
     async def stream(self, request: pb.GenerateRequest, call: Call) -> None:
         """Writes every reply as a message."""
-        async with self._started(request, call) as stream:
-            while (reply := await stream.next_reply()) is not None:
-                await call.write(response(reply, call, self._host.model.name))
+        async with self._running(request, call) as generation:
+            while (reply := await generation.next_reply()) is not None:
+                await call.write(self._message(reply, request, call))
+                if isinstance(reply, Chunk):
+                    call.n_sent_tokens += len(reply.token_ids)
 
     async def unary(self, request: pb.GenerateUnaryRequest, call: Call) -> pb.GenerateUnaryResponse:
-        """All replies folded into one."""
-        whole = pb.GenerateUnaryResponse()
-        async with self._started(request.request, call) as stream:
-            while (reply := await stream.next_reply()) is not None:
-                message = response(reply, call, self._host.model.name)
-                if message.WhichOneof("event") == "started":
-                    whole.started.CopyFrom(message.started)
-        return whole
+        """All messages folded into one."""
+        async with self._running(request.request, call, unary=request) as generation:
+            whole = WholeGeneration(generation.n_sequences)
+            while (reply := await generation.next_reply()) is not None:
+                whole.add(self._message(reply, request.request, call))
+        return whole.response()
+
+    def _message(self, reply: Reply, request: pb.GenerateRequest, call: Call) -> pb.GenerateResponse:
+        if isinstance(reply, Finished) and reply.reason == "cancelled":
+            # Its caller is here: it was the session that was released.
+            raise self._host.sessions.gone(call.tenant, request.session_id)
+        return write_reply(reply, call.request_id, self._host.model.name)
 
     @asynccontextmanager
-    async def _started(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[GenerationStream]:
-        model = self._host.model
-        prompt = request.text if request.WhichOneof("prompt") == "text" else list(request.token_ids.ids)
-        wanted = GenerationRequest(
-            prompt,
-            sampling=SamplingOptions(
-                temperature=request.sampling.temperature if request.sampling.HasField("temperature") else None,
-                seed=request.sampling.seed if request.sampling.HasField("seed") else None,
-            ),
-            stop=StopOptions(max_tokens=request.stop.max_tokens if request.stop.HasField("max_tokens") else None),
-        )
-        plan = await self._host.workers.run(lambda: model.plan(wanted), len(request.text))
+    async def _running(
+        self, request: pb.GenerateRequest, call: Call, unary: pb.GenerateUnaryRequest | None = None
+    ) -> AsyncIterator[GenerationStream]:
+        """A generation from its admission to its end; what it held is given back however it ends."""
+        host, began = self._host, self._host.clock()
+        refuse_late(call)
+        terms = await checked(unary or request, host)
         call.request_id = request.request_id or call.request_id
-        stream = GenerationStream(model.client, plan)
-        try:
-            yield stream
-        finally:
-            await stream.leave()
+        wanted = read_generation(request, host.settings, priority=call.priority, tenant=call.tenant)
+        with ExitStack() as holds:
+            plan = self._planner(request, wanted, call, holds)
+            running = holds.enter_context(host.requests.admit(call.request_id, call.tenant, call.peer, call.end))
+            queued = host.model.client.engine.stats().queued
+            with (
+                paths_under("" if unary is None else "request"),
+                host.line.place(wanted.num_sequences, queued, call.time_remaining()),
+            ):
+                planned = await host.workers.run(plan, read_bytes(wanted))
+                check_generation_size(wanted, planned.n_prompt_tokens, terms, is_unary=unary is not None)
+                refuse_late(call)
+                generation = GenerationStream(
+                    host.model.client,
+                    planned,
+                    outbox_limits(request, wanted, terms, is_unary=unary is not None),
+                    Watcher(host, call.record, wanted.num_sequences),
+                    clock=host.clock,
+                    time_limit=(wanted.stop.time_limit or math.inf) - (host.clock() - began),
+                    give_up=call.end,
+                )
+            running.run(generation, planned.n_prompt_tokens)
+            async with generation:
+                yield generation
+
+    def _planner(self, request: pb.GenerateRequest, wanted: GenerationRequest, call: Call, holds: ExitStack) -> Any:
+        """What plans it; a session that it goes on with is taken for as long as `holds` lasts."""
+        model = self._host.model
+        if request.WhichOneof("prompt") != "session_id":
+            return lambda: model.plan(wanted)
+        held = holds.enter_context(self._host.sessions.use(call.tenant, request.session_id))
+        keeps = not request.HasField("sampling")
+        return lambda: model.plan_on(held.session, wanted, keeps_sampler=keeps)
 
 
-def response(reply: Started | Chunk | Finished, call: Call, model: str) -> pb.GenerateResponse:
-    """A reply as a message."""
-    if isinstance(reply, Started):
-        started = pb.GenerationStarted(
-            request_id=call.request_id, model=model, seed=reply.seed, prompt_tokens=reply.prompt_tokens
-        )
-        return pb.GenerateResponse(started=started)
-    if isinstance(reply, Chunk):
-        chunk = pb.GenerationChunk(
-            index=reply.index, first_token=reply.first_token, token_ids=reply.token_ids, text=reply.text
-        )
-        return pb.GenerateResponse(chunk=chunk)
-    return pb.GenerateResponse(
-        finished=pb.GenerationFinished(index=reply.index, reason="FINISH_REASON_STOP", text=reply.text)
+class Watcher:
+    """Tells the call's record and the line of waiting requests what comes from the engine."""
+
+    def __init__(self, host: Host, record: CallRecord, n_sequences: int) -> None:
+        self._host = host
+        self._record = record
+        self._n_sequences = n_sequences
+        # The hot path.
+        self.sampled = record.sampled
+
+    def started(self, n_prompt: int, n_cached: int) -> None:
+        """Its prompt is evaluated."""
+        self._record.started(n_prompt, n_cached)
+        self._host.line.moved(self._n_sequences, self._host.model.client.engine.stats().queued)
+
+    def finished(self, replies: Sequence[Finished]) -> None:
+        """Every sequence's end, the last with the totals."""
+        last = replies[-1]
+        self._record.finished([reply.reason for reply in replies], last.usage, last.timings)
+
+
+def refuse_late(call: Call) -> None:
+    """Raises DEADLINE_EXCEEDED where the caller has stopped waiting."""
+    if call.is_late:
+        raise Refusal("DEADLINE_EXCEEDED", "the deadline has passed")
+
+
+def read_bytes(wanted: GenerationRequest) -> int:
+    """What a request costs to read, in bytes of text: it decides what is done on the event loop."""
+    prompt = wanted.prompt
+    if isinstance(prompt, str):
+        n_bytes = len(prompt.encode())
+    elif isinstance(prompt, ChatPrompt):
+        # A template may take long over a short conversation.
+        n_bytes = max(SMALL_BYTES, chat_bytes(prompt))
+    else:
+        n_bytes = ID_BYTES * len(prompt)
+    return n_bytes if wanted.constraint is None else max(SMALL_BYTES, n_bytes)
+
+
+def outbox_limits(
+    request: pb.GenerateRequest, wanted: GenerationRequest, terms: Terms, *, is_unary: bool
+) -> OutboxLimits:
+    """How its output waits. A whole reply waits for its end, and has no reader who could be slow."""
+    settings, output = terms.settings, wanted.output
+    max_tokens, max_delay = read_chunking(request.output, settings)
+    entry = entry_bytes(terms.vocab_size, has_logprob=output.logprobs, n_candidates=output.top_logprobs)
+    return OutboxLimits(
+        max_tokens=ALL_TOKENS if is_unary else most_chunk_tokens(wanted, max_tokens, terms),
+        max_delay=math.inf if is_unary else max_delay,
+        max_bytes=settings.slow_client.bytes,
+        timeout=settings.slow_client.timeout.total_seconds(),
+        token_bytes=entry + (TEXT_BYTES if output.text else 0),
     )

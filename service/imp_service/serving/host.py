@@ -14,8 +14,10 @@ from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
 from imp_service.serving.load import LoadMeter
+from imp_service.serving.requests import Requests
 from imp_service.serving.running_calls import RunningCalls
 from imp_service.serving.sessions import Sessions
+from imp_service.serving.waiting_line import WaitingLine
 from imp_service.serving.watchdog import Watchdog
 from imp_service.serving.workers import TextWorkers
 from imp_service.telemetry import Telemetry
@@ -40,8 +42,12 @@ class Host:
         self.drain = Drain(self.settings.drain, self.lifecycle, self.calls)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
+        self.requests = Requests(wall)
+        self.line = WaitingLine(self.settings.scheduler.max_waiting, clock)
         self.load = LoadMeter(self._numbers, self._is_draining, clock=clock, wall=wall)
-        self.watchdog = Watchdog(self.settings.watchdog, self._numbers, tuple, self.load, self.telemetry, clock=clock)
+        self.watchdog = Watchdog(
+            self.settings.watchdog, self._numbers, lambda: self.requests, self.load, self.telemetry, clock=clock
+        )
         self.telemetry.metrics.watch_engine(self._numbers)
         # Set where the device breaks; the process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()

@@ -1,0 +1,109 @@
+"""The generations under way: known by tenant and id, listed and aborted by an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from imp_service.serving.generation_stream import GenerationStream
+from imp_service.serving.refusal import Refusal
+
+
+@dataclass(slots=True, eq=False)
+class RunningRequest:
+    """From its admission to its end."""
+
+    request_id: str
+    tenant: str
+    peer: str
+    admitted_at: float  # by the wall clock
+    # Makes its call end with an error.
+    end: Callable[[Exception], None]
+    n_prompt_tokens: int = 0
+    # None while its prompt is read.
+    stream: GenerationStream | None = None
+    is_aborted: bool = False
+
+    @property
+    def has_started(self) -> bool:
+        """Its prompt is evaluated; before that it waits."""
+        return self.stream is not None and self.stream.has_started
+
+    @property
+    def is_waiting(self) -> bool:
+        """It waits for the engine: neither paused, nor busy with its caller."""
+        return self.stream is not None and self.stream.is_waiting
+
+    @property
+    def is_open(self) -> bool:
+        """It can still be ended; afterwards what it told may be unread."""
+        return self.stream is None or self.stream.is_open
+
+    @property
+    def n_output_tokens(self) -> int:
+        """Tokens that its caller got or will get."""
+        return 0 if self.stream is None else self.stream.n_output_tokens
+
+    @property
+    def n_unread_messages(self) -> int:
+        """Messages that wait for its caller."""
+        return 0 if self.stream is None else self.stream.n_unread_messages
+
+    def run(self, stream: GenerationStream, n_prompt_tokens: int) -> None:
+        """It was submitted; an abort that came before takes effect now."""
+        self.stream, self.n_prompt_tokens = stream, n_prompt_tokens
+        if self.is_aborted:
+            stream.end("aborted")
+
+    def abort(self) -> None:
+        """Ends it with FINISH_REASON_ABORTED."""
+        self.is_aborted = True
+        if self.stream is not None:
+            self.stream.end("aborted")
+
+
+class Requests:
+    """On the event loop's thread."""
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self._wall = wall
+        self._by_name: dict[tuple[str, str], RunningRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[RunningRequest]:
+        """In order of admission."""
+        return iter(list(self._by_name.values()))
+
+    @contextmanager
+    def admit(
+        self, request_id: str, tenant: str, peer: str, end: Callable[[Exception], None]
+    ) -> Iterator[RunningRequest]:
+        """A request for as long as it lasts; `end` makes its call end with an error. Raises REQUEST_ID_IN_USE.
+
+        Two tenants may have one id each.
+        """
+        name = (tenant, request_id)
+        if name in self._by_name:
+            raise Refusal("REQUEST_ID_IN_USE", "request_id: another running request has it", {"request_id": request_id})
+        request = self._by_name[name] = RunningRequest(request_id, tenant, peer, self._wall(), end)
+        try:
+            yield request
+        finally:
+            del self._by_name[name]
+
+    def abort(self, request_ids: Collection[str]) -> list[str]:
+        """Ends the running and waiting requests of these ids, whosever they are; the ids of those it ended."""
+        return self._abort(request for request in self if request.request_id in request_ids)
+
+    def abort_all(self) -> list[str]:
+        """Ends every running and waiting request; their ids."""
+        return self._abort(iter(self))
+
+    def _abort(self, requests: Iterator[RunningRequest]) -> list[str]:
+        aborted = [request for request in requests if request.is_open and not request.is_aborted]
+        for request in aborted:
+            request.abort()
+        return [request.request_id for request in aborted]

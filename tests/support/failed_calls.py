@@ -1,0 +1,45 @@
+"""A call that must fail, and how it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from support.status_details import Details, read_details
+
+
+class FailedCall:
+    """What its caller is told."""
+
+    def __init__(self, error: Any) -> None:
+        self.error = error
+        self.code: str = error.code().name
+        self.message: str = error.details()
+        self.details: Details = read_details(error.trailing_metadata() or ())
+        self.trailing = dict(error.trailing_metadata() or ())
+        self.initial = dict(error.initial_metadata() or ())
+
+    @property
+    def reason(self) -> str:
+        """Of ErrorInfo."""
+        return self.details.reason
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Of ErrorInfo."""
+        return self.details.metadata
+
+    @property
+    def paths(self) -> list[str]:
+        """The fields that are wrong."""
+        return self.details.paths
+
+
+def failed(call: Callable[[], Any]) -> FailedCall:
+    """How the call failed; a call that succeeds fails the test."""
+    with pytest.raises(grpc.RpcError) as raised:
+        call()
+    return FailedCall(raised.value)
