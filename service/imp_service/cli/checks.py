@@ -134,7 +134,7 @@ def _model(config: "Config | None") -> Check:
     from imp_service.config.build import build
     from imp_service.core import open_file
     from imp_service.core.inspect import inspect_model
-    from imp_service.core.load import file_sha256
+    from imp_service.core.weights import sha256_of
     from imp_service.models import demo_model_path, demo_model_sha256
 
     if config is None:  # bad settings say nothing about the built-in model
@@ -144,7 +144,7 @@ def _model(config: "Config | None") -> Check:
         return Check("model", "blocked", f"NO_MEMORY: {report.memory.refusal}")
     if config.settings.model.path is not None:
         return Check("model", "ok", f"{config.settings.model.path}: {report.architecture}, fits")
-    found, expected = file_sha256(demo_model_path()), demo_model_sha256()
+    found, expected = sha256_of([demo_model_path()]), demo_model_sha256()
     if found != expected:
         return Check("model", "blocked", f"WEIGHTS_CORRUPT: built-in model: sha256 {found}, expected {expected}")
     return Check("model", "ok", f"built-in: {report.architecture}, fits, sha256 {found[:16]}… as shipped")

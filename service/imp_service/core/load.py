@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ from imp_service.config.host import affinity_cpus, memory_limit, resolve_threads
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import make_error
 from imp_service.core.overrides import core_overrides
+from imp_service.core.weights import sha256_of, weight_files
 from imp_service.models import demo_model_path
 
 Progress = Callable[[int, int], None]
 
 # Left to Python, the tokenizer and buffers when memory is divided.
 RESERVE_BYTES = 256 * 1024**2
-HASH_CHUNK_BYTES = 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +45,10 @@ def open_file(config: Config) -> _core.ModelFile:
     file = _core.open_model_file(path)
     expected = config.settings.model.sha256
     if expected is not None:
-        found = file_sha256(path)
+        found = sha256_of(weight_files(path))
         if found != expected:
             raise make_error("WEIGHTS_CORRUPT", f"{path.name}: sha256 {found}, expected {expected}")
     return file
-
-
-def file_sha256(path: Path) -> str:
-    """Digest of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(HASH_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def load(config: Config, file: _core.ModelFile | None = None, progress: Progress | None = None) -> LoadedModel:

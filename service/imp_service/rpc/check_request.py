@@ -37,3 +37,8 @@ async def checked(request: Any, host: Host) -> Terms:
     else:
         await host.workers.run(lambda: check_request(request, terms), n_bytes)
     return terms
+
+
+def checked_without_model(request: Any, host: Host) -> None:
+    """For methods that answer before there is a model; their requests are small."""
+    check_request(request, Terms(host.settings))

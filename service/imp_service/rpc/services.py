@@ -8,6 +8,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
 from imp_service.rpc.inference import InferenceServicer
+from imp_service.rpc.model import ModelServicer
 from imp_service.rpc.tokenizer import TokenizerServicer
 from imp_service.serving.host import Host
 
@@ -20,7 +21,7 @@ ALL_SERVICES = (INFERENCE, TOKENIZER, MODEL, ADMIN)
 
 def make_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
     """Those of the data listeners."""
-    return {INFERENCE: InferenceServicer(host), TOKENIZER: TokenizerServicer(host)}
+    return {INFERENCE: InferenceServicer(host), TOKENIZER: TokenizerServicer(host), MODEL: ModelServicer(host)}
 
 
 def make_admin_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:

@@ -56,6 +56,11 @@ class Host:
         self._watching: asyncio.Task[None] | None = None
 
     @property
+    def has_model(self) -> bool:
+        """The model is loaded; what needs none may answer before."""
+        return self._model is not None
+
+    @property
     def model(self) -> LanguageModel:
         """The model; raises LOADING until there is one."""
         if self._model is None:

@@ -35,7 +35,7 @@ def test_json_tells_what_it_takes_to_have_the_same_again(imp):
     assert set(first) == {"model", "text", "token_ids", "finish_reason", "match", "seed", "usage", "timings"}
     assert (first["finish_reason"], first["match"]) == ("max_tokens", None)
     assert first["usage"]["output_tokens"] == len(first["token_ids"]) == 16
-    assert {"queue", "prefill", "decode", "first_token"} == set(first["timings"])
+    assert {"queue", "prefill", "decode", "blocked", "first_token"} == set(first["timings"])
     again = json.loads(imp(*words, "--seed", str(first["seed"])).stdout)
     assert again["token_ids"] == first["token_ids"]
     other = json.loads(imp(*words, "--seed", str((first["seed"] + 1) % 2**64)).stdout)

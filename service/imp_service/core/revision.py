@@ -1,0 +1,13 @@
+"""Which source this installation was built from."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def revision() -> str:
+    """The commit, in hexadecimal; empty where it was built from no checkout."""
+    path = Path(__file__).parents[1] / "revision.txt"
+    return path.read_text().strip() if path.exists() else ""

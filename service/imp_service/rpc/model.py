@@ -1,0 +1,158 @@
+"""ModelService: what is served, by what, and how busy it is."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from google.protobuf.struct_pb2 import Struct
+
+from imp_service import __version__
+from imp_service.config.show import as_json
+from imp_service.core.revision import revision
+from imp_service.core.weights import count_parameters, weight_format
+from imp_service.generation import LanguageModel, SamplingOptions
+from imp_service.generation.validate import MAX_TOP_LOGPROBS
+from imp_service.pb import model_pb2 as pb
+from imp_service.pb import types_pb2
+from imp_service.rpc.call import Call
+from imp_service.rpc.check_request import checked, checked_without_model
+from imp_service.rpc.durations import duration, seconds_of, timestamp
+from imp_service.rpc.terms import Terms
+from imp_service.serving.host import Host
+from imp_service.serving.load import LoadSnapshot
+from imp_service.serving.weights_digest import WeightsDigest
+
+# Counts additions to imp.v1.
+API_REVISION = 1
+DEFAULT_INTERVAL = 1.0
+_USER_INFO = re.compile(r"//[^/@]*@")
+
+
+class ModelServicer:
+    """On the event loop's thread. Only GetModelInfo needs a model."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._digest = WeightsDigest(host)
+
+    async def GetModelInfo(self, request: pb.GetModelInfoRequest, call: Call) -> pb.GetModelInfoResponse:  # noqa: N802
+        terms = await checked(request, self._host)
+        return write_model_info(self._host.model, terms, self._digest.sha256)
+
+    async def GetServerInfo(  # noqa: N802
+        self, request: pb.GetServerInfoRequest, call: Call
+    ) -> pb.GetServerInfoResponse:
+        return write_server_info(self._host)
+
+    async def GetLoad(self, request: pb.GetLoadRequest, call: Call) -> pb.GetLoadResponse:  # noqa: N802
+        return pb.GetLoadResponse(load=write_load(self._host.load.snapshot()))
+
+    async def WatchLoad(self, request: pb.WatchLoadRequest, call: Call) -> None:  # noqa: N802
+        checked_without_model(request, self._host)
+        interval = seconds_of(request.min_interval) if request.HasField("min_interval") else DEFAULT_INTERVAL
+        async for snapshot in self._host.load.watch(interval):
+            await call.write(pb.WatchLoadResponse(load=write_load(snapshot)))
+
+
+def write_model_info(model: LanguageModel, terms: Terms, weights_sha256: str) -> pb.GetModelInfoResponse:
+    """The model and what it can do."""
+    features = terms.settings.features
+    info = pb.GetModelInfoResponse(
+        model=terms.names[0],
+        aliases=terms.names[1:],
+        architecture=model.core.architecture,
+        parameters=count_parameters(model.core),
+        weight_format=weight_format(model.core),
+        weights_sha256=weights_sha256,
+        tokenizer_sha256=model.tokenizer.sha256,
+        max_context_tokens=terms.max_context,
+        vocab_size=terms.vocab_size,
+        eos_token_ids=model.eos_tokens,
+        chat_template=model.text.template_source or "",
+        default_sampling=write_sampling(model.default_sampling),
+        max_top_logprobs=MAX_TOP_LOGPROBS,
+        constraints=terms.constraints,
+        supports_logits=features.logits,
+    )
+    bos = model.tokenizer.bos_id
+    if bos is not None:
+        info.bos_token_id = bos
+    return info
+
+
+def write_sampling(options: SamplingOptions) -> types_pb2.SamplingOptions:
+    """Every field that is resolved; a seed is drawn for each request."""
+    dry = options.dry
+    message = types_pb2.SamplingOptions(
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
+        frequency_penalty=options.frequency_penalty,
+        presence_penalty=options.presence_penalty,
+        penalty_window=options.penalty_window,
+        typical_p=options.typical_p,
+    )
+    if dry is not None:
+        message.dry.CopyFrom(
+            types_pb2.DryOptions(
+                multiplier=dry.multiplier,
+                base=dry.base,
+                allowed_length=dry.allowed_length,
+                window=dry.window,
+                breakers=dry.breakers,
+            )
+        )
+    return message
+
+
+def write_server_info(host: Host) -> pb.GetServerInfoResponse:
+    """The server; what only a loaded model decides is left out until there is one."""
+    settings = host.settings
+    info = pb.GetServerInfoResponse(
+        version=__version__,
+        revision=revision(),
+        instance_id=host.instance_id,
+        start_time=timestamp(host.started_at),
+        device=settings.device.kind,
+        kv_block_tokens=settings.kv.block_tokens,
+        max_running=settings.scheduler.max_running,
+        max_waiting=settings.scheduler.max_waiting,
+        config=_config(host),
+        api_revision=API_REVISION,
+    )
+    if host.has_model:
+        core = host.model.core
+        info.device_names.append(core.device_name)
+        info.threads = core.n_threads
+        info.kv_blocks = core.n_blocks
+    return info
+
+
+def write_load(load: LoadSnapshot) -> pb.Load:
+    """How busy the server is."""
+    return pb.Load(
+        time=timestamp(load.time),
+        running=load.running,
+        waiting=load.waiting,
+        waiting_tokens=load.waiting_tokens,
+        sessions=load.sessions,
+        kv_usage=load.kv_usage,
+        cache_hit_rate=load.cache_hit_rate,
+        output_tokens_per_second=load.output_tokens_per_second,
+        silence=duration(load.silence),
+        draining=load.is_draining,
+    )
+
+
+def _config(host: Host) -> Struct:
+    """Each key with its value, `null` where unset. Secrets stand in files, but an address may name its user."""
+    values = json.loads(as_json(host.config))
+    endpoint = values["tracing.endpoint"]
+    if endpoint is not None:
+        values["tracing.endpoint"] = _USER_INFO.sub("//", endpoint)
+    config = Struct()
+    config.update(values)
+    return config

@@ -1,0 +1,218 @@
+"""ModelService through gRPC: what it says of model, server and load is so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import MessageToDict
+
+import imp_service
+from imp_service import _core
+from imp_service.config import load as load_config
+from imp_service.config.show import as_json
+from imp_service.models import demo_model_path
+from imp_service.pb import model_pb2 as pb
+from imp_service.pb import model_pb2_grpc
+from imp_service.rpc.server import Server
+from imp_service.serving.host import Host
+from imp_service.serving.load import LoadMeter
+from imp_service.telemetry.engine_numbers import EngineCollector
+from support.engine_numbers import Numbers
+from support.loop_thread import loop_thread
+from support.served import Served, ask, serve
+from support.served_models import scripted
+from support.status_details import read_details
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve("model.aliases=['demo', 'other']") as server:
+        yield server
+
+
+def stub_of(served: Served) -> model_pb2_grpc.ModelServiceStub:
+    return model_pb2_grpc.ModelServiceStub(served.channel())
+
+
+def unset_fields(message: Any) -> set[str]:
+    return {field.name for field in message.DESCRIPTOR.fields} - {field.name for field, _ in message.ListFields()}
+
+
+def info_with_digest(served: Served) -> pb.GetModelInfoResponse:
+    """The digest is computed beside everything else; each call gives it time."""
+    stub = stub_of(served)
+    answers = (stub.GetModelInfo(pb.GetModelInfoRequest()) for _ in range(100_000))
+    return next(info for info in answers if info.weights_sha256)
+
+
+def test_rpc_15_the_model_is_described_as_its_file_has_it(served: Served) -> None:
+    info = info_with_digest(served)
+    reader = gguf.GGUFReader(demo_model_path())
+    keys = {name: field.contents() for name, field in reader.fields.items()}
+    assert (info.model, list(info.aliases)) == (keys["general.name"], ["demo", "other"])
+    assert info.architecture == keys["general.architecture"]
+    assert info.parameters == sum(int(tensor.n_elements) for tensor in reader.tensors)
+    assert info.weight_format == "q8_0"
+    assert info.weights_sha256 == hashlib.sha256(demo_model_path().read_bytes()).hexdigest()
+    assert info.tokenizer_sha256 == served.host.model.tokenizer.sha256
+    assert info.max_context_tokens == keys["qwen3.context_length"]
+    assert info.vocab_size == len(keys["tokenizer.ggml.tokens"])
+    assert info.bos_token_id == keys["tokenizer.ggml.bos_token_id"]
+    spelled = {keys["tokenizer.ggml.tokens"][token] for token in info.eos_token_ids}
+    assert spelled == {"<|endoftext|>", "<|im_end|>"}
+    assert info.chat_template == keys["tokenizer.chat_template"]
+    assert info.default_sampling.temperature == keys["general.sampling.temp"]
+    assert info.default_sampling.top_p == keys["general.sampling.top_p"]
+    assert unset_fields(info.default_sampling) == {"seed", "logit_bias"}
+    assert info.max_top_logprobs == 20
+    assert list(info.constraints) == ["json_schema", "regex", "gbnf", "choices", "json_object"]
+    # Embeddings are not built: false is what an unset field reads as.
+    assert unset_fields(info) == {"supports_embeddings"}
+
+
+def test_rpc_15_settings_show_in_what_the_model_can_do(served: Served) -> None:
+    with serve(
+        "features.logits=false", "limits.max_context=100", "model.name=mine", f"model.sha256={sha256()}"
+    ) as other:
+        info = stub_of(other).GetModelInfo(pb.GetModelInfoRequest(model="mine"))
+    assert (info.model, info.supports_logits, info.max_context_tokens) == ("mine", False, 100)
+    # Known at once where it was compared before loading.
+    assert info.weights_sha256 == sha256()
+
+
+def sha256() -> str:
+    return hashlib.sha256(demo_model_path().read_bytes()).hexdigest()
+
+
+def test_rpc_15_the_server_is_described_as_it_is(served: Served) -> None:
+    info = stub_of(served).GetServerInfo(pb.GetServerInfoRequest())
+    assert info.version == imp_service.__version__
+    if info.revision:  # of the checkout that it was built from
+        found = subprocess.run(["git", "cat-file", "-t", info.revision], cwd=ROOT, capture_output=True, check=False)
+        assert found.stdout == b"commit\n"
+    assert info.instance_id == served.host.instance_id
+    assert info.start_time.ToMicroseconds() == round(served.host.started_at * 1e6)
+    assert (info.device, info.threads) == ("cpu", 1)
+    [name] = info.device_names
+    assert any(isa in name for isa in _core.known_isas())
+    assert (info.kv_block_tokens, info.kv_blocks) == (16, served.host.model.core.n_blocks)
+    assert (info.max_running, info.max_waiting) == (64, 256)
+    assert info.api_revision == 1
+    assert unset_fields(info) <= {"revision"}
+
+
+def test_rpc_15_the_configuration_is_the_one_in_effect(served: Served) -> None:
+    told = MessageToDict(stub_of(served).GetServerInfo(pb.GetServerInfoRequest()).config)
+    assert told == json.loads(as_json(served.host.config))
+    assert (told["device.threads"], told["listen.health"]) == (1, None)
+
+
+def test_rpc_15_the_configuration_holds_no_secret(served: Served) -> None:
+    before = served.host.config
+    served.host.config = load_config(None, ["tracing.endpoint=http://me:secret@127.0.0.1:4317"])
+    info = stub_of(served).GetServerInfo(pb.GetServerInfoRequest())
+    served.host.config = before
+    assert info.config["tracing.endpoint"] == "http://127.0.0.1:4317"
+    assert b"secret" not in info.SerializeToString()
+
+
+@pytest.mark.parametrize("name", ["imp demo", "demo", "other", ""])
+def test_rpc_9_names_that_are_served(served: Served, name: str) -> None:
+    assert stub_of(served).GetModelInfo(pb.GetModelInfoRequest(model=name)).model == "imp demo"
+
+
+def test_rpc_9_p27_a_name_that_is_not_served(served: Served) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        stub_of(served).GetModelInfo(pb.GetModelInfoRequest(model="nosuch"))
+    details = read_details(raised.value.trailing_metadata())
+    assert raised.value.code() is grpc.StatusCode.NOT_FOUND
+    assert (details.reason, details.metadata) == ("MODEL_NOT_SERVED", {"served": "imp demo, demo, other"})
+    with pytest.raises(grpc.RpcError) as raised:
+        stub_of(served).GetModelInfo(pb.GetModelInfoRequest(model="n" * 257))
+    assert read_details(raised.value.trailing_metadata()).paths == ["model"]
+
+
+@pytest.mark.parametrize(("seconds", "nanos"), [(-1, 0), (0, 0), (0, 1_000_000), (3601, 0), (1, 10**9), (1, -1)])
+def test_p39_intervals_out_of_range(served: Served, seconds: int, nanos: int) -> None:
+    interval = Duration(seconds=seconds, nanos=nanos)
+    with pytest.raises(grpc.RpcError) as raised:
+        list(stub_of(served).WatchLoad(pb.WatchLoadRequest(min_interval=interval)))
+    assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert read_details(raised.value.trailing_metadata()).paths == ["min_interval"]
+
+
+def test_rpc_16_the_load_and_the_metrics_say_the_same() -> None:
+    numbers = Numbers(
+        running=3, waiting=2, waiting_tokens=70, sessions=5, blocks_live=3, blocks_free=9, silence_ns=1_500_000_000
+    )
+    families = EngineCollector(lambda: numbers).collect()
+    metrics = {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
+    with serve() as served:
+        clock, wall = served.host.clock, served.host.wall
+        served.host.load = LoadMeter(lambda: numbers, lambda: True, clock=clock, wall=wall)
+        load = stub_of(served).GetLoad(pb.GetLoadRequest()).load
+        watched = next(stub_of(served).WatchLoad(pb.WatchLoadRequest())).load
+        for found in (load, watched):
+            assert abs(found.time.ToNanoseconds() - wall() * 1e9) < 60e9
+            found.ClearField("time")
+        assert load == watched
+    assert load.running == metrics["imp_requests_running"] == 3
+    assert load.waiting == metrics["imp_requests_waiting"] == 2
+    assert load.kv_usage == metrics["imp_kv_cache_usage_ratio"] == 0.25
+    assert load.silence.ToMilliseconds() == 1000 * metrics["imp_engine_silence_seconds"] == 1500
+    assert (load.waiting_tokens, load.sessions, load.draining) == (70, 5, True)
+    assert unset_fields(load) == {"time", "cache_hit_rate", "output_tokens_per_second"}
+
+
+def test_rpc_16_a_watcher_is_told_of_changes_once_an_interval() -> None:
+    with serve(model=scripted()) as served:
+        watch = stub_of(served).WatchLoad(pb.WatchLoadRequest(min_interval=Duration(seconds=10)))
+        assert next(watch).load.output_tokens_per_second == 0
+        served.jump(11)  # nothing has changed: nothing is told
+        stream = served.inference.Generate(ask([300], 400))
+        next(stream), next(stream)
+        stream.cancel()
+        served.wait_for_rest()
+        served.jump(11)
+        assert next(watch).load.output_tokens_per_second > 0
+        watch.cancel()
+
+
+def test_rpc_40_before_the_model_is_loaded() -> None:
+    thread = loop_thread()
+
+    async def start() -> tuple[Host, Server]:
+        config = load_config(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1"])
+        host = Host(config, clock=thread.clock, wall=thread.clock.wall)
+        server = Server(host)
+        await server.start()
+        return host, server
+
+    host, server = thread.run(start())
+    with grpc.insecure_channel(server.addresses[0]) as channel:
+        stub = model_pb2_grpc.ModelServiceStub(channel)
+        info = stub.GetServerInfo(pb.GetServerInfoRequest())
+        assert unset_fields(info) - {"revision"} == {"device_names", "threads", "kv_blocks"}
+        assert stub.GetLoad(pb.GetLoadRequest()).load.running == 0
+        with pytest.raises(grpc.RpcError) as raised:
+            stub.GetModelInfo(pb.GetModelInfoRequest())
+    details = read_details(raised.value.trailing_metadata())
+    assert (raised.value.code(), details.reason) == (grpc.StatusCode.UNAVAILABLE, "LOADING")
+    assert (details.retry_seconds, details.pushback_ms) == (1.0, None)
+
+    async def stop() -> None:
+        await server.stop(0)
+        host.close()
+
+    thread.run(stop())
