@@ -1,0 +1,75 @@
+"""Clients of other languages read the details of every failure that the error table has."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from imp_service.generation.validate import Violation
+from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
+from imp_service.rpc.error_table import ERRORS, Detail
+from imp_service.rpc.statuses import Failure
+from support.scripted_server import scripted_server
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def fail(request: GenerateRequest, context: grpc.ServicerContext) -> Iterator[GenerateResponse]:
+    """Ends the call with the reason that the prompt names, as the server does."""
+    row = ERRORS[request.text]
+    violations = (Violation("stop.max_tokens", "0, expected more"), Violation("text", "not this"))
+    failure = Failure(
+        request.text, f"what happened: {request.text} 100 %", "r-1", dict.fromkeys(row.metadata, "7"), violations
+    )
+    # Without the pushback: that it makes a client wait is tested where it is meant to.
+    trailing = tuple(pair for pair in failure.trailing_metadata() if pair[0] == "grpc-status-details-bin")
+    context.set_trailing_metadata(trailing)
+    context.abort(row.code, failure.message)
+    yield GenerateResponse()
+
+
+def told(reason: str) -> tuple[str, list[str]]:
+    """The line, and those of the fields, that a client says of it."""
+    row = ERRORS[reason]
+    named = f" {reason}" if row.has_reason else ""
+    fields = ["  stop.max_tokens: 0, expected more", "  text: not this"]
+    has_fields = Detail.BAD_REQUEST in row.details
+    return f"{row.code.name}{named}: what happened: {reason} 100 %", fields if has_fields else []
+
+
+@pytest.mark.parametrize("language", ["cpp", "curl"])
+def test_rpc_29_every_reason_is_read(language, run):
+    with scripted_server(Generate=fail) as address:
+        for reason in ERRORS:
+            result = run(language, "generate", address, reason)
+            head, *fields = result.stderr.strip().splitlines()
+            line, told_fields = told(reason)
+            assert (result.returncode, head) == (1, line)
+            assert fields == ([] if language == "curl" else told_fields)
+
+
+# All of them in one process: what takes time of Node is its start.
+ASK_FOR_EACH = """
+import { connect, explain, within } from "%s";
+const [target, ...reasons] = process.argv.slice(1);
+const client = connect(target);
+for (const text of reasons) {
+  await new Promise((done) => {
+    const stream = client.Generate({ text }, within(30));
+    stream.on("data", () => {}).on("error", (error) => done(console.log(explain(error))));
+  });
+}
+client.close();
+"""
+
+
+def test_rpc_29_every_reason_is_read_by_node(node):
+    script = ASK_FOR_EACH % (EXAMPLES / "node" / "imp.mjs").as_uri()
+    with scripted_server(Generate=fail) as address:
+        command = [node, "--input-type=module", "-e", script, address, *ERRORS]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.stdout.splitlines() == [line for reason in ERRORS for line in (told(reason)[0], *told(reason)[1])]

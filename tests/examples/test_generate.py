@@ -1,0 +1,65 @@
+"""The examples that stream a text: what they print is what the model says, failures and deadlines are explained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "demo_golden.json").read_text())
+STORY, WEATHER = GOLDEN["models"]["target"]["prompts"][:2]
+LANGUAGES = ("python", "node", "cpp", "curl")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_rpc_29_a_text_is_printed_as_the_model_says_it(language, target, run):
+    result = run(language, "generate", target, STORY["text"], str(len(STORY["output_ids"])))
+    assert (result.returncode, result.stdout) == (0, STORY["output_text"] + "\n"), result.stderr
+    if language != "curl":  # which prints nothing but the text
+        started, finished = result.stderr.splitlines()
+        assert started.startswith("[imp demo, seed ")
+        assert finished == f"[FINISH_REASON_MAX_TOKENS, {len(STORY['output_ids'])} tokens]"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_rpc_29_a_failure_is_told_with_code_and_reason(language, target, run):
+    result = run(language, "generate", target, "Once", "100000")
+    assert (result.returncode, result.stdout.strip()) == (1, "")
+    assert result.stderr.strip().startswith("OUT_OF_RANGE CONTEXT_TOO_LONG: ")
+    assert "100000" in result.stderr and "16384" in result.stderr
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_rpc_29_a_failure_names_the_field(language, target, run):
+    result = run(language, "generate", target, "")
+    assert (result.returncode, result.stdout.strip()) == (1, "")
+    head, *fields = result.stderr.strip().splitlines()
+    assert head.startswith("INVALID_ARGUMENT FIELD_INVALID: ")
+    if language != "curl":
+        assert len(fields) == 1 and fields[0].startswith("  text: ")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_rpc_29_a_deadline_ends_a_text_in_the_middle(language, target, run):
+    result = run(language, "generate", target, STORY["text"], "16000", "0.5")
+    assert result.returncode == 1, result.stderr
+    assert "DEADLINE_EXCEEDED: " in result.stderr
+    text = result.stdout.removesuffix("\n")
+    # However much came in time, it is the text.
+    assert text.startswith(STORY["output_text"][: len(text)])
+
+
+def test_two_texts_at_once_with_asyncio(target, run):
+    result = run("python", "generate_async", target, "32")
+    story, weather = result.stdout.rstrip("\n").split("\n\n")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert story.startswith("Once upon a time, in a little house near the farm, there lived a boy called Paul.")
+    assert weather.startswith("The weather today is snowy. Snow is falling, and the beach is covered in white.")
+
+
+def test_a_failure_with_asyncio(target, run):
+    result = run("python", "generate_async", target, "100000")
+    assert (result.returncode, result.stdout) == (1, "")
+    for line, prompt in zip(result.stderr.splitlines(), (STORY, WEATHER), strict=True):
+        assert line.startswith(f"{prompt['text']!r}: OUT_OF_RANGE CONTEXT_TOO_LONG: ")

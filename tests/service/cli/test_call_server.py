@@ -1,0 +1,75 @@
+"""imp call against a real server: texts, tokens, health, and who may ask for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from support.server_process import server_process
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "demo_golden.json").read_text())
+STORY = GOLDEN["models"]["target"]["prompts"][0]
+TOKEN = "a-token-of-the-test"
+TOKENS = f"{hashlib.sha256(TOKEN.encode()).hexdigest()} data,read,admin *\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory):
+    with server_process(tmp_path_factory.mktemp("server")) as process:
+        process.wait_until_ready()
+        yield process
+
+
+def test_a_text_is_what_the_model_says(call, server):
+    greedy = ("--temperature", "0", "--max-tokens", str(len(STORY["output_ids"])))
+    status, out, err = call("call", STORY["text"], "--target", server.address, *greedy)
+    assert (status, out) == (0, STORY["output_text"] + "\n")
+    assert re.fullmatch(
+        r"— 64 tokens, \d+ tok/s, first token [\d.]+ ms, ended by the limit of tokens \(--max-tokens\)\."
+        r"   imp demo: prompt 4 tokens, seed \d+, request \S+\n",
+        err,
+    ), err
+
+
+def test_a_chat_is_answered(call, server):
+    words = ("--target", server.address, "--temperature", "0", "--stop", "machine")
+    status, out, _ = call("call", "chat", "What is imp?", *words)
+    expected = "imp is a small server for large language models. It loads a model file and generates text, on your own "
+    assert (status, out) == (0, expected + "\n")
+
+
+def test_health_is_the_exit_status(call, server):
+    to = ("--target", server.address)
+    for service in ("", "liveness", "imp.v1.InferenceService"):
+        assert call("call", "health", service, *to) == (0, "SERVING\n", "")
+    status, out, err = call("call", "health", "imp.v1.NoSuchService", *to)
+    assert (status, out) == (66, "")
+    assert err.startswith("imp: error: NOT_FOUND: ")
+
+
+def test_tokens_are_those_of_the_model(call, server):
+    to = ("--target", server.address)
+    ids = [str(i) for i in STORY["prompt_ids"]]
+    assert call("call", "tokenize", STORY["text"], *to) == (0, " ".join(ids) + "\n", "")
+    assert call("call", "tokenize", STORY["text"], "--count", *to) == (0, "4\n", "")
+    assert call("call", "detokenize", *ids, *to) == (0, STORY["text"] + "\n", "")
+
+
+def test_a_token_opens_what_it_may(call, tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("auth")
+    (folder / "tokens").write_text(TOKENS)
+    (folder / "tokens").chmod(0o600)
+    (folder / "token").write_text(TOKEN + "\n")
+    monkeypatch.setenv("MY_TOKEN", TOKEN)
+    with server_process(folder, settings=(f"auth.token_file={folder}/tokens",)) as process:
+        to = ("call", "Once", "--target", process.address, "--max-tokens", "1", "--temperature", "0")
+        for words in (("--token-file", str(folder / "token")), ("--token-env", "MY_TOKEN")):
+            assert call(*to, *words)[0] == 0
+        for words, reason in (((), "TOKEN_MISSING"), (("--token-file", str(folder / "tokens")), "TOKEN_INVALID")):
+            status, out, err = call(*to, *words)
+            assert (status, out) == (77, "")
+            assert err.startswith(f"imp: error: {reason}: ") and err.endswith(" (UNAUTHENTICATED)\n")
