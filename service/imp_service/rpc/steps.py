@@ -63,7 +63,7 @@ class Steps:
         self, request: pb.PrefillRequest, call: Call, on_open: OnOpen = lambda _: None
     ) -> pb.PrefillResponse:
         """The same for a request that is checked; tells of the session that it opens."""
-        sessions, model = self._host.sessions, self._host.model
+        sessions, model, began = self._host.sessions, self._host.model, self._host.clock()
         sampling = read_sampling(request.sampling) if request.HasField("sampling") else None
         await self._find_breakers(model, sampling)
         held = await self._take_or_open(request, call, sampling, on_open)
@@ -73,7 +73,8 @@ class Steps:
             if digest is not None and held.stored is not None and held.stored.digest == digest:
                 sessions.leave(held)
                 return cast(pb.PrefillResponse, held.stored.reply)
-            ended = begin(sessions, held, await self._prefill_of(request, held, sampling, digest))
+            extension = await self._prefill_of(request, held, sampling, digest)
+            ended = begin(sessions, held, extension)
         except BaseException:
             sessions.give_up(held)
             raise
@@ -85,11 +86,13 @@ class Steps:
             raise
         if isinstance(outcome, Exception):
             raise outcome
+        n_sampled = int(outcome.output.HasField("token_id"))
+        call.record.prefilled(len(extension.tokens), outcome.cached_tokens, n_sampled, self._host.clock() - began)
         return outcome
 
     async def decode_checked(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
         """The same for a request that is checked."""
-        model = self._host.model
+        model, began = self._host.model, self._host.clock()
         steps = [(each, read_step(each.step)) for each in request.steps]
         terms = Terms.of(model)
         refuse_large(
@@ -108,6 +111,14 @@ class Steps:
                 for (each, options), sampling in zip(steps, samplings, strict=True)
             ]
         outcomes = [await each if isinstance(each, asyncio.Future) else each for each in begun]
+        ran = [
+            outcome
+            for each, outcome in zip(begun, outcomes, strict=True)
+            if isinstance(each, asyncio.Future) and isinstance(outcome, Stepped)
+        ]
+        if ran:
+            n_sampled = sum(each.output.HasField("token_id") for each in ran)
+            call.record.stepped(n_sampled, self._host.clock() - began)
         return self._step_reply(request, outcomes, call)
 
     async def _take_or_open(

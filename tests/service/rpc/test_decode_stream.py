@@ -163,7 +163,7 @@ class UnreadCall:
 
     def __init__(self, served: Served) -> None:
         self._made = served.thread.loop.create_future
-        self.request_id, self.tenant, self.priority = "unread", "", 0
+        self.request_id, self.tenant, self.priority = "unread", "", 0  # all that it takes where no step can be run
         self.unread: list[asyncio.Future[None]] = []
         self.written: list[pb.DecodeStreamResponse] = []
 

@@ -1,0 +1,124 @@
+"""A session belongs to its tenant: to others it does not exist, and they do not take its place."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.serving.session_ids import instance_of, new_session_id
+from support.served import Served, ask, serve
+from support.session_calls import SessionCalls, reason, refusal
+
+PROMPT = [300 + 11 * i % 90 for i in range(40)]
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve("sessions.max=30", "sessions.per_tenant=8") as running:
+        yield running
+
+
+def every_call(calls: SessionCalls, name: str) -> list[Callable[[], object]]:
+    """Each session RPC on a name."""
+    return [
+        lambda: calls.prefill([301], name),
+        lambda: calls.prefill([301], name, position=len(PROMPT)),
+        lambda: calls.step(name),
+        lambda: calls.step(name, [301], position=len(PROMPT)),
+        lambda: calls.fork(name),
+        lambda: calls.fork(name, new_session_id="mine"),
+        lambda: calls.truncate(name, 0),
+    ]
+
+
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_ses_28_n05_a_foreign_session_is_unknown_in_the_same_words(served: Served, is_chosen: bool) -> None:
+    owner, other = SessionCalls(served, "a"), SessionCalls(served, "b")
+    name = owner.prefill(PROMPT, "chosen" if is_chosen else "", **({"position": 0} if is_chosen else {})).session_id
+    random = "chance" if is_chosen else new_session_id(served.host.instance_id)
+    for foreign, unknown in zip(every_call(other, name), every_call(other, random), strict=True):
+        of_foreign, of_unknown = refusal(foreign), refusal(unknown)
+        assert of_foreign.reason == "SESSION_NOT_FOUND"
+        assert of_foreign.metadata == {"session_id": name} and of_unknown.metadata == {"session_id": random}
+        assert (of_foreign.code, of_foreign.message) == (of_unknown.code, of_unknown.message)
+    assert (other.release(name), other.release(random)) == (False, False)
+    # Neither does it tell that the session was, once it has expired.
+    served.jump(61)
+    assert reason(lambda: other.step(name)) == "SESSION_NOT_FOUND"
+    assert reason(lambda: owner.step(name)) == "SESSION_EXPIRED"
+
+
+def test_n06_the_same_name_is_another_session_for_another_tenant(served: Served) -> None:
+    owner, other = SessionCalls(served, "a"), SessionCalls(served, "b")
+    for name in ("shared", owner.prefill(PROMPT).session_id):
+        if name == "shared":
+            owner.prefill(PROMPT, name, position=0)
+        mine = other.prefill(PROMPT[:7], name, position=0)
+        assert (mine.session_id, mine.output.position, mine.cached_tokens) == (name, 7, 0)
+        assert owner.step(name, position=40).position == 41
+        assert other.step(name, position=7).position == 8
+        assert other.release(name) is True
+        assert owner.step(name, position=41).position == 42
+
+
+def test_n05_without_a_tenant_a_session_is_nobodys_elses(served: Served) -> None:
+    nobody, somebody = SessionCalls(served), SessionCalls(served, "a")
+    name = nobody.prefill(PROMPT).session_id
+    assert reason(lambda: somebody.step(name)) == "SESSION_NOT_FOUND"
+    assert nobody.step(name).position == 41
+
+
+def test_n07_a_foreign_request_id_is_free(served: Served) -> None:
+    """Two tenants run requests of one id side by side."""
+    first, second = SessionCalls(served, "a"), SessionCalls(served, "b")
+    request = ask([301, 302], 300, request_id="same")
+    request.stop.ignore_eos = True
+    running = first.stub.Generate(request, metadata=first.metadata)
+    assert next(running).started.request_id == "same"
+    beside = second.stub.Generate(request, metadata=second.metadata)
+    assert next(beside).started.request_id == "same"
+    beside.cancel()
+    running.cancel()
+    served.wait_for_rest()
+
+
+def test_n08_names_are_random_and_never_given_twice() -> None:
+    """Ten million in the release run."""
+    names = {new_session_id("0badcafe") for _ in range(20_000)}
+    assert len(names) == 20_000
+    assert all(re.fullmatch(r"imp-0badcafe-[0-9a-f]{32}", name) for name in names)
+    assert {instance_of(name) for name in names} == {"0badcafe"}
+    # 128 bits, each of them one as often as not: within five standard errors.
+    bits = [sum(int(name[-32:], 16) >> bit & 1 for name in names) for bit in range(128)]
+    assert all(abs(count - 10_000) < 5 * 20_000**0.5 / 2 for count in bits)
+    assert [instance_of(name) for name in ("mine", "imp-0badcafe-12", "0badcafe-" + "1" * 32, "")] == [None] * 4
+
+
+def test_n08_a_guess_finds_nothing(served: Served) -> None:
+    """A million in the release run."""
+    calls = SessionCalls(served)
+    names = [calls.prefill(PROMPT).session_id for _ in range(20)]
+    guesses = [pb.SessionStep(session_id=new_session_id(served.host.instance_id)) for _ in range(60)]
+    for _ in range(20):
+        results = calls.steps(pb.SessionStep(session_id=names[0], token_ids=[301]), *guesses).results
+        assert {each.error.reason for each in results[1:]} == {"SESSION_NOT_FOUND"}
+
+
+def test_n11_a_tenant_at_its_share_leaves_the_others_theirs(served: Served) -> None:
+    greedy, modest = SessionCalls(served, "a"), SessionCalls(served, "b")
+    names = [greedy.prefill(PROMPT).session_id for _ in range(8)]
+    found = refusal(lambda: greedy.prefill(PROMPT))
+    assert found.reason == "TENANT_LIMIT"
+    assert found.retry_seconds is not None and found.pushback_ms == round(found.retry_seconds * 1000)
+    assert reason(lambda: greedy.fork(names[0])) == "TENANT_LIMIT"
+    assert [modest.prefill(PROMPT).output.position for _ in range(8)] == [40] * 8
+    # Its own ways out make room: releasing, and its sessions' ttl.
+    greedy.release(names[0])
+    assert greedy.prefill(PROMPT).output.position == 40
+    served.jump(61)
+    assert [greedy.prefill(PROMPT).output.position for _ in range(8)] == [40] * 8
+    # Who names no tenant has no share.
+    nobody = SessionCalls(served)
+    assert [nobody.prefill(PROMPT).output.position for _ in range(22)] == [40] * 22
+    assert reason(lambda: nobody.prefill(PROMPT)) == "SESSIONS_FULL"
