@@ -37,6 +37,8 @@ class GenerationRun:
         self._events: deque[Event] = deque()
         # Tokens that the session held when each output was drawn.
         self._positions: list[int] = []
+        # The session was told what it keeps: the run may have been ahead, and have ended elsewhere.
+        self._is_cut = False
         self._n_taken = 0
         self.failure: Error | None = None
         self.is_open = True
@@ -147,7 +149,7 @@ class GenerationRun:
         if self._plan.session_holds is not None:
             if isinstance(event, TokenEvent):
                 self._positions.append(event.position)
-            elif isinstance(event, FinishedEvent):
+            elif isinstance(event, FinishedEvent) and not self._is_cut:
                 self._plan.session_holds(event.position)
         return is_output
 
@@ -170,6 +172,7 @@ class GenerationRun:
 
     def _tell_session(self, n_kept: int) -> None:
         if self._plan.session_holds is not None and self._positions:
+            self._is_cut = True
             self._plan.session_holds(self._positions[max(n_kept - 1, 0)])
 
     def _or_cancel(self, act: Callable[[], None]) -> None:

@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from imp_service.core import Error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import check_request
+from imp_service.rpc.check_request import checked
 from imp_service.rpc.field_paths import paths_under
 from imp_service.rpc.session_changes import SessionChanges
 from imp_service.rpc.statuses import failure_of
 from imp_service.rpc.steps import Steps
-from imp_service.rpc.terms import Terms
 from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
@@ -92,7 +91,7 @@ class DecodeStream:
 
     async def _answered(self, request: pb.DecodeStreamRequest) -> pb.DecodeStreamResponse:
         self._host.lifecycle.require_open()
-        check_request(request, Terms.of(self._host.model))
+        await checked(request, self._host)
         kind = request.WhichOneof("request")
         assert kind is not None  # narrows
         with paths_under(kind):

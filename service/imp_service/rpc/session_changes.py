@@ -7,9 +7,8 @@ from typing import cast
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import check_request
+from imp_service.rpc.check_request import checked
 from imp_service.rpc.request_digest import request_digest
-from imp_service.rpc.terms import Terms
 from imp_service.serving.held_session import StoredReply
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
@@ -25,7 +24,7 @@ class SessionChanges:
 
     async def fork(self, request: pb.ForkSessionRequest, call: Call) -> pb.ForkSessionResponse:
         """A copy of a session; the same one again where the call is repeated before the copy is used."""
-        check_request(request, Terms.of(self._host.model))
+        await checked(request, self._host)
         digest = request_digest(request)
         made = self._made_before(request, digest, call)
         if made is not None:
@@ -60,7 +59,7 @@ class SessionChanges:
 
     async def truncate(self, request: pb.TruncateSessionRequest, call: Call) -> pb.TruncateSessionResponse:
         """Drops what a session holds beyond a position; all of it is no change."""
-        check_request(request, Terms.of(self._host.model))
+        await checked(request, self._host)
         sessions = self._host.sessions
         held = sessions.take(call.tenant, request.session_id)
         try:
@@ -77,7 +76,7 @@ class SessionChanges:
 
     async def release(self, request: pb.ReleaseSessionRequest, call: Call) -> pb.ReleaseSessionResponse:
         """Frees a session and what it holds, whatever is at work on it."""
-        check_request(request, Terms.of(self._host.model))
+        await checked(request, self._host)
         return await self.release_checked(request, call)
 
     async def release_checked(self, request: pb.ReleaseSessionRequest, call: Call) -> pb.ReleaseSessionResponse:

@@ -15,7 +15,7 @@ from imp_service.generation import LanguageModel, SamplingOptions, StepOptions, 
 from imp_service.generation.validate import invalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import check_request
+from imp_service.rpc.check_request import checked
 from imp_service.rpc.durations import duration, seconds_of
 from imp_service.rpc.read_prompts import chat_bytes
 from imp_service.rpc.read_requests import read_cache, read_prompt, read_sampling, read_step
@@ -51,12 +51,12 @@ class Steps:
 
     async def prefill(self, request: pb.PrefillRequest, call: Call) -> pb.PrefillResponse:
         """Opens a session, or extends one."""
-        check_request(request, Terms.of(self._host.model))
+        await checked(request, self._host)
         return await self.prefill_checked(request, call)
 
     async def decode_step(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
         """One step of several sessions."""
-        check_request(request, Terms.of(self._host.model))
+        await checked(request, self._host)
         return await self.decode_checked(request, call)
 
     async def prefill_checked(

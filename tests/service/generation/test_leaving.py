@@ -1,6 +1,7 @@
 """However a generation is left or refused, nothing stays behind, and a session holds just what was delivered."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -14,8 +15,9 @@ from imp_service import (
     SamplingOptions,
     StopOptions,
 )
-from imp_service.core import Error, InvalidArgument
+from imp_service.core import EngineClient, Error, Event, FinishedEvent, InvalidArgument
 from imp_service.generation import Chunk, Session, Started
+from imp_service.generation.run import GenerationRun
 from imp_service.text import FieldInvalid
 
 GREEDY = SamplingOptions(temperature=0.0)
@@ -79,6 +81,41 @@ def test_txt_8_ses_21_a_stop_string_in_a_session(model: LanguageModel) -> None:
         delivered = [t for reply in go_on(session, 40, strings=(" lived",)) for t in tokens(reply)]
         assert session.position == held(session) == before + len(delivered)
         assert session.decode_step(position=session.position).position == session.position
+
+
+class HeldBack:
+    """A client whose events the test hands on."""
+
+    def __init__(self, client: EngineClient) -> None:
+        self._client = client
+        self.events: list[Event] = []
+        self.handler: Callable[[Event], None]
+
+    def expect(self, handler: Callable[[Event], None]) -> int:
+        self.handler = handler
+        return self._client.expect(self.events.append)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def test_txt_8_ses_21_a_run_far_ahead_of_its_reader_is_cut_at_its_stop_string(model: LanguageModel) -> None:
+    """The engine has ended the run elsewhere before it hears of the stop."""
+    with model.open(GREEDY) as session:
+        session.prefill(PROMPT)
+        before = session.position
+        stop = StopOptions(max_tokens=40, ignore_eos=True, strings=(" lived",))
+        client = HeldBack(model.client)
+        run = GenerationRun(cast(EngineClient, client), model.plan_on(session, GenerationRequest("", stop=stop)))
+        client.wait(lambda: any(isinstance(event, FinishedEvent) for event in client.events))
+        assert client.events[-1].position == before + 40  # type: ignore[union-attr]
+        for event in client.events:
+            client.handler(event)
+            run.absorb()
+        n_delivered = 0
+        while (reply := run.next_reply()) is not None:
+            n_delivered += len(tokens(reply))
+        assert session.position == held(session) == before + n_delivered < before + 40
 
 
 def test_smp_20_a_session_names_the_seed_in_force(model: LanguageModel) -> None:
