@@ -11,7 +11,8 @@ from imp_service.cli.generation_options import add_generation_options, request_o
 if TYPE_CHECKING:
     from imp_service.cli.streamed_answer import StreamedAnswer
     from imp_service.client import Connection
-    from imp_service.pb.inference_pb2 import GenerateRequest
+    from imp_service.client.connection import Replies
+    from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 
 
 def configure_generate(parser: ArgumentParser) -> None:
@@ -89,6 +90,7 @@ def _answer(
     responses = connection.stream(InferenceServiceStub(connection.channel).Generate, request)
     if is_json:
         answer.write_json(responses)
+        _warn_of_approximations(responses)
         return
     writer = AnswerWriter()
     try:
@@ -99,3 +101,13 @@ def _answer(
         raise
     writer.end_line()
     answer.write_facts()
+    _warn_of_approximations(responses)
+
+
+def _warn_of_approximations(responses: "Replies[GenerateResponse]") -> None:
+    """A server that took a lossy way says so: whoever reads the answer should know."""
+    from imp_service.cli.failure import warning_line
+
+    ways = responses.metadata.get("imp-approximations")
+    if ways is not None:
+        print(warning_line(f"the answer is approximate: {ways!s}"), file=sys.stderr, flush=True)

@@ -41,12 +41,27 @@ class Connection:
 
     def stream(
         self, method: "grpc.UnaryStreamMultiCallable[Request, Response]", request: Request
-    ) -> Iterator[Response]:
-        """The messages as they come. Closing the iterator before its end cancels the call."""
-        call = method(request, timeout=self._deadline, metadata=self._metadata)
+    ) -> "Replies[Response]":
+        """The messages as they come."""
+        return Replies(method(request, timeout=self._deadline, metadata=self._metadata))
+
+
+class Replies(Iterator[Response]):
+    """A stream of messages; CallFailure where it ends with a status. Closing it before its end cancels the call."""
+
+    def __init__(self, call: "grpc._CallIterator[Response]") -> None:
+        self._call = call
+
+    def __next__(self) -> Response:
         try:
-            yield from call
+            return next(self._call)
         except grpc.RpcError as error:
             raise failure_of(error) from None
-        finally:
-            call.cancel()
+
+    def close(self) -> None:
+        self._call.cancel()  # nothing where the call has ended
+
+    @property
+    def metadata(self) -> dict[str, str | bytes]:
+        """What the server sent before the first message; waits for it."""
+        return dict(self._call.initial_metadata())

@@ -85,6 +85,18 @@ def test_json_has_a_line_for_each_message(call, server):
     assert messages[4]["finished"]["reason"] == "FINISH_REASON_MAX_TOKENS"
 
 
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_an_approximate_answer_is_called_one(call, option):
+    def generate(request, context):
+        context.send_initial_metadata((("imp-approximations", "sparse_prefill,kv=q8_0"),))
+        yield from story("Once")
+
+    with scripted_server(Generate=generate) as address:
+        status, _, err = call("call", "hello", "--target", address, *option)
+    assert status == 0
+    assert err.splitlines()[-1] == "imp: warning: the answer is approximate: sparse_prefill,kv=q8_0"
+
+
 def test_a_chat_keeps_the_conversation(imp, server):
     address, asked = server
     result = imp(

@@ -1,4 +1,4 @@
-"""imp call against a real server: texts, tokens, health, and who may ask for them."""
+"""imp call and imp bench against a real server: what they print is what the server has, for those who may ask."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from imp_service.models import demo_model_path
 from support.server_process import server_process
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "demo_golden.json").read_text())
@@ -57,6 +58,34 @@ def test_tokens_are_those_of_the_model(call, server):
     assert call("call", "tokenize", STORY["text"], *to) == (0, " ".join(ids) + "\n", "")
     assert call("call", "tokenize", STORY["text"], "--count", *to) == (0, "4\n", "")
     assert call("call", "detokenize", *ids, *to) == (0, STORY["text"] + "\n", "")
+
+
+def test_info_names_the_model_and_the_server(call, server):
+    status, out, err = call("call", "info", "--target", server.address)
+    rows = dict(re.split(r"  +", line, maxsplit=1) for line in out.splitlines())
+    assert (status, err) == (0, "")
+    assert (rows["model"].split(",")[0], rows["architecture"]) == ("imp demo", "qwen3")
+    assert rows["context"] == "512 tokens, vocabulary 2048"
+    assert rows["at once"] == "64 running, 256 waiting"
+    model, told_server = map(json.loads, call("call", "info", "--target", server.address, "--json")[1].splitlines())
+    assert model["weights_sha256"] in ("", hashlib.sha256(demo_model_path().read_bytes()).hexdigest())
+    assert told_server["threads"] == 1
+
+
+def test_load_is_told_at_rest(call, server):
+    status, out, _ = call("call", "load", "--target", server.address)
+    rows = dict(re.split(r"  +", line, maxsplit=1) for line in out.splitlines())
+    assert (status, rows["state"], rows["running"]) == (0, "open", "0")
+    assert json.loads(call("call", "load", "--target", server.address, "--json")[1])["running"] == 0
+
+
+def test_a_bench_measures_the_server(call, server, tmp_path):
+    small = ("--streams", "1,4", "--prompt-tokens", "16", "--tokens", "8", "--requests", "1", "--reps", "1")
+    status, out, err = call("bench", "--server", server.address, *small, "--json", "--html", "page.html")
+    report = json.loads(out)
+    assert (status, err, report["model"]) == (0, "", "imp demo")
+    assert [(level["requests"], level["failures"]) for level in report["levels"]] == [(1, {}), (4, {})]
+    assert "imp demo" in (tmp_path / "page.html").read_text()
 
 
 def test_a_token_opens_what_it_may(call, tmp_path_factory, monkeypatch):

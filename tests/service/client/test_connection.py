@@ -145,7 +145,7 @@ def test_a_stream_that_is_left_is_cancelled():
         stub = InferenceServiceStub(connection.channel)
         stream = connection.stream(stub.Generate, GenerateRequest(text="hello"))
         assert next(stream).HasField("started")
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
         assert ended.wait(30)
 
 
