@@ -14,6 +14,7 @@
 #include "backend/gemm.h"
 #include "backend/gemm_registry.h"
 #include "backend/kv_pool.h"
+#include "backend/op_trace.h"
 #include "backend/rows.h"
 #include "backend/sampler.h"
 
@@ -97,6 +98,8 @@ class Backend {
 
   // Every op and kernel by name, those that never ran too. Callable from any thread.
   virtual std::vector<Launch> launches() const = 0;
+  // From now on each op says when it ran, to a trace that outlives it; nullptr ends that. Called by the ops' thread.
+  virtual void trace_ops(OpTrace* trace) noexcept = 0;
 
   // out[i, :] = scale · table[tokens[i], :]; the table may be the output head itself (tied weights).
   virtual void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) = 0;

@@ -155,6 +155,11 @@ void def_sessions(Class& bound) {
       py::arg("ticket"), py::arg("sequence"), "Frees a sequence; a run under way ends as cancelled.");
 
   bound.def(
+      "profile",
+      [](Self& self, Ticket ticket, std::int32_t n_steps) { submit_unlocked(self, {ProfileCommand{ticket, n_steps}}); },
+      py::arg("ticket"), py::arg("n_steps"),
+      "Records the steps to come; 0 ends the profile that is being recorded. A ProfileEvent follows.");
+  bound.def(
       "flush", [](Self& self, Ticket ticket) { submit_unlocked(self, {FlushCacheCommand{ticket}}); }, py::arg("ticket"),
       "Frees the cached blocks that nobody holds.");
 }

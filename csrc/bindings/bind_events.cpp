@@ -4,9 +4,12 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace py = pybind11;
 
@@ -58,6 +61,40 @@ void register_parts(py::module_& module) {
       .def_readonly("blocked_ns", &RunTimings::blocked_ns);
 }
 
+// Names as numbers into a list: a profile has a hundred thousand ops of a dozen names.
+py::tuple ops_of(const ProfileEvent& profile) {
+  std::vector<std::string_view> names;
+  const auto n = static_cast<py::ssize_t>(profile.ops.size());
+  py::array_t<std::int32_t> which(n);
+  py::array_t<std::int64_t> begin(n);
+  py::array_t<std::int64_t> end(n);
+  for (py::ssize_t i = 0; i < n; ++i) {
+    const OpSpan& op = profile.ops[static_cast<std::size_t>(i)];
+    auto found = std::ranges::find(names, op.name);
+    if (found == names.end()) found = names.insert(found, op.name);
+    which.mutable_at(i) = static_cast<std::int32_t>(found - names.begin());
+    begin.mutable_at(i) = op.begin_ns;
+    end.mutable_at(i) = op.end_ns;
+  }
+  return py::make_tuple(names, which, begin, end);
+}
+
+void register_profile(py::module_& module) {
+  py::class_<Interval>(module, "Interval", "From begin to end, in nanoseconds of the engine's clock.")
+      .def_readonly("begin_ns", &Interval::begin_ns)
+      .def_readonly("end_ns", &Interval::end_ns);
+  py::class_<StepSpan>(module, "StepSpan", "A step that was recorded.")
+      .def_readonly("whole", &StepSpan::whole)
+      .def_readonly("forward", &StepSpan::forward)
+      .def_readonly("sample", &StepSpan::sample)
+      .def_readonly("n_decode_rows", &StepSpan::n_decode_rows)
+      .def_readonly("n_prefill_rows", &StepSpan::n_prefill_rows);
+  bind_event<ProfileEvent>(module, "ProfileEvent", "A profile has ended.")
+      .def_readonly("steps", &ProfileEvent::steps)
+      .def("ops", &ops_of, "Names; for each op the number of its name, its begin and its end in nanoseconds.")
+      .def_readonly("n_dropped_ops", &ProfileEvent::n_dropped_ops);
+}
+
 }  // namespace
 
 void register_events(py::module_& module) {
@@ -102,6 +139,7 @@ void register_events(py::module_& module) {
       .def_readonly("position", &DoneEvent::position)
       .def_readonly("existed", &DoneEvent::existed)
       .def_readonly("freed_blocks", &DoneEvent::freed_blocks);
+  register_profile(module);
 }
 
 py::list event_list(std::vector<Event>& events) {

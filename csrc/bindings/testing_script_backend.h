@@ -38,6 +38,7 @@ class ScriptBackend final : public Backend {
   std::size_t scratch_bytes(const WorkspaceNeeds&) const override { return 0; }
   std::size_t scratch_bytes() const noexcept override { return 0; }
   std::vector<Launch> launches() const override { return {}; }
+  void trace_ops(OpTrace*) noexcept override {}
   void embed(std::span<const std::int32_t>, const Linear&, float, Rows) override;
   void rms_norm(Rows, const Vector&, float, Rows) override;
   void linear(Rows, std::span<const LinearTerm>) override;

@@ -115,7 +115,14 @@ struct FlushCacheCommand {
   Ticket ticket = 0;
 };
 
+// Records the steps to come: a ProfileEvent follows the last of them. One profile at a time: a further command ends the
+// one before, 0 steps does nothing else.
+struct ProfileCommand {
+  Ticket ticket = 0;
+  std::int32_t n_steps = 0;
+};
+
 using Command = std::variant<OpenCommand, RunCommand, MaskCommand, EndCommand, PauseCommand, ForkCommand,
-                             TruncateCommand, CloseCommand, FlushCacheCommand>;
+                             TruncateCommand, CloseCommand, FlushCacheCommand, ProfileCommand>;
 
 }  // namespace imp

@@ -12,6 +12,7 @@ namespace imp {
 namespace {
 
 constexpr std::size_t kMaxStopTokens = 256;
+constexpr std::int32_t kMaxProfileSteps = 1000;
 constexpr std::size_t kMaxSiblings = 7;
 constexpr std::size_t kMaxTenantBytes = 64;
 constexpr std::size_t kMaxScopeBytes = 256;
@@ -143,6 +144,12 @@ void Door::check(const ForkCommand& command) const {
 
 void Door::check(const TruncateCommand& command) const {
   check_at_least("position", command.position, 0);
+}
+
+void Door::check(const ProfileCommand& command) const {
+  if (command.n_steps < 0 || command.n_steps > kMaxProfileSteps) {
+    refuse("steps", std::to_string(command.n_steps), "0 to " + std::to_string(kMaxProfileSteps));
+  }
 }
 
 void Door::check_limits(const RunLimits& limits) const {

@@ -55,6 +55,7 @@ class Door {
   void check(const TruncateCommand& command) const;
   void check(const CloseCommand&) const {}
   void check(const FlushCacheCommand&) const {}
+  void check(const ProfileCommand& command) const;
 
   void check_limits(const RunLimits& limits) const;
   void check_returns(const RunReturns& returns) const;

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "backend/op_trace.h"
 #include "base/error.h"
 #include "engine/commands.h"
 
@@ -90,6 +91,30 @@ struct DoneEvent {
   std::int64_t freed_blocks = 0;  // flush
 };
 
-using Event = std::variant<StartedEvent, TokenEvent, FinishedEvent, FailedEvent, DoneEvent>;
+// When something of a step was done, by the engine's clock.
+struct Interval {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+// A step that was recorded. Of one whose batch failed and was run row by row, forward and sample are the last row's.
+struct StepSpan {
+  Interval whole;
+  Interval forward;
+  Interval sample;  // where anything was drawn
+  std::int32_t n_decode_rows = 0;
+  std::int32_t n_prefill_rows = 0;
+};
+
+// A profile has ended: its steps, and the ops in them in the order in which they ran.
+struct ProfileEvent {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+  std::vector<StepSpan> steps;
+  std::vector<OpSpan> ops;
+  std::int64_t n_dropped_ops = 0;  // for which there was no room
+};
+
+using Event = std::variant<StartedEvent, TokenEvent, FinishedEvent, FailedEvent, DoneEvent, ProfileEvent>;
 
 }  // namespace imp

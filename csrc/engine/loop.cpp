@@ -117,7 +117,8 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
              .max_running = options.max_running},
             options.suppressed_tokens.empty() ? TokenMask{}
                                               : mask_without(options.suppressed_tokens, forward.vocab_size()),
-            clock_) {
+            clock_),
+      recorder_(backend) {
   plan_.rows.reserve(static_cast<std::size_t>(options.max_running));
   plan_.copies.reserve(static_cast<std::size_t>(options.max_running));
 }
@@ -153,6 +154,8 @@ void Loop::dispatch(Accepted& accepted) {
     sessions_.close(*close);
   } else if (auto* flush = std::get_if<FlushCacheCommand>(&command)) {
     sessions_.flush(*flush);
+  } else if (auto* profile = std::get_if<ProfileCommand>(&command)) {
+    recorder_.begin(*profile, state_.events);
   }
 }
 
@@ -180,6 +183,14 @@ bool Loop::turn() {
   state_.stats.last_step_ns = clock_();
   state_.stats.step_ns += state_.stats.last_step_ns - begin;
   state_.stats.steps.add(state_.stats.last_step_ns - begin);
+  if (recorder_.is_recording()) {
+    recorder_.add({.whole = {begin, state_.stats.last_step_ns},
+                   .forward = step_.last_forward(),
+                   .sample = step_.last_sample(),
+                   .n_decode_rows = plan_.n_decode_rows,
+                   .n_prefill_rows = plan_.n_prefill_rows},
+                  state_.events);
+  }
   return true;
 }
 
@@ -240,9 +251,10 @@ void Loop::stop(const Error& error) noexcept {
     for (;;) {
       const auto running =
           std::ranges::find_if(state_.sequences, [](const auto& entry) { return entry.second->run.has_value(); });
-      if (running == state_.sequences.end()) return;
+      if (running == state_.sequences.end()) break;
       runs_.fail(*running->second, error);
     }
+    recorder_.begin({}, state_.events);  // what was recorded is told
   } catch (...) {
     // No memory even to say so: `stopped` is what remains for those who wait.
   }

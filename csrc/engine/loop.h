@@ -10,6 +10,7 @@
 #include "engine/runs.h"
 #include "engine/sessions.h"
 #include "engine/step.h"
+#include "engine/step_recorder.h"
 
 namespace imp {
 
@@ -52,6 +53,7 @@ class Loop {
   Runs runs_;
   Sessions sessions_;
   Step step_;
+  StepRecorder recorder_;
   StepPlan plan_;
 };
 

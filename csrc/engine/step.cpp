@@ -50,6 +50,7 @@ void Step::copy_blocks(std::vector<BlockCopy>& copies) {
 }
 
 void Step::evaluate(std::span<const PlannedRows> rows) {
+  last_forward_ = last_sample_ = {};
   build_batch(rows);
   run_forward();
   score();
@@ -113,7 +114,8 @@ void Step::add_draws(const PlannedRows& planned, int logits_row) {
 void Step::run_forward() {
   const std::int64_t begin = clock_();
   logits_ = forward_.forward({tokens_, positions_, sequences_, logits_rows_}, *pool_);
-  forward_ns_ += clock_() - begin;
+  last_forward_ = {begin, clock_()};
+  forward_ns_ += last_forward_.end_ns - begin;
   const auto n_rows = static_cast<int>(logits_rows_.size());
   if (n_rows > 0 && (logits_.n_rows != n_rows || logits_.width != vocab_size())) {
     throw InternalError(Reason::BUG, "the forward pass returned logits [" + std::to_string(logits_.n_rows) + ", " +
@@ -151,7 +153,8 @@ void Step::sample() {
   if (!requests_.empty()) {
     const std::int64_t begin = clock_();
     backend_.sample(logits_, requests_, results_);
-    sample_ns_ += clock_() - begin;
+    last_sample_ = {begin, clock_()};
+    sample_ns_ += last_sample_.end_ns - begin;
   }
   std::size_t next = 0;
   for (Draw& draw : draws_) {

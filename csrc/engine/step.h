@@ -61,6 +61,9 @@ class Step {
   int vocab_size() const noexcept { return forward_.vocab_size(); }
   std::int64_t forward_ns() const noexcept { return forward_ns_; }
   std::int64_t sample_ns() const noexcept { return sample_ns_; }
+  // Of the batch that was evaluated last; nothing where it was not come to.
+  const Interval& last_forward() const noexcept { return last_forward_; }
+  const Interval& last_sample() const noexcept { return last_sample_; }
 
  private:
   void build_batch(std::span<const PlannedRows> rows);
@@ -80,6 +83,8 @@ class Step {
   TokenMask suppressed_;  // empty where nothing is
   std::int64_t forward_ns_ = 0;
   std::int64_t sample_ns_ = 0;
+  Interval last_forward_;
+  Interval last_sample_;
 
   std::vector<std::int32_t> tokens_;
   std::vector<std::int32_t> positions_;

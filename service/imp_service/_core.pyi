@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth']
 class Error(Exception):
     reason: str
     message: str
@@ -416,6 +416,57 @@ class DoneEvent:
     @property
     def ticket(self) -> int:
         ...
+class Interval:
+    """
+    From begin to end, in nanoseconds of the engine's clock.
+    """
+    @property
+    def begin_ns(self) -> int:
+        ...
+    @property
+    def end_ns(self) -> int:
+        ...
+class StepSpan:
+    """
+    A step that was recorded.
+    """
+    @property
+    def forward(self) -> Interval:
+        ...
+    @property
+    def n_decode_rows(self) -> int:
+        ...
+    @property
+    def n_prefill_rows(self) -> int:
+        ...
+    @property
+    def sample(self) -> Interval:
+        ...
+    @property
+    def whole(self) -> Interval:
+        ...
+class ProfileEvent:
+    """
+    A profile has ended.
+    """
+    def __init__(self) -> None:
+        ...
+    def ops(self) -> tuple[typing.Any, ...]:
+        """
+        Names; for each op the number of its name, its begin and its end in nanoseconds.
+        """
+    @property
+    def n_dropped_ops(self) -> int:
+        ...
+    @property
+    def sequence(self) -> int:
+        ...
+    @property
+    def steps(self) -> list[StepSpan]:
+        ...
+    @property
+    def ticket(self) -> int:
+        ...
 class EngineOptions:
     """
     The engine's bounds and policies; keywords are attributes.
@@ -658,6 +709,10 @@ class Engine:
     def pause(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, paused: bool) -> None:
         """
         Holds a run, or lets it go on.
+        """
+    def profile(self, ticket: typing.SupportsInt | typing.SupportsIndex, n_steps: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Records the steps to come; 0 ends the profile that is being recorded. A ProfileEvent follows.
         """
     def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, siblings: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = []) -> None:
         """

@@ -114,6 +114,15 @@ void CpuBackend::fill_scratch(std::uint8_t value) {
 }
 #endif
 
+OpTimer CpuBackend::timed(Op op) const noexcept {
+  return {trace_, kOpNames[static_cast<std::size_t>(op)]};
+}
+
+OpTimer CpuBackend::run(Op op) noexcept {
+  count(op);
+  return timed(op);
+}
+
 std::vector<Launch> CpuBackend::launches() const {
   std::vector<Launch> result;
   for (std::size_t op = 0; op < kOpNames.size(); ++op) {

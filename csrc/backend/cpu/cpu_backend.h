@@ -57,6 +57,7 @@ class CpuBackend final : public Backend {
   std::size_t scratch_bytes(const WorkspaceNeeds& needs) const override;
   std::size_t scratch_bytes() const noexcept override;
   std::vector<Launch> launches() const override;
+  void trace_ops(OpTrace* trace) noexcept override { trace_ = trace; }
 
   void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) override;
   void rms_norm(Rows x, const Vector& weight, float epsilon, Rows out) override;
@@ -82,6 +83,9 @@ class CpuBackend final : public Backend {
 
  private:
   void count(Op op) noexcept { launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed); }
+  // Times the scope that it stands in; the second counts the op too.
+  OpTimer timed(Op op) const noexcept;
+  OpTimer run(Op op) noexcept;
 
   // Calls body(row) for each row; wide rows are one task each, narrow ones share a task.
   template <class Body>
@@ -103,6 +107,7 @@ class CpuBackend final : public Backend {
   std::size_t embed_row_bytes_ = 0;
   std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows handed out
   std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Op::count)> launches_{};
+  OpTrace* trace_ = nullptr;
 };
 
 }  // namespace imp::cpu

@@ -44,7 +44,7 @@ void CpuBackend::for_pieces(int n_rows, int width, const Body& body) {
 }
 
 void CpuBackend::embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) {
-  count(Op::embed);
+  const OpTimer timer = run(Op::embed);
   const auto& rows = static_cast<const CpuLinear&>(table);
   IMP_CHECK(rows.row_bytes() <= embed_row_bytes_);
   threads_.run(static_cast<int>(tokens.size()), [&](int i, int thread) {
@@ -55,7 +55,7 @@ void CpuBackend::embed(std::span<const std::int32_t> tokens, const Linear& table
 }
 
 void CpuBackend::rms_norm(Rows x, const Vector& weight, float epsilon, Rows out) {
-  count(Op::rms_norm);
+  const OpTimer timer = run(Op::rms_norm);
   for_rows(x.n_rows, x.width, [&](int row) {
     for (int i = 0; i < x.width; i += weight.size()) {
       ops_.rms_norm(row_of(x, row) + i, weight.data(), weight.size(), epsilon, row_of(out, row) + i);
@@ -64,11 +64,13 @@ void CpuBackend::rms_norm(Rows x, const Vector& weight, float epsilon, Rows out)
 }
 
 void CpuBackend::linear(Rows x, std::span<const LinearTerm> terms) {
+  if (x.n_rows == 0 || terms.empty()) return;
+  const OpTimer timer(trace_, terms.front().weight->plan().kernel_for(x.n_rows).name);
   gemm_.run(x, terms);
 }
 
 void CpuBackend::rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) {
-  count(Op::rope_angles);
+  const OpTimer timer = run(Op::rope_angles);
   // A sine costs about as much as eight elements elsewhere.
   for_rows(static_cast<int>(positions.size()), 8 * rope.dims, [&](int i) {
     ops_.rope_angles(positions[static_cast<std::size_t>(i)], rope.frequencies.data(), rope.dims / 2, rope.magnitude,
@@ -77,7 +79,7 @@ void CpuBackend::rope_angles(std::span<const std::int32_t> positions, const Rope
 }
 
 void CpuBackend::rope(Rows x, int head_dim, const Rope& rope, Rows angles) {
-  count(Op::rope);
+  const OpTimer timer = run(Op::rope);
   const auto rotate = rope.style == RopeStyle::adjacent ? ops_.rope_adjacent : ops_.rope_halves;
   for_rows(x.n_rows, x.width, [&](int row) {
     for (int i = 0; i < x.width; i += head_dim) rotate(row_of(x, row) + i, row_of(angles, row), rope.dims / 2);
@@ -85,7 +87,7 @@ void CpuBackend::rope(Rows x, int head_dim, const Rope& rope, Rows angles) {
 }
 
 void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) {
-  count(Op::append_kv);
+  const OpTimer timer = run(Op::append_kv);
   const auto& cache = static_cast<const CpuKvPool&>(pool);
   const KvGeometry& geometry = cache.geometry();
   const auto append = ops_.kv[cache.storage()].append;
@@ -110,13 +112,16 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
 void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences,
                         const AttentionParams& params, Rows q, Rows out) {
   const auto is_decode = [](const SequenceRows& sequence) { return sequence.n_rows == 1; };
+  const bool only_decode = std::ranges::all_of(sequences, is_decode);
   if (std::ranges::any_of(sequences, is_decode)) count(Op::attend_decode);
-  if (!std::ranges::all_of(sequences, is_decode)) count(Op::attend_prefill);
+  if (!only_decode) count(Op::attend_prefill);
+  // One pass over both; the longer of them names it.
+  const OpTimer timer = timed(only_decode ? Op::attend_decode : Op::attend_prefill);
   attention_.run(static_cast<const CpuKvPool&>(pool), layer, sequences, params, q, out);
 }
 
 void CpuBackend::gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) {
-  count(Op::gated_activation);
+  const OpTimer timer = run(Op::gated_activation);
   const auto activate = kind == GatedActivation::silu ? ops_.silu : ops_.gelu_tanh;
   for_pieces(gate.n_rows, gate.width, [&](int row, int first, int n) {
     activate(row_of(gate, row) + first, row_of(up, row) + first, n, row_of(out, row) + first);
@@ -124,39 +129,39 @@ void CpuBackend::gated_activation(GatedActivation kind, Rows gate, Rows up, Rows
 }
 
 void CpuBackend::add(Rows x, Rows y) {
-  count(Op::add);
+  const OpTimer timer = run(Op::add);
   for_pieces(x.n_rows, x.width,
              [&](int row, int first, int n) { ops_.add(row_of(x, row) + first, row_of(y, row) + first, n); });
 }
 
 void CpuBackend::soft_cap(Rows x, float cap) {
-  count(Op::soft_cap);
+  const OpTimer timer = run(Op::soft_cap);
   for_pieces(x.n_rows, x.width, [&](int row, int first, int n) { ops_.soft_cap(row_of(x, row) + first, n, cap); });
 }
 
 void CpuBackend::gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) {
-  count(Op::gather_rows);
+  const OpTimer timer = run(Op::gather_rows);
   for_rows(static_cast<int>(rows.size()), x.width,
            [&](int i) { std::copy_n(row_of(x, rows[static_cast<std::size_t>(i)]), x.width, row_of(out, i)); });
 }
 
 void CpuBackend::sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
-  count(Op::sample);
+  const OpTimer timer = run(Op::sample);
   sampler_.sample(logits, requests, results);
 }
 
 void CpuBackend::score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) {
-  count(Op::score);
+  const OpTimer timer = run(Op::score);
   sampler_.score(logits, requests, results);
 }
 
 void CpuBackend::read_row(Rows logits, int row, std::span<float> out) {
-  count(Op::read_row);
+  const OpTimer timer = run(Op::read_row);
   std::copy_n(row_of(logits, row), logits.width, out.begin());
 }
 
 void CpuBackend::copy_block(KvPool& pool, std::int32_t from, std::int32_t to) {
-  count(Op::copy_block);
+  const OpTimer timer = run(Op::copy_block);
   auto& cache = static_cast<CpuKvPool&>(pool);
   threads_.run(cache.geometry().n_layers, [&](int layer, int) {
     std::ranges::copy(cache.k_block(layer, from), cache.k_block(layer, to).begin());

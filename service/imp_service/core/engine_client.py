@@ -17,7 +17,14 @@ from imp_service.core.errors import Error, make_error
 # What the engine tells of itself, in answer to no command: FailedEvent of a session that it had to close.
 UNASKED = 0
 
-Event = _core.StartedEvent | _core.TokenEvent | _core.FinishedEvent | _core.FailedEvent | _core.DoneEvent
+Event = (
+    _core.StartedEvent
+    | _core.TokenEvent
+    | _core.FinishedEvent
+    | _core.FailedEvent
+    | _core.DoneEvent
+    | _core.ProfileEvent
+)
 Handler = Callable[[Event], None]
 DEVICE_FAULT = "DEVICE_FAULT"
 
