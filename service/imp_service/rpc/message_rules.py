@@ -106,7 +106,7 @@ def steps_apart(request: inference_pb2.DecodeStepRequest, path: str, terms: Term
     """Each is of another session."""
     seen: set[str] = set()
     for i, step in enumerate(request.steps[: terms.settings.scheduler.max_running]):
-        if step.session_id in seen:
+        if step.session_id and step.session_id in seen:
             yield Violation(under(path, f"steps[{i}].session_id"), "named twice")
         seen.add(step.session_id)
 
