@@ -75,22 +75,15 @@ def _chart(title: str, levels: Sequence[LevelReport], axis: Axis, text: Callable
 
 def _table(levels: Sequence[LevelReport]) -> str:
     heads = (
-        "streams",
-        "tokens/s",
-        "first token: half",
-        "90 %",
-        "99 %",
-        "between: half",
-        "90 %",
-        "99 %",
-        "requests",
-        "failed",
+        *("streams", "tokens/s", "first token: half", "90 %", "99 %", "between: half", "90 %", "99 %"),
+        *("tokens/message", "requests", "failed"),
     )
     rows = [
         (
             str(level.level),
             _rate(level.median_tokens_per_s),
             *(duration_text(t) for p in (level.first_token, level.inter_token) for t in (p.p50, p.p90, p.p99)),
+            "–" if math.isnan(level.tokens_per_message) else _digits(level.tokens_per_message),
             str(level.requests),
             failures_text(level) or "0",
         )

@@ -79,7 +79,7 @@ def report_of(
         address=address,
         measured_at=time.time(),
         model=model.model,
-        weights=f"{model.architecture}, {model.parameters} parameters, {model.weight_format}",
+        weights=f"{model.architecture}, {model.parameters / 1e6:.1f}M parameters, {model.weight_format}",
         server=f"imp {server.version}",
         device=f"{server.device}: {', '.join(server.device_names)}; {server.threads} threads",
         plan=plan,
