@@ -1,0 +1,57 @@
+"""The manifests' probes as a kubelet makes them: a connection each, one second, in plain text, whatever goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from support.manifests import base_documents, imp_of
+from support.served import ask
+from support.server_process import ServerProcess, server_process
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+# What a kubelet gives a probe that names no timeout.
+PROBE_SECONDS = 1.0
+ROUNDS = 10
+
+
+def probe(address: str, kind: str) -> int:
+    """One probe of this kind, as the standalone base describes it; raises where a kubelet would count a failure."""
+    service = imp_of(base_documents("standalone"))[f"{kind}Probe"]["grpc"]["service"]
+    with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest(service=service)
+        return int(stub.Check(request, timeout=PROBE_SECONDS, wait_for_ready=True).status)
+
+
+@contextlib.contextmanager
+def overload(server: ServerProcess, n_streams: int) -> Iterator[None]:
+    """Ten times as many streams as there are places; nobody reads them."""
+    with server.inference() as stub:
+        streams = [stub.Generate(ask("Once", 400)) for _ in range(n_streams)]
+        yield
+        for stream in streams:
+            stream.cancel()
+
+
+def test_lif_13_l14_probes_tell_the_truth_and_pass_under_overload(tmp_path: Path) -> None:
+    places = ("scheduler.max_running=2", "scheduler.max_waiting=4")
+    settings = (*places, "listen.health=127.0.0.1:0", "drain.delay=1h", "kv.bytes=4MiB")
+    with server_process(tmp_path, settings=settings) as server:
+        health = server.wait_until_ready()["health"]
+        assert (probe(health, "startup"), probe(health, "liveness")) == (SERVING, SERVING)
+        for _ in range(ROUNDS):
+            with overload(server, 60):
+                assert (probe(health, "readiness"), probe(health, "liveness")) == (SERVING, SERVING)
+        server.signal(signal.SIGTERM)
+        with overload(server, 60):
+            statuses = [probe(health, "readiness") for _ in range(ROUNDS)]
+            assert statuses[-1] == NOT_SERVING
+            assert statuses == sorted(statuses)  # SERVING is the lesser: it never comes back
+            assert probe(health, "liveness") == SERVING
