@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "client": {"client", "pb"},
     "deploy": {"deploy", "core", "config"},
     "rpc": {"rpc", "pb", "serving", "telemetry", "generation", "core", "text", "config"},
+    "ray_app": {"ray_app", "rpc", "pb", "serving", "config"},
     "cli": {
         "cli",
         "rpc",
@@ -55,8 +56,9 @@ MAY_IMPORT = {
 }
 # Foreign packages that only some rooms may see.
 ONLY_IN = {
-    "grpc": {"rpc", "client", "pb", "cli"},
-    "google": {"rpc", "client", "pb", "cli"},
+    "grpc": {"rpc", "client", "pb", "cli", "ray_app"},
+    "google": {"rpc", "client", "pb", "cli", "ray_app"},
+    "ray": {"ray_app"},
     "prometheus_client": {"telemetry"},
     "opentelemetry": {"telemetry"},
     "yaml": {"deploy"},

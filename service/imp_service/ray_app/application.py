@@ -1,0 +1,43 @@
+"""The application that Ray Serve runs: one deployment of replicas."""
+
+from collections.abc import Mapping
+
+from ray import serve
+
+from imp_service.config import Config, ConfigError, load
+from imp_service.config.origin import Origin
+from imp_service.config.tree import origin_at
+from imp_service.ray_app.replica import Replica
+
+# What only listeners of one's own have. Ray's proxy has its own ports, certificates and rules.
+_PROXYS_OWN = ("listen", "tls", "auth", "keepalive", "connection")
+# Reads that come while every place of a generation is taken.
+_READS = 64
+
+
+def application(arguments: Mapping[str, object]) -> serve.Application:
+    """`model`: a path; `config`: an imp.conf; `replicas`: their number; any other name is a key of imp.conf."""
+    options = dict(arguments)
+    n_replicas = int(str(options.pop("replicas", 1)))
+    path = str(options.pop("config")) if "config" in options else None
+    assignments = [f"{'model.path' if name == 'model' else name}={value}" for name, value in options.items()]
+    config = load(path, assignments)
+    _refuse_what_the_proxy_decides(config)
+    settings = config.settings
+    deployment = serve.deployment(
+        Replica,
+        name="imp",
+        num_replicas=n_replicas,
+        # The engine batches and refuses: Ray must hand over all that the engine would queue.
+        max_ongoing_requests=settings.scheduler.max_running + settings.scheduler.max_waiting + _READS,
+        graceful_shutdown_timeout_s=settings.drain.grace.total_seconds(),
+        ray_actor_options={"num_cpus": settings.device.threads if isinstance(settings.device.threads, int) else 1},
+    )
+    return deployment.bind(path, assignments)
+
+
+def _refuse_what_the_proxy_decides(config: Config) -> None:
+    for section in _PROXYS_OWN:
+        origin: Origin = origin_at(config.tree, (section,))
+        if origin.source != "default":
+            raise ConfigError(origin.where((section,)), "Ray's proxy listens in imp's place, expected no such section")

@@ -1,0 +1,101 @@
+"""One replica: a host with an engine of its own, and each method of the services as Ray calls it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from ray.serve.grpc_util import RayServegRPCContext
+
+from imp_service.config import load as load_config
+from imp_service.ray_app.proxied_call import Behavior, Reply, answer_stream, answer_unary
+from imp_service.ray_app.proxied_services import SERVICES
+from imp_service.ray_app.sessionless import SessionlessInference
+from imp_service.rpc.authentication import Authentication
+from imp_service.rpc.registration import CallPath
+from imp_service.rpc.services import INFERENCE, make_servicers
+from imp_service.serving.host import Host
+from imp_service.serving.loading import make_model
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What a handler is looked up by."""
+
+    method: str
+    invocation_metadata: tuple[()] = ()
+
+
+class Handlers:
+    """Takes what the path of a call registers with a server."""
+
+    def __init__(self) -> None:
+        self._services: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, services: tuple[grpc.GenericRpcHandler, ...]) -> None:
+        """As grpc.aio.Server's."""
+        self._services += services
+
+    def find(self, method: str) -> Behavior:
+        """What answers calls of a method, by its full name."""
+        sought = cast(grpc.HandlerCallDetails, Sought(method))
+        found: Any = next(handler for service in self._services if (handler := service.service(sought)))
+        return cast(Behavior, found.unary_unary or found.unary_stream or found.stream_stream)
+
+
+class Replica:
+    """Made by Ray in a process of its own; its methods are those of the services, put below."""
+
+    async def __init__(self, config: str | None, assignments: list[str]) -> None:  # type: ignore[misc]  # Ray awaits it
+        settings = load_config(config, assignments)
+        self._host = Host(settings)
+        self._host.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
+        self._handlers = Handlers()
+        path = CallPath(self._host, Authentication(None, public_health=True))
+        servicers: Mapping[Any, object] = {**make_servicers(self._host), INFERENCE: SessionlessInference(self._host)}
+        for service, servicer in servicers.items():
+            path.register(cast(grpc.aio.Server, self._handlers), service, servicer)
+
+    def behavior(self, method: str) -> Behavior:
+        """What answers calls of a method, by its full name."""
+        return self._handlers.find(method)
+
+    def check_health(self) -> None:
+        """Ray replaces a replica where this raises: its engine is gone for good."""
+        if self._host.fault.done():
+            raise self._host.fault.result()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handlers"):
+            self._host.close()
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    async def answer(self: Replica, request: bytes, grpc_context: RayServegRPCContext) -> Reply:
+        return await answer_unary(self.behavior(name), request, grpc_context)
+
+    return answer
+
+
+def _stream(name: str) -> Callable[..., Any]:
+    async def answer(self: Replica, request: Any, grpc_context: RayServegRPCContext) -> AsyncIterator[Reply]:
+        async for reply in answer_stream(self.behavior(name), request, grpc_context):
+            yield reply
+
+    return answer
+
+
+def _add(method: MethodDescriptor) -> None:
+    # Ray routes by the bare name: no two services may share one.
+    assert not hasattr(Replica, method.name), method.full_name
+    name = f"/{method.containing_service.full_name}/{method.name}"
+    setattr(Replica, method.name, (_stream if method.server_streaming else _unary)(name))
+
+
+for _service in SERVICES:
+    for _method in _service.methods:
+        _add(_method)

@@ -1,0 +1,51 @@
+"""InferenceService behind a proxy that picks a replica for each call: whole generations, and no sessions."""
+
+from collections.abc import AsyncIterator
+from typing import NoReturn
+
+from google.protobuf.message import Message
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.rpc.call import Call
+from imp_service.rpc.inference import InferenceServicer
+from imp_service.serving.refusal import Refusal
+
+
+class SessionlessInference(InferenceServicer):
+    """A session lives in one instance: behind this host nothing leads its steps there."""
+
+    async def Generate(self, request: pb.GenerateRequest, call: Call) -> None:  # noqa: N802
+        _require_whole(request)
+        await super().Generate(request, call)
+
+    async def GenerateUnary(self, request: pb.GenerateUnaryRequest, call: Call) -> Message:  # noqa: N802
+        _require_whole(request.request)
+        return await super().GenerateUnary(request, call)
+
+    async def Prefill(self, request: pb.PrefillRequest, call: Call) -> Message:  # noqa: N802
+        _refuse("Prefill")
+
+    async def DecodeStep(self, request: pb.DecodeStepRequest, call: Call) -> Message:  # noqa: N802
+        _refuse("DecodeStep")
+
+    async def DecodeStream(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: Call) -> None:  # noqa: N802
+        _refuse("DecodeStream")
+
+    async def ForkSession(self, request: pb.ForkSessionRequest, call: Call) -> Message:  # noqa: N802
+        _refuse("ForkSession")
+
+    async def TruncateSession(self, request: pb.TruncateSessionRequest, call: Call) -> Message:  # noqa: N802
+        _refuse("TruncateSession")
+
+    async def ReleaseSession(self, request: pb.ReleaseSessionRequest, call: Call) -> Message:  # noqa: N802
+        _refuse("ReleaseSession")
+
+
+def _require_whole(request: pb.GenerateRequest) -> None:
+    if request.WhichOneof("prompt") == "session_id":
+        _refuse("session_id")
+
+
+def _refuse(feature: str) -> NoReturn:
+    text = f"{feature} is not served behind Ray Serve: a session needs an instance of its own"
+    raise Refusal("NOT_SUPPORTED_BY_HOST", text, {"feature": feature})
