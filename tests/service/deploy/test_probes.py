@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from support.manifests import base_documents, imp_of
+from support.manifests import base_documents, imp_of, of_kind
 from support.served import ask
 from support.server_process import ServerProcess, server_process
 
@@ -19,6 +21,8 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 # What a kubelet gives a probe that names no timeout.
 PROBE_SECONDS = 1.0
 ROUNDS = 10
+# A scrape is some milliseconds.
+PATIENCE = 2_000
 
 
 def probe(address: str, kind: str) -> int:
@@ -55,3 +59,21 @@ def test_lif_13_l14_probes_tell_the_truth_and_pass_under_overload(tmp_path: Path
             assert statuses[-1] == NOT_SERVING
             assert statuses == sorted(statuses)  # SERVING is the lesser: it never comes back
             assert probe(health, "liveness") == SERVING
+
+
+def test_lif_14_the_metric_that_autoscaling_follows_counts_who_waits(tmp_path: Path) -> None:
+    (metric,) = of_kind(base_documents("standalone"), "HorizontalPodAutoscaler")["spec"]["metrics"]
+    line = re.compile(rf"^{metric['pods']['metric']['name']} ([0-9.]+)$", re.MULTILINE)
+    settings = ("scheduler.max_running=2", "listen.metrics=127.0.0.1:0", "kv.bytes=4MiB")
+    with server_process(tmp_path, settings=settings) as server:
+        address = server.wait_until_ready()["metrics"]
+
+        def waiting() -> float:
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as page:
+                (value,) = line.findall(page.read().decode())
+            return float(value)
+
+        assert waiting() == 0
+        with overload(server, 20):
+            assert any(waiting() > 0 for _ in range(PATIENCE))
+        assert any(waiting() == 0 for _ in range(PATIENCE))
