@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from google.protobuf.descriptor import ServiceDescriptor
 
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
+from imp_service.rpc.admin import AdminServicer
 from imp_service.rpc.inference import InferenceServicer
 from imp_service.rpc.model import ModelServicer
 from imp_service.rpc.tokenizer import TokenizerServicer
@@ -26,4 +27,4 @@ def make_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
 
 def make_admin_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
     """Those of the admin listener."""
-    return {}
+    return {ADMIN: AdminServicer(host)}

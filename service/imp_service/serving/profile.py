@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
 
-from imp_service.core import EngineClient, Error, Event, FailedEvent, ProfileEvent, make_error
+from imp_service.core import EngineClient, Error, ProfileEvent
+from imp_service.serving.engine_answer import engine_answer
 
 # Less than any bound that limits.max_message_bytes may have.
 PIECE_BYTES = 32 * 1024
@@ -32,23 +33,12 @@ class OpShare:
 
 async def record(client: EngineClient, n_steps: int) -> ProfileEvent:
     """The next `n_steps` steps of the engine, however long it takes until they come. One profile at a time."""
-    told: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
-
-    def take(event: Event) -> None:
-        if not told.done():
-            told.set_result(event)
-
-    ticket = client.expect(take)
     try:
-        client.engine.profile(ticket, n_steps)
-        event = await told
-    finally:
-        client.forget(ticket)
-        if not told.done() or told.cancelled():
-            with suppress(Error):
-                client.engine.profile(ticket, 0)  # nobody waits for it any more
-    if isinstance(event, FailedEvent):
-        raise make_error(event.reason, event.message, event.details)
+        event = await engine_answer(client, lambda ticket: client.engine.profile(ticket, n_steps))
+    except asyncio.CancelledError:
+        with suppress(Error):
+            client.engine.profile(0, 0)  # nobody waits for it any more
+        raise
     assert isinstance(event, ProfileEvent)  # narrows
     return event
 

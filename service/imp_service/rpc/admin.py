@@ -1,0 +1,108 @@
+"""AdminService: drains the server, ends and lists requests, empties the cache, records steps."""
+
+from __future__ import annotations
+
+import asyncio
+
+from imp_service.core import DoneEvent
+from imp_service.pb import admin_pb2 as pb
+from imp_service.rpc.call import Call
+from imp_service.rpc.check_request import checked_without_model
+from imp_service.rpc.durations import seconds_of, timestamp
+from imp_service.rpc.model import write_load
+from imp_service.serving.engine_answer import engine_answer
+from imp_service.serving.host import Host
+from imp_service.serving.profile import chrome_trace, record
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.requests import RunningRequest
+from imp_service.serving.sessions import SessionFacts
+from imp_service.serving.workers import SMALL_BYTES
+
+# How often a drain tells of its progress.
+PROGRESS_SECONDS = 1.0
+
+
+class AdminServicer:
+    """On the event loop's thread. Sees the requests and sessions of every tenant; shows no text of theirs."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        # The engine records one profile at a time.
+        self._profiling = asyncio.Lock()
+
+    async def Drain(self, request: pb.DrainRequest, call: Call) -> None:  # noqa: N802
+        checked_without_model(request, self._host)
+        drain = self._host.drain
+        drain.begin(seconds_of(request.timeout) if request.HasField("timeout") else None)
+        # Whoever leaves a drain does not end it.
+        over = asyncio.create_task(drain.wait())
+        try:
+            while not over.done():
+                await self._tell_progress(call)
+                await asyncio.wait((over,), timeout=PROGRESS_SECONDS)
+            await self._tell_progress(call)
+        finally:
+            over.cancel()
+
+    async def Resume(self, request: pb.ResumeRequest, call: Call) -> pb.ResumeResponse:  # noqa: N802
+        self._host.drain.resume()
+        return pb.ResumeResponse()
+
+    async def Abort(self, request: pb.AbortRequest, call: Call) -> pb.AbortResponse:  # noqa: N802
+        checked_without_model(request, self._host)
+        requests = self._host.requests
+        ended = requests.abort_all() if request.all else requests.abort(frozenset(request.request_ids))
+        return pb.AbortResponse(aborted_request_ids=ended)
+
+    async def ListRequests(self, request: pb.ListRequestsRequest, call: Call) -> pb.ListRequestsResponse:  # noqa: N802
+        running_first = sorted(self._host.requests, key=lambda each: not each.has_started)
+        return pb.ListRequestsResponse(requests=map(write_request, running_first))
+
+    async def ListSessions(self, request: pb.ListSessionsRequest, call: Call) -> pb.ListSessionsResponse:  # noqa: N802
+        now = self._host.wall()
+        return pb.ListSessionsResponse(sessions=(write_session(each, now) for each in self._host.sessions.facts()))
+
+    async def FlushCache(self, request: pb.FlushCacheRequest, call: Call) -> pb.FlushCacheResponse:  # noqa: N802
+        client = self._host.model.client
+        done = await engine_answer(client, client.engine.flush)
+        assert isinstance(done, DoneEvent)  # narrows
+        return pb.FlushCacheResponse(freed_blocks=done.freed_blocks)
+
+    async def Profile(self, request: pb.ProfileRequest, call: Call) -> None:  # noqa: N802
+        if not self._host.settings.features.profile:
+            raise Refusal("FEATURE_DISABLED", "features.profile is switched off", {"feature": "features.profile"})
+        checked_without_model(request, self._host)
+        async with self._profiling:
+            profile = await record(self._host.model.client, request.steps)
+        pieces = chrome_trace(profile)
+        while piece := await self._host.workers.run(lambda: next(pieces, b""), SMALL_BYTES):
+            await call.write(pb.ProfileResponse(data=piece))
+
+    async def _tell_progress(self, call: Call) -> None:
+        load = write_load(self._host.load.snapshot())
+        await call.write(pb.DrainResponse(load=load, drained=self._host.drain.is_drained))
+
+
+def write_request(request: RunningRequest) -> pb.RequestState:
+    """A request as an operator sees it."""
+    return pb.RequestState(
+        request_id=request.request_id,
+        peer=request.peer,
+        admit_time=timestamp(request.admitted_at),
+        running=request.has_started,
+        prompt_tokens=request.n_prompt_tokens,
+        output_tokens=request.n_output_tokens,
+        unread_messages=request.n_unread_messages,
+    )
+
+
+def write_session(session: SessionFacts, now: float) -> pb.SessionState:
+    """A session as an operator sees it; while a call is at work on it, it has no time of its end."""
+    state = pb.SessionState(
+        session_id=session.session_id,
+        position=session.position,
+        last_use_time=timestamp(now - session.idle_seconds),
+    )
+    if session.seconds_left is not None:
+        state.expire_time.CopyFrom(timestamp(now + session.seconds_left))
+    return state
