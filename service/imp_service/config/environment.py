@@ -1,4 +1,4 @@
-"""The one place where imp touches its environment: IMP_CONFIG, HOME, IMP_SECTION__KEY, secrets, and what libraries read."""
+"""The one place where imp touches its environment: paths, IMP_SECTION__KEY, secrets, switches of libraries."""
 
 import os
 from collections.abc import Mapping
