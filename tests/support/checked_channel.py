@@ -72,7 +72,10 @@ class CheckingInterceptor(
     def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
         call = continuation(details, request)
         call.add_done_callback(_check_end)
-        return CheckedStream(call, StreamChecker(request, self._detokenize)) if details.method == GENERATE else call
+        # Bytes that are no request cannot be answered by a stream.
+        if not isinstance(request, pb.GenerateRequest):
+            return call
+        return CheckedStream(call, StreamChecker(request, self._detokenize))
 
     def intercept_stream_stream(self, continuation: Any, details: Any, request_iterator: Any) -> Any:
         call = continuation(details, request_iterator)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
@@ -14,13 +16,16 @@ import grpc
 
 from imp_service import _core
 from imp_service.config import load as load_config
-from imp_service.pb import inference_pb2 as pb
-from imp_service.pb import inference_pb2_grpc, types_pb2
+from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from support.checked_channel import checked
 from support.loop_thread import HANGS_AFTER, loop_thread
 from support.served_models import ServedModel, built_in
+from support.server_checks import CanarySinger, Metadata, last_problems_of
+from support.wire import ask, tokens_of
+
+__all__ = ["LIVE", "Served", "ask", "serve", "tokens_of"]
 
 T = TypeVar("T")
 # What runs while a test waits for it: one thread each, and a cache that every test's sequences fit.
@@ -31,19 +36,32 @@ DEFAULTS = ("device.threads=1", "kv.bytes=8MiB", "text.threads=1", "drain.grace=
 class Served:
     """One server, from serve() to close(). Tests call it from their own threads."""
 
-    def __init__(self, model: ServedModel, settings: Sequence[str]) -> None:
+    def __init__(
+        self,
+        model: ServedModel,
+        settings: Sequence[str],
+        credentials: grpc.ChannelCredentials | None = None,
+        metadata: Metadata = (),
+    ) -> None:
         self.model = model
+        self.metadata = metadata
+        self._credentials = credentials
+        # Off where a test leaves the server ill on purpose.
+        self.is_checked = True
         self.thread = loop_thread()
         self.host: Host
         self.server: Server
         self._channels: list[grpc.Channel] = []
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self.run(self._start([*DEFAULTS, *model.settings, *settings]))
+        self.n_blocks = self._count_blocks()
+        self.canary_channel = self.channel()
         LIVE.append(self)
 
     async def _start(self, settings: Sequence[str]) -> None:
         clock = self.thread.clock
         config = load_config(None, settings)
-        self.host = Host(config, clock=clock, wall=clock.wall)
+        self.host = Host(config, clock=clock, wall=clock.wall, log_to=self._log.fileno())
         self.server = Server(self.host)
         await self.server.start()
         self.host.adopt(await asyncio.to_thread(self.model.make, config, clock))
@@ -60,6 +78,7 @@ class Served:
             for channel in self._channels:
                 channel.close()
             self.run(self._stop())
+            self._log.close()
 
     async def _stop(self) -> None:
         await self.server.stop(0)
@@ -69,17 +88,33 @@ class Served:
 
     def channel(self, *options: tuple[str, Any]) -> grpc.Channel:
         """A connection of its own; every call on it is checked. Closed with the server."""
-        alone = ("grpc.use_local_subchannel_pool", 1)
-        raw = grpc.insecure_channel(self.address, options=[alone, *options])
+        raw = self._open(options)
         self._channels.append(raw)
         return checked(raw, self._detokenize)
 
     @contextlib.contextmanager
     def connection(self, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
         """A channel that is closed, connection and all, with the block."""
-        raw = grpc.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1), *options])
-        with raw:
+        with self._open(options) as raw:
             yield checked(raw, self._detokenize)
+
+    @contextlib.contextmanager
+    def canary(self) -> Iterator[CanarySinger]:
+        """Sings beside what the block does; fails where a token is wrong."""
+        with self.connection() as channel:
+            singer = CanarySinger(self.model, channel, self.metadata)
+            try:
+                yield singer
+            finally:
+                singer.stop()
+            assert singer.problems == []
+
+    def _open(self, options: Sequence[tuple[str, Any]]) -> grpc.Channel:
+        # Else channels to one address share a connection.
+        all_options = [("grpc.use_local_subchannel_pool", 1), *options]
+        if self._credentials is None:
+            return grpc.insecure_channel(self.address, options=all_options)
+        return grpc.secure_channel(self.address, self._credentials, options=all_options)
 
     @property
     def inference(self) -> inference_pb2_grpc.InferenceServiceStub:
@@ -102,6 +137,20 @@ class Served:
     def jump(self, seconds: float) -> None:
         """Sets the server's clock forward, and calls every timer that came due."""
         self.thread.jump(seconds)
+
+    def log_lines(self, begin: int = 0) -> list[str]:
+        """What it has written since its log was `begin` bytes long."""
+        content = os.pread(self._log.fileno(), self.log_bytes - begin, begin)
+        return content.decode().splitlines()
+
+    @property
+    def log_bytes(self) -> int:
+        """Length of its log."""
+        return os.fstat(self._log.fileno()).st_size
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A sample of its metrics, 0 where there is none yet."""
+        return self.call(lambda: self.host.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
 
     def stats(self) -> _core.EngineStats:
         """The engine's numbers."""
@@ -130,40 +179,33 @@ class Served:
 
         self.wait_until(is_at_rest, f"at rest with {sessions} sessions and {live_blocks} blocks")
 
+    def _count_blocks(self) -> int:
+        stats = self.stats()
+        return stats.blocks_live + stats.blocks_cached + stats.blocks_free
+
 
 # Those that the always-on checks look at.
 LIVE: list[Served] = []
 
 
 @contextlib.contextmanager
-def serve(*settings: str, model: ServedModel | None = None, socket: Path | None = None) -> Iterator[Served]:
-    """A server with `settings` (texts of --set), on a free port or on `socket`."""
+def serve(
+    *settings: str,
+    model: ServedModel | None = None,
+    socket: Path | None = None,
+    credentials: grpc.ChannelCredentials | None = None,
+    metadata: Metadata = (),
+) -> Iterator[Served]:
+    """A server with `settings` (texts of --set), on a free port or on `socket`, checked when the block ends well.
+
+    `credentials` are of its clients; `metadata` is what the checks' own calls bring, such as a token.
+    """
     listen = "127.0.0.1:0" if socket is None else f"unix://{socket}"
-    served = Served(model or built_in(), [f"listen.grpc={json.dumps([listen])}", *settings])
+    given = [f"listen.grpc={json.dumps([listen])}", *settings]
+    served = Served(model or built_in(), given, credentials, metadata)
     try:
         yield served
+        problems = last_problems_of(served)
+        assert not problems, "; ".join(problems)
     finally:
         served.close()
-
-
-def ask(prompt: str | Sequence[int], max_tokens: int | None = 16, **fields: Any) -> pb.GenerateRequest:
-    """A greedy request; `fields` of GenerateRequest override."""
-    request = pb.GenerateRequest(sampling=types_pb2.SamplingOptions(temperature=0.0))
-    if max_tokens is not None:
-        request.stop.max_tokens = max_tokens
-    if isinstance(prompt, str):
-        request.text = prompt
-    else:
-        request.token_ids.ids.extend(prompt)
-    request.MergeFrom(pb.GenerateRequest(**fields))
-    return request
-
-
-def tokens_of(messages: Sequence[pb.GenerateResponse], index: int = 0) -> list[int]:
-    """One sequence's output of a whole stream."""
-    return [
-        token
-        for message in messages
-        if message.WhichOneof("event") == "chunk" and message.chunk.index == index
-        for token in message.chunk.token_ids
-    ]

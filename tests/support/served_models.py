@@ -12,9 +12,10 @@ from typing import Any, cast
 from imp_service import _core, _testing
 from imp_service.config import Config
 from imp_service.core import EngineClient, load
+from imp_service.core.synthetic import synthetic_file
 from imp_service.generation import LanguageModel
 from support.tiny_models import tiny
-from support.tiny_vocabularies import byte_level
+from support.tiny_vocabularies import NORMAL, byte_level
 
 MakeModel = Callable[[Config, Callable[[], float]], LanguageModel]
 DEMO_GOLDEN = Path(__file__).resolve().parents[1] / "data" / "demo_golden.json"
@@ -59,6 +60,33 @@ def tiny_with_text(folder: Path, architecture: str = "qwen3", **changes: Any) ->
     return from_file(contents.write(folder / f"tiny_{architecture}.gguf"))
 
 
+def random_weights(shape: str, mix: str) -> ServedModel:
+    """Weights of a published model's shape, all random, over a vocabulary in which every id has a text."""
+    file = synthetic_file(shape, mix)
+
+    def make(config: Config, clock: Callable[[], float]) -> LanguageModel:
+        loaded = load(config, file)
+        words = byte_level(merges=[("t", "h")])
+        tokens = cast(list[str], words["tokenizer.ggml.tokens"])
+        more = [f"w{i}" for i in range(loaded.model.vocab_size - len(tokens))]
+        types = [*cast(list[int], words["tokenizer.ggml.token_type"]), *[NORMAL] * len(more)]
+        texts = {"tokenizer.ggml.tokens": [*tokens, *more], "tokenizer.ggml.token_type": types}
+        return LanguageModel(dataclasses.replace(loaded, metadata={**loaded.metadata, **words, **texts}), clock)
+
+    return ServedModel(make)
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherContext:
+    """A loaded model's facts but for the longest context, which is the script engine's."""
+
+    real: _core.Model
+    max_context: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
 def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **engine: Any) -> ServedModel:
     """The built-in model's text side over an engine whose forward pass is a script; `engine` overrides its options.
 
@@ -90,7 +118,8 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
             **(script or {}),
         }
         core = _testing.ThreadedEngine(_testing.Script(rule, **given), _core.EngineOptions(**options))
-        return LanguageModel(dataclasses.replace(loaded, client=EngineClient(core)), clock)
+        facts = cast(_core.Model, OtherContext(loaded.model, options["max_context"]))
+        return LanguageModel(dataclasses.replace(loaded, model=facts, client=EngineClient(core)), clock)
 
     # The script's sampler knows neither truncations nor repetition: the file's own recommendation is put aside.
     off = tuple(f"model.overrides.default_sampling.{key}" for key in ("top_k=0", "top_p=1", "min_p=0"))

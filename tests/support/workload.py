@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import imp_service.text
 from imp_service import GenerationRequest, LanguageModel, OutputOptions, SamplingOptions, StepOptions, StopOptions
@@ -106,8 +108,29 @@ def run_together(model: LanguageModel, requests: Iterable[GenerationRequest], n_
         return list(pool.map(lambda request: run(model, request), requests))
 
 
-def run_by_steps(model: LanguageModel, request: GenerationRequest) -> Outcome:
-    """As a caller would by hand: prefill, then steps, with masks, stop tokens and stop strings of its own."""
+class Sampled(Protocol):
+    """What a loop of steps reads of an output."""
+
+    @property
+    def token_id(self) -> int | None: ...
+
+
+class Steps(Protocol):
+    """A session as a loop of steps uses it."""
+
+    def prefill(self, prompt: Sequence[int], step: StepOptions) -> Sampled: ...
+    def decode_step(self, tokens: Sequence[int], step: StepOptions) -> Sampled: ...
+
+
+def run_by_steps(
+    model: LanguageModel,
+    request: GenerationRequest,
+    open_session: Callable[[SamplingOptions], AbstractContextManager[Steps]] | None = None,
+) -> Outcome:
+    """As a caller would by hand: prefill, then steps, with masks, stop tokens and stop strings of its own.
+
+    The session is the model's, or what `open_session` makes of the sampling options.
+    """
     stop = request.stop
     rules = StopRules(StopStrings(stop.strings), stop.min_tokens)
     stream = TextStream(model.tokenizer.table, rules)
@@ -116,7 +139,7 @@ def run_by_steps(model: LanguageModel, request: GenerationRequest) -> Outcome:
     token_ids: list[int] = []
     text = ""
     reason = "max_tokens"
-    with model.open(request.sampling) as session:
+    with (open_session or model.open)(request.sampling) as session:
         prompt: Sequence[int] = list(request.prompt)
         while len(token_ids) < (stop.max_tokens or 0):
             if state is not None and state.only_end_is_possible:

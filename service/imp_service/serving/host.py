@@ -21,6 +21,7 @@ from imp_service.serving.waiting_line import WaitingLine
 from imp_service.serving.watchdog import Watchdog
 from imp_service.serving.workers import TextWorkers
 from imp_service.telemetry import Telemetry
+from imp_service.telemetry.log import STDERR
 
 Clock = Callable[[], float]
 
@@ -28,7 +29,10 @@ Clock = Callable[[], float]
 class Host:
     """Made before the model is there: until adopt(), calls that need it are refused with LOADING."""
 
-    def __init__(self, config: Config, *, clock: Clock = time.monotonic, wall: Clock = time.time) -> None:
+    def __init__(
+        self, config: Config, *, clock: Clock = time.monotonic, wall: Clock = time.time, log_to: int = STDERR
+    ) -> None:
+        """`log_to` is a descriptor, of which a copy is kept until close()."""
         self.config = config
         self.settings = config.settings
         self.clock = clock
@@ -36,7 +40,7 @@ class Host:
         self.started_at = wall()
         # Names this start of the process: sessions do not outlive it, and their ids carry it.
         self.instance_id = secrets.token_hex(4)
-        self.telemetry = Telemetry(self.settings, clock=clock)
+        self.telemetry = Telemetry(self.settings, clock=clock, log_to=log_to)
         self.lifecycle = Lifecycle()
         self.calls = RunningCalls()
         self.drain = Drain(self.settings.drain, self.lifecycle, self.calls)

@@ -7,8 +7,8 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.served import ask
 from support.stream_checker import StreamChecker, StreamViolation, check_unary
+from support.wire import ask
 
 Messages = list[pb.GenerateResponse]
 PROMPT = (5, 6, 7)

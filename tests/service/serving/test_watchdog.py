@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -77,8 +78,10 @@ class Yard:
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Yard:
-    return Yard(tmp_path / "log")
+def yard(tmp_path: Path) -> Iterator[Yard]:
+    found = Yard(tmp_path / "log")
+    yield found
+    found.telemetry.close()
 
 
 def test_l02_lif_2_an_engine_without_a_step_is_not_alive_until_it_steps_again(yard: Yard) -> None:

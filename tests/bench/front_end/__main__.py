@@ -1,0 +1,83 @@
+"""What the front end costs: `python tests/bench/front_end [--json FILE] [--only WORD]… [--quick]`.
+
+The server runs on one core and its client on another; nothing else should run. Every figure is the median of its
+repetitions, with the least and the most beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.front_end.measures import Figure, abandoned_sessions, memory, model_share, start_time, token_costs
+
+Part = Callable[[], Iterator[Figure]]
+
+
+def parts(reps: int, scale: float) -> dict[str, list[Part]]:
+    """By the word of --only; `scale` makes all of them smaller."""
+    n = lambda whole: max(1, int(whole * scale))  # noqa: E731
+    return {
+        "tokens": [
+            lambda: token_costs(1, n(4000), None, reps),
+            lambda: token_costs(1, n(4000), 1, reps),
+            lambda: token_costs(64, n(2000), None, reps),
+            lambda: token_costs(64, n(500), 1, reps),
+        ],
+        "start": [lambda: start_time(max(2, n(10)))],
+        "memory": [lambda: memory(n(1000), n(2000), max(1, reps - 2))],
+        "sessions": [lambda: abandoned_sessions(n(10000), 10 if scale >= 1 else 1)],
+        "model": [
+            lambda: model_share("0.6b", "q8_0", 1, n(100), reps=reps, target=3.0),
+            lambda: model_share("0.6b", "q8_0", 64, n(16), reps=reps, target=10.0),
+        ],
+    }
+
+
+def main() -> None:
+    """Measures, tells each figure as it comes, and writes them all where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = parts(1, 1.0)
+    parser.add_argument("--only", action="append", choices=known, help="one part; may be given again")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the work, to see that it runs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
+    arguments = parser.parse_args()
+    chosen = parts(1 if arguments.quick else 5, 0.01 if arguments.quick else 1.0)
+    figures = []
+    print(f"{'':66} {'median':>10} {'least':>10} {'most':>10}", flush=True)
+    for word in arguments.only or known:
+        for part in chosen[word]:
+            for figure in part():
+                print(line(figure), flush=True)
+                figures.append(figure)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(report(figures), indent=2) + "\n")
+
+
+def line(figure: Figure) -> str:
+    """One row of the table."""
+    spread = figure.spread
+    numbers = " ".join(f"{value:10.4g}" for value in (spread.median, spread.least, spread.most))
+    return f"{figure.name:66} {numbers} {figure.unit}{f'  (target: {figure.target})' if figure.target else ''}"
+
+
+def report(figures: list[Figure]) -> dict[str, object]:
+    """For a program."""
+    rows = [{"name": f.name, "unit": f.unit, "target": f.target, **f.spread.as_json()} for f in figures]
+    return {"machine": {"system": platform.platform(), "processor": processor()}, "figures": rows}
+
+
+def processor() -> str:
+    """Its name, as the kernel has it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((text.partition(": ")[2] for text in lines if text.startswith("model name")), platform.machine())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The server that is measured, in a process of its own, on a core of its own where it is asked to be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.command_line import clean_environment
+
+SCRIPT = Path(__file__).with_name("serve_engine.py")
+HANGS_AFTER = 300.0
+# Nothing of the server's own bounds is what is measured.
+OPEN_BOUNDS = (
+    "device.threads=1",
+    "kv.bytes=8MiB",
+    "listen.grpc=127.0.0.1:0",
+    "scheduler.max_waiting=4096",
+    "scheduler.tenant_share=1",
+    "connection.max_streams=4096",
+    "sessions.max=20000",
+    "sessions.per_tenant=20000",
+    "log.level=warning",
+)
+
+
+@dataclass(frozen=True)
+class EngineProcess:
+    """A server that is ready."""
+
+    pid: int
+    address: str
+
+
+@contextlib.contextmanager
+def served_engine(engine: str, settings: Sequence[str] = (), cpu: int | None = None) -> Iterator[EngineProcess]:
+    """Gone with the block. All its threads run on `cpu`, where one is given."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ready_file = folder / "ready.json"
+        process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), engine, str(ready_file), words(cpu), *OPEN_BOUNDS, *settings],
+            env=clean_environment(folder),
+        )
+        try:
+            facts = json.loads(wait_for_file(ready_file, process))
+            yield EngineProcess(process.pid, facts["grpc"][0])
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def direct_engine(engine: str, settings: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """The engine without a server: write a line, read a line."""
+    with tempfile.TemporaryDirectory() as name:
+        process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), engine, "direct", words(None), *OPEN_BOUNDS, *settings],
+            env=clean_environment(Path(name)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None  # narrows
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def words(cpu: int | None) -> str:
+    """A CPU as the server's command line takes it."""
+    return "any" if cpu is None else str(cpu)
+
+
+def ask_direct(process: subprocess.Popen[str], n_streams: int, n_tokens: int) -> float:
+    """Tokens a second of so many generations at once."""
+    assert process.stdin is not None and process.stdout is not None  # narrows
+    process.stdin.write(f"{n_streams} {n_tokens}\n")
+    process.stdin.flush()
+    return float(json.loads(process.stdout.readline()))
+
+
+def wait_for_file(path: Path, process: subprocess.Popen[bytes]) -> str:
+    """The content of a file that comes whole; fails where the process ends first."""
+    give_up = time.monotonic() + HANGS_AFTER
+    while not path.exists():
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode}")
+        if time.monotonic() > give_up:
+            raise RuntimeError("the server does not get ready")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.001)
+    return path.read_text()

@@ -1,0 +1,169 @@
+"""What is measured of the front end, each a figure with its repetitions."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from bench.front_end.engine_process import ask_direct, direct_engine, served_engine
+from bench.front_end.streams import read_streams, request
+from imp_service.core.bench.spread import Spread
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
+from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+from support.process_numbers import ProcessNumbers, thread_seconds
+from support.server_process import server_process
+
+SERVER_CPU, CLIENT_CPU = 0, 1
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the report; `target` in words where there is one."""
+
+    name: str
+    unit: str
+    spread: Spread
+    target: str = ""
+
+
+def token_costs(n_streams: int, n_tokens: int, max_chunk_tokens: int | None, reps: int) -> Iterator[Figure]:
+    """Of a server on one core over an engine that never waits, read from the other core."""
+    words = "merged" if max_chunk_tokens is None else f"{max_chunk_tokens} a message"
+    loop, process, speed, sizes = [], [], [], []
+    with served_engine("script", cpu=SERVER_CPU) as server:
+        os.sched_setaffinity(0, {CLIENT_CPU})
+        messages = [request(n_tokens, 300 + i, max_chunk_tokens) for i in range(n_streams)]
+        read_streams(server.address, messages)
+        for _ in range(reps):
+            before = thread_seconds(server.pid)
+            read = read_streams(server.address, messages)
+            spent = {
+                thread: seconds - before.get(thread, ("", 0.0))[1]
+                for thread, (_, seconds) in thread_seconds(server.pid).items()
+            }
+            loop.append(1e6 * spent[server.pid] / read.n_tokens)
+            process.append(1e6 * sum(spent.values()) / read.n_tokens)
+            speed.append(read.n_tokens / read.seconds)
+            sizes.append(read.n_tokens / read.n_messages)
+    at = f"{n_streams} stream{'s' * (n_streams > 1)}, {words}"
+    yield Figure(f"event loop, {at}", "µs/token", Spread.of(loop))
+    yield Figure(f"process with its engine, {at}", "µs/token", Spread.of(process))
+    target = "at least 15000" if n_streams == 64 and max_chunk_tokens is None else ""
+    yield Figure(f"throughput, {at}", "tokens/s", Spread.of(speed), target)
+    yield Figure(f"message size, {at}", "tokens", Spread.of(sizes))
+
+
+def start_time(reps: int) -> Iterator[Figure]:
+    """From starting the process to its ready file, with the built-in model and default settings."""
+    samples = []
+    for _ in range(reps):
+        with tempfile.TemporaryDirectory() as folder:
+            started = time.perf_counter()
+            with server_process(Path(folder)) as server:
+                server.wait_until_ready()
+                samples.append(time.perf_counter() - started)
+    yield Figure("process start to SERVING, built-in model", "s", Spread.of(samples), "under 1.5")
+
+
+def memory(n_streams: int, n_sessions: int, reps: int) -> Iterator[Figure]:
+    """Resident memory that a stream waiting for its turn, and a session, add to the server."""
+    streams, sessions = [], []
+    for _ in range(reps):
+        with served_engine("script", ["scheduler.max_running=1"]) as server:
+            streams.append(grown(server.pid, lambda: _wait_in_line(server.address, n_streams)) / n_streams / 1024)
+        with served_engine("script") as server:
+            open_sessions(server.address, 200)
+            before = ProcessNumbers.of(server.pid).resident_bytes
+            open_sessions(server.address, n_sessions)
+            after = ProcessNumbers.of(server.pid).resident_bytes
+            sessions.append((after - before) / n_sessions / 1024)
+    yield Figure(f"memory of an idle stream, of {n_streams}", "KiB", Spread.of(streams))
+    yield Figure(f"memory of a session beside its blocks, of {n_sessions}", "KiB", Spread.of(sessions))
+
+
+def grown(pid: int, hold: Callable[[], Iterator[None]]) -> int:
+    """Bytes by which a process is larger within what `hold` does the second time: the first one fills its pools."""
+    for _ in hold():
+        pass
+    before = ProcessNumbers.of(pid).resident_bytes
+    after = before
+    for _ in hold():
+        after = ProcessNumbers.of(pid).resident_bytes
+    return after - before
+
+
+def _wait_in_line(address: str, n_streams: int) -> Iterator[None]:
+    with grpc.insecure_channel(address) as channel:
+        stub, load = InferenceServiceStub(channel), model_pb2_grpc.ModelServiceStub(channel)
+        calls = [stub.Generate(request(8000, 300)) for _ in range(n_streams + 1)]
+        wait_for(lambda: load.GetLoad(model_pb2.GetLoadRequest()).load.waiting == n_streams)
+        yield
+        for call in calls:
+            call.cancel()
+        wait_for(lambda: load.GetLoad(model_pb2.GetLoadRequest()).load.waiting == 0)
+
+
+def open_sessions(address: str, n_sessions: int) -> None:
+    """One after the other, each with a few tokens; nobody comes back to them."""
+    with grpc.insecure_channel(address) as channel:
+        stub = InferenceServiceStub(channel)
+        for i in range(n_sessions):
+            stub.Prefill(pb.PrefillRequest(token_ids=types_pb2.TokenIds(ids=[300 + i % 1000, 400, 500])))
+
+
+def abandoned_sessions(n_sessions: int, lease_seconds: int) -> Iterator[Figure]:
+    """Sessions opened and never used again: how long after the last one's lease the last of them is gone."""
+    engine = served_engine("script", [f"sessions.ttl={lease_seconds}s"])
+    with engine as server, grpc.insecure_channel(server.address) as channel:
+        load = model_pb2_grpc.ModelServiceStub(channel)
+
+        def n_open() -> int:
+            return int(load.GetLoad(model_pb2.GetLoadRequest()).load.sessions)
+
+        before = ProcessNumbers.of(server.pid).resident_bytes
+        started = time.monotonic()
+        open_sessions(server.address, n_sessions)
+        ended = time.monotonic()
+        most = n_open()
+        wait_for(lambda: n_open() == 0)
+        late = time.monotonic() - ended - lease_seconds
+        after = ProcessNumbers.of(server.pid).resident_bytes
+    yield Figure("sessions opened a second, one caller", "1/s", Spread.of([n_sessions / (ended - started)]))
+    yield Figure(f"open at once, of {n_sessions} with a lease of {lease_seconds} s", "sessions", Spread.of([most]))
+    yield Figure("the last is gone, after its lease", "s", Spread.of([late]))
+    yield Figure("memory kept afterwards", "MiB", Spread.of([(after - before) / 1024**2]))
+
+
+def model_share(shape: str, mix: str, n_streams: int, n_tokens: int, *, reps: int, target: float) -> Iterator[Figure]:
+    """Tokens a second with and without gRPC, in turns, of a model of real size on all cores."""
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    engine, settings = f"{shape}:{mix}", ["device.threads=auto", "kv.bytes=1GiB", "model.overrides.max_context=512"]
+    served, direct, shares = [], [], []
+    with served_engine(engine, settings) as server, direct_engine(engine, settings) as process:
+        messages = [request(n_tokens, 300 + i) for i in range(n_streams)]
+        for rep in range(reps + 1):
+            read = read_streams(server.address, messages)
+            alone = ask_direct(process, n_streams, n_tokens)
+            if rep > 0:  # the first warms up
+                served.append(read.n_tokens / read.seconds)
+                direct.append(alone)
+                shares.append(100 * (1 - served[-1] / alone))
+    at = f"{shape} {mix}, {n_streams} stream{'s' * (n_streams > 1)}"
+    yield Figure(f"over gRPC, {at}", "tokens/s", Spread.of(served))
+    yield Figure(f"engine alone, {at}", "tokens/s", Spread.of(direct))
+    yield Figure(f"share of the front end, {at}", "%", Spread.of(shares), f"at most {target:g}")
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Asks until it holds; every question is a call, so that the server is not asked faster than it answers."""
+    give_up = time.monotonic() + 300
+    while not holds():
+        if time.monotonic() > give_up:
+            raise RuntimeError("never came to hold")

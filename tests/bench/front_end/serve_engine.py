@@ -1,0 +1,96 @@
+"""A server over a script engine, which gives tokens as fast as they are taken, or over random weights of a real shape.
+
+`python serve_engine.py ENGINE READY_FILE CPU|any [KEY=VALUE]…` serves until SIGTERM. With `direct` as the ready file
+it serves nobody: each line `STREAMS TOKENS` on stdin runs so many generations in the engine alone, and is answered with
+tokens a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from imp_service.config import load as load_config
+from imp_service.core.bench.engine_runs import EngineRuns
+from imp_service.generation import LanguageModel
+from imp_service.rpc.server import Server
+from imp_service.serving.host import Host
+from support.served_models import ServedModel, random_weights, scripted
+
+# Room for the longest streams and the most sessions that are measured.
+N_BLOCKS = 40_000
+MAX_CONTEXT = 8192
+
+
+def engine(name: str) -> ServedModel:
+    """What is served under a name."""
+    if name == "script":
+        return scripted(n_blocks=N_BLOCKS, max_context=MAX_CONTEXT)
+    return random_weights(*name.split(":"))
+
+
+async def serve(model: ServedModel, ready_file: Path, settings: list[str]) -> None:
+    """As imp serve does, with the model that is given."""
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    host = Host(load_config(None, [*model.settings, *settings]))
+    server = Server(host)
+    await server.start()
+    host.adopt(await asyncio.to_thread(model.make, host.config, time.monotonic))
+    await server.tell_health()
+    partial = ready_file.with_suffix(".partial")
+    partial.write_text(json.dumps({"grpc": server.addresses, "pid": os.getpid()}))
+    partial.replace(ready_file)
+    await stopped.wait()
+    await server.stop(0)
+    host.close()
+
+
+def run_direct(model: LanguageModel) -> None:
+    """The same generations without a server."""
+    runs = EngineRuns(model.client, model.vocab_size)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        n_streams, n_tokens = map(int, line.split())
+        print(json.dumps(tokens_per_second(runs, n_streams, n_tokens)), flush=True)
+
+
+def tokens_per_second(runs: EngineRuns, n_streams: int, n_tokens: int) -> float:
+    """From submitting to the last end: the same span as a client sees."""
+    from imp_service import _core
+
+    limits = _core.RunLimits(max_outputs=n_tokens, ends_at_eos=False)
+    greedy = _core.SamplingOptions(temperature=0.0)
+    started = time.perf_counter()
+    runs.finish(
+        [
+            lambda ticket, i=i: runs.client.engine.generate(  # type: ignore[misc]
+                ticket, runs.client.next_sequence(), [300 + i], sampling=greedy, limits=limits
+            )
+            for i in range(n_streams)
+        ]
+    )
+    return n_streams * n_tokens / (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Serves, or measures without a server."""
+    name, ready_file, cpu, *settings = sys.argv[1:]
+    if cpu != "any":
+        os.sched_setaffinity(0, {int(cpu)})
+    model = engine(name)
+    if ready_file == "direct":
+        run_direct(model.make(load_config(None, [*model.settings, *settings]), time.monotonic))
+    else:
+        asyncio.run(serve(model, Path(ready_file), settings))
+
+
+if __name__ == "__main__":
+    main()

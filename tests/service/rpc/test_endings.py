@@ -1,0 +1,79 @@
+"""One ending each: requests that end in every way there is, and a cache that is as it was before."""
+
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from support.endings import Ending, Endings
+from support.known_outputs import known_outputs
+from support.served import Served, serve
+
+N_REQUESTS = 2000 if os.environ.get("IMP_RELEASE") == "1" else 280
+N_CLIENTS = 12
+WHOLE = "OK FINISH_REASON_MAX_TOKENS"
+DRAINING = "UNAVAILABLE DRAINING"
+SLOW = "RESOURCE_EXHAUSTED SLOW_CLIENT"
+# The end that each way is named after. Where the request was faster than its end it is whole; a drain ends any, and the
+# bounds on slow readers are so small here that a busy machine may make anybody one.
+OWN = {
+    "finished": WHOLE,
+    "unary": WHOLE,
+    "cancelled": "CANCELLED",
+    "deadline": "DEADLINE_EXCEEDED",
+    "dropped": "CANCELLED",
+    "slow": SLOW,
+    "drained": DRAINING,
+}
+# A deadline that the queue would outlast is refused at once.
+OTHERS = {"deadline": {"RESOURCE_EXHAUSTED QUEUE_FULL"}}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve("slow_client.bytes=1KiB", "slow_client.timeout=50ms", "kv.bytes=32MiB") as server:
+        yield server
+
+
+def drain(served: Served, grace: float) -> None:
+    """What runs is ended after `grace`; then the server takes work again."""
+    drain = served.host.drain
+    served.call(lambda: drain.begin(grace))
+    served.wait_until(lambda: drain.is_drained, "drained")
+    served.call(drain.resume)
+
+
+def test_p5_every_request_ends_once_and_leaves_nothing(served: Served) -> None:
+    known = known_outputs(24, 5)
+    one_drain = threading.Lock()
+
+    def end(number: int) -> Ending:
+        rng = random.Random(number)
+
+        def drain_once() -> None:
+            with one_drain:
+                drain(served, rng.choice((0.0, 0.01)))
+
+        ways = Endings(served.connection, rng, drain=drain_once).ways
+        names = list(ways) if number % N_CLIENTS == 0 else [name for name in ways if name != "drained"]
+        return ways[names[number % len(names)]](rng.choice(known))
+
+    begun = served.metric("imp_requests_started_total")
+    with ThreadPoolExecutor(N_CLIENTS) as pool:
+        found = list(pool.map(end, range(N_REQUESTS)))
+    served.wait_for_rest()
+    seen = Counter((ending.way, ending.status) for ending in found)
+    print(*sorted(seen.items()), sep="\n")
+    assert [ending for ending in found if not ending.is_right] == []
+    allowed = {way: {own, WHOLE, DRAINING, SLOW} | OTHERS.get(way, set()) for way, own in OWN.items()}
+    assert [ending for ending in found if ending.status not in allowed[ending.way]] == []
+    # Each way came to its own end at least once; a drain may have caught others only.
+    assert {(way, own) for way, own in OWN.items() if own != DRAINING and not seen[way, own]} == set()
+    assert DRAINING in {status for _, status in seen}
+    # The server saw all but those whose deadline passed on their way to it, each once: the rest is for G3 and G8.
+    n_late = sum(ending.status == "DEADLINE_EXCEEDED" for ending in found)
+    assert N_REQUESTS - n_late <= served.metric("imp_requests_started_total") - begun <= N_REQUESTS

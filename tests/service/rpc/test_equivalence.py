@@ -1,0 +1,57 @@
+"""Generate, GenerateUnary, Prefill with DecodeStep, and DecodeStream: one output, under sixteen clients at once."""
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import imp_service
+from imp_service import LanguageModel
+from support.served import Served, serve
+from support.wire_ways import WAYS
+from support.workload import Outcome, random_requests, run
+
+N_CLIENTS = 16
+N_REQUESTS = 16
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    # Chunks of prompts and of steps are small, so that what runs together is mixed in every step.
+    with serve("kv.bytes=32MiB", "scheduler.prefill_chunk=16") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LanguageModel]:
+    """The same model without a server, one generation at a time: what each output must be."""
+    with imp_service.load(None, "device.threads=1") as loaded:
+        yield loaded
+
+
+def test_gen_1_det_1_all_ways_give_one_output_under_sixteen_clients(served: Served, model: LanguageModel) -> None:
+    requests = random_requests(N_REQUESTS, 20, model.tokenizer)
+    expected = [run(model, request) for request in requests]
+    jobs = [(way, i) for i, way in itertools.product(range(N_REQUESTS), WAYS)]
+    stubs = [served.inference for _ in range(4)]
+
+    def outcome(job: int) -> Outcome:
+        way, i = jobs[job]
+        return WAYS[way](stubs[job % len(stubs)], model, requests[i])
+
+    with ThreadPoolExecutor(N_CLIENTS) as pool, served.canary():
+        found = list(pool.map(outcome, range(len(jobs))))
+    wrong = [(way, i) for (way, i), outcome in zip(jobs, found, strict=True) if outcome != expected[i]]
+    assert wrong == []
+    assert len({outcome.token_ids for outcome in expected}) > N_REQUESTS // 2
+    served.wait_for_rest()
+
+
+def test_hon_1_a_way_with_another_seed_is_noticed(served: Served, model: LanguageModel) -> None:
+    request = next(r for r in random_requests(N_REQUESTS, 20, model.tokenizer) if len(run(model, r).token_ids) > 8)
+    from dataclasses import replace
+
+    hot = replace(request, sampling=replace(request.sampling, temperature=1.0, seed=3))
+    other = replace(hot, sampling=replace(hot.sampling, seed=4))
+    assert WAYS["generate"](served.inference, model, hot) != run(model, other)

@@ -1,0 +1,155 @@
+"""The mixed load of the soak: clients that make requests end in every way, at a given rate, and judge each ending."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import types_pb2
+from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+from support.endings import Connect, Ending, Endings, status_of
+from support.known_outputs import Known
+
+WHOLE = "OK FINISH_REASON_MAX_TOKENS"
+# What may come of each way: where the request was faster than its end, it is whole.
+ALLOWED = {
+    "finished": {WHOLE},
+    "unary": {WHOLE},
+    "cancelled": {"CANCELLED", WHOLE},
+    "deadline": {"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED QUEUE_FULL", WHOLE},
+    "dropped": {"CANCELLED", WHOLE},
+    "slow": {"RESOURCE_EXHAUSTED SLOW_CLIENT", WHOLE},
+    "session": {"OK"},
+    "abandoned": {"OK"},
+}
+# Of clients behind the proxy that is cut.
+LOST = "UNAVAILABLE"
+
+
+class Pace:
+    """So many requests a second, over all clients."""
+
+    def __init__(self, per_second: float, stop: threading.Event) -> None:
+        self._interval = 1 / per_second
+        self._lock = threading.Lock()
+        self._next = time.monotonic()
+        self._stop = stop
+
+    def wait(self) -> bool:
+        """For this client's turn; False where it is over."""
+        with self._lock:
+            self._next = max(self._next + self._interval, time.monotonic() - self._interval)
+            turn = self._next
+        return not self._stop.wait(max(0.0, turn - time.monotonic()))
+
+
+class SessionEndings:
+    """Sessions that are stepped to a known output, and sessions that nobody comes back to."""
+
+    def __init__(self, connect: Connect, rng: random.Random) -> None:
+        self._connect = connect
+        self._rng = rng
+
+    def session(self, known: Known) -> Ending:
+        """Prefill, steps, release."""
+        return self._run("session", known, min(8, len(known.token_ids)), is_released=True)
+
+    def abandoned(self, known: Known) -> Ending:
+        """A prefill, and its lease runs out."""
+        return self._run("abandoned", known, 1, is_released=False)
+
+    def _run(self, way: str, known: Known, n_tokens: int, *, is_released: bool) -> Ending:
+        found: list[int] = []
+        with self._connect() as channel:
+            stub = InferenceServiceStub(channel)
+            try:
+                prompt = types_pb2.TokenIds(ids=known.request.token_ids.ids)
+                reply = stub.Prefill(pb.PrefillRequest(token_ids=prompt, sampling=known.request.sampling))
+                found.append(reply.output.token_id)
+                while len(found) < n_tokens:
+                    step = pb.SessionStep(session_id=reply.session_id)
+                    (result,) = stub.DecodeStep(pb.DecodeStepRequest(steps=[step])).results
+                    found.append(result.output.token_id)
+                if is_released:
+                    stub.ReleaseSession(pb.ReleaseSessionRequest(session_id=reply.session_id))
+            except grpc.RpcError as error:
+                return Ending(way, *status_of(error), "", len(found), known.begins_with(found))
+        return Ending(way, "OK", "", "", len(found), known.begins_with(found))
+
+
+@dataclass(frozen=True)
+class Route:
+    """How clients reach the server; where `is_cut`, connections are lost now and then."""
+
+    connect: Connect
+    is_cut: bool
+
+
+class Client:
+    """One thread of requests until it is told to stop."""
+
+    def __init__(
+        self, number: int, route: Route, known: Sequence[Known], pace: Pace, note: Callable[[Ending], None]
+    ) -> None:
+        self._rng = random.Random(number)
+        self._known = known
+        self._pace = pace
+        self._route = route
+        self._note = note
+        connect = route.connect
+        sessions = SessionEndings(connect, self._rng)
+        ways = Endings(connect, self._rng).ways
+        self._ways = [*ways.values(), sessions.session, sessions.session, sessions.abandoned]
+        self.problems: list[str] = []
+        self._thread = threading.Thread(target=self._work, name=f"client-{number}")
+        self._thread.start()
+
+    def _work(self) -> None:
+        while self._pace.wait():
+            try:
+                ending = self._rng.choice(self._ways)(self._rng.choice(self._known))
+            except AssertionError as violation:
+                self.problems.append(str(violation))
+                continue
+            self._judge(ending)
+
+    def _judge(self, ending: Ending) -> None:
+        self._note(ending)
+        if not ending.is_right:
+            self.problems.append(f"wrong tokens: {ending}")
+        was_cut = self._route.is_cut and ending.status == LOST
+        if ending.status not in ALLOWED[ending.way] and not was_cut:
+            self.problems.append(f"a status that may not be: {ending}")
+
+    def join(self) -> None:
+        """After the pace has stopped."""
+        self._thread.join()
+
+
+class Load:
+    """All clients, on the routes in turn."""
+
+    def __init__(self, routes: Sequence[Route], known: Sequence[Known], *, n_clients: int, per_second: float) -> None:
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self.seen: Counter[str] = Counter()
+        pace = Pace(per_second, self._stop)
+        self._clients = [Client(i, routes[i % len(routes)], known, pace, self._note) for i in range(n_clients)]
+
+    def _note(self, ending: Ending) -> None:
+        with self._lock:
+            self.seen[f"{ending.way}: {ending.status}"] += 1
+
+    def stop(self) -> list[str]:
+        """Ends all clients, each with the request that it is in; returns what went wrong."""
+        self._stop.set()
+        for client in self._clients:
+            client.join()
+        return [problem for client in self._clients for problem in client.problems]

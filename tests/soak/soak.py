@@ -1,0 +1,148 @@
+"""One server under mixed load with a fault at every interval: no wrong token, no leak, no status outside the table."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from imp_service.pb import model_pb2
+from imp_service.pb.model_pb2_grpc import ModelServiceStub
+from soak.faults import Faults
+from soak.load import Load, Route
+from soak.watch import Watch
+from support.checked_channel import checked
+from support.cutting_proxy import CuttingProxy, cutting_proxy
+from support.endings import Connect
+from support.findings import FINDINGS
+from support.known_outputs import known_outputs
+from support.served_models import built_in
+from support.server_checks import CanarySinger
+from support.server_process import ServerProcess, server_process
+from support.status_checker import leaks_in
+
+LEASE_SECONDS = 10
+SETTINGS = (
+    "slow_client.bytes=1KiB",
+    "slow_client.timeout=200ms",
+    f"sessions.ttl={LEASE_SECONDS}s",
+    "sessions.max=4096",
+    "kv.bytes=64MiB",
+    "log.format=json",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long, how hard, and how often something goes wrong."""
+
+    seconds: float
+    fault_seconds: float = 30.0
+    stopped_seconds: float = 3.0
+    requests_per_second: float = 4.0
+    n_clients: int = 6
+    sample_seconds: float = 5.0
+    canary_rest_seconds: float = 1.0
+
+
+def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
+    """The verdict, as data: `ok`, the problems, and what was done."""
+    known = known_outputs(24, 7)
+    FINDINGS.take()
+    with server_process(folder, settings=SETTINGS) as server, cutting_proxy(server.address) as proxy:
+        watch = Watch(server.pid, plan.sample_seconds)
+        with raw_channel(server.address) as channel:
+            singer = CanarySinger(built_in(), checked(channel), rest_seconds=plan.canary_rest_seconds)
+            load = Load(
+                [Route(connect_to(server.address), is_cut=False), Route(connect_to(proxy.address), is_cut=True)],
+                known,
+                n_clients=plan.n_clients,
+                per_second=plan.requests_per_second,
+            )
+            faults, fault_problems = break_things(server, proxy, plan)
+            problems = [*fault_problems, *load.stop()]
+            singer.stop()
+            problems += singer.problems
+            problems += rest_problems(channel)
+        growth = watch.stop()
+        problems += [*growth.problems(), *FINDINGS.take(), *end_problems(server)]
+    return {
+        "ok": not problems,
+        "problems": problems[:100],
+        "n_problems": len(problems),
+        "seconds": plan.seconds,
+        "canary_songs": singer.n_sung,
+        "faults": faults.n_done,
+        "endings": dict(sorted(load.seen.items())),
+        "n_requests": sum(load.seen.values()),
+        "growth": growth.as_json(),
+    }
+
+
+def break_things(server: ServerProcess, proxy: CuttingProxy, plan: Plan) -> tuple[Faults, list[str]]:
+    """A fault at every interval until the time is over; the server must live on."""
+    stop = threading.Event()
+    faults = Faults(server, proxy, plan.stopped_seconds)
+    problems: list[str] = []
+    over = time.monotonic() + plan.seconds
+    while (left := over - time.monotonic()) > 0:
+        stop.wait(min(plan.fault_seconds, left))
+        if server.process.poll() is not None:
+            problems.append(f"the server ended with {server.process.returncode}: {server.stderr[-2000:]}")
+            break
+        if over - time.monotonic() > plan.stopped_seconds:
+            try:
+                faults.next()
+            except (AssertionError, grpc.RpcError, OSError) as error:
+                problems.append(f"a fault was not as it must be: {error}")
+    return faults, problems
+
+
+def rest_problems(channel: grpc.Channel) -> list[str]:
+    """What runs, waits or is held although every client has gone and every lease is over."""
+    stub = ModelServiceStub(channel)
+    give_up = time.monotonic() + LEASE_SECONDS + 20
+    rest = threading.Event()
+    while time.monotonic() < give_up:
+        load = stub.GetLoad(model_pb2.GetLoadRequest()).load
+        left = {name: getattr(load, name) for name in ("running", "waiting", "waiting_tokens", "sessions", "kv_usage")}
+        if not any(left.values()):
+            return []
+        rest.wait(0.1)
+    return [f"left behind: {left}"]
+
+
+def end_problems(server: ServerProcess) -> list[str]:
+    """It ends well, and has told nothing that a log must not hold."""
+    found = []
+    code = server.terminate()
+    if code != 0:
+        found.append(f"SIGTERM: exit status {code}")
+    for line in server.stderr.splitlines():
+        if '"level": "error"' in line or leaks_in(line):
+            found.append(f"log: {line[:500]}")
+    return found
+
+
+@contextlib.contextmanager
+def raw_channel(address: str, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
+    """A connection of its own."""
+    with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), *options]) as channel:
+        yield channel
+
+
+def connect_to(address: str) -> Connect:
+    """Opens connections to an address, with every call checked."""
+
+    @contextlib.contextmanager
+    def connect(*options: tuple[str, Any]) -> Iterator[grpc.Channel]:
+        with raw_channel(address, *options) as channel:
+            yield checked(channel)
+
+    return connect

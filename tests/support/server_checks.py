@@ -1,0 +1,207 @@
+"""What holds of a server after every test, whatever the test did to it: G1 to G10 of docs/faults.md."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from imp_service.pb import inference_pb2_grpc
+from imp_service.serving.lifecycle import Phase
+from support.served_models import Canary, ServedModel
+from support.status_checker import SECRET, leaks_in
+from support.stream_checker import StreamViolation
+from support.wire import ask, tokens_of
+
+if TYPE_CHECKING:
+    from support.served import Served
+
+Metadata = tuple[tuple[str, str], ...]
+# The outputs of the canary that are asked for after a test.
+N_CANARY = 6
+# A machine under load may be this slow to free what the catalogue wants freed within 250 ms.
+REST_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a server holds while nothing runs."""
+
+    sessions: int = 0
+    blocks_live: int = 0
+    log_bytes: int = 0  # of what was written before
+
+    @classmethod
+    def of(cls, served: Served) -> Level:
+        """Now."""
+        stats = served.stats()
+        return cls(stats.sessions, stats.blocks_live, served.log_bytes)
+
+
+def problems_of(served: Served, before: Level) -> list[str]:
+    """Of a server that serves, in words; its canary is sung last."""
+    if not is_well(served):
+        return []
+    found = [*rest_problems(served, before), *canary_problems(served), *count_problems(served)]
+    return [*found, *log_problems(served.log_lines(before.log_bytes))]
+
+
+def last_problems_of(served: Served) -> list[str]:
+    """Of a server that is about to end: sessions may be open, and may hold every block; nothing else may be held."""
+    now = Level.of(served)
+    if not now.sessions:
+        return problems_of(served, Level())
+    return rest_problems(served, Level(now.sessions, now.blocks_live)) if is_well(served) else []
+
+
+def is_well(served: Served) -> bool:
+    """It serves, and is not meant to be ill."""
+    return served.is_checked and served.call(lambda: served.host.lifecycle.phase) is Phase.SERVING
+
+
+def rest_problems(served: Served, before: Level) -> list[str]:
+    """G3: what is not as it was, after waiting for it. Sessions that a test left have a lease: it is over then."""
+    if not before.sessions and served.stats().sessions:
+        served.jump(served.host.settings.sessions.max_ttl.total_seconds())
+    give_up = time.monotonic() + REST_SECONDS
+    while found := served.call(lambda: _unrest(served, before)):
+        if time.monotonic() > give_up:
+            return [f"G3: {found}"]
+    return []
+
+
+def _unrest(served: Served, before: Level) -> str:
+    stats = served.host.model.client.engine.stats()
+    busy = {"running": stats.running, "waiting": stats.waiting, "waiting_tokens": stats.waiting_tokens}
+    now = Level(stats.sessions, stats.blocks_live, before.log_bytes)
+    left = {name: n for name, n in busy.items() if n}
+    total = stats.blocks_live + stats.blocks_cached + stats.blocks_free
+    if now == before and not left and total == served.n_blocks:
+        return ""
+    return f"{left} left, {now} where it was {before}, {total} blocks of {served.n_blocks}"
+
+
+def canary_problems(served: Served) -> list[str]:
+    """G2, G10: a fresh request does not get the tokens that are known."""
+    canary = served.model.canary
+    if canary is None:
+        return []
+    stub = inference_pb2_grpc.InferenceServiceStub(served.canary_channel)
+    try:
+        messages = list(stub.Generate(ask(canary.prompt_ids, N_CANARY), metadata=served.metadata, timeout=REST_SECONDS))
+    except (grpc.RpcError, StreamViolation) as error:
+        return [f"G10: a fresh request failed: {error}"]
+    found = tokens_of(messages)
+    return [] if found == list(canary.output_ids[:N_CANARY]) else [f"G2: the canary sang {found}"]
+
+
+def count_problems(served: Served) -> list[str]:
+    """G8: requests begun are not requests ended, although none is under way."""
+    metrics = served.host.telemetry.metrics.registry
+
+    def counts() -> tuple[float, float, float]:
+        samples = [sample for family in metrics.collect() for sample in family.samples]
+        begun, ended, active = (
+            sum(sample.value for sample in samples if sample.name == name)
+            for name in ("imp_requests_started_total", "imp_requests_ended_total", "imp_requests_active")
+        )
+        return begun, ended, active
+
+    give_up = time.monotonic() + REST_SECONDS
+    while True:
+        begun, ended, active = served.call(counts)
+        if (begun, active) == (ended, 0):
+            return []
+        if time.monotonic() > give_up:
+            return [f"G8: {begun} requests began, {ended} ended, {active} are active"]
+
+
+def log_problems(lines: Sequence[str]) -> list[str]:
+    """G6: what a log must not hold; a line of an error may name the place in the source that it came from."""
+    return [
+        f"G6: {leaked} in the log: {line}"
+        for line in lines
+        if (leaked := leaks_in(line)) and (SECRET in leaked or '"level": "error"' not in line)
+    ]
+
+
+class CanarySinger:
+    """Runs the canary again and again beside a test, each time to its golden end (G2)."""
+
+    def __init__(
+        self, model: ServedModel, channel: grpc.Channel, metadata: Metadata = (), rest_seconds: float = 0.0
+    ) -> None:
+        """It rests for so long after each song; `metadata` is what its calls need, such as a token."""
+        assert model.canary is not None, "the model has no canary"
+        self._canary: Canary = model.canary
+        self._stub = inference_pb2_grpc.InferenceServiceStub(channel)
+        self._metadata = (*metadata, ("imp-priority", "100"), ("imp-tenant", "canary"))
+        self._rest_seconds = rest_seconds
+        self._is_over = threading.Event()
+        self.n_sung = 0
+        self.problems: list[str] = []
+        self._thread = threading.Thread(target=self._sing, name="canary")
+        self._thread.start()
+
+    def _sing(self) -> None:
+        while not (self._is_over.is_set() and self.n_sung) and not self.problems:
+            try:
+                self._once()
+            except (grpc.RpcError, StreamViolation) as error:
+                self.problems.append(f"G2: the canary's stream failed: {error}")
+            self._is_over.wait(self._rest_seconds)
+
+    def _once(self) -> None:
+        expected = list(self._canary.output_ids)
+        request: Any = ask(self._canary.prompt_ids, len(expected))
+        request.stop.ignore_eos = True
+        found = tokens_of(list(self._stub.Generate(request, metadata=self._metadata, timeout=60)))
+        self.n_sung += 1
+        if found != expected:
+            self.problems.append(f"G2: the canary sang {found}")
+
+    def stop(self) -> None:
+        """Ends with the song that it is in; there is at least one."""
+        self._is_over.set()
+        self._thread.join()
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What this process holds of the kernel's."""
+
+    descriptors: dict[str, int]
+    threads: list[str]
+
+    @classmethod
+    def now(cls) -> Holdings:
+        """Descriptors by their kind; threads of Python by their name."""
+        kinds: dict[str, int] = {}
+        for entry in Path("/proc/self/fd").iterdir():
+            try:
+                kind = str(entry.readlink()).split(":[")[0]
+            except FileNotFoundError:
+                continue  # the folder's own
+            kinds[kind] = kinds.get(kind, 0) + 1
+        return cls(kinds, sorted(thread.name for thread in threading.enumerate()))
+
+
+def left_since(before: Holdings) -> list[str]:
+    """G4: what this process holds beyond `before`, after time for what is on its way out."""
+    give_up = time.monotonic() + REST_SECONDS
+    while True:
+        gc.collect()
+        now = Holdings.now()
+        more = {kind: n for kind, n in now.descriptors.items() if n > before.descriptors.get(kind, 0)}
+        threads = list((Counter(now.threads) - Counter(before.threads)).elements())
+        if not more and not threads:
+            return []
+        if time.monotonic() > give_up:
+            return [f"G4: descriptors {before.descriptors} became {now.descriptors}, threads {threads} are new"]
