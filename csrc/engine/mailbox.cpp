@@ -34,6 +34,8 @@ void Mailbox::put(std::vector<Accepted>&& commands) {
     std::ranges::move(commands, std::back_inserter(commands_));
     // From now on the thread has something to do, whether it wakes up or not.
     if (busy_since_ns_ == kNotBusy) busy_since_ns_ = clock_();
+    // Waking it for what it may not take yet would cost a turn of the processor.
+    if (!has_commands()) return;
   }
   changed_.notify_one();
 }
@@ -47,6 +49,7 @@ void Mailbox::let_go() {
   {
     const std::lock_guard lock(mutex_);
     --n_holds_;
+    if (!has_commands()) return;
   }
   changed_.notify_one();
 }
