@@ -44,6 +44,12 @@ class StreamMark:
     held: bytes
     unfinished: tuple[bytes, int]
 
+    @property
+    def is_settled(self) -> bool:
+        """Nothing waits: what comes next is told as after any other such state, where no string is looked for."""
+        begun, strips_next = self.detokenizer
+        return begun > 0 and not strips_next and not self.held and not self.unfinished[0]
+
 
 class TextStream:
     """Follows one sequence's outputs. Not for use by two threads at once.
