@@ -11,6 +11,7 @@ from imp_service.serving.lifecycle import Phase
 from support.served import Served, serve
 from support.served_models import scripted
 from support.session_calls import SessionCalls, details_of, prefill, reason, refusal, seconds
+from support.step_gate import StepGate
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
 
@@ -97,6 +98,23 @@ def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls:
             calls.served.wait_for_rest()
             assert reason(lambda: calls.step(name)) == "SESSION_EXPIRED"  # noqa: B023
     assert outcomes["done"] > 0 and sum(outcomes.values()) == 60
+
+
+def test_s14_ses_16_a_step_that_runs_keeps_its_session() -> None:
+    """The ttl passes while the engine stands in the step: it is done, and was a use."""
+    with StepGate(450) as gate, serve(model=scripted(script=gate.script)) as served, ThreadPoolExecutor(1) as threads:
+        calls = SessionCalls(served)
+        name = calls.prefill([440, 441], ttl=seconds(5)).session_id
+        running = threads.submit(calls.step, name, [450])
+        gate.wait()
+        served.jump(6)
+        assert len(served.host.sessions) == 1
+        gate.open()
+        assert running.result().position == 3
+        served.jump(4)
+        assert calls.step(name).position == 4
+        served.jump(6)
+        assert reason(lambda: calls.step(name)) == "SESSION_EXPIRED"
 
 
 def test_ses_17_s02_a_session_of_another_start_is_lost(calls: SessionCalls) -> None:

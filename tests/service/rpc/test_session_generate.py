@@ -1,6 +1,7 @@
 """Generate on a session: where it begins, what the session keeps, and who else may work on it meanwhile."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -9,7 +10,9 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.served import Served, serve, tokens_of
+from support.served_models import scripted
 from support.session_calls import GREEDY, WARM, SessionCalls, details_of, prefill, reason, refusal
+from support.step_gate import StepGate
 
 PROMPT = [300 + 11 * i % 90 for i in range(20)]
 SILENT = pb.StepOptions(sample=False)
@@ -118,25 +121,31 @@ def test_ses_21_s23_a_session_keeps_what_was_handed_out(calls: SessionCalls, n_r
     assert calls.step(name, position=held).token_id == expected[n_outputs]
 
 
-def test_ses_11_s22_while_a_generation_runs_the_session_is_busy(calls: SessionCalls) -> None:
-    name = calls.prefill(PROMPT).session_id
-    request = going_on(name, 400)
-    request.output.max_chunk_tokens = 1
-    stream = calls.stub.Generate(request)
-    assert next(stream).HasField("started")
-    for call in (
-        lambda: calls.step(name),
-        lambda: calls.prefill([301], name),
-        lambda: calls.fork(name),
-        lambda: calls.truncate(name, 3),
-        lambda: generated(calls, going_on(name, 2)),
-    ):
-        found = refusal(call)
-        assert found.reason == "SESSION_BUSY" and found.retry_seconds is not None
-    assert calls.release(name) is True
-    with pytest.raises(grpc.RpcError) as ended:
-        list(stream)
-    assert details_of(ended.value).reason == "SESSION_NOT_FOUND"
+def test_ses_11_s22_while_a_generation_runs_the_session_is_busy() -> None:
+    """One token follows another, and at 450 the engine stands still."""
+    with StepGate(450) as gate, serve(model=scripted(script=gate.script)) as served, ThreadPoolExecutor(1) as threads:
+        calls = SessionCalls(served)
+        name = calls.prefill([440, 441]).session_id
+        stream = calls.stub.Generate(going_on(name, 400))
+        assert next(stream).HasField("started")
+        gate.wait()
+        for call in (
+            lambda: calls.step(name),
+            lambda: calls.prefill([301], name),
+            lambda: calls.fork(name),
+            lambda: calls.truncate(name, 3),
+            lambda: generated(calls, going_on(name, 2)),
+        ):
+            found = refusal(call)
+            assert found.reason == "SESSION_BUSY" and found.retry_seconds is not None
+        released = threads.submit(calls.release, name)
+        served.wait_until(lambda: len(served.host.sessions) == 0, "the session is closed")
+        gate.open()
+        assert released.result() is True
+        with pytest.raises(grpc.RpcError) as ended:
+            list(stream)
+        assert details_of(ended.value).reason == "SESSION_NOT_FOUND"
+        served.wait_for_rest()
 
 
 def test_s22_a_step_that_runs_keeps_a_generation_out(calls: SessionCalls) -> None:

@@ -12,8 +12,9 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support import tolerances
 from support.served import Served, serve
-from support.served_models import tiny_with_text
+from support.served_models import scripted, tiny_with_text
 from support.session_calls import GREEDY, WARM, SessionCalls, details_of, prefill, reason, refusal, seconds
+from support.step_gate import StepGate
 
 PROMPT = [300 + 7 * i % 90 for i in range(20)]
 
@@ -247,6 +248,22 @@ def test_ses_11_s05_one_of_many_steps_at_once_wins(calls: SessionCalls, n: int) 
     assert calls.step(name, position=220).position == 221
 
 
+def test_ses_11_s05_while_a_step_runs_every_other_is_refused() -> None:
+    with StepGate(450) as gate, serve(model=scripted(script=gate.script)) as served, ThreadPoolExecutor(1) as threads:
+        calls = SessionCalls(served)
+        name = calls.prefill([440, 441]).session_id
+        running = threads.submit(calls.step, name, [450], position=2)
+        gate.wait()
+        for _ in range(21):
+            assert reason(lambda: calls.step(name, [450], position=2)) == "SESSION_BUSY"
+            assert reason(lambda: calls.step(name)) == "SESSION_BUSY"
+            assert reason(lambda: calls.prefill([301], name)) == "SESSION_BUSY"
+        gate.open()
+        assert (running.result().position, running.result().token_id) == (3, 451)
+        assert calls.step(name, [450], position=2) == running.result()
+        assert calls.step(name).position == 4
+
+
 def test_ses_15_s03_release_is_idempotent(calls: SessionCalls) -> None:
     before = calls.served.stats().blocks_live
     name = calls.prefill(PROMPT).session_id
@@ -419,3 +436,24 @@ def test_ses_14_base_continues_the_same_draws_elsewhere(calls: SessionCalls) -> 
     assert [moved.output.token_id] + [calls.step(moved.session_id).token_id for _ in range(5)] == tokens[4:]
     found = refusal(lambda: calls.prefill(PROMPT, base=21))
     assert (found.reason, found.paths) == ("FIELD_INVALID", ["base"])
+
+
+def test_steps_are_counted_and_repeats_are_not(calls: SessionCalls) -> None:
+    registry = calls.served.host.telemetry.metrics.registry
+
+    def counted() -> list[float]:
+        prompts = [registry.get_sample_value("imp_prompt_tokens_total", {"kind": k}) for k in ("computed", "cached")]
+        return [value or 0.0 for value in (registry.get_sample_value("imp_output_tokens_total"), *prompts)]
+
+    before = counted()
+    prompt = [*range(500, 533)]
+    calls.prefill(prompt, "counted", position=0)
+    calls.step("counted", position=33)
+    calls.steps(pb.SessionStep(session_id="counted"), pb.SessionStep(session_id="nobody"))
+    after = [3.0, 33.0, 0.0]
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == after
+    calls.prefill(prompt, "cached", position=0, step=pb.StepOptions(sample=False))
+    calls.step("cached", [400], position=33)
+    calls.step("cached", [400], position=33)
+    cached = [after[0] + 1, after[1] + 1, after[2] + 32]
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == cached
