@@ -15,6 +15,7 @@ from imp_service.rpc.authentication import Authentication, AuthenticationInterce
 from imp_service.rpc.channel_options import channel_options
 from imp_service.rpc.health import Health
 from imp_service.rpc.listeners import Address, bind, bind_socket, check_all
+from imp_service.rpc.message_runtime import require_native_runtime
 from imp_service.rpc.registration import CallPath
 from imp_service.rpc.reloaded_files import ReloadedFiles, keep_looking
 from imp_service.rpc.services import ALL_SERVICES, make_admin_servicers, make_servicers
@@ -32,6 +33,7 @@ class Server:
 
     def __init__(self, host: Host) -> None:
         """Reads the files of tokens and certificates: raises ConfigError before anything is bound."""
+        require_native_runtime()
         self._host = host
         # What was bound, with the ports that were chosen; filled by start().
         self.addresses: list[str] = []

@@ -1,0 +1,54 @@
+"""Messages with every field set, each to a value that only its number decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+FLOATS = (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE)
+
+
+def filled(descriptor: Descriptor, member: int = 0) -> Message:
+    """Of each oneof the `member`-th, counted on from the last to the first."""
+    message = GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        oneof = field.containing_oneof
+        if oneof is not None and len(oneof.fields) > 1 and field is not oneof.fields[member % len(oneof.fields)]:
+            continue
+        _fill(message, field, member)
+    return message
+
+
+def _fill(message: Any, field: FieldDescriptor, member: int) -> None:
+    inner = field.message_type
+    if inner is not None and inner.full_name == "google.protobuf.Struct":
+        getattr(message, field.name).update({"key": field.number, "list": ["a", None, True]})
+    elif inner is not None and inner.GetOptions().map_entry:
+        getattr(message, field.name)[field.number] = field.number + 0.5
+    elif inner is not None and field.is_repeated:
+        getattr(message, field.name).extend([filled(inner, member), filled(inner, member + 1)])
+    elif inner is not None:
+        getattr(message, field.name).CopyFrom(filled(inner, member))
+        getattr(message, field.name).SetInParent()
+    elif field.is_repeated:
+        getattr(message, field.name).extend([_value(field, 0), _value(field, 1)])
+    else:
+        setattr(message, field.name, _value(field, 0))
+
+
+def _value(field: FieldDescriptor, i: int) -> Any:
+    n = field.number + 100 * i
+    if field.enum_type is not None:
+        return field.enum_type.values[-1].number
+    if field.cpp_type in FLOATS:
+        return n + 0.25
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return True
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return bytes([0, 255, n])
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return f"{field.name} {n} é"
+    return n + (2**40 if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64 else 0)
