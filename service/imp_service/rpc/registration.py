@@ -20,9 +20,10 @@ from imp_service.generation.validate import FieldsInvalid
 from imp_service.rpc.authentication import Authentication, Metadata
 from imp_service.rpc.call import Call
 from imp_service.rpc.error_table import FIELD_INVALID
+from imp_service.rpc.orca import ORCA_KEY, orca_report
 from imp_service.rpc.policies import NO_POLICY, POLICIES, Policy
 from imp_service.rpc.request_metadata import RequestMetadata, read_request_metadata
-from imp_service.rpc.statuses import failure_of
+from imp_service.rpc.statuses import TrailingMetadata, failure_of
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import Method as CountedMethod
@@ -65,7 +66,7 @@ class CallPath:
         """A handler that refuses a call of whatever shape, before its first message."""
 
         async def refuse(_: object, context: Context) -> None:
-            await self._fail(self._begin(method, context, RequestMetadata(), NO_POLICY), error)
+            await self._fail(self._begin(method, context, RequestMetadata(), NO_POLICY), error, NO_POLICY)
 
         return grpc.stream_stream_rpc_method_handler(refuse)
 
@@ -106,18 +107,19 @@ class CallPath:
                 raise violations
             reply = await answer(call)
             await call.admit()
+            context.set_trailing_metadata(self._load(policy))
         except asyncio.CancelledError:
             if call.ending is None:
                 self._end(call, "DEADLINE_EXCEEDED" if call.is_late else "CANCELLED")
                 raise
             call.task.uncancel()
-            await self._fail(call, call.ending)
+            await self._fail(call, call.ending, policy)
         except grpc.aio.AbortError:
             # A protocol that is not ours has its own endings.
             self._end(call, call.context.code().name)
             raise
         except Exception as error:
-            await self._fail(call, error)
+            await self._fail(call, error, policy)
         else:
             self._end(call, "OK")
             return None if reply is None else reply.SerializeToString()
@@ -134,7 +136,9 @@ class CallPath:
             instance_id=self._host.instance_id,
             request_id=request_id,
             peer=peer,
-            record=self._host.telemetry.call(method, request_id, metadata.tenant, peer, metadata.traceparent),
+            record=self._host.telemetry.call(
+                method, request_id, metadata.tenant, peer, metadata.traceparent, tracestate=metadata.tracestate
+            ),
             task=task,
             tenant=metadata.tenant,
             priority=metadata.priority,
@@ -142,15 +146,22 @@ class CallPath:
         self._host.calls.enter(call, is_request=policy.is_request)
         return call
 
-    async def _fail(self, call: Call, error: Exception) -> None:
+    async def _fail(self, call: Call, error: Exception, policy: Policy) -> None:
         failure = failure_of(error, request_id=call.request_id)
         if failure.is_bug:
             self._host.telemetry.log.raised("bug", error, request_id=call.request_id, method=call.method)
-        trailing = failure.trailing_metadata()
+        trailing = (*failure.trailing_metadata(), *self._load(policy))
         if not call.is_admitted:
             trailing = (*trailing, *call.identity)
         self._end(call, failure.code.name, failure.reason)
         await call.context.abort(failure.code, failure.message, trailing)
+
+    def _load(self, policy: Policy) -> TrailingMetadata:
+        """For the balancer in the caller, which spreads requests."""
+        if not policy.is_request:
+            return ()
+        host = self._host
+        return ((ORCA_KEY, orca_report(host.load.snapshot(), host.settings.scheduler.max_running)),)
 
     def _end(self, call: Call, code: str, reason: str = "") -> None:
         """The one ending: from here on nobody can end the call in another way."""

@@ -6,7 +6,6 @@ from imp_service.telemetry.log import Log
 from imp_service.telemetry.log_capture import capture
 from imp_service.telemetry.method import Method
 from imp_service.telemetry.metrics import Metrics
-from imp_service.telemetry.standard_streams import hold_standard_streams
 from imp_service.telemetry.telemetry import Telemetry
 
 __all__ = [
@@ -18,6 +17,5 @@ __all__ = [
     "Metrics",
     "Telemetry",
     "capture",
-    "hold_standard_streams",
     "kv_usage",
 ]

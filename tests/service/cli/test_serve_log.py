@@ -1,0 +1,83 @@
+"""The log of imp serve as a process: a line a request, no word of a prompt, and no stderr that could stop it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from support.failed_calls import failed
+from support.served import ask, tokens_of
+from support.server_process import server_process
+
+CANARY = "xylophone quartz"
+N_CALLS = 60
+
+
+def test_obs_5_g6_every_request_has_its_line_and_no_line_a_prompt(tmp_path: Path) -> None:
+    with server_process(tmp_path, settings=("log.format=json", "log.max_lines_per_second=1000")) as server:
+        with server.inference() as stub:
+            for i in range(10):
+                list(stub.Generate(ask(f"{CANARY} {i}", 3, request_id=f"good-{i}")))
+            for i in range(10):
+                bad = ask(f"{CANARY} {i}", 3, request_id=f"bad\n{i}\x1b[2J", model=f"no\r{CANARY}")
+                assert failed(lambda bad=bad: list(stub.Generate(bad))).code == "INVALID_ARGUMENT"
+            stub.GenerateUnary(pb.GenerateUnaryRequest(request=ask(CANARY, 2, request_id="unary")))
+            stub.Prefill(pb.PrefillRequest(text=CANARY), metadata=(("imp-tenant", "blue"),))
+        assert server.terminate() == 0
+        text = server.stderr
+    assert text.isascii() and all(line.isprintable() for line in text.splitlines())
+    assert [word for word in CANARY.split() if word in text] == []
+    lines = [json.loads(line) for line in text.splitlines()]
+    calls = [line for line in lines if line["event"].startswith("call ")]
+    good = [(line["id"], line["output_tokens"]) for line in calls if line["id"].startswith("good")]
+    assert good == [(f"good-{i}", 3) for i in range(10)]
+    assert sum(line.get("reason") == "FIELD_INVALID" for line in calls) == 10
+    assert [line["method"].split("/")[1] for line in calls[20:]] == ["GenerateUnary", "Prefill"]
+    assert (calls[-1]["tenant"], calls[-1]["code"], len(calls)) == ("blue", "OK", 22)
+
+
+@contextlib.contextmanager
+def broken_stderr(kind: str) -> Iterator[int]:
+    """A descriptor that takes little or nothing of what is written."""
+    if kind == "full disk":
+        descriptors = [os.open("/dev/full", os.O_WRONLY)]
+    else:
+        read_end, write_end = os.pipe()
+        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+        descriptors = [write_end, read_end]
+        if kind == "closed pipe":
+            os.close(descriptors.pop())
+    try:
+        yield descriptors[0]
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("kind", ["full disk", "closed pipe", "pipe nobody reads"])
+def test_y07_serving_goes_on_whatever_becomes_of_stderr(tmp_path: Path, kind: str) -> None:
+    """More lines than a pipe takes; every call is answered, and the end is an orderly one."""
+    with broken_stderr(kind) as stderr, server_process(tmp_path, stderr=stderr) as server:
+        with server.inference() as stub:
+            for _ in range(N_CALLS):
+                assert len(tokens_of(list(stub.Generate(ask("a", 3))))) == 3
+            with pytest.raises(grpc.RpcError):
+                list(stub.Generate(ask([99999])))
+        assert server.terminate() == 0
+
+
+def test_y08_nothing_gets_the_number_of_a_closed_stderr(tmp_path: Path) -> None:
+    without = ("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+    with server_process(tmp_path, inside=without) as server:
+        with server.inference() as stub:
+            list(stub.Generate(ask("a", 3)))
+        assert [str(Path(f"/proc/{server.pid}/fd/{n}").readlink()) for n in range(3)] == ["/dev/null"] * 3
+        assert server.terminate() == 0

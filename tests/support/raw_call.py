@@ -1,0 +1,64 @@
+"""One call over HTTP/2 by hand: trailing metadata as it is on the wire, also what gRPC's own client keeps to itself."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+from google.protobuf.message import Message
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, SETTINGS = 0, 1, 4
+END_STREAM, END_HEADERS, ACK = 1, 4, 1
+# gRPC's own: binary metadata may come as it is, not as base64 in Huffman's code.
+ALLOW_TRUE_BINARY = 0xFE03
+HANGS_AFTER = 30
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def header(name: str, value: str) -> bytes:
+    """Literal, not indexed, not compressed."""
+    return b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+
+
+def frames(connection: socket.socket) -> Iterator[tuple[int, int, bytes]]:
+    """Kind, flags and payload of each, until the connection ends."""
+    with connection.makefile("rb") as file:
+        while head := file.read(9):
+            size = int.from_bytes(head[:3], "big")
+            yield head[3], head[4], file.read(size)
+
+
+def trailers_of(address: str, method: str, request: Message) -> bytes:
+    """The block of headers that ends the call."""
+    host, port = address.rsplit(":", 1)
+    message = request.SerializeToString()
+    asked = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "test", "te": "trailers"}
+    block = b"".join(header(*pair) for pair in {**asked, "content-type": "application/grpc"}.items())
+    with socket.create_connection((host, int(port)), timeout=HANGS_AFTER) as connection:
+        connection.sendall(
+            PREFACE
+            + frame(SETTINGS, 0, 0, struct.pack(">HI", ALLOW_TRUE_BINARY, 1))
+            + frame(HEADERS, END_HEADERS, 1, block)
+            + frame(DATA, END_STREAM, 1, b"\x00" + struct.pack(">I", len(message)) + message)
+        )
+        for kind, flags, payload in frames(connection):
+            if kind == SETTINGS and not flags & ACK:
+                connection.sendall(frame(SETTINGS, ACK, 0, b""))
+            if kind == HEADERS and flags & END_STREAM:
+                return payload
+    raise AssertionError("the connection ended before the call did")
+
+
+def binary_value(block: bytes, key: str) -> bytes:
+    """The value of a -bin key that came as it is; fails where the key is not there."""
+    at = block.index(key.encode()) + len(key)
+    size, at = block[at] & 0x7F, at + 1
+    assert size < 0x7F and not block[at - 1] & 0x80, "longer than a test's value, or compressed"
+    value = block[at : at + size]
+    assert value[:1] == b"\x00"  # says that the rest is no base64
+    return value[1:]
