@@ -17,18 +17,20 @@ import imp_service
 ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "proto"
 PB = ROOT / "service" / "imp_service" / "pb"
-BUF = Path(sys.executable).with_name("buf")
+# Installed beside this interpreter, as buf-bin does, or anywhere else.
+BUF = shutil.which("buf", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]))
 Buf = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
 def buf(tmp_path: Path) -> Buf:
     """Runs buf in a folder; it knows no home and no network."""
+    assert isinstance(BUF, str), "buf is not installed: pip install buf-bin"
 
     def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.defpath, "BUF_CACHE_DIR": str(tmp_path / "cache")}
         return subprocess.run(
-            [str(BUF), *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+            [BUF, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
         )
 
     return run

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from imp_service.config import Settings
 from imp_service.telemetry import CallRecord, Method, Telemetry
 from imp_service.telemetry.log import STDERR
 from imp_service.telemetry.tracing import Tracer
+from support.scraped import series_of
 
 GENERATE = Method("imp.v1.InferenceService", "Generate", "server_stream", is_request=True)
 GET_LOAD = Method("imp.v1.ModelService", "GetLoad", "unary")
@@ -43,9 +42,4 @@ class TelemetryBench:
 
     def series(self) -> dict[str, float]:
         """Every sample by its name and labels, as a scraper reads them."""
-        text = self.telemetry.metrics.render().decode()
-        return {
-            sample.name + "".join(f"[{key}={value}]" for key, value in sorted(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
+        return series_of(self.telemetry.metrics.render().decode())

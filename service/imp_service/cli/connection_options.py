@@ -1,6 +1,5 @@
 """The options of every command that calls a server: where it is, who calls, and for how long to wait."""
 
-import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
@@ -113,7 +112,9 @@ def _token(arguments: Namespace) -> str | None:
     if arguments.token_file is not None:
         token, origin = Path(arguments.token_file).read_text(encoding="utf-8").strip(), arguments.token_file
     elif arguments.token_env is not None:
-        token, origin = os.environ.get(arguments.token_env, ""), f"${arguments.token_env}"
+        from imp_service.config.environment import read_secret
+
+        token, origin = read_secret(arguments.token_env) or "", f"${arguments.token_env}"
     else:
         return None
     if not (token and token.isascii() and token.isprintable()):

@@ -146,8 +146,10 @@ def _comments(sizing: "Sizing") -> list[str]:
     from imp_service.cli.units import memory_text
 
     memory = sizing.report.memory
+    hint = ["The cache is for 4 sequences of full length: -c N and --set kv.bytes=SIZE make it smaller."]
     return [
         f"Memory: {', '.join(f'{name} {memory_text(n_bytes)}' for name, n_bytes in memory.items.items())};",
         f"in all {memory_text(memory.total_bytes)}, for sequences of up to {memory.context} tokens.",
+        *(hint if sizing.is_cache_auto else []),
         f"CPUs: {sizing.threads} compute threads, and one for the service itself.",
     ]

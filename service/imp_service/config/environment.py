@@ -1,4 +1,4 @@
-"""The one place where imp touches its environment: IMP_CONFIG, HOME, IMP_SECTION__KEY, and what libraries read."""
+"""The one place where imp touches its environment: paths, IMP_SECTION__KEY, secrets, switches of libraries."""
 
 import os
 from collections.abc import Mapping
@@ -37,6 +37,11 @@ def _assignment(name: str, text: str) -> Assignment:
         raise ConfigError(name, f"found small letters, expected {name.upper()}")
     path = tuple(name[len(_PREFIX) :].lower().split(_SEPARATOR))
     return Assignment(path, text, Origin("environment", name))
+
+
+def read_secret(name: str) -> str | None:
+    """A variable that the user names on the command line, so that what it holds is not read off there."""
+    return os.environ.get(name)
 
 
 def quiet_grpc() -> None:

@@ -24,6 +24,7 @@ class Sizing:
 
     config: Config  # what stands in the pods' imp.conf
     report: ModelReport
+    is_cache_auto: bool  # nobody said how large it is
 
     @property
     def threads(self) -> int:
@@ -54,9 +55,10 @@ def size(config: Config, model: str | None) -> Sizing:
     if model is not None:
         stated = origin_at(config.tree, ("model", "path")).source == "--set"
         pod = config if stated else _with_path(config, f"{MODEL_FOLDER}/{Path(model).name}")
-    if config.settings.kv.bytes is AUTO:
+    is_cache_auto = config.settings.kv.bytes is AUTO
+    if is_cache_auto:
         pod = pod.resolve(("kv", "bytes"), report.memory.items["kv"], "the memory plan")
-    return Sizing(pod, report)
+    return Sizing(pod, report, is_cache_auto)
 
 
 def termination_seconds(base: Base, config: Config) -> int:

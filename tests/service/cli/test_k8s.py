@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from importlib import import_module
@@ -177,6 +178,15 @@ def test_a_cache_that_cannot_hold_the_context_is_refused(call):
     assert err.startswith("imp: error: FIELD_INVALID: ")
     assert call("k8s", "-m", "none.gguf")[0] == 66
     assert call("k8s", "--set", "scheduler.max_runing=1")[0] == 78
+
+
+def test_the_sizes_are_explained_above_the_documents(call):
+    for words, n_lines in (((), 4), (("--set", "kv.bytes=1MiB"), 3)):
+        _, out, _ = call("k8s", *words)
+        head = out[: out.index("---\n")].splitlines()
+        assert (len(head), {line[0] for line in head}) == (n_lines, {"#"})
+        assert ("make it smaller" in "".join(head)) is (not words)
+    assert re.fullmatch(r"# Memory: weights .+, kv 1\.0 MiB, scratch .+, logits .+, reserve 256 MiB;", head[0])
 
 
 def test_kubectl_reads_the_stream(call, tmp_path):

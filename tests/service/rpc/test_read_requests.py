@@ -1,0 +1,153 @@
+"""Requests are read whole: each field changes what is read, and an absent field stays absent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from imp_service.config import load as load_config
+from imp_service.generation import (
+    CacheOptions,
+    DryOptions,
+    GenerationRequest,
+    OutputOptions,
+    SamplingOptions,
+    StepOptions,
+    StopOptions,
+)
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import types_pb2
+from imp_service.rpc.read_requests import read_chunking, read_generation, read_step
+from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
+from support.request_fields import APART, GENERATE, STEP, leaves, put, seconds
+
+SETTINGS = load_config(None, ["chunk.max_tokens=7", "chunk.max_delay=20ms", "limits.request_time=90s"]).settings
+# The call's own: who it is, what it is for, what is not built.
+READ_ELSEWHERE = {"request_id", "model", "session_id"}
+
+
+def read(request: pb.GenerateRequest) -> GenerationRequest:
+    return read_generation(request, SETTINGS, priority=3, tenant="t")
+
+
+def test_rpc_4_an_empty_request_is_read_as_defaults() -> None:
+    expected = GenerationRequest("a", stop=StopOptions(time_limit=90.0), priority=3, tenant="t")
+    assert read(pb.GenerateRequest(text="a")) == expected
+    assert read_chunking(types_pb2.OutputOptions(), SETTINGS) == (7, 0.02)
+    assert read_step(pb.StepOptions()) == StepOptions()
+
+
+def test_rpc_4_every_field_is_read() -> None:
+    """Any value that a field may have, beside its default, is read as another request."""
+
+    def whole(request: pb.GenerateRequest) -> tuple[Any, ...]:
+        return read(request), read_chunking(request.output, SETTINGS)
+
+    base = whole(pb.GenerateRequest(text="a"))
+    silent = set()
+    for path, (ok, _) in GENERATE.items():
+        changed = [pb.GenerateRequest(text="a") for _ in ok]
+        for request, value in zip(changed, ok, strict=True):
+            put(request, path, value)
+        if all(whole(request) == base for request in changed):
+            silent.add(path)
+    refused = {path for path in GENERATE if path.startswith(("sparse_prefill.", "speculation."))}
+    # Beside max_tokens only zero is sure to be allowed; it is read below.
+    assert silent == refused | {"request_id", "model", "stop.min_tokens"}
+    assert {path for path, _ in leaves(pb.GenerateRequest.DESCRIPTOR)} - APART - READ_ELSEWHERE <= GENERATE.keys()
+
+
+def test_rpc_4_every_field_of_a_step_is_read() -> None:
+    for path, (ok, _) in STEP.items():
+        values = []
+        for value in ok:
+            options = pb.StepOptions()
+            put(options, path, value)
+            values.append(read_step(options))
+        assert any(value != StepOptions() for value in values), path
+
+
+def test_an_explicit_zero_is_no_absent_field() -> None:
+    zeros = types_pb2.SamplingOptions(temperature=0, top_k=0, min_p=0, frequency_penalty=0, seed=0)
+    found = read(pb.GenerateRequest(text="a", sampling=zeros)).sampling
+    assert found == SamplingOptions(temperature=0.0, top_k=0, min_p=0.0, frequency_penalty=0.0, seed=0)
+    nothing = read(pb.GenerateRequest(text="a", stop=types_pb2.StopOptions(max_tokens=0))).stop
+    assert nothing == StopOptions(max_tokens=0, time_limit=90.0)
+    assert read_step(pb.StepOptions(sample=False)).sample is False
+    assert read(pb.GenerateRequest(text="a", output=types_pb2.OutputOptions(text=False))).output.text is False
+
+
+def test_floats_are_what_their_callers_wrote() -> None:
+    """Of 32 bits; read as 64 they would be other numbers than the Python API is given, and miss their bounds."""
+    sampling = types_pb2.SamplingOptions(
+        temperature=0.7,
+        repetition_penalty=0.01,
+        logit_bias={3: -0.1},
+        dry=types_pb2.DryOptions(base=1.75, multiplier=0.8),
+    )
+    expected = SamplingOptions(
+        temperature=0.7, repetition_penalty=0.01, logit_bias={3: -0.1}, dry=DryOptions(base=1.75, multiplier=0.8)
+    )
+    assert read(pb.GenerateRequest(text="a", sampling=sampling)).sampling == expected
+
+
+def test_a_whole_request_is_read() -> None:
+    request = pb.GenerateRequest(
+        token_ids=types_pb2.TokenIds(ids=[5, 6]),
+        sampling=types_pb2.SamplingOptions(top_p=0.5, dry=types_pb2.DryOptions(window=9, breakers=["\n", "."])),
+        stop=types_pb2.StopOptions(
+            max_tokens=9,
+            min_tokens=2,
+            strings=["x"],
+            token_ids=[7],
+            ignore_eos=True,
+            include_match=True,
+            time_limit=seconds(1, 500_000_000),
+        ),
+        constraint=types_pb2.Constraint(regex="a+"),
+        output=types_pb2.OutputOptions(
+            logprobs=True,
+            top_logprobs=4,
+            prompt_logprobs=True,
+            prompt_token_ids=True,
+            special_tokens=True,
+            max_chunk_tokens=5,
+            max_chunk_delay=seconds(0, 1_000_000),
+        ),
+        cache=types_pb2.CacheOptions(bypass_prefix=True, salt="s"),
+        num_sequences=2,
+    )
+    assert read(request) == GenerationRequest(
+        [5, 6],
+        SamplingOptions(top_p=0.5, dry=DryOptions(window=9, breakers=("\n", "."))),
+        StopOptions(9, 2, ("x",), (7,), True, True, 1.5),
+        ConstraintSpec(ConstraintKind.REGEX, "a+"),
+        OutputOptions(True, True, 4, True, True, True),
+        CacheOptions(True, "s"),
+        2,
+        3,
+        "t",
+    )
+    assert read_chunking(request.output, SETTINGS) == (5, 0.001)
+
+
+def test_prompts_and_constraints_of_every_kind() -> None:
+    base = read(pb.GenerateRequest(text="a"))
+    message = types_pb2.ChatMessage(role="r", content="c", name="n", tool_call_id="t", tool_calls_json="[]")
+    chat = types_pb2.ChatPrompt(messages=[message], tools_json="[1]", template_kwargs_json="{}")
+    expected = ChatPrompt((ChatMessage("r", "c", "n", "t", "[]"),), "[1]", None, None, "{}")
+    assert read(pb.GenerateRequest(chat=chat)) == replace(base, prompt=expected)
+    chat.add_generation_prompt, chat.continue_final_message = False, True
+    expected = replace(expected, add_generation_prompt=False, continue_final_message=True)
+    assert read(pb.GenerateRequest(chat=chat)) == replace(base, prompt=expected)
+    assert read(pb.GenerateRequest(session_id="s")) == replace(base, prompt="")
+    for constraint, spec in (
+        (types_pb2.Constraint(json_schema="{}"), ConstraintSpec(ConstraintKind.JSON_SCHEMA, "{}")),
+        (types_pb2.Constraint(gbnf="g"), ConstraintSpec(ConstraintKind.GBNF, "g")),
+        (types_pb2.Constraint(json_object=types_pb2.JsonObject()), ConstraintSpec(ConstraintKind.JSON_OBJECT)),
+        (
+            types_pb2.Constraint(choices=types_pb2.Choices(values=["a", "b"])),
+            ConstraintSpec(ConstraintKind.CHOICES, choices=("a", "b")),
+        ),
+    ):
+        assert read(pb.GenerateRequest(text="a", constraint=constraint)) == replace(base, constraint=spec)

@@ -1,0 +1,180 @@
+"""A client that knows only reflection lists, describes and calls every method of every service."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+
+from support.reflecting_client import Json, ReflectingClient
+from support.server_process import server_process
+
+SERVICES = {
+    "imp.v1.InferenceService",
+    "imp.v1.ModelService",
+    "imp.v1.TokenizerService",
+    "imp.v1.AdminService",
+    "grpc.health.v1.Health",
+    "grpc.channelz.v1.Channelz",
+    "grpc.reflection.v1alpha.ServerReflection",
+}
+PROMPT, IDS = "Once upon a time", [560, 537, 256, 430]
+GREEDY = {"sampling": {"temperature": 0}, "stop": {"max_tokens": 4}}
+STORY = ", in a little"
+
+
+def text_of(replies: list[Json]) -> str:
+    return "".join(r.get("chunk", r.get("finished", {})).get("text", "") for r in replies)
+
+
+def step_text(reply: Json) -> str:
+    return str(reply["results"][0]["output"]["text"])
+
+
+def position(reply: Json) -> object:
+    return reply["output"]["position"]
+
+
+def stream_text(replies: list[Json]) -> object:
+    prefill, step, release = replies
+    return position(prefill["prefill"]), step_text(step["step"]), release["release"]
+
+
+# In the order of the calls. Method -> what to send, and what the replies must show.
+CALLS: dict[str, tuple[list[Json], Callable[[list[Json]], bool]]] = {
+    # Long enough to fill blocks of the cache.
+    "Generate": (
+        [{"text": PROMPT, "sampling": {"temperature": 0}, "stop": {"max_tokens": 40}}],
+        lambda rs: "started" in rs[0] and text_of(rs).startswith(STORY),
+    ),
+    "GenerateUnary": (
+        [{"request": {"token_ids": {"ids": IDS}, **GREEDY}}],
+        lambda rs: rs[0]["sequences"][0]["output"]["text"] == STORY,
+    ),
+    "Prefill": (
+        [{"session_id": "s", "position": 0, "text": PROMPT, "sampling": {"temperature": 0}}],
+        lambda rs: position(rs[0]) == 4,
+    ),
+    "ForkSession": ([{"session_id": "s", "new_session_id": "t"}], lambda rs: rs[0]["position"] == 4),
+    "DecodeStep": ([{"steps": [{"session_id": "s"}, {"session_id": "t"}]}], lambda rs: step_text(rs[0]) == " in"),
+    "TruncateSession": ([{"session_id": "s", "position": 2}], lambda rs: rs[0]["position"] == 2),
+    "DecodeStream": (
+        [{"prefill": {"text": PROMPT, "sampling": {"temperature": 0}, "session_id": "u", "position": 0}},
+         {"step": {"steps": [{"session_id": "u"}]}},
+         {"release": {"session_id": "u"}}],
+        lambda rs: stream_text(rs) == (4, " in", {"released": True}),
+    ),
+    "Tokenize": ([{"texts": [PROMPT]}], lambda rs: rs[0]["results"][0]["token_ids"] == IDS),
+    "Detokenize": ([{"token_ids": [{"ids": IDS}]}], lambda rs: rs[0]["texts"] == [PROMPT]),
+    "ApplyChatTemplate": (
+        [{"chat": {"messages": [{"role": "user", "content": "What is imp?"}]}}],
+        lambda rs: rs[0]["text"] == "<|im_start|>user\nWhat is imp?<|im_end|>\n<|im_start|>assistant\n",
+    ),
+    "GetTokenizer": ([{}], lambda rs: len(rs[-1]["sha256"]) == 64),
+    "GetModelInfo": ([{}], lambda rs: rs[0]["architecture"] == "qwen3"),
+    "GetServerInfo": ([{}], lambda rs: rs[0]["device"] == "cpu"),
+    "GetLoad": ([{}], lambda rs: rs[0]["load"]["sessions"] == 2),
+    "WatchLoad": ([{"min_interval": "0.1s"}], lambda rs: rs[0]["load"]["sessions"] == 2),
+    "ListSessions": ([{}], lambda rs: {s["session_id"] for s in rs[0]["sessions"]} == {"s", "t"}),
+    "ReleaseSession": ([{"session_id": "s"}], lambda rs: rs[0]["released"] is True),
+    "ListRequests": ([{}], lambda rs: rs == [{}]),
+    "Abort": ([{"all": True}], lambda rs: rs == [{}]),
+    "FlushCache": ([{}], lambda rs: int(rs[0]["freed_blocks"]) >= 1),
+    "Profile": ([{"steps": 1}], lambda rs: "traceEvents" in json.loads(b"".join(b64decode(r["data"]) for r in rs))),
+    "Check": ([{"service": "imp.v1.InferenceService"}], lambda rs: rs == [{"status": "SERVING"}]),
+    "Watch": ([{"service": ""}], lambda rs: rs == [{"status": "SERVING"}]),
+    "List": ([{}], lambda rs: "liveness" in rs[0]["statuses"]),
+    "ServerReflectionInfo": (
+        [{"list_services": ""}],
+        lambda rs: {"name": "grpc.health.v1.Health"} in rs[0]["list_services_response"]["service"],
+    ),
+    "GetServers": ([{}], lambda rs: len(rs[0]["server"]) >= 1),
+    "GetTopChannels": ([{}], lambda rs: rs[0]["end"] is True),
+    "Drain": ([{"timeout": "1s"}], lambda rs: rs[-1]["drained"] is True),
+    "Resume": ([{}], lambda rs: rs == [{}]),
+}  # fmt: skip
+# What ends with a status here, as it should: (request, code).
+REFUSED: dict[str, tuple[Json, grpc.StatusCode]] = {
+    "Embed": ({"texts": [PROMPT]}, grpc.StatusCode.UNIMPLEMENTED),
+    # No such thing: the numbers are the server's own.
+    "GetChannel": ({"channel_id": "999999"}, grpc.StatusCode.NOT_FOUND),
+    "GetSubchannel": ({"subchannel_id": "999999"}, grpc.StatusCode.NOT_FOUND),
+    "GetServer": ({"server_id": "999999"}, grpc.StatusCode.NOT_FOUND),
+    "GetServerSockets": ({"server_id": "999999"}, grpc.StatusCode.NOT_FOUND),
+    "GetSocket": ({"socket_id": "999999"}, grpc.StatusCode.NOT_FOUND),
+}
+
+
+@pytest.fixture(scope="module")
+def methods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[ReflectingClient, MethodDescriptor]]]:
+    """Every method of every listener: full name -> where and what it is."""
+    settings = ("listen.admin=127.0.0.1:0",)
+    with server_process(tmp_path_factory.mktemp("reflection"), settings=settings) as server:
+        facts = server.wait_until_ready()
+        found: dict[str, tuple[ReflectingClient, MethodDescriptor]] = {}
+        channels = [grpc.insecure_channel(address) for address in (facts["grpc"][0], facts["admin"])]
+        for channel in channels:
+            client = ReflectingClient(channel)
+            for service in client.services():
+                for method in service.methods:
+                    found.setdefault(method.full_name, (client, method))
+        yield found
+        for channel in channels:
+            channel.close()
+
+
+def test_a_generic_client_lists_every_service(methods):
+    assert {name.rpartition(".")[0] for name in methods} == SERVICES
+
+
+def test_a_generic_client_describes_every_message(methods):
+    """Down to the last field: what a tool prints, and what it makes a form of."""
+    seen: set[str] = set()
+
+    def describe(message: Any) -> None:
+        if message.full_name in seen:
+            return
+        seen.add(message.full_name)
+        for field in message.fields:
+            if field.message_type is not None:
+                describe(field.message_type)
+
+    for _, method in methods.values():
+        describe(method.input_type)
+        describe(method.output_type)
+    assert {"imp.v1.GenerateRequest", "imp.v1.DryOptions", "imp.v1.StepError", "imp.v1.RequestState"} <= seen
+
+
+def test_a_generic_client_calls_every_method(methods):
+    by_name = {name.rpartition(".")[2]: found for name, found in methods.items()}
+    # Older packages of the health service describe no List.
+    assert (CALLS.keys() | REFUSED.keys()) ^ by_name.keys() <= {"List"}
+    for name, (request, code) in REFUSED.items():
+        client, method = by_name[name]
+        with pytest.raises(grpc.RpcError) as caught:
+            client.call(method, [request])
+        assert caught.value.code() is code, name
+    for name, (requests, holds) in CALLS.items():
+        if name not in by_name:
+            continue
+        client, method = by_name[name]
+        replies = while_it_works(by_name, client, method) if name == "Profile" else client.call(method, requests)
+        assert holds(replies), (name, replies)
+
+
+def while_it_works(
+    by_name: dict[str, tuple[ReflectingClient, MethodDescriptor]], client: ReflectingClient, method: MethodDescriptor
+) -> list[Json]:
+    """The replies of Profile: an engine without work makes no steps to record."""
+    with ThreadPoolExecutor(1) as pool:
+        profile = pool.submit(client.call, method, CALLS["Profile"][0])
+        data, generate = by_name["Generate"]
+        while not profile.done():
+            data.call(generate, CALLS["Generate"][0])
+        return profile.result()
