@@ -93,6 +93,11 @@ def _end(output: Output, ended: pb.GenerationFinished | pb.GeneratedSequence) ->
     output.match = None if kind is None else (kind, getattr(ended.match, kind))
 
 
+def counted(served: Served, name: str, **labels: str) -> float:
+    """A metric of the server; 0 where it was never counted."""
+    return served.call(lambda: served.host.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
+
+
 @cache
 def vocabulary() -> Tokenizer:
     """The built-in model's."""

@@ -56,7 +56,10 @@ class Call:
         if self.is_admitted:
             return
         self.is_admitted = self._is_admitting = True
-        await self.context.send_initial_metadata(self.identity)
+        try:
+            await self.context.send_initial_metadata(self.identity)
+        except Exception as error:
+            raise _gone() from error
         self._is_admitting = False
         if self.ending is not None:
             raise self.ending
@@ -65,7 +68,10 @@ class Call:
         """Sends a message of a stream; waits for as long as the caller does not read."""
         if not self.is_admitted:
             await self.admit()
-        await self.context.write(message.SerializeToString())
+        try:
+            await self.context.write(message.SerializeToString())
+        except Exception as error:
+            raise _gone() from error
 
     def end(self, error: Exception) -> None:
         """Interrupts the servicer where it waits; the call then ends with this error. The first one counts."""
@@ -73,3 +79,8 @@ class Call:
             self.ending = error
             if not self._is_admitting:
                 self.task.cancel()
+
+
+def _gone() -> asyncio.CancelledError:
+    """Nothing can be sent any more: its caller has gone, and the task is about to be cancelled for that."""
+    return asyncio.CancelledError("nothing can be sent")

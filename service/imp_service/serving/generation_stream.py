@@ -81,7 +81,7 @@ class GenerationStream:
         self._away_since: float | None = None
         self._waits_since: float | None = None
         self._blocked = 0.0
-        self._is_paused = False
+        self.is_paused = False
         # Tokens are held back until it fires; None where none are.
         self._delay: asyncio.TimerHandle | None = None
         self._delay_is_over = False
@@ -107,7 +107,7 @@ class GenerationStream:
     @property
     def is_waiting(self) -> bool:
         """Its reader waits for the engine."""
-        return self._away_since is None and not self._is_paused
+        return self._away_since is None and not self.is_paused
 
     def end(self, reason: str) -> None:
         """Ends every sequence where it is; the reader gets what there is, and `finished`."""
@@ -212,7 +212,7 @@ class GenerationStream:
         fold = self._run.fold
         if fold.n_unread_tokens or not self._run.is_open:
             self._waits_since = self._away_since
-        if self._is_paused and self._unread_bytes <= self._limits.max_bytes / 2:
+        if self.is_paused and self._unread_bytes <= self._limits.max_bytes / 2:
             self._pause(False)
         self._hold_where_slow()
 
@@ -226,20 +226,20 @@ class GenerationStream:
         return self._run.fold.n_unread_tokens * self._limits.token_bytes
 
     def _hold_where_slow(self) -> None:
-        if not self._is_paused and self._run.is_open and self._unread_bytes > self._limits.max_bytes:
+        if not self.is_paused and self._run.is_open and self._unread_bytes > self._limits.max_bytes:
             self._pause(True)
         # After the end nothing more comes, and nothing but the reader keeps the request.
-        if self._slow is None and (self._is_paused or not self._run.is_open):
+        if self._slow is None and (self.is_paused or not self._run.is_open):
             self._slow = self._loop.call_later(self._limits.timeout, self._judge_slowness)
 
     def _pause(self, is_paused: bool) -> None:
-        self._is_paused = is_paused
+        self.is_paused = is_paused
         if self._run.is_open:
             self._run.pause(is_paused)
 
     def _judge_slowness(self) -> None:
         self._slow = None
-        if self._away_since is None or not (self._is_paused or not self._run.is_open):
+        if self._away_since is None or not (self.is_paused or not self._run.is_open):
             return
         remaining = self._away_since + self._limits.timeout - self._clock()
         if remaining > 0:
