@@ -255,10 +255,8 @@ class LanguageModel:
         return GenerationFold(
             seed=seed,
             prompt_ids=prompt_ids,
-            echo_prompt=output.prompt_token_ids,
             include_match=stop.include_match,
-            sends_text=output.text,
-            sends_logprobs=output.logprobs,
+            output=output,
             make_text=lambda: (
                 TextStream(self.tokenizer.table, rules, special_tokens=output.special_tokens) if follows_text else None
             ),

@@ -40,9 +40,12 @@ class Started:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Chunk:
-    """New tokens of one sequence, and the text that they complete. Never cumulative."""
+    """New tokens of one sequence, and the text that they complete. Never cumulative.
+
+    Not frozen, which would triple what it costs to make one for each message.
+    """
 
     index: int
     first_token: int

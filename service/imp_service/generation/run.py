@@ -15,7 +15,7 @@ from imp_service.core import (
     TokenEvent,
     make_error,
 )
-from imp_service.generation.fold import AllowNext, GenerationFold
+from imp_service.generation.fold import AllowNext
 from imp_service.generation.plan import GenerationPlan
 from imp_service.generation.replies import Chunk, Reply
 
@@ -33,7 +33,9 @@ class GenerationRun:
         """Submits; raises what the engine refuses at its door. Without a `handler` events go to keep()."""
         self._client = client
         self._plan = plan
-        self._fold = plan.fold
+        # What is to be told; to look at, from outside.
+        self.fold = plan.fold
+        self._on_session = plan.session_holds is not None
         self._events: deque[Event] = deque()
         # Tokens that the session held when each output was drawn.
         self._positions: list[int] = []
@@ -55,20 +57,17 @@ class GenerationRun:
         """Events wait to be absorbed."""
         return bool(self._events)
 
-    @property
-    def fold(self) -> GenerationFold:
-        """What is to be told, to look at."""
-        return self._fold
-
     def keep(self, event: Event) -> None:
         """Keeps an event until absorb() or has_settled()."""
         self._events.append(event)
 
     def take(self, event: Event) -> bool:
         """Folds an event at once; True where it is a token that the caller will get."""
+        fold = self.fold
         try:
             is_output = self._fold_event(event)
-            self._follow()
+            if fold.commands or fold.is_ended or self.failure is not None:
+                self._follow()
         except BaseException:
             self.leave()
             raise
@@ -80,7 +79,7 @@ class GenerationRun:
 
     def next_reply(self, max_tokens: int | None = None) -> Reply | None:
         """The next reply, None where there is none now. After the last one, `failure` says whether it ended well."""
-        reply = self._fold.next_reply(max_tokens)
+        reply = self.fold.next_reply(max_tokens)
         if isinstance(reply, Chunk):
             self._n_taken += len(reply.token_ids)
         return reply
@@ -96,17 +95,15 @@ class GenerationRun:
 
     def leave(self) -> None:
         """Cancels what still runs, where its reader is, without waiting: the engine takes commands in order."""
-        if not self._client.is_closed:
-            on_session = self._plan.session_holds is not None
-            if self.is_open or (on_session and self._fold.n_unread_tokens > 0):
-                self._end_all("cancelled", n_outputs=self._n_taken if on_session else None)
-                self._tell_session(self._n_taken)
+        has_more = self.is_open or (self._on_session and self.fold.n_unread_tokens > 0)
+        if has_more and not self._client.is_closed:
+            self._end_all("cancelled", n_outputs=self._n_taken if self._on_session else None)
+            self._tell_session(self._n_taken)
         self._forget()
 
     def begin_leaving(self) -> bool:
         """Leaves; True where only the engine can say what the session holds: then wait until has_settled()."""
-        on_session = self._plan.session_holds is not None
-        if not self.is_open or not on_session or self._positions or self._client.is_closed:
+        if not self.is_open or not self._on_session or self._positions or self._client.is_closed:
             self.leave()
             return False
         self._end_all("cancelled", n_outputs=0)
@@ -134,28 +131,34 @@ class GenerationRun:
 
     def _follow(self) -> None:
         self._submit_commands()
-        if self._fold.is_ended or self.failure is not None:
+        if self.fold.is_ended or self.failure is not None:
             self._forget()
 
     def _fold_event(self, event: Event) -> bool:
+        fold = self.fold
+        if type(event) is TokenEvent:
+            if self._on_session:
+                self._positions.append(event.position)
+            return fold.feed(event)
         if isinstance(event, FailedEvent):
             # What was drawn before is delivered first; siblings go with it.
             self.failure = make_error(event.reason, event.message, event.details)
             self._end_all("cancelled")
             self._tell_session(len(self._positions))
             return False
-        assert isinstance(event, StartedEvent | TokenEvent | FinishedEvent)
-        is_output = self._fold.feed(event)
-        if self._plan.session_holds is not None:
-            if isinstance(event, TokenEvent):
-                self._positions.append(event.position)
-            elif isinstance(event, FinishedEvent) and not self._is_cut:
-                self._plan.session_holds(event.position)
-        return is_output
+        assert isinstance(event, StartedEvent | FinishedEvent)  # narrows
+        if self._plan.session_holds is not None and isinstance(event, FinishedEvent) and not self._is_cut:
+            self._plan.session_holds(event.position)
+        return fold.feed(event)
 
     def _submit_commands(self) -> None:
         engine = self._client.engine
-        for command in self._fold.take_commands():
+        commands = self.fold.commands
+        if not commands:
+            return
+        told = commands.copy()
+        commands.clear()
+        for command in told:
             sequence = self._plan.sequences[command.stream]
             if isinstance(command, AllowNext):
                 allowed = command.allowed

@@ -11,6 +11,9 @@ from google.protobuf.message import Message
 
 from imp_service.telemetry import CallRecord
 
+# The longest that a request is thought to be under way.
+TRAVEL_SECONDS = 0.1
+
 
 @dataclass(slots=True, eq=False)
 class Call:
@@ -50,6 +53,12 @@ class Call:
         """The caller's deadline has passed."""
         remaining = self.time_remaining()
         return remaining is not None and remaining <= 0
+
+    @property
+    def was_ended_by_deadline(self) -> bool:
+        """Of a cancelled call: the caller's own timer started before ours, by what the request took to come here."""
+        remaining = self.time_remaining()
+        return remaining is not None and remaining <= TRAVEL_SECONDS
 
     async def admit(self) -> None:
         """The call will be answered: what fails from here on is no transparent retry any more."""

@@ -110,7 +110,7 @@ class CallPath:
             context.set_trailing_metadata(self._load(policy))
         except asyncio.CancelledError:
             if call.ending is None:
-                self._end(call, "DEADLINE_EXCEEDED" if call.is_late else "CANCELLED")
+                self._end(call, "DEADLINE_EXCEEDED" if call.was_ended_by_deadline else "CANCELLED")
                 raise
             call.task.uncancel()
             await self._fail(call, call.ending, policy)

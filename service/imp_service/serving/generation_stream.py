@@ -67,6 +67,7 @@ class GenerationStream:
         """
         self._limits = limits
         self._watcher = watcher
+        self._sampled = watcher.sampled
         self._clock = clock
         self._give_up = give_up
         self._loop = asyncio.get_running_loop()
@@ -120,7 +121,7 @@ class GenerationStream:
         while True:
             if self._failure is not None:
                 raise self._failure
-            if not self._is_held_back():
+            if not self._limits.max_delay or not self._is_held_back():
                 reply = self._run.next_reply(self._limits.max_tokens)
                 if reply is not None:
                     self._go_away()
@@ -157,22 +158,20 @@ class GenerationStream:
             self._wake()
             return
         try:
-            self._fold(event)
+            is_output = self._run.take(event)
         except Exception as error:
             # It ends this stream alone: the loop has events of others to pass on.
             self._failure = self._failure or error
             self._wake()
-
-    def _fold(self, event: Event) -> None:
-        is_output = self._run.take(event)
+            return
         now = self._clock()
         if is_output:
-            self._watcher.sampled(1, now, cast(TokenEvent, event).stream)
+            self._sampled(1, now, cast(TokenEvent, event).stream)
         elif isinstance(event, StartedEvent):
             self.has_started = True
             self._watcher.started(self._n_prompt_tokens, event.n_cached_tokens)
         if self._away_since is None:
-            if not self._is_held_back():
+            if not self._limits.max_delay or not self._is_held_back():
                 self._wake()
         else:
             if self._waits_since is None:
@@ -180,15 +179,16 @@ class GenerationStream:
             self._hold_where_slow()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     # Merging.
 
     def _is_held_back(self) -> bool:
         """What is unread waits for company."""
         limits, fold = self._limits, self._run.fold
-        if not limits.max_delay or self._delay_is_over or not self._run.is_open or fold.must_be_told(limits.max_tokens):
+        if self._delay_is_over or not self._run.is_open or fold.must_be_told(limits.max_tokens):
             return False
         if self._delay is None and fold.n_unread_tokens and limits.max_delay != math.inf:
             self._delay = self._loop.call_later(limits.max_delay, self._end_delay)

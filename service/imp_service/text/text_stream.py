@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imp_service.text.detokenizer import Detokenizer, TokenTable
@@ -93,6 +94,19 @@ class TextStream:
         kept = waiting[: end - (n_before - len(self._held))]
         self._held = b""
         return TextDelta(self._decoder.decode(kept, True), self._stop.strings.strings[match.index])
+
+    @property
+    def has_stop_strings(self) -> bool:
+        """A token may end the text."""
+        return bool(self._stop.strings.strings)
+
+    def feed_all(self, token_ids: Sequence[int]) -> str:
+        """What these outputs add, taken at once. Not for a stream with stop strings."""
+        self._n_outputs += len(token_ids)
+        detokenizer = self._detokenizer
+        if len(token_ids) == 1:
+            return self._decoder.decode(detokenizer.feed(token_ids[0]))
+        return self._decoder.decode(b"".join([detokenizer.feed(token_id) for token_id in token_ids]))
 
     def finish(self) -> str:
         """What was waiting, once no token will follow; an unfinished character becomes U+FFFD."""

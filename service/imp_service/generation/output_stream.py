@@ -1,0 +1,128 @@
+"""One sequence of a generation on its way to the caller: what was drawn, until it is taken in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from imp_service.core import CoreCandidate, FinishedEvent, TokenEvent
+from imp_service.generation.options import OutputOptions
+from imp_service.generation.replies import Candidate, Chunk
+from imp_service.generation.step import candidates_of
+from imp_service.text import TextStream
+
+if TYPE_CHECKING:
+    from imp_service.text import ConstraintState
+
+
+class OutputStream:
+    """Every token of every stream passes here: only what was asked for is touched.
+
+    Text is made when it is taken, a whole chunk at once, except where a stop string may end it at any token.
+    """
+
+    __slots__ = (
+        "_candidates",
+        "_fragments",
+        "_logprobs",
+        "_n_candidates",
+        "_sends_logprobs",
+        "_sends_text",
+        "constraint",
+        "finished",
+        "index",
+        "is_complete",
+        "is_settled",
+        "is_told",
+        "match",
+        "n_delivered",
+        "seeks_stop",
+        "text",
+        "token_ids",
+    )
+
+    def __init__(
+        self, index: int, output: OutputOptions, text: TextStream | None, constraint: ConstraintState | None
+    ) -> None:
+        self.index = index
+        self.text = text
+        self.constraint = constraint
+        self._sends_text = output.text and text is not None
+        self._sends_logprobs = output.logprobs
+        self._n_candidates = output.top_logprobs
+        # A token may end the text.
+        self.seeks_stop = text is not None and text.has_stop_strings
+        self.n_delivered = 0
+        # Not yet taken by the caller: parallel lists, where they are asked for.
+        self.token_ids: list[int] = []
+        self._logprobs: list[float] = []
+        self._candidates: list[list[Candidate]] = []
+        self._fragments: list[str] = []
+        # The stop string that ended it.
+        self.match: str | None = None
+        # Its constraint allows nothing but the end.
+        self.is_complete = False
+        self.finished: FinishedEvent | None = None
+        # The token or string that ended it was folded; what remains is to be told.
+        self.is_settled = False
+        self.is_told = False
+
+    def add(self, event: TokenEvent) -> None:
+        """Keeps an output until the caller takes it; `match` is set where its text ends with it."""
+        token = event.token
+        self.token_ids.append(token)
+        if self._sends_logprobs:
+            self._logprobs.append(event.logprob)
+        if self._n_candidates:
+            self._candidates.append(candidates_of(event.candidates))
+        if self.seeks_stop:
+            self._seek_stop(token)
+
+    def add_stop_token(self, token: int, logprob: float, candidates: Sequence[CoreCandidate]) -> None:
+        """Keeps a stop token that is part of the output."""
+        self.token_ids.append(token)
+        if self._sends_logprobs:
+            self._logprobs.append(logprob)
+        if self._n_candidates:
+            self._candidates.append(candidates_of(candidates))
+        if self.seeks_stop:
+            self._seek_stop(token)
+            self.match = None
+
+    def take(self, max_tokens: int | None) -> Chunk:
+        """The oldest tokens, at most so many, and the text that they complete. There must be one."""
+        ids = self.token_ids
+        n = len(ids)
+        first = self.n_delivered
+        if max_tokens is None or n <= max_tokens:
+            self.token_ids = []
+            logprobs, self._logprobs = self._logprobs, []
+            candidates, self._candidates = self._candidates, []
+        else:
+            n = max_tokens
+            ids, self.token_ids = ids[:n], ids[n:]
+            logprobs, self._logprobs = self._logprobs[:n], self._logprobs[n:]
+            candidates, self._candidates = self._candidates[:n], self._candidates[n:]
+        self.n_delivered = first + n
+        return Chunk(self.index, first, ids, self._text_of(ids), logprobs, candidates)
+
+    def rest_of_text(self) -> str:
+        """What was held back, once no token follows."""
+        return self.text.finish() if self.text is not None and self._sends_text else ""
+
+    def _seek_stop(self, token: int) -> None:
+        assert self.text is not None  # narrows
+        delta = self.text.feed(token)
+        if self._sends_text:
+            self._fragments.append(delta.text)
+        self.match = delta.match
+
+    def _text_of(self, ids: list[int]) -> str:
+        if not self._sends_text:
+            return ""
+        if self.seeks_stop:
+            n = len(ids)
+            fragments, self._fragments = self._fragments[:n], self._fragments[n:]
+            return "".join(fragments)
+        assert self.text is not None  # narrows
+        return self.text.feed_all(ids)
