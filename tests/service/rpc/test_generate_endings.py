@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import pytest
@@ -34,6 +34,16 @@ def chatty(prompt: int) -> pb.GenerateRequest:
     return endless(prompt, output=types_pb2.OutputOptions(top_logprobs=20, logprobs=True))
 
 
+T = TypeVar("T")
+
+
+def the(maybe: T | None) -> T:
+    """What this place of a request has."""
+    if maybe is None:
+        raise LookupError("not at this place")
+    return maybe
+
+
 @dataclass
 class Held:
     """A request that stands at one place of its life."""
@@ -50,8 +60,7 @@ class Held:
     channel: grpc.Channel | None = None
 
     def wait_at_gate(self) -> None:
-        assert self.gate is not None
-        self.gate.wait()
+        the(self.gate).wait()
 
     def wait_until(self, holds: Callable[[Any], bool], n: int = 1) -> None:
         requests = self.served.host.requests
@@ -109,10 +118,9 @@ def preempted() -> Iterator[Held]:
 
 def until_preempted(held: Held) -> None:
     held.wait_until(lambda each: each.stream is not None and not each.has_started, 2)
-    assert held.gate is not None
-    held.gate.open(2)
-    held.gate.wait()
-    held.gate.wait()
+    the(held.gate).open(2)
+    the(held.gate).wait()
+    the(held.gate).wait()
     assert held.served.stats().n_preemptions == 1
 
 
@@ -139,8 +147,7 @@ def end_by_cancel(stream: Any, _: Held) -> str:
 
 
 def end_by_disconnect(stream: Any, held: Held) -> str:
-    assert held.channel is not None
-    held.channel.close()
+    the(held.channel).close()
     return "CANCELLED"
 
 
