@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from imp_service.cli.connection_options import connect
@@ -83,15 +84,21 @@ def _answer(
     connection: "Connection", request: "GenerateRequest", *, is_json: bool, answer: "StreamedAnswer | None" = None
 ) -> None:
     from imp_service.cli.streamed_answer import StreamedAnswer
-    from imp_service.cli.terminal import AnswerWriter
     from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 
     answer = answer or StreamedAnswer(max(1, request.num_sequences))
     responses = connection.stream(InferenceServiceStub(connection.channel).Generate, request)
-    if is_json:
-        answer.write_json(responses)
+    with closing(responses):
+        if is_json:
+            answer.write_json(responses)
+        else:
+            _write_text(answer, responses)
         _warn_of_approximations(responses)
-        return
+
+
+def _write_text(answer: "StreamedAnswer", responses: "Replies[GenerateResponse]") -> None:
+    from imp_service.cli.terminal import AnswerWriter
+
     writer = AnswerWriter()
     try:
         answer.write_text(responses, writer)
@@ -101,7 +108,6 @@ def _answer(
         raise
     writer.end_line()
     answer.write_facts()
-    _warn_of_approximations(responses)
 
 
 def _warn_of_approximations(responses: "Replies[GenerateResponse]") -> None:

@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 import grpc
 
 from imp_service.client.failure import failure_of
+from imp_service.client.interrupts import Interruptible
 from imp_service.client.target import Target, open_channel
 
 Request = TypeVar("Request")
@@ -30,38 +31,48 @@ class Connection:
         self.channel.close()
 
     def unary(self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request) -> Response:
-        """The reply; CallFailure where there is none. Whatever interrupts the wait cancels the call."""
-        call = method.future(request, timeout=self._deadline, metadata=self._metadata)
+        """The reply; CallFailure where there is none. Ctrl-C cancels the call."""
+        with Interruptible(_nothing):
+            call = method.future(request, timeout=self._deadline, metadata=self._metadata)
         try:
-            return call.result()
+            with Interruptible(call.cancel):
+                return call.result()
         except grpc.RpcError as error:
             raise failure_of(error) from None
-        finally:
-            call.cancel()  # nothing where the call has ended
 
     def stream(
         self, method: "grpc.UnaryStreamMultiCallable[Request, Response]", request: Request
     ) -> "Replies[Response]":
         """The messages as they come."""
-        return Replies(method(request, timeout=self._deadline, metadata=self._metadata))
+        with Interruptible(_nothing):
+            call = method(request, timeout=self._deadline, metadata=self._metadata)
+        return Replies(call)
 
 
 class Replies(Iterator[Response]):
-    """A stream of messages; CallFailure where it ends with a status. Closing it before its end cancels the call."""
+    """A stream of messages; CallFailure where it ends with a status. Closing it before its end, or Ctrl-C while a
+    message is waited for, cancels the call."""
 
     def __init__(self, call: "grpc._CallIterator[Response]") -> None:
         self._call = call
 
     def __next__(self) -> Response:
         try:
-            return next(self._call)
+            with Interruptible(self._call.cancel):
+                return next(self._call)
         except grpc.RpcError as error:
             raise failure_of(error) from None
 
     def close(self) -> None:
-        self._call.cancel()  # nothing where the call has ended
+        with Interruptible(_nothing):
+            self._call.cancel()  # nothing where the call has ended
 
     @property
     def metadata(self) -> dict[str, str | bytes]:
         """What the server sent before the first message; waits for it."""
-        return dict(self._call.initial_metadata())
+        with Interruptible(self._call.cancel):
+            return dict(self._call.initial_metadata())
+
+
+def _nothing() -> None:
+    """What there is to cancel before a call is made."""

@@ -17,6 +17,7 @@ from imp_service.pb import tokenizer_pb2
 from imp_service.pb.inference_pb2 import GenerateRequest
 from support.command_line import clean_environment
 from support.scripted_server import refuse, scripted_server, story
+from support.terminal_session import CTRL_C, terminal_session
 
 
 @pytest.fixture
@@ -274,3 +275,35 @@ def test_a_call_needs_neither_a_model_nor_its_text(tmp_path):
     assert {"numpy", "tokenizers", "jinja2", "llguidance", "rich", "google.rpc"}.isdisjoint(loaded)
     rooms = {name.split(".")[1] for name in loaded if name.startswith("imp_service.")}
     assert rooms == {"cli", "client", "pb"}
+
+
+def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(tmp_path):
+    asked: list[GenerateRequest] = []
+    ended = threading.Event()
+
+    def generate(request, context):
+        asked.append(request)
+        if len(asked) == 2:
+            yield from story("It is 7.")
+            return
+        context.add_callback(ended.set)
+        yield from story("Once")[:2]
+        ended.wait(30)
+
+    with scripted_server(Generate=generate) as address:
+        words = (sys.executable, "-m", "imp_service", "call", "chat", "--target", address)
+        with terminal_session(tmp_path, *words) as terminal:
+            terminal.read_until("> ")
+            terminal.type("Tell me a story.\n")
+            terminal.read_until("Once")
+            terminal.type(CTRL_C)
+            terminal.read_until("> ")
+            assert ended.wait(30)
+            terminal.type("What is 3 plus 4?\n")
+            terminal.read_until("It is 7.")
+            terminal.read_until("> ")
+            terminal.type("/quit\n")
+            assert terminal.process.wait(60) == 0
+    # What had come of the answer is part of the conversation.
+    turns = [(message.role, message.content) for message in asked[1].chat.messages]
+    assert turns == [("user", "Tell me a story."), ("assistant", "Once"), ("user", "What is 3 plus 4?")]
