@@ -18,6 +18,7 @@ AT_LEAST = {
     "backend": 60,
     "determinism": 5,
     "engine": 40,
+    "examples": 9,
     "files": 40,
     "house": 15,
     "model": 30,
