@@ -9,10 +9,11 @@ from imp_service.core import Error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.check_request import checked
+from imp_service.rpc.decode_step import DecodeStep
 from imp_service.rpc.field_paths import paths_under
+from imp_service.rpc.prefill import Prefill
 from imp_service.rpc.session_changes import SessionChanges
 from imp_service.rpc.statuses import failure_of
-from imp_service.rpc.steps import Steps
 from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
@@ -27,10 +28,11 @@ Answer = asyncio.Task[pb.DecodeStreamResponse]
 class DecodeStream:
     """One stream. Its requests run side by side, but those that name one session run in their order."""
 
-    def __init__(self, host: Host, steps: Steps, changes: SessionChanges, call: Call) -> None:
+    def __init__(self, host: Host, call: Call) -> None:
         self._host = host
-        self._steps = steps
-        self._changes = changes
+        self._prefill = Prefill(host)
+        self._step = DecodeStep(host)
+        self._changes = SessionChanges(host)
         self._call = call
         self._opened: list[HeldSession] = []
         self._places = asyncio.Semaphore(MAX_IN_WORK)
@@ -96,10 +98,10 @@ class DecodeStream:
         assert kind is not None  # narrows
         with paths_under(kind):
             if kind == "prefill":
-                prefill = await self._steps.prefill_checked(request.prefill, self._call, self._on_open)
+                prefill = await self._prefill.answer_checked(request.prefill, self._call, self._on_open)
                 return pb.DecodeStreamResponse(prefill=prefill)
             if kind == "step":
-                return pb.DecodeStreamResponse(step=await self._steps.decode_checked(request.step, self._call))
+                return pb.DecodeStreamResponse(step=await self._step.answer_checked(request.step, self._call))
             return pb.DecodeStreamResponse(release=await self._changes.release_checked(request.release, self._call))
 
     def _on_open(self, held: HeldSession) -> None:

@@ -8,10 +8,11 @@ from google.protobuf.message import Message
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
+from imp_service.rpc.decode_step import DecodeStep
 from imp_service.rpc.decode_stream import DecodeStream
 from imp_service.rpc.generate import Generate
+from imp_service.rpc.prefill import Prefill
 from imp_service.rpc.session_changes import SessionChanges
-from imp_service.rpc.steps import Steps
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 
@@ -22,7 +23,8 @@ class InferenceServicer:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._generate = Generate(host)
-        self._steps = Steps(host)
+        self._prefill = Prefill(host)
+        self._decode_step = DecodeStep(host)
         self._changes = SessionChanges(host)
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> None:  # noqa: N802
@@ -32,10 +34,10 @@ class InferenceServicer:
         return await self._generate.unary(request, call)
 
     async def Prefill(self, request: pb.PrefillRequest, call: Call) -> Message:  # noqa: N802
-        return await self._steps.prefill(request, call)
+        return await self._prefill.answer(request, call)
 
     async def DecodeStep(self, request: pb.DecodeStepRequest, call: Call) -> Message:  # noqa: N802
-        return await self._steps.decode_step(request, call)
+        return await self._decode_step.answer(request, call)
 
     async def ForkSession(self, request: pb.ForkSessionRequest, call: Call) -> Message:  # noqa: N802
         return await self._changes.fork(request, call)
@@ -47,7 +49,7 @@ class InferenceServicer:
         return await self._changes.release(request, call)
 
     async def DecodeStream(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: Call) -> None:  # noqa: N802
-        await DecodeStream(self._host, self._steps, self._changes, call).answer(requests)
+        await DecodeStream(self._host, call).answer(requests)
 
     async def Embed(self, request: pb.EmbedRequest, call: Call) -> Message:  # noqa: N802
         raise Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "Embed"})

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from imp_service.generation import SamplingOptions, StepOptions, StepOutput
+from imp_service.generation import LanguageModel, SamplingOptions, StepOptions, StepOutput
 from imp_service.generation.step import StepFold
 from imp_service.generation.validate import invalid
 from imp_service.serving.held_session import HeldSession, StoredReply
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.sessions import Sessions
+from imp_service.serving.workers import SMALL_BYTES, TextWorkers
 
 R = TypeVar("R")
 
@@ -71,6 +72,12 @@ def check_base(held: HeldSession, n_tokens: int, base: int | None) -> None:
     """Raises FIELD_INVALID where output 0 would be beyond what is held then."""
     if base is not None and base > held.position + n_tokens:
         raise invalid(f"base: {base}, expected at most the position after this prefill, {held.position + n_tokens}")
+
+
+async def find_breakers(workers: TextWorkers, model: LanguageModel, sampling: SamplingOptions | None) -> None:
+    """Finds the tokens that hold a sampler's breakers, by going through the vocabulary; they are remembered then."""
+    if sampling is not None and sampling.dry is not None and sampling.dry.breakers:
+        await workers.run(lambda: model.resolve_sampling(sampling), SMALL_BYTES)
 
 
 def begin(sessions: Sessions, held: HeldSession, extension: Extension[R]) -> asyncio.Future[R | Exception]:

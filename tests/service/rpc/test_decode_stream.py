@@ -12,8 +12,6 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc.call import Call
 from imp_service.rpc.decode_stream import MAX_IN_WORK, DecodeStream
-from imp_service.rpc.session_changes import SessionChanges
-from imp_service.rpc.steps import Steps
 from support.served import Served, serve
 from support.session_calls import SessionCalls, prefill
 
@@ -177,7 +175,7 @@ class UnreadCall:
 
 
 def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
-    steps, changes, call = Steps(served.host), SessionChanges(served.host), UnreadCall(served)
+    call = UnreadCall(served)
     n_taken = 0
 
     async def requests() -> AsyncIterator[Request]:
@@ -192,7 +190,7 @@ def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
 
     async def drive() -> list[int]:
         taken = []
-        stream = asyncio.ensure_future(DecodeStream(served.host, steps, changes, cast(Call, call)).answer(requests()))
+        stream = asyncio.ensure_future(DecodeStream(served.host, cast(Call, call)).answer(requests()))
         for _ in range(3):
             await settle()
             taken.append(n_taken)

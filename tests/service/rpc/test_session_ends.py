@@ -8,10 +8,10 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.serving.lifecycle import Phase
+from support.gate import HELD, gate
 from support.served import Served, serve
 from support.served_models import scripted
 from support.session_calls import SessionCalls, details_of, prefill, reason, refusal, seconds
-from support.step_gate import StepGate
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
 
@@ -102,14 +102,14 @@ def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls:
 
 def test_s14_ses_16_a_step_that_runs_keeps_its_session() -> None:
     """The ttl passes while the engine stands in the step: it is done, and was a use."""
-    with StepGate(450) as gate, serve(model=scripted(script=gate.script)) as served, ThreadPoolExecutor(1) as threads:
+    with gate() as held_up, serve(model=held_up.model()) as served, ThreadPoolExecutor(1) as threads:
         calls = SessionCalls(served)
-        name = calls.prefill([440, 441], ttl=seconds(5)).session_id
-        running = threads.submit(calls.step, name, [450])
-        gate.wait()
+        name = calls.prefill([HELD - 10, HELD - 9], ttl=seconds(5)).session_id
+        running = threads.submit(calls.step, name, [HELD])
+        held_up.wait()
         served.jump(6)
         assert len(served.host.sessions) == 1
-        gate.open()
+        held_up.open()
         assert running.result().position == 3
         served.jump(4)
         assert calls.step(name).position == 4

@@ -9,10 +9,9 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
+from support.gate import HELD, gate
 from support.served import Served, serve, tokens_of
-from support.served_models import scripted
 from support.session_calls import GREEDY, WARM, SessionCalls, details_of, prefill, reason, refusal
-from support.step_gate import StepGate
 
 PROMPT = [300 + 11 * i % 90 for i in range(20)]
 SILENT = pb.StepOptions(sample=False)
@@ -122,13 +121,13 @@ def test_ses_21_s23_a_session_keeps_what_was_handed_out(calls: SessionCalls, n_r
 
 
 def test_ses_11_s22_while_a_generation_runs_the_session_is_busy() -> None:
-    """One token follows another, and at 450 the engine stands still."""
-    with StepGate(450) as gate, serve(model=scripted(script=gate.script)) as served, ThreadPoolExecutor(1) as threads:
+    """One token follows another, and at one the engine stands still."""
+    with gate() as held_up, serve(model=held_up.model()) as served, ThreadPoolExecutor(1) as threads:
         calls = SessionCalls(served)
-        name = calls.prefill([440, 441]).session_id
+        name = calls.prefill([HELD - 10, HELD - 9]).session_id
         stream = calls.stub.Generate(going_on(name, 400))
         assert next(stream).HasField("started")
-        gate.wait()
+        held_up.wait()
         for call in (
             lambda: calls.step(name),
             lambda: calls.prefill([301], name),
@@ -140,7 +139,7 @@ def test_ses_11_s22_while_a_generation_runs_the_session_is_busy() -> None:
             assert found.reason == "SESSION_BUSY" and found.retry_seconds is not None
         released = threads.submit(calls.release, name)
         served.wait_until(lambda: len(served.host.sessions) == 0, "the session is closed")
-        gate.open()
+        held_up.open()
         assert released.result() is True
         with pytest.raises(grpc.RpcError) as ended:
             list(stream)

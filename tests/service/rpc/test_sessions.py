@@ -11,10 +11,10 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support import tolerances
+from support.gate import HELD, gate
 from support.served import Served, serve
-from support.served_models import scripted, tiny_with_text
+from support.served_models import tiny_with_text
 from support.session_calls import GREEDY, WARM, SessionCalls, details_of, prefill, reason, refusal, seconds
-from support.step_gate import StepGate
 
 PROMPT = [300 + 7 * i % 90 for i in range(20)]
 
@@ -249,18 +249,18 @@ def test_ses_11_s05_one_of_many_steps_at_once_wins(calls: SessionCalls, n: int) 
 
 
 def test_ses_11_s05_while_a_step_runs_every_other_is_refused() -> None:
-    with StepGate(450) as gate, serve(model=scripted(script=gate.script)) as served, ThreadPoolExecutor(1) as threads:
+    with gate() as held_up, serve(model=held_up.model()) as served, ThreadPoolExecutor(1) as threads:
         calls = SessionCalls(served)
-        name = calls.prefill([440, 441]).session_id
-        running = threads.submit(calls.step, name, [450], position=2)
-        gate.wait()
+        name = calls.prefill([HELD - 10, HELD - 9]).session_id
+        running = threads.submit(calls.step, name, [HELD], position=2)
+        held_up.wait()
         for _ in range(21):
-            assert reason(lambda: calls.step(name, [450], position=2)) == "SESSION_BUSY"
+            assert reason(lambda: calls.step(name, [HELD], position=2)) == "SESSION_BUSY"
             assert reason(lambda: calls.step(name)) == "SESSION_BUSY"
             assert reason(lambda: calls.prefill([301], name)) == "SESSION_BUSY"
-        gate.open()
-        assert (running.result().position, running.result().token_id) == (3, 451)
-        assert calls.step(name, [450], position=2) == running.result()
+        held_up.open()
+        assert (running.result().position, running.result().token_id) == (3, HELD + 1)
+        assert calls.step(name, [HELD], position=2) == running.result()
         assert calls.step(name).position == 4
 
 

@@ -1,0 +1,127 @@
+"""DecodeStep: one step of several sessions, each of which succeeds or fails by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import cast
+
+from imp_service.core import Error
+from imp_service.generation import SamplingOptions, StepOptions, StepOutput
+from imp_service.pb import inference_pb2 as pb
+from imp_service.rpc.call import Call
+from imp_service.rpc.check_request import checked
+from imp_service.rpc.durations import duration
+from imp_service.rpc.read_requests import read_sampling, read_step
+from imp_service.rpc.reply_size import refuse_large, step_part
+from imp_service.rpc.request_digest import request_digest
+from imp_service.rpc.statuses import failure_of
+from imp_service.rpc.terms import Terms
+from imp_service.rpc.write_replies import write_step_output
+from imp_service.serving.host import Host
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.session_steps import Extension, begin, check_position, find_breakers
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """A session's part."""
+
+    output: pb.StepOutput
+    forward: float  # seconds
+
+
+# A step under way, what one gave before, or why one cannot be run.
+Begun = asyncio.Future[Stepped | Exception] | Stepped | Exception
+
+
+class DecodeStep:
+    """On one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def answer(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
+        """The results in request order; raises the first failure where no step could be run."""
+        await checked(request, self._host)
+        return await self.answer_checked(request, call)
+
+    async def answer_checked(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
+        """The same for a request that is checked."""
+        model, began = self._host.model, self._host.clock()
+        options = [read_step(each.step) for each in request.steps]
+        self._check_size(request, options)
+        samplings = [read_sampling(each.sampling) if each.HasField("sampling") else None for each in request.steps]
+        for sampling in samplings:
+            await find_breakers(self._host.workers, model, sampling)
+        with model.client.together():
+            begun = [self._begin(*each, call) for each in zip(request.steps, options, samplings, strict=True)]
+        outcomes = [await each if isinstance(each, asyncio.Future) else each for each in begun]
+        reply = self._reply(request, outcomes, call)
+        ran = [out for each, out in zip(begun, outcomes, strict=True) if isinstance(each, asyncio.Future)]
+        n_sampled = sum(isinstance(each, Stepped) and each.output.HasField("token_id") for each in ran)
+        if ran:
+            call.record.stepped(n_sampled, self._host.clock() - began)
+        return reply
+
+    def _check_size(self, request: pb.DecodeStepRequest, options: list[StepOptions]) -> None:
+        terms = Terms.of(self._host.model)
+        refuse_large(
+            (
+                step_part(each, max(1, len(step.token_ids)), terms, f"steps[{i}].step")
+                for i, (step, each) in enumerate(zip(request.steps, options, strict=True))
+            ),
+            terms,
+        )
+
+    def _begin(self, step: pb.SessionStep, options: StepOptions, sampling: SamplingOptions | None, call: Call) -> Begun:
+        sessions = self._host.sessions
+        try:
+            held = sessions.take(call.tenant, step.session_id)
+        except Refusal as refusal:
+            return refusal
+        try:
+            position = step.position if step.HasField("position") else None
+            digest = None if position is None else request_digest(step)
+            if digest is not None and held.stored is not None and held.stored.digest == digest:
+                sessions.leave(held)
+                return cast(Stepped, held.stored.reply)
+            check_position(held, position)
+            extension = Extension(
+                list(step.token_ids), options, _stepped, sampling=sampling, position=position, digest=digest
+            )
+            return begin(sessions, held, extension)
+        except (Refusal, Error) as error:
+            sessions.give_up(held)
+            return error
+        except BaseException:
+            sessions.give_up(held)
+            raise
+
+    def _reply(
+        self, request: pb.DecodeStepRequest, outcomes: list[Stepped | Exception], call: Call
+    ) -> pb.DecodeStepResponse:
+        failures = [each for each in outcomes if isinstance(each, Exception)]
+        if len(failures) == len(outcomes):
+            raise failures[0]
+        reply = pb.DecodeStepResponse()
+        forward = 0.0
+        for step, outcome in zip(request.steps, outcomes, strict=True):
+            result = reply.results.add(session_id=step.session_id)
+            if isinstance(outcome, Stepped):
+                result.output.CopyFrom(outcome.output)
+                forward = max(forward, outcome.forward)
+            else:
+                result.error.CopyFrom(self._step_error(outcome, call))
+        reply.forward.CopyFrom(duration(forward))
+        return reply
+
+    def _step_error(self, error: Exception, call: Call) -> pb.StepError:
+        failure = failure_of(error, request_id=call.request_id)
+        if failure.is_bug:
+            self._host.telemetry.log.raised("bug", error, request_id=call.request_id, method=call.method)
+        return failure.step_error()
+
+
+def _stepped(output: StepOutput) -> Stepped:
+    return Stepped(write_step_output(output), output.timings.prefill + output.timings.decode)

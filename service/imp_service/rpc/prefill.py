@@ -1,0 +1,137 @@
+"""Prefill: opens a session or extends one, and keeps the reply for a caller that lost it.
+
+What takes a session or a place for one gives it back on every way out; what the engine was given runs to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from imp_service.generation import LanguageModel, SamplingOptions, StepOutput
+from imp_service.generation.validate import invalid
+from imp_service.pb import inference_pb2 as pb
+from imp_service.rpc.call import Call
+from imp_service.rpc.check_request import checked
+from imp_service.rpc.durations import seconds_of
+from imp_service.rpc.read_prompts import chat_bytes
+from imp_service.rpc.read_requests import read_cache, read_prompt, read_sampling, read_step
+from imp_service.rpc.reply_size import refuse_large, step_part
+from imp_service.rpc.request_digest import request_digest
+from imp_service.rpc.terms import Terms
+from imp_service.rpc.write_replies import write_step_output, write_timings
+from imp_service.serving.held_session import HeldSession
+from imp_service.serving.host import Host
+from imp_service.serving.session_steps import Extension, begin, check_base, check_position, check_room, find_breakers
+from imp_service.serving.sessions import Opening
+from imp_service.serving.workers import SMALL_BYTES
+from imp_service.text import ChatPrompt
+
+OnOpen = Callable[[HeldSession], None]
+
+
+class Prefill:
+    """On one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def answer(self, request: pb.PrefillRequest, call: Call) -> pb.PrefillResponse:
+        """The session after it."""
+        await checked(request, self._host)
+        return await self.answer_checked(request, call)
+
+    async def answer_checked(
+        self, request: pb.PrefillRequest, call: Call, on_open: OnOpen = lambda _: None
+    ) -> pb.PrefillResponse:
+        """The same for a request that is checked; tells of the session that it opens."""
+        sessions, model, began = self._host.sessions, self._host.model, self._host.clock()
+        sampling = read_sampling(request.sampling) if request.HasField("sampling") else None
+        await find_breakers(self._host.workers, model, sampling)
+        held = await self._take_or_open(request, call, sampling, on_open)
+        was_new = held.is_new
+        digest = request_digest(request) if request.HasField("position") else None
+        try:
+            if digest is not None and held.stored is not None and held.stored.digest == digest:
+                sessions.leave(held)
+                return cast(pb.PrefillResponse, held.stored.reply)
+            extension = await self._extension(request, held, sampling, digest)
+            ended = begin(sessions, held, extension)
+        except BaseException:
+            sessions.give_up(held)
+            raise
+        try:
+            outcome = await ended
+        except asyncio.CancelledError:
+            if was_new and not request.session_id:
+                sessions.close(held)  # nobody knows its name
+            raise
+        if isinstance(outcome, Exception):
+            raise outcome
+        n_sampled = int(outcome.output.HasField("token_id"))
+        call.record.prefilled(len(extension.tokens), outcome.cached_tokens, n_sampled, self._host.clock() - began)
+        return outcome
+
+    async def _take_or_open(
+        self, request: pb.PrefillRequest, call: Call, sampling: SamplingOptions | None, on_open: OnOpen
+    ) -> HeldSession:
+        sessions, session_id = self._host.sessions, request.session_id
+        at_zero = request.HasField("position") and request.position == 0
+        may_open = not session_id or (at_zero and not sessions.is_of_another_instance(session_id))
+        if not may_open or sessions.find(call.tenant, session_id) is not None:
+            return sessions.take(call.tenant, session_id)
+        ttl = seconds_of(request.ttl) if request.HasField("ttl") else None
+        opening = Opening(sampling, call.priority, read_cache(request.cache), ttl)
+        held = await sessions.open(call.tenant, session_id, opening)
+        on_open(held)
+        return held
+
+    async def _extension(
+        self, request: pb.PrefillRequest, held: HeldSession, sampling: SamplingOptions | None, digest: bytes | None
+    ) -> Extension[pb.PrefillResponse]:
+        check_position(held, request.position if request.HasField("position") else None)
+        if request.HasField("cache") and read_cache(request.cache) != held.cache:
+            raise invalid("cache: set, expected what the session was opened with")
+        if request.WhichOneof("input") == "chat" and held.position > 0:
+            raise invalid("chat: set, expected text or token_ids: the session holds tokens already")
+        model, options = self._host.model, read_step(request.step)
+        tokens = await self._tokens(model, request, held)
+        check_room(held, len(tokens), model.max_context)
+        base = request.base if request.HasField("base") else None
+        check_base(held, len(tokens), base)
+        terms = Terms.of(model)
+        refuse_large([step_part(options, len(tokens), terms)], terms)
+
+        def write(output: StepOutput) -> pb.PrefillResponse:
+            return pb.PrefillResponse(
+                session_id=held.session_id,
+                cached_tokens=output.cached_tokens,
+                output=write_step_output(output),
+                timings=write_timings(output.timings),
+            )
+
+        return Extension(
+            tokens,
+            options,
+            write,
+            # A new session was opened with its sampler.
+            sampling=None if held.is_new else sampling,
+            position=held.position,
+            base=base,
+            is_prefill=True,
+            ttl=seconds_of(request.ttl) if request.HasField("ttl") else None,
+            digest=digest,
+        )
+
+    async def _tokens(self, model: LanguageModel, request: pb.PrefillRequest, held: HeldSession) -> list[int]:
+        prompt = read_prompt(request, "input")
+        if isinstance(prompt, list):
+            return prompt
+        # A template may take long over a short conversation.
+        n_bytes = max(SMALL_BYTES, chat_bytes(prompt)) if isinstance(prompt, ChatPrompt) else len(prompt.encode())
+        begins = held.position == 0
+        tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), n_bytes)
+        if not tokens:
+            raise invalid(f"{request.WhichOneof('input')}: holds no token")
+        return tokens
