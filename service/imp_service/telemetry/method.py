@@ -1,6 +1,5 @@
 """The methods that calls are counted under: what registration knows of each, so that labels have a bound."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,11 +29,8 @@ UNKNOWN = Method("unknown", "unknown", "unary")
 class Methods:
     """The methods of a server by their path."""
 
-    def __init__(self, methods: Iterable[Method] = ()) -> None:
-        self._by_path = {method.path: method for method in methods}
-
-    def __iter__(self) -> Iterator[Method]:
-        return iter(self._by_path.values())
+    def __init__(self) -> None:
+        self._by_path: dict[str, Method] = {}
 
     def add(self, method: Method) -> None:
         """Makes a method known."""

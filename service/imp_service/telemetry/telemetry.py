@@ -1,5 +1,7 @@
 """What one server tells of itself: metrics, log lines and spans, built from its settings."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -26,7 +28,7 @@ class Telemetry:
         *,
         clock: Callable[[], float] = monotonic,
         log_to: int = STDERR,
-        tracer: "Tracer | None" = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """`log_to` is a descriptor, of which a copy is kept until close(). Raises ConfigError.
 
@@ -69,7 +71,7 @@ class Telemetry:
         self.log.close()
 
 
-def make_tracer(settings: TracingSettings) -> "Tracer | None":
+def make_tracer(settings: TracingSettings) -> Tracer | None:
     """None where tracing is off: then nothing of it is imported. Raises ConfigError."""
     if settings.endpoint is None:
         return None

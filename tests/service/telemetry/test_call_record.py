@@ -125,7 +125,7 @@ def test_obs_2_steps_of_sessions_count_their_tokens_too(bench: TelemetryBench) -
     assert series["imp_prompt_tokens_total[kind=computed]"] == 24
 
 
-def test_obs_7_labels_have_a_bound_whoever_calls(bench: TelemetryBench) -> None:
+def test_obs_7_o13_labels_have_a_bound_whoever_calls(bench: TelemetryBench) -> None:
     """Ten thousand tenants, ids and made-up methods make no series of their own."""
     bench.call(tenant="first").ended("OK")
     bench.telemetry.call("/made.Up/Method", "r", "", "").ended("UNIMPLEMENTED", "")
