@@ -115,6 +115,28 @@ def test_y04_a_device_fault_ends_every_run_once_and_the_engine_takes_nothing_mor
         engine.generate(4, 4, [1], limits=endless, sampling=sampling)
 
 
+def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> None:
+    engine = threaded("counter")
+    for number in range(20):
+        steps = engine.stats().n_steps
+        engine.hold()
+        engine.hold()
+        for i in range(8):
+            engine.generate(i, 8 * number + i + 1, [i], limits=_core.RunLimits(max_outputs=1), **GREEDY)
+        engine.let_go()
+        engine.let_go()
+        collect(engine, 8)
+        assert engine.stats().n_steps == steps + 1
+    engine.generate(1, 1000, [1], limits=_core.RunLimits(max_outputs=2000), **GREEDY)
+    engine.wait_for_steps_locked(engine.stats().n_steps + 1)
+    engine.hold()
+    engine.generate(2, 1001, [1], limits=_core.RunLimits(max_outputs=1), **GREEDY)
+    engine.wait_for_steps_locked(engine.stats().n_steps + 100)
+    assert {event.ticket for event in engine.drain_events()} == {1}
+    engine.let_go()
+    collect(engine, 2)
+
+
 def test_mod_21_an_engine_may_be_dropped_in_mid_run() -> None:
     for _ in range(20):
         engine = threaded("counter")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import queue
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +75,24 @@ class SessionCalls:
         request = pb.ReleaseSessionRequest(session_id=session_id)
         released: bool = self.stub.ReleaseSession(request, metadata=self.metadata, timeout=30).released
         return released
+
+
+class Sent:
+    """Requests of a DecodeStream, sent one by one until end()."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[pb.DecodeStreamRequest | None] = queue.Queue()
+
+    def send(self, request: pb.DecodeStreamRequest) -> None:
+        """The next."""
+        self._queue.put(request)
+
+    def end(self) -> None:
+        """No more."""
+        self._queue.put(None)
+
+    def __iter__(self) -> Iterator[pb.DecodeStreamRequest]:
+        return iter(self._queue.get, None)
 
 
 def prefill(prompt: str | Sequence[int], session_id: str = "", **fields: Any) -> pb.PrefillRequest:

@@ -16,6 +16,7 @@ from imp_service.rpc.session_changes import SessionChanges
 from imp_service.rpc.statuses import failure_of
 from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
+from imp_service.serving.lifecycle import Phase, draining
 from imp_service.serving.refusal import Refusal
 from imp_service.text import TextError
 
@@ -39,18 +40,25 @@ class DecodeStream:
         # In request order; None after the last.
         self._answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         self._in_work: set[Answer] = set()
+        # Requests read whose answer is not written.
+        self._n_unanswered = 0
+        self._is_read_out = False
         # The latest request that names a session.
         self._latest: dict[str, Answer] = {}
 
     async def answer(self, requests: AsyncIterator[pb.DecodeStreamRequest]) -> None:
         """Answers every request; whatever ends the stream, what it opened is released."""
         reader = asyncio.create_task(self._read(requests))
+        stop_watching = self._host.lifecycle.watch(lambda _: self._end_where_idle())
         try:
             while (answer := await self._answers.get()) is not None:
                 await self._call.write(await answer)
+                self._n_unanswered -= 1
+                self._end_where_idle()
                 self._places.release()
             await reader
         finally:
+            stop_watching()
             reader.cancel()
             for each in self._in_work:
                 each.cancel()
@@ -65,9 +73,17 @@ class DecodeStream:
                 self._answers.put_nowait(self._begin(request))
                 await self._places.acquire()
         finally:
+            self._is_read_out = True
             self._answers.put_nowait(None)
 
+    def _end_where_idle(self) -> None:
+        """A drain waits for what is in work, not for a client that may send something more one day."""
+        is_draining = self._host.lifecycle.phase is Phase.DRAINING
+        if is_draining and self._n_unanswered == 0 and not self._is_read_out:
+            self._call.end(draining())
+
     def _begin(self, request: pb.DecodeStreamRequest) -> Answer:
+        self._n_unanswered += 1
         names = set(_names_in(request))
         before = {self._latest[name] for name in names if name in self._latest}
         answer = asyncio.create_task(self._response(request, before))

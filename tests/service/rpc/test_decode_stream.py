@@ -1,7 +1,6 @@
 """DecodeStream: order, failures in-band, how much is in work at once, and what is left when it ends."""
 
 import asyncio
-import queue
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
@@ -13,7 +12,7 @@ from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc.call import Call
 from imp_service.rpc.decode_stream import MAX_IN_WORK, DecodeStream
 from support.served import Served, serve
-from support.session_calls import SessionCalls, prefill
+from support.session_calls import Sent, SessionCalls, prefill
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
 Request = pb.DecodeStreamRequest
@@ -37,22 +36,6 @@ def opening(name: str = "", prompt: list[int] = PROMPT) -> Request:
 
 def stepping(*names: str, **fields: Any) -> Request:
     return Request(step=pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=name, **fields) for name in names]))
-
-
-class Sent:
-    """Requests sent one by one, until end()."""
-
-    def __init__(self) -> None:
-        self._queue: queue.Queue[Request | None] = queue.Queue()
-
-    def send(self, request: Request) -> None:
-        self._queue.put(request)
-
-    def end(self) -> None:
-        self._queue.put(None)
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(self._queue.get, None)
 
 
 def test_ses_27_answers_are_in_request_order_and_those_of_one_session_follow_each_other(calls: SessionCalls) -> None:

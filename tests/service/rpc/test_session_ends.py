@@ -7,11 +7,10 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.serving.lifecycle import Phase
 from support.gate import HELD, gate
 from support.served import Served, serve
 from support.served_models import scripted
-from support.session_calls import SessionCalls, details_of, prefill, reason, refusal, seconds
+from support.session_calls import Sent, SessionCalls, details_of, prefill, reason, refusal, seconds
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
 
@@ -202,24 +201,35 @@ def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise() -> N
             assert calls.step(new).position == 62
 
 
-def test_s28_idle_sessions_hold_no_drain_and_a_new_step_is_refused_in_it(calls: SessionCalls) -> None:
-    name = calls.prefill(PROMPT, "idle", position=0).session_id
-    lifecycle = calls.served.host.lifecycle
-
-    def requests() -> Iterator[pb.DecodeStreamRequest]:
-        step = pb.DecodeStreamRequest(step=pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=name)]))
-        yield step
-        calls.served.wait_until(lambda: calls.served.host.sessions.held()[0].position == 11, "the first step is done")
-        calls.served.call(lambda: lifecycle.become(Phase.DRAINING))
-        yield step
-
-    try:
-        answers = list(calls.stub.DecodeStream(requests(), timeout=30))
-    finally:
-        calls.served.call(lambda: lifecycle.become(Phase.SERVING))
-    assert answers[0].step.results[0].output.position == 11
-    assert (answers[1].error.reason, answers[1].error.code) == ("DRAINING", grpc.StatusCode.UNAVAILABLE.value[0])
-    assert calls.step(name).position == 12
+def test_s28_idle_sessions_hold_no_drain_and_running_steps_finish() -> None:
+    with gate() as held_up, serve(model=held_up.model()) as served:
+        calls = SessionCalls(served)
+        calls.prefill(PROMPT, "idle", position=0)
+        idle, busy = Sent(), Sent()
+        streams = [calls.stub.DecodeStream(iter(sent), timeout=30) for sent in (idle, busy)]
+        for sent, stream, name in ((idle, streams[0], "a"), (busy, streams[1], "b")):
+            sent.send(pb.DecodeStreamRequest(prefill=prefill(PROMPT, name, position=0)))
+            assert next(stream).prefill.output.position == 10
+        step = pb.SessionStep(session_id="b", token_ids=[HELD])
+        for _ in range(2):
+            busy.send(pb.DecodeStreamRequest(step=pb.DecodeStepRequest(steps=[step])))
+        held_up.wait()
+        served.call(lambda: served.host.drain.begin(30.0))
+        # The one that does nothing ends at once, the other with its last answer.
+        with pytest.raises(grpc.RpcError) as ended:
+            next(streams[0])
+        assert details_of(ended.value).reason == "DRAINING"
+        assert reason(lambda: calls.step("idle")) == "DRAINING"
+        held_up.open()
+        assert next(streams[1]).step.results[0].output.position == 11
+        assert next(streams[1]).error.reason == "DRAINING"
+        with pytest.raises(grpc.RpcError) as ended:
+            next(streams[1])
+        assert details_of(ended.value).reason == "DRAINING"
+        served.wait_until(lambda: served.host.drain.is_drained, "drained with a session open")
+        assert len(served.host.sessions) == 1
+        for sent in (idle, busy):
+            sent.end()
 
 
 def test_s28_a_server_stops_with_sessions_open() -> None:
