@@ -54,12 +54,12 @@ def check_all(addresses: Iterable[Address]) -> None:
 def bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None = None) -> str:
     """Binds a checked address; returns it with the port that was chosen."""
     path = address.socket_path
+    # After `unix:` gRPC takes every slash for the path's own.
+    text = address.text if path is None else f"unix:{path}"
     with nullcontext() if path is None else claimed(path):
         try:
-            if credentials is None:
-                port = server.add_insecure_port(address.text)
-            else:
-                port = server.add_secure_port(address.text, credentials)
+            is_plain = credentials is None
+            port = server.add_insecure_port(text) if is_plain else server.add_secure_port(text, credentials)
         except RuntimeError:
             # Someone took it since it was checked; grpc does not say what the system said.
             check_all((address,))

@@ -59,7 +59,7 @@ class Server:
         check_all([*data, *(address for address in (health, admin, metrics) if address)])
         try:
             if health is not None:
-                self.health_address = bind(self._make({}), health)
+                self.health_address = bind(self._make({}, is_bare=True), health)
             if admin is not None:
                 self.admin_address = bind(self._make(make_admin_servicers(self._host), is_admin=True), admin)
             server = self._make(make_servicers(self._host))
@@ -93,7 +93,10 @@ class Server:
         self._metrics = MetricsListener(listening, self._host.telemetry.metrics.render, clock=self._host.clock)
         await self._metrics.start()
 
-    def _make(self, servicers: Mapping[ServiceDescriptor, object], *, is_admin: bool = False) -> grpc.aio.Server:
+    def _make(
+        self, servicers: Mapping[ServiceDescriptor, object], *, is_admin: bool = False, is_bare: bool = False
+    ) -> grpc.aio.Server:
+        """A server of these and of health; a bare one has nothing else."""
         settings = self._host.settings
         server = grpc.aio.server(
             options=channel_options(settings, has_channelz=settings.listen.admin is not None),
@@ -106,7 +109,7 @@ class Server:
         names = [service.full_name for service in answered]
         if is_admin:
             names.append(_add_channelz(server))
-        if servicers and settings.listen.reflection:
+        if settings.listen.reflection and not is_bare:
             _add_reflection(server, names)
         self._servers.append(server)
         return server

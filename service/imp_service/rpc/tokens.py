@@ -17,7 +17,7 @@ from imp_service.config.errors import ConfigError
 from imp_service.config.toml import excerpt
 from imp_service.rpc.request_metadata import MAX_TENANT_BYTES
 
-ROLES = frozenset(("data", "read", "admin"))
+ROLES = ("data", "read", "admin")
 ANY_TENANT = "*"
 # Every digest is compared at every call.
 MAX_FILE_BYTES = 256 * 1024
@@ -102,9 +102,7 @@ def _token(where: str, words: list[str]) -> Token:
         )
     for role in roles.split(","):
         if role not in ROLES:
-            raise ConfigError(
-                where, f"found role {excerpt(role, 40) or 'nothing'}, expected {', '.join(sorted(ROLES))}"
-            )
+            raise ConfigError(where, f"found role {excerpt(role, 40) or 'nothing'}, expected data, read or admin")
     named = tuple(tenants.split(","))
     for tenant in named if tenants != ANY_TENANT else ():
         if not _TENANT.fullmatch(tenant) or tenant == ANY_TENANT:

@@ -1,0 +1,96 @@
+"""The token file: what is read of it, what is refused and where, and that a comparison tells nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+
+import pytest
+
+from imp_service.cli.failure import exit_status
+from imp_service.config.errors import ConfigError
+from imp_service.rpc import tokens as tokens_module
+from imp_service.rpc.tokens import is_readable_by_all, read_tokens
+
+A, B = (hashlib.sha256(word.encode()).hexdigest() for word in ("token-a", "token-b"))
+
+
+def written(folder: Path, content: str | bytes) -> Path:
+    path = folder / "tokens"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_rpc_24_w22_comments_blanks_and_windows_line_ends_are_read(tmp_path: Path) -> None:
+    tokens = read_tokens(written(tmp_path, f"# who\r\n\r\n  {A}\tdata,read  acme,beta # of acme\r\n{B} admin *\r\n"))
+    first, second = tokens.find("token-a"), tokens.find("token-b")
+    assert first is not None and second is not None
+    assert (first.roles, first.tenants) == ({"data", "read"}, ("acme", "beta"))
+    assert (second.roles, second.tenants) == ({"admin"}, None)
+    for stranger in ("", "token-c", "token-a ", A, "\udcff"):
+        assert tokens.find(stranger) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "words"),
+    [
+        ("", "", "found no token"),
+        ("# nobody\n", "", "found no token"),
+        ("x" * (tokens_module.MAX_FILE_BYTES + 1), "", "found more than"),
+        (f"{A} data *\n\nsecret-token data *\n", ":3", "found no digest"),
+        (f"{A.upper()} data *\n", ":1", "found no digest"),
+        (f"{A}\n", ":1", "found 1 words, expected 3"),
+        (f"{A} data\n", ":1", "found 2 words, expected 3"),
+        (f"{A} data * extra\n", ":1", "found 4 words, expected 3"),
+        (f"{A} data,root *\n", ":1", "found role root, expected data, read or admin"),
+        (f"{A} data, *\n", ":1", "found role nothing"),
+        (f"{A} data a,,b\n", ":1", "found tenant nothing"),
+        (f"{A} data a,*\n", ":1", "found tenant *"),
+        (f"{A} data {'t' * 65}\n", ":1", "found tenant tttt"),
+        (f"{A} data *\n{A} read *\n", ":2", "found the token of line 1 again"),
+        (b"\xff\xfe data *\n", ":1", "not UTF-8"),
+    ],
+)
+def test_rpc_24_w22_a_bad_file_is_refused_with_its_line(
+    tmp_path: Path, content: str | bytes, place: str, words: str
+) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(ConfigError) as refused:
+        read_tokens(path)
+    assert refused.value.message.startswith((f"{path}{place}: ", f"auth.token_file: {path}{place}: "))
+    assert words in refused.value.message and "secret-token" not in refused.value.message
+    assert exit_status(refused.value.reason) == 78
+
+
+def test_rpc_24_w22_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        read_tokens(tmp_path / "tokens")
+
+
+def test_w22_a_file_that_everyone_may_read_is_told_apart(tmp_path: Path) -> None:
+    path = written(tmp_path, f"{A} data *\n")
+    path.chmod(0o644)
+    assert is_readable_by_all(path)
+    path.chmod(0o640)
+    assert not is_readable_by_all(path)
+
+
+def test_rpc_24_w21_every_digest_is_compared_whole_whatever_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work is the same for a right token, a wrong one, and one that is right first or last."""
+    tokens = read_tokens(written(tmp_path, f"{A} data *\n{B} data *\n"))
+    compared: list[tuple[bytes, bytes]] = []
+    compare_digest = hmac.compare_digest
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return compare_digest(one, other)
+
+    monkeypatch.setattr(tokens_module.hmac, "compare_digest", compare)
+    for word in ("token-a", "token-b", "wrong", ""):
+        compared.clear()
+        tokens.find(word)
+        digest = hashlib.sha256(word.encode()).digest()
+        assert compared == [(bytes.fromhex(A), digest), (bytes.fromhex(B), digest)]
