@@ -68,6 +68,7 @@ _PUSHED = Pushback.AS_RETRY_INFO
 BUG = "BUG"
 CANCELLED = "CANCELLED"
 DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+DRAINING = "DRAINING"
 FIELD_INVALID = "FIELD_INVALID"
 
 ERRORS: Mapping[str, ErrorRow] = {
@@ -95,7 +96,7 @@ ERRORS: Mapping[str, ErrorRow] = {
     "TENANT_LIMIT": ErrorRow(_FULL, Retry.YES, details=_RETRY, pushback=_PUSHED, retry_after=_PLACE),
     "SLOW_CLIENT": ErrorRow(_FULL, Retry.NO, ("unread",)),
     "LOADING": ErrorRow(_AWAY, Retry.YES, details=_RETRY, retry_after=_PLACE),
-    "DRAINING": ErrorRow(_AWAY, Retry.YES_ELSEWHERE, details=_RETRY, pushback=Pushback.ZERO),
+    DRAINING: ErrorRow(_AWAY, Retry.YES_ELSEWHERE, details=_RETRY, pushback=Pushback.ZERO),
     DEADLINE_EXCEEDED: ErrorRow(StatusCode.DEADLINE_EXCEEDED, Retry.NO, has_reason=False),
     CANCELLED: ErrorRow(StatusCode.CANCELLED, Retry.NOT_ASKED, has_reason=False),
     "NOT_SUPPORTED_BY_MODEL": ErrorRow(StatusCode.UNIMPLEMENTED, Retry.NO, ("feature",)),

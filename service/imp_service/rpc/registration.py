@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -19,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from imp_service.generation.validate import FieldsInvalid
 from imp_service.rpc.authentication import Authentication, Metadata
 from imp_service.rpc.call import Call
-from imp_service.rpc.error_table import FIELD_INVALID
+from imp_service.rpc.error_table import DRAINING, FIELD_INVALID
 from imp_service.rpc.orca import ORCA_KEY, orca_report
 from imp_service.rpc.policies import NO_POLICY, POLICIES, Policy
 from imp_service.rpc.request_metadata import RequestMetadata, read_request_metadata
@@ -148,6 +149,8 @@ class CallPath:
 
     async def _fail(self, call: Call, error: Exception, policy: Policy) -> None:
         failure = failure_of(error, request_id=call.request_id)
+        if error is call.ending and failure.reason == DRAINING:
+            failure = replace(failure, metadata={**failure.metadata, "tokens_emitted": str(call.n_sent_tokens)})
         if failure.is_bug:
             self._host.telemetry.log.raised("bug", error, request_id=call.request_id, method=call.method)
         trailing = (*failure.trailing_metadata(), *self._load(policy))

@@ -1,0 +1,182 @@
+"""The one path of a call: what is checked in which order, and that every call ends once, with one status."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.rpc.inference import InferenceServicer
+from imp_service.serving.refusal import Refusal
+from imp_service.telemetry import CallFacts
+from support.raw_calls import INFERENCE, call, methods_of
+from support.served import Served, ask, serve
+from support.status_checker import SECRET
+
+GENERATE, UNARY = f"/{INFERENCE}/Generate", f"/{INFERENCE}/GenerateUnary"
+METHODS = [method.rpartition("/")[2] for method in methods_of(INFERENCE)]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve() as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def channel(served: Served) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(served.address) as it:
+        yield it
+
+
+@pytest.fixture
+def endings(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[CallFacts]:
+    """Of every call from now on, in their order."""
+    told: list[CallFacts] = []
+    begin = served.host.telemetry.call
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        record = begin(*arguments, **named)
+        record.endings = (*record.endings, lambda facts: told.append(dataclasses.replace(facts)))
+        return record
+
+    monkeypatch.setattr(served.host.telemetry, "call", call)
+    return told
+
+
+def lines_of(captured: str, event: str) -> list[str]:
+    return [line for line in captured.splitlines() if f'"event": "{event}"' in line]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rpc_14_rpc_41_an_exception_in_any_handler_is_our_bug_and_only_the_log_says_more(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError(f"{SECRET} in /home/someone/model.gguf at 0xdeadbeef01")
+
+    monkeypatch.setattr(InferenceServicer, name, fail)
+    with serve() as served, grpc.insecure_channel(served.address) as channel:
+        ended = call(channel, f"/{INFERENCE}/{name}")
+    assert (ended.code, ended.reason, ended.replies) == ("INTERNAL", "BUG", [])
+    request_id = ended.details.others["RequestInfo"].request_id
+    assert request_id == ended.trailing["imp-request-id"] and request_id in ended.message
+    assert SECRET not in f"{ended.message}{ended.details}{ended.trailing}"
+    (line,) = lines_of(capfd.readouterr().err, "bug")
+    assert "ZeroDivisionError" in line and request_id in line and f"{INFERENCE}/{name}" in line and "frames" in line
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("content", [b"\xff\xff\xff", b"\x0a\x7f", b"\x0b" * 5000])
+def test_rpc_41_w13_bytes_that_are_no_message_are_a_bad_request(
+    channel: grpc.Channel, endings: list[CallFacts], name: str, content: bytes
+) -> None:
+    ended = call(channel, f"/{INFERENCE}/{name}", content)
+    assert (ended.code, ended.reason, ended.details.paths) == ("INVALID_ARGUMENT", "FIELD_INVALID", ["request"])
+    (facts,) = endings
+    assert (facts.code, facts.reason) == ("INVALID_ARGUMENT", "FIELD_INVALID")
+
+
+def test_rpc_11_identity_is_initial_where_a_call_is_admitted_and_trailing_where_it_is_refused(
+    channel: grpc.Channel, served: Served
+) -> None:
+    good = ask("Once", 2, request_id="mine")
+    for method, content in (
+        (GENERATE, good.SerializeToString()),
+        (UNARY, pb.GenerateUnaryRequest(request=good).SerializeToString()),
+    ):
+        admitted = call(channel, method, content)
+        assert admitted.code == "OK" and admitted.replies
+        assert admitted.initial == {"imp-request-id": "mine", "imp-instance-id": served.host.instance_id}
+        assert not {"imp-request-id", "imp-instance-id"} & set(admitted.trailing)
+        refused = call(channel, method, b"")
+        assert refused.code == "INVALID_ARGUMENT" and refused.initial == {}
+        assert refused.trailing["imp-instance-id"] == served.host.instance_id
+        assert refused.trailing["imp-request-id"]
+
+
+def test_the_checks_come_in_their_order(endings: list[CallFacts], channel: grpc.Channel, served: Served) -> None:
+    """Each call has every fault that comes later too: metadata before the message, the server's phase before both."""
+    bad_key = (("imp-priority", "high"),)
+    assert call(channel, GENERATE, b"\xff", bad_key).details.paths == ["imp-priority"]
+    assert call(channel, GENERATE, b"\xff").details.paths == ["request"]
+    served.call(lambda: served.host.drain.begin(0))
+    served.run(served.host.drain.wait())
+    assert call(channel, GENERATE, b"\xff", bad_key).reason == "DRAINING"
+    served.call(served.host.drain.resume)
+    assert call(channel, GENERATE, b"\xff", bad_key).reason == "FIELD_INVALID"
+    assert [facts.reason for facts in endings] == ["FIELD_INVALID", "FIELD_INVALID", "DRAINING", "FIELD_INVALID"]
+
+
+def test_a_call_that_ends_is_recorded_once_under_its_own_names(
+    channel: grpc.Channel, endings: list[CallFacts], served: Served
+) -> None:
+    metadata = (("imp-tenant", "acme"), ("imp-priority", "7"))
+    call(channel, GENERATE, ask("Once", 3, request_id="mine").SerializeToString(), metadata)
+    served.wait_until(lambda: len(endings) == 1, "the call's record ended")
+    (facts,) = endings
+    assert (facts.request_id, facts.tenant, facts.code, facts.reason) == ("mine", "acme", "OK", "")
+    assert (facts.method.path, facts.n_output) == (GENERATE, 3)
+
+
+@pytest.mark.parametrize(("how", "code"), [("cancel", "CANCELLED"), ("deadline", "DEADLINE_EXCEEDED")])
+def test_a_caller_who_leaves_or_is_late_ends_the_call_once(
+    channel: grpc.Channel,
+    endings: list[CallFacts],
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    code: str,
+) -> None:
+    entered = asyncio.Event()
+
+    async def wait_for_ever(*_: Any) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("imp_service.rpc.generate.Generate.stream", wait_for_ever)
+    stream = channel.unary_stream(GENERATE)(b"", timeout=0.2 if how == "deadline" else 30)
+    served.wait_until(entered.is_set, "the servicer runs")
+    if how == "cancel":
+        stream.cancel()
+    with pytest.raises(grpc.RpcError):
+        next(stream)
+    served.wait_until(lambda: len(endings) == 1, "the call's record ended")
+    assert (endings[0].code, endings[0].reason) == (code, "")
+    assert served.host.calls.n_requests == 0
+
+
+def test_a_call_can_be_ended_from_outside_whatever_it_waits_for(
+    served: Served, channel: grpc.Channel, endings: list[CallFacts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered = asyncio.Event()
+
+    async def wait_for_messages(_: Any, requests: AsyncIterator[Message], *__: Any) -> None:
+        entered.set()
+        async for _ in requests:
+            pass
+
+    monkeypatch.setattr("imp_service.rpc.decode_stream.DecodeStream.answer", wait_for_messages)
+    stream = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(iter(()), timeout=30)
+    over = threading.Event()
+    silent = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(_nothing_until(over), timeout=30)
+    list(stream)
+    served.wait_until(lambda: entered.is_set() and served.host.calls.n_requests == 1, "one stream waits")
+    served.run(served.host.calls.end_requests(Refusal("STALLED", "no progress"), within=5))
+    with pytest.raises(grpc.RpcError) as ended:
+        next(silent)
+    assert ended.value.code() is grpc.StatusCode.INTERNAL and "no progress" in (ended.value.details() or "")
+    over.set()
+    assert [facts.reason for facts in endings] == ["", "STALLED"]
+
+
+def _nothing_until(over: threading.Event) -> Iterator[bytes]:
+    over.wait(30)
+    yield from ()

@@ -1,0 +1,201 @@
+"""The way out of service: what goes on, what is refused, what is cut off, and that each call has one ending."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.serving.lifecycle import Phase
+from imp_service.serving.refusal import Refusal
+from support.raw_calls import INFERENCE, call
+from support.served import Served, ask, serve, tokens_of
+from support.served_models import scripted
+from support.status_details import read_details
+
+GENERATE = f"/{INFERENCE}/Generate"
+
+
+# The engine stops before it evaluates this one, until it is let go on.
+HANGS = 310
+
+
+class Gate:
+    """Holds the engine where a sequence comes to HANGS."""
+
+    def __init__(self) -> None:
+        self.hung, self._tell_hung = os.pipe()
+        self._gate, self._open = os.pipe()
+
+    @property
+    def script(self) -> dict[str, int]:
+        return {"hanging_token": HANGS, "hung_fd": self._tell_hung, "gate_fd": self._gate}
+
+    def wait_until_hung(self) -> None:
+        assert os.read(self.hung, 1)
+
+    def open(self) -> None:
+        os.write(self._open, b"x")
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def served(gate: Gate) -> Iterator[Served]:
+    with serve("drain.delay=10s", "drain.grace=30s", model=scripted(script=gate.script)) as it:
+        try:
+            yield it
+        finally:
+            gate.open()
+
+
+def hung_stream(served: Served, gate: Gate) -> tuple[Any, list[pb.GenerateResponse]]:
+    """A stream that has all tokens before HANGS, and HANGS itself, and will get no further."""
+    stream = served.inference.Generate(ask([300], 20))
+    messages: list[pb.GenerateResponse] = []
+    while len(tokens_of(messages)) < HANGS - 300:
+        messages.append(next(stream))
+    gate.wait_until_hung()
+    return stream, messages
+
+
+def begin(served: Served, grace: float | None = None) -> None:
+    served.call(lambda: served.host.drain.begin(grace))
+
+
+def refused_with(served: Served) -> tuple[str, str, int | None]:
+    with served.connection() as channel:
+        ended = call(channel, GENERATE, ask([400], 1).SerializeToString())
+    return ended.code, ended.reason, ended.details.pushback_ms
+
+
+def cut_short(stream: Any, messages: list[pb.GenerateResponse]) -> dict[str, str]:
+    """What the status of a stream says that a drain has cut."""
+    with pytest.raises(grpc.RpcError) as cut:
+        messages.extend(stream)
+    details = read_details(cut.value.trailing_metadata())
+    assert (cut.value.code().name, details.reason, details.pushback_ms) == DRAINING
+    return details.metadata
+
+
+DRAINING = ("UNAVAILABLE", "DRAINING", 0)
+TOKENIZE = "/imp.v1.TokenizerService/Tokenize"
+
+
+def test_lif_5_l03_calls_are_taken_for_the_delay_then_refused_while_streams_go_on(served: Served, gate: Gate) -> None:
+    stream, messages = hung_stream(served, gate)
+    begin(served)
+    assert served.host.lifecycle.phase is Phase.LEAVING
+    with served.connection() as channel:
+        assert call(channel, TOKENIZE).reason == "FIELD_INVALID"
+        served.jump(10)
+        served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+        assert refused_with(served) == DRAINING
+        for method in (f"/{INFERENCE}/Prefill", f"/{INFERENCE}/DecodeStep", TOKENIZE):
+            ended = call(channel, method)
+            assert (ended.code, ended.reason) == DRAINING[:2], method
+    assert not served.host.drain.is_drained
+    gate.open()
+    messages += list(stream)
+    assert tokens_of(messages) == list(range(301, 321))
+    assert stream.code() is grpc.StatusCode.OK
+    served.wait_until(lambda: served.host.drain.is_drained, "drained")
+
+
+def test_l04_streams_that_outlast_the_grace_are_cut_with_what_they_have_sent(served: Served, gate: Gate) -> None:
+    stream, messages = hung_stream(served, gate)
+    begin(served)
+    served.jump(10)
+    served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+    served.jump(30)
+    assert cut_short(stream, messages) == {"tokens_emitted": "10"}
+    assert tokens_of(messages) == list(range(301, 311))
+    served.wait_until(lambda: served.host.drain.is_drained, "drained")
+    gate.open()
+    served.wait_for_rest()
+
+
+def test_lif_6_l05_a_drain_is_taken_back(served: Served) -> None:
+    served.call(served.host.drain.resume)
+    assert served.host.lifecycle.phase is Phase.SERVING
+    for jump in (0, 10):
+        begin(served)
+        served.jump(jump)
+        served.call(served.host.drain.resume)
+        assert served.host.lifecycle.phase is Phase.SERVING
+        served.jump(60)
+        assert refused_with(served)[0] == "OK"
+    assert not served.host.drain.is_drained
+
+
+def test_l05_a_second_drain_joins_the_first_and_can_only_shorten_it(served: Served, gate: Gate) -> None:
+    stream, messages = hung_stream(served, gate)
+    begin(served)
+    begin(served, grace=3600)
+    served.jump(10)
+    served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+    begin(served, grace=5)
+    served.jump(5)
+    assert cut_short(stream, messages) == {"tokens_emitted": "10"}
+    gate.open()
+
+
+def test_l05_a_final_drain_is_not_taken_back(served: Served) -> None:
+    served.call(lambda: served.host.drain.begin(is_final=True))
+    with pytest.raises(Refusal, match="DRAINING"):
+        served.call(served.host.drain.resume)
+
+
+def test_lif_5_idle_sessions_and_watchers_do_not_hold_a_drain(served: Served) -> None:
+    with served.connection() as channel:
+        request = pb.PrefillRequest()
+        request.token_ids.ids.extend((300, 301))
+        opened = call(channel, f"/{INFERENCE}/Prefill", request.SerializeToString())
+        assert opened.code == "OK", opened
+        watcher = channel.stream_stream("/grpc.health.v1.Health/Watch")(iter((b"",)))
+        next(watcher)
+        begin(served, grace=3600)
+        served.jump(10)
+        served.wait_until(lambda: served.host.drain.is_drained, "drained")
+
+
+def test_lif_5_l03_every_stream_of_a_drain_under_load_ends_with_finished_or_draining() -> None:
+    """Rounds at whatever moment they come: the checked channel sees that no stream has another ending."""
+    endings: set[str] = set()
+    with serve() as served:
+        for n_messages, grace in ((0, 0.0), (1, 0.02), (2, 0.002), (5, 0.005)):
+            runners = [threading.Thread(target=_run_stream, args=(served, i, endings)) for i in range(7)]
+            first = served.inference.Generate(ask([300], 500))
+            for runner in runners:
+                runner.start()
+            for _ in range(n_messages):
+                next(first)
+            begin(served, grace)
+            served.run(served.host.drain.wait())
+            for runner in runners:
+                runner.join(30)
+                assert not runner.is_alive()
+            _read(first, endings)
+            served.wait_for_rest()
+            served.call(served.host.drain.resume)
+    assert endings <= {"OK", "DRAINING"} and "DRAINING" in endings
+
+
+def _run_stream(served: Served, i: int, endings: set[str]) -> None:
+    _read(served.inference.Generate(ask([300 + i], 5 * 2**i)), endings)
+
+
+def _read(stream: Any, endings: set[str]) -> None:
+    try:
+        list(stream)
+        endings.add("OK")
+    except grpc.RpcError as error:
+        endings.add(read_details(error.trailing_metadata()).reason)

@@ -1,0 +1,110 @@
+"""grpc.health.v1: what is ready, who is told of changes, and how many may ask to be told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from imp_service.rpc import health as health_module
+from support.raw_calls import HEALTH, SERVICES, call
+from support.served import Served, serve
+
+IMP_SERVICES = [name for name in SERVICES if name.startswith("imp.v1.")]
+NAMES = ("", "liveness", *IMP_SERVICES)
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve("drain.delay=1h") as it:
+        yield it
+
+
+def statuses(served: Served, names: tuple[str, ...] = NAMES) -> dict[str, int]:
+    with served.connection() as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        return {name: stub.Check(HealthCheckRequest(service=name)).status for name in names}
+
+
+def test_rpc_20_every_service_of_imp_and_liveness_can_be_asked_for(served: Served) -> None:
+    assert len(IMP_SERVICES) == 4
+    assert statuses(served) == dict.fromkeys(NAMES, SERVING)
+
+
+def test_rpc_20_w28_unknown_names_are_as_the_standard_says(served: Served) -> None:
+    with served.connection() as channel:
+        for name in ("imp.v1", "imp.v1.InferenceService ", "grpc.health.v1.Health", "x" * 1000):
+            request = HealthCheckRequest(service=name).SerializeToString()
+            assert call(channel, f"/{HEALTH}/Check", request).code == "NOT_FOUND"
+            watched = call(channel, f"/{HEALTH}/Watch", request, n_replies=1)
+            assert HealthCheckResponse.FromString(watched.replies[0]).status == HealthCheckResponse.SERVICE_UNKNOWN
+
+
+def test_rpc_20_lif_5_a_watcher_is_told_of_each_change_and_liveness_of_none(served: Served) -> None:
+    with served.connection() as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        ready, alive = (stub.Watch(HealthCheckRequest(service=name)) for name in ("", "liveness"))
+        assert (next(ready).status, next(alive).status) == (SERVING, SERVING)
+        served.call(served.host.drain.begin)
+        assert next(ready).status == NOT_SERVING
+        assert statuses(served) == {**dict.fromkeys(NAMES, NOT_SERVING), "liveness": SERVING}
+        served.call(served.host.drain.resume)
+        assert next(ready).status == SERVING
+        served.call(lambda: served.server.health.set_alive(False))
+        assert next(alive).status == NOT_SERVING
+        assert statuses(served) == {**dict.fromkeys(NAMES, SERVING), "liveness": NOT_SERVING}
+
+
+def test_rpc_20_l02_the_watchdog_speaks_for_liveness(served: Served) -> None:
+    for is_alive, expected in ((False, NOT_SERVING), (True, SERVING)):
+        served.call(lambda is_alive=is_alive: [tell(is_alive) for tell in served.host.watchdog._watchers])
+        assert statuses(served, ("liveness", "")) == {"liveness": expected, "": SERVING}
+
+
+def test_w28_watchers_have_a_bound_and_leave_nothing_behind(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_module, "MAX_WATCHERS", 5)
+    with served.connection() as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        watchers = [stub.Watch(HealthCheckRequest()) for _ in range(5)]
+        assert [next(watcher).status for watcher in watchers] == [SERVING] * 5
+        with pytest.raises(grpc.RpcError) as refused:
+            next(stub.Watch(HealthCheckRequest()))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        for watcher in watchers:
+            watcher.cancel()
+        served.wait_until(lambda: served.server.health._n_watchers == 0, "nobody watches")
+        assert next(stub.Watch(HealthCheckRequest())).status == SERVING
+
+
+def test_w28_a_watcher_that_does_not_read_holds_the_last_status_only(served: Served) -> None:
+    """Changes that come while nobody reads are not queued: the task waits, and tells what is when it is asked again."""
+    health = served.server.health
+
+    class Reader:
+        def __init__(self) -> None:
+            self.reads = asyncio.Event()
+            self.told: list[int] = []
+
+        async def write(self, message: HealthCheckResponse) -> None:
+            self.told.append(message.status)
+            await self.reads.wait()
+
+    async def watch() -> list[int]:
+        reader = Reader()
+        watching = asyncio.create_task(health.Watch(health_pb2.HealthCheckRequest(service="liveness"), reader))
+        await asyncio.sleep(0)
+        for i in range(1000):
+            health.set_alive(i % 2 == 1)
+        health.set_alive(False)
+        reader.reads.set()
+        while len(reader.told) < 2:
+            await asyncio.sleep(0)
+        watching.cancel()
+        return reader.told
+
+    assert served.run(watch()) == [SERVING, NOT_SERVING]
