@@ -58,8 +58,7 @@ def bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCred
     text = address.text if path is None else f"unix:{path}"
     with nullcontext() if path is None else claimed(path):
         try:
-            is_plain = credentials is None
-            port = server.add_insecure_port(text) if is_plain else server.add_secure_port(text, credentials)
+            port = server.add_secure_port(text, credentials) if credentials else server.add_insecure_port(text)
         except RuntimeError:
             # Someone took it since it was checked; grpc does not say what the system said.
             check_all((address,))

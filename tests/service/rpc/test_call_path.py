@@ -128,12 +128,7 @@ def test_a_call_that_ends_is_recorded_once_under_its_own_names(
 
 @pytest.mark.parametrize(("how", "code"), [("cancel", "CANCELLED"), ("deadline", "DEADLINE_EXCEEDED")])
 def test_a_caller_who_leaves_or_is_late_ends_the_call_once(
-    channel: grpc.Channel,
-    endings: list[CallFacts],
-    served: Served,
-    monkeypatch: pytest.MonkeyPatch,
-    how: str,
-    code: str,
+    endings: list[CallFacts], served: Served, monkeypatch: pytest.MonkeyPatch, how: str, code: str
 ) -> None:
     entered = asyncio.Event()
 
@@ -142,12 +137,13 @@ def test_a_caller_who_leaves_or_is_late_ends_the_call_once(
         await asyncio.Event().wait()
 
     monkeypatch.setattr("imp_service.rpc.generate.Generate.stream", wait_for_ever)
-    stream = channel.unary_stream(GENERATE)(b"", timeout=0.2 if how == "deadline" else 30)
-    served.wait_until(entered.is_set, "the servicer runs")
-    if how == "cancel":
-        stream.cancel()
-    with pytest.raises(grpc.RpcError):
-        next(stream)
+    with grpc.insecure_channel(served.address) as channel:
+        stream = channel.unary_stream(GENERATE)(b"", timeout=0.2 if how == "deadline" else 30)
+        served.wait_until(entered.is_set, "the servicer runs")
+        if how == "cancel":
+            stream.cancel()
+        with pytest.raises(grpc.RpcError):
+            next(stream)
     served.wait_until(lambda: len(endings) == 1, "the call's record ended")
     assert (endings[0].code, endings[0].reason) == (code, "")
     assert served.host.calls.n_requests == 0
