@@ -70,25 +70,37 @@ struct Engine::Thread {
     try {
       pin_this_thread(*cpu);
     } catch (const Error& error) {
-      broken = true;
-      loop.stop(error);
+      stop(error);
     }
+  }
+
+  void stop(const Error& error) {
+    device_broke = error.reason() == Reason::DEVICE_FAULT;
+    broken = true;
+    loop.stop(error);
+  }
+
+  // What every command gets from then on, from any thread.
+  void require_whole() const {
+    if (!broken) return;
+    if (device_broke) throw DeviceError(Reason::DEVICE_FAULT, kStopped);
+    throw InternalError(Reason::BUG, kStopped);
   }
 
   // An error that escapes a turn is the engine's own: what it holds can no longer be trusted.
   bool turn() {
-    if (broken) {
-      loop.stop(InternalError(Reason::BUG, kStopped));
+    try {
+      require_whole();
+    } catch (const Error& error) {
+      loop.stop(error);
       return false;
     }
     try {
       return loop.turn();
     } catch (const Error& error) {
-      broken = true;
-      loop.stop(error);
+      stop(error);
     } catch (const std::exception& error) {
-      broken = true;
-      loop.stop(InternalError(Reason::BUG, error.what()));
+      stop(InternalError(Reason::BUG, error.what()));
     }
     return false;
   }
@@ -99,6 +111,8 @@ struct Engine::Thread {
   Loop loop;
   Mailbox mailbox;
   const std::optional<int> cpu;
+  // Set before `broken`, and read after it.
+  std::atomic<bool> device_broke = false;
   std::atomic<bool> broken = false;
   std::thread thread;
 };
@@ -115,7 +129,7 @@ void Engine::submit(Command command) {
 }
 
 void Engine::submit(std::vector<Command> commands) {
-  if (thread_->broken) throw InternalError(Reason::BUG, kStopped);
+  thread_->require_whole();
   std::vector<Accepted> accepted;
   accepted.reserve(commands.size());
   try {

@@ -1,0 +1,194 @@
+"""From the first listener to the last call: loading, warm-up, readiness once, and an end with the device."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from imp_service.config import Config
+from imp_service.config import load as load_config
+from imp_service.core import DeviceError, InternalError, make_error
+from imp_service.generation import LanguageModel
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import inference_pb2_grpc
+from imp_service.rpc.service import Service
+from imp_service.serving import warm_up as warm_up_module
+from imp_service.serving.loading import MakeModel, Progress, make_model
+from support.loop_thread import HANGS_AFTER, loop_thread
+from support.raw_calls import HEALTH, INFERENCE, call
+from support.served import DEFAULTS, ask
+from support.served_models import scripted
+from support.status_details import read_details
+
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+GENERATE = f"/{INFERENCE}/Generate"
+
+
+class Running:
+    """A service on the shared loop; `outcome` is what its run() came to."""
+
+    def __init__(self, make: MakeModel, settings: tuple[str, ...]) -> None:
+        self.thread = loop_thread()
+        self.is_serving = threading.Event()
+        config = load_config(None, [*DEFAULTS, 'listen.grpc=["127.0.0.1:0"]', *settings])
+
+        async def begin() -> tuple[Service, asyncio.Task[None]]:
+            service = Service(config, lambda done, total: None, make)
+            running = asyncio.create_task(service.run(self.is_serving.set))
+            while not service.server.addresses and not running.done():
+                await asyncio.sleep(0)
+            return service, running
+
+        self.service, self._running = self.thread.run(begin())
+
+    @property
+    def address(self) -> str:
+        return self.service.server.addresses[0]
+
+    def stop(self) -> None:
+        self.thread.call(self.service.stop)
+
+    def wait(self) -> None:
+        """Until it has ended; raises what it raised."""
+
+        async def ended() -> None:
+            await asyncio.wait_for(asyncio.shield(self._running), HANGS_AFTER)
+
+        self.thread.run(ended())
+
+
+@contextmanager
+def running(make: MakeModel = make_model, *settings: str) -> Iterator[Running]:
+    it = Running(make, settings)
+    try:
+        yield it
+    finally:
+        it.stop()
+        if not it._running.done():
+            it.wait()
+
+
+class HeldLoad:
+    """A load that the test lets go on; counts how often it was begun."""
+
+    def __init__(self) -> None:
+        self.n_loads = 0
+        self.go_on = threading.Event()
+
+    def __call__(self, config: Config, progress: Progress) -> LanguageModel:
+        self.n_loads += 1
+        while not self.go_on.wait(0.001):
+            progress(1, 2)
+        return make_model(config, progress)
+
+
+def test_lif_1_lif_4_l01_calls_before_the_model_are_told_to_come_again_and_one_load_serves_all() -> None:
+    load = HeldLoad()
+    with running(load) as it, grpc.insecure_channel(it.address) as channel:
+        watch = HealthStub(channel).Watch(HealthCheckRequest())
+        assert next(watch).status == NOT_SERVING
+        assert call(channel, f"/{HEALTH}/Check", b"\x0a\x08liveness").replies == [b"\x08\x01"]
+        content = ask("Once", 2).SerializeToString()
+        for _ in range(5):
+            refused = call(channel, GENERATE, content)
+            assert (refused.code, refused.reason, refused.initial) == ("UNAVAILABLE", "LOADING", {})
+            assert refused.details.retry_seconds == 1.0
+        load.go_on.set()
+        assert next(watch).status == SERVING
+        assert it.is_serving.wait(HANGS_AFTER)
+        assert [call(channel, GENERATE, content).code for _ in range(5)] == ["OK"] * 5
+        assert load.n_loads == 1
+        it.stop()
+        assert [message.status for message in _until_end(watch)] == [NOT_SERVING]
+        it.wait()
+
+
+def _until_end(stream: Any) -> Iterator[Any]:
+    try:
+        yield from stream
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_rpc_11_w29_grpcs_own_retry_sees_a_server_through_its_load() -> None:
+    load = HeldLoad()
+    policy = (
+        '{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.05s",'
+        ' "maxBackoff": "0.1s", "backoffMultiplier": 1, "retryableStatusCodes": ["UNAVAILABLE"]}}]}'
+    )
+    with running(load) as it:
+        metrics = it.service.host.telemetry.metrics
+        refused = metrics.grpc_handled.labels("unary", INFERENCE, "GenerateUnary", "UNAVAILABLE")._value
+        with grpc.insecure_channel(it.address, options=(("grpc.service_config", policy),)) as channel:
+            stub = inference_pb2_grpc.InferenceServiceStub(channel)
+            waiting = stub.GenerateUnary.future(pb.GenerateUnaryRequest(request=ask("Once", 2)), timeout=HANGS_AFTER)
+            give_up = time.monotonic() + HANGS_AFTER
+            while refused.get() < 2 and time.monotonic() < give_up:
+                it.thread.call(lambda: None)
+            load.go_on.set()
+            assert waiting.result().usage.output_tokens == 2
+
+
+def test_lif_1_l15_a_model_that_gives_no_real_output_is_never_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_up_module.math, "isfinite", lambda _: False)
+    it = Running(make_model, ())
+    with pytest.raises(InternalError, match="warm-up") as failed:
+        it.wait()
+    assert failed.value.reason == "BUG" and not it.is_serving.is_set()
+
+
+def test_lif_9_a_model_that_cannot_be_loaded_ends_the_service_with_its_error() -> None:
+    def fail(_: Config, __: Progress) -> LanguageModel:
+        raise make_error("DEVICE_FAULT", "not a device at all")
+
+    it = Running(fail, ())
+    with pytest.raises(DeviceError, match="not a device"):
+        it.wait()
+    with grpc.insecure_channel(it.address) as channel:
+        assert call(channel, f"/{HEALTH}/Check").code == "UNAVAILABLE"
+
+
+def test_y12_a_stop_while_loading_ends_the_load_at_its_next_read() -> None:
+    load = HeldLoad()
+    with running(load) as it, grpc.insecure_channel(it.address) as channel:
+        it.stop()
+        it.wait()
+        assert not it.is_serving.is_set()
+        give_up = time.monotonic() + HANGS_AFTER
+        while it.service.is_abandoned and time.monotonic() < give_up:
+            it.thread.call(lambda: None)
+        assert not it.service.is_abandoned and not load.go_on.is_set()
+        assert call(channel, f"/{HEALTH}/Check").code == "UNAVAILABLE"
+
+
+def test_lif_8_y04_a_device_fault_ends_every_request_with_it_and_then_the_service() -> None:
+    fault = 777
+    model = scripted(script={"faulting_token": fault})
+    make: Callable[[Config, Progress], LanguageModel] = lambda config, _: model.make(config, time.monotonic)  # noqa: E731
+    with running(make, *model.settings) as it, grpc.insecure_channel(it.address) as channel:
+        assert it.is_serving.wait(HANGS_AFTER)
+        watch = HealthStub(channel).Watch(HealthCheckRequest())
+        assert next(watch).status == SERVING
+        stub = inference_pb2_grpc.InferenceServiceStub(channel)
+        others = [stub.Generate(ask([start], 500), timeout=HANGS_AFTER) for start in (fault - 5, fault - 40)]
+        reasons = [_reason_of(stream) for stream in others]
+        assert reasons[0] == ("INTERNAL", "DEVICE_FAULT")
+        assert reasons[1] in (("INTERNAL", "DEVICE_FAULT"), ("UNAVAILABLE", "DRAINING"))
+        assert [message.status for message in _until_end(watch)] == [NOT_SERVING]
+        with pytest.raises(DeviceError):
+            it.wait()
+
+
+def _reason_of(stream: Any) -> tuple[str, str]:
+    with pytest.raises(grpc.RpcError) as ended:
+        list(stream)
+    return ended.value.code().name, read_details(ended.value.trailing_metadata()).reason
