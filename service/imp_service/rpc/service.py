@@ -21,7 +21,11 @@ class Service:
     def __init__(self, config: Config, progress: Progress, make: MakeModel = make_model) -> None:
         """Raises ConfigError where a file that the settings name cannot be used; nothing is bound yet."""
         self.host = Host(config)
-        self.server = Server(self.host)
+        try:
+            self.server = Server(self.host)
+        except BaseException:
+            self.host.close()
+            raise
         self._loading = Loading(config, make, progress)
         self._stop_asked = asyncio.Event()
 

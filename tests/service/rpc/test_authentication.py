@@ -27,6 +27,10 @@ READS = ("imp.v1.ModelService", "imp.v1.TokenizerService")
 GENERATE = f"/{INFERENCE}/Generate"
 
 
+def bearer(word: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {word}"),)
+
+
 def digest_of(word: str) -> str:
     return hashlib.sha256(word.encode()).hexdigest()
 
@@ -42,9 +46,7 @@ def token_file(folder: Path, lines: dict[str, str] = LINES) -> Path:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("tokens")
     settings = (f"auth.token_file={token_file(folder)}", "auth.public_health=false")
-    with serve(
-        *settings, f"listen.admin=unix://{folder}/admin.sock", f"listen.health=unix://{folder}/health.sock"
-    ) as it:
+    with serve(*settings, f"listen.admin=unix://{folder}/admin.sock", metadata=bearer("all-roles")) as it:
         yield it
 
 
@@ -106,9 +108,8 @@ def test_rpc_24_w24_a_role_opens_its_services_and_no_others(
     assert n_served >= len(methods_of(INFERENCE, CHANNELZ))
     # Known callers may ask whether it is well, and what there is.
     check = health_pb2.HealthCheckRequest().SerializeToString()
-    authorization = (("authorization", f"Bearer {word}"),)
-    assert call(data, f"/{HEALTH}/Check", check, authorization).code == "OK"
-    assert call(data, f"/{REFLECTION}/ServerReflectionInfo", b"\x3a\x00", authorization).code == "OK"
+    assert call(data, f"/{HEALTH}/Check", check, bearer(word)).code == "OK"
+    assert call(data, f"/{REFLECTION}/ServerReflectionInfo", b"\x3a\x00", bearer(word)).code == "OK"
 
 
 def test_w24_control_does_not_exist_on_the_data_listener(data: grpc.Channel) -> None:
@@ -186,7 +187,7 @@ def test_w30_reflection_asks_for_the_same_token(data: grpc.Channel) -> None:
 
 def test_rpc_24_health_is_public_where_the_settings_say_so(tmp_path: Path) -> None:
     with (
-        serve(f"auth.token_file={token_file(tmp_path)}") as served,
+        serve(f"auth.token_file={token_file(tmp_path)}", metadata=bearer("all-roles")) as served,
         grpc.insecure_channel(served.address) as channel,
     ):
         assert call(channel, f"/{HEALTH}/Check").code == "OK"
@@ -217,7 +218,10 @@ def test_rpc_24_cfg_11_w23_tokens_that_change_take_effect_and_a_bad_file_changes
             swapped.symlink_to(folder)
             swapped.replace(current)
 
-    with serve(f"auth.token_file={path}") as served, grpc.insecure_channel(served.address) as channel:
+    with (
+        serve(f"auth.token_file={path}", metadata=bearer("new")) as served,
+        grpc.insecure_channel(served.address) as channel,
+    ):
         secret = served.server._authentication._tokens
         assert secret is not None  # narrows
         assert with_token(channel, GENERATE, "old").reason == "FIELD_INVALID"

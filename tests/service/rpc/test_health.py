@@ -26,7 +26,7 @@ def served() -> Iterator[Served]:
 
 
 def statuses(served: Served, names: tuple[str, ...] = NAMES) -> dict[str, int]:
-    with served.connection() as channel:
+    with grpc.insecure_channel(served.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         return {name: stub.Check(HealthCheckRequest(service=name)).status for name in names}
 
@@ -37,7 +37,7 @@ def test_rpc_20_every_service_of_imp_and_liveness_can_be_asked_for(served: Serve
 
 
 def test_rpc_20_w28_unknown_names_are_as_the_standard_says(served: Served) -> None:
-    with served.connection() as channel:
+    with grpc.insecure_channel(served.address) as channel:
         for name in ("imp.v1", "imp.v1.InferenceService ", "grpc.health.v1.Health", "x" * 1000):
             request = HealthCheckRequest(service=name).SerializeToString()
             assert call(channel, f"/{HEALTH}/Check", request).code == "NOT_FOUND"
@@ -46,7 +46,7 @@ def test_rpc_20_w28_unknown_names_are_as_the_standard_says(served: Served) -> No
 
 
 def test_rpc_20_lif_5_a_watcher_is_told_of_each_change_and_liveness_of_none(served: Served) -> None:
-    with served.connection() as channel:
+    with grpc.insecure_channel(served.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         ready, alive = (stub.Watch(HealthCheckRequest(service=name)) for name in ("", "liveness"))
         assert (next(ready).status, next(alive).status) == (SERVING, SERVING)
@@ -68,7 +68,7 @@ def test_rpc_20_l02_the_watchdog_speaks_for_liveness(served: Served) -> None:
 
 def test_w28_watchers_have_a_bound_and_leave_nothing_behind(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_module, "MAX_WATCHERS", 5)
-    with served.connection() as channel:
+    with grpc.insecure_channel(served.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         watchers = [stub.Watch(HealthCheckRequest()) for _ in range(5)]
         assert [next(watcher).status for watcher in watchers] == [SERVING] * 5

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -15,66 +13,21 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from imp_service.config import Config
-from imp_service.config import load as load_config
 from imp_service.core import DeviceError, InternalError, make_error
 from imp_service.generation import LanguageModel
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
-from imp_service.rpc.service import Service
 from imp_service.serving import warm_up as warm_up_module
-from imp_service.serving.loading import MakeModel, Progress, make_model
-from support.loop_thread import HANGS_AFTER, loop_thread
+from imp_service.serving.loading import Progress, make_model
+from support.loop_thread import HANGS_AFTER
 from support.raw_calls import HEALTH, INFERENCE, call
-from support.served import DEFAULTS, ask
+from support.running_service import Running, running
+from support.served import ask
 from support.served_models import scripted
 from support.status_details import read_details
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 GENERATE = f"/{INFERENCE}/Generate"
-
-
-class Running:
-    """A service on the shared loop; `outcome` is what its run() came to."""
-
-    def __init__(self, make: MakeModel, settings: tuple[str, ...]) -> None:
-        self.thread = loop_thread()
-        self.is_serving = threading.Event()
-        config = load_config(None, [*DEFAULTS, 'listen.grpc=["127.0.0.1:0"]', *settings])
-
-        async def begin() -> tuple[Service, asyncio.Task[None]]:
-            service = Service(config, lambda done, total: None, make)
-            running = asyncio.create_task(service.run(self.is_serving.set))
-            while not service.server.addresses and not running.done():
-                await asyncio.sleep(0)
-            return service, running
-
-        self.service, self._running = self.thread.run(begin())
-
-    @property
-    def address(self) -> str:
-        return self.service.server.addresses[0]
-
-    def stop(self) -> None:
-        self.thread.call(self.service.stop)
-
-    def wait(self) -> None:
-        """Until it has ended; raises what it raised."""
-
-        async def ended() -> None:
-            await asyncio.wait_for(asyncio.shield(self._running), HANGS_AFTER)
-
-        self.thread.run(ended())
-
-
-@contextmanager
-def running(make: MakeModel = make_model, *settings: str) -> Iterator[Running]:
-    it = Running(make, settings)
-    try:
-        yield it
-    finally:
-        it.stop()
-        if not it._running.done():
-            it.wait()
 
 
 class HeldLoad:

@@ -1,0 +1,72 @@
+"""A whole service in this process: from its first listener over load and warm-up to its end, whatever that is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from imp_service.config import load as load_config
+from imp_service.generation import LanguageModel
+from imp_service.rpc.service import Service
+from imp_service.serving.loading import MakeModel, make_model
+from support.loop_thread import HANGS_AFTER, loop_thread
+from support.served import DEFAULTS
+
+
+class Running:
+    """A service on the shared loop; `outcome` is what its run() came to."""
+
+    def __init__(self, make: MakeModel, settings: tuple[str, ...]) -> None:
+        self.thread = loop_thread()
+        self.is_serving = threading.Event()
+        config = load_config(None, [*DEFAULTS, 'listen.grpc=["127.0.0.1:0"]', *settings])
+
+        async def begin() -> tuple[Service, asyncio.Task[None]]:
+            service = Service(config, lambda done, total: None, make)
+            running = asyncio.create_task(service.run(self.is_serving.set))
+            while not service.server.addresses and not running.done():
+                await asyncio.sleep(0)
+            return service, running
+
+        self.service, self._running = self.thread.run(begin())
+
+    @property
+    def address(self) -> str:
+        return self.service.server.addresses[0]
+
+    def stop(self) -> None:
+        self.thread.call(self.service.stop)
+
+    def wait(self) -> None:
+        """Until it has ended; raises what it raised."""
+
+        async def ended() -> None:
+            await asyncio.wait_for(asyncio.shield(self._running), HANGS_AFTER)
+
+        self.thread.run(ended())
+
+
+@contextmanager
+def running(make: MakeModel = make_model, *settings: str) -> Iterator[Running]:
+    it = Running(make, settings)
+    try:
+        yield it
+    finally:
+        it.stop()
+        if not it._running.done():
+            it.wait()
+
+
+def failed_start(*settings: str) -> BaseException:
+    """What a service with these settings ends with."""
+
+    def make(*_: object) -> LanguageModel:
+        raise AssertionError("it has begun to load")
+
+    try:
+        Running(make, settings).wait()
+    except Exception as error:
+        return error
+    raise AssertionError("it has started")
