@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -43,12 +43,22 @@ class ReloadedFiles(Generic[T]):
             self._log.info(self._event, message="read again")
 
 
-async def keep_looking(looks: Sequence[Callable[[], None]]) -> None:
-    """Calls every look() for ever, in a thread: a file system may make one wait."""
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        for look in looks:
-            await asyncio.to_thread(look)
+class Looking:
+    """Calls every look() again and again on a thread of its own, where a file system may make it wait; until stop()."""
+
+    def __init__(self, looks: Sequence[Callable[[], None]]) -> None:
+        self._looks = tuple(looks)
+        self._stopped = threading.Event()
+        threading.Thread(target=self._work, name="imp-secrets", daemon=True).start()
+
+    def stop(self) -> None:
+        """Soon; nothing waits for it."""
+        self._stopped.set()
+
+    def _work(self) -> None:
+        while not self._stopped.wait(LOOK_SECONDS):
+            for look in self._looks:
+                look()
 
 
 def signature(paths: Sequence[Path]) -> Signature:

@@ -17,7 +17,7 @@ from imp_service.rpc.health import Health
 from imp_service.rpc.listeners import Address, bind, bind_socket, check_all
 from imp_service.rpc.message_runtime import require_native_runtime
 from imp_service.rpc.registration import CallPath
-from imp_service.rpc.reloaded_files import ReloadedFiles, keep_looking
+from imp_service.rpc.reloaded_files import Looking, ReloadedFiles
 from imp_service.rpc.services import ALL_SERVICES, make_admin_servicers, make_servicers
 from imp_service.rpc.tls import TlsCredentials
 from imp_service.rpc.tokens import Tokens, is_readable_by_all, read_tokens
@@ -45,7 +45,7 @@ class Server:
         self._servers: list[grpc.aio.Server] = []
         self._metrics: MetricsListener | None = None
         self._looks: list[Callable[[], None]] = []
-        self._watch: asyncio.Task[None] | None = None
+        self._looking: Looking | None = None
         self._authentication = Authentication(self._tokens(), public_health=host.settings.auth.public_health)
         self._tls = self._certificate()
         self._path = CallPath(host, self._authentication)
@@ -74,12 +74,12 @@ class Server:
             await self.stop(0)
             raise
         if self._looks:
-            self._watch = asyncio.get_running_loop().create_task(keep_looking(self._looks), name="secrets")
+            self._looking = Looking(self._looks)
 
     async def stop(self, grace_seconds: float) -> None:
         """Takes no new call; those under way have `grace_seconds` to end."""
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._looking is not None:
+            self._looking.stop()
         self._host.calls.end_others(cut_short())
         servers, self._servers = self._servers, []
         await asyncio.gather(*(server.stop(grace_seconds) for server in servers))

@@ -175,7 +175,7 @@ def test_a_refused_call_names_itself_in_its_trailers_and_is_recorded_once(data: 
 
     before = count()
     ended = call(data, GENERATE)
-    assert set(ended.trailing) == {"grpc-status-details-bin", "imp-request-id", "imp-instance-id"}
+    assert {"grpc-status-details-bin", "imp-request-id", "imp-instance-id"} <= set(ended.trailing)
     assert count() == before + 1
 
 

@@ -42,10 +42,16 @@ class Gate:
     def open(self) -> None:
         os.write(self._open, b"x")
 
+    def close(self) -> None:
+        for descriptor in (self.hung, self._tell_hung, self._gate, self._open):
+            os.close(descriptor)
+
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate()
+def gate() -> Iterator[Gate]:
+    it = Gate()
+    yield it
+    it.close()
 
 
 @pytest.fixture
