@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from imp_service import __version__
 from imp_service.config import Config
 from imp_service.core import EngineStats, Error
 from imp_service.generation import LanguageModel
@@ -77,7 +78,10 @@ class Host:
         self._model = model
         self.config, self.settings = model.config, model.config.settings
         self.sessions.serve(model)
-        self.telemetry.set_model(model.name)
+        core = model.core
+        self.telemetry.set_model(
+            model.name, architecture=core.architecture, device=core.device_name, version=__version__
+        )
         self._watching = asyncio.get_running_loop().create_task(self.watchdog.run(), name="watchdog")
         self.lifecycle.loaded()
 

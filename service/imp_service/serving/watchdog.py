@@ -101,7 +101,10 @@ class Watchdog:
         limit = min(self._engine_stall, self._request_stall)
         while True:
             await asyncio.sleep(min(SAMPLE_SECONDS, limit / LOOKS_PER_LIMIT))
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # a watchdog that dies of one request watches nothing any more
+                self._telemetry.log.raised("watchdog", error)
 
     def look(self) -> None:
         """Judges everything as it is now."""

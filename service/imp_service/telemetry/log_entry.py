@@ -53,7 +53,8 @@ def _literal(value: Field) -> str:
         return _quoted(value, MAX_TEXT)
     if isinstance(value, tuple):
         return "[" + ", ".join(_quoted(item, MAX_TEXT) for item in value[:MAX_FRAMES]) + "]"
-    return json.dumps(round(value, 6) if isinstance(value, float) else value)
+    # Of a type that nobody should give: better as a text than not at all.
+    return json.dumps(round(value, 6) if isinstance(value, float) else value, default=str)
 
 
 def _bare(value: Field) -> str:

@@ -13,6 +13,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from imp_service import __version__
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.generation_stream import GenerationStream
@@ -241,7 +242,8 @@ def test_obs_7_metrics_are_served_where_they_are_asked_for() -> None:
         with urllib.request.urlopen(f"http://{served.server.metrics_address}/metrics") as reply:
             series = series_of(reply.read().decode())
     assert series["imp_output_tokens_total"] == 7
-    assert series["imp_model_info[model=imp demo]"] == 1
+    (model,) = [name for name in series if name.startswith("imp_model_info")]
+    assert "[model=imp demo]" in model and "[architecture=qwen3]" in model and f"[version={__version__}]" in model
     labels = "[grpc_method=Generate][grpc_service=imp.v1.InferenceService][grpc_type=server_stream]"
     assert series[f"grpc_server_started_total{labels}"] == 1
     with serve(model=scripted()) as served:

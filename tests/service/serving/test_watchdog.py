@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -173,6 +174,24 @@ def test_r16_who_waits_for_blocks_that_sessions_hold_is_not_stuck(yard: Yard) ->
     yard.numbers.waiting = 1
     yard.look_for(60)
     assert yard.requests[0].errors == []
+
+
+def test_a_look_that_fails_is_not_the_last_one(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([ValueError("of one request"), None, asyncio.CancelledError()])
+
+    async def no_wait(_: float) -> None:
+        pass
+
+    def look() -> None:
+        if (raised := next(looks)) is not None:
+            raise raised
+
+    monkeypatch.setattr(asyncio, "sleep", no_wait)
+    monkeypatch.setattr(yard.watchdog, "look", look)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(yard.watchdog.run())
+    assert next(looks, "used up") == "used up"
+    assert [line["event"] for line in yard.lines()] == ["watchdog"]
 
 
 def test_r16_a_place_that_is_taken_again_begins_anew(yard: Yard) -> None:

@@ -132,6 +132,16 @@ def test_obs_5_text_for_people(file: LogFile, make_log: Callable[..., Log]) -> N
     assert file.path.read_text() == f'{expected} seconds=0.25 names=["x", "y"]\n'
 
 
+def test_obs_5_a_value_of_any_type_is_told(file: LogFile, make_log: Callable[..., Log]) -> None:
+    """The writing thread outlives it."""
+    log = make_log()
+    log.info("odd", path=Path("/x"), nothing=None, many=["a\n", 1], ratio=float("nan"))  # type: ignore[arg-type]
+    log.info("next")
+    log.close()
+    odd, following = (json.loads(line) for line in file.path.read_bytes().splitlines())
+    assert (odd["path"], odd["nothing"], odd["many"], following["event"]) == ("/x", None, ["a\n", 1], "next")
+
+
 def test_obs_5_errors_of_one_kind_do_not_hide_another(file: LogFile, make_log: Callable[..., Log]) -> None:
     now = 5.0
     log = make_log(lambda: now, max_lines_per_second=3)
