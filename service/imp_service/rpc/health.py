@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any, cast
 
 import grpc
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1.health_pb2 import DESCRIPTOR, HealthCheckRequest, HealthCheckResponse
 
 from imp_service.rpc.call import Call
 from imp_service.serving.lifecycle import Lifecycle
@@ -48,6 +51,14 @@ class Health:
         if status is None:
             await call.context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
         return HealthCheckResponse(status=status)
+
+    async def List(self, request: Message, call: Call) -> Message:  # noqa: N802
+        # A method of the newer releases of grpcio-health-checking, which bring its message; the older ones never call.
+        kind: Any = DESCRIPTOR.services_by_name["Health"].methods_by_name["List"].output_type
+        reply: Any = GetMessageClass(kind)()
+        for name, status in self.statuses().items():
+            reply.statuses[name].status = status
+        return cast(Message, reply)
 
     async def Watch(self, request: HealthCheckRequest, call: Call) -> None:  # noqa: N802
         if self._n_watchers >= MAX_WATCHERS:
