@@ -12,8 +12,8 @@ BREAKS = """
 import dataclasses
 import grpc
 import pytest
-from imp_service.generation.fold import GenerationFold
 from imp_service.generation import LanguageModel
+from imp_service.generation.output_stream import OutputStream
 from imp_service.serving.refusal import Refusal
 from support import server_checks
 from support.always_on import always_on
@@ -81,11 +81,11 @@ def test_g8_a_request_that_never_ended(served):
     served.call(lambda: served.host.telemetry.call("/imp.v1.InferenceService/Generate", "1", "", ""))
 
 def test_rpc_2_a_chunk_with_a_wrong_number(served, monkeypatch):
-    right = GenerationFold._chunk
-    def wrong(fold, stream, max_tokens):
-        chunk = right(fold, stream, max_tokens)
+    right = OutputStream.take
+    def wrong(stream, max_tokens):
+        chunk = right(stream, max_tokens)
         return dataclasses.replace(chunk, first_token=chunk.first_token + 1)
-    monkeypatch.setattr(GenerationFold, "_chunk", wrong)
+    monkeypatch.setattr(OutputStream, "take", wrong)
     with pytest.raises(AssertionError):
         list(served.inference.Generate(ask("a", 3)))
 """
