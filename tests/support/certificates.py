@@ -1,53 +1,68 @@
-"""Certificates of a test's own: an authority, and what it signs."""
+"""Certificates for tests: an authority, and whom it vouches for."""
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+LONG_AGO, LONG_AHEAD = datetime.datetime(2020, 1, 1), datetime.datetime(2099, 1, 1)
+PEM = serialization.Encoding.PEM
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A certificate and its private key, as PEM."""
+class Certificate:
+    """With its private key."""
 
-    cert: bytes
-    key: bytes
+    certificate: x509.Certificate
+    private_key: Any
 
+    @property
+    def cert(self) -> bytes:
+        """PEM."""
+        return self.certificate.public_bytes(PEM)
 
-class Authority:
-    """Signs certificates that are good for 127.0.0.1 from an hour ago to an hour from now."""
-
-    def __init__(self, name: str = "test authority") -> None:
-        self._name = _named(name)
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self.cert = self._sign(self._name, self._key, is_authority=True).cert
-
-    def issue(self, name: str) -> Pair:
-        """A certificate of `name`, for a server or a client."""
-        return self._sign(_named(name), ec.generate_private_key(ec.SECP256R1()), is_authority=False)
-
-    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> Pair:
-        now = datetime.now(UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+    @property
+    def key(self) -> bytes:
+        """PEM, without a password."""
+        return bytes(
+            self.private_key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         )
-        cert = builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
-        return Pair(cert, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    def write(self, folder: Path) -> tuple[Path, Path]:
+        """As cert.pem and key.pem."""
+        paths = folder / "cert.pem", folder / "key.pem"
+        for path, content in zip(paths, (self.cert, self.key), strict=True):
+            path.write_bytes(content)
+        return paths
 
 
-def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+def make_certificate(
+    name: str, authority: Certificate | None = None, *, host: str = "localhost", until: datetime.datetime = LONG_AHEAD
+) -> Certificate:
+    """Signed by `authority`; without one, an authority itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    names: list[x509.GeneralName] = [x509.DNSName(host)]
+    if host == "localhost":
+        names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(authority.certificate.subject if authority else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(LONG_AGO)
+        .not_valid_after(until)
+        .add_extension(x509.BasicConstraints(authority is None, None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(authority.private_key if authority else key, hashes.SHA256())
+    )
+    return Certificate(certificate, key)
