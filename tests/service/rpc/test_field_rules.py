@@ -119,7 +119,9 @@ def test_p43_no_request_takes_tensors_or_opaque_bytes() -> None:
     [(generate, GENERATE), (prefill, PREFILL), (step, SESSION_STEP)],
     ids=["generate", "prefill", "step"],
 )
-def test_rpc_6_rpc_7_p31_all_pairs_of_fields(make: Callable[[], Message], table: dict[str, Any]) -> None:
+def test_rpc_6_rpc_7_p05_p07_p08_p09_p11_p12_p14_p15_p21_p22_p23_p24_p28_p31_all_pairs(
+    make: Callable[[], Message], table: dict[str, Any]
+) -> None:
     assert {path for path, _ in leaves(make().DESCRIPTOR)} - APART <= table.keys()
 
     def judge(request: Message) -> list[str]:

@@ -1,0 +1,148 @@
+"""Parameters at their edges, the size of what is asked for, and texts that must never come back in an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from imp_service.generation.validate import FieldsInvalid
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import types_pb2
+from imp_service.rpc.read_requests import read_generation
+from imp_service.rpc.reply_size import check_generation_size
+from imp_service.rpc.terms import Terms
+from support.failed_calls import failed
+from support.generations import in_one, streamed
+from support.served import Served, ask, serve
+from support.status_checker import SECRET
+
+U64 = 2**64 - 1
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve("limits.max_message_bytes=64KiB") as server:
+        yield server
+
+
+def sampled(served: Served, **options: Any) -> list[int]:
+    request = pb.GenerateRequest(text="Once upon", stop=types_pb2.StopOptions(max_tokens=12, ignore_eos=True))
+    request.sampling.MergeFrom(types_pb2.SamplingOptions(**options))
+    return streamed(served, request).output.ids
+
+
+@pytest.mark.parametrize("temperature", [-0.0, 1e-38, 1e-20, 9e-5])
+def test_p06_a_vanishing_temperature_is_greedy(served: Served, temperature: float) -> None:
+    assert sampled(served, temperature=temperature, seed=3) == sampled(served, temperature=0.0)
+
+
+def test_p07_p08_p10_edges_of_truncation(served: Served) -> None:
+    greedy = sampled(served, temperature=0.0)
+    assert sampled(served, temperature=1.5, seed=3, top_p=1e-38) == greedy
+    assert sampled(served, temperature=1.5, seed=3, min_p=1.0, top_p=1.0) == greedy
+    off = sampled(served, temperature=1.5, seed=3, top_k=0)
+    assert [sampled(served, temperature=1.5, seed=3, top_k=k) for k in (2049, 2**32 - 1)] == [off, off]
+    assert off != greedy
+
+
+@pytest.mark.parametrize("seed", [0, 1, U64])
+def test_p13_a_seed_is_echoed_and_makes_the_same_again(served: Served, seed: int) -> None:
+    request = ask("Once upon", 12)
+    request.sampling.temperature, request.sampling.seed = 1.5, seed
+    first, second = streamed(served, request), in_one(served, request)
+    assert (first.started.seed, second.started.seed) == (seed, seed)
+    assert first.output.ids == second.output.ids
+
+
+def test_p02_blanks_and_a_beginning_alone_are_prompts(served: Served) -> None:
+    bos = served.host.model.tokenizer.bos_id
+    assert bos is not None  # narrows
+    for prompt in (" ", "\n\n", [bos]):
+        assert len(streamed(served, ask(prompt, 2)).output.ids) == 2
+
+
+def test_p15_candidates_as_many_as_there_may_be(served: Served) -> None:
+    output = types_pb2.OutputOptions(top_logprobs=20)
+    assert {len(each) for each in streamed(served, ask("a", 3, output=output)).output.candidates} == {20}
+
+
+@pytest.mark.parametrize("run", [streamed, in_one])
+def test_rpc_35_p16_scores_of_a_prompt_up_to_the_size_of_a_message(served: Served, run: Any) -> None:
+    """An entry has its id, log probability and 20 candidates of at most ten bytes each, and their frames."""
+    before = served.stats().n_steps
+    output = types_pb2.OutputOptions(prompt_logprobs=True, top_logprobs=20)
+    call = failed(lambda: run(served, ask([5] * 400, 1, output=output)))
+    member = "request." if run is in_one else ""
+    assert (call.code, call.paths) == ("INVALID_ARGUMENT", [f"{member}output.prompt_logprobs"])
+    assert served.stats().n_steps == before
+    # The most that is let through can be sent; one more cannot.
+    sizes = range(200, 400)
+    most = next(n for n in sizes if is_refused(served, run, n + 1, output))
+    found = run(served, ask(list(range(1000, 1000 + most)), 1, output=output))
+    assert len(found.started.prompt.candidates) == most
+    assert 0.7 * 64 * 1024 < found.started.ByteSize() <= 64 * 1024
+
+
+def is_refused(served: Served, run: Any, n: int, output: types_pb2.OutputOptions) -> bool:
+    """Asked of the rule itself, of which the test before has seen that it answers."""
+    model = served.host.model
+    request = read_generation(ask([5], 1, output=output), served.host.settings, priority=0, tenant="")
+    try:
+        check_generation_size(request, n, Terms.of(model), is_unary=run is in_one)
+    except FieldsInvalid:
+        return True
+    return False
+
+
+def test_rpc_35_a_whole_reply_is_judged_by_what_it_may_become(served: Served) -> None:
+    output = types_pb2.OutputOptions(top_logprobs=20)
+    call = failed(lambda: in_one(served, ask("a", None, output=output)))
+    assert call.paths == ["request.output.top_logprobs"]
+    # With a limit, or streamed, it can be sent.
+    assert len(in_one(served, ask("a", 100, output=output)).output.ids) <= 100
+    assert streamed(served, ask("a", 200, output=output)).output.reason in ("STOP", "MAX_TOKENS")
+
+
+LINKS = ["https://example.com/a?b=c", "file:///etc/passwd", "/etc/passwd", "data:text/plain;base64,aGk="]
+
+
+@pytest.mark.parametrize("text", LINKS)
+def test_p42_links_and_paths_are_text(served: Served, text: str) -> None:
+    ids = served.host.model.tokenizer.encode(text)
+    assert streamed(served, ask(text, 1)).started.prompt_tokens == len(ids)
+    stop = types_pb2.StopOptions(max_tokens=1, strings=[text])
+    assert streamed(served, pb.GenerateRequest(text=text, stop=stop)).started.prompt_tokens == len(ids)
+
+
+def secret_requests() -> Iterator[tuple[str, pb.GenerateRequest]]:
+    """Each is refused, with a secret in its texts."""
+    said = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content=SECRET)])
+    for name, fields in {
+        "field": {"num_sequences": 9},
+        "model": {"model": "nosuch"},
+        "feature": {"speculation": types_pb2.SpeculationOptions(enabled=True)},
+        "stop string": {"stop": types_pb2.StopOptions(strings=[SECRET * 40])},
+        "salt": {"cache": types_pb2.CacheOptions(salt=SECRET * 10)},
+        "regex": {"constraint": types_pb2.Constraint(regex=f"({SECRET}")},
+        "grammar": {"constraint": types_pb2.Constraint(gbnf=f'root ::= "{SECRET}')},
+        "schema": {"constraint": types_pb2.Constraint(json_schema=f'{{"const": "{SECRET}"')},
+        "context": {"token_ids": types_pb2.TokenIds(ids=[5] * 600)},
+        "session": {"session_id": "nosuch"},
+    }.items():
+        prompt = {} if {"token_ids", "session_id"} & fields.keys() else {"text": SECRET}
+        yield name, pb.GenerateRequest(**prompt, **fields)
+    yield "chat", pb.GenerateRequest(chat=said, num_sequences=9)
+    said.template_kwargs_json = f'{{"x": "{SECRET}"'
+    yield "chat variables", pb.GenerateRequest(chat=said)
+    said.template_kwargs_json, said.tools_json = "", f'["{SECRET}"'
+    yield "tools", pb.GenerateRequest(chat=said)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in secret_requests()])
+@pytest.mark.parametrize("run", [streamed, in_one])
+def test_rpc_14_p44_no_error_tells_what_was_asked(served: Served, run: Any, name: str) -> None:
+    call = failed(lambda: run(served, dict(secret_requests())[name]))
+    trailing = [value if isinstance(value, bytes) else value.encode() for value in call.trailing.values()]
+    assert SECRET.encode() not in call.message.encode() + b"".join(trailing)
