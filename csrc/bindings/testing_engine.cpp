@@ -155,6 +155,7 @@ ScriptRule rule_of(const std::string& word) {
   if (word == "hash") return ScriptRule::hash;
   if (word == "counter") return ScriptRule::counter;
   if (word == "table") return ScriptRule::table;
+  if (word == "cheap") return ScriptRule::cheap;
   throw py::value_error("rule: " + word);
 }
 

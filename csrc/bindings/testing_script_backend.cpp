@@ -56,6 +56,11 @@ bool allowed(const SampleRequest& request, std::size_t id) {
 
 void penalize(const SampleRequest& request, std::vector<double>& row) {
   const SamplerParams& params = *request.params;
+  const auto is_absent = [](const std::uint32_t* mask) { return mask == nullptr; };
+  const bool is_neutral = params.repetition_penalty == 1 && params.frequency_penalty == 0 &&
+                          params.presence_penalty == 0 && params.logit_bias.empty() &&
+                          std::ranges::all_of(request.masks, is_absent);
+  if (is_neutral) return;  // the loops below are as long as vocabulary times history
   const auto n_window =
       params.penalty_window > 0 ? static_cast<std::size_t>(params.penalty_window) : request.history.size();
   const auto history = request.history.last(std::min(n_window, request.history.size()));

@@ -34,6 +34,7 @@ enum class ScriptRule : std::uint8_t {
   hash,     // logits are a hash of all ids from position 0 on: any wrong block changes them
   counter,  // n + 1 follows n
   table,    // after position p comes table[p mod size]
+  cheap,    // n + 1 follows n, and nothing before is looked at: to measure what is around a model
 };
 
 struct Script {

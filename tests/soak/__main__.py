@@ -8,9 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# In the place of this folder, whose modules have names of their own.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from soak.soak import Plan, run_soak
+from soak.soak import Plan, run_soak  # noqa: E402
 
 
 def main() -> int:

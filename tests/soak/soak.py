@@ -27,11 +27,9 @@ from support.server_checks import CanarySinger
 from support.server_process import ServerProcess, server_process
 from support.status_checker import leaks_in
 
-LEASE_SECONDS = 10
 SETTINGS = (
     "slow_client.bytes=1KiB",
     "slow_client.timeout=200ms",
-    f"sessions.ttl={LEASE_SECONDS}s",
     "sessions.max=4096",
     "kv.bytes=64MiB",
     "log.format=json",
@@ -49,13 +47,15 @@ class Plan:
     n_clients: int = 6
     sample_seconds: float = 5.0
     canary_rest_seconds: float = 1.0
+    lease_seconds: int = 10  # of sessions that nobody comes back to
 
 
 def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
     """The verdict, as data: `ok`, the problems, and what was done."""
     known = known_outputs(24, 7)
     FINDINGS.take()
-    with server_process(folder, settings=SETTINGS) as server, cutting_proxy(server.address) as proxy:
+    settings = (*SETTINGS, f"sessions.ttl={plan.lease_seconds}s")
+    with server_process(folder, settings=settings) as server, cutting_proxy(server.address) as proxy:
         watch = Watch(server.pid, plan.sample_seconds)
         with raw_channel(server.address) as channel:
             singer = CanarySinger(built_in(), checked(channel), rest_seconds=plan.canary_rest_seconds)
@@ -69,7 +69,7 @@ def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
             problems = [*fault_problems, *load.stop()]
             singer.stop()
             problems += singer.problems
-            problems += rest_problems(channel)
+            problems += rest_problems(channel, plan.lease_seconds)
         growth = watch.stop()
         problems += [*growth.problems(), *FINDINGS.take(), *end_problems(server)]
     return {
@@ -104,10 +104,10 @@ def break_things(server: ServerProcess, proxy: CuttingProxy, plan: Plan) -> tupl
     return faults, problems
 
 
-def rest_problems(channel: grpc.Channel) -> list[str]:
+def rest_problems(channel: grpc.Channel, lease_seconds: int) -> list[str]:
     """What runs, waits or is held although every client has gone and every lease is over."""
     stub = ModelServiceStub(channel)
-    give_up = time.monotonic() + LEASE_SECONDS + 20
+    give_up = time.monotonic() + lease_seconds + 20
     rest = threading.Event()
     while time.monotonic() < give_up:
         load = stub.GetLoad(model_pb2.GetLoadRequest()).load

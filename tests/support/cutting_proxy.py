@@ -61,7 +61,9 @@ class CuttingProxy:
             for key, _ in self._selector.select():
                 if key.fileobj is self._listener:
                     self._accept()
-                elif isinstance(key.fileobj, socket.socket) and key.fileobj is not self._woken:
+                elif key.fileobj is self._woken:
+                    self._woken.recv(CHUNK)
+                elif isinstance(key.fileobj, socket.socket):
                     with self._lock:
                         self._pass_on(key.fileobj)
 

@@ -16,7 +16,7 @@ import grpc
 
 from imp_service import _core
 from imp_service.config import load as load_config
-from imp_service.pb import inference_pb2_grpc
+from imp_service.pb import admin_pb2_grpc, inference_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from support.checked_channel import checked
@@ -115,6 +115,14 @@ class Served:
         if self._credentials is None:
             return grpc.insecure_channel(self.address, options=all_options)
         return grpc.secure_channel(self.address, self._credentials, options=all_options)
+
+    @property
+    def admin(self) -> admin_pb2_grpc.AdminServiceStub:
+        """A stub on a connection of its own to the admin listener, which `listen.admin` must name."""
+        assert self.server.admin_address is not None, "no admin listener"
+        raw = grpc.insecure_channel(self.server.admin_address)
+        self._channels.append(raw)
+        return admin_pb2_grpc.AdminServiceStub(checked(raw))
 
     @property
     def inference(self) -> inference_pb2_grpc.InferenceServiceStub:

@@ -90,7 +90,8 @@ class OtherContext:
 def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **engine: Any) -> ServedModel:
     """The built-in model's text side over an engine whose forward pass is a script; `engine` overrides its options.
 
-    Rules: "counter": n + 1 follows n; "hash": of all tokens before; "table": script["table"], by position.
+    Rules: "counter": n + 1 follows n; "hash": of all tokens before; "table": script["table"], by position; "cheap": as
+    "counter", for measuring what is around it.
     """
 
     def make(config: Config, clock: Callable[[], float]) -> LanguageModel:

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+# In the place of this folder.
+sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from bench.front_end.measures import Figure, abandoned_sessions, memory, model_share, start_time, token_costs
+from bench.front_end.measures import Figure, abandoned_sessions, memory, model_share, start_time, token_costs  # noqa: E402
 
 Part = Callable[[], Iterator[Figure]]
 

@@ -20,8 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from imp_service.config import load as load_config
 from imp_service.core.bench.engine_runs import EngineRuns
 from imp_service.generation import LanguageModel
-from imp_service.rpc.server import Server
-from imp_service.serving.host import Host
+from imp_service.rpc.service import Service
 from support.served_models import ServedModel, random_weights, scripted
 
 # Room for the longest streams and the most sessions that are measured.
@@ -32,25 +31,22 @@ MAX_CONTEXT = 8192
 def engine(name: str) -> ServedModel:
     """What is served under a name."""
     if name == "script":
-        return scripted(n_blocks=N_BLOCKS, max_context=MAX_CONTEXT)
+        return scripted("cheap", n_blocks=N_BLOCKS, max_context=MAX_CONTEXT)
     return random_weights(*name.split(":"))
 
 
 async def serve(model: ServedModel, ready_file: Path, settings: list[str]) -> None:
     """As imp serve does, with the model that is given."""
-    stopped = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    host = Host(load_config(None, [*model.settings, *settings]))
-    server = Server(host)
-    await server.start()
-    host.adopt(await asyncio.to_thread(model.make, host.config, time.monotonic))
-    await server.tell_health()
-    partial = ready_file.with_suffix(".partial")
-    partial.write_text(json.dumps({"grpc": server.addresses, "pid": os.getpid()}))
-    partial.replace(ready_file)
-    await stopped.wait()
-    await server.stop(0)
-    host.close()
+    config = load_config(None, [*model.settings, *settings])
+    service = Service(config, lambda done, total: None, lambda config, _: model.make(config, time.monotonic))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.stop)
+
+    def tell() -> None:
+        partial = ready_file.with_suffix(".partial")
+        partial.write_text(json.dumps({"grpc": service.server.addresses, "pid": os.getpid()}))
+        partial.replace(ready_file)
+
+    await service.run(tell)
 
 
 def run_direct(model: LanguageModel) -> None:

@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from imp_service.pb.admin_pb2 import AbortRequest
 from support.endings import Ending, Endings
 from support.known_outputs import known_outputs
 from support.served import Served, serve
 
 N_REQUESTS = 2000 if os.environ.get("IMP_RELEASE") == "1" else 280
 N_CLIENTS = 12
+# A drain ends what all others do: more of them would leave nothing else to see.
+DRAINED_EVERY = 20
 WHOLE = "OK FINISH_REASON_MAX_TOKENS"
 DRAINING = "UNAVAILABLE DRAINING"
 SLOW = "RESOURCE_EXHAUSTED SLOW_CLIENT"
@@ -27,6 +30,7 @@ OWN = {
     "deadline": "DEADLINE_EXCEEDED",
     "dropped": "CANCELLED",
     "slow": SLOW,
+    "aborted": "OK FINISH_REASON_ABORTED",
     "drained": DRAINING,
 }
 # A deadline that the queue would outlast is refused at once.
@@ -35,7 +39,9 @@ OTHERS = {"deadline": {"RESOURCE_EXHAUSTED QUEUE_FULL"}}
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serve("slow_client.bytes=1KiB", "slow_client.timeout=50ms", "kv.bytes=32MiB") as server:
+    with serve(
+        "slow_client.bytes=1KiB", "slow_client.timeout=50ms", "kv.bytes=32MiB", "listen.admin=127.0.0.1:0"
+    ) as server:
         yield server
 
 
@@ -50,6 +56,10 @@ def drain(served: Served, grace: float) -> None:
 def test_p5_every_request_ends_once_and_leaves_nothing(served: Served) -> None:
     known = known_outputs(24, 5)
     one_drain = threading.Lock()
+    admin = served.admin
+
+    def abort(request_id: str) -> None:
+        admin.Abort(AbortRequest(request_ids=[request_id]))
 
     def end(number: int) -> Ending:
         rng = random.Random(number)
@@ -58,9 +68,10 @@ def test_p5_every_request_ends_once_and_leaves_nothing(served: Served) -> None:
             with one_drain:
                 drain(served, rng.choice((0.0, 0.01)))
 
-        ways = Endings(served.connection, rng, drain=drain_once).ways
-        names = list(ways) if number % N_CLIENTS == 0 else [name for name in ways if name != "drained"]
-        return ways[names[number % len(names)]](rng.choice(known))
+        ways = Endings(served.connection, rng, abort=abort, drain=drain_once).ways
+        names = [name for name in ways if name != "drained"]
+        way = "drained" if number % DRAINED_EVERY == 0 else names[number % len(names)]
+        return ways[way](rng.choice(known))
 
     begun = served.metric("imp_requests_started_total")
     with ThreadPoolExecutor(N_CLIENTS) as pool:
