@@ -1,0 +1,241 @@
+"""Who is admitted: ids, places in the queue, deadlines; and that who is refused may try again without knowing it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import inference_pb2_grpc, types_pb2
+from support.failed_calls import FailedCall, failed
+from support.gate import ALL_STEPS, HELD, Gate, gate
+from support.generations import in_one, result_of, streamed
+from support.served import Served, ask, serve
+from support.served_models import scripted
+
+BOTH = pytest.mark.parametrize("run", [streamed, in_one])
+LONG_TEXT = "Once upon a time there was a girl. " * 34
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve(model=scripted()) as server:
+        yield server
+
+
+@contextmanager
+def held_up(*settings: str, **engine: Any) -> Iterator[tuple[Served, Gate, Any]]:
+    """A server whose engine stands still in a step of one running request."""
+    with gate() as held, serve(*settings, model=held.model(**engine)) as served:
+        first = served.inference.Generate(ask([HELD - 2], 4))
+        held.wait()
+        yield served, held, first
+        held.open(ALL_STEPS)
+        assert result_of(list(first)).usage.output_tokens == 4
+        served.wait_for_rest()
+
+
+def test_rpc_8_p26_r18_an_id_is_one_running_requests_and_free_again_after_it() -> None:
+    with held_up() as (served, held, _):
+        stub = served.inference
+        running = stub.Generate(ask([300], 2, request_id="mine"))
+        served.wait_until(lambda: len(served.host.requests) == 2, "both known")
+        with ThreadPoolExecutor(9) as pool:
+            refusals = [failed(call) for call in [lambda: list(stub.Generate(ask([300], 2, request_id="mine")))] * 3]
+            refusals += pool.map(lambda _: failed(lambda: in_one(served, ask([300], 2, request_id="mine"))), range(9))
+        for refusal in refusals:
+            assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "REQUEST_ID_IN_USE")
+            assert refusal.metadata == {"request_id": "mine"}
+        # Another tenant's ids are its own.
+        other = stub.Generate(ask([300], 2, request_id="mine"), metadata=(("imp-tenant", "b"),))
+        served.wait_until(lambda: len(served.host.requests) == 3, "three known")
+        running.cancel()
+        served.wait_until(lambda: len(served.host.requests) == 2, "the cancelled one gone")
+        again = stub.Generate(ask([301], 2, request_id="mine"))
+        held.open(ALL_STEPS)
+        assert result_of(list(other)).started.request_id == result_of(list(again)).started.request_id == "mine"
+
+
+def test_rpc_8_an_id_that_is_not_given_is_chosen(served: Served) -> None:
+    streams = [served.inference.Generate(ask([300], 1)) for _ in range(2)]
+    told = [(result_of(list(stream)).started.request_id, dict(stream.initial_metadata())) for stream in streams]
+    assert len({name for name, _ in told}) == 2
+    assert all(metadata["imp-request-id"] == name and len(name) >= 16 for name, metadata in told)
+
+
+def test_rpc_11_w29_a_refusal_has_no_initial_metadata_and_is_retried_unseen() -> None:
+    """The client's library tries again by itself, which it may only where it has seen no header."""
+    policy = {
+        "methodConfig": [
+            {
+                "name": [{"service": "imp.v1.InferenceService"}],
+                "retryPolicy": {
+                    "maxAttempts": 5,
+                    "initialBackoff": "0.05s",
+                    "maxBackoff": "0.1s",
+                    "backoffMultiplier": 1,
+                    "retryableStatusCodes": ["RESOURCE_EXHAUSTED"],
+                },
+            }
+        ]
+    }
+    with held_up("scheduler.max_running=1", "scheduler.max_waiting=1") as (served, held, _):
+        waiting = served.inference.Generate(ask([300], 2))
+        served.wait_until(lambda: len(served.host.requests) == 2, "one waits")
+        refusal = failed(lambda: list(served.inference.Generate(ask([301], 2))))
+        assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
+        assert not any(key.startswith("imp-") for key in refusal.initial)
+        assert refusal.trailing["imp-instance-id"] == served.host.instance_id
+        assert refusal.trailing["imp-request-id"]
+        assert (refusal.details.pushback_ms, refusal.details.retry_seconds) == (1000, 1.0)
+        retrying = served.channel(("grpc.service_config", json.dumps(policy)))
+        stream = inference_pb2_grpc.InferenceServiceStub(retrying).Generate(ask([302], 2))
+        served.wait_until(lambda: refused_so_far(served) >= 2, "refused twice")
+        held.open(ALL_STEPS)
+        assert result_of(list(stream)).output.ids == [303, 304]
+        assert dict(stream.initial_metadata())["imp-instance-id"] == served.host.instance_id
+        assert result_of(list(waiting)).output.ids == [301, 302]
+
+
+def refused_so_far(served: Served) -> float:
+    registry = served.host.telemetry.metrics.registry
+    return registry.get_sample_value("imp_requests_ended_total", {"outcome": "refused"}) or 0.0
+
+
+def code_of(stream: Any) -> str:
+    """How it ended, read to its end."""
+    try:
+        list(stream)
+    except grpc.RpcError as error:
+        return FailedCall(error).code
+    return "OK"
+
+
+def test_rpc_12_nothing_lossy_took_part_so_no_reply_says_so(served: Served) -> None:
+    stream = served.inference.Generate(ask([300], 2))
+    list(stream)
+    _, unary = served.inference.GenerateUnary.with_call(pb.GenerateUnaryRequest(request=ask([300], 2)))
+    opened, prefill = served.inference.Prefill.with_call(pb.PrefillRequest(token_ids=types_pb2.TokenIds(ids=[300])))
+    step = pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=opened.session_id)])
+    _, stepped = served.inference.DecodeStep.with_call(step)
+    for call in (stream, unary, prefill, stepped):
+        assert {key for key, _ in call.initial_metadata() if key.startswith("imp-")} == {
+            "imp-request-id",
+            "imp-instance-id",
+        }
+    served.inference.ReleaseSession(pb.ReleaseSessionRequest(session_id=opened.session_id))
+    served.wait_for_rest()
+
+
+@BOTH
+def test_sch_8_o02_a_full_queue_refuses_before_a_prompt_is_read(run: Any) -> None:
+    with held_up("scheduler.max_running=1", "scheduler.max_waiting=2") as (served, _, __):
+        waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(2)]
+        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 2, "two wait")
+        read: list[int] = []
+        work = served.host.workers.run
+        served.host.workers.run = lambda job, n_bytes: read.append(n_bytes) or work(job, n_bytes)  # type: ignore[method-assign, func-returns-value]
+        for prompt in (LONG_TEXT, [300] * 200):
+            refusal = failed(lambda prompt=prompt: run(served, ask(prompt, 1)))
+            assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
+            assert refusal.metadata == {"bound": "scheduler.max_waiting"}
+        assert read == []
+        assert len(waiting) == 2
+
+
+def test_o02_a_burst_of_long_prompts_holds_a_bounded_number_of_places() -> None:
+    """The text worker stands still: who has a place waits for it, everyone else is told at once."""
+    with serve("scheduler.max_waiting=3", model=scripted()) as served:
+        let_go = threading.Event()
+        served.thread.loop.call_soon_threadsafe(
+            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: let_go.wait(30), 2000))
+        )
+        stub = served.inference
+        calls = [stub.Generate(ask(LONG_TEXT, 1)) for _ in range(60)]
+        served.wait_until(lambda: refused_so_far(served) == 57, "all but three refused")
+        assert served.call(lambda: served.host.line.n_reading) == 3
+        let_go.set()
+        codes = [code_of(call) for call in calls]
+        assert (codes.count("OK"), codes.count("RESOURCE_EXHAUSTED")) == (3, 57)
+        served.wait_for_rest()
+
+
+def test_o02_prompts_in_reading_are_bounded_in_bytes() -> None:
+    with serve("scheduler.max_waiting_bytes=3KiB", model=scripted()) as served:
+        let_go = threading.Event()
+        served.thread.loop.call_soon_threadsafe(
+            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: let_go.wait(30), 2000))
+        )
+        refusal = failed(lambda: streamed(served, ask(LONG_TEXT, 1)))
+        assert (refusal.reason, refusal.metadata) == ("QUEUE_FULL", {"bound": "scheduler.max_waiting_bytes"})
+        let_go.set()
+
+
+@pytest.mark.parametrize("n_sequences", [1, 8])
+def test_o05_what_can_never_fit_is_refused_for_good(n_sequences: int) -> None:
+    """Eight sequences of a whole context in a pool of one; a single one fits, given time."""
+    with serve(model=scripted(n_blocks=16, max_context=256)) as served:
+        request = ask([300] * 100, 150, num_sequences=n_sequences)
+        if n_sequences == 1:
+            assert streamed(served, request).output.reason == "MAX_TOKENS"
+            return
+        refusal = failed(lambda: streamed(served, request))
+        assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "KV_FULL")
+        assert int(refusal.metadata["needed"]) > int(refusal.metadata["available"]) == 16
+        assert (refusal.details.retry_seconds, refusal.details.pushback_ms) == (None, None)
+        assert streamed(served, ask([300], 4)).output.ids == [301, 302, 303, 304]
+
+
+def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:
+    """The line is told of one start every two seconds, while others wait; then it stands still."""
+    with held_up("scheduler.max_running=1") as (served, _, __):
+        waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(3)]
+        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 3, "three wait")
+        for _ in range(3):
+            served.call(lambda: served.host.line.moved(1, 3))
+            served.jump(2.0)
+        refusal = failed(lambda: in_one(served, ask([300], 1), timeout=5))
+        assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
+        assert refusal.metadata["bound"] == "deadline"
+        assert 5500 <= int(refusal.metadata["estimated_wait_ms"]) <= 7000
+        assert 0.4 < (refusal.details.retry_seconds or 0) < 2.1
+        patient = served.inference.Generate(ask([310], 1), timeout=50)
+        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 4, "the patient one waits")
+        assert len(waiting) == 3 and patient.is_active()
+
+
+@BOTH
+def test_o14_eight_sequences_count_as_eight(run: Any) -> None:
+    with held_up("scheduler.max_running=8", "scheduler.max_waiting=10") as (served, _, __):
+        eight = served.inference.Generate(ask([300], 1, num_sequences=8))
+        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 8, "eight wait")
+        refusal = failed(lambda: run(served, ask([301], 1, num_sequences=3)))
+        assert (refusal.reason, refusal.metadata) == ("QUEUE_FULL", {"bound": "scheduler.max_waiting"})
+        two = served.inference.Generate(ask([301], 1, num_sequences=2))
+        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 10, "ten wait")
+        assert eight.is_active() and two.is_active()
+
+
+def test_rpc_30_o03_long_prompts_are_read_beside_a_running_stream() -> None:
+    """A stream and probes go on while a worker reads prompts near the limit of a request's text."""
+    text = "Once upon a time there was a little girl who lived near the farm. " * 14_000
+    with serve("text.threads=1") as served, ExitStack() as streams:
+        assert 900_000 < len(text) < 1024**2
+        canary = served.model.canary
+        pool = streams.enter_context(ThreadPoolExecutor(2))
+        reading = [pool.submit(lambda: failed(lambda: streamed(served, ask(text, 1)))) for _ in range(2)]
+        served.wait_until(lambda: served.host.workers.n_bytes > 900_000, "one is read")
+        n_answered = 0
+        while not all(call.done() for call in reading):
+            result = streamed(served, ask(canary.prompt_ids, 20))  # type: ignore[union-attr]
+            assert result.output.ids == list(canary.output_ids[:20])  # type: ignore[union-attr]
+            n_answered += 1
+        assert n_answered >= 3
+        assert {call.result().reason for call in reading} == {"CONTEXT_TOO_LONG"}
