@@ -157,7 +157,13 @@ class CallPath:
         if not call.is_admitted:
             trailing = (*trailing, *call.identity)
         self._end(call, failure.code.name, failure.reason)
-        await call.context.abort(failure.code, failure.message, trailing)
+        try:
+            await call.context.abort(failure.code, failure.message, trailing)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:
+            # Its caller went while the status was under way.
+            raise asyncio.CancelledError("nothing can be sent") from error
 
     def _load(self, policy: Policy) -> TrailingMetadata:
         """For the balancer in the caller, which spreads requests."""

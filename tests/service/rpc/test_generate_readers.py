@@ -1,0 +1,269 @@
+"""Readers of every speed: merged output, paused sequences, and the end of those who do not read at all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import inference_pb2_grpc, types_pb2
+from support.failed_calls import FailedCall, failed
+from support.gate import ALL_STEPS, HELD, gate
+from support.generations import counted, in_one, result_of, saying, spelled, streamed
+from support.served import Served, ask, serve, tokens_of
+from support.served_models import scripted
+
+SMALL_WINDOWS = (("grpc.http2.lookahead_bytes", 65536), ("grpc.http2.bdp_probe", 0))
+# Far more tokens than the windows between a server and a reader hold.
+N_LONG = 1600
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    model = scripted(max_context=N_LONG + 100, n_blocks=500)
+    with serve("slow_client.bytes=8KiB", "slow_client.timeout=30s", model=model) as server:
+        yield server
+
+
+def chatty(prompt: int, n: int, **fields: Any) -> pb.GenerateRequest:
+    """Two hundred bytes a token."""
+    output = types_pb2.OutputOptions(top_logprobs=20, logprobs=True)
+    stop = types_pb2.StopOptions(max_tokens=n, ignore_eos=True)
+    return ask([prompt], None, stop=stop, output=output, **fields)
+
+
+def stalled(served: Served, request: pb.GenerateRequest) -> tuple[Any, list[pb.GenerateResponse]]:
+    """A stream whose reader takes one message and stops, once its sequences are paused."""
+    stream = inference_pb2_grpc.InferenceServiceStub(served.channel(*SMALL_WINDOWS)).Generate(request)
+    messages = [next(stream)]
+    name = messages[0].started.request_id
+
+    seen: list[int] = []
+
+    def has_come_to_rest() -> bool:
+        """Paused, and what lies between it and its reader is full: nothing has moved for a while."""
+        (request,) = [each for each in served.host.requests if each.request_id == name]
+        seen.append(request.n_output_tokens if request.stream.is_paused else -1)
+        return len(seen) > 30 and seen[-1] > 0 and len(set(seen[-30:])) == 1
+
+    served.wait_until(has_come_to_rest, "paused")
+    return stream, messages
+
+
+def test_sch_11_r08_w06_a_reader_that_stops_is_paused_then_ended(served: Served) -> None:
+    stream, _ = stalled(served, chatty(300, N_LONG, request_id="stalled"))
+    (request,) = list(served.host.requests)
+    n_made = served.call(lambda: request.n_output_tokens)
+    # Another runs to its end meanwhile; the paused one makes nothing and holds what it has.
+    assert streamed(served, ask([400], 200)).output.ids == list(range(401, 601))
+    assert served.call(lambda: request.n_output_tokens) == n_made < N_LONG
+    assert served.call(lambda: request.n_unread_messages) * 64 * 250 >= 8192
+    served.jump(29)
+    assert served.call(lambda: len(served.host.requests)) == 1
+    served.jump(2)
+    served.wait_for_rest()
+    refusal = failed(lambda: list(stream))
+    assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "SLOW_CLIENT")
+    assert int(refusal.metadata["unread"]) > 0
+    assert refusal.details.retry_seconds is None
+
+
+def test_sch_11_r09_r13_a_slow_reader_loses_nothing_and_its_waiting_is_told(served: Served) -> None:
+    stream, messages = stalled(served, chatty(300, N_LONG))
+    served.jump(20)
+    messages += list(stream)
+    result = result_of(messages)
+    assert result.output.ids == [(301 + i) % served.host.model.vocab_size for i in range(N_LONG)]
+    assert (result.output.reason, len(result.output.candidates)) == ("MAX_TOKENS", N_LONG)
+    assert result.timings.blocked.ToNanoseconds() >= 20 * 10**9
+    served.wait_for_rest()
+
+
+def test_r09_one_who_reads_now_and_then_is_never_ended(served: Served) -> None:
+    """Reads a message, waits for most of the limit, and so on: paused all the while, but reading."""
+    stream, messages = stalled(served, chatty(300, N_LONG))
+    for _ in range(4):
+        served.jump(25)
+        for _ in range(12):
+            messages.append(next(stream))
+    assert served.stats().running == 1 and len(messages) == 49
+    stream.cancel()
+    served.wait_for_rest()
+
+
+def test_r14_eight_sequences_of_a_slow_reader_are_freed_together(served: Served) -> None:
+    stream, _ = stalled(served, chatty(300, 400, num_sequences=8))
+    assert served.stats().running == 8
+    stream.cancel()
+    served.wait_for_rest()
+
+
+def test_r13_one_message_for_each_step_at_any_speed(served: Served) -> None:
+    request = chatty(300, 900)
+    request.output.max_chunk_tokens = 1
+    stream, messages = stalled(served, request)
+    messages += list(stream)
+    assert result_of(messages).chunks == [1] * 900
+
+
+def test_r05_gen_18_a_deadline_that_has_passed_is_never_scheduled() -> None:
+    """The server is kept from looking at the call until its deadline is over."""
+    with serve(model=scripted()) as served:
+        steps = served.stats().n_steps
+        for timeout in (0.0, 0.001):
+            refusal = failed(lambda timeout=timeout: streamed(served, ask([300], 4), timeout=timeout))
+            assert refusal.code == "DEADLINE_EXCEEDED"
+        served.wait_for_rest()
+        if counted(served, "imp_requests_ended_total", outcome="finished") == 0:
+            assert served.stats().n_steps - steps <= 2
+
+
+def test_r06_r07_gen_18_a_limit_of_time_ends_with_ok_and_what_there_is() -> None:
+    with gate() as held, serve("limits.request_time=60s", model=held.model()) as served:
+        asked = types_pb2.StopOptions(ignore_eos=True)
+        asked.time_limit.FromSeconds(10)
+        for stop, seconds in ((asked, 11), (types_pb2.StopOptions(ignore_eos=True), 61)):
+            stream = served.inference.Generate(ask([HELD - 3], None, stop=stop), timeout=3600)
+            messages = [next(stream), next(stream)]
+            held.wait()
+            served.jump(seconds - 2)
+            served.jump(2)
+            held.open()
+            result = result_of([*messages, *stream])
+            assert (result.output.reason, stream.code()) == ("TIME_LIMIT", grpc.StatusCode.OK)
+            assert result.output.ids[:3] == [HELD - 2, HELD - 1, HELD] and len(result.output.ids) <= 4
+        served.wait_for_rest()
+        held.open(ALL_STEPS)
+
+
+def test_r07_gen_18_a_time_limit_ends_a_request_that_still_waits_with_started() -> None:
+    with gate() as held, serve("scheduler.max_running=1", model=held.model()) as served:
+        first = served.inference.Generate(ask([HELD - 2], 4))
+        held.wait()
+        request = ask([300, 301], None)
+        request.stop.time_limit.FromSeconds(5)
+        waiting = served.inference.Generate(request)
+        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 1, "it waits")
+        served.jump(6)
+        held.open(ALL_STEPS)
+        result = result_of(list(waiting))
+        assert (result.output.reason, result.output.ids, result.usage.prompt_tokens) == ("TIME_LIMIT", [], 2)
+        assert len(tokens_of(list(first))) == 4
+        served.wait_for_rest()
+
+
+def test_rpc_1_rpc_2_r10_streams_of_random_length_at_random_times(served: Served) -> None:
+    """The checker of every stream holds its grammar, its numbering and its usage."""
+    draw = random.Random(10)
+    stub = served.inference
+
+    def one(seed: int) -> int:
+        mine = random.Random(seed)
+        request = ask([300 + mine.randrange(500)], mine.randrange(0, 60), num_sequences=mine.choice([1, 1, 1, 2, 5]))
+        request.stop.ignore_eos = True
+        request.output.max_chunk_tokens = mine.choice([1, 2, 7, 1000])
+        request.output.max_chunk_delay.FromMilliseconds(mine.choice([0, 0, 3]))
+        result = result_of(list(stub.Generate(request)))
+        first = request.token_ids.ids[0]
+        expected = [first + 1 + i for i in range(request.stop.max_tokens)]
+        assert [output.ids for output in result.outputs] == [expected] * request.num_sequences
+        return result.usage.output_tokens
+
+    before = counted(served, "imp_output_tokens_total")
+    with ThreadPoolExecutor(12) as pool:
+        n_sent = sum(pool.map(one, [draw.randrange(10**6) for _ in range(120)]))
+    assert counted(served, "imp_output_tokens_total") - before == n_sent
+    served.wait_for_rest()
+
+
+def test_r01_r04_gen_16_cancels_and_lost_connections_at_random_moments_leave_nothing(served: Served) -> None:
+    draw = random.Random(4)
+    shared = served.inference
+
+    def one(i: int) -> None:
+        n_read, lose = draw.randrange(0, 6), i % 5 == 0
+        request = ask([300 + i], 200, num_sequences=1 + i % 2)
+        request.output.max_chunk_tokens = 1
+        if lose:
+            with served.connection() as channel:
+                stream = inference_pb2_grpc.InferenceServiceStub(channel).Generate(request)
+                for _ in range(n_read):
+                    next(stream)
+            return
+        stream = shared.Generate(request)
+        for _ in range(n_read):
+            next(stream)
+        stream.cancel()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(150)))
+    served.wait_for_rest()
+    served.wait_until(lambda: len(served.host.requests) == 0, "none is known")
+    assert streamed(served, ask([400], 3)).output.ids == [401, 402, 403]
+
+
+def test_r15_a_bug_in_one_stream_ends_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forced where text is made, where events are folded and where messages are written."""
+    from imp_service.generation.output_stream import OutputStream
+    from imp_service.rpc import generate
+    from imp_service.text import TextStream
+
+    def broken(original: Any, is_victim: Any) -> Any:
+        def wrapped(*given: Any, **named: Any) -> Any:
+            if is_victim(*given):
+                raise RuntimeError("forced")
+            return original(*given, **named)
+
+        return wrapped
+
+    stages = [
+        (TextStream, "feed_all", lambda _, ids: 666 in ids),
+        (OutputStream, "add", lambda _, event: event.token == 666),
+        (generate, "write_reply", lambda reply, *_: 666 in getattr(reply, "token_ids", ())),
+    ]
+    with serve(model=scripted()) as served:
+        # The log holds where the bug is, which a healthy server's never does.
+        served.is_checked = False
+        for owner, name, is_victim in stages:
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, broken(getattr(owner, name), is_victim))
+                healthy = served.inference.Generate(ask([900], 200))
+                victim = served.inference.Generate(ask([660], 200, request_id="victim"))
+                refusal = failed(lambda victim=victim: list(victim))
+                assert (refusal.code, refusal.reason) == ("INTERNAL", "BUG")
+                assert refusal.details.others["RequestInfo"].request_id == "victim"
+                assert len(tokens_of(list(healthy))) == 200
+            served.wait_for_rest()
+
+
+def test_rpc_1_nan_logits_end_with_a_status_after_what_was_drawn(served: Served) -> None:
+    with serve(model=scripted(script={"nan_token": 705})) as broken:
+        stream = broken.inference.Generate(ask([700], 20))
+        messages = []
+        with pytest.raises(grpc.RpcError) as raised:
+            messages.extend(stream)
+        failure = FailedCall(raised.value)
+        assert (failure.code, failure.reason) == ("INTERNAL", "NON_FINITE")
+        assert "position" in failure.metadata
+        broken.wait_for_rest()
+
+
+def test_txt_4_d12_a_slow_reader_does_not_hold_up_a_stop_string() -> None:
+    """The engine is told at once, whoever reads: a paused sequence is not needed for it."""
+    table = [*spelled("x" * 700), *spelled("END"), *spelled("never sent")]
+    model = saying(table, max_context=1000, n_blocks=80)
+    with serve("slow_client.bytes=1MiB", model=model) as served:
+        request = ask([5], 900, output=types_pb2.OutputOptions(top_logprobs=20, logprobs=True))
+        request.stop.strings.append("END")
+        request.stop.ignore_eos = True
+        stream = inference_pb2_grpc.InferenceServiceStub(served.channel(*SMALL_WINDOWS)).Generate(request)
+        messages = [next(stream)]
+        served.wait_for_rest()
+        result = result_of([*messages, *stream])
+        assert (result.output.text, result.output.reason, len(result.output.ids)) == ("x" * 700, "STOP", 703)
+        assert in_one(served, request).output == result.output
