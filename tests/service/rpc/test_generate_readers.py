@@ -12,6 +12,7 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
+from imp_service.rpc.call import Call
 from support.failed_calls import FailedCall, failed
 from support.gate import ALL_STEPS, HELD, gate
 from support.generations import counted, in_one, result_of, saying, spelled, streamed
@@ -19,6 +20,7 @@ from support.served import Served, ask, serve, tokens_of
 from support.served_models import scripted
 
 SMALL_WINDOWS = (("grpc.http2.lookahead_bytes", 65536), ("grpc.http2.bdp_probe", 0))
+DEADLINE = "DEADLINE_EXCEEDED"
 # Far more tokens than the windows between a server and a reader hold.
 N_LONG = 1600
 
@@ -26,7 +28,7 @@ N_LONG = 1600
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     model = scripted(max_context=N_LONG + 100, n_blocks=500)
-    with serve("slow_client.bytes=8KiB", "slow_client.timeout=30s", model=model) as server:
+    with serve("slow_client.bytes=8KiB", "slow_client.timeout=300s", model=model) as server:
         yield server
 
 
@@ -61,11 +63,12 @@ def test_sch_11_r08_w06_a_reader_that_stops_is_paused_then_ended(served: Served)
     n_made = served.call(lambda: request.n_output_tokens)
     # Another runs to its end meanwhile; the paused one makes nothing and holds what it has.
     assert streamed(served, ask([400], 200)).output.ids == list(range(401, 601))
-    assert served.call(lambda: request.n_output_tokens) == n_made < N_LONG
+    # A step may have been under way when it was told to pause.
+    assert n_made <= served.call(lambda: request.n_output_tokens) <= n_made + 1 < N_LONG
     assert served.call(lambda: request.n_unread_messages) * 64 * 250 >= 8192
-    served.jump(29)
+    served.jump(200)
     assert served.call(lambda: len(served.host.requests)) == 1
-    served.jump(2)
+    served.jump(100)
     served.wait_for_rest()
     refusal = failed(lambda: list(stream))
     assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "SLOW_CLIENT")
@@ -75,23 +78,24 @@ def test_sch_11_r08_w06_a_reader_that_stops_is_paused_then_ended(served: Served)
 
 def test_sch_11_r09_r13_a_slow_reader_loses_nothing_and_its_waiting_is_told(served: Served) -> None:
     stream, messages = stalled(served, chatty(300, N_LONG))
-    served.jump(20)
+    served.jump(200)
     messages += list(stream)
     result = result_of(messages)
     assert result.output.ids == [(301 + i) % served.host.model.vocab_size for i in range(N_LONG)]
     assert (result.output.reason, len(result.output.candidates)) == ("MAX_TOKENS", N_LONG)
-    assert result.timings.blocked.ToNanoseconds() >= 20 * 10**9
+    assert result.timings.blocked.ToNanoseconds() >= 200 * 10**9
     served.wait_for_rest()
 
 
 def test_r09_one_who_reads_now_and_then_is_never_ended(served: Served) -> None:
-    """Reads a message, waits for most of the limit, and so on: paused all the while, but reading."""
-    stream, messages = stalled(served, chatty(300, N_LONG))
-    for _ in range(4):
-        served.jump(25)
-        for _ in range(12):
-            messages.append(next(stream))
-    assert served.stats().running == 1 and len(messages) == 49
+    """Paused all the while, but reading: by more than a window of the transport, within each limit of time."""
+    request = chatty(300, N_LONG)
+    request.output.max_chunk_tokens = 1
+    stream, messages = stalled(served, request)
+    for _ in range(3):
+        served.jump(200)
+        messages += [next(stream) for _ in range(300)]
+    assert served.call(lambda: len(served.host.requests)) == 1 and len(messages) == 901
     stream.cancel()
     served.wait_for_rest()
 
@@ -111,16 +115,19 @@ def test_r13_one_message_for_each_step_at_any_speed(served: Served) -> None:
     assert result_of(messages).chunks == [1] * 900
 
 
-def test_r05_gen_18_a_deadline_that_has_passed_is_never_scheduled() -> None:
-    """The server is kept from looking at the call until its deadline is over."""
+def test_r05_gen_18_a_deadline_that_has_passed_is_never_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(model=scripted()) as served:
-        steps = served.stats().n_steps
         for timeout in (0.0, 0.001):
-            refusal = failed(lambda timeout=timeout: streamed(served, ask([300], 4), timeout=timeout))
-            assert refusal.code == "DEADLINE_EXCEEDED"
+            assert failed(lambda timeout=timeout: streamed(served, ask([300], 4), timeout=timeout)).code == DEADLINE
         served.wait_for_rest()
-        if counted(served, "imp_requests_ended_total", outcome="finished") == 0:
-            assert served.stats().n_steps - steps <= 2
+        steps = served.stats().n_steps
+        with monkeypatch.context() as patch:
+            # It was under way for as long as its caller would wait.
+            patch.setattr(Call, "time_remaining", lambda _: 0.0)
+            for run in (streamed, in_one):
+                assert failed(lambda run=run: run(served, ask([300], 4), timeout=60)).code == DEADLINE
+        assert served.stats().n_steps == steps
+        assert counted(served, "imp_requests_ended_total", outcome="timed_out") >= 2
 
 
 def test_r06_r07_gen_18_a_limit_of_time_ends_with_ok_and_what_there_is() -> None:
