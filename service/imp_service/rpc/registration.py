@@ -161,9 +161,9 @@ class CallPath:
             await call.context.abort(failure.code, failure.message, trailing)
         except grpc.aio.AbortError:
             raise
-        except Exception as error:
+        except Exception as unsent:
             # Its caller went while the status was under way.
-            raise asyncio.CancelledError("nothing can be sent") from error
+            raise asyncio.CancelledError("nothing can be sent") from unsent
 
     def _load(self, policy: Policy) -> TrailingMetadata:
         """For the balancer in the caller, which spreads requests."""

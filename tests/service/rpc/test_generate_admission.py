@@ -118,7 +118,7 @@ def code_of(stream: Any) -> str:
     return "OK"
 
 
-def test_rpc_12_nothing_lossy_took_part_so_no_reply_says_so(served: Served) -> None:
+def test_nothing_lossy_took_part_so_no_reply_says_so(served: Served) -> None:
     stream = served.inference.Generate(ask([300], 2))
     list(stream)
     _, unary = served.inference.GenerateUnary.with_call(pb.GenerateUnaryRequest(request=ask([300], 2)))
