@@ -53,7 +53,11 @@ class Served:
         self.server: Server
         self._channels: list[grpc.Channel] = []
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        self.run(self._start([*DEFAULTS, *model.settings, *settings]))
+        try:
+            self.run(self._start([*DEFAULTS, *model.settings, *settings]))
+        except BaseException:
+            self._log.close()
+            raise
         self.n_blocks = self._count_blocks()
         self.canary_channel = self.channel()
         LIVE.append(self)
@@ -62,9 +66,13 @@ class Served:
         clock = self.thread.clock
         config = load_config(None, settings)
         self.host = Host(config, clock=clock, wall=clock.wall, log_to=self._log.fileno())
-        self.server = Server(self.host)
-        await self.server.start()
-        self.host.adopt(await asyncio.to_thread(self.model.make, config, clock))
+        try:
+            self.server = Server(self.host)
+            await self.server.start()
+            self.host.adopt(await asyncio.to_thread(self.model.make, config, clock))
+        except BaseException:
+            self.host.close()
+            raise
 
     @property
     def address(self) -> str:

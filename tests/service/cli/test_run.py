@@ -97,9 +97,9 @@ def _start(tmp_path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
-# No token ends it, so that it is not over before what the test does to it.
+# No token ends it, and it is more than a pipe holds: it is not over before what the test does to it.
 ENDLESS = (
-    *("Once upon a time", "-c", "16K", "--max-tokens", "16000"),
+    *("Once upon a time", "-c", "32K", "--max-tokens", "32000"),
     *("--set", "model.overrides.eos_token_ids=[]"),
 )
 

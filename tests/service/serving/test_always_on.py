@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.command_line import FOUND_IN
+
 ROOT = Path(__file__).resolve().parents[3]
 
 BREAKS = """
@@ -103,7 +105,7 @@ FOUND = {
 
 def test_hon_13_a_broken_invariant_fails_the_test_that_broke_it(tmp_path: Path) -> None:
     (tmp_path / "test_breaks.py").write_text(BREAKS)
-    search = os.pathsep.join([str(ROOT / "service"), str(ROOT / "tests")])
+    search = os.pathsep.join([str(FOUND_IN), str(ROOT / "tests")])
     command = [
         sys.executable,
         "-m",
