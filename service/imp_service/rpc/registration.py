@@ -80,15 +80,23 @@ class CallPath:
         # Messages are read and written here: what is malformed then ends as any other bad request does.
         parse = GetMessageClass(descriptor.input_type).FromString
 
-        async def answer_one(content: bytes, context: Context) -> bytes | None:
-            return await self._run(counted.path, policy, lambda call: method(_parsed(parse, content), call), context)
+        async def read_one(call: Call) -> Message | None:
+            content = await call.context.read()
+            if content is grpc.aio.EOF:
+                raise Refusal(FIELD_INVALID, "request: found no message, expected one")
+            return await method(_parsed(parse, content), call)
+
+        # Whether one message comes or many is the same on the wire. Reading it here puts the caller's checks before
+        # it, and gives a call without one an end: of its own accord grpc.aio leaves that open.
+        async def answer_one(_: object, context: Context) -> bytes | None:
+            return await self._run(counted.path, policy, read_one, context)
 
         async def answer_many(contents: AsyncIterator[bytes], context: Context) -> None:
             await self._run(counted.path, policy, lambda call: method(_each_parsed(parse, contents), call), context)
 
         makers: dict[tuple[bool, bool], tuple[Callable[..., Any], Callable[..., Any]]] = {
-            (False, False): (grpc.unary_unary_rpc_method_handler, answer_one),
-            (False, True): (grpc.unary_stream_rpc_method_handler, answer_one),
+            (False, False): (grpc.stream_unary_rpc_method_handler, answer_one),
+            (False, True): (grpc.stream_stream_rpc_method_handler, answer_one),
             (True, True): (grpc.stream_stream_rpc_method_handler, answer_many),
         }
         make, behavior = makers[kind]
