@@ -13,6 +13,9 @@ from imp_service.serving.loading import Loading, MakeModel, Progress, make_model
 
 # For statuses that are under way when everything has ended, and for requests whose device is gone.
 LAST_SECONDS = 1.0
+# Callers whose calls have just ended come back. What has reached gRPC when it stops it cancels, without a reason:
+# it stops when nobody has come for this long.
+QUIET_SECONDS = 0.1
 
 
 class Service:
@@ -47,6 +50,7 @@ class Service:
                 on_serving()
                 await self._serve()
             await self.host.drain.wait()
+            await self.host.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
         finally:
             await self.server.stop(LAST_SECONDS)
             self.host.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Protocol
 
 
@@ -20,6 +21,8 @@ class RunningCalls:
         self._requests: set[RunningCall] = set()
         self._others: set[RunningCall] = set()
         self._idle: set[asyncio.Future[None]] = set()
+        # When a call last began, by the loop's clock.
+        self._began_at = -math.inf
 
     @property
     def n_requests(self) -> int:
@@ -28,6 +31,7 @@ class RunningCalls:
 
     def enter(self, call: RunningCall, *, is_request: bool) -> None:
         """A call begins."""
+        self._began_at = asyncio.get_running_loop().time()
         (self._requests if is_request else self._others).add(call)
 
     def leave(self, call: RunningCall) -> None:
@@ -48,6 +52,13 @@ class RunningCalls:
                 await waiting
             finally:
                 self._idle.discard(waiting)
+
+    async def wait_until_quiet(self, seconds: float, *, within: float) -> None:
+        """Returns when no call has begun for `seconds`, and after `within` seconds in any case."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + within
+        while (left := min(self._began_at + seconds, give_up) - loop.time()) > 0:
+            await asyncio.sleep(left)
 
     async def end_requests(self, error: Exception, *, within: float) -> None:
         """Ends every request with `error`, and waits until they have, for at most `within` seconds."""

@@ -17,6 +17,7 @@ from imp_service.core import DeviceError, InternalError, make_error
 from imp_service.generation import LanguageModel
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
+from imp_service.rpc import service as service_module
 from imp_service.serving import warm_up as warm_up_module
 from imp_service.serving.loading import Progress, make_model
 from support.loop_thread import HANGS_AFTER
@@ -121,6 +122,24 @@ def test_y12_a_stop_while_loading_ends_the_load_at_its_next_read() -> None:
             it.thread.call(lambda: None)
         assert not it.service.is_abandoned and not load.go_on.is_set()
         assert call(channel, f"/{HEALTH}/Check").code == "UNAVAILABLE"
+
+
+def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "QUIET_SECONDS", 3600.0)
+    monkeypatch.setattr(service_module, "LAST_SECONDS", 7200.0)
+    content = ask("Once", 2).SerializeToString()
+    with running() as it, grpc.insecure_channel(it.address) as channel:
+        assert it.is_serving.wait(HANGS_AFTER)
+        assert call(channel, GENERATE, content).code == "OK"
+        it.stop()
+        it.thread.run(it.service.host.drain.wait())
+        for _ in range(3):
+            ended = call(channel, GENERATE, content)
+            assert (ended.code, ended.reason) == ("UNAVAILABLE", "DRAINING")
+            # Each comes anew before it was quiet for long enough.
+            it.thread.jump(3000)
+        it.thread.jump(3600)
+        it.wait()
 
 
 def test_lif_8_y04_a_device_fault_ends_every_request_with_it_and_then_the_service() -> None:
