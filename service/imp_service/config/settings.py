@@ -70,7 +70,7 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Scheduler:
     max_running: int = key(Integer(1, 4096), 64, "sequences in one step")
-    max_waiting: int = key(Integer(0, 65536), 256, "requests that wait for their first step; beyond: QUEUE_FULL")
+    max_waiting: int = key(Integer(1, 65536), 256, "requests that wait for their first step; beyond: QUEUE_FULL")
     max_waiting_tokens: int = key(Count(1, GIB), 1024**2, "prompt tokens that wait; beyond: QUEUE_FULL")
     max_waiting_bytes: int = key(Size(1024, 64 * GIB), 64 * 1024**2, "prompt text that waits; beyond: QUEUE_FULL")
     prefill_chunk: int = key(Count(1, 65536), 512, "most tokens of one prompt in one step")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from imp_service.generation.validate import invalid
 from imp_service.serving.refusal import Refusal
 
 Clock = Callable[[], float]
@@ -31,12 +32,17 @@ class WaitingLine:
 
     @contextmanager
     def place(self, n_sequences: int, n_queued: int, time_remaining: float | None) -> Iterator[None]:
-        """Holds a place while a prompt is read. `n_queued` sequences wait in the engine. Raises QUEUE_FULL."""
+        """Holds a place while a prompt is read. `n_queued` sequences wait in the engine. Raises QUEUE_FULL,
+        and FIELD_INVALID where no line is long enough."""
+        if n_sequences > self._max_waiting:
+            # They wait together, for a step at least: repeating it would never help.
+            raise invalid(f"num_sequences: {n_sequences}, expected at most scheduler.max_waiting = {self._max_waiting}")
         n_ahead = n_queued + self.n_reading
         if n_ahead + n_sequences > self._max_waiting:
             raise Refusal(
                 "QUEUE_FULL",
-                f"{n_ahead} sequences wait, at most scheduler.max_waiting = {self._max_waiting} may",
+                f"{n_ahead} sequences wait and {n_sequences} would join them, "
+                f"at most scheduler.max_waiting = {self._max_waiting} may",
                 {"bound": "scheduler.max_waiting"},
                 retry_after=self.estimated_wait(n_ahead) or None,
             )

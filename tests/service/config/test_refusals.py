@@ -27,6 +27,7 @@ VALUES = [
     ("scheduler.max_running", "[64]", "[64]", "found [64], expected a whole number"),
     ("scheduler.max_running", "{ a = 1 }", None, "found a table, expected a whole number"),
     ("scheduler.max_running", "1979-05-27", "1979-05-27", "found 1979-05-27, expected a whole number"),
+    ("scheduler.max_waiting", "0", "0", "found 0, expected a whole number from 1 to 65536"),
     ("scheduler.tenant_share", "nan", "nan", "found nan, expected a number from 0.01 to 1"),
     ("scheduler.tenant_share", "inf", "inf", "found inf, expected a number from 0.01 to 1"),
     ("scheduler.tenant_share", "-inf", "-inf", "found -inf, expected a number from 0.01 to 1"),

@@ -70,6 +70,16 @@ def test_rpc_8_an_id_that_is_not_given_is_chosen(served: Served) -> None:
     assert all(metadata["imp-request-id"] == name and len(name) >= 16 for name, metadata in told)
 
 
+@BOTH
+def test_rpc_7_more_sequences_than_may_ever_wait_are_not_told_to_come_again(run: object) -> None:
+    with serve("scheduler.max_waiting=2", model=scripted()) as served:
+        refused = failed(lambda: run(served, ask([300], 1, num_sequences=3)))  # type: ignore[operator]
+        assert (refused.code, refused.reason) == ("INVALID_ARGUMENT", "FIELD_INVALID")
+        path = "request.num_sequences" if run is in_one else "num_sequences"
+        assert refused.message == f"{path}: 3, expected at most scheduler.max_waiting = 2" and refused.paths == [path]
+        assert streamed(served, ask([300], 1, num_sequences=2)).usage.output_tokens == 2
+
+
 def test_rpc_11_w29_a_refusal_has_no_initial_metadata_and_is_retried_unseen() -> None:
     """The client's library tries again by itself, which it may only where it has seen no header."""
     policy = {
