@@ -87,6 +87,10 @@ class OtherContext:
         return getattr(self.real, name)
 
 
+# Options of scripted(): a text that is far from its context's end when a test is done with it.
+ENDLESS = {"max_context": 120_000, "n_blocks": 16_000}
+
+
 def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **engine: Any) -> ServedModel:
     """The built-in model's text side over an engine whose forward pass is a script; `engine` overrides its options.
 

@@ -15,7 +15,7 @@ from imp_service.pb import admin_pb2_grpc
 from support.admin_calls import LISTENS, admin_of
 from support.failed_calls import failed
 from support.served import Served, ask, serve, tokens_of
-from support.served_models import built_in, scripted
+from support.served_models import ENDLESS, built_in, scripted
 from support.session_calls import SessionCalls
 
 Admin = admin_pb2_grpc.AdminServiceStub
@@ -50,7 +50,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    with serve(LISTENS, "scheduler.max_running=1", model=scripted()) as served, admin_of(served) as admin:
+    with serve(LISTENS, "scheduler.max_running=1", model=scripted(**ENDLESS)) as served, admin_of(served) as admin:
         yield Fleet(served, admin)
 
 

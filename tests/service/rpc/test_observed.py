@@ -20,7 +20,7 @@ from imp_service.serving.generation_stream import GenerationStream
 from support.failed_calls import failed
 from support.scraped import outcomes, scrape, series_of
 from support.served import Served, ask, serve
-from support.served_models import scripted
+from support.served_models import ENDLESS, scripted
 from support.session_calls import SessionCalls
 
 # Prompts that the scripts hang or fail at.
@@ -29,7 +29,7 @@ HANGING = FAILING = 399
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    with serve(model=scripted()) as found:
+    with serve(model=scripted(**ENDLESS)) as found:
         yield found
 
 
@@ -115,7 +115,7 @@ def end_in_some_way(served: Served, kind: str) -> None:
 def test_obs_1_each_kind_of_end_has_its_own_count() -> None:
     draw = random.Random(3)
     kinds = draw.choices(["finished", "refused", "cancelled", "failed"], k=240) + ["timed_out"] * 10
-    with serve(model=scripted(script={"failing_token": FAILING})) as served:
+    with serve(model=scripted(script={"failing_token": FAILING}, **ENDLESS)) as served:
         for kind in kinds:
             end_in_some_way(served, kind)
         series = at_rest(served)
