@@ -13,7 +13,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.check_request import checked
 from imp_service.rpc.field_paths import paths_under
-from imp_service.rpc.read_prompts import chat_bytes
+from imp_service.rpc.read_prompts import reading_bytes
 from imp_service.rpc.read_requests import read_chunking, read_generation
 from imp_service.rpc.reply_size import TEXT_BYTES, check_generation_size, entry_bytes, most_chunk_tokens
 from imp_service.rpc.terms import Terms
@@ -24,10 +24,7 @@ from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.workers import SMALL_BYTES
 from imp_service.telemetry import CallRecord
-from imp_service.text import ChatPrompt
 
-# What reading an id costs, in bytes of text.
-ID_BYTES = 4
 # Of a reply that is one message anyway.
 ALL_TOKENS = 2**31
 
@@ -78,7 +75,7 @@ class Generate:
                 paths_under("" if unary is None else "request"),
                 host.line.place(wanted.num_sequences, queued, call.time_remaining()),
             ):
-                planned = await host.workers.run(plan, read_bytes(wanted))
+                planned = await host.workers.run(plan, planning_bytes(wanted))
                 check_generation_size(wanted, planned.n_prompt_tokens, terms, is_unary=unary is not None)
                 refuse_late(call)
                 generation = GenerationStream(
@@ -131,16 +128,9 @@ def refuse_late(call: Call) -> None:
         raise Refusal("DEADLINE_EXCEEDED", "the deadline has passed")
 
 
-def read_bytes(wanted: GenerationRequest) -> int:
-    """What a request costs to read, in bytes of text: it decides what is done on the event loop."""
-    prompt = wanted.prompt
-    if isinstance(prompt, str):
-        n_bytes = len(prompt.encode())
-    elif isinstance(prompt, ChatPrompt):
-        # A template may take long over a short conversation.
-        n_bytes = max(SMALL_BYTES, chat_bytes(prompt))
-    else:
-        n_bytes = ID_BYTES * len(prompt)
+def planning_bytes(wanted: GenerationRequest) -> int:
+    """What its plan costs, in bytes of text: a constraint is compiled, however short the prompt."""
+    n_bytes = reading_bytes(wanted.prompt)
     return n_bytes if wanted.constraint is None else max(SMALL_BYTES, n_bytes)
 
 

@@ -15,7 +15,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.check_request import checked
 from imp_service.rpc.durations import seconds_of
-from imp_service.rpc.read_prompts import chat_bytes
+from imp_service.rpc.read_prompts import reading_bytes
 from imp_service.rpc.read_requests import read_cache, read_prompt, read_sampling, read_step
 from imp_service.rpc.reply_size import refuse_large, step_part
 from imp_service.rpc.request_digest import request_digest
@@ -25,8 +25,6 @@ from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
 from imp_service.serving.session_steps import Extension, begin, check_base, check_position, check_room, find_breakers
 from imp_service.serving.sessions import Opening
-from imp_service.serving.workers import SMALL_BYTES
-from imp_service.text import ChatPrompt
 
 OnOpen = Callable[[HeldSession], None]
 
@@ -128,10 +126,8 @@ class Prefill:
         prompt = read_prompt(request, "input")
         if isinstance(prompt, list):
             return prompt
-        # A template may take long over a short conversation.
-        n_bytes = max(SMALL_BYTES, chat_bytes(prompt)) if isinstance(prompt, ChatPrompt) else len(prompt.encode())
         begins = held.position == 0
-        tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), n_bytes)
+        tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), reading_bytes(prompt))
         if not tokens:
             raise invalid(f"{request.WhichOneof('input')}: holds no token")
         return tokens

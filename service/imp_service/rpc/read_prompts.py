@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from imp_service.generation.options import Prompt
 from imp_service.pb import types_pb2
+from imp_service.serving.workers import SMALL_BYTES
 from imp_service.text import ChatMessage, ChatPrompt
+
+# What reading an id costs, in bytes of text.
+ID_BYTES = 4
 
 
 def read_chat(chat: types_pb2.ChatPrompt) -> ChatPrompt:
@@ -26,3 +31,13 @@ def chat_bytes(chat: ChatPrompt) -> int:
     for each in chat.messages:
         texts += [each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json]
     return sum(len(text.encode()) for text in texts)
+
+
+def reading_bytes(prompt: Prompt) -> int:
+    """What a prompt costs to read, in bytes of text: it decides what is done on the event loop."""
+    if isinstance(prompt, str):
+        return len(prompt.encode())
+    if isinstance(prompt, ChatPrompt):
+        # A template may take long over a short conversation.
+        return max(SMALL_BYTES, chat_bytes(prompt))
+    return ID_BYTES * len(prompt)

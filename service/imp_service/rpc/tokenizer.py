@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import dataclass
 from typing import Any
 
 from imp_service.generation import LanguageModel
@@ -11,15 +12,21 @@ from imp_service.generation.validate import invalid
 from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.check_request import checked
-from imp_service.rpc.read_prompts import chat_bytes, read_chat
+from imp_service.rpc.read_prompts import ID_BYTES, read_chat, reading_bytes
 from imp_service.rpc.terms import Terms
 from imp_service.serving.host import Host
 from imp_service.text import FieldInvalid, Tokenizer
 
 # Of an archive, in one message.
 PIECE_BYTES = 256 * 1024
-# What an id of a request costs to read, in bytes of text: it decides what is done on the event loop.
-ID_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The tokenizer as files, and their digest."""
+
+    content: bytes
+    sha256: str
 
 
 class TokenizerServicer:
@@ -27,12 +34,12 @@ class TokenizerServicer:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._archive: asyncio.Task[bytes] | None = None
+        self._archive: asyncio.Task[Archive] | None = None
 
     async def Tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:  # noqa: N802
         terms = await checked(request, self._host)
         tokenizer = self._host.model.tokenizer
-        n_bytes = sum(len(text) for text in request.texts)
+        n_bytes = sum(len(text.encode()) for text in request.texts)
         return await self._host.workers.run(lambda: tokenize(request, tokenizer, terms), n_bytes)
 
     async def Detokenize(self, request: pb.DetokenizeRequest, call: Call) -> pb.DetokenizeResponse:  # noqa: N802
@@ -46,30 +53,30 @@ class TokenizerServicer:
     ) -> pb.ApplyChatTemplateResponse:
         terms = await checked(request, self._host)
         model = self._host.model
-        # At least what makes it the workers': a template may take long over a short conversation.
-        n_bytes = max(chat_bytes(read_chat(request.chat)), PIECE_BYTES)
+        n_bytes = reading_bytes(read_chat(request.chat))
         return await self._host.workers.run(lambda: apply_chat_template(request, model, terms), n_bytes)
 
     async def GetTokenizer(self, request: pb.GetTokenizerRequest, call: Call) -> None:  # noqa: N802
         archive = await self._made_archive()
-        digest = hashlib.sha256(archive).hexdigest()
+        content = archive.content
         n_piece = min(PIECE_BYTES, self._host.settings.limits.max_message_bytes // 2)
-        for start in range(0, len(archive), n_piece):
-            is_last = start + n_piece >= len(archive)
-            piece = archive[start : start + n_piece]
-            await call.write(pb.GetTokenizerResponse(data=piece, sha256=digest if is_last else ""))
+        for start in range(0, len(content), n_piece):
+            is_last = start + n_piece >= len(content)
+            piece = content[start : start + n_piece]
+            await call.write(pb.GetTokenizerResponse(data=piece, sha256=archive.sha256 if is_last else ""))
 
-    async def _made_archive(self) -> bytes:
+    async def _made_archive(self) -> Archive:
         """Made once, whoever asks first; a failure is not kept."""
         if self._archive is None or (self._archive.done() and self._archive.exception() is not None):
             self._archive = asyncio.create_task(self._make_archive())
         return await asyncio.shield(self._archive)
 
-    async def _make_archive(self) -> bytes:
+    async def _make_archive(self) -> Archive:
         model = self._host.model
 
-        def make() -> bytes:
-            return model.tokenizer.archive(model.text.template_source)
+        def make() -> Archive:
+            content = model.tokenizer.archive(model.text.template_source)
+            return Archive(content, hashlib.sha256(content).hexdigest())
 
         return await self._host.workers.run(make, ID_BYTES * model.tokenizer.vocab_size + PIECE_BYTES)
 
