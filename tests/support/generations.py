@@ -15,8 +15,6 @@ from imp_service.text import Tokenizer
 from support.served import Served
 from support.served_models import ServedModel, scripted
 
-PLAIN = types_pb2.SamplingOptions(temperature=0.0)
-
 
 @dataclasses.dataclass
 class Output:

@@ -26,13 +26,6 @@ def hash_logits(tokens: Sequence[int], vocab_size: int) -> list[float]:
     return [(mix((state + i) & MASK64) >> 40) / (1 << 21) for i in range(vocab_size)]
 
 
-def counter_logits(tokens: Sequence[int], vocab_size: int) -> list[float]:
-    """n + 1 follows n."""
-    row = hash_logits(tokens, vocab_size)
-    row[(tokens[-1] + 1) % vocab_size] = 16.0
-    return row
-
-
 def uniform(seed: int, sequence: int, index: int) -> int:
     """Philox-4x32-10: 64 bits for an output index."""
     c = [index & MASK32, sequence & MASK32, 0, 0]

@@ -39,7 +39,7 @@ def percent(share: float) -> str:
 
 def silence_seconds(load: "Load") -> float:
     """Since the last step while there was work."""
-    return load.silence.seconds + load.silence.nanos / 1e9
+    return load.silence.ToTimedelta().total_seconds()
 
 
 def request_row(request: "RequestState", load: "Load") -> tuple[str, ...]:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from imp_service import __version__
 from imp_service.cli.banner import NO_GPU, is_built_in, threads_text
+from imp_service.client import DEFAULT_ADDRESS
 
 if TYPE_CHECKING:
     from imp_service.rpc.service import Service
-
-DEFAULT_TARGET = "127.0.0.1:50051"
 
 
 def facts(service: "Service") -> dict[str, object]:
@@ -69,7 +68,7 @@ def call_line(service: "Service") -> str:
     target = min(service.server.addresses, key=lambda address: not address.startswith(("127.", "localhost", "unix:")))
     for everywhere, here in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):
         target = here + target.removeprefix(everywhere) if target.startswith(everywhere) else target
-    if target != DEFAULT_TARGET:
+    if target != DEFAULT_ADDRESS:
         words += ["--target", target]
     if settings.tls.cert is not None and not target.startswith("unix:"):
         words += ["--tls", "--ca", "CA.pem"] + (["--cert", "C.pem", "--key", "C.key"] if settings.tls.client_ca else [])

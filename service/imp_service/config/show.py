@@ -8,15 +8,15 @@ import json
 from imp_service.config.config import Config, Entry
 
 
-def as_strings(config: Config) -> dict[str, str]:
-    """Each key that is set, with its value as it would stand in imp.conf."""
-    return {entry.name: _written(entry) for entry in config.entries() if entry.value is not None}
-
-
 def as_text(config: Config, *, with_origin: bool = False) -> str:
     """One line a key, in TOML; keys that are unset stand in comments."""
     lines = [
-        (f"{entry.name} = {_written(entry)}" if entry.value is not None else f"# {entry.name} is unset", entry.origin)
+        (
+            f"{entry.name} = {entry.key.kind.write(entry.value)}"
+            if entry.value is not None
+            else f"# {entry.name} is unset",
+            entry.origin,
+        )
         for entry in config.entries()
     ]
     if not with_origin:
@@ -36,7 +36,3 @@ def as_json(config: Config, *, with_origin: bool = False) -> str:
 
 def _plain(entry: Entry) -> object:
     return None if entry.value is None else entry.key.kind.plain(entry.value)
-
-
-def _written(entry: Entry) -> str:
-    return entry.key.kind.write(entry.value)

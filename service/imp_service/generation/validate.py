@@ -24,6 +24,7 @@ MAX_LOGIT_BIAS = 1024
 MAX_BREAKERS = 16
 MAX_BREAKER_BYTES = 64
 MAX_SALT_BYTES = 64
+MAX_TENANT_BYTES = 64
 MAX_SEQUENCES = 8
 U32 = 2**32 - 1
 U64 = 2**64 - 1
@@ -77,6 +78,8 @@ DRY_BOUNDS = {
     "allowed_length": Bounds(0, 1024, whole=True),
     "window": Bounds(0, U32, whole=True),
 }
+BIAS = Bounds(-100, 100)
+PRIORITY = Bounds(-100, 100, whole=True)
 
 
 def sampling_violations(options: SamplingOptions, vocab_size: int, path: str = "sampling") -> Iterator[Violation]:
@@ -87,7 +90,7 @@ def sampling_violations(options: SamplingOptions, vocab_size: int, path: str = "
         yield Violation(f"{path}.logit_bias", f"{len(options.logit_bias)} entries, at most {MAX_LOGIT_BIAS}")
     for token, bias in options.logit_bias.items():
         yield from _token(f"{path}.logit_bias[{token}]", token, vocab_size)
-        yield from Bounds(-100, 100).check(f"{path}.logit_bias[{token}]", bias)
+        yield from BIAS.check(f"{path}.logit_bias[{token}]", bias)
     if options.dry is not None:
         for name, bounds in DRY_BOUNDS.items():
             yield from bounds.check(f"{path}.dry.{name}", getattr(options.dry, name))
@@ -121,22 +124,25 @@ def cache_violations(options: CacheOptions) -> Iterator[Violation]:
 
 def tenant_violations(tenant: str) -> Iterator[Violation]:
     """What is wrong with a tenant's name."""
-    yield from _text("tenant", tenant, 0, MAX_SALT_BYTES)
+    yield from _text("tenant", tenant, 0, MAX_TENANT_BYTES)
 
 
 def step_violations(options: StepOptions, vocab_size: int, path: str = "step") -> Iterator[Violation]:
     """What is wrong with what a step is asked for."""
     yield from Bounds(0, MAX_TOP_LOGPROBS, whole=True).check(f"{path}.top_logprobs", options.top_logprobs)
-    mask = options.allowed_token_mask
-    if not mask:
-        return
+    if options.allowed_token_mask:
+        yield from mask_violations(f"{path}.allowed_token_mask", options.allowed_token_mask, vocab_size)
+
+
+def mask_violations(path: str, mask: bytes, vocab_size: int) -> Iterator[Violation]:
+    """What is wrong with a mask that is set: one bit for each id, some of them on."""
     expected = (vocab_size + 7) // 8
     if len(mask) != expected:
-        yield Violation(f"{path}.allowed_token_mask", f"{len(mask)} bytes, expected {expected}")
+        yield Violation(path, f"{len(mask)} bytes, expected {expected}")
     elif not any(mask):
-        yield Violation(f"{path}.allowed_token_mask", "allows no token")
+        yield Violation(path, "allows no token")
     elif int.from_bytes(mask, "little") >> vocab_size:
-        yield Violation(f"{path}.allowed_token_mask", f"a bit at or above vocab_size = {vocab_size}")
+        yield Violation(path, f"a bit at or above vocab_size = {vocab_size}")
 
 
 def token_violations(path: str, tokens: Sequence[int], vocab_size: int) -> Iterator[Violation]:
@@ -154,7 +160,7 @@ def request_violations(request: GenerationRequest, vocab_size: int) -> Iterator[
     yield from output_violations(request.output)
     yield from cache_violations(request.cache)
     yield from Bounds(1, MAX_SEQUENCES, whole=True).check("num_sequences", request.num_sequences)
-    yield from Bounds(-100, 100, whole=True).check("priority", request.priority)
+    yield from PRIORITY.check("priority", request.priority)
     yield from tenant_violations(request.tenant)
 
 

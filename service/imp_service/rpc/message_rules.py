@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from imp_service.generation.validate import Violation
+from imp_service.generation.validate import Violation, mask_violations
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
 from imp_service.rpc.rules import Finding, Rule
 from imp_service.rpc.terms import Terms
@@ -84,13 +84,7 @@ def mask_fits(step: inference_pb2.StepOptions, path: str, terms: Terms) -> Itera
     mask, where = step.allowed_token_mask, under(path, "allowed_token_mask")
     if not mask:
         return
-    expected = (terms.vocab_size + 7) // 8
-    if len(mask) != expected:
-        yield Violation(where, f"{len(mask)} bytes, expected {expected}")
-    elif not any(mask):
-        yield Violation(where, "allows no token")
-    elif int.from_bytes(mask, "little") >> terms.vocab_size:
-        yield Violation(where, f"a bit at or above vocab_size = {terms.vocab_size}")
+    yield from mask_violations(where, mask, terms.vocab_size)
     if step.HasField("sample") and not step.sample:
         yield Violation(where, "set, expected none where sample is false")
 

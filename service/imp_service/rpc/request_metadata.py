@@ -10,11 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from imp_service.generation.validate import Bounds, Violation, refuse
+from imp_service.generation.validate import MAX_TENANT_BYTES, PRIORITY, Violation, refuse
 
 PRIORITY_KEY, TENANT_KEY = "imp-priority", "imp-tenant"
-PRIORITY = Bounds(-100, 100, whole=True)
-MAX_TENANT_BYTES = 64
 # https://www.w3.org/TR/trace-context/
 MAX_TRACESTATE_BYTES = 512
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
-from imp_service.generation.validate import Bounds, Violation, token_violations
+from imp_service.generation.validate import BIAS, Bounds, Violation, token_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
 from imp_service.rpc.terms import Terms
@@ -23,6 +23,7 @@ Limit = Callable[[Terms], float]
 
 _PRINTABLE = re.compile(r"[\x21-\x7E]*")
 MAX_NAME_BYTES = 128
+MAX_MODEL_NAME_BYTES = 256
 
 
 class Rule(ABC):
@@ -150,8 +151,8 @@ class ModelName(Rule):
 
     def check(self, value: str, path: str, terms: Terms) -> Iterator[Finding]:
         n_bytes = len(value.encode())
-        if n_bytes > 256:
-            yield Violation(path, f"{n_bytes} bytes, expected at most 256")
+        if n_bytes > MAX_MODEL_NAME_BYTES:
+            yield Violation(path, f"{n_bytes} bytes, expected at most {MAX_MODEL_NAME_BYTES}")
         elif value not in terms.names:
             served = ", ".join(terms.names)
             yield Refusal("MODEL_NOT_SERVED", f"{path}: this model is not served here", {"served": served})
@@ -220,7 +221,7 @@ def bias_violations(value: Mapping[int, float], path: str, vocab_size: int) -> I
     for token, bias in sorted(value.items()):
         if token >= vocab_size:
             yield Violation(f"{path}[{token}]", f"token {token}, expected below vocab_size = {vocab_size}")
-        yield from Bounds(-100, 100).check(f"{path}[{token}]", shortest(bias))
+        yield from BIAS.check(f"{path}[{token}]", shortest(bias))
 
 
 def shortest(value: float) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from imp_service.config.errors import ConfigError
 from imp_service.config.toml import excerpt
-from imp_service.rpc.request_metadata import MAX_TENANT_BYTES
+from imp_service.generation.validate import MAX_TENANT_BYTES
 
 ROLES = ("data", "read", "admin")
 ANY_TENANT = "*"

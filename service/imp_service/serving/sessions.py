@@ -16,6 +16,7 @@ from imp_service.core import EngineClient, Event, FailedEvent
 from imp_service.generation import CacheOptions, LanguageModel, SamplingOptions, Session
 from imp_service.generation.language_model import DEFAULT_CACHE
 from imp_service.serving.held_session import HeldSession, Key
+from imp_service.serving.lifecycle import loading
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.session_expiry import SessionExpiry
 from imp_service.serving.session_ids import instance_of, new_session_id
@@ -209,7 +210,7 @@ class Sessions:
     @property
     def _served(self) -> LanguageModel:
         if self._model is None:
-            raise Refusal("LOADING", "the model is being loaded")
+            raise loading()
         return self._model
 
     async def _make_room(self, tenant: str) -> None:

@@ -10,7 +10,7 @@ from grpc import StatusCode
 from imp_service.core import make_error
 from imp_service.core.errors import KIND_OF_REASON
 from imp_service.generation.validate import FieldsInvalid, Violation
-from imp_service.rpc.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback
+from imp_service.rpc.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback, Retry
 from imp_service.rpc.statuses import Failure, failure_of
 from imp_service.serving.refusal import Refusal
 from imp_service.text import FieldInvalid, NativePanic, NoChatTemplate, TemplateFailed, TextError
@@ -58,6 +58,7 @@ def test_rpc_40_the_table_is_the_documents() -> None:
         assert (reason, {detail.value for detail in ours.details}) == (reason, set(row.details))
         pushback = "" if ours.pushback is Pushback.NONE else ours.pushback.value
         assert (reason, pushback) == (reason, row.pushback)
+        assert (reason, ours.retry is Retry.UNLESS_NEVER) == (reason, row.unless_never)
 
 
 @pytest.mark.parametrize("row", named_rows(), ids=lambda row: row.reason)
