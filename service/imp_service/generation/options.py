@@ -40,6 +40,11 @@ class SamplingOptions:
     seed: int | None = None
     dry: DryOptions | None = None
 
+    @property
+    def has_breakers(self) -> bool:
+        """Resolving it goes through the whole vocabulary, in search of the tokens that hold a breaker."""
+        return self.dry is not None and bool(self.dry.breakers)
+
 
 @dataclass(frozen=True, slots=True)
 class StopOptions:

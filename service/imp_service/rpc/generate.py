@@ -129,9 +129,10 @@ def refuse_late(call: Call) -> None:
 
 
 def planning_bytes(wanted: GenerationRequest) -> int:
-    """What its plan costs, in bytes of text: a constraint is compiled, however short the prompt."""
+    """What its plan costs, in bytes of text: some options take long, however short the prompt."""
     n_bytes = reading_bytes(wanted.prompt)
-    return n_bytes if wanted.constraint is None else max(SMALL_BYTES, n_bytes)
+    takes_long = wanted.constraint is not None or wanted.sampling.has_breakers
+    return max(SMALL_BYTES, n_bytes) if takes_long else n_bytes
 
 
 def outbox_limits(

@@ -76,7 +76,7 @@ def check_base(held: HeldSession, n_tokens: int, base: int | None) -> None:
 
 async def find_breakers(workers: TextWorkers, model: LanguageModel, sampling: SamplingOptions | None) -> None:
     """Finds the tokens that hold a sampler's breakers, by going through the vocabulary; they are remembered then."""
-    if sampling is not None and sampling.dry is not None and sampling.dry.breakers:
+    if sampling is not None and sampling.has_breakers:
         await workers.run(lambda: model.resolve_sampling(sampling), SMALL_BYTES)
 
 

@@ -249,3 +249,21 @@ def test_rpc_30_o03_long_prompts_are_read_beside_a_running_stream() -> None:
             n_answered += 1
         assert n_answered >= 3
         assert {call.result().reason for call in reading} == {"CONTEXT_TOO_LONG"}
+
+
+def test_a_short_prompt_whose_breakers_take_long_is_planned_beside_the_event_loop(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding the tokens that hold a breaker takes as long as the vocabulary is large."""
+    threads: list[str] = []
+
+    def found(text: str) -> list[int]:
+        threads.append(threading.current_thread().name)
+        return []
+
+    monkeypatch.setattr(served.host.model, "_tokens_with", found)
+    request = ask([300], 2)
+    request.sampling.dry.breakers.append("x")
+    assert streamed(served, request).usage.output_tokens == 2
+    loops = served.call(lambda: threading.current_thread().name)
+    assert len(threads) == 1 and loops not in threads
