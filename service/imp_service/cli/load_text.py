@@ -6,6 +6,9 @@ if TYPE_CHECKING:
     from imp_service.pb.admin_pb2 import RequestState
     from imp_service.pb.model_pb2 import Load
 
+# The load, and each request where the admin listener was asked too.
+Snapshot = tuple["Load", "list[RequestState] | None"]
+
 REQUEST_HEADINGS = ("request", "state", "age", "prompt", "output", "unread", "peer")
 
 

@@ -13,13 +13,11 @@ from imp_service.cli.connection_options import (
     duration,
     target_of,
 )
+from imp_service.cli.load_text import Snapshot
 
 if TYPE_CHECKING:
     from imp_service.client import Connection
-    from imp_service.pb.admin_pb2 import RequestState
-    from imp_service.pb.model_pb2 import Load
 
-Snapshot = tuple["Load", "list[RequestState] | None"]
 # A snapshot that does not come is a server that hangs; the live view shows how long it has been silent instead.
 SNAPSHOT_DEADLINE_SECONDS = 10.0
 

@@ -11,11 +11,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imp_service.cli.load_text import REQUEST_HEADINGS, percent, request_row, silence_seconds
+from imp_service.cli.load_text import REQUEST_HEADINGS, Snapshot, percent, request_row, silence_seconds
 from imp_service.client import DEFAULT_ADDRESS
 
 if TYPE_CHECKING:
-    from imp_service.cli.top import Snapshot
     from imp_service.pb.admin_pb2 import RequestState
     from imp_service.pb.model_pb2 import Load
 
@@ -25,7 +24,7 @@ LONG_SILENCE_SECONDS = 2.0
 HISTORY = 60
 
 
-def watch(snapshots: "Iterator[Snapshot]", address: str | None) -> None:
+def watch(snapshots: Iterator[Snapshot], address: str | None) -> None:
     """Until the stream or the person ends it."""
     speeds: deque[float] = deque(maxlen=HISTORY)
     console = Console()

@@ -23,7 +23,14 @@ class EngineEvents:
         loop.add_reader(self._descriptor, self._dispatch)
 
     def _dispatch(self) -> None:
-        self._client.dispatch()
+        if self._client.is_closed:
+            return
+        try:
+            self._client.dispatch()
+        except Exception:
+            # One stream's bug; the events behind it are others', and the descriptor does not ring for them again.
+            self._loop.call_soon(self._dispatch)
+            raise
         if self._client.fault is not None and not self._has_told_fault:
             self._has_told_fault = True
             self._on_fault(self._client.fault)
