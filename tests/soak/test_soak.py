@@ -1,8 +1,10 @@
 """The soak, for less than twenty seconds: every fault at least once."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from soak.soak import Plan, run_soak
+from soak.watch import Growth
 
 
 def test_a_short_soak_with_every_fault_is_good(tmp_path: Path) -> None:
@@ -17,3 +19,10 @@ def test_a_short_soak_with_every_fault_is_good(tmp_path: Path) -> None:
         "bad_requests",
     }
     assert verdict["n_requests"] > 50 and verdict["canary_songs"] > 3
+
+
+def test_a_leak_is_a_problem() -> None:
+    flat = Growth(100.0, 110.0, 40, 44, 15, 17, n_samples=100, cpu_seconds=9.0)
+    assert flat.problems() == []
+    for leak in ({"resident_mib_last": 117.0}, {"descriptors_last": 57}, {"threads_last": 24}):
+        assert len(replace(flat, **leak).problems()) == 1  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ def parts(reps: int, scale: float) -> dict[str, list[Part]]:
             lambda: token_costs(64, n(500), 1, reps),
         ],
         "start": [lambda: start_time(max(2, n(10)))],
-        "memory": [lambda: memory(n(1000), n(2000), max(1, reps - 2))],
+        "memory": [lambda: memory(n(500), n(2000), max(1, reps - 2))],
         "sessions": [lambda: abandoned_sessions(n(10000), 10 if scale >= 1 else 1)],
         "model": [
             lambda: model_share("0.6b", "q8_0", 1, n(100), reps=reps, target=3.0),

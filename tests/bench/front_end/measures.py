@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,10 +18,20 @@ from imp_service.core.bench.spread import Spread
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+from support.endings import SMALL_WINDOW
 from support.process_numbers import ProcessNumbers, thread_seconds
 from support.server_process import server_process
 
 SERVER_CPU, CLIENT_CPU = 0, 1
+# Streams that nobody reads are paused at once, and stay.
+# By when each has filled what it may.
+PAUSE_SECONDS = 1.0
+UNREAD_STAY = (
+    "scheduler.max_running=512",
+    "scheduler.step_tokens=512",
+    "slow_client.bytes=1KiB",
+    "slow_client.timeout=1h",
+)
 
 
 @dataclass(frozen=True)
@@ -44,10 +55,7 @@ def token_costs(n_streams: int, n_tokens: int, max_chunk_tokens: int | None, rep
         for _ in range(reps):
             before = thread_seconds(server.pid)
             read = read_streams(server.address, messages)
-            spent = {
-                thread: seconds - before.get(thread, ("", 0.0))[1]
-                for thread, (_, seconds) in thread_seconds(server.pid).items()
-            }
+            spent = {thread: seconds for thread, (_, seconds) in spent_since(server.pid, before).items()}
             loop.append(1e6 * spent[server.pid] / read.n_tokens)
             process.append(1e6 * sum(spent.values()) / read.n_tokens)
             speed.append(read.n_tokens / read.seconds)
@@ -58,6 +66,12 @@ def token_costs(n_streams: int, n_tokens: int, max_chunk_tokens: int | None, rep
     target = "at least 15000" if n_streams == 64 and max_chunk_tokens is None else ""
     yield Figure(f"throughput, {at}", "tokens/s", Spread.of(speed), target)
     yield Figure(f"message size, {at}", "tokens", Spread.of(sizes))
+
+
+def spent_since(pid: int, before: dict[int, tuple[str, float]]) -> dict[int, tuple[str, float]]:
+    """Thread -> its name and the processor time that it has had since `before`."""
+    now = thread_seconds(pid)
+    return {thread: (name, seconds - before.get(thread, ("", 0.0))[1]) for thread, (name, seconds) in now.items()}
 
 
 def start_time(reps: int) -> Iterator[Figure]:
@@ -73,41 +87,39 @@ def start_time(reps: int) -> Iterator[Figure]:
 
 
 def memory(n_streams: int, n_sessions: int, reps: int) -> Iterator[Figure]:
-    """Resident memory that a stream waiting for its turn, and a session, add to the server."""
+    """Resident memory that a stream which nobody reads, and a session, add to the server."""
     streams, sessions = [], []
     for _ in range(reps):
-        with served_engine("script", ["scheduler.max_running=1"]) as server:
-            streams.append(grown(server.pid, lambda: _wait_in_line(server.address, n_streams)) / n_streams / 1024)
+        with served_engine("script", UNREAD_STAY) as server:
+            for _ in _unread(server.address, 10):
+                before = after = ProcessNumbers.of(server.pid).resident_bytes
+            for _ in _unread(server.address, n_streams):
+                after = ProcessNumbers.of(server.pid).resident_bytes
+            streams.append((after - before) / n_streams / 1024)
         with served_engine("script") as server:
             open_sessions(server.address, 200)
             before = ProcessNumbers.of(server.pid).resident_bytes
             open_sessions(server.address, n_sessions)
             after = ProcessNumbers.of(server.pid).resident_bytes
             sessions.append((after - before) / n_sessions / 1024)
-    yield Figure(f"memory of an idle stream, of {n_streams}", "KiB", Spread.of(streams))
+    yield Figure(f"memory of an idle stream, of {n_streams} that nobody reads", "KiB", Spread.of(streams))
     yield Figure(f"memory of a session beside its blocks, of {n_sessions}", "KiB", Spread.of(sessions))
 
 
-def grown(pid: int, hold: Callable[[], Iterator[None]]) -> int:
-    """Bytes by which a process is larger within what `hold` does the second time: the first one fills its pools."""
-    for _ in hold():
-        pass
-    before = ProcessNumbers.of(pid).resident_bytes
-    after = before
-    for _ in hold():
-        after = ProcessNumbers.of(pid).resident_bytes
-    return after - before
-
-
-def _wait_in_line(address: str, n_streams: int) -> Iterator[None]:
-    with grpc.insecure_channel(address) as channel:
+def _unread(address: str, n_streams: int) -> Iterator[None]:
+    with grpc.insecure_channel(address, SMALL_WINDOW) as channel:
         stub, load = InferenceServiceStub(channel), model_pb2_grpc.ModelServiceStub(channel)
-        calls = [stub.Generate(request(8000, 300)) for _ in range(n_streams + 1)]
-        wait_for(lambda: load.GetLoad(model_pb2.GetLoadRequest()).load.waiting == n_streams)
+
+        def are_begun() -> bool:
+            now = load.GetLoad(model_pb2.GetLoadRequest()).load
+            return bool(now.running == n_streams)
+
+        calls = [stub.Generate(request(8000, 300, max_chunk_tokens=1)) for _ in range(n_streams)]
+        wait_for(are_begun)
+        threading.Event().wait(PAUSE_SECONDS)
         yield
         for call in calls:
             call.cancel()
-        wait_for(lambda: load.GetLoad(model_pb2.GetLoadRequest()).load.waiting == 0)
 
 
 def open_sessions(address: str, n_sessions: int) -> None:
@@ -145,20 +157,26 @@ def model_share(shape: str, mix: str, n_streams: int, n_tokens: int, *, reps: in
     """Tokens a second with and without gRPC, in turns, of a model of real size on all cores."""
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     engine, settings = f"{shape}:{mix}", ["device.threads=auto", "kv.bytes=1GiB", "model.overrides.max_context=512"]
-    served, direct, shares = [], [], []
+    served, direct, shares, at_work = [], [], [], []
     with served_engine(engine, settings) as server, direct_engine(engine, settings) as process:
         messages = [request(n_tokens, 300 + i) for i in range(n_streams)]
         for rep in range(reps + 1):
+            before = thread_seconds(server.pid)
             read = read_streams(server.address, messages)
+            spent = spent_since(server.pid, before)
             alone = ask_direct(process, n_streams, n_tokens)
             if rep > 0:  # the first warms up
                 served.append(read.n_tokens / read.seconds)
                 direct.append(alone)
                 shares.append(100 * (1 - served[-1] / alone))
+                # The event loop and gRPC's own threads; the others compute.
+                busy = sum(s for thread, (name, s) in spent.items() if thread == server.pid or "event" in name)
+                at_work.append(100 * busy / read.seconds)
     at = f"{shape} {mix}, {n_streams} stream{'s' * (n_streams > 1)}"
     yield Figure(f"over gRPC, {at}", "tokens/s", Spread.of(served))
     yield Figure(f"engine alone, {at}", "tokens/s", Spread.of(direct))
-    yield Figure(f"share of the front end, {at}", "%", Spread.of(shares), f"at most {target:g}")
+    yield Figure(f"throughput lost to the front end, {at}", "%", Spread.of(shares), f"at most {target:g}")
+    yield Figure(f"front end at work, share of the time, {at}", "%", Spread.of(at_work), f"at most {target:g}")
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

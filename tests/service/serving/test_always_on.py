@@ -41,7 +41,9 @@ def shared():
         yield server
 
 def test_g3_a_sequence_is_left_open(shared):
-    shared.call(lambda: shared.host.model.client.engine.open(999_999))
+    engine = shared.host.model.client.engine
+    shared.call(lambda: engine.open(999_999))
+    shared.wait_until(lambda: engine.stats().sessions == 1, "open")
 
 @pytest.fixture
 def wrong():
