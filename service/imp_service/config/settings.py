@@ -44,7 +44,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    kind: str = key(Choice("cpu"), "cpu", "where models run")
+    kind: str | Auto = key(AutoOr(Choice("cpu", "cuda")), AUTO, "where models run; auto: on the best there is")
     isa: str | Auto = key(
         AutoOr(Choice("generic", "avx2", "avx512", "avx512vnni", "avx512bf16")),
         AUTO,

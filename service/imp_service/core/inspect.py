@@ -10,6 +10,7 @@ from imp_service import _core
 from imp_service.config import AUTO, Config
 from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
 from imp_service.config.settings import Settings
+from imp_service.core.device import resolve_device
 from imp_service.core.load import RESERVE_BYTES
 from imp_service.core.overrides import core_overrides
 
@@ -77,7 +78,7 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
 
     `limit` stands in for this machine's, where the model is planned for another one.
     """
-    settings, limit = resolve_threads(config).settings, limit or memory_limit()
+    settings, limit = resolve_device(resolve_threads(config)).settings, limit or memory_limit()
     overrides = core_overrides(settings)
     plan = _plan(file, settings, overrides, limit)
     return ModelReport(
@@ -100,7 +101,7 @@ def _plan(
     plan: dict[str, Any] = _core.plan_model(
         file,
         overrides=overrides,
-        device=settings.device.kind,
+        device=str(settings.device.kind),
         isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
         threads=threads,
         max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),

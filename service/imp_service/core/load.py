@@ -10,6 +10,7 @@ from pathlib import Path
 from imp_service import _core
 from imp_service.config import AUTO, Config
 from imp_service.config.host import affinity_cpus, memory_limit, resolve_threads
+from imp_service.core.device import resolve_device
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import make_error
 from imp_service.core.overrides import core_overrides
@@ -53,7 +54,7 @@ def open_file(config: Config) -> _core.ModelFile:
 
 def load(config: Config, file: _core.ModelFile | None = None, progress: Progress | None = None) -> LoadedModel:
     """Loads the settings' model, or `file` in its place. Raises the core's errors."""
-    config = resolve_threads(config)
+    config = resolve_device(resolve_threads(config))
     if file is None:
         file = open_file(config)
     settings = config.settings
@@ -63,7 +64,7 @@ def load(config: Config, file: _core.ModelFile | None = None, progress: Progress
     model = _core.Model.load(
         file,
         overrides=core_overrides(settings),
-        device=settings.device.kind,
+        device=str(settings.device.kind),
         isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
         threads=threads,
         cpus=cpus,

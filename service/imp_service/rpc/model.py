@@ -116,7 +116,7 @@ def write_server_info(host: Host) -> pb.GetServerInfoResponse:
         revision=revision(),
         instance_id=host.instance_id,
         start_time=timestamp(host.started_at),
-        device=settings.device.kind,
+        device=settings.device.kind if isinstance(settings.device.kind, str) else "",
         kv_block_tokens=settings.kv.block_tokens,
         max_running=settings.scheduler.max_running,
         max_waiting=settings.scheduler.max_waiting,

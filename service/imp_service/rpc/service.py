@@ -9,6 +9,7 @@ from imp_service.config import Config
 from imp_service.core import Error
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
+from imp_service.serving.kernel_plans import kernel_plans
 from imp_service.serving.loading import Loading, MakeModel, Progress, make_model
 
 # For statuses that are under way when everything has ended, and for requests whose device is gone.
@@ -64,7 +65,12 @@ class Service:
         if not loading.done():
             loading.cancel()
             return False
-        self.host.adopt(loading.result())
+        model = loading.result()
+        for plan in kernel_plans(model):
+            self.host.telemetry.log.info(
+                "kernels", message="", weights=plan.dtype, tensors=plan.n_tensors, kernels=" ".join(plan.kernels)
+            )
+        self.host.adopt(model)
         return True
 
     async def _serve(self) -> None:

@@ -100,6 +100,7 @@ def test_cfg_8_what_is_written_is_not_decided_again(load_text, machine):
 
 def test_cfg_8_no_auto_is_left_when_each_is_resolved(machine):
     config = resolve_threads(load(variables={}, root=machine), machine)
+    config = config.resolve(("device", "kind"), "cpu", "the only one there is")
     config = config.resolve(("device", "isa"), "avx2", "best of this CPU")
     config = config.resolve(("kv", "bytes"), 64 * 1024**2, "half of what weights leave")
     assert '"auto"' not in as_text(config)

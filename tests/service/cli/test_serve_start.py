@@ -1,0 +1,126 @@
+"""What a start of imp serve decides and says: the device, the kernels, the weights; and that starts and stops end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import imp_service
+from imp_service.models import demo_model_path
+from imp_service.pb import model_pb2, model_pb2_grpc
+from imp_service.serving.kernel_plans import kernel_plans
+from support.command_line import clean_environment
+from support.served import serve
+from support.server_process import server_process
+from support.wire import ask
+
+
+def start(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "imp_service", "serve", "--listen", "127.0.0.1:0", *words],
+        env=clean_environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_lif_3_a_device_that_is_not_there_is_no_start(tmp_path: Path) -> None:
+    """Where a CUDA backend computes, this machine must have no GPU; until then none has one."""
+    ran = start(tmp_path, "--set", "device.kind=cuda")
+    assert ran.returncode == 69, ran.stderr
+    assert ran.stderr.startswith("imp: error: DEVICE_MISSING: device cuda: ")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "auto"])
+def test_lif_3_the_cpu_is_taken_where_it_is_named_and_where_nothing_is(tmp_path: Path, kind: str) -> None:
+    with server_process(tmp_path, settings=(f"device.kind={kind}",)) as server, server.connection() as channel:
+        info = model_pb2_grpc.ModelServiceStub(channel).GetServerInfo(model_pb2.GetServerInfoRequest())
+        assert (info.device, info.config["device.kind"]) == ("cpu", "cpu")
+
+
+def logged(text: str, event: str) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == event]
+
+
+def test_gemm_13_a_start_names_the_kernels_that_run(tmp_path: Path) -> None:
+    with imp_service.load(None, "device.threads=1") as model:
+        list(model.generate([1, 2, 3, 4]))
+        counted = {name for name, n in model.core.launches.items() if n}
+        planned = kernel_plans(model)
+    kernels = {name for plan in planned for name in plan.kernels}
+    # The ops are counted beside the kernels.
+    assert kernels == counted & {*kernels, "reference", "dequant_avx2", "dequant_avx512", "q8_0_avx2"}
+    assert sum(plan.n_tensors for plan in planned) == 29
+    with server_process(tmp_path) as server:
+        server.wait_until_ready()
+        server.terminate()
+        told = logged(server.stderr, "kernels")
+    assert [(line["weights"], line["tensors"], line["kernels"]) for line in told] == [
+        (plan.dtype, plan.n_tensors, " ".join(plan.kernels)) for plan in planned
+    ]
+
+
+def test_mod_14_weights_are_those_whose_digest_is_told(tmp_path: Path) -> None:
+    """Pinned, the digest is known from the first call on; a byte that differs is no start."""
+    content = bytearray(demo_model_path().read_bytes())
+    digest = hashlib.sha256(content).hexdigest()
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    for _ in range(2):
+        with server_process(tmp_path, "-m", str(path), settings=(f"model.sha256={digest}",)) as server:
+            with server.connection() as channel:
+                info = model_pb2_grpc.ModelServiceStub(channel).GetModelInfo(model_pb2.GetModelInfoRequest())
+            assert info.weights_sha256 == digest
+    content[-100] ^= 1
+    path.write_bytes(content)
+    ran = start(tmp_path, "-m", str(path), "--set", f"model.sha256={digest}")
+    assert ran.returncode == 65, ran.stderr
+    assert ran.stderr.startswith("imp: error: WEIGHTS_CORRUPT: model.gguf: ")
+
+
+ROUNDS = 1000 if os.environ.get("IMP_RELEASE") else 15
+
+
+def test_lif_10_l06_servers_start_and_stop_with_streams_under_way() -> None:
+    """Each round leaves a stream that runs, one that was cancelled and one that nobody reads."""
+    for _ in range(ROUNDS):
+        with serve("drain.grace=0ms") as served:
+            streams = [served.inference.Generate(ask([300 + i], 400)) for i in range(3)]
+            for stream in streams:
+                next(stream)
+            streams[0].cancel()
+
+
+LEAVES = """
+import imp_service
+model = imp_service.load(None, "device.threads=1", "model.overrides.eos_token_ids=[]")
+streams = [model.generate([300 + i]) for i in range(3)]
+for stream in streams:
+    next(stream)
+session = model.open()
+print("left", flush=True)
+"""
+
+
+def test_lif_10_y22_an_interpreter_ends_with_an_engine_at_work(tmp_path: Path) -> None:
+    for _ in range(3):
+        ran = subprocess.run(
+            [sys.executable, "-P", "-c", LEAVES],
+            env=clean_environment(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "left\n", "")
