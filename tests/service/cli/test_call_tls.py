@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from support.certificates import Authority
+from support.certificates import make_certificate
 from support.scripted_server import scripted_server, story
 
 ONCE = ("--attempts", "1", "--deadline", "20s")
@@ -14,8 +14,12 @@ ONCE = ("--attempts", "1", "--deadline", "20s")
 @pytest.fixture
 def files(tmp_path):
     """PEM files of an authority, a server, a client, and a stranger, by their names."""
-    ours, other = Authority(), Authority("another authority")
-    pairs = {"server": ours.issue("server"), "client": ours.issue("client"), "stranger": other.issue("client")}
+    ours, other = make_certificate("an authority"), make_certificate("another authority")
+    pairs = {
+        "server": make_certificate("server", ours),
+        "client": make_certificate("client", ours),
+        "stranger": make_certificate("client", other),
+    }
     (tmp_path / "ca.pem").write_bytes(ours.cert)
     (tmp_path / "other.pem").write_bytes(other.cert)
     for name, pair in pairs.items():
