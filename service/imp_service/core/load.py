@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service import _core
-from imp_service.config import AUTO, Config
+from imp_service.config import AUTO, Config, ConfigError, Settings
 from imp_service.config.host import affinity_cpus, memory_limit, resolve_threads
 from imp_service.core.device import resolve_device
 from imp_service.core.engine_client import EngineClient
-from imp_service.core.errors import make_error
+from imp_service.core.errors import InvalidArgument, make_error
 from imp_service.core.overrides import core_overrides
 from imp_service.core.weights import sha256_of, weight_files
 from imp_service.models import demo_model_path
@@ -53,20 +53,32 @@ def open_file(config: Config) -> _core.ModelFile:
 
 
 def load(config: Config, file: _core.ModelFile | None = None, progress: Progress | None = None) -> LoadedModel:
-    """Loads the settings' model, or `file` in its place. Raises the core's errors."""
+    """Loads the settings' model, or `file` in its place. Raises the core's errors, ConfigError where settings clash."""
     config = resolve_device(resolve_threads(config))
     if file is None:
         file = open_file(config)
     settings = config.settings
-    threads = settings.device.threads
-    assert isinstance(threads, int)  # narrows
-    cpus = thread_cpus(threads)
-    model = _core.Model.load(
+    cpus = thread_cpus(_threads(settings))
+    try:
+        model = _read_model(settings, file, cpus, progress)
+        engine = _core.Engine(model, _engine_options(settings, model, cpus))
+    except InvalidArgument as error:
+        if error.reason != "FIELD_INVALID":
+            raise
+        # All arguments are settings: these do not fit this model, or one another.
+        raise ConfigError("settings", error.message) from None
+    metadata = file.metadata
+    name = settings.model.name or str(metadata.get("general.name") or Path(file.path).stem)
+    return LoadedModel(name, metadata, model, EngineClient(engine), _decided(config, model))
+
+
+def _read_model(settings: Settings, file: _core.ModelFile, cpus: list[int], progress: Progress | None) -> _core.Model:
+    return _core.Model.load(
         file,
         overrides=core_overrides(settings),
         device=str(settings.device.kind),
         isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
-        threads=threads,
+        threads=_threads(settings),
         cpus=cpus,
         max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
         max_logits_rows=max(64, settings.scheduler.max_running),
@@ -76,25 +88,32 @@ def load(config: Config, file: _core.ModelFile | None = None, progress: Progress
         kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
         progress=progress,
     )
-    metadata = file.metadata
-    name = settings.model.name or str(metadata.get("general.name") or Path(file.path).stem)
-    options = _core.EngineOptions(
+
+
+def _threads(settings: Settings) -> int:
+    threads = settings.device.threads
+    assert isinstance(threads, int)  # narrows: it was resolved
+    return threads
+
+
+def _engine_options(settings: Settings, model: _core.Model, cpus: list[int]) -> _core.EngineOptions:
+    scheduler = settings.scheduler
+    return _core.EngineOptions(
         n_blocks=model.n_blocks,
         max_context=model.max_context,
-        max_running=settings.scheduler.max_running,
-        max_waiting=settings.scheduler.max_waiting,
-        max_waiting_tokens=settings.scheduler.max_waiting_tokens,
+        max_running=scheduler.max_running,
+        max_waiting=scheduler.max_waiting,
+        max_waiting_tokens=scheduler.max_waiting_tokens,
         max_sessions=settings.sessions.max,
-        prefill_chunk=settings.scheduler.prefill_chunk,
-        step_tokens=settings.scheduler.step_tokens,
-        max_wait_ms=int(settings.scheduler.max_wait.total_seconds() * 1000),
-        tenant_share=settings.scheduler.tenant_share,
+        prefill_chunk=scheduler.prefill_chunk,
+        step_tokens=scheduler.step_tokens,
+        max_wait_ms=int(scheduler.max_wait.total_seconds() * 1000),
+        tenant_share=scheduler.tenant_share,
         evict_sessions=settings.sessions.evict,
         prefix_cache=settings.kv.prefix_cache,
         suppressed_tokens=model.suppressed_tokens,
         cpu=cpus[0] if cpus else None,
     )
-    return LoadedModel(name, metadata, model, EngineClient(_core.Engine(model, options)), _decided(config, model))
 
 
 def thread_cpus(threads: int) -> list[int]:

@@ -65,12 +65,18 @@ class Log:
         self._limited("error", event, message, fields)
 
     def raised(self, event: str, error: BaseException, **fields: Field) -> None:
-        """An error with where it came from: innermost frame last, without the values in it."""
+        """An error with where it came from: innermost frame last, without the values in it.
+
+        Words are told of our own errors alone: those of others may hold what a caller sent.
+        """
         frames = tuple(
             f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}"
             for frame in traceback.extract_tb(error.__traceback__)
         )
-        self._limited("error", event, f"{type(error).__name__}: {error}", {**fields, "frames": frames[-MAX_FRAMES:]})
+        words = getattr(error, "message", None)
+        name = type(error).__name__
+        message = f"{name}: {words}" if isinstance(words, str) else name
+        self._limited("error", event, message, {**fields, "frames": frames[-MAX_FRAMES:]})
 
     def close(self) -> None:
         """Tells what was held back, writes what waits, and drops what comes later."""

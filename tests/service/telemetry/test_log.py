@@ -170,7 +170,7 @@ def test_an_error_is_told_with_where_it_came_from(file: LogFile, make_log: Calla
     log = make_log()
 
     def inner(secret: str) -> None:
-        raise ValueError("what happened")
+        raise ValueError(f"cannot read {secret}")
 
     try:
         inner("canary")
@@ -178,6 +178,6 @@ def test_an_error_is_told_with_where_it_came_from(file: LogFile, make_log: Calla
         log.raised("bug", error, id="r-9")
     log.close()
     (line,) = file.lines()
-    assert (line["message"], line["id"]) == ("ValueError: what happened", "r-9")
+    assert (line["message"], line["id"]) == ("ValueError", "r-9")
     assert [frame.split(" ")[1] for frame in line["frames"]][-1] == "inner"
     assert "canary" not in json.dumps(line)
