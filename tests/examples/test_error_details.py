@@ -11,8 +11,8 @@ import pytest
 
 from imp_service.generation.validate import Violation
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
-from imp_service.rpc.error_table import ERRORS, Detail
-from imp_service.rpc.statuses import Failure
+from imp_service.rpc.replies.error_table import ERRORS, Detail
+from imp_service.rpc.replies.statuses import Failure
 from support.scripted_server import scripted_server
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -15,8 +15,8 @@ from imp_service.config import load as load_config
 from imp_service.ray_app.proxied_call import Behavior, Reply, answer_stream, answer_unary
 from imp_service.ray_app.proxied_services import SERVICES
 from imp_service.ray_app.sessionless import SessionlessInference
-from imp_service.rpc.authentication import Authentication
 from imp_service.rpc.registration import CallPath
+from imp_service.rpc.security.authentication import Authentication
 from imp_service.rpc.services import INFERENCE, make_servicers
 from imp_service.serving.host import Host
 from imp_service.serving.loading import make_model

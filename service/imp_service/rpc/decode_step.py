@@ -10,14 +10,14 @@ from imp_service.core import Error
 from imp_service.generation import SamplingOptions, StepOptions, StepOutput
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import checked
 from imp_service.rpc.durations import duration
-from imp_service.rpc.read_requests import read_sampling, read_step
-from imp_service.rpc.reply_size import refuse_large, step_part
-from imp_service.rpc.request_digest import request_digest
-from imp_service.rpc.statuses import failure_of
-from imp_service.rpc.terms import Terms
-from imp_service.rpc.write_replies import write_step_output
+from imp_service.rpc.replies.statuses import failure_of
+from imp_service.rpc.replies.write_replies import write_step_output
+from imp_service.rpc.requests.check_request import checked
+from imp_service.rpc.requests.read_requests import read_sampling, read_step
+from imp_service.rpc.requests.reply_size import refuse_large, step_part
+from imp_service.rpc.requests.request_digest import request_digest
+from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.session_steps import Extension, begin, check_position, find_breakers

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 from imp_service.core import Error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import checked
 from imp_service.rpc.decode_step import DecodeStep
-from imp_service.rpc.field_paths import paths_under
 from imp_service.rpc.prefill import Prefill
+from imp_service.rpc.replies.statuses import failure_of
+from imp_service.rpc.requests.check_request import checked
+from imp_service.rpc.requests.field_paths import paths_under
 from imp_service.rpc.session_changes import SessionChanges
-from imp_service.rpc.statuses import failure_of
 from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase, draining

@@ -11,14 +11,14 @@ from imp_service.generation import Chunk, Finished, GenerationRequest
 from imp_service.generation.replies import Reply
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import checked
-from imp_service.rpc.field_paths import paths_under
-from imp_service.rpc.read_prompts import reading_bytes
-from imp_service.rpc.read_requests import read_chunking, read_generation
-from imp_service.rpc.reply_size import TEXT_BYTES, check_generation_size, entry_bytes, most_chunk_tokens
-from imp_service.rpc.terms import Terms
-from imp_service.rpc.whole_generation import WholeGeneration
-from imp_service.rpc.write_replies import write_reply
+from imp_service.rpc.replies.whole_generation import WholeGeneration
+from imp_service.rpc.replies.write_replies import write_reply
+from imp_service.rpc.requests.check_request import checked
+from imp_service.rpc.requests.field_paths import paths_under
+from imp_service.rpc.requests.read_prompts import reading_bytes
+from imp_service.rpc.requests.read_requests import read_chunking, read_generation
+from imp_service.rpc.requests.reply_size import TEXT_BYTES, check_generation_size, entry_bytes, most_chunk_tokens
+from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal

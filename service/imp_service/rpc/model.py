@@ -16,9 +16,9 @@ from imp_service.generation.validate import MAX_TOP_LOGPROBS
 from imp_service.pb import model_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import checked, checked_without_model
 from imp_service.rpc.durations import duration, seconds_of, timestamp
-from imp_service.rpc.terms import Terms
+from imp_service.rpc.requests.check_request import checked, checked_without_model
+from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.host import Host
 from imp_service.serving.load import LoadSnapshot
 from imp_service.serving.weights_digest import WeightsDigest

@@ -13,14 +13,14 @@ from imp_service.generation import LanguageModel, SamplingOptions, StepOutput
 from imp_service.generation.validate import invalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import checked
 from imp_service.rpc.durations import seconds_of
-from imp_service.rpc.read_prompts import reading_bytes
-from imp_service.rpc.read_requests import read_cache, read_prompt, read_sampling, read_step
-from imp_service.rpc.reply_size import refuse_large, step_part
-from imp_service.rpc.request_digest import request_digest
-from imp_service.rpc.terms import Terms
-from imp_service.rpc.write_replies import write_step_output, write_timings
+from imp_service.rpc.replies.write_replies import write_step_output, write_timings
+from imp_service.rpc.requests.check_request import checked
+from imp_service.rpc.requests.read_prompts import reading_bytes
+from imp_service.rpc.requests.read_requests import read_cache, read_prompt, read_sampling, read_step
+from imp_service.rpc.requests.reply_size import refuse_large, step_part
+from imp_service.rpc.requests.request_digest import request_digest
+from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
 from imp_service.serving.session_steps import Extension, begin, check_base, check_position, check_room, find_breakers

@@ -18,13 +18,13 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from imp_service.generation.validate import FieldsInvalid
-from imp_service.rpc.authentication import Authentication, Metadata
 from imp_service.rpc.call import Call
-from imp_service.rpc.error_table import DRAINING, FIELD_INVALID
-from imp_service.rpc.orca import ORCA_KEY, orca_report
-from imp_service.rpc.policies import NO_POLICY, POLICIES, Policy
-from imp_service.rpc.request_metadata import RequestMetadata, read_request_metadata
-from imp_service.rpc.statuses import TrailingMetadata, failure_of
+from imp_service.rpc.replies.error_table import DRAINING, FIELD_INVALID
+from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
+from imp_service.rpc.replies.statuses import TrailingMetadata, failure_of
+from imp_service.rpc.requests.request_metadata import RequestMetadata, read_request_metadata
+from imp_service.rpc.security.authentication import Authentication, Metadata
+from imp_service.rpc.security.policies import NO_POLICY, POLICIES, Policy
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import Method as CountedMethod

@@ -11,16 +11,16 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 
-from imp_service.rpc.authentication import Authentication, AuthenticationInterceptor
-from imp_service.rpc.channel_options import channel_options
 from imp_service.rpc.health import Health
-from imp_service.rpc.listeners import Address, bind, bind_socket, check_all
+from imp_service.rpc.listening.channel_options import channel_options
+from imp_service.rpc.listening.listeners import Address, bind, bind_socket, check_all
 from imp_service.rpc.message_runtime import require_native_runtime
 from imp_service.rpc.registration import CallPath
-from imp_service.rpc.reloaded_files import Looking, ReloadedFiles
+from imp_service.rpc.security.authentication import Authentication, AuthenticationInterceptor
+from imp_service.rpc.security.reloaded_files import Looking, ReloadedFiles
+from imp_service.rpc.security.tls import TlsCredentials
+from imp_service.rpc.security.tokens import Tokens, is_readable_by_all, read_tokens
 from imp_service.rpc.services import ALL_SERVICES, make_admin_servicers, make_servicers
-from imp_service.rpc.tls import TlsCredentials
-from imp_service.rpc.tokens import Tokens, is_readable_by_all, read_tokens
 from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
 from imp_service.telemetry.metrics_listener import MetricsListener

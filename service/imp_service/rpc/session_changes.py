@@ -7,8 +7,8 @@ from typing import cast
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import checked
-from imp_service.rpc.request_digest import request_digest
+from imp_service.rpc.requests.check_request import checked
+from imp_service.rpc.requests.request_digest import request_digest
 from imp_service.serving.held_session import StoredReply
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal

@@ -11,9 +11,9 @@ from imp_service.generation import LanguageModel
 from imp_service.generation.validate import invalid
 from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.rpc.call import Call
-from imp_service.rpc.check_request import checked
-from imp_service.rpc.read_prompts import ID_BYTES, read_chat, reading_bytes
-from imp_service.rpc.terms import Terms
+from imp_service.rpc.requests.check_request import checked
+from imp_service.rpc.requests.read_prompts import ID_BYTES, read_chat, reading_bytes
+from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.host import Host
 from imp_service.text import FieldInvalid, Tokenizer
 

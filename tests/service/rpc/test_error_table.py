@@ -10,8 +10,8 @@ from grpc import StatusCode
 from imp_service.core import make_error
 from imp_service.core.errors import KIND_OF_REASON
 from imp_service.generation.validate import FieldsInvalid, Violation
-from imp_service.rpc.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback, Retry
-from imp_service.rpc.statuses import Failure, failure_of
+from imp_service.rpc.replies.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback, Retry
+from imp_service.rpc.replies.statuses import Failure, failure_of
 from imp_service.serving.refusal import Refusal
 from imp_service.text import FieldInvalid, NativePanic, NoChatTemplate, TemplateFailed, TextError
 from support.error_rows import DocumentedRow, documented_rows

@@ -15,9 +15,9 @@ from imp_service.config import load as load_config
 from imp_service.generation.validate import FieldsInvalid
 from imp_service.pb import admin_pb2, types_pb2
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.check_request import check_request
-from imp_service.rpc.field_rules import RULES
-from imp_service.rpc.terms import ALL_CONSTRAINTS, Terms
+from imp_service.rpc.requests.check_request import check_request
+from imp_service.rpc.requests.field_rules import RULES
+from imp_service.rpc.requests.terms import ALL_CONSTRAINTS, Terms
 from imp_service.serving.refusal import Refusal
 from support.request_fields import (
     APART,

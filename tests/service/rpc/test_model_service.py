@@ -203,7 +203,7 @@ def test_rpc_40_before_the_model_is_loaded() -> None:
     with grpc.insecure_channel(server.addresses[0]) as channel:
         stub = model_pb2_grpc.ModelServiceStub(channel)
         info = stub.GetServerInfo(pb.GetServerInfoRequest())
-        assert unset_fields(info) - {"revision"} == {"device_names", "threads", "kv_blocks"}
+        assert unset_fields(info) - {"revision"} == {"device", "device_names", "threads", "kv_blocks"}
         assert stub.GetLoad(pb.GetLoadRequest()).load.running == 0
         with pytest.raises(grpc.RpcError) as raised:
             stub.GetModelInfo(pb.GetModelInfoRequest())

@@ -17,7 +17,7 @@ from imp_service.generation import (
 )
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from imp_service.rpc.read_requests import read_chunking, read_generation, read_step
+from imp_service.rpc.requests.read_requests import read_chunking, read_generation, read_step
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 from support.request_fields import APART, GENERATE, STEP, leaves, put, seconds
 

@@ -10,9 +10,9 @@ import pytest
 from imp_service.generation.validate import FieldsInvalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from imp_service.rpc.read_requests import read_generation
-from imp_service.rpc.reply_size import check_generation_size
-from imp_service.rpc.terms import Terms
+from imp_service.rpc.requests.read_requests import read_generation
+from imp_service.rpc.requests.reply_size import check_generation_size
+from imp_service.rpc.requests.terms import Terms
 from support.failed_calls import failed
 from support.generations import in_one, streamed
 from support.served import Served, ask, serve

@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from imp_service.core import make_error
-from imp_service.rpc.statuses import failure_of
+from imp_service.rpc.replies.statuses import failure_of
 from imp_service.serving.refusal import Refusal
 from support.status_checker import SECRET, StatusViolation, check_status
 

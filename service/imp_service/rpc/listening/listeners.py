@@ -10,8 +10,8 @@ from pathlib import Path
 
 import grpc
 
-from imp_service.rpc.listen_error import ListenError
-from imp_service.rpc.unix_socket import check, claimed
+from imp_service.rpc.listening.listen_error import ListenError
+from imp_service.rpc.listening.unix_socket import check, claimed
 
 UNIX = "unix://"
 

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from imp_service.rpc.policies import ANYONE, POLICIES, Policy
-from imp_service.rpc.reloaded_files import ReloadedFiles
-from imp_service.rpc.request_metadata import TENANT_KEY
-from imp_service.rpc.tokens import Token, Tokens
+from imp_service.rpc.requests.request_metadata import TENANT_KEY
+from imp_service.rpc.security.policies import ANYONE, POLICIES, Policy
+from imp_service.rpc.security.reloaded_files import ReloadedFiles
+from imp_service.rpc.security.tokens import Token, Tokens
 from imp_service.serving.refusal import Refusal
 
 Metadata = Sequence[tuple[str, str | bytes]]

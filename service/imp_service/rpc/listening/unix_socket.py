@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from imp_service.rpc.listen_error import ListenError
+from imp_service.rpc.listening.listen_error import ListenError
 
 # sun_path holds 108 bytes, the ending NUL among them.
 MAX_PATH_BYTES = 107

@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 from imp_service.core import Error
 from imp_service.generation.validate import FieldsInvalid, Violation
 from imp_service.pb.inference_pb2 import StepError
-from imp_service.rpc.error_table import BUG, CANCELLED, ERRORS, FIELD_INVALID, Detail, ErrorRow, Pushback, Retry
-from imp_service.rpc.status_details import (
+from imp_service.rpc.replies.error_table import BUG, CANCELLED, ERRORS, FIELD_INVALID, Detail, ErrorRow, Pushback, Retry
+from imp_service.rpc.replies.status_details import (
     bad_request,
     error_info,
     packed_status,

@@ -7,8 +7,8 @@ from typing import Any
 
 from imp_service.generation.validate import Violation, mask_violations
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
-from imp_service.rpc.rules import Finding, Rule
-from imp_service.rpc.terms import Terms
+from imp_service.rpc.requests.rules import Finding, Rule
+from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.refusal import Refusal
 
 MessageRule = Callable[[Any, str, Terms], Iterator[Finding]]

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 
 from imp_service.generation.validate import Violation, refuse
-from imp_service.rpc.field_rules import findings
-from imp_service.rpc.terms import Terms
+from imp_service.rpc.requests.field_rules import findings
+from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.host import Host
 
 # Stages after the fields, first to answer first; other reasons come last.

@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from imp_service.generation.validate import BIAS, Bounds, Violation, token_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
-from imp_service.rpc.terms import Terms
+from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.refusal import Refusal
 
 # A refusal stands for a later stage of the checks: it counts where no field is wrong.

@@ -22,9 +22,9 @@ from imp_service.generation.validate import (
     Violation,
 )
 from imp_service.pb import types_pb2
-from imp_service.rpc import message_rules as whole
-from imp_service.rpc.read_prompts import chat_bytes, read_chat
-from imp_service.rpc.rules import (
+from imp_service.rpc.requests import message_rules as whole
+from imp_service.rpc.requests.read_prompts import chat_bytes, read_chat
+from imp_service.rpc.requests.rules import (
     Anything,
     Below,
     Both,
@@ -43,7 +43,7 @@ from imp_service.rpc.rules import (
     bias_violations,
     count_violations,
 )
-from imp_service.rpc.terms import Terms
+from imp_service.rpc.requests.terms import Terms
 from imp_service.text.chat_prompt import MAX_MESSAGES, find_violations
 from imp_service.text.limits import TextLimits
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from imp_service.core import InvalidArgument
 from imp_service.generation.validate import FieldsInvalid, Violation
-from imp_service.rpc.error_table import FIELD_INVALID
-from imp_service.rpc.statuses import violations_of
+from imp_service.rpc.replies.error_table import FIELD_INVALID
+from imp_service.rpc.replies.statuses import violations_of
 from imp_service.text import TextError
 
 

@@ -13,7 +13,7 @@ import grpc
 
 from imp_service.config.errors import ConfigError
 from imp_service.config.server_settings import Tls as TlsSettings
-from imp_service.rpc.reloaded_files import ReloadedFiles, signature
+from imp_service.rpc.security.reloaded_files import ReloadedFiles, signature
 from imp_service.telemetry.log import Log
 
 # Files may be swapped between two reads: then both are read again.

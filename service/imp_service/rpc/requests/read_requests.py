@@ -16,8 +16,8 @@ from imp_service.generation import (
 )
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import seconds_of
-from imp_service.rpc.read_prompts import read_chat
-from imp_service.rpc.rules import shortest
+from imp_service.rpc.requests.read_prompts import read_chat
+from imp_service.rpc.requests.rules import shortest
 from imp_service.text import ChatPrompt, ConstraintKind, ConstraintSpec
 
 

@@ -1,0 +1,1 @@
+"""What a caller is told: messages of results, statuses of failures, and the load."""
