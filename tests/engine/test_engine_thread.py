@@ -111,7 +111,7 @@ def test_y04_a_device_fault_ends_every_run_once_and_the_engine_takes_nothing_mor
     ended = [e for e in collect(engine, 3) if not isinstance(e, _core.StartedEvent | _core.TokenEvent)]
     assert sorted((e.ticket, e.reason) for e in ended) == [(ticket, "DEVICE_FAULT") for ticket in (1, 2, 3)]
     assert engine.stats().stopped
-    with pytest.raises(_core.InternalError, match="the engine has stopped"):
+    with pytest.raises(_core.DeviceError, match="the engine has stopped"):
         engine.generate(4, 4, [1], limits=endless, sampling=sampling)
 
 
