@@ -219,3 +219,18 @@ def test_rpc_28_a_running_stream_outlives_the_age_of_its_connection() -> None:
         served.call(lambda: served.server.health.set_alive(False))
         served.call(served.host.drain.begin)
         assert next(watch) == b"\x08\x02"
+
+
+def test_rpc_28_rpc_41_calls_beyond_the_streams_of_a_connection_wait_and_none_is_refused_by_grpc(
+    served: Served,
+) -> None:
+    """Three times as many as streams, in a burst: gRPC's own refusals would have neither reason nor RetryInfo."""
+    request = ask("a", 1).SerializeToString()
+    with grpc.insecure_channel(served.address) as channel:
+        unary = channel.unary_unary(CHECK)
+        assert unary(b"", timeout=20) == b"\x08\x01"
+        stream = channel.unary_stream(GENERATE)
+        futures = [unary.future(b"", timeout=60) for _ in range(1500)]
+        texts = [stream(request, timeout=60) for _ in range(40)]
+        assert {future.result() for future in futures} == {b"\x08\x01"}
+        assert all(len(list(text)) >= 2 for text in texts)

@@ -32,6 +32,11 @@ def channel_options(settings: Settings, *, has_channelz: bool = False) -> Option
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", int(_ms(keepalive.min_ping_interval) * PING_TOLERANCE)),
         ("grpc.max_concurrent_streams", connection.max_streams),
+        # Clients wait by themselves at that number. With this on, gRPC refuses those that are early by a moment,
+        # and with a bound on pending requests at random: without a reason, which is ours to give.
+        ("grpc.http.overload_protection", 0),
+        ("grpc.server.max_pending_requests", connection.max_connections * connection.max_streams),
+        ("grpc.server.max_pending_requests_hard_limit", connection.max_connections * connection.max_streams),
         ("grpc.max_allowed_incoming_connections", connection.max_connections),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
         # A second server on the same port fails, instead of taking every other connection.
