@@ -46,7 +46,7 @@ def test_rpc_41_what_grpc_says_itself_passes() -> None:
         (grpc.StatusCode.ABORTED, *trailing(Refusal("LOADING", "not so"))[1:]),
         (grpc.StatusCode.UNAVAILABLE, "other words", trailing(Refusal("LOADING", "these words"))[2]),
         trailing(make_error("FIELD_INVALID", f"text: {SECRET} is too long")),
-        trailing(make_error("FIELD_INVALID", "file: /work/models/a.gguf is not there")),
+        trailing(make_error("FIELD_INVALID", "file: /var/models/a.gguf is not there")),
         trailing(make_error("FIELD_INVALID", "at 0x7f3a00c0ffee")),
     ],
 )
