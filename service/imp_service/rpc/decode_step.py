@@ -11,7 +11,7 @@ from imp_service.generation import SamplingOptions, StepOptions, StepOutput
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.durations import duration
-from imp_service.rpc.replies.statuses import failure_of
+from imp_service.rpc.replies.reported import reported_failure
 from imp_service.rpc.replies.write_replies import write_step_output
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.read_requests import read_sampling, read_step
@@ -83,9 +83,9 @@ class DecodeStep:
         try:
             position = step.position if step.HasField("position") else None
             digest = None if position is None else request_digest(step)
-            if digest is not None and held.stored is not None and held.stored.digest == digest:
+            if (stored := held.reply_to(digest)) is not None:
                 sessions.leave(held)
-                return cast(Stepped, held.stored.reply)
+                return cast(Stepped, stored)
             check_position(held, position)
             extension = Extension(
                 list(step.token_ids), options, _stepped, sampling=sampling, position=position, digest=digest
@@ -117,10 +117,7 @@ class DecodeStep:
         return reply
 
     def _step_error(self, error: Exception, call: Call) -> pb.StepError:
-        failure = failure_of(error, request_id=call.request_id)
-        if failure.is_bug:
-            self._host.telemetry.log.raised("bug", error, request_id=call.request_id, method=call.method)
-        return failure.step_error()
+        return reported_failure(error, call, self._host.telemetry.log).step_error()
 
 
 def _stepped(output: StepOutput) -> Stepped:

@@ -10,7 +10,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.decode_step import DecodeStep
 from imp_service.rpc.prefill import Prefill
-from imp_service.rpc.replies.statuses import failure_of
+from imp_service.rpc.replies.reported import reported_failure
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.field_paths import paths_under
 from imp_service.rpc.session_changes import SessionChanges
@@ -104,7 +104,7 @@ class DecodeStream:
         try:
             return await self._answered(request)
         except (Refusal, Error, TextError) as error:
-            failure = failure_of(error, request_id=self._call.request_id)
+            failure = reported_failure(error, self._call, self._host.telemetry.log)
             return pb.DecodeStreamResponse(error=failure.step_error())
 
     async def _answered(self, request: pb.DecodeStreamRequest) -> pb.DecodeStreamResponse:

@@ -51,9 +51,9 @@ class Prefill:
         was_new = held.is_new
         digest = request_digest(request) if request.HasField("position") else None
         try:
-            if digest is not None and held.stored is not None and held.stored.digest == digest:
+            if (stored := held.reply_to(digest)) is not None:
                 sessions.leave(held)
-                return cast(pb.PrefillResponse, held.stored.reply)
+                return cast(pb.PrefillResponse, stored)
             extension = await self._extension(request, held, sampling, digest)
             ended = begin(sessions, held, extension)
         except BaseException:

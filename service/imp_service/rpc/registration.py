@@ -21,7 +21,8 @@ from imp_service.generation.validate import FieldsInvalid
 from imp_service.rpc.call import Call
 from imp_service.rpc.replies.error_table import DRAINING, FIELD_INVALID
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
-from imp_service.rpc.replies.statuses import TrailingMetadata, failure_of
+from imp_service.rpc.replies.reported import reported_failure
+from imp_service.rpc.replies.statuses import TrailingMetadata
 from imp_service.rpc.requests.request_metadata import RequestMetadata, read_request_metadata
 from imp_service.rpc.security.authentication import Authentication, Metadata
 from imp_service.rpc.security.policies import NO_POLICY, POLICIES, Policy
@@ -156,11 +157,9 @@ class CallPath:
         return call
 
     async def _fail(self, call: Call, error: Exception, policy: Policy) -> None:
-        failure = failure_of(error, request_id=call.request_id)
+        failure = reported_failure(error, call, self._host.telemetry.log)
         if error is call.ending and failure.reason == DRAINING:
             failure = replace(failure, metadata={**failure.metadata, "tokens_emitted": str(call.n_sent_tokens)})
-        if failure.is_bug:
-            self._host.telemetry.log.raised("bug", error, request_id=call.request_id, method=call.method)
         trailing = (*failure.trailing_metadata(), *self._load(policy))
         if not call.is_admitted:
             trailing = (*trailing, *call.identity)

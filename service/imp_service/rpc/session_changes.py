@@ -100,8 +100,8 @@ class SessionChanges:
             return None
         if copy.is_busy:
             raise Refusal("SESSION_BUSY", "another call is at work on the session")
-        if copy.stored is not None and copy.stored.digest == digest:
-            return cast(pb.ForkSessionResponse, copy.stored.reply)
+        if (stored := copy.reply_to(digest)) is not None:
+            return cast(pb.ForkSessionResponse, stored)
         raise Refusal(
             "POSITION_MISMATCH",
             f"new_session_id: a session of that name is open and holds {copy.position} tokens",

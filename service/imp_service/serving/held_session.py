@@ -52,6 +52,10 @@ class HeldSession:
         """Tokens held."""
         return self.session.position
 
+    def reply_to(self, digest: bytes | None) -> object | None:
+        """The stored reply, where a request of this digest is what the session was last extended by."""
+        return self.stored.reply if self.stored is not None and self.stored.digest == digest else None
+
     @property
     def expires_at(self) -> float:
         """When it is freed, unless it is used before."""
