@@ -95,6 +95,13 @@ class Sent:
         return iter(self._queue.get, None)
 
 
+def calls_at_rest(served: Served) -> Iterator[SessionCalls]:
+    """A fixture's body: calls of a test, whose sessions are closed after it, and the server back at rest."""
+    yield SessionCalls(served)
+    served.call(lambda: [served.host.sessions.close(held) for held in list(served.host.sessions.held())])
+    served.wait_for_rest()
+
+
 def prefill(prompt: str | Sequence[int], session_id: str = "", **fields: Any) -> pb.PrefillRequest:
     """A request; greedy where it opens a session that the server names, or one at position 0."""
     opens = not session_id or fields.get("position") == 0

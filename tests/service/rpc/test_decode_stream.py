@@ -12,6 +12,7 @@ from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc.call import Call
 from imp_service.rpc.decode_stream import MAX_IN_WORK, DecodeStream
 from support.served import Served, serve
+from support.served_models import scripted
 from support.session_calls import Sent, SessionCalls, prefill
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
@@ -53,6 +54,19 @@ def test_ses_27_answers_are_in_request_order_and_those_of_one_session_follow_eac
     calls.release("alone")
     streamed = [answers[1].prefill.output.token_id, *(each.step.results[0].output.token_id for each in answers[2:7])]
     assert streamed == alone
+
+
+def test_rpc_14_ses_27_a_bug_in_a_stream_is_told_in_band_and_logged_under_the_request_id() -> None:
+    with serve(model=scripted(script={"failing_token": 700})) as served:
+        began = served.log_bytes
+        answers = list(served.inference.DecodeStream(iter([opening("a", [700]), opening("b")]), timeout=30))
+        assert [answer.WhichOneof("response") for answer in answers] == ["error", "prefill"]
+        assert answers[0].error.reason == "BUG"
+        request_id = answers[0].error.message.rpartition(" ")[2]
+        served.wait_until(
+            lambda: any('"event": "bug"' in line and request_id in line for line in served.log_lines(began)),
+            "the log has it",
+        )
 
 
 def test_s26_ses_27_a_bad_request_is_answered_in_order_and_the_stream_goes_on(calls: SessionCalls) -> None:

@@ -10,7 +10,7 @@ from imp_service.pb import inference_pb2 as pb
 from support.gate import HELD, gate
 from support.served import Served, serve
 from support.served_models import scripted
-from support.session_calls import Sent, SessionCalls, details_of, prefill, reason, refusal, seconds
+from support.session_calls import Sent, SessionCalls, calls_at_rest, details_of, prefill, reason, refusal, seconds
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
 
@@ -23,9 +23,7 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def calls(served: Served) -> Iterator[SessionCalls]:
-    yield SessionCalls(served)
-    served.call(lambda: [served.host.sessions.close(held) for held in served.host.sessions.held()])
-    served.wait_for_rest()
+    yield from calls_at_rest(served)
 
 
 def test_ses_16_s02_a_session_unused_for_its_ttl_is_freed_and_use_renews_it(calls: SessionCalls) -> None:

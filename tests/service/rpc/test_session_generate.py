@@ -11,7 +11,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.gate import HELD, gate
 from support.served import Served, serve, tokens_of
-from support.session_calls import GREEDY, WARM, SessionCalls, details_of, prefill, reason, refusal
+from support.session_calls import GREEDY, WARM, SessionCalls, calls_at_rest, details_of, prefill, reason, refusal
 
 PROMPT = [300 + 11 * i % 90 for i in range(20)]
 SILENT = pb.StepOptions(sample=False)
@@ -25,9 +25,7 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def calls(served: Served) -> Iterator[SessionCalls]:
-    yield SessionCalls(served)
-    served.call(lambda: [served.host.sessions.close(held) for held in served.host.sessions.held()])
-    served.wait_for_rest()
+    yield from calls_at_rest(served)
 
 
 def going_on(name: str, n: int, **fields: Any) -> pb.GenerateRequest:

@@ -8,7 +8,7 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from support.served import Served, serve
-from support.session_calls import WARM, SessionCalls, details_of, prefill, reason
+from support.session_calls import WARM, SessionCalls, calls_at_rest, details_of, prefill, reason
 
 PROMPT = [300 + 11 * i % 90 for i in range(40)]
 LONG = [300 + 7 * i % 80 for i in range(300)]
@@ -24,9 +24,7 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def calls(served: Served) -> Iterator[SessionCalls]:
-    yield SessionCalls(served)
-    served.call(lambda: [served.host.sessions.close(held) for held in served.host.sessions.held()])
-    served.wait_for_rest()
+    yield from calls_at_rest(served)
 
 
 def again(call: Any, request: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.served import Served, serve
-from support.session_calls import GREEDY, WARM, SessionCalls, prefill, reason, refusal, seconds
+from support.session_calls import GREEDY, WARM, SessionCalls, calls_at_rest, prefill, reason, refusal, seconds
 
 PROMPT = [300 + 7 * i % 90 for i in range(20)]
 
@@ -20,9 +20,7 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def calls(served: Served) -> Iterator[SessionCalls]:
-    yield SessionCalls(served)
-    served.call(lambda: [served.host.sessions.close(held) for held in list(served.host.sessions.held())])
-    served.wait_for_rest()
+    yield from calls_at_rest(served)
 
 
 def evaluated(served: Served) -> int:
