@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import imp_service
@@ -16,6 +18,20 @@ def clean_environment(home: Path) -> dict[str, str]:
     """This process's variables without settings of imp, and with a home of the test's own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("IMP_")}
     return {**kept, "HOME": str(home), "PYTHONPATH": str(FOUND_IN)}
+
+
+def modules_after(words: list[str], home: Path) -> set[str]:
+    """What a process of its own has imported when it has run `imp` with these words."""
+    code = f"import sys\nfrom imp_service.cli.shell import main\nmain({words!r})\nprint('LOADED', *sorted(sys.modules))"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env=clean_environment(home),
+        check=True,
+    )
+    return set(ran.stdout.rpartition("LOADED ")[2].split())
 
 
 def demo_with(path: Path, old: bytes, new: bytes) -> Path:

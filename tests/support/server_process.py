@@ -134,3 +134,17 @@ def server_process(folder: Path, *arguments: str, **options: Any) -> Iterator[Se
         yield server
     finally:
         server.kill()
+
+
+def start_to_its_end(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A start of imp serve that cannot be, and what it said."""
+    listen = [] if "--listen" in words else ["--listen", "127.0.0.1:0"]
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "imp_service", "serve", *listen, *words],
+        env=clean_environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 
 from imp_service.pb import tokenizer_pb2
 from imp_service.pb.inference_pb2 import GenerateRequest
-from support.command_line import clean_environment
+from support.command_line import clean_environment, modules_after
 from support.scripted_server import refuse, scripted_server, story
 from support.terminal_session import CTRL_C, terminal_session
 
@@ -258,20 +258,8 @@ def test_a_token_in_plain_text_is_warned_of(call, tmp_path):
 
 def test_a_call_needs_neither_a_model_nor_its_text(tmp_path):
     """Counted, not timed: a client starts without what a server is made of."""
-    code = (
-        "import sys\nfrom imp_service.cli.shell import main\n"
-        "main(['call', 'hello', '--attempts', '1', '--target', '127.0.0.1:1'])\nprint('LOADED', *sorted(sys.modules))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=clean_environment(tmp_path),
-        check=True,
-    )
-    loaded = result.stdout.rpartition("LOADED ")[2].split()
-    assert {"imp_service.client", "grpc"} <= set(loaded)
+    loaded = modules_after(["call", "hello", "--attempts", "1", "--target", "127.0.0.1:1"], tmp_path)
+    assert {"imp_service.client", "grpc"} <= loaded
     assert {"numpy", "tokenizers", "jinja2", "llguidance", "rich", "google.rpc"}.isdisjoint(loaded)
     rooms = {name.split(".")[1] for name in loaded if name.startswith("imp_service.")}
     assert rooms == {"cli", "client", "pb"}

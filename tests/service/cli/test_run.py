@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from support.command_line import clean_environment
+from support.command_line import clean_environment, modules_after
 
 GREEDY = ("--temperature", "0", "--max-tokens", "24")
 
@@ -134,18 +134,6 @@ def test_nothing_is_written_to_the_home_directory(imp, tmp_path):
 
 def test_a_text_needs_neither_templates_nor_grammars(tmp_path):
     """Counted, not timed: what costs a tenth of a second at start is loaded by those who use it."""
-    code = (
-        "import sys\nfrom imp_service.cli.shell import main\n"
-        "main(['run', 'Once', '--max-tokens', '2'])\nprint('LOADED', *sorted(sys.modules))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=clean_environment(tmp_path),
-        check=True,
-    )
-    loaded = result.stdout.rpartition("LOADED ")[2].split()
-    assert {"imp_service.generation", "tokenizers"} <= set(loaded)
+    loaded = modules_after(["run", "Once", "--max-tokens", "2"], tmp_path)
+    assert {"imp_service.generation", "tokenizers"} <= loaded
     assert {"jinja2", "llguidance", "rich", "asyncio"}.isdisjoint(loaded)

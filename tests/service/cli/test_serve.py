@@ -17,7 +17,7 @@ import pytest
 from support.command_line import clean_environment, demo_with
 from support.raw_calls import HEALTH, INFERENCE, call
 from support.served import ask, tokens_of
-from support.server_process import server_process
+from support.server_process import server_process, start_to_its_end
 from support.status_details import read_details
 
 HARMLESS = (signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGALRM)
@@ -117,16 +117,7 @@ def test_lif_9_l07_l09_l10_l18_a_start_that_cannot_be_ends_with_its_status_and_o
 ) -> None:
     status, reason, words = BAD_STARTS[name]
     more = words(tmp_path)
-    listen = [] if "--listen" in more else ["--listen", "127.0.0.1:0"]
-    ran = subprocess.run(
-        [sys.executable, "-P", "-m", "imp_service", "serve", *listen, *more],
-        env=clean_environment(tmp_path),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = start_to_its_end(tmp_path, *more)
     assert (ran.returncode, ran.stdout) == (status, ""), ran.stderr
     (line,) = error_lines(ran.stderr)
     assert line.startswith(f"imp: error: {reason}: ") and len(line.encode()) <= 500

@@ -17,25 +17,13 @@ from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.kernel_plans import kernel_plans
 from support.command_line import clean_environment
 from support.served import serve
-from support.server_process import server_process
+from support.server_process import server_process, start_to_its_end
 from support.wire import ask
-
-
-def start(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "imp_service", "serve", "--listen", "127.0.0.1:0", *words],
-        env=clean_environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_lif_3_a_device_that_is_not_there_is_no_start(tmp_path: Path) -> None:
     """Where a CUDA backend computes, this machine must have no GPU; until then none has one."""
-    ran = start(tmp_path, "--set", "device.kind=cuda")
+    ran = start_to_its_end(tmp_path, "--set", "device.kind=cuda")
     assert ran.returncode == 69, ran.stderr
     assert ran.stderr.startswith("imp: error: DEVICE_MISSING: device cuda: ")
 
@@ -83,7 +71,7 @@ def test_mod_14_weights_are_those_whose_digest_is_told(tmp_path: Path) -> None:
             assert info.weights_sha256 == digest
     content[-100] ^= 1
     path.write_bytes(content)
-    ran = start(tmp_path, "-m", str(path), "--set", f"model.sha256={digest}")
+    ran = start_to_its_end(tmp_path, "-m", str(path), "--set", f"model.sha256={digest}")
     assert ran.returncode == 65, ran.stderr
     assert ran.stderr.startswith("imp: error: WEIGHTS_CORRUPT: model.gguf: ")
 
