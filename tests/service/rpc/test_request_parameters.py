@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from imp_service.rpc.requests.reply_size import check_generation_size
 from imp_service.rpc.requests.terms import Terms
 from support.failed_calls import failed
 from support.generations import in_one, streamed
+from support.process_numbers import ProcessNumbers
 from support.served import Served, ask, serve
+from support.server_process import server_process
 from support.status_checker import SECRET
 
 U64 = 2**64 - 1
@@ -83,6 +86,27 @@ def test_rpc_35_p16_scores_of_a_prompt_up_to_the_size_of_a_message(served: Serve
     found = run(served, ask(list(range(1000, 1000 + most)), 1, output=output))
     assert len(found.started.prompt.candidates) == most
     assert 0.7 * 64 * 1024 < found.started.ByteSize() <= 64 * 1024
+
+
+def test_p16_scores_of_the_longest_prompts_sixty_four_at_once(tmp_path: Path) -> None:
+    """Each has them all, and what they took is given back: a third round finds the memory that the second left."""
+    output = types_pb2.OutputOptions(prompt_logprobs=True, top_logprobs=2)
+    requests = [pb.GenerateUnaryRequest(request=ask(longest_prompt(i), 1, output=output)) for i in range(4)]
+    resident = []
+    with server_process(tmp_path, settings=("kv.bytes=64MiB",)) as server, server.inference() as stub:
+        for _ in range(3):
+            calls = [stub.GenerateUnary.future(requests[i % 4], timeout=120) for i in range(64)]
+            replies = [call.result().started for call in calls]
+            assert {len(reply.prompt.candidates) for reply in replies} == {511}
+            assert [reply.prompt == replies[i % 4].prompt for i, reply in enumerate(replies)] == [True] * 64
+            resident.append(ProcessNumbers.of(server.pid).resident_bytes)
+        assert server.terminate() == 0
+    assert resident[2] <= resident[1] + 16 * 1024**2
+
+
+def longest_prompt(i: int) -> list[int]:
+    """All that a context holds but for the one token of the answer."""
+    return [300 + (17 + i) * n % 1500 for n in range(511)]
 
 
 def is_refused(served: Served, run: Any, n: int, output: types_pb2.OutputOptions) -> bool:
