@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <exception>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -41,7 +43,13 @@ struct Engine::Thread {
         mailbox(options.max_queued_events, clock),
         cpu(options.cpu) {
     mailbox.publish(loop.events(), loop.stats());
-    thread = std::thread([this] { work(); });
+    try {
+      thread = std::thread([this] { work(); });
+    } catch (const std::system_error& error) {
+      throw ResourceExhausted(Reason::NO_MEMORY,
+                              std::string("threads: the engine's own, the system refused it: ") + error.what(),
+                              {{"needed", "1"}, {"available", "0"}});
+    }
   }
 
   ~Thread() {

@@ -28,12 +28,16 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.config.environment import quiet_grpc
+    from imp_service.cli.thread_room import require_threads
+    from imp_service.config.environment import quiet_grpc, rest_openblas
+    from imp_service.config.host import resolve_threads
 
     signals = StopSignals()
     listen = [] if arguments.listen is None else [f"listen.grpc={json.dumps(arguments.listen)}"]
-    config = load_model_settings(arguments, listen)
+    config = resolve_threads(load_model_settings(arguments, listen))
+    require_threads(config.settings)
     quiet_grpc()
+    rest_openblas()
     ready_file = None if arguments.ready_file is None else Path(arguments.ready_file)
     return asyncio.run(_serve(config, ready_file, signals))
 

@@ -47,3 +47,8 @@ def read_secret(name: str) -> str | None:
 def quiet_grpc() -> None:
     """Before gRPC is imported: what it would write to stderr is neither bounded nor ours. Who asks for it gets it."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+def rest_openblas() -> None:
+    """Before NumPy is imported: its library would start a thread for each CPU, and a server never calls it."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
