@@ -3,10 +3,11 @@
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imp_service import __version__
 from imp_service.cli.banner import NO_GPU, is_built_in, threads_text
+from imp_service.cli.units import memory_text
 from imp_service.client import DEFAULT_ADDRESS
 
 if TYPE_CHECKING:
@@ -39,10 +40,18 @@ def tell(service: "Service") -> None:
             **{name: value for name, value in facts(service).items() if value is not None},  # type: ignore[arg-type]
             device=model.core.device_name,
             threads=threads_text(config),
+            memory=_memory_text(model.core.memory),
             config=str(config.file) if config.file else "defaults",
         )
     for warning in model.core.warnings:
         host.telemetry.log.warning("model", message=warning)
+
+
+def _memory_text(memory: dict[str, Any]) -> str:
+    """How what there is was divided: "weights 3.7 MiB, kv 4.0 MiB, …; in all 270 MiB of 23.5 GiB"."""
+    items: dict[str, int] = memory["items"]
+    parts = ", ".join(f"{name} {memory_text(n_bytes)}" for name, n_bytes in items.items())
+    return f"{parts}; in all {memory_text(sum(items.values()))} of {memory_text(memory['budget_bytes'])}"
 
 
 def _tell_person(service: "Service") -> None:
@@ -52,6 +61,7 @@ def _tell_person(service: "Service") -> None:
     lines = [
         f"imp {__version__}  model: {name}  CPU: {host.model.core.device_name}, {threads_text(host.config)}"
         f"  GPU: {NO_GPU}",
+        f"memory: {_memory_text(host.model.core.memory)}",
         f"serving imp.v1 on {' and '.join(server.addresses)}"
         + "".join(f", {what} on {address}" for what, address in others.items() if address),
         f"  {call_line(service)}",

@@ -1,6 +1,7 @@
 """What this machine gives the process: CPUs and memory as affinity and control groups leave them, with the reason."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -49,7 +50,7 @@ def cpu_limit(cpus: int, root: Path = Path("/")) -> CpuLimit:
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit:
-    """The least of the machine's memory and the limits of the process's control groups."""
+    """The least of the machine's memory, the limits of the process's control groups, and what its own limit leaves."""
     limits = list(_memory_limits(root))
     if not limits:
         return MemoryLimit(None, "no limit known")
@@ -86,6 +87,15 @@ def _memory_limits(root: Path) -> Iterator[tuple[int, str]]:
             text = _read(group / name)
             if text.isdigit() and int(text) < _NO_LIMIT_BYTES:
                 yield int(text), name
+    yield from _address_space(root)
+
+
+def _address_space(root: Path) -> Iterator[tuple[int, str]]:
+    """What RLIMIT_AS leaves of the process's own addresses: libraries and stacks have taken theirs."""
+    found = re.search(r"^Max address space +(\d+) ", _read(root / "proc/self/limits"), re.MULTILINE)
+    sizes = _read(root / "proc/self/statm").split()
+    if found is not None and sizes:
+        yield max(0, int(found[1]) - int(sizes[0]) * os.sysconf("SC_PAGE_SIZE")), "RLIMIT_AS"
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:

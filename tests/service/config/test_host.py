@@ -1,5 +1,6 @@
 """CPUs and memory as containers leave them, read from fake control-group files."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -85,9 +86,16 @@ def test_cfg_12_threads_follow_affinity_and_quota(case: str, tmp_path: Path):
     assert (limit.threads, limit.reason) == (threads, reason)
 
 
+def test_y17_half_a_cpu_has_one_thread(tmp_path: Path):
+    limit = cpu_limit(8, _machine(tmp_path, V2 | {"sys/fs/cgroup/cpu.max": "50000 100000\n"}))
+    assert (limit.threads, limit.reason) == (1, "cpu.max 0.5 -> 1 thread")
+
+
 MEMINFO = {"proc/meminfo": "MemTotal:       33554432 kB\nMemFree:         1000 kB\n"}
 V1_MEMORY = "sys/fs/cgroup/memory"
 GIB = 1024**3
+PAGE = os.sysconf("SC_PAGE_SIZE")
+AS_LIMIT = "Limit              Soft Limit  Hard Limit  Units\nMax address space  {}          unlimited   bytes\n"
 
 MEMORY = {
     "nothing": ({}, None, "no limit known"),
@@ -103,6 +111,16 @@ MEMORY = {
         MEMINFO | V1 | {f"{V1_MEMORY}/docker/7/memory.limit_in_bytes": f"{3 * GIB}\n"},
         3 * GIB,
         "memory.limit_in_bytes 3.00 GiB",
+    ),
+    "addresses": (
+        MEMINFO | {"proc/self/limits": AS_LIMIT.format(3 * GIB), "proc/self/statm": f"{GIB // PAGE} 1 1 1 0 1 0\n"},
+        2 * GIB,
+        "RLIMIT_AS 2.00 GiB",
+    ),
+    "addresses unlimited": (
+        MEMINFO | {"proc/self/limits": AS_LIMIT.format("unlimited"), "proc/self/statm": "1 1 1 1 0 1 0\n"},
+        32 * GIB,
+        "MemTotal 32.00 GiB",
     ),
     "v1 unlimited": (
         V1 | {f"{V1_MEMORY}/docker/7/memory.limit_in_bytes": "9223372036854771712\n"},
