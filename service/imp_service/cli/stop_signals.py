@@ -20,6 +20,8 @@ class StopSignals:
             signal.signal(number, signal.SIG_IGN)
         for number in STOPS:
             signal.signal(number, self._handle)
+        if os.getpid() == 1:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what others start in the container ends as our child
 
     def call(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
         """From now on the first signal calls `stop` on the loop."""
