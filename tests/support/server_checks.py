@@ -28,6 +28,7 @@ Metadata = tuple[tuple[str, str], ...]
 N_CANARY = 6
 # A machine under load may be this slow to free what the catalogue wants freed within 250 ms.
 REST_SECONDS = 10.0
+HANGS_AFTER = 60.0
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class CanarySinger:
         self._metadata = (*metadata, ("imp-priority", "100"), ("imp-tenant", "canary"))
         self._rest_seconds = rest_seconds
         self._is_over = threading.Event()
+        self._sang = threading.Event()
         self.n_sung = 0
         self.problems: list[str] = []
         self._thread = threading.Thread(target=self._sing, name="canary")
@@ -162,10 +164,20 @@ class CanarySinger:
         expected = list(self._canary.output_ids)
         request: Any = ask(self._canary.prompt_ids, len(expected))
         request.stop.ignore_eos = True
-        found = tokens_of(list(self._stub.Generate(request, metadata=self._metadata, timeout=60)))
+        found = tokens_of(list(self._stub.Generate(request, metadata=self._metadata, timeout=HANGS_AFTER)))
         self.n_sung += 1
+        self._sang.set()
         if found != expected:
             self.problems.append(f"G2: the canary sang {found}")
+
+    def wait_for(self, n_songs: int) -> None:
+        """Until it has sung so many more, or a problem ended it."""
+        wanted = self.n_sung + n_songs
+        give_up = time.monotonic() + HANGS_AFTER
+        while self.n_sung < wanted and not self.problems:
+            assert time.monotonic() < give_up, "the canary is silent"
+            self._sang.wait(0.1)
+            self._sang.clear()
 
     def stop(self) -> None:
         """Ends with the song that it is in; there is at least one."""

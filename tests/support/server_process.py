@@ -19,6 +19,8 @@ import grpc
 from imp_service.pb import inference_pb2_grpc
 from support.checked_channel import checked
 from support.command_line import clean_environment
+from support.served_models import built_in
+from support.server_checks import CanarySinger
 
 # Far beyond what a start or an end takes.
 HANGS_AFTER = 60.0
@@ -98,6 +100,28 @@ class ServerProcess:
         """A stub on a connection of its own."""
         with self.connection() as channel:
             yield inference_pb2_grpc.InferenceServiceStub(channel)
+
+    @contextlib.contextmanager
+    def canary(self) -> Iterator[CanarySinger]:
+        """Sings beside what the block does, on a connection that is there before it; fails where a token is wrong.
+
+        The server serves the built-in model.
+        """
+        with self.connection() as channel:
+            singer = CanarySinger(built_in(), channel)
+            try:
+                singer.wait_for(1)
+                yield singer
+            finally:
+                singer.stop()
+            assert singer.problems == []
+
+    def sing(self) -> None:
+        """One song of the canary (G2, G10)."""
+        with self.connection() as channel:
+            singer = CanarySinger(built_in(), channel)
+            singer.stop()
+            assert singer.problems == []
 
     def signal(self, number: int) -> None:
         """Sends it a signal."""

@@ -1,0 +1,51 @@
+"""imp serve where the model's disk fails or goes away: while it loads, and while it serves."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from imp_service.models import demo_model_path
+from support.name_spaces import name_space
+from support.server_process import server_process
+from support.shim import Shim
+
+
+def test_y19_a_disk_that_fails_during_the_load_is_no_start_and_later_is_not_noticed(tmp_path: Path) -> None:
+    model = tmp_path / "m.gguf"
+    shutil.copy(demo_model_path(), model)
+    shim = Shim(tmp_path)
+    with server_process(tmp_path, "-m", str(model), environment=shim.environment) as server:
+        server.wait_until_ready()
+        n_reads = shim.n_reads
+        shim.fail_reads_after(0)
+        server.sing()
+        assert (server.terminate(), shim.n_reads) == (0, n_reads)
+    assert n_reads > 10
+    for n_good in (0, 1, n_reads // 2, n_reads - 1):
+        failing = Shim(tmp_path)
+        failing.fail_reads_after(n_good)
+        with server_process(tmp_path, "-m", str(model), environment=failing.environment) as server:
+            assert server.wait_for_end() == 74, server.stderr
+            assert re.fullmatch(
+                r"imp: error: MODEL_IO: m\.gguf: reading at byte \d+: Input/output error\n", server.stderr
+            )
+
+
+MOUNTED = """
+mkdir volume && mount -t tmpfs volume volume && cp "$1" volume/m.gguf && shift && exec "$@"
+"""
+
+
+def test_y19_a_volume_that_is_gone_while_it_serves_is_not_missed(tmp_path: Path) -> None:
+    inside = [*name_space("--mount"), "sh", "-c", MOUNTED, "sh", str(demo_model_path())]
+    with server_process(tmp_path, "-m", "volume/m.gguf", inside=inside) as server, server.canary() as singer:
+        gone = ["nsenter", "-t", str(server.pid), "-m", "umount", "--lazy", str(tmp_path / "volume")]
+        if os.geteuid() != 0 or subprocess.run(gone, check=False).returncode != 0:
+            pytest.skip("a mount of this kind cannot be taken away here")
+        singer.wait_for(2)

@@ -1,0 +1,113 @@
+"""imp serve on odd machines: without a home or shared memory, as process 1, on one CPU, with fewer instructions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from imp_service import _testing
+from imp_service.cli.failure import error_line, exit_status
+from imp_service.core import Error
+from support.command_line import FOUND_IN
+from support.name_spaces import name_space
+from support.server_process import HANGS_AFTER, ServerProcess, server_process
+
+
+def serving_line(server: ServerProcess) -> dict[str, str]:
+    """What the server told of its start; after its end."""
+    lines = [json.loads(line) for line in server.stderr.splitlines() if line.startswith("{")]
+    (found,) = [line for line in lines if line["event"] == "serving"]
+    return found
+
+
+BARE = ("env", "-i", f"PYTHONPATH={FOUND_IN}", "TMPDIR=/proc")
+CD_NOWHERE = 'mkdir gone; cd gone; rmdir "$PWD"; exec "$@"'
+READ_ONLY_MEMORY = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
+
+
+def test_y09_without_variables_home_or_directory_it_works(tmp_path: Path) -> None:
+    """A root that cannot be written to, /tmp with it, is that of `test_l17_…`."""
+    with server_process(tmp_path, inside=("sh", "-c", CD_NOWHERE, "sh", *BARE)) as server:
+        server.sing()
+        assert server.terminate() == 0
+
+
+def test_y09_without_shared_memory_it_works(tmp_path: Path) -> None:
+    with server_process(tmp_path, inside=(*name_space("--mount"), "sh", "-c", READ_ONLY_MEMORY, "sh")) as server:
+        server.sing()
+        assert server.terminate() == 0
+
+
+AS_PROCESS_1 = ("--pid", "--fork", "--kill-child", "--mount-proc")
+ORPHAN = ["sh", "-c", "sh -c 'exec true' & exit"]
+
+
+def child_of(pid: int) -> int:
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+def test_y16_as_process_1_signals_work_and_orphans_leave_nothing(tmp_path: Path) -> None:
+    with server_process(tmp_path, inside=name_space(*AS_PROCESS_1)) as server:
+        assert server.wait_until_ready()["pid"] == 1
+        inner = child_of(server.pid)
+        with server.canary() as singer:
+            for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE, signal.SIGWINCH):
+                os.kill(inner, number)
+            if shutil.which("nsenter") is not None and os.geteuid() == 0:
+                for _ in range(5):
+                    subprocess.run(["nsenter", "-t", str(inner), "-p", *ORPHAN], check=True)
+            singer.wait_for(2)
+            give_up = time.monotonic() + HANGS_AFTER
+            while left := Path(f"/proc/{inner}/task/{inner}/children").read_text().split():
+                assert time.monotonic() < give_up, f"not reaped: {left}"
+        os.kill(inner, signal.SIGTERM)
+        assert server.wait_for_end() == 0
+
+
+def test_y16_a_parent_that_ignores_its_children_changes_nothing(tmp_path: Path) -> None:
+    with server_process(tmp_path, inside=["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh"]) as server:
+        server.sing()
+        assert server.terminate() == 0
+
+
+ONE_CPU = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
+
+
+@pytest.mark.skipif(shutil.which("taskset") is None, reason="taskset is not installed")
+@pytest.mark.parametrize(("threads", "told"), [("auto", "1 thread (affinity: 1 CPU)"), ("4", "4 threads (--set)")])
+def test_y17_threads_follow_the_cpus_and_more_of_them_do_not_deadlock(tmp_path: Path, threads: str, told: str) -> None:
+    with server_process(tmp_path, inside=ONE_CPU, settings=(f"device.threads={threads}",)) as server:
+        server.sing()
+        assert server.terminate() == 0
+        assert serving_line(server)["threads"] == told
+
+
+@pytest.mark.parametrize("isa", [_testing.known_isas()[0], _testing.known_isas()[-1]])
+def test_y18_an_instruction_set_runs_or_is_refused_and_never_faults(tmp_path: Path, isa: str) -> None:
+    has_it = _testing.known_isas().index(isa) <= _testing.known_isas().index(_testing.best_isa())
+    with server_process(tmp_path, settings=(f"device.isa={isa}",)) as server:
+        if has_it:
+            server.sing()
+            assert server.terminate() == 0
+        else:
+            assert server.wait_for_end() == 69
+            assert f"isa: this CPU lacks {isa}; it has: generic" in server.stderr
+
+
+def test_y18_a_cpu_without_avx2_has_the_portable_kernels_and_says_so_of_others() -> None:
+    assert _testing.resolve_isa("auto", "generic") == "generic"
+    for isa in _testing.known_isas()[1:]:
+        with pytest.raises(Error) as lacking:
+            _testing.resolve_isa(isa, "generic")
+        reason, message = lacking.value.reason, lacking.value.message
+        assert exit_status(reason) == 69
+        line = error_line(reason, message)
+        assert line == f"imp: error: DEVICE_MISSING: isa: this CPU lacks {isa}; it has: generic"
