@@ -58,7 +58,7 @@ void register_command_parts(py::module_& module) {
            py::arg("frequency_penalty") = off.frequency_penalty, py::arg("presence_penalty") = off.presence_penalty,
            py::arg("penalty_window") = off.penalty_window, py::arg("dry_multiplier") = off.dry_multiplier,
            py::arg("dry_base") = off.dry_base, py::arg("dry_allowed_length") = off.dry_allowed_length,
-           py::arg("dry_window") = off.dry_window, py::arg("dry_breakers") = std::vector<std::int32_t>{},
+           py::arg("dry_window") = off.dry_window, py::arg("dry_breakers").noconvert() = std::vector<std::int32_t>{},
            py::arg("logit_bias") = std::map<std::int32_t, float>{}, py::arg("seed") = off.seed);
 
   const RunLimits limits;
@@ -69,8 +69,8 @@ void register_command_parts(py::module_& module) {
                               std::move(eos_tokens), ends_at_eos};
            }),
            py::kw_only(), py::arg("max_outputs") = limits.max_outputs, py::arg("min_outputs") = limits.min_outputs,
-           py::arg("must_fit") = limits.must_fit, py::arg("stop_tokens") = limits.stop_tokens,
-           py::arg("eos_tokens") = limits.eos_tokens, py::arg("ends_at_eos") = limits.ends_at_eos);
+           py::arg("must_fit") = limits.must_fit, py::arg("stop_tokens").noconvert() = limits.stop_tokens,
+           py::arg("eos_tokens").noconvert() = limits.eos_tokens, py::arg("ends_at_eos") = limits.ends_at_eos);
 
   py::class_<RunReturns>(module, "RunReturns", "What a run tells beside tokens.")
       .def(py::init(

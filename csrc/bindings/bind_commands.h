@@ -45,11 +45,11 @@ void def_run(Class& bound) {
             self, {RunCommand{ticket, sequence, std::move(tokens), resume, position, std::move(sampling), base, rebase,
                               limits, returns, mask_of_bytes(allowed), constrained, std::move(siblings)}});
       },
-      py::arg("ticket"), py::arg("sequence"), py::arg("tokens") = Tokens{}, py::kw_only(), py::arg("resume") = false,
-      py::arg("position") = py::none(), py::arg("sampling") = py::none(), py::arg("base") = py::none(),
-      py::arg("rebase") = false, py::arg_v("limits", RunLimits{}, "RunLimits()"),
+      py::arg("ticket"), py::arg("sequence"), py::arg("tokens").noconvert() = Tokens{}, py::kw_only(),
+      py::arg("resume") = false, py::arg("position") = py::none(), py::arg("sampling") = py::none(),
+      py::arg("base") = py::none(), py::arg("rebase") = false, py::arg_v("limits", RunLimits{}, "RunLimits()"),
       py::arg_v("returns", RunReturns{}, "RunReturns()"), py::arg("allowed") = py::bytes(),
-      py::arg("constrained") = false, py::arg("siblings") = std::vector<SequenceId>{},
+      py::arg("constrained") = false, py::arg("siblings").noconvert() = std::vector<SequenceId>{},
       "Evaluates tokens, or the pending one, and samples outputs.");
 }
 
@@ -80,11 +80,11 @@ void def_generate(Class& bound) {
                                            std::move(cache_scope), bypass_prefix},
                                std::move(run)});
       },
-      py::arg("ticket"), py::arg("sequence"), py::arg("tokens"), py::kw_only(),
+      py::arg("ticket"), py::arg("sequence"), py::arg("tokens").noconvert(), py::kw_only(),
       py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
       py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, py::arg("base") = py::none(),
       py::arg_v("limits", RunLimits{}, "RunLimits()"), py::arg_v("returns", RunReturns{}, "RunReturns()"),
-      py::arg("constrained") = false, py::arg("siblings") = std::vector<SequenceId>{},
+      py::arg("constrained") = false, py::arg("siblings").noconvert() = std::vector<SequenceId>{},
       "Opens a generation and runs it; it is gone when its run has ended. Both are queued, or neither.");
 }
 

@@ -210,13 +210,13 @@ class SamplingOptions:
     """
     A sampler with every field resolved; the defaults are off.
     """
-    def __init__(self, *, temperature: typing.SupportsFloat | typing.SupportsIndex = 1.0, top_k: typing.SupportsInt | typing.SupportsIndex = 0, top_p: typing.SupportsFloat | typing.SupportsIndex = 1.0, min_p: typing.SupportsFloat | typing.SupportsIndex = 0.0, typical_p: typing.SupportsFloat | typing.SupportsIndex = 1.0, repetition_penalty: typing.SupportsFloat | typing.SupportsIndex = 1.0, frequency_penalty: typing.SupportsFloat | typing.SupportsIndex = 0.0, presence_penalty: typing.SupportsFloat | typing.SupportsIndex = 0.0, penalty_window: typing.SupportsInt | typing.SupportsIndex = 0, dry_multiplier: typing.SupportsFloat | typing.SupportsIndex = 0.0, dry_base: typing.SupportsFloat | typing.SupportsIndex = 1.75, dry_allowed_length: typing.SupportsInt | typing.SupportsIndex = 2, dry_window: typing.SupportsInt | typing.SupportsIndex = 0, dry_breakers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], logit_bias: collections.abc.Mapping[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = {}, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __init__(self, *, temperature: typing.SupportsFloat | typing.SupportsIndex = 1.0, top_k: typing.SupportsInt | typing.SupportsIndex = 0, top_p: typing.SupportsFloat | typing.SupportsIndex = 1.0, min_p: typing.SupportsFloat | typing.SupportsIndex = 0.0, typical_p: typing.SupportsFloat | typing.SupportsIndex = 1.0, repetition_penalty: typing.SupportsFloat | typing.SupportsIndex = 1.0, frequency_penalty: typing.SupportsFloat | typing.SupportsIndex = 0.0, presence_penalty: typing.SupportsFloat | typing.SupportsIndex = 0.0, penalty_window: typing.SupportsInt | typing.SupportsIndex = 0, dry_multiplier: typing.SupportsFloat | typing.SupportsIndex = 0.0, dry_base: typing.SupportsFloat | typing.SupportsIndex = 1.75, dry_allowed_length: typing.SupportsInt | typing.SupportsIndex = 2, dry_window: typing.SupportsInt | typing.SupportsIndex = 0, dry_breakers: list[int] = [], logit_bias: collections.abc.Mapping[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = {}, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
         ...
 class RunLimits:
     """
     When a run ends. max_outputs: 0 evaluates only, -1 is up to the context.
     """
-    def __init__(self, *, max_outputs: typing.SupportsInt | typing.SupportsIndex = 1, min_outputs: typing.SupportsInt | typing.SupportsIndex = 0, must_fit: bool = False, stop_tokens: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], eos_tokens: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], ends_at_eos: bool = True) -> None:
+    def __init__(self, *, max_outputs: typing.SupportsInt | typing.SupportsIndex = 1, min_outputs: typing.SupportsInt | typing.SupportsIndex = 0, must_fit: bool = False, stop_tokens: list[int] = [], eos_tokens: list[int] = [], ends_at_eos: bool = True) -> None:
         ...
 class RunReturns:
     """
@@ -686,7 +686,7 @@ class Engine:
         """
         Makes a session that shares another's cache.
         """
-    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, siblings: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = []) -> None:
+    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, siblings: list[int] = []) -> None:
         """
         Opens a generation and runs it; it is gone when its run has ended. Both are queued, or neither.
         """
@@ -714,7 +714,7 @@ class Engine:
         """
         Records the steps to come; 0 ends the profile that is being recorded. A ProfileEvent follows.
         """
-    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, siblings: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = []) -> None:
+    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, siblings: list[int] = []) -> None:
         """
         Evaluates tokens, or the pending one, and samples outputs.
         """

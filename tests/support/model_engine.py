@@ -9,6 +9,8 @@ from typing import Any
 
 from imp_service import _core
 
+HANGS_AFTER = 60.0
+
 
 class ModelEngine:
     """An engine with its thread; the test waits for its events."""
@@ -68,3 +70,17 @@ class ModelEngine:
         """The logits that each output was drawn from, bit for bit."""
         self.wait(ticket)
         return [e.logits.tobytes() for e in self.events[ticket] if isinstance(e, _core.TokenEvent)]
+
+
+def collect_from(engine: Any, *tickets: int) -> list[Any]:
+    """All that an engine tells until each of these tickets has its ending."""
+    events: list[Any] = []
+    left = set(tickets)
+    while left:
+        readable, _, _ = select.select([engine.event_descriptor()], [], [], HANGS_AFTER)
+        assert readable, f"no ending of {left}"
+        for event in engine.drain_events():
+            events.append(event)
+            if isinstance(event, _core.FinishedEvent | _core.FailedEvent | _core.DoneEvent):
+                left.discard(event.ticket)
+    return events
