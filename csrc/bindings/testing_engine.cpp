@@ -115,8 +115,10 @@ class ManualModelEngine : public ManualLoop {
 // The engine as it is, over a script.
 class ThreadedEngine {
  public:
-  ThreadedEngine(const Script& script, const EngineOptions& options)
-      : model_(script), engine_(std::make_unique<Engine>(backend_, model_, options)) {}
+  ThreadedEngine(const Script& script, const EngineOptions& options) : model_(script) {
+    backend_.records = script.records;
+    engine_ = std::make_unique<Engine>(backend_, model_, options);
+  }
   ~ThreadedEngine() {
     const py::gil_scoped_release unlocked;
     engine_.reset();

@@ -115,7 +115,9 @@ def end_in_some_way(served: Served, kind: str) -> None:
 def test_obs_1_each_kind_of_end_has_its_own_count() -> None:
     draw = random.Random(3)
     kinds = draw.choices(["finished", "refused", "cancelled", "failed"], k=240) + ["timed_out"] * 10
-    with serve(model=scripted(script={"failing_token": FAILING}, **ENDLESS)) as served:
+    # However far a stream gets in its time, it does not draw the token that fails.
+    table = [FAILING + 1 + i % 100 for i in range(ENDLESS["max_context"])]
+    with serve(model=scripted("table", script={"failing_token": FAILING, "table": table}, **ENDLESS)) as served:
         for kind in kinds:
             end_in_some_way(served, kind)
         series = at_rest(served)
