@@ -50,13 +50,14 @@ void register_kv_blocks(py::module_& module) {
       .def_readonly("n_indexed", &BlockTable::n_indexed);
 
   py::class_<KvBlocks>(module, "KvBlocks")
-      .def(py::init([](int n_blocks, int block_tokens, bool prefix_cache, int max_kept,
+      .def(py::init([](int n_blocks, int block_tokens, bool prefix_cache, int max_kept, int max_of_one,
                        const std::variant<Words, PythonHash>& hash) {
-             return std::make_unique<KvBlocks>(KvBlocksOptions{n_blocks, block_tokens, prefix_cache, max_kept},
-                                               block_hash(hash));
+             return std::make_unique<KvBlocks>(
+                 KvBlocksOptions{n_blocks, block_tokens, prefix_cache, max_kept, max_of_one}, block_hash(hash));
            }),
            py::arg("n_blocks"), py::arg("block_tokens") = 16, py::kw_only(), py::arg("prefix_cache") = true,
-           py::arg("max_kept") = KvBlocksOptions{}.max_kept, py::arg("hash") = Words{1, 2})
+           py::arg("max_kept") = KvBlocksOptions{}.max_kept, py::arg("max_of_one") = KvBlocksOptions{}.max_of_one,
+           py::arg("hash") = Words{1, 2})
       .def("match", [](KvBlocks& self, BlockTable& table, const Words& scope, const std::vector<std::int32_t>& tokens,
                        int held) { return self.match(table, {scope.first, scope.second}, tokens, held); })
       .def("missing", &KvBlocks::missing)
@@ -68,10 +69,13 @@ void register_kv_blocks(py::module_& module) {
              for (const BlockCopy& copy : copies) pairs.emplace_back(copy.from, copy.to);
              return pairs;
            })
-      .def("commit",
-           [](KvBlocks& self, BlockTable& table, const Words& scope, const std::vector<std::int32_t>& tokens) {
-             self.commit(table, {scope.first, scope.second}, tokens);
-           })
+      .def(
+          "commit",
+          [](KvBlocks& self, BlockTable& table, const Words& scope, const std::vector<std::int32_t>& tokens,
+             const Words& tenant) {
+            self.commit(table, {.key = {scope.first, scope.second}, .tenant = {tenant.first, tenant.second}}, tokens);
+          },
+          py::arg("table"), py::arg("scope"), py::arg("tokens"), py::arg("tenant") = Words{0, 0})
       .def("share", &KvBlocks::share)
       .def("truncate", &KvBlocks::truncate)
       .def("forget", &KvBlocks::forget)

@@ -97,7 +97,7 @@ bool Scheduler::find_prefix(Sequence& sequence) {
   const Run& run = *sequence.run;
   // Scores need the logits of every token: none may be skipped.
   if (sequence.bypass_prefix || (run.returns.scores && !run.started)) return false;
-  const int found = blocks_.match(sequence.table, sequence.scope, sequence.tokens, sequence.held);
+  const int found = blocks_.match(sequence.table, sequence.scope.key, sequence.tokens, sequence.held);
   sequence.held += found;
   return found > 0;
 }

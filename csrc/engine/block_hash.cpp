@@ -72,8 +72,9 @@ BlockKey sip_hash(const HashSecret& secret, std::span<const std::byte> bytes) no
   return finish(state, 0, bytes);
 }
 
-BlockKey scope_key(const HashSecret& secret, std::string_view scope) noexcept {
-  return sip_hash(secret, std::as_bytes(std::span(scope)));
+CacheScope cache_scope(const HashSecret& secret, std::string_view scope, std::string_view tenant) noexcept {
+  return {.key = sip_hash(secret, std::as_bytes(std::span(scope))),
+          .tenant = sip_hash(secret, std::as_bytes(std::span(tenant)))};
 }
 
 BlockHash keyed_block_hash(const HashSecret& secret) {

@@ -23,8 +23,13 @@ struct BlockKey {
 // SipHash-2-4 with 128 bits of output. A caller who does not know the secret cannot make keys collide.
 BlockKey sip_hash(const HashSecret& secret, std::span<const std::byte> bytes) noexcept;
 
-// The key before a chain's first block: blocks are shared only among requests of one scope.
-BlockKey scope_key(const HashSecret& secret, std::string_view scope) noexcept;
+// Where a sequence's blocks are found again, and whose they are while nobody holds them.
+struct CacheScope {
+  BlockKey key;  // before a chain's first block: blocks are shared only among requests of one scope
+  BlockKey tenant;
+};
+
+CacheScope cache_scope(const HashSecret& secret, std::string_view scope, std::string_view tenant) noexcept;
 
 // The key of the block that holds `ids` after the block (or the scope) with the key `parent`.
 using BlockHash = std::function<BlockKey(const BlockKey& parent, std::span<const std::int32_t> ids)>;

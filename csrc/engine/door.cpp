@@ -38,7 +38,7 @@ Accepted Door::admit(Command command) {
   std::visit([this](const auto& checked) { check(checked); }, command);
   Accepted accepted{.command = std::move(command), .scope = {}};
   if (const auto* open = std::get_if<OpenCommand>(&accepted.command)) {
-    accepted.scope = scope_key(facts_.secret, open->cache_scope);
+    accepted.scope = cache_scope(facts_.secret, open->cache_scope, open->tenant);
   }
   count(accepted.command, 1);
   return accepted;

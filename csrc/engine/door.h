@@ -15,7 +15,7 @@ namespace imp {
 // A command that passed the door. Its strings are hashed already: the engine's thread hashes no caller's bytes.
 struct Accepted {
   Command command;
-  BlockKey scope;  // of an OpenCommand
+  CacheScope scope;  // of an OpenCommand
   std::int64_t taken_ns = 0;
 };
 

@@ -28,7 +28,7 @@ struct EngineOptions {
   int prefill_chunk = 512;           // tokens of one sequence evaluated in one step
   int step_tokens = 512;             // rows of one step, decode rows included; at least max_running
   std::int64_t max_wait_ms = 60000;  // a run that waited this long goes before higher priorities
-  double tenant_share = 0.5;         // of running and waiting, while other tenants wait
+  double tenant_share = 0.5;         // of running, waiting and the prefix cache, while others want them
   bool evict_sessions = false;       // close the longest idle session where blocks are lacking
   bool prefix_cache = true;
   int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them

@@ -19,7 +19,8 @@ KvBlocks::KvBlocks(const KvBlocksOptions& options, BlockHash hash)
       prefix_cache_(options.prefix_cache),
       max_kept_(options.max_kept),
       allocator_(options.n_blocks),
-      cache_(options.n_blocks, options.block_tokens, std::move(hash)) {
+      cache_({.n_blocks = options.n_blocks, .block_tokens = options.block_tokens, .max_of_one = options.max_of_one},
+             std::move(hash)) {
   unheld_.reserve(static_cast<std::size_t>(options.n_blocks));
 }
 
@@ -73,7 +74,7 @@ void KvBlocks::prepare(BlockTable& table, int first, int end, std::vector<BlockC
   while (static_cast<int>(table.blocks.size()) < blocks_for(end)) table.blocks.push_back(take());
 }
 
-void KvBlocks::commit(BlockTable& table, const BlockKey& scope, std::span<const std::int32_t> tokens) {
+void KvBlocks::commit(BlockTable& table, const CacheScope& scope, std::span<const std::int32_t> tokens) {
   if (!prefix_cache_ || !table.sound) return;
   const auto width = static_cast<std::size_t>(block_tokens_);
   for (auto i = static_cast<std::size_t>(table.n_indexed); (i + 1) * width <= tokens.size(); ++i) {
@@ -81,7 +82,7 @@ void KvBlocks::commit(BlockTable& table, const BlockKey& scope, std::span<const 
     if (parent != PrefixCache::kNone && !cache_.contains(parent)) return;
     std::int32_t& block = table.blocks[i];
     const std::span<const std::int32_t> ids = tokens.subspan(i * width, width);
-    const std::int32_t found = cache_.find(parent, scope, ids);
+    const std::int32_t found = cache_.find(parent, scope.key, ids);
     if (found == PrefixCache::kNone) {
       if (!cache_.insert(block, parent, scope, ids)) return;
     } else if (found != block && allocator_.owners(found) == 0) {
@@ -124,12 +125,12 @@ void KvBlocks::forget(BlockTable& table) {
 
 int KvBlocks::flush() {
   const int n_kept = allocator_.n_kept();
-  while (allocator_.n_kept() > 0) evict_oldest();
+  while (allocator_.n_kept() > 0) evict();
   return n_kept;
 }
 
 std::int32_t KvBlocks::take() {
-  if (allocator_.n_free() == 0) evict_oldest();
+  if (allocator_.n_free() == 0) evict();
   const std::int32_t block = allocator_.allocate();
   IMP_CHECK(block != BlockAllocator::kNone);
   return block;
@@ -139,7 +140,7 @@ void KvBlocks::give(std::int32_t block) {
   const bool keep = cache_.contains(block);
   if (!allocator_.release(block, keep) || !keep) return;
   cache_.park(block);
-  if (allocator_.n_kept() > max_kept_) evict_oldest();
+  if (allocator_.n_kept() > max_kept_) evict();
 }
 
 void KvBlocks::unindex(std::int32_t block) {
@@ -148,10 +149,10 @@ void KvBlocks::unindex(std::int32_t block) {
   for (const std::int32_t freed : unheld_) allocator_.discard(freed);
 }
 
-void KvBlocks::evict_oldest() {
-  const std::int32_t oldest = cache_.oldest_parked();
-  IMP_CHECK(oldest != PrefixCache::kNone && !cache_.has_children(oldest));
-  unindex(oldest);
+void KvBlocks::evict() {
+  const std::int32_t block = cache_.next_parked();
+  IMP_CHECK(block != PrefixCache::kNone && !cache_.has_children(block));
+  unindex(block);
 }
 
 }  // namespace imp

@@ -32,7 +32,8 @@ struct KvBlocksOptions {
   int n_blocks = 0;
   int block_tokens = 16;
   bool prefix_cache = true;
-  int max_kept = std::numeric_limits<int>::max();  // blocks kept while nobody holds them
+  int max_kept = std::numeric_limits<int>::max();    // blocks kept while nobody holds them
+  int max_of_one = std::numeric_limits<int>::max();  // a tenant's in the cache, while others want the room
 };
 
 // Blocks with several owners, and entries of the prefix cache, are read-only: a write copies first. Nothing here
@@ -60,7 +61,7 @@ class KvBlocks {
 
   // Tells that `tokens` are held: blocks they fill become findable. A block whose content is there already, held by
   // others, is exchanged for theirs.
-  void commit(BlockTable& table, const BlockKey& scope, std::span<const std::int32_t> tokens);
+  void commit(BlockTable& table, const CacheScope& scope, std::span<const std::int32_t> tokens);
 
   // Lets `to`, which is empty, share the blocks of the first n_tokens.
   void share(const BlockTable& from, int n_tokens, BlockTable& to);
@@ -78,7 +79,7 @@ class KvBlocks {
   std::int32_t take();
   void give(std::int32_t block);
   void unindex(std::int32_t block);
-  void evict_oldest();
+  void evict();
 
   int block_tokens_;
   bool prefix_cache_;

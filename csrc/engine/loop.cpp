@@ -55,10 +55,12 @@ SchedulerOptions scheduler_options(const EngineOptions& options, const ForwardPa
 }
 
 KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
+  const int max_kept = std::min(options.n_blocks, options.max_cached_blocks);
   return {.n_blocks = options.n_blocks,
           .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
           .prefix_cache = options.prefix_cache,
-          .max_kept = options.max_cached_blocks};
+          .max_kept = options.max_cached_blocks,
+          .max_of_one = std::max(1, static_cast<int>(options.tenant_share * max_kept))};
 }
 
 void require(bool holds, const std::string& what) {

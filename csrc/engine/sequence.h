@@ -88,7 +88,7 @@ struct Sequence {
   SequenceKind kind = SequenceKind::generation;
   std::int32_t priority = 0;
   std::string tenant;
-  BlockKey scope;
+  CacheScope scope;
   bool bypass_prefix = false;
   std::uint32_t stream = 0;  // its number within its request: names its random stream
 

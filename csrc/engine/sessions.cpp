@@ -6,7 +6,7 @@
 
 namespace imp {
 
-void Sessions::open(const OpenCommand& command, const BlockKey& scope) {
+void Sessions::open(const OpenCommand& command, const CacheScope& scope) {
   const bool session = command.kind == SequenceKind::session;
   try {
     Sequence& sequence = state_.add(command.sequence);

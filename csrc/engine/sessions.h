@@ -12,7 +12,7 @@ class Sessions {
  public:
   Sessions(EngineState& state, Runs& runs) : state_(state), runs_(runs) {}
 
-  void open(const OpenCommand& command, const BlockKey& scope);
+  void open(const OpenCommand& command, const CacheScope& scope);
   void fork(const ForkCommand& command);
   void truncate(const TruncateCommand& command);
   void close(const CloseCommand& command);

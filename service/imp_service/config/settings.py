@@ -76,7 +76,9 @@ class Scheduler:
     prefill_chunk: int = key(Count(1, 65536), 512, "most tokens of one prompt in one step")
     step_tokens: int = key(Count(1, 65536), 512, "most tokens in one step, decoded and prefilled together")
     max_wait: timedelta = key(Duration("1ms", "24h"), timedelta(seconds=60), "after this, served before any priority")
-    tenant_share: float = key(Real(0.01, 1.0), 0.5, "most of running and waiting that one tenant has while others wait")
+    tenant_share: float = key(
+        Real(0.01, 1.0), 0.5, "most of running, waiting and cached that one tenant has while others wait"
+    )
 
 
 @dataclass(frozen=True, slots=True)
