@@ -22,6 +22,7 @@ struct GemmProblem {
 struct DeviceCaps {
   std::string_view device = "cpu";  // "cpu" or "cuda"
   bool avx2 = false;                // with FMA and F16C
+  bool avx_vnni = false;            // with AVX2
   bool avx512 = false;              // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
@@ -39,7 +40,10 @@ enum class ActivationFormat : std::uint8_t { f32, q8_block32 };
 // The order of a kernel's floating-point sums. Kernels of one id give equal bits for equal inputs.
 enum class ReductionId : std::uint8_t {
   f32_sequential,  // weights exact in float32; per output one fma per element, k ascending, from +0
-  q8_block32,      // exact integer dot of each 32-block, then one fma of (dot, scale·scale) per block, k ascending
+  // Exact integer dot of each 32-block, with the scales of its 16 elements where the type has such; then one fma of
+  // (dot, scale·scale) per block, k ascending, each followed by one of (min, activations' sum) where the type has
+  // minima.
+  q8_block32,
 };
 
 // Whether a kernel has run on the hardware it is for. CPU rows are validated: the tests run them.

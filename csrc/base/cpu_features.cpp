@@ -15,6 +15,7 @@ struct Isa {
 constexpr std::array kIsas{
     Isa{"generic", {}},
     Isa{"avx2", {.avx2 = true}},
+    Isa{"avx2vnni", {.avx2 = true, .avx_vnni = true}},
     Isa{"avx512", {.avx2 = true, .avx512 = true}},
     Isa{"avx512vnni", {.avx2 = true, .avx512 = true, .avx512_vnni = true}},
     Isa{"avx512bf16", {.avx2 = true, .avx512 = true, .avx512_vnni = true, .avx512_bf16 = true}},
@@ -32,6 +33,7 @@ CpuFeatures detect_cpu_features() noexcept {
   CpuFeatures features;
 #if IMP_X86
   features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  features.avx_vnni = features.avx2 && __builtin_cpu_supports("avxvnni");
   features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   features.avx512_vnni = features.avx512 && __builtin_cpu_supports("avx512vnni");
@@ -52,7 +54,7 @@ std::optional<CpuFeatures> isa_features(std::string_view isa) noexcept {
 }
 
 bool includes(const CpuFeatures& features, const CpuFeatures& needed) noexcept {
-  return features.avx2 >= needed.avx2 && features.avx512 >= needed.avx512 &&
+  return features.avx2 >= needed.avx2 && features.avx_vnni >= needed.avx_vnni && features.avx512 >= needed.avx512 &&
          features.avx512_vnni >= needed.avx512_vnni && features.avx512_bf16 >= needed.avx512_bf16;
 }
 

@@ -9,7 +9,8 @@
 namespace imp {
 
 struct CpuFeatures {
-  bool avx2 = false;    // with FMA and F16C
+  bool avx2 = false;  // with FMA and F16C
+  bool avx_vnni = false;
   bool avx512 = false;  // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
@@ -18,7 +19,7 @@ struct CpuFeatures {
 // Of this machine.
 CpuFeatures detect_cpu_features() noexcept;
 
-// The words for instruction sets, least first; each includes those before it.
+// The words for instruction sets, the one to prefer last.
 std::span<const std::string_view> known_isas() noexcept;
 // What a CPU with exactly this instruction set has; empty for a word that is not known.
 std::optional<CpuFeatures> isa_features(std::string_view isa) noexcept;

@@ -22,6 +22,7 @@ DeviceCaps caps_of(const std::string& isa) {
   }
   return {.device = "cpu",
           .avx2 = features->avx2,
+          .avx_vnni = features->avx_vnni,
           .avx512 = features->avx512,
           .avx512_vnni = features->avx512_vnni,
           .avx512_bf16 = features->avx512_bf16};

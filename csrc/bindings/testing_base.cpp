@@ -131,6 +131,15 @@ void register_testing_base(py::module_& module) {
   module.def("arena_pieces", &arena_pieces);
   module.def("known_isas", [] { return std::vector<std::string_view>(known_isas().begin(), known_isas().end()); });
   module.def("best_isa", [] { return best_isa(detect_cpu_features()); });
+  // Those that this machine has, in the order of known_isas().
+  module.def("isas_here", [] {
+    const CpuFeatures here = detect_cpu_features();
+    std::vector<std::string_view> names;
+    for (const std::string_view isa : known_isas()) {
+      if (includes(here, *isa_features(isa))) names.push_back(isa);
+    }
+    return names;
+  });
 }
 
 }  // namespace imp::bindings

@@ -28,6 +28,8 @@ DeviceCaps caps_of(const py::dict& table) {
       caps.device = value.cast<std::string>() == "cuda" ? "cuda" : "cpu";
     } else if (name == "avx2") {
       caps.avx2 = value.cast<bool>();
+    } else if (name == "avx_vnni") {
+      caps.avx_vnni = value.cast<bool>();
     } else if (name == "avx512") {
       caps.avx512 = value.cast<bool>();
     } else if (name == "avx512_vnni") {
@@ -195,6 +197,7 @@ void register_testing_gemm_registry(py::module_& module) {
     const DeviceCaps caps = cpu::cpu_caps(isa);
     py::dict table;
     table["avx2"] = caps.avx2;
+    table["avx_vnni"] = caps.avx_vnni;
     table["avx512"] = caps.avx512;
     table["avx512_vnni"] = caps.avx512_vnni;
     table["avx512_bf16"] = caps.avx512_bf16;

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from backend.gemm_families import CASES, KERNELS, QUANTIZING, k_of
 from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
-from support.weights import random_rows, random_weight
+from support.weights import Weight, block_of, decode, random_rows, random_weight
 
-ISAS = [
-    isa
-    for isa in ("generic", "avx2", "avx512")
-    if core.known_isas().index(isa) <= core.known_isas().index(core.best_isa())
-]
+ISAS = [isa for isa in core.isas_here() if isa in ("generic", "avx2", "avx512")]
 Floats = NDArray[np.float32]
 
 
@@ -63,22 +60,36 @@ def test_det_7_gemm_10_quantization_is_its_definition(isa: str) -> None:
     np.testing.assert_array_equal(biases, -128 * sums)
 
 
-def test_gemm_10_products_of_quantized_rows_are_right_to_the_last_places() -> None:
+# Of types that add a minimum to each element, where the minimum's float16 is.
+MIN_OFFSETS = {"q4_1": 2, "q5_1": 2, "q2_k": 82, "q4_k": 2, "q5_k": 2}
+
+
+def magnitudes(weight: Weight, k: int) -> NDArray[np.float64]:
+    """What is multiplied and added up: the code times its scale, and the minimum, which may cancel each other."""
+    if weight.dtype not in MIN_OFFSETS:
+        return np.abs(weight.values.astype(np.float64))
+    blocks = weight.file.reshape(-1, block_of(weight.dtype)[1]).copy()
+    offset = MIN_OFFSETS[weight.dtype]
+    blocks[:, offset : offset + 2] = 0
+    scaled = decode(weight.dtype, blocks.ravel(), weight.n, k).astype(np.float64)
+    return np.abs(scaled) + np.abs(scaled - weight.values)
+
+
+@pytest.mark.parametrize(("kernel", "dtype"), [case for case in CASES if KERNELS[case[0]]["activations"] == QUANTIZING])
+def test_gemm_10_products_of_quantized_rows_are_right_to_the_last_places(kernel: str, dtype: str) -> None:
     """With the quantized activations as the exact input only the sum's roundings remain."""
-    x, weight = random_rows(9, 640), random_weight("q8_0", 53, 640)
+    k = k_of(dtype, 640)
+    x, weight = random_rows(9, k), random_weight(dtype, 53, k)
     codes, scales = quantize(x)
-    exact_x = (codes.reshape(9, -1, 32) * scales.astype(np.float64)[..., None]).reshape(9, 640)
+    exact_x = (codes.reshape(9, -1, 32) * scales.astype(np.float64)[..., None]).reshape(9, k)
     exact = exact_x @ weight.values.T.astype(np.float64)
-    bound = tolerances.sum_of_blocks(exact_x, weight.values.astype(np.float64))
-    for kernel in (row["name"] for row in core.gemm_kernels() if row["activations"] == "q8_block32"):
-        if core.gemm_refusal(kernel, core.cpu_caps("auto"), "q8_0", 53, 640) is not None:
-            continue
-        out = core.gemm_run_kernel(kernel, "q8_0", weight.file, 53, x)
-        assert (np.abs(out - exact) <= bound).all()
-        changed = weight.file.copy()
-        changed[len(changed) // 2 + 3] ^= 0x10  # the control: one bit of one code
-        out = core.gemm_run_kernel(kernel, "q8_0", changed, 53, x)
-        assert not (np.abs(out - exact) <= bound).all()
+    bound = tolerances.sum_of_blocks(exact_x, magnitudes(weight, k), n_sums=1 + (dtype in MIN_OFFSETS))
+    out = core.gemm_run_kernel(kernel, dtype, weight.file, 53, x)
+    assert (np.abs(out - exact) <= bound).all()
+    changed = weight.file.copy()
+    changed[len(changed) // 2 + 3] ^= 0x10  # the control: one bit of one code
+    out = core.gemm_run_kernel(kernel, dtype, changed, 53, x)
+    assert not (np.abs(out - exact) <= bound).all()
 
 
 def test_det_14_a_row_of_extremes_changes_no_bit_of_its_neighbour() -> None:

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 import imp_service
-from imp_service import GenerationRequest, LanguageModel
-from imp_service._core import best_isa, known_isas
+from imp_service import GenerationRequest, LanguageModel, _testing
 from support.workload import Outcome, random_requests, run, run_by_steps, run_together
 
 N_REQUESTS = 200
@@ -25,7 +24,9 @@ VARIANTS = {
     "1_thread": ("device.threads=1",),
     "2_threads": ("device.threads=2",),
     "3_threads": ("device.threads=3",),
+    "generic": ("device.isa=generic",),
     "avx2": ("device.isa=avx2",),
+    "avx2vnni": ("device.isa=avx2vnni",),
     "avx512": ("device.isa=avx512",),
 }
 
@@ -43,14 +44,9 @@ def alone() -> tuple[list, list[Outcome]]:
 
 def load(*settings: str) -> LanguageModel:
     isa = next((text.partition("=")[2] for text in settings if text.startswith("device.isa")), None)
-    if isa is not None and isa not in available_isas():
+    if isa is not None and isa not in _testing.isas_here():
         pytest.skip(f"this CPU lacks {isa}")
     return imp_service.load(None, *{"limits.max_context=128": 0, **dict.fromkeys(settings)})
-
-
-def available_isas() -> list[str]:
-    names = known_isas()
-    return names[: names.index(best_isa()) + 1]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -51,10 +51,13 @@ def sum_of_products(x: Float64s, w: Float64s) -> Float64s:
     return rounding_of_sum(k) * (np.abs(x) @ np.abs(w).T) + k * FLOAT32_TINY
 
 
-def sum_of_blocks(x: Float64s, w: Float64s, block: int = 32) -> Float64s:
-    """For exact integer dots of blocks, each then scaled: a rounding for the product of scales, one for each fma."""
+def sum_of_blocks(x: Float64s, w: Float64s, block: int = 32, n_sums: int = 1) -> Float64s:
+    """For exact integer dots of blocks, each then scaled: a rounding each for the dot as a float and for the product of
+    scales, one for each fma. Of weights with minima each block adds two numbers, `n_sums`, and |w| is both together.
+    """
     n_blocks = x.shape[1] // block
-    return rounding_of_sum(n_blocks + 1) * (np.abs(x) @ np.abs(w).T) + 2 * n_blocks * FLOAT32_TINY * 128**2 * block
+    flushed = 2 * n_blocks * FLOAT32_TINY * 128**2 * block
+    return rounding_of_sum(n_sums * n_blocks + 2) * (np.abs(x) @ np.abs(w).T) + flushed
 
 
 def int8_activations(x: Float64s, w: Float64s, block: int = 32) -> Float64s:

@@ -23,9 +23,11 @@ std::string_view resolve_isa(std::string_view isa, const CpuFeatures& here) {
 }
 
 DeviceCaps cpu_caps(std::string_view isa) {
-  const CpuFeatures features = *isa_features(resolve_isa(isa));
+  // A CPU may have more than its best instruction set implies.
+  const CpuFeatures features = isa == "auto" ? detect_cpu_features() : *isa_features(resolve_isa(isa));
   DeviceCaps caps;
   caps.avx2 = features.avx2;
+  caps.avx_vnni = features.avx_vnni;
   caps.avx512 = features.avx512;
   caps.avx512_vnni = features.avx512_vnni;
   caps.avx512_bf16 = features.avx512_bf16;

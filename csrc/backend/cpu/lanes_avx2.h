@@ -115,6 +115,13 @@ inline IntLanes operator+(IntLanes a, IntLanes b) {
 inline IntLanes operator-(IntLanes a, IntLanes b) {
   return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
 }
+inline IntLanes operator*(IntLanes a, IntLanes b) {
+  return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
+}
+// Per lane the sum of the products of its two signed 16-bit halves.
+inline IntLanes dot_halves(IntLanes a, IntLanes b) {
+  return {_mm256_madd_epi16(a.lo, b.lo), _mm256_madd_epi16(a.hi, b.hi)};
+}
 inline IntLanes operator&(IntLanes a, IntLanes b) {
   return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
 }
@@ -176,6 +183,15 @@ inline void store_f16(std::uint16_t* to, Lanes x) {
 inline IntLanes load_u16(const std::uint16_t* from) {
   return {_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))),
           _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8)))};
+}
+// 16 bytes, widened.
+inline IntLanes load_u8(const std::uint8_t* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+inline IntLanes load_i8(const std::int8_t* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
 }
 // The lower 16 bits of each lane.
 inline void store_u16(std::uint16_t* to, IntLanes x) {

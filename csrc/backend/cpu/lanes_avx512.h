@@ -107,6 +107,13 @@ inline IntLanes operator+(IntLanes a, IntLanes b) {
 inline IntLanes operator-(IntLanes a, IntLanes b) {
   return {_mm512_sub_epi32(a.v, b.v)};
 }
+inline IntLanes operator*(IntLanes a, IntLanes b) {
+  return {_mm512_mullo_epi32(a.v, b.v)};
+}
+// Per lane the sum of the products of its two signed 16-bit halves.
+inline IntLanes dot_halves(IntLanes a, IntLanes b) {
+  return {_mm512_madd_epi16(a.v, b.v)};
+}
 inline IntLanes operator&(IntLanes a, IntLanes b) {
   return {_mm512_and_si512(a.v, b.v)};
 }
@@ -165,6 +172,13 @@ inline void store_f16(std::uint16_t* to, Lanes x) {
 // 16 unsigned 16-bit words, widened.
 inline IntLanes load_u16(const std::uint16_t* from) {
   return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
+}
+// 16 bytes, widened.
+inline IntLanes load_u8(const std::uint8_t* from) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+}
+inline IntLanes load_i8(const std::int8_t* from) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
 }
 // The lower 16 bits of each lane.
 inline void store_u16(std::uint16_t* to, IntLanes x) {

@@ -117,6 +117,14 @@ inline IntLanes operator+(IntLanes a, IntLanes b) {
 inline IntLanes operator-(IntLanes a, IntLanes b) {
   return {(Ints)((Words)a.v - (Words)b.v)};
 }
+inline IntLanes operator*(IntLanes a, IntLanes b) {
+  return {(Ints)((Words)a.v * (Words)b.v)};
+}
+// Per lane the sum of the products of its two signed 16-bit halves.
+inline IntLanes dot_halves(IntLanes a, IntLanes b) {
+  const Ints low_a = (Ints)((Words)a.v << 16) >> 16, low_b = (Ints)((Words)b.v << 16) >> 16;
+  return {low_a * low_b + (a.v >> 16) * (b.v >> 16)};
+}
 inline IntLanes operator&(IntLanes a, IntLanes b) {
   return {a.v & b.v};
 }
@@ -171,6 +179,17 @@ inline Lanes from_int(IntLanes x) {
 
 // 16 unsigned 16-bit words, widened.
 inline IntLanes load_u16(const std::uint16_t* from) {
+  IntLanes x;
+  for (int i = 0; i < kLanes; ++i) x.v[i] = from[i];
+  return x;
+}
+// 16 bytes, widened.
+inline IntLanes load_u8(const std::uint8_t* from) {
+  IntLanes x;
+  for (int i = 0; i < kLanes; ++i) x.v[i] = from[i];
+  return x;
+}
+inline IntLanes load_i8(const std::int8_t* from) {
   IntLanes x;
   for (int i = 0; i < kLanes; ++i) x.v[i] = from[i];
   return x;

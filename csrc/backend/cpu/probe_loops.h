@@ -18,6 +18,7 @@ struct ProbeLoops {
 
 ProbeLoops probe_loops_generic();
 ProbeLoops probe_loops_avx2();
+ProbeLoops probe_loops_avx2vnni();
 ProbeLoops probe_loops_avx512();
 ProbeLoops probe_loops_avx512vnni();
 

@@ -18,6 +18,7 @@ ProbeLoops loops_for([[maybe_unused]] const DeviceCaps& caps) {
 #if IMP_X86
   if (caps.avx512_vnni) return probe_loops_avx512vnni();
   if (caps.avx512) return probe_loops_avx512();
+  if (caps.avx_vnni) return probe_loops_avx2vnni();
   if (caps.avx2) return probe_loops_avx2();
 #endif
   return probe_loops_generic();

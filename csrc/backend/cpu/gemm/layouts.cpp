@@ -3,8 +3,7 @@
 
 #include <cstring>
 
-#include "backend/cpu/gemm/q8_0_blocks.h"
-#include "base/error.h"
+#include "backend/cpu/gemm/quantized/arrangement.h"
 
 namespace imp::cpu {
 
@@ -35,42 +34,6 @@ void unpack_units(const std::byte* panel, std::int64_t row, std::int64_t k, std:
   }
 }
 
-// A Q8_0 block in the file: a float16 scale, then 32 codes.
-constexpr std::size_t kFileBlock = 34;
-constexpr std::uint32_t kPlus128 = 0x80808080;  // flipping the top bit adds 128 to each of four codes
-
-void pack_q8_0(const std::byte* rows, int n_rows, std::int64_t k, std::byte* panel) noexcept {
-  const std::size_t n_blocks = static_cast<std::size_t>(k) / 32;
-  for (std::size_t b = 0; b < n_blocks; ++b) {
-    std::byte* const block = panel + b * sizeof(PanelBlockQ8_0);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(n_rows); ++row) {
-      const std::byte* const from = rows + (row * n_blocks + b) * kFileBlock;
-      std::memcpy(block + offsetof(PanelBlockQ8_0, scales) + 2 * row, from, 2);
-      for (std::size_t j = 0; j < 8; ++j) {
-        std::uint32_t four;
-        std::memcpy(&four, from + 2 + 4 * j, 4);
-        four ^= kPlus128;
-        std::memcpy(block + 64 * j + 4 * row, &four, 4);
-      }
-    }
-  }
-}
-
-void unpack_q8_0(const std::byte* panel, std::size_t row, std::int64_t k, std::byte* out) noexcept {
-  const std::size_t n_blocks = static_cast<std::size_t>(k) / 32;
-  for (std::size_t b = 0; b < n_blocks; ++b) {
-    const std::byte* const block = panel + b * sizeof(PanelBlockQ8_0);
-    std::byte* const to = out + b * kFileBlock;
-    std::memcpy(to, block + offsetof(PanelBlockQ8_0, scales) + 2 * row, 2);
-    for (std::size_t j = 0; j < 8; ++j) {
-      std::uint32_t four;
-      std::memcpy(&four, block + 64 * j + 4 * row, 4);
-      four ^= kPlus128;
-      std::memcpy(to + 2 + 4 * j, &four, 4);
-    }
-  }
-}
-
 std::size_t bytes_of_row(const GemmProblem& problem) noexcept {
   return static_cast<std::size_t>(*row_bytes(problem.weight, problem.k));
 }
@@ -79,7 +42,7 @@ std::size_t bytes_of_row(const GemmProblem& problem) noexcept {
 
 bool has_layout(DType dtype, WeightLayout layout) noexcept {
   return layout == WeightLayout::file || dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16 ||
-         dtype == DType::Q8_0;
+         !arrangement(dtype).empty();
 }
 
 void pack_panel(DType dtype, const std::byte* rows, int n_rows, std::int64_t k, std::byte* panel) noexcept {
@@ -90,7 +53,7 @@ void pack_panel(DType dtype, const std::byte* rows, int n_rows, std::int64_t k, 
     case DType::BF16:
       return pack_units<std::uint16_t>(rows, n_rows, k, panel);
     default:
-      return pack_q8_0(rows, n_rows, k, panel);
+      return pack_blocks(dtype, rows, n_rows, k / traits(dtype).block_elements, panel);
   }
 }
 
@@ -110,7 +73,7 @@ void unpack_row(const GemmProblem& problem, WeightLayout layout, const std::byte
     case DType::BF16:
       return unpack_units<std::uint16_t>(panel, lane, problem.k, out);
     default:
-      return unpack_q8_0(panel, static_cast<std::size_t>(lane), problem.k, out);
+      return unpack_blocks(problem.weight, panel, lane, problem.k / traits(problem.weight).block_elements, out);
   }
 }
 

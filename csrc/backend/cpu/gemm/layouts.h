@@ -3,7 +3,7 @@
 // panel16 holds ceil(n / 16) panels one after the other, each ceil-padded to 16 rows with zero bytes; a panel has
 // exactly the bytes of its 16 rows in the file:
 //   F32, F16, BF16   [k][16 rows]
-//   Q8_0             per 32 elements of k one PanelBlockQ8_0
+//   quantized types  per block of k one panel block (quantized/panel_blocks.h)
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "backend/cpu/gemm/q8_0_blocks.h"
+#include "backend/cpu/gemm/quantized/activation_block.h"
 
 namespace imp::cpu {
 

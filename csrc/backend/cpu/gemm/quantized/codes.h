@@ -1,0 +1,46 @@
+// Weights' codes in vectors, and their exact integer products with activations: one vocabulary for every instruction
+// set, as lanes.h is for floats. The file that includes this is compiled for one, and the compiler's macros choose.
+//
+//   Codes                     4 unsigned bytes of each of 16 rows
+//   place<from, n, to>(c)     bits [from, from + n) of each byte, moved to [to, to + n); the others zero
+//   look_up(levels, c)        levels[byte], bytes below 16
+//   Operand<range>            codes as the multiplication wants them, prepared once for all rows of activations
+//   Dots<range>               16 sums of code · activation over up to 32 elements, 4 at a time, less the zero point
+#pragma once
+
+#include "backend/cpu/gemm/quantized/activation_block.h"
+#include "backend/cpu/gemm/quantized/panel_blocks.h"
+#include "backend/cpu/lanes.h"
+
+namespace imp::cpu {
+namespace {
+
+// What codes can be: 0 to `most`, meaning code - zero_point.
+struct CodeRange {
+  int most;
+  int zero_point;  // 0 or a power of two up to 128
+};
+
+// -zero_point · sum of a block's activation codes, from -128 · sum.
+template <CodeRange range>
+inline std::int32_t bias_of(const ActivationBlock& x) {
+  static_assert(range.zero_point > 0 && 128 % range.zero_point == 0);
+  return x.bias / (128 / range.zero_point);  // exact
+}
+
+inline std::int32_t four_codes(const ActivationBlock& x, int j) {
+  std::int32_t four;
+  __builtin_memcpy(&four, x.codes + 4 * j, sizeof four);
+  return four;
+}
+
+}  // namespace
+}  // namespace imp::cpu
+
+#if defined(__AVX512VNNI__)
+#include "backend/cpu/gemm/quantized/codes_avx512vnni.h"  // IWYU pragma: export
+#elif defined(__AVX2__)
+#include "backend/cpu/gemm/quantized/codes_avx2.h"  // IWYU pragma: export
+#else
+#include "backend/cpu/gemm/quantized/codes_portable.h"  // IWYU pragma: export
+#endif

@@ -1,0 +1,92 @@
+// Quantized weights in memory: per type, one block of 16 rows, as kernels load it.
+//
+// A panel block holds the bytes of the same block of 16 rows of the file, with the rows side by side: codes in units
+// of 4 bytes, so that one 64-byte vector holds 4 elements' worth of every row, scales in units of their own size. What
+// a byte means within its unit is as in the file (tensor/quant/), but for two arrangements that save work in the loop:
+// Q8_0's codes are stored plus 128, and the fifth bits of Q5_0 and Q5_1 so that bit 8b + j belongs to weight 4j + b.
+#pragma once
+
+#include <cstdint>
+
+namespace imp::cpu {
+
+using FourBytes = std::uint8_t[16][4];  // of each row
+
+struct PanelBlockQ8_0 {
+  FourBytes codes[8];
+  std::uint16_t d[16];
+};
+
+struct PanelBlockQ4_0 {
+  FourBytes quants[4];
+  std::uint16_t d[16];
+};
+
+struct PanelBlockQ4_1 {
+  FourBytes quants[4];
+  std::uint16_t d[16];
+  std::uint16_t m[16];
+};
+
+struct PanelBlockQ5_0 {
+  FourBytes quants[4];
+  FourBytes high_bits;
+  std::uint16_t d[16];
+};
+
+struct PanelBlockQ5_1 {
+  FourBytes quants[4];
+  FourBytes high_bits;
+  std::uint16_t d[16];
+  std::uint16_t m[16];
+};
+
+struct PanelBlockIQ4_NL {
+  FourBytes quants[4];
+  std::uint16_t d[16];
+};
+
+struct PanelBlockQ2_K {
+  FourBytes quants[16];
+  std::uint8_t scales[16][16];
+  std::uint16_t d[16];
+  std::uint16_t dmin[16];
+};
+
+struct PanelBlockQ3_K {
+  FourBytes high_bits[8];
+  FourBytes quants[16];
+  std::uint8_t scales[12][16];
+  std::uint16_t d[16];
+};
+
+struct PanelBlockQ4_K {
+  FourBytes quants[32];
+  std::uint8_t scales[12][16];
+  std::uint16_t d[16];
+  std::uint16_t dmin[16];
+};
+
+struct PanelBlockQ5_K {
+  FourBytes high_bits[8];
+  FourBytes quants[32];
+  std::uint8_t scales[12][16];
+  std::uint16_t d[16];
+  std::uint16_t dmin[16];
+};
+
+struct PanelBlockQ6_K {
+  FourBytes low_bits[32];
+  FourBytes high_bits[16];
+  std::int8_t scales[16][16];
+  std::uint16_t d[16];
+};
+
+struct PanelBlockIQ4_XS {
+  FourBytes quants[32];
+  std::uint8_t scales_low[4][16];
+  std::uint16_t scales_high[16];
+  std::uint16_t d[16];
+};
+
+}  // namespace imp::cpu

@@ -1,0 +1,188 @@
+// Quantized weights by quantized activations: each output is a lane, its sum one fma per block of 32 elements with k
+// ascending, of the exact integer dot product with the product of both scales; where the type has minima, another of
+// the minimum with the activations' sum. For the instruction set that the including file is compiled for.
+#include "backend/cpu/gemm/quantized/weights.inl"
+#include "backend/gemm_args.h"
+
+namespace imp::cpu {
+namespace {
+
+// Some rows of activations by one panel.
+struct Tile {
+  const std::byte* weights;
+  std::int64_t n_blocks;
+  const std::byte* activations;      // the tile's first row
+  std::ptrdiff_t activation_stride;  // bytes
+  float* out;                        // the tile's first row, at the panel's first column
+  std::ptrdiff_t out_stride;         // floats
+  int columns;                       // 16, or fewer in the last panel
+  bool reads_first;                  // the panel comes from memory; later tiles find it in a cache
+};
+
+// What one core's stream covers during one access to memory.
+constexpr std::size_t kAheadBytes = 8 << 10;
+
+// The part of the block kAheadBytes further on that corresponds to a group.
+template <class Block, int n_groups, int group>
+[[gnu::always_inline]] inline void prefetch(const Block& block) {
+  constexpr std::size_t begin = sizeof(Block) * group / n_groups, end = sizeof(Block) * (group + 1) / n_groups;
+  const char* const ahead = reinterpret_cast<const char*>(&block) + kAheadBytes;
+#pragma GCC unroll 16
+  for (std::size_t line = begin / 64 * 64; line < end; line += 64) __builtin_prefetch(ahead + line);
+}
+
+// The group's dot products with T rows, exact integers: of types with one scale for the group.
+template <class Weights, int T, int group>
+[[gnu::always_inline]] inline void multiply_group(const typename Weights::Block& block,
+                                                  const ActivationBlock* const (&x)[T], Lanes (&sums)[T])
+  requires(Weights::kScalePer == ScalePer::group)
+{
+  Dots<Weights::kRange> dots[T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) dots[t].start(*x[t]);
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) {
+    const Operand<Weights::kRange> operand(Weights::template codes<group>(block, j));
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) dots[t].add(operand, *x[t], j);
+  }
+  const Lanes scale = Weights::template scale<group>(block);
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) {
+    sums[t] = fma(from_int(dots[t].value(*x[t])), scale * broadcast(x[t]->scale), sums[t]);
+  }
+  if constexpr (Weights::kHasMin) {
+    const Lanes min = Weights::template min<group>(block);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) sums[t] = fma(min, broadcast(x[t]->scaled_sum), sums[t]);
+  }
+}
+
+// Adds to `total` the products of half of a group, times its integer scale.
+template <class Weights, int T, int group, int half>
+[[gnu::always_inline]] inline void multiply_half(const typename Weights::Block& block,
+                                                 const ActivationBlock* const (&x)[T], IntLanes (&total)[T]) {
+  Dots<Weights::kRange> dots[T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) dots[t].start(*x[t]);
+#pragma GCC unroll 4
+  for (int j = 4 * half; j < 4 * half + 4; ++j) {
+    const Operand<Weights::kRange> operand(Weights::template codes<group>(block, j));
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) dots[t].add(operand, *x[t], j);
+  }
+  const IntLanes scale = Weights::template integer_scale<2 * group + half>(block);
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) total[t] = total[t] + dots[t].value(*x[t]) * scale;
+}
+
+inline IntLanes half_sums(const ActivationBlock& x) {
+  std::int32_t both;
+  __builtin_memcpy(&both, x.half_sums, sizeof both);
+  return broadcast_int(both);
+}
+
+template <class Weights, int T, int group>
+[[gnu::always_inline]] inline void multiply_group(const typename Weights::Block& block,
+                                                  const ActivationBlock* const (&x)[T], Lanes (&sums)[T])
+  requires(Weights::kScalePer == ScalePer::half_group)
+{
+  IntLanes total[T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) {
+    if constexpr (Weights::kHasMin) {
+      total[t] = broadcast_int(0);
+    } else {
+      total[t] = dot_halves(Weights::template zero<group>(block), half_sums(*x[t]));
+    }
+  }
+  multiply_half<Weights, T, group, 0>(block, x, total);
+  multiply_half<Weights, T, group, 1>(block, x, total);
+  const Lanes scale = Weights::scale(block);
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) sums[t] = fma(from_int(total[t]), scale * broadcast(x[t]->scale), sums[t]);
+  if constexpr (Weights::kHasMin) {
+    const IntLanes mins = Weights::template integer_mins<group>(block);
+    const Lanes min_scale = Weights::min_scale(block);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) {
+      const Lanes min = from_int(dot_halves(mins, half_sums(*x[t])));
+      sums[t] = fma(min, min_scale * broadcast(x[t]->scale), sums[t]);
+    }
+  }
+}
+
+// All groups of a block from `group` on; x moves on to the next block's activations.
+template <class Weights, int T, int group = 0>
+[[gnu::always_inline]] inline void multiply_block(const typename Weights::Block& block, const ActivationBlock* (&x)[T],
+                                                  Lanes (&sums)[T], bool reads_first) {
+  if (reads_first) prefetch<typename Weights::Block, Weights::kGroups, group>(block);
+  multiply_group<Weights, T, group>(block, x, sums);
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) ++x[t];
+  if constexpr (group + 1 < Weights::kGroups) {
+    multiply_block<Weights, T, group + 1>(block, x, sums, reads_first);
+  }
+}
+
+template <class Weights, int T>
+void multiply_tile(const Tile& tile) {
+  const ActivationBlock* x[T];
+  Lanes sums[T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) {
+    x[t] = reinterpret_cast<const ActivationBlock*>(tile.activations + t * tile.activation_stride);
+    sums[t] = zero();
+  }
+  const auto* const blocks = reinterpret_cast<const typename Weights::Block*>(tile.weights);
+  for (std::int64_t b = 0; b < tile.n_blocks; ++b) {
+    multiply_block<Weights, T>(blocks[b], x, sums, tile.reads_first);
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) store_up_to(tile.out + t * tile.out_stride, sums[t], tile.columns);
+}
+
+// Calls the tile of `rows` rows, 1 to T.
+template <class Weights, int T>
+void dispatch_tile(int rows, const Tile& tile) {
+  if constexpr (T > 1) {
+    if (rows < T) return dispatch_tile<Weights, T - 1>(rows, tile);
+  }
+  multiply_tile<Weights, T>(tile);
+}
+
+// Rows [begin, end) by one panel, in the fewest tiles, as even as can be.
+template <class Weights>
+void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end) {
+  Tile tile;
+  tile.n_blocks = args.k / (32 * Weights::kGroups);
+  tile.weights = args.weight + n / kLanes * tile.n_blocks * static_cast<std::int64_t>(sizeof(typename Weights::Block));
+  tile.activation_stride = args.activation_stride;
+  tile.out_stride = args.out_stride;
+  tile.columns = static_cast<int>(args.n_end - n < kLanes ? args.n_end - n : kLanes);
+  const int n_tiles = (end - begin + kTileRows - 1) / kTileRows;
+  for (int i = 0, row = begin; i < n_tiles; ++i) {
+    const int rows = (end - row) / (n_tiles - i);
+    tile.activations = args.activations + row * args.activation_stride;
+    tile.out = args.out + row * args.out_stride + n;
+    tile.reads_first = i == 0;
+    dispatch_tile<Weights, kTileRows>(rows, tile);
+    row += rows;
+  }
+}
+
+// Panels are walked one at a time: one sequential stream is read fastest, and two panels at once gain nothing even
+// where all is in the caches. Rows are taken in runs whose activations stay in the second-level cache.
+template <class Weights>
+void multiply(const GemmArgs& args) {
+  constexpr std::int64_t kRunBytes = 192 << 10;
+  const std::int64_t fitting = kRunBytes / args.activation_stride / kTileRows * kTileRows;
+  const int run = static_cast<int>(fitting < kTileRows ? kTileRows : fitting > args.m ? args.m : fitting);
+  for (int row = 0; row < args.m; row += run) {
+    const int end = args.m - row < run ? args.m : row + run;
+    for (std::int64_t n = args.n_begin; n < args.n_end; n += kLanes) multiply_rows<Weights>(args, n, row, end);
+  }
+}
+
+}  // namespace
+}  // namespace imp::cpu
