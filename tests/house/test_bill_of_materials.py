@@ -1,0 +1,105 @@
+"""The bill of materials is that of the sources: every package asked for and every library linked, with its licence."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from imp_service import _core
+from support.elf import Elf
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "write_bill_of_materials.py"
+BILL = ROOT / "bill_of_materials.cdx.json"
+# Files that the loader looks for -> whose they are.
+LIBRARIES = {
+    "libstdc++": "libstdc++",
+    "libgcc_s": "libgcc",
+    "libc": "glibc",
+    "libm": "glibc",
+    "ld-linux-x86-64": "glibc",
+}
+
+
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("write_bill_of_materials", TOOL)
+    assert spec is not None and spec.loader is not None  # narrows
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def components(text: str) -> dict[str, Any]:
+    return {each["name"]: each for each in json.loads(text)["components"]}
+
+
+def test_b13_the_bill_is_fresh() -> None:
+    told = subprocess.run([sys.executable, "-P", TOOL, "--check"], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (0, "bill_of_materials.cdx.json is up to date\n")
+
+
+def test_b13_a_bill_that_is_not_fresh_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = tool()
+    monkeypatch.setattr(sys, "argv", ["write_bill_of_materials.py", "--check"])
+    for old, new in (("grpcio", "grpcoi"), ("Apache-2.0", "MIT")):
+        stale = tmp_path / "bill.json"
+        stale.write_text(BILL.read_text().replace(old, new, 1))
+        monkeypatch.setattr(module, "TARGET", stale)
+        assert module.main() == 1
+        assert "out of date" in capsys.readouterr().out
+
+
+def test_b13_every_package_that_is_asked_for_is_listed_with_its_range() -> None:
+    listed = components(BILL.read_text())
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [(line, "required") for line in tables["dependencies"]]
+    asked += [(line, "optional") for extra in ("otel", "ray") for line in tables["optional-dependencies"][extra]]
+    assert len(asked) > 15
+    for line, scope in asked:
+        name, wanted = re.fullmatch(r"([\w-]+)(?:\[[\w,-]+\])?(.*)", line).groups()  # type: ignore[union-attr]
+        ranges = {each["name"]: each["value"] for each in listed[name]["properties"]}
+        assert (listed[name]["scope"], listed[name]["purl"]) == (scope, f"pkg:pypi/{name}")
+        assert set(ranges["imp:requirement"].split(",")) == set(wanted.split(","))
+        assert listed[name]["licenses"][0]["expression"]
+
+
+def test_b13_every_library_that_the_extension_is_linked_with_is_listed() -> None:
+    needed = Elf(Path(_core.__file__).read_bytes()).needed()
+    listed = {name for name, each in components(BILL.read_text()).items() if each["bom-ref"].startswith("linked:")}
+    assert {LIBRARIES[name.partition(".so")[0]] for name in needed} <= listed == set(LIBRARIES.values())
+
+
+def test_b13_licences_are_those_that_the_packages_state() -> None:
+    licences = tool().LICENCES
+    stated = {}
+    for name in licences:
+        try:
+            stated[name] = importlib.metadata.metadata(name).get("License-Expression")
+        except importlib.metadata.PackageNotFoundError:
+            continue  # of an extra that is not installed
+    known = {name: licence for name, licence in stated.items() if licence}
+    assert len(known) >= 5
+    # A package may contain what has licences of its own beside it.
+    assert {name for name, licence in known.items() if licences[name] not in re.split(r" AND | OR ", licence)} == set()
+
+
+def test_b13_the_bill_of_an_environment_has_exact_versions_of_all_that_is_needed() -> None:
+    told = subprocess.run([sys.executable, "-P", TOOL, "--installed"], capture_output=True, text=True, check=True)
+    listed = components(told.stdout)
+    # What nothing in pyproject.toml names, but what it names needs.
+    assert {"grpcio", "numpy", "markupsafe", "typing-extensions"} <= listed.keys()
+    for name, each in listed.items():
+        assert each["version"] == importlib.metadata.version(name)
+        assert each["purl"] == f"pkg:pypi/{name}@{each['version']}"

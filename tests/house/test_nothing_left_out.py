@@ -1,0 +1,103 @@
+"""What the sources declare has its rule: fields, methods and reasons, each looked for in the code itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from imp_service.rpc.replies.error_table import ERRORS
+from imp_service.rpc.requests.field_rules import RULES
+from imp_service.rpc.security.policies import NO_POLICY, POLICIES
+from support.raw_calls import SERVICES
+from support.request_fields import request_messages
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "service" / "imp_service"
+ROLES = {"data", "read", "admin", "anyone"}
+# Of the command line, of the client, and of a start that cannot be: they never become a status.
+NO_STATUS = {"USAGE", "STREAM_BROKEN", "TOKENIZER_INVALID", "TEMPLATE_INVALID", "OVERRIDE_INVALID", "DEVICE_MISSING"}
+RAISERS = {"Refusal", "make_error"}
+
+
+def reasons_in(source: str) -> Iterator[str]:
+    """Reasons that Python code raises: first arguments of what makes an error, and values of `reason`."""
+    for node in ast.walk(ast.parse(source)):
+        values: list[ast.expr] = []
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in RAISERS:
+            values = node.args[:1]
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).split(".")[-1] == "reason":
+            values = [node.value]
+        for value in values:
+            yield from re.findall(r"'([A-Z_]{3,})'", ast.unparse(value))
+
+
+def reasons_of_core(text: str) -> set[str]:
+    """Reasons that the core declares; those of model files end a start, and never become a status."""
+    body = re.search(r"enum class Reason[^{]*\{(.*?)\};", text, re.DOTALL)
+    assert body is not None  # narrows
+    names = set(re.findall(r"\b[A-Z][A-Z_]+\b", re.sub(r"//[^\n]*", "", body[1])))
+    return {name for name in names if not name.startswith(("MODEL_", "TOKENIZER_", "TEMPLATE_"))}
+
+
+def without_rule(reasons: set[str]) -> list[str]:
+    return sorted(reasons - ERRORS.keys() - NO_STATUS)
+
+
+def named_in_tests() -> set[str]:
+    """Reasons that a test names as a text of its own, or provokes in a function of that name."""
+    found: set[str] = set()
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path == Path(__file__):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.update(re.findall(r"\b[A-Z][A-Z_]+\b", node.value))
+            elif isinstance(node, ast.FunctionDef):
+                found.add(node.name.upper())
+    return found
+
+
+def test_b05_every_field_has_a_rule() -> None:
+    fields = {
+        f"{message.name}.{field.name}"
+        for message in request_messages()
+        if not message.GetOptions().map_entry
+        for field in message.fields
+    }
+    assert len(fields) > 80
+    assert fields == {f"{message}.{name}" for message, rules in RULES.items() for name in rules.fields}
+
+
+def test_b05_every_method_has_a_role() -> None:
+    methods = {f"{name}/{method.name}": name for name, service in SERVICES.items() for method in service.methods}
+    assert len(methods) > 25
+    assert {method for method, service in methods.items() if service not in POLICIES} == set()
+    assert {policy.role for policy in POLICIES.values()} == ROLES
+    # A service that nobody has thought of is closed: no token has its role.
+    assert NO_POLICY.role not in ROLES
+
+
+def test_b05_every_reason_has_a_row_and_a_test() -> None:
+    raised = {reason for path in sorted(PACKAGE.rglob("*.py")) for reason in reasons_in(path.read_text())}
+    raised |= reasons_of_core((ROOT / "csrc" / "base" / "error.h").read_text())
+    assert len(raised) > 25
+    assert without_rule(raised) == []
+    assert sorted({reason for reason in ERRORS if reason} - named_in_tests()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise Refusal('NEVER_HEARD_OF', 'x')",
+        "raise serving.Refusal('LOADING' if soon else 'NEVER_HEARD_OF', 'x')",
+        "raise make_error('NEVER_HEARD_OF', 'x')",
+        "class Odd(TextError):\n    reason = 'NEVER_HEARD_OF'",
+        "self.reason = 'NEVER_HEARD_OF'",
+    ],
+)
+def test_b05_a_reason_without_a_row_is_found(line: str) -> None:
+    assert without_rule(set(reasons_in(line))) == ["NEVER_HEARD_OF"]

@@ -1,0 +1,180 @@
+"""Writes bill_of_materials.cdx.json: what imp is made of and runs with, as CycloneDX; --check says whether it is fresh.
+
+It lists what pyproject.toml asks for, with the range of versions that may be installed, and what the extension is
+linked with. --installed prints the bill of this environment instead: exact versions, and what those need in turn. A
+scanner takes either: `osv-scanner --sbom FILE`, or any other that reads CycloneDX, with whatever database it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "bill_of_materials.cdx.json"
+MODELS = ROOT / "service" / "imp_service" / "models"
+# Extras that a deployment may install; the others are tools of developers.
+DEPLOYED_EXTRAS = ("otel", "ray")
+# As somebody has read them, in SPDX's terms. A dependency that is not here stops the tool.
+LICENCES = {
+    "googleapis-common-protos": "Apache-2.0",
+    "grpcio": "Apache-2.0",
+    "grpcio-channelz": "Apache-2.0",
+    "grpcio-health-checking": "Apache-2.0",
+    "grpcio-reflection": "Apache-2.0",
+    "grpcio-status": "Apache-2.0",
+    "jinja2": "BSD-3-Clause",
+    "llguidance": "MIT",
+    "numpy": "BSD-3-Clause",
+    "opentelemetry-exporter-otlp-proto-grpc": "Apache-2.0",
+    "opentelemetry-sdk": "Apache-2.0",
+    "prometheus-client": "Apache-2.0",
+    "protobuf": "BSD-3-Clause",
+    "pybind11": "BSD-3-Clause",
+    "pyyaml": "MIT",
+    "ray": "Apache-2.0",
+    "rich": "MIT",
+    "tokenizers": "Apache-2.0",
+}
+# What the extension is linked with when it is loaded: the machine's own, of whatever version.
+LINKED = {"glibc": "LGPL-2.1-or-later", "libgcc": "GPL-3.0-or-later WITH GCC-exception-3.1"}
+LINKED["libstdc++"] = LINKED["libgcc"]
+
+Component = dict[str, Any]
+
+
+def project() -> dict[str, Any]:
+    """The tables of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def canonical(name: str) -> str:
+    """As package indexes compare names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def package(requirement: Requirement, scope: str, role: str) -> Component:
+    """A Python package that is asked for; `role` says what it is here."""
+    name = canonical(requirement.name)
+    return {
+        "type": "library",
+        "bom-ref": f"pkg:pypi/{name}",
+        "name": name,
+        "scope": scope,
+        "licenses": [{"expression": LICENCES[name]}],
+        "purl": f"pkg:pypi/{name}",
+        "properties": [
+            {"name": "imp:role", "value": role},
+            {"name": "imp:requirement", "value": str(requirement.specifier)},
+        ],
+    }
+
+
+def declared() -> Iterator[Component]:
+    """What pyproject.toml and the build ask for."""
+    tables = project()
+    for text in tables["project"]["dependencies"]:
+        yield package(Requirement(text), "required", "run with")
+    for extra in DEPLOYED_EXTRAS:
+        for text in tables["project"]["optional-dependencies"][extra]:
+            yield package(Requirement(text), "optional", f"extra {extra}")
+    compiled = {Requirement(text).name: Requirement(text) for text in tables["build-system"]["requires"]}
+    yield package(compiled["pybind11"], "required", "compiled into the extension")
+    for name, licence in LINKED.items():
+        yield {
+            "type": "library",
+            "bom-ref": f"linked:{name}",
+            "name": name,
+            "scope": "required",
+            "licenses": [{"expression": licence}],
+            "properties": [{"name": "imp:role", "value": "linked by the extension"}],
+        }
+    for path in sorted(MODELS.glob("*.gguf")):
+        yield {
+            "type": "machine-learning-model",
+            "bom-ref": f"model:{path.name}",
+            "name": path.name,
+            "scope": "required",
+            "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(path.read_bytes()).hexdigest()}],
+            "properties": [{"name": "imp:role", "value": "contained"}],
+        }
+
+
+def installed() -> Iterator[Component]:
+    """What is installed of that here, and all that it needs in turn."""
+    pending = [Requirement(text) for text in project()["project"]["dependencies"]]
+    seen: set[str] = set()
+    while pending:
+        requirement = pending.pop()
+        name = canonical(requirement.name)
+        if name in seen or (requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(name)
+        found = importlib.metadata.distribution(name)
+        licence = found.metadata.get("License-Expression") or LICENCES.get(name)
+        yield {
+            "type": "library",
+            "bom-ref": f"pkg:pypi/{name}@{found.version}",
+            "name": name,
+            "version": found.version,
+            "scope": "required",
+            "licenses": [{"expression": licence}] if licence else [],
+            "purl": f"pkg:pypi/{name}@{found.version}",
+        }
+        pending += [Requirement(text) for text in found.requires or ()]
+
+
+def bill(components: Iterator[Component]) -> str:
+    """The document; without a time or a number of its own, so that it changes with its content alone."""
+    facts = project()["project"]
+    merged = {component["bom-ref"]: component for component in components}
+    document = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "bom-ref": "imp-service",
+                "name": facts["name"],
+                "version": facts["version"],
+                "licenses": [{"expression": facts["license"]}],
+            }
+        },
+        "components": [merged[ref] for ref in sorted(merged)],
+        "dependencies": [{"ref": "imp-service", "dependsOn": sorted(merged)}],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def main() -> int:
+    """Writes, checks or prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="fail where the file is out of date")
+    parser.add_argument("--installed", action="store_true", help="print the bill of this environment")
+    arguments = parser.parse_args()
+    if arguments.installed:
+        print(bill(installed()), end="")
+        return 0
+    text = bill(declared())
+    if arguments.check:
+        is_fresh = TARGET.exists() and TARGET.read_text() == text
+        print(f"{TARGET.name} is {'up to date' if is_fresh else 'out of date: run tools/write_bill_of_materials.py'}")
+        return 0 if is_fresh else 1
+    TARGET.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
