@@ -1,6 +1,6 @@
 // Feeds broken files to the readers: each must be refused with a typed error or be read to the end.
 //
-// usage: fuzz_files DIRECTORY COUNT SEED      DIRECTORY holds valid files, of which mutants are made
+// usage: fuzz_files DIRECTORY COUNT SEED      DIRECTORY holds files that are read as they are, and then as mutants
 //
 // The target has libFuzzer's signature, so that it can also be linked with `clang++ -fsanitize=fuzzer`.
 #include <sys/mman.h>
@@ -103,8 +103,10 @@ int main(int argc, char** argv) {
   if (seeds.empty() || count < 1) return 64;
   imp::fuzz::Random random(std::strtoull(argv[3], nullptr, 10));
   Outcomes total;
-  for (long n = 0; n < count; ++n) {
-    const std::string data = imp::fuzz::mutated(seeds[static_cast<std::size_t>(n) % seeds.size()], random);
+  const long n_seeds = static_cast<long>(seeds.size());
+  for (long n = -n_seeds; n < count; ++n) {
+    const std::string& seed = seeds[static_cast<std::size_t>(n + n_seeds) % seeds.size()];
+    const std::string data = n < 0 ? seed : imp::fuzz::mutated(seed, random);
     const Outcomes outcomes = read_every_way(reinterpret_cast<const std::uint8_t*>(data.data()), data.size());
     total.read += outcomes.read;
     total.refused += outcomes.refused;
