@@ -87,7 +87,9 @@ def test_rpc_40_a_request_that_can_never_fit_is_not_told_to_come_back() -> None:
     soon = failure_of(make_error("KV_FULL", "9 of 7", {"needed": "9", "available": "7"}), request_id="")
     never = failure_of(make_error("KV_FULL", "9 of 8", {"needed": "9", "available": "8", "total": "8"}), request_id="")
     assert (details_of(soon).retry_seconds, details_of(soon).pushback_ms) == (1.0, 1000)
-    assert (details_of(never).retry_seconds, details_of(never).pushback_ms) == (None, None)
+    # Without a pushback gRPC's own retry would come back: it goes by the code.
+    assert (details_of(never).retry_seconds, details_of(never).pushback_ms) == (None, -1)
+    assert details_of(never).metadata == {"needed": "9", "available": "8"}
 
 
 def test_rpc_40_a_refusal_says_when_to_come_back() -> None:

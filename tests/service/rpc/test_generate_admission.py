@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
+from imp_service.client.target import Target, open_channel
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
 from support.failed_calls import FailedCall, failed
@@ -199,8 +200,19 @@ def test_o05_what_can_never_fit_is_refused_for_good(n_sequences: int) -> None:
         refusal = failed(lambda: streamed(served, request))
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "KV_FULL")
         assert int(refusal.metadata["needed"]) > int(refusal.metadata["available"]) == 16
-        assert (refusal.details.retry_seconds, refusal.details.pushback_ms) == (None, None)
+        assert set(refusal.metadata) == {"needed", "available"}
+        assert (refusal.details.retry_seconds, refusal.details.pushback_ms) == (None, -1)
         assert streamed(served, ask([300], 4)).output.ids == [301, 302, 303, 304]
+
+
+def test_o05_w29_a_client_that_retries_asks_once_for_what_can_never_fit() -> None:
+    """With the policy of imp's own client, which repeats what RESOURCE_EXHAUSTED ends."""
+    with serve(model=scripted(n_blocks=16, max_context=256)) as served, open_channel(Target(served.address)) as channel:
+        stub = inference_pb2_grpc.InferenceServiceStub(channel)
+        refusal = failed(lambda: list(stub.Generate(ask([300] * 100, 150, num_sequences=8), timeout=30)))
+        assert refusal.reason == "KV_FULL"
+        asked = served.host.telemetry.metrics.grpc_started.labels("server_stream", "imp.v1.InferenceService", "Generate")
+        assert served.call(asked._value.get) == 1
 
 
 def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:

@@ -27,7 +27,7 @@ class Retry(Enum):
     ONCE = "once"
     ELSEWHERE = "elsewhere"
     YES_ELSEWHERE = "yes, elsewhere"
-    # `yes; no`: only where the request can ever fit.
+    # `yes; no`: only where the request can ever fit; where it cannot, gRPC's own retry is told not to come back.
     UNLESS_NEVER = "yes; no"
     AFTER_READING = "after reading"
     OPEN_ANEW = "open anew"

@@ -29,6 +29,10 @@ from imp_service.text import TextError
 
 DETAILS_KEY = "grpc-status-details-bin"
 PUSHBACK_KEY = "grpc-retry-pushback-ms"
+# gRPC's own retry goes by the status code, and RESOURCE_EXHAUSTED invites one; only a negative time ends it.
+NEVER_MS = -1
+# By naming its whole capacity the core says that waiting for others would not help. Nobody else is told.
+CAPACITY = "total"
 MAX_MESSAGE_BYTES = 512
 
 TrailingMetadata = tuple[tuple[str, str | bytes], ...]
@@ -44,6 +48,7 @@ class Failure:
     metadata: Mapping[str, str] = field(default_factory=dict)
     violations: Sequence[Violation] = ()
     retry_after: float | None = None
+    can_never_fit: bool = False
 
     @property
     def row(self) -> ErrorRow:
@@ -62,12 +67,12 @@ class Failure:
 
     @property
     def pushback_ms(self) -> int | None:
-        """When gRPC's own retry may come back; None where it is not told."""
+        """When gRPC's own retry may come back, negative for never; None where it is not told."""
         match self.row.pushback:
             case Pushback.ZERO:
                 return 0
-            case Pushback.AS_RETRY_INFO if not self._can_never_fit:
-                return math.ceil(self._delay * 1000)
+            case Pushback.AS_RETRY_INFO:
+                return NEVER_MS if self.can_never_fit else math.ceil(self._delay * 1000)
         return None
 
     def trailing_metadata(self) -> TrailingMetadata:
@@ -88,13 +93,8 @@ class Failure:
     def _delay(self) -> float:
         return self.row.retry_after if self.retry_after is None else self.retry_after
 
-    @property
-    def _can_never_fit(self) -> bool:
-        """The core tells its whole capacity where waiting for others would not help."""
-        return self.row.retry is Retry.UNLESS_NEVER and "total" in self.metadata
-
     def _is_left_out(self, detail: Detail) -> bool:
-        return detail is Detail.RETRY_INFO and self._can_never_fit
+        return detail is Detail.RETRY_INFO and self.can_never_fit
 
     def _detail(self, detail: Detail) -> Message:
         match detail:
@@ -123,13 +123,16 @@ def failure_of(error: BaseException, *, request_id: str) -> Failure:
         violation = Violation(error.path, error.message)
         return Failure(reason, shown(str(violation), MAX_MESSAGE_BYTES), request_id, violations=(violation,))
     assert isinstance(error, Error | Refusal)  # narrows
+    metadata = dict(error.details)
+    capacity = metadata.pop(CAPACITY, None)
     return Failure(
         reason,
         shown(error.message, MAX_MESSAGE_BYTES),
         request_id,
-        metadata=dict(error.details),
+        metadata=metadata,
         violations=violations_of(error),
         retry_after=error.retry_after if isinstance(error, Refusal) else None,
+        can_never_fit=capacity is not None and ERRORS[reason].retry is Retry.UNLESS_NEVER,
     )
 
 
