@@ -46,13 +46,18 @@ class Once(Action):
 def add_settings_options(parser: ArgumentParser) -> None:
     """--config and --set, the same for every command that has settings."""
     parser.add_argument("--config", metavar="FILE", action=Once, help="read settings from FILE")
+    add_set_option(parser, "goes before environment and file")
+
+
+def add_set_option(parser: ArgumentParser, remark: str) -> None:
+    """--set alone, for a command that takes nothing from this machine's own sources; its texts become `assignments`."""
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",
         action="append",
         default=[],
         dest="assignments",
-        help="set one key, as in --set scheduler.max_running=8; goes before environment and file",
+        help=f"set one key, as in --set scheduler.max_running=8; {remark}",
     )
 
 

@@ -5,9 +5,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import Once, UsageError
+from imp_service.cli.arguments import Once, UsageError, add_set_option
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.model_options import add_context_option
+from imp_service.cli.model_options import add_context_option, context_assignments
 
 if TYPE_CHECKING:
     from imp_service.config import Config
@@ -43,14 +43,7 @@ def configure(parser: ArgumentParser) -> None:
         action=Once,
         help="a fixed number of pods, or from N to M by requests that wait (default: 1-8; a sidecar's: 2)",
     )
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        dest="assignments",
-        help="set one key of the pods' imp.conf, as in --set device.threads=7; paths are the pods' own",
-    )
+    add_set_option(parser, "in the pods' imp.conf: paths are the pods' own")
     parser.set_defaults(usage=parser.format_usage)
 
 
@@ -69,8 +62,7 @@ def run(arguments: Namespace) -> int:
 
     _check(arguments)
     base = read_base("sidecar" if arguments.sidecar else "standalone")
-    context = [] if arguments.context is None else [f"model.overrides.max_context={arguments.context}"]
-    config = base_settings(base, [*arguments.assignments, *context])
+    config = base_settings(base, [*arguments.assignments, *context_assignments(arguments)])
     _check_assignments(arguments, config)
     sizing = size(config, arguments.model)
     if not sizing.report.memory.fits:

@@ -28,11 +28,14 @@ def add_context_option(parser: ArgumentParser) -> None:
     )
 
 
+def context_assignments(arguments: Namespace) -> list[str]:
+    """--context as texts of --set; they go before those of the command line."""
+    return [] if arguments.context is None else [f"model.overrides.max_context={arguments.context}"]
+
+
 def load_model_settings(arguments: Namespace, overrides: Sequence[str] = ()) -> "Config":
     """The settings with the model and the context that the command line names."""
     from imp_service.config.select import select_model
 
-    if arguments.context is not None:
-        overrides = [*overrides, f"model.overrides.max_context={arguments.context}"]
-    config = load_settings(arguments, overrides)
+    config = load_settings(arguments, [*overrides, *context_assignments(arguments)])
     return config if arguments.model is None else select_model(config, arguments.model)

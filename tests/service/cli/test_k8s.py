@@ -172,6 +172,31 @@ def test_l18_what_would_not_fit_the_manifests_is_refused(call, words: tuple[str,
     assert said in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--set", "scheduler.max_running"),
+        ("--set", "scheduler.max_runing=1"),
+        ("--set", "scheduler.max_running=many"),
+        ("--set", "tls.key=/k"),
+        ("--set", "nothing.here=1"),
+        ("--set", "kv.bytes"),
+        ("--set",),
+        ("-c", "long"),
+    ],
+)
+def test_set_is_refused_in_the_same_words_as_elsewhere(call, words: tuple[str, ...]):
+    """As `imp serve` and `imp config check` refuse it; only the usage is the command's own."""
+
+    def told(*command: str) -> tuple[int, str]:
+        status, out, err = call(*command, *words)
+        assert out == ""
+        return status, err.splitlines()[-1]
+
+    assert told("k8s") == told("serve")
+    assert told("k8s")[0] in (64, 78)
+
+
 def test_a_cache_that_cannot_hold_the_context_is_refused(call):
     status, out, err = call("k8s", "-m", DEMO, "-c", "4096", "--set", "kv.bytes=1MiB")
     assert (status, out) == (64, "")
