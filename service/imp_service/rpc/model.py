@@ -82,9 +82,9 @@ def write_model_info(model: LanguageModel, terms: Terms, weights_sha256: str) ->
 
 
 def write_sampling(options: SamplingOptions) -> types_pb2.SamplingOptions:
-    """Every field that is resolved; a seed is drawn for each request."""
+    """Every field that is set. Of a model's own sampler that is each but the seed, which every request draws anew."""
     dry = options.dry
-    message = types_pb2.SamplingOptions(
+    return types_pb2.SamplingOptions(
         temperature=options.temperature,
         top_k=options.top_k,
         top_p=options.top_p,
@@ -92,20 +92,20 @@ def write_sampling(options: SamplingOptions) -> types_pb2.SamplingOptions:
         repetition_penalty=options.repetition_penalty,
         frequency_penalty=options.frequency_penalty,
         presence_penalty=options.presence_penalty,
+        logit_bias=options.logit_bias,
+        seed=options.seed,
         penalty_window=options.penalty_window,
         typical_p=options.typical_p,
+        dry=None
+        if dry is None
+        else types_pb2.DryOptions(
+            multiplier=dry.multiplier,
+            base=dry.base,
+            allowed_length=dry.allowed_length,
+            window=dry.window,
+            breakers=dry.breakers,
+        ),
     )
-    if dry is not None:
-        message.dry.CopyFrom(
-            types_pb2.DryOptions(
-                multiplier=dry.multiplier,
-                base=dry.base,
-                allowed_length=dry.allowed_length,
-                window=dry.window,
-                breakers=dry.breakers,
-            )
-        )
-    return message
 
 
 def write_server_info(host: Host) -> pb.GetServerInfoResponse:

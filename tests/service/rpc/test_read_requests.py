@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from imp_service.config import load as load_config
@@ -17,8 +17,10 @@ from imp_service.generation import (
 )
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from imp_service.rpc.requests.read_requests import read_chunking, read_generation, read_step
+from imp_service.rpc.model import write_sampling
+from imp_service.rpc.requests.read_requests import read_chunking, read_generation, read_sampling, read_step
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
+from support.filled_messages import filled
 from support.request_fields import APART, GENERATE, STEP, leaves, put, seconds
 
 SETTINGS = load_config(None, ["chunk.max_tokens=7", "chunk.max_delay=20ms", "limits.request_time=90s"]).settings
@@ -65,6 +67,23 @@ def test_rpc_4_every_field_of_a_step_is_read() -> None:
             put(options, path, value)
             values.append(read_step(options))
         assert any(value != StepOptions() for value in values), path
+
+
+def test_rpc_4_every_field_of_a_sampler_is_read_and_written_back() -> None:
+    """What ModelInfo.default_sampling tells is what a request may ask for: all of it, by the message's own fields."""
+    whole = filled(types_pb2.SamplingOptions.DESCRIPTOR)
+    assert isinstance(whole, types_pb2.SamplingOptions)  # narrows
+    assert write_sampling(read_sampling(whole)) == whole
+    for path, _ in leaves(types_pb2.SamplingOptions.DESCRIPTOR):
+        without = types_pb2.SamplingOptions()
+        without.CopyFrom(whole)
+        *parents, name = path.split(".")
+        parent = without.dry if parents else without
+        parent.ClearField(name)
+        assert without != whole, path
+        assert write_sampling(read_sampling(without)) == without, path
+    for message, options in ((types_pb2.SamplingOptions, SamplingOptions), (types_pb2.DryOptions, DryOptions)):
+        assert set(message.DESCRIPTOR.fields_by_name) == {field.name for field in fields(options)}
 
 
 def test_an_explicit_zero_is_no_absent_field() -> None:
