@@ -108,10 +108,12 @@ class FlushCacheResponse(_message.Message):
     def __init__(self, freed_blocks: _Optional[int] = ...) -> None: ...
 
 class ProfileRequest(_message.Message):
-    __slots__ = ("steps",)
+    __slots__ = ("steps", "time_limit")
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
     steps: int
-    def __init__(self, steps: _Optional[int] = ...) -> None: ...
+    time_limit: _duration_pb2.Duration
+    def __init__(self, steps: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ProfileResponse(_message.Message):
     __slots__ = ("data",)

@@ -20,6 +20,9 @@ from imp_service.serving.workers import SMALL_BYTES
 
 # How often a drain tells of its progress.
 PROGRESS_SECONDS = 1.0
+# How long a profile records where its caller names no limit, and its share of the time until the caller's deadline:
+# the rest is for sending it.
+PROFILE_SECONDS, PROFILE_SHARE = 60.0, 0.8
 
 
 class AdminServicer:
@@ -73,7 +76,7 @@ class AdminServicer:
             raise Refusal("FEATURE_DISABLED", "features.profile is switched off", {"feature": "features.profile"})
         checked_without_model(request, self._host)
         async with self._profiling:
-            profile = await record(self._host.model.client, request.steps)
+            profile = await record(self._host.model.client, request.steps, profile_seconds(request, call))
         pieces = chrome_trace(profile)
         while piece := await self._host.workers.run(lambda: next(pieces, b""), SMALL_BYTES):
             await call.write(pb.ProfileResponse(data=piece))
@@ -81,6 +84,13 @@ class AdminServicer:
     async def _tell_progress(self, call: Call) -> None:
         load = write_load(self._host.load.snapshot())
         await call.write(pb.DrainResponse(load=load, drained=self._host.drain.is_drained))
+
+
+def profile_seconds(request: pb.ProfileRequest, call: Call) -> float:
+    """How long it may record, at the most."""
+    limit = seconds_of(request.time_limit) if request.HasField("time_limit") else PROFILE_SECONDS
+    remaining = call.time_remaining()
+    return limit if remaining is None else min(limit, PROFILE_SHARE * remaining)
 
 
 def write_request(request: RunningRequest) -> pb.RequestState:

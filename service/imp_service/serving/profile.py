@@ -31,14 +31,21 @@ class OpShare:
     count: int
 
 
-async def record(client: EngineClient, n_steps: int) -> ProfileEvent:
-    """The next `n_steps` steps of the engine, however long it takes until they come. One profile at a time."""
+async def record(client: EngineClient, n_steps: int, seconds: float) -> ProfileEvent:
+    """The next `n_steps` steps of the engine, or those of the next `seconds`. One profile at a time."""
+
+    def end() -> None:
+        with suppress(Error):
+            client.engine.profile(0, 0)
+
+    limit = asyncio.get_running_loop().call_later(seconds, end)
     try:
         event = await engine_answer(client, lambda ticket: client.engine.profile(ticket, n_steps))
     except asyncio.CancelledError:
-        with suppress(Error):
-            client.engine.profile(0, 0)  # nobody waits for it any more
+        end()  # nobody waits for it any more
         raise
+    finally:
+        limit.cancel()
     assert isinstance(event, ProfileEvent)  # narrows
     return event
 

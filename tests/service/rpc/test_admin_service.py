@@ -9,7 +9,9 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
+from imp_service.core.engine_client import UNASKED
 from imp_service.pb import admin_pb2 as pb
 from imp_service.pb import admin_pb2_grpc
 from support.admin_calls import LISTENS, admin_of
@@ -43,6 +45,13 @@ class Fleet:
         waiting = self.begin("waiting")
         self.served.wait_until(lambda: self.served.host.load.snapshot().waiting == 1, "a second one waits")
         return running, waiting
+
+    def profile(self, request: pb.ProfileRequest, **call: Any) -> Any:
+        """A profile that the engine has been told to record."""
+        profile = self.admin.Profile(request, **call)
+        client = self.served.host.model.client
+        self.served.wait_until(lambda: any(ticket != UNASKED for ticket in client._handlers), "a profile is recorded")
+        return profile
 
     def listed(self) -> list[pb.RequestState]:
         return list(self.admin.ListRequests(pb.ListRequestsRequest()).requests)
@@ -145,6 +154,29 @@ def test_obs_4_profile_yields_a_loadable_trace_of_the_steps_asked_for() -> None:
     shares = [operation["share"] for operation in trace["otherData"]["operations"]]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("n_tokens", [0, 4])
+@pytest.mark.parametrize("limit", [3600, None])
+def test_obs_4_a_profile_ends_at_its_time_limit_with_the_steps_that_there_were(
+    fleet: Fleet, limit: int | None, n_tokens: int
+) -> None:
+    """On the server's clock: none of an idle engine."""
+    profile = fleet.profile(pb.ProfileRequest(steps=1000, time_limit=limit and Duration(seconds=limit)))
+    before = fleet.served.stats().n_steps
+    if n_tokens:
+        assert len(tokens_of(list(fleet.served.inference.Generate(ask([300], n_tokens))))) == n_tokens
+        fleet.served.wait_for_rest()
+    fleet.served.jump(limit or 60)
+    found = json.loads(b"".join(piece.data for piece in profile))["otherData"]["steps"]
+    assert found == fleet.served.stats().n_steps - before
+    assert (found >= n_tokens) if n_tokens else (found == 0)
+
+
+def test_obs_4_a_profile_is_there_before_its_callers_deadline(fleet: Fleet) -> None:
+    profile = fleet.profile(pb.ProfileRequest(steps=1000, time_limit=Duration(seconds=600)), timeout=500)
+    fleet.served.jump(400)
+    assert json.loads(b"".join(piece.data for piece in profile))["otherData"]["steps"] == 0
 
 
 def test_profile_can_be_switched_off() -> None:

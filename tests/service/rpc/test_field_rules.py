@@ -430,6 +430,9 @@ def test_p39_p40_control() -> None:
     assert paths_of(admin_pb2.DrainRequest(timeout=seconds(0))) == []
     for n, wrong in ((0, True), (1, False), (1000, False), (1001, True)):
         assert paths_of(admin_pb2.ProfileRequest(steps=n)) == (["steps"] if wrong else [])
+    for limit, wrong in ((seconds(0), True), (seconds(0, 1), False), (seconds(3600), False), (seconds(3600, 1), True)):
+        profile = admin_pb2.ProfileRequest(steps=1, time_limit=limit)
+        assert paths_of(profile) == (["time_limit"] if wrong else [])
     ids = ["a"]
     assert paths_of(admin_pb2.AbortRequest(request_ids=ids, all=True)) == ["request_ids"]
     assert paths_of(admin_pb2.AbortRequest()) == ["request_ids"]

@@ -211,7 +211,9 @@ def test_o05_w29_a_client_that_retries_asks_once_for_what_can_never_fit() -> Non
         stub = inference_pb2_grpc.InferenceServiceStub(channel)
         refusal = failed(lambda: list(stub.Generate(ask([300] * 100, 150, num_sequences=8), timeout=30)))
         assert refusal.reason == "KV_FULL"
-        asked = served.host.telemetry.metrics.grpc_started.labels("server_stream", "imp.v1.InferenceService", "Generate")
+        asked = served.host.telemetry.metrics.grpc_started.labels(
+            "server_stream", "imp.v1.InferenceService", "Generate"
+        )
         assert served.call(asked._value.get) == 1
 
 

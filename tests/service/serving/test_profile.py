@@ -16,6 +16,7 @@ from imp_service import GenerationRequest, LanguageModel, StopOptions
 from imp_service.core import ProfileEvent
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.profile import PIECE_BYTES, chrome_trace, op_shares, record, summary
+from support.loop_thread import HANGS_AFTER
 
 MS = 1_000_000
 
@@ -98,7 +99,7 @@ def test_obs_4_a_server_profiles_its_own_steps(model: LanguageModel) -> None:
 
     async def profile() -> ProfileEvent:
         events = EngineEvents(asyncio.get_running_loop(), model.client, lambda _: None)
-        recording = asyncio.create_task(record(model.client, 30))
+        recording = asyncio.create_task(record(model.client, 30, HANGS_AFTER))
         await asyncio.sleep(0)
         generation = model.generate(GenerationRequest("Once", stop=StopOptions(max_tokens=40, ignore_eos=True)))
         found = await recording
@@ -118,13 +119,13 @@ def test_obs_4_a_server_profiles_its_own_steps(model: LanguageModel) -> None:
 def test_obs_4_r20_a_profile_that_nobody_waits_for_is_ended(model: LanguageModel) -> None:
     async def profile() -> None:
         events = EngineEvents(asyncio.get_running_loop(), model.client, lambda _: None)
-        recording = asyncio.create_task(record(model.client, 1000))
+        recording = asyncio.create_task(record(model.client, 1000, HANGS_AFTER))
         await asyncio.sleep(0)
         recording.cancel()
         with pytest.raises(asyncio.CancelledError):
             await recording
         # The next one is not the one before.
-        following = asyncio.create_task(record(model.client, 2))
+        following = asyncio.create_task(record(model.client, 2, HANGS_AFTER))
         await asyncio.sleep(0)
         generation = model.generate(GenerationRequest("Once", stop=StopOptions(max_tokens=4)))
         assert len((await following).steps) == 2

@@ -334,7 +334,10 @@ RULES: Mapping[str, MessageRules] = {
     "ListRequestsRequest": MessageRules({}),
     "ListSessionsRequest": MessageRules({}),
     "FlushCacheRequest": MessageRules({}),
-    "ProfileRequest": MessageRules({"steps": ANYTHING}, (whole.always("steps", Number(Bounds(1, 1000, whole=True))),)),
+    "ProfileRequest": MessageRules(
+        {"steps": ANYTHING, "time_limit": Span(0, lambda terms: HOUR, above=True)},
+        (whole.always("steps", Number(Bounds(1, 1000, whole=True))),),
+    ),
 }
 
 
