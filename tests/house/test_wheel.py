@@ -17,9 +17,9 @@ import pytest
 
 from imp_service.pb import inference_pb2_grpc
 from support.confined import confined
+from support.patience import HANGS_AFTER
 from support.served import ask, tokens_of
 from support.served_models import built_in
-from support.server_process import HANGS_AFTER
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "imp_service"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from support.loop_thread import HANGS_AFTER
+from support.patience import HANGS_AFTER
 from support.served_models import ServedModel, scripted
 
 # The token at which it stands still, whoever evaluates it.

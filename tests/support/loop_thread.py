@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from support.patience import HANGS_AFTER
+
 T = TypeVar("T")
-# Far beyond what anything here takes: a test that gets there hangs.
-HANGS_AFTER = 60.0
 
 
 class JumpingClock:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 from google.protobuf.message import Message
 
+from support.patience import HANGS_AFTER
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS = 0, 1, 4
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 # gRPC's own: binary metadata may come as it is, not as base64 in Huffman's code.
 ALLOW_TRUE_BINARY = 0xFE03
-HANGS_AFTER = 30
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:

@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
+from support.patience import HANGS_AFTER
 from support.status_details import Details, read_details
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -23,8 +24,6 @@ SERVICES: dict[str, ServiceDescriptor] = {
 INFERENCE, HEALTH = "imp.v1.InferenceService", "grpc.health.v1.Health"
 ADMIN, CHANNELZ = "imp.v1.AdminService", "grpc.channelz.v1.Channelz"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
-# Far beyond what any call here takes.
-HANGS_AFTER = 30.0
 
 
 @dataclass(frozen=True)

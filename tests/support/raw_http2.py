@@ -7,11 +7,11 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from support.patience import HANGS_AFTER
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS, ACK = 0x1, 0x4, 0x1
-# Far beyond what an answer takes.
-HANGS_AFTER = 20.0
 
 
 def frame(kind: int, content: bytes = b"", *, flags: int = 0, stream: int = 0) -> bytes:

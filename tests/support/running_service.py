@@ -11,7 +11,8 @@ from imp_service.config import load as load_config
 from imp_service.generation import LanguageModel
 from imp_service.rpc.service import Service
 from imp_service.serving.loading import MakeModel, make_model
-from support.loop_thread import HANGS_AFTER, loop_thread
+from support.loop_thread import loop_thread
+from support.patience import HANGS_AFTER
 from support.served import DEFAULTS
 
 

@@ -20,7 +20,8 @@ from imp_service.pb import admin_pb2_grpc, inference_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from support.checked_channel import checked
-from support.loop_thread import HANGS_AFTER, loop_thread
+from support.loop_thread import loop_thread
+from support.patience import HANGS_AFTER
 from support.served_models import ServedModel, built_in
 from support.server_checks import CanarySinger, Metadata, last_problems_of
 from support.wire import ask, tokens_of

@@ -19,11 +19,9 @@ import grpc
 from imp_service.pb import inference_pb2_grpc
 from support.checked_channel import checked
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 from support.served_models import built_in
 from support.server_checks import CanarySinger
-
-# Far beyond what a start or an end takes.
-HANGS_AFTER = 60.0
 
 
 class ServerProcess:

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 
-# Far beyond what an answer takes.
-HANGS_AFTER = 60.0
 CTRL_C = "\x03"
 
 

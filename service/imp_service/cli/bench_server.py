@@ -15,8 +15,6 @@ from imp_service.cli.failure import CommandError
 if TYPE_CHECKING:
     from imp_service.client.bench import LadderReport
 
-HEADINGS = ("streams", "tokens/s", "min – max", "first p50", "p90", "p99", "between p50", "p90", "p99", "failed")
-
 
 def add_server_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("a running server, as its clients see it")
@@ -66,22 +64,12 @@ def run_server(arguments: Namespace) -> int:
 
 def _write_table(report: "LadderReport") -> None:
     from imp_service.cli.table import write_table
-    from imp_service.client.bench.page import duration_text, failures_text
+    from imp_service.client.bench import HEADINGS, level_row
 
     plan = report.plan
     sys.stdout.write(f"{report.model} ({report.weights})\n{report.server} at {report.address}, {report.device}\n")
     sys.stdout.write(f"prompts of {plan.prompt_tokens} tokens, answers of {plan.output_tokens}\n")
-    rows = [
-        (
-            str(level.level),
-            f"{level.median_tokens_per_s:.1f}",
-            f"{min(level.tokens_per_s):.1f} – {max(level.tokens_per_s):.1f}",
-            *(duration_text(t) for p in (level.first_token, level.inter_token) for t in (p.p50, p.p90, p.p99)),
-            failures_text(level) or "0",
-        )
-        for level in report.levels
-    ]
-    write_table(sys.stdout, HEADINGS, rows)
+    write_table(sys.stdout, HEADINGS, [level_row(level) for level in report.levels])
 
 
 def _refuse_nothing_measured(report: "LadderReport") -> None:

@@ -123,8 +123,7 @@ def _token(arguments: Namespace) -> str | None:
 
 
 def _stays_here(address: str) -> bool:
-    return address.startswith("unix:") or address.rpartition("/")[2].rpartition(":")[0] in (
-        "localhost",
-        "127.0.0.1",
-        "[::1]",
-    )
+    """Of any gRPC name, such as dns:///localhost:50051."""
+    from imp_service.config.address import Address
+
+    return address.startswith("unix:") or Address(address.rpartition("/")[2]).is_of_this_machine

@@ -9,6 +9,7 @@ from imp_service import __version__
 from imp_service.cli.banner import NO_GPU, is_built_in, threads_text
 from imp_service.cli.units import memory_text
 from imp_service.client import DEFAULT_ADDRESS
+from imp_service.config.address import Address
 
 if TYPE_CHECKING:
     from imp_service.rpc.service import Service
@@ -75,12 +76,12 @@ def call_line(service: "Service") -> str:
     settings = service.host.config.settings
     words = ["imp", "call", "generate", "Once upon a time"]
     # Of several addresses one of this machine; one that stands for all is reached by loopback.
-    target = min(service.server.addresses, key=lambda address: not address.startswith(("127.", "localhost", "unix:")))
-    for everywhere, here in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):
-        target = here + target.removeprefix(everywhere) if target.startswith(everywhere) else target
+    addresses = [Address(text) for text in service.server.addresses]
+    chosen = next((address for address in addresses if address.is_of_this_machine), addresses[0])
+    target = chosen.reached_here
     if target != DEFAULT_ADDRESS:
         words += ["--target", target]
-    if settings.tls.cert is not None and not target.startswith("unix:"):
+    if settings.tls.cert is not None and chosen.socket_path is None:
         words += ["--tls", "--ca", "CA.pem"] + (["--cert", "C.pem", "--key", "C.key"] if settings.tls.client_ca else [])
     if settings.auth.token_file is not None:
         words += ["--token-file", "TOKEN"]

@@ -1,16 +1,14 @@
 """What listeners cannot be together: one address twice, control for everyone, half of a certificate."""
 
-import ipaddress
 from collections.abc import Iterator
 
+from imp_service.config.address import Address
 from imp_service.config.quantities import write_duration
 from imp_service.config.server_settings import Connection, Listen, Tls
 from imp_service.config.settings import Settings
 from imp_service.config.toml import KeyPath
 
 Contradiction = tuple[KeyPath, KeyPath, str]
-EVERYWHERE = frozenset(("0.0.0.0", "::"))
-UNIX = "unix:"
 
 
 def listen_contradictions(settings: Settings) -> Iterator[Contradiction]:
@@ -23,44 +21,17 @@ def listen_contradictions(settings: Settings) -> Iterator[Contradiction]:
 def _addresses(listen: Listen) -> Iterator[Contradiction]:
     if not listen.grpc:
         yield ("listen", "grpc"), ("listen",), "found no address, expected one at least"
-    if listen.admin is not None and not is_of_this_machine(listen.admin):
+    if listen.admin is not None and not Address(listen.admin).is_of_this_machine:
         yield ("listen", "admin"), ("listen",), f"found {listen.admin}, expected loopback or a Unix socket"
     taken: list[tuple[str, str]] = []
     named = [("grpc", address) for address in listen.grpc]
     named += [(name, text) for name in ("health", "admin", "metrics") if (text := getattr(listen, name)) is not None]
     for name, address in named:
         for other, earlier in taken:
-            if collide(address, earlier):
+            if Address(address).collides_with(Address(earlier)):
                 keys = f"listen.{name}" if name == other else f"listen.{name} and listen.{other}"
                 yield ("listen", name), ("listen", other), f"{keys}: {address} and {earlier} are one address"
         taken.append((name, address))
-
-
-def collide(one: str, other: str) -> bool:
-    """Whether both cannot be listened on at once. Port 0 is another one each time."""
-    if one.startswith(UNIX) or other.startswith(UNIX):
-        return one == other
-    (host, port), (other_host, other_port) = split(one), split(other)
-    is_one_host = host == other_host or bool(EVERYWHERE & {host, other_host})
-    return is_one_host and port == other_port != 0
-
-
-def is_of_this_machine(address: str) -> bool:
-    """Nobody else can connect."""
-    if address.startswith(UNIX):
-        return True
-    host, _ = split(address)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def split(address: str) -> tuple[str, int]:
-    """Host and port of an address that is no socket's; the one name that is the same everywhere is an address too."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    return "127.0.0.1" if host == "localhost" else host, int(port)
 
 
 def _certificate(tls: Tls) -> Iterator[Contradiction]:

@@ -11,9 +11,10 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 
+from imp_service.config.address import Address
 from imp_service.rpc.health import Health
 from imp_service.rpc.listening.channel_options import channel_options
-from imp_service.rpc.listening.listeners import Address, bind, bind_socket, check_all
+from imp_service.rpc.listening.listeners import bind, bind_socket, check_all
 from imp_service.rpc.message_runtime import require_native_runtime
 from imp_service.rpc.registration import CallPath
 from imp_service.rpc.security.authentication import Authentication, AuthenticationInterceptor

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from imp_service.core import Event, FailedEvent, make_error
+from imp_service.core import Event
+from imp_service.serving.engine_answer import begin_command, failure_in
 from imp_service.serving.held_session import HeldSession
 from imp_service.serving.sessions import Sessions
 
@@ -54,19 +55,12 @@ def _begin(
     sessions: Sessions, submit: Callable[[int], None], on_done: Callable[[Exception | None], None]
 ) -> asyncio.Future[Exception | None]:
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    client = sessions.client
 
     def on_answer(event: Event) -> None:
-        client.forget(ticket)
-        failure = make_error(event.reason, event.message, event.details) if isinstance(event, FailedEvent) else None
+        failure = failure_in(event)
         on_done(failure)
         if not ended.done():
             ended.set_result(failure)
 
-    ticket = client.expect(on_answer)
-    try:
-        submit(ticket)
-    except BaseException:
-        client.forget(ticket)
-        raise
+    begin_command(sessions.client, submit, on_answer)
     return ended

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 
 SCRIPT = Path(__file__).with_name("serve_engine.py")
-HANGS_AFTER = 300.0
 # Nothing of the server's own bounds is what is measured.
 OPEN_BOUNDS = (
     "device.threads=1",

@@ -83,6 +83,15 @@ def test_refusals_are_counted_by_their_reason_and_not_asked_again(call):
     assert refused == 24 // 4
 
 
+def test_the_page_and_the_terminal_show_the_same_table(call, tmp_path):
+    with Server(refuses=5).open() as address:
+        status, out, _ = call("bench", "--server", address, *SMALL, "--html", "page.html")
+    assert status == 0
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    rows = [re.findall(r"<t[hd]>([^<]*)</t[hd]>", row) for row in re.findall(r"<tr>.*?</tr>", text)]
+    assert [re.split(r" {2,}", line) for line in out.splitlines()[-3:]] == rows
+
+
 def test_where_nothing_succeeds_the_status_says_so(call):
     with Server(refuses=1).open() as address:
         status, _, err = call("bench", "--server", address, *SMALL)

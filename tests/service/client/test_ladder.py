@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from imp_service.client.bench import LadderPlan, Percentiles
 from imp_service.client.bench.axis import linear_axis, log_axis
+from imp_service.client.bench.level_table import duration_text
 from imp_service.client.bench.measure import LevelRun, RequestResult
-from imp_service.client.bench.page import duration_text
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300))

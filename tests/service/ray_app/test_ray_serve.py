@@ -24,6 +24,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc
 from support.checked_channel import checked
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 from support.served import ask, tokens_of
 from support.served_models import built_in
 
@@ -32,7 +33,7 @@ pytest.importorskip("ray", reason="Ray is not installed here: pip install '.[ray
 ROOT = Path(__file__).resolve().parents[3]
 SERVE = Path(sys.executable).with_name("serve")
 # Ray starts its own daemons, and a Python process for each replica and proxy.
-HANGS_AFTER = 150.0
+RAY_HANGS_AFTER = 3 * HANGS_AFTER
 SESSION_METHODS = ("Prefill", "DecodeStep", "DecodeStream", "ForkSession", "TruncateSession", "ReleaseSession")
 
 pytestmark = pytest.mark.timeout(400)
@@ -78,7 +79,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _wait_until_served(target: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    give_up = time.monotonic() + HANGS_AFTER
+    give_up = time.monotonic() + RAY_HANGS_AFTER
     descriptor = os.pidfd_open(process.pid)
     try:
         while True:

@@ -20,7 +20,7 @@ from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc import service as service_module
 from imp_service.serving import warm_up as warm_up_module
 from imp_service.serving.loading import Progress, make_model
-from support.loop_thread import HANGS_AFTER
+from support.patience import HANGS_AFTER
 from support.raw_calls import HEALTH, INFERENCE, call
 from support.running_service import Running, running
 from support.served import ask

@@ -7,6 +7,7 @@ from html import escape
 
 from imp_service.client.bench.axis import Axis, linear_axis, log_axis
 from imp_service.client.bench.chart import Chart, Series
+from imp_service.client.bench.level_table import HEADINGS, duration_text, level_row, rate_text
 from imp_service.client.bench.page_style import STYLE
 from imp_service.client.bench.report import LadderReport, LevelReport, Percentiles
 
@@ -50,7 +51,7 @@ def page(report: LadderReport) -> str:
 def _throughput(levels: Sequence[LevelReport]) -> str:
     values = tuple(level.median_tokens_per_s for level in levels)
     ranges = tuple((min(level.tokens_per_s), max(level.tokens_per_s)) for level in levels)
-    chart = _chart("generated tokens per second", levels, linear_axis([high for _, high in ranges]), _rate)
+    chart = _chart("generated tokens per second", levels, linear_axis([high for _, high in ranges]), rate_text)
     return chart.svg([Series("tokens/s", values, ranges)])
 
 
@@ -74,44 +75,7 @@ def _chart(title: str, levels: Sequence[LevelReport], axis: Axis, text: Callable
 
 
 def _table(levels: Sequence[LevelReport]) -> str:
-    heads = (
-        *("streams", "tokens/s", "first token: half", "90 %", "99 %", "between: half", "90 %", "99 %"),
-        *("tokens/message", "requests", "failed"),
-    )
-    rows = [
-        (
-            str(level.level),
-            _rate(level.median_tokens_per_s),
-            *(duration_text(t) for p in (level.first_token, level.inter_token) for t in (p.p50, p.p90, p.p99)),
-            "–" if math.isnan(level.tokens_per_message) else _digits(level.tokens_per_message),
-            str(level.requests),
-            failures_text(level) or "0",
-        )
-        for level in levels
-    ]
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in HEADINGS)
+    rows = map(level_row, levels)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def failures_text(level: LevelReport) -> str:
-    """As "3 QUEUE_FULL, 1 LOADING"; empty without any."""
-    return ", ".join(f"{count} {reason}" for reason, count in level.failures.items())
-
-
-def duration_text(seconds: float) -> str:
-    """With three digits, as "1.23 ms"; "–" where there is none."""
-    if math.isnan(seconds):
-        return "–"
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{_digits(seconds / size)} {unit}"
-    return f"{_digits(seconds * 1e6)} µs"
-
-
-def _rate(value: float) -> str:
-    return "0" if value == 0 else _digits(value)
-
-
-def _digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

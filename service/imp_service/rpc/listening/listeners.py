@@ -5,41 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 
+from imp_service.config.address import Address
 from imp_service.rpc.listening.listen_error import ListenError
 from imp_service.rpc.listening.unix_socket import check, claimed
-
-UNIX = "unix://"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """As listen.… has it: host:port, [IPv6]:port or unix:///path."""
-
-    text: str
-
-    @property
-    def socket_path(self) -> Path | None:
-        """Of a Unix socket, None of a port."""
-        return Path(self.text.removeprefix(UNIX)) if self.text.startswith(UNIX) else None
-
-    @property
-    def host(self) -> str:
-        """Of a port, without brackets."""
-        return self.text.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        """0: any free one."""
-        return int(self.text.rpartition(":")[2])
-
-    def with_port(self, port: int) -> str:
-        """The address that clients use."""
-        return f"{self.text.rpartition(':')[0]}:{port}"
 
 
 def check_all(addresses: Iterable[Address]) -> None:
