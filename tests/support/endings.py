@@ -15,6 +15,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from support.known_outputs import Known
+from support.status_checker import CLIENTS_OWN
 from support.status_details import read_details
 
 # Opens a connection of its own with these channel options; every call on it is checked.
@@ -74,9 +75,9 @@ class Reader:
 
 
 def status_of(error: grpc.RpcError) -> tuple[str, str]:
-    """Its code, and its reason where the server gave it one: a client's own cancel may cross the server's status."""
+    """Its code, and its reason where the server gave it one: a client's own end may cross the server's status."""
     code = error.code().name
-    return code, "" if code == "CANCELLED" else read_details(error.trailing_metadata() or ()).reason
+    return code, "" if code in CLIENTS_OWN else read_details(error.trailing_metadata() or ()).reason
 
 
 class Endings:

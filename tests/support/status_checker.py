@@ -22,6 +22,9 @@ GRPCS_OWN = {
     "UNIMPLEMENTED": r"(?i)method not found|not implement",
     "INTERNAL": r"(?i)deserializing|RST_STREAM|HTTP2|HTTP/2",
 }
+# Codes that a client gives itself, and its words. Where the server's status is on its way then, a client keeps the
+# server's details beside its own code.
+CLIENTS_OWN = {"CANCELLED": r"(?s).*", "DEADLINE_EXCEEDED": r"(?i)(stream removed \()?deadline exceeded\)?"}
 # What gives away the inside of the server.
 LEAKS = re.compile(r"0x[0-9a-f]{6,}|Traceback|\.py\b|(?<![\w.:/])/(?:home|tmp|usr|work|var|etc|root|proc)/[\w.-]+")
 
@@ -45,10 +48,9 @@ def check_status(code: grpc.StatusCode | None, words: str | None, trailing: Iter
     """Raises StatusViolation where a call did not end as one of imp's may."""
     if code is None or code is grpc.StatusCode.UNKNOWN:
         raise StatusViolation(f"status {code}: {words}")
-    # A client that cancels while the server's status is on its way keeps the server's details beside its own code.
-    if code in (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED):
-        return
     told, pairs = words or "", [(key, value) for key, value in trailing]
+    if code is grpc.StatusCode.OK or re.fullmatch(CLIENTS_OWN.get(code.name, r"(?!)"), told):
+        return
     details = read_details(pairs)
     if not details.code:
         if not re.search(GRPCS_OWN.get(code.name, r"(?!)"), told):

@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, RunReturns
+from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, RunReturns, make_error
 from imp_service.generation.defaults import default_sampling, resolve, seed_of, with_seed
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.generation import Clock, Generation
@@ -30,6 +30,7 @@ from imp_service.generation.validate import (
     request_violations,
     sampling_violations,
     tenant_violations,
+    token_pieces,
     token_violations,
 )
 from imp_service.text import ChatPrompt, StopRules, StopStrings, TextStream
@@ -193,6 +194,7 @@ class LanguageModel:
         with self.client.together():
             for step in steps:
                 try:
+                    step.session.check_tokens(step.tokens)
                     submitted.append(step.session.submit_step(step.tokens, step.step))
                 except Error as error:
                     submitted.append(error)
@@ -216,8 +218,19 @@ class LanguageModel:
             return self.text.chat_ids(prompt)
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
             raise invalid(f"prompt: {type(prompt).__name__}, expected text, token ids or a ChatPrompt")
+        if len(prompt) > self.max_context:
+            raise self._too_long(len(prompt))  # before it is looked at: it may be of any length
         refuse(token_violations("token_ids", prompt, self.vocab_size))
-        return [int(token) for token in prompt]
+        tokens: list[int] = []
+        for _, piece in token_pieces(prompt):
+            tokens += map(int, piece)
+        return tokens
+
+    def _too_long(self, n_tokens: int) -> Error:
+        details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
+        return make_error(
+            "CONTEXT_TOO_LONG", f"a prompt of {n_tokens} tokens exceeds the context of {self.max_context}", details
+        )
 
     def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
         """The sampler that runs; unset fields take the model's defaults."""

@@ -72,7 +72,12 @@ class Session:
         position: int | None = None,
     ) -> StepOutput:
         """Evaluates `tokens`, or the pending one where there are none, and samples."""
+        self.check_tokens(tokens)
         return self.finish_step(self.submit_step(tokens, step, sampling=sampling, position=position), tokens)
+
+    def check_tokens(self, tokens: Sequence[int]) -> None:
+        """Raises where one is no token of the model."""
+        refuse(token_violations("token_ids", tokens, self._model.vocab_size))
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Goes on by itself; the request's prompt is what the session holds, its own must be empty."""
@@ -118,9 +123,8 @@ class Session:
         rebase: bool = False,
         on_done: Callable[[], None] | None = None,
     ) -> StepFold:
-        """Begins a step; fold_step() gives its output once the fold is done."""
+        """Begins a step with tokens that are checked; fold_step() gives its output once the fold is done."""
         model = self._model
-        refuse(token_violations("token_ids", tokens, model.vocab_size))
         refuse(step_violations(step, model.vocab_size))
         if sampling is not None:
             refuse(sampling_violations(sampling, model.vocab_size))

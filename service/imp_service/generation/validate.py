@@ -26,6 +26,8 @@ MAX_BREAKER_BYTES = 64
 MAX_SALT_BYTES = 64
 MAX_TENANT_BYTES = 64
 MAX_SEQUENCES = 8
+# Some 0.5 ms of work.
+PIECE_TOKENS = 8192
 U32 = 2**32 - 1
 U64 = 2**64 - 1
 
@@ -147,10 +149,17 @@ def mask_violations(path: str, mask: bytes, vocab_size: int) -> Iterator[Violati
 
 def token_violations(path: str, tokens: Sequence[int], vocab_size: int) -> Iterator[Violation]:
     """Ids that are not in the vocabulary."""
-    if set(map(type, tokens)) == {int} and min(tokens) >= 0 and max(tokens) < vocab_size:
-        return  # without looking at each: prompts are long
-    for i, token in enumerate(tokens):
-        yield from _token(f"{path}[{i}]", token, vocab_size)
+    for first, piece in token_pieces(tokens):
+        if set(map(type, piece)) == {int} and min(piece) >= 0 and max(piece) < vocab_size:
+            continue  # without looking at each: prompts are long
+        for i, token in enumerate(piece, first):
+            yield from _token(f"{path}[{i}]", token, vocab_size)
+
+
+def token_pieces(tokens: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    """The tokens in pieces, each with its place: no other thread of Python runs while one call goes through them."""
+    for first in range(0, len(tokens), PIECE_TOKENS):
+        yield first, tokens[first : first + PIECE_TOKENS]
 
 
 def request_violations(request: GenerationRequest, vocab_size: int) -> Iterator[Violation]:

@@ -30,6 +30,8 @@ class Call:
     priority: int = 0
     is_admitted: bool = False
     approximations: str = ""
+    # Of the request, or of the one that was read last.
+    n_request_bytes: int = 0
     # Output tokens that were written: told where the call is ended before it ends.
     n_sent_tokens: int = 0
     # What the call was told to end with.

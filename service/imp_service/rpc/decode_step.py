@@ -43,7 +43,7 @@ class DecodeStep:
 
     async def answer(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
         """The results in request order; raises the first failure where no step could be run."""
-        await checked(request, self._host)
+        await checked(request, call.n_request_bytes, self._host)
         return await self.answer_checked(request, call)
 
     async def answer_checked(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:

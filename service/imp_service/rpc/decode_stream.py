@@ -86,7 +86,7 @@ class DecodeStream:
         self._n_unanswered += 1
         names = set(_names_in(request))
         before = {self._latest[name] for name in names if name in self._latest}
-        answer = asyncio.create_task(self._response(request, before))
+        answer = asyncio.create_task(self._response(request, self._call.n_request_bytes, before))
         self._in_work.add(answer)
         self._latest.update(dict.fromkeys(names, answer))
         answer.add_done_callback(lambda done: self._leave(done, names))
@@ -98,18 +98,20 @@ class DecodeStream:
             if self._latest.get(name) is answer:
                 del self._latest[name]
 
-    async def _response(self, request: pb.DecodeStreamRequest, before: set[Answer]) -> pb.DecodeStreamResponse:
+    async def _response(
+        self, request: pb.DecodeStreamRequest, n_bytes: int, before: set[Answer]
+    ) -> pb.DecodeStreamResponse:
         if before:
             await asyncio.wait(before)
         try:
-            return await self._answered(request)
+            return await self._answered(request, n_bytes)
         except (Refusal, Error, TextError) as error:
             failure = reported_failure(error, self._call, self._host.telemetry.log)
             return pb.DecodeStreamResponse(error=failure.step_error())
 
-    async def _answered(self, request: pb.DecodeStreamRequest) -> pb.DecodeStreamResponse:
+    async def _answered(self, request: pb.DecodeStreamRequest, n_bytes: int) -> pb.DecodeStreamResponse:
         self._host.lifecycle.require_open()
-        await checked(request, self._host)
+        await checked(request, n_bytes, self._host)
         kind = request.WhichOneof("request")
         assert kind is not None  # narrows
         with paths_under(kind):

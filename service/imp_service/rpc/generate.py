@@ -64,7 +64,7 @@ class Generate:
         """A generation from its admission to its end; what it held is given back however it ends."""
         host, began = self._host, self._host.clock()
         refuse_late(call)
-        terms = await checked(unary or request, host)
+        terms = await checked(unary or request, call.n_request_bytes, host)
         call.request_id = request.request_id or call.request_id
         wanted = read_generation(request, host.settings, priority=call.priority, tenant=call.tenant)
         with ExitStack() as holds:
@@ -78,16 +78,18 @@ class Generate:
                 planned = await host.workers.run(plan, planning_bytes(wanted))
                 check_generation_size(wanted, planned.n_prompt_tokens, terms, is_unary=unary is not None)
                 refuse_late(call)
-                generation = GenerationStream(
-                    host.model.client,
-                    planned,
-                    outbox_limits(request, wanted, terms, is_unary=unary is not None),
-                    Watcher(host, call.record, wanted.num_sequences),
-                    clock=host.clock,
-                    time_limit=(wanted.stop.time_limit or math.inf) - (host.clock() - began),
-                    give_up=call.end,
-                )
-            running.run(generation, planned.n_prompt_tokens)
+                # Together, so that an abort while it was planned ends it before its first step.
+                with host.model.client.together():
+                    generation = GenerationStream(
+                        host.model.client,
+                        planned,
+                        outbox_limits(request, wanted, terms, is_unary=unary is not None),
+                        Watcher(host, call.record, wanted.num_sequences),
+                        clock=host.clock,
+                        time_limit=(wanted.stop.time_limit or math.inf) - (host.clock() - began),
+                        give_up=call.end,
+                    )
+                    running.run(generation, planned.n_prompt_tokens)
             async with generation:
                 yield generation
 

@@ -37,7 +37,7 @@ class ModelServicer:
         self._digest = WeightsDigest(host)
 
     async def GetModelInfo(self, request: pb.GetModelInfoRequest, call: Call) -> pb.GetModelInfoResponse:  # noqa: N802
-        terms = await checked(request, self._host)
+        terms = await checked(request, call.n_request_bytes, self._host)
         return write_model_info(self._host.model, terms, self._digest.sha256)
 
     async def GetServerInfo(  # noqa: N802

@@ -25,6 +25,7 @@ from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
 from imp_service.serving.session_steps import Extension, begin, check_base, check_position, check_room, find_breakers
 from imp_service.serving.sessions import Opening
+from imp_service.text import ChatPrompt
 
 OnOpen = Callable[[HeldSession], None]
 
@@ -37,7 +38,7 @@ class Prefill:
 
     async def answer(self, request: pb.PrefillRequest, call: Call) -> pb.PrefillResponse:
         """The session after it."""
-        await checked(request, self._host)
+        await checked(request, call.n_request_bytes, self._host)
         return await self.answer_checked(request, call)
 
     async def answer_checked(
@@ -49,7 +50,7 @@ class Prefill:
         await find_breakers(self._host.workers, model, sampling)
         held = await self._take_or_open(request, call, sampling, on_open)
         was_new = held.is_new
-        digest = request_digest(request) if request.HasField("position") else None
+        digest = self._digest(request)
         try:
             if (stored := held.reply_to(digest)) is not None:
                 sessions.leave(held)
@@ -70,6 +71,11 @@ class Prefill:
         n_sampled = int(outcome.output.HasField("token_id"))
         call.record.prefilled(len(extension.tokens), outcome.cached_tokens, n_sampled, self._host.clock() - began)
         return outcome
+
+    def _digest(self, request: pb.PrefillRequest) -> bytes | None:
+        """None where no reply is kept, or none can be: no session holds so many tokens."""
+        fits = len(request.token_ids.ids) <= self._host.model.max_context
+        return request_digest(request) if fits and request.HasField("position") else None
 
     async def _take_or_open(
         self, request: pb.PrefillRequest, call: Call, sampling: SamplingOptions | None, on_open: OnOpen
@@ -124,8 +130,8 @@ class Prefill:
 
     async def _tokens(self, model: LanguageModel, request: pb.PrefillRequest, held: HeldSession) -> list[int]:
         prompt = read_prompt(request, "input")
-        if isinstance(prompt, list):
-            return prompt
+        if not isinstance(prompt, str | ChatPrompt):
+            check_room(held, len(prompt), model.max_context)  # before it is looked at
         begins = held.position == 0
         tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), reading_bytes(prompt))
         if not tokens:

@@ -85,7 +85,7 @@ class CallPath:
             content = await call.context.read()
             if content is grpc.aio.EOF:
                 raise Refusal(FIELD_INVALID, "request: found no message, expected one")
-            return await method(_parsed(parse, content), call)
+            return await method(_parsed(parse, content, call), call)
 
         # Whether one message comes or many is the same on the wire. Reading it here puts the caller's checks before
         # it, and gives a call without one an end: of its own accord grpc.aio leaves that open.
@@ -93,7 +93,9 @@ class CallPath:
             return await self._run(counted.path, policy, read_one, context)
 
         async def answer_many(contents: AsyncIterator[bytes], context: Context) -> None:
-            await self._run(counted.path, policy, lambda call: method(_each_parsed(parse, contents), call), context)
+            await self._run(
+                counted.path, policy, lambda call: method(_each_parsed(parse, contents, call), call), context
+            )
 
         makers: dict[tuple[bool, bool], tuple[Callable[..., Any], Callable[..., Any]]] = {
             (False, False): (grpc.stream_unary_rpc_method_handler, answer_one),
@@ -195,13 +197,14 @@ def _read(pairs: Metadata) -> tuple[RequestMetadata, FieldsInvalid | None]:
         return RequestMetadata(), error
 
 
-def _parsed(parse: Parse, content: bytes) -> Message:
+def _parsed(parse: Parse, content: bytes, call: Call) -> Message:
+    call.n_request_bytes = len(content)
     try:
         return parse(content)
     except DecodeError:
         raise Refusal(FIELD_INVALID, "request: found bytes that are no message of its type") from None
 
 
-async def _each_parsed(parse: Parse, contents: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+async def _each_parsed(parse: Parse, contents: AsyncIterator[bytes], call: Call) -> AsyncIterator[Message]:
     async for content in contents:
-        yield _parsed(parse, content)
+        yield _parsed(parse, content, call)

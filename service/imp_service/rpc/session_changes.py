@@ -24,7 +24,7 @@ class SessionChanges:
 
     async def fork(self, request: pb.ForkSessionRequest, call: Call) -> pb.ForkSessionResponse:
         """A copy of a session; the same one again where the call is repeated before the copy is used."""
-        await checked(request, self._host)
+        await checked(request, call.n_request_bytes, self._host)
         digest = request_digest(request)
         made = self._made_before(request, digest, call)
         if made is not None:
@@ -59,7 +59,7 @@ class SessionChanges:
 
     async def truncate(self, request: pb.TruncateSessionRequest, call: Call) -> pb.TruncateSessionResponse:
         """Drops what a session holds beyond a position; all of it is no change."""
-        await checked(request, self._host)
+        await checked(request, call.n_request_bytes, self._host)
         sessions = self._host.sessions
         held = sessions.take(call.tenant, request.session_id)
         try:
@@ -76,7 +76,7 @@ class SessionChanges:
 
     async def release(self, request: pb.ReleaseSessionRequest, call: Call) -> pb.ReleaseSessionResponse:
         """Frees a session and what it holds, whatever is at work on it."""
-        await checked(request, self._host)
+        await checked(request, call.n_request_bytes, self._host)
         return await self.release_checked(request, call)
 
     async def release_checked(self, request: pb.ReleaseSessionRequest, call: Call) -> pb.ReleaseSessionResponse:

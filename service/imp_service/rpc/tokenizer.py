@@ -37,13 +37,13 @@ class TokenizerServicer:
         self._archive: asyncio.Task[Archive] | None = None
 
     async def Tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:  # noqa: N802
-        terms = await checked(request, self._host)
+        terms = await checked(request, call.n_request_bytes, self._host)
         tokenizer = self._host.model.tokenizer
         n_bytes = sum(len(text.encode()) for text in request.texts)
         return await self._host.workers.run(lambda: tokenize(request, tokenizer, terms), n_bytes)
 
     async def Detokenize(self, request: pb.DetokenizeRequest, call: Call) -> pb.DetokenizeResponse:  # noqa: N802
-        terms = await checked(request, self._host)
+        terms = await checked(request, call.n_request_bytes, self._host)
         tokenizer = self._host.model.tokenizer
         n_bytes = ID_BYTES * sum(len(item.ids) for item in request.token_ids)
         return await self._host.workers.run(lambda: detokenize(request, tokenizer, terms), n_bytes)
@@ -51,7 +51,7 @@ class TokenizerServicer:
     async def ApplyChatTemplate(  # noqa: N802
         self, request: pb.ApplyChatTemplateRequest, call: Call
     ) -> pb.ApplyChatTemplateResponse:
-        terms = await checked(request, self._host)
+        terms = await checked(request, call.n_request_bytes, self._host)
         model = self._host.model
         n_bytes = reading_bytes(read_chat(request.chat))
         return await self._host.workers.run(lambda: apply_chat_template(request, model, terms), n_bytes)

@@ -158,7 +158,8 @@ class UnreadCall:
 
     def __init__(self, served: Served) -> None:
         self._made = served.thread.loop.create_future
-        self.request_id, self.tenant, self.priority = "unread", "", 0  # all that it takes where no step can be run
+        # All that it takes where no step can be run.
+        self.request_id, self.tenant, self.priority, self.n_request_bytes = "unread", "", 0, 100
         self.unread: list[asyncio.Future[None]] = []
         self.written: list[pb.DecodeStreamResponse] = []
 

@@ -32,6 +32,9 @@ def test_rpc_41_a_row_of_the_table_passes(error: Exception) -> None:
 def test_rpc_41_what_grpc_says_itself_passes() -> None:
     check_status(grpc.StatusCode.OK, "", ())
     check_status(grpc.StatusCode.CANCELLED, "Locally cancelled by application!", ())
+    crossed = trailing(Refusal("DRAINING", "bye"))[2]
+    check_status(grpc.StatusCode.CANCELLED, "Locally cancelled by application!", crossed)
+    check_status(grpc.StatusCode.DEADLINE_EXCEEDED, "Stream removed (Deadline Exceeded)", crossed)
     check_status(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses", ())
 
 
@@ -44,6 +47,7 @@ def test_rpc_41_what_grpc_says_itself_passes() -> None:
         (grpc.StatusCode.INVALID_ARGUMENT, "no details", ()),
         (grpc.StatusCode.UNAVAILABLE, "the model is being loaded", ()),
         (grpc.StatusCode.ABORTED, *trailing(Refusal("LOADING", "not so"))[1:]),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, *trailing(Refusal("DRAINING", "bye"))[1:]),
         (grpc.StatusCode.UNAVAILABLE, "other words", trailing(Refusal("LOADING", "these words"))[2]),
         trailing(make_error("FIELD_INVALID", f"text: {SECRET} is too long")),
         trailing(make_error("FIELD_INVALID", "file: /var/models/a.gguf is not there")),

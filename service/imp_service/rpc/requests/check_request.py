@@ -28,10 +28,9 @@ def check_request(request: Any, terms: Terms) -> None:
     raise min(refusals, key=lambda refusal: refusal.reason not in _STAGES)
 
 
-async def checked(request: Any, host: Host) -> Terms:
+async def checked(request: Any, n_bytes: int, host: Host) -> Terms:
     """The same, off the event loop where the request is large; what the server's terms are."""
     terms = Terms.of(host.model)
-    n_bytes = request.ByteSize()
     if n_bytes <= MAX_INLINE_BYTES:
         check_request(request, terms)
     else:

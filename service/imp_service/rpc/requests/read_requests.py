@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from imp_service.config.settings import Settings
@@ -14,11 +15,12 @@ from imp_service.generation import (
     StepOptions,
     StopOptions,
 )
+from imp_service.generation.options import Prompt
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.requests.read_prompts import read_chat
 from imp_service.rpc.requests.rules import shortest
-from imp_service.text import ChatPrompt, ConstraintKind, ConstraintSpec
+from imp_service.text import ConstraintKind, ConstraintSpec
 
 
 def read_generation(
@@ -38,11 +40,12 @@ def read_generation(
     )
 
 
-def read_prompt(request: Any, oneof: str) -> str | list[int] | ChatPrompt:
-    """What a GenerateRequest or a PrefillRequest is to evaluate."""
+def read_prompt(request: Any, oneof: str) -> Prompt:
+    """What a GenerateRequest or a PrefillRequest is to evaluate. Token ids are the message's own: there may be many."""
     match request.WhichOneof(oneof):
         case "token_ids":
-            return list(request.token_ids.ids)
+            ids: Sequence[int] = request.token_ids.ids
+            return ids
         case "chat":
             return read_chat(request.chat)
         case "text":

@@ -1,0 +1,96 @@
+"""Requests of megabytes are read off the event loop and in pieces: between any two of them others are served."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from imp_service.generation import language_model, validate
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import types_pb2
+from support.failed_calls import failed
+from support.served import Served, ask, serve, tokens_of
+from support.served_models import ENDLESS, scripted
+from support.session_calls import SessionCalls
+
+CONTEXT = ENDLESS["max_context"]
+# What limits.max_message_bytes lets pass, of ids that take three bytes each.
+MOST = 1_300_000
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve(model=scripted(**ENDLESS)) as server:
+        yield server
+
+
+@pytest.fixture
+def pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the pieces that are gone through; before each, a whole other generation is served."""
+    found: list[int] = []
+    whole = validate.token_pieces
+    stub = served.inference
+
+    def singing(tokens: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+        for first, piece in whole(tokens):
+            if len(tokens) > 1:
+                assert threading.current_thread().name != "test-loop", "a piece is read on the event loop"
+                assert tokens_of(list(stub.Generate(ask([700], 2), timeout=30))) == [701, 702]
+                found.append(len(piece))
+            yield first, piece
+
+    for module in (validate, language_model):
+        monkeypatch.setattr(module, "token_pieces", singing)
+    return found
+
+
+def by_generate(served: Served, ids: Sequence[int]) -> int:
+    return len(tokens_of(list(served.inference.Generate(ask(ids, 1)))))
+
+
+def by_unary(served: Served, ids: Sequence[int]) -> int:
+    reply = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=ask(ids, 1)))
+    return len(reply.sequences[0].output.token_ids)
+
+
+def by_prefill(served: Served, ids: Sequence[int]) -> int:
+    calls = SessionCalls(served)
+    first = calls.prefill(ids, "large", position=0)
+    assert calls.prefill(ids, "large", position=0) == first
+    assert calls.stub.ReleaseSession(pb.ReleaseSessionRequest(session_id="large")).released
+    return int(first.output.HasField("token_id"))
+
+
+def by_stream(served: Served, ids: Sequence[int]) -> int:
+    prefill = pb.PrefillRequest(token_ids=types_pb2.TokenIds(ids=ids), session_id="large", position=0)
+    (reply,) = served.inference.DecodeStream(iter([pb.DecodeStreamRequest(prefill=prefill)]))
+    return int(reply.prefill.output.HasField("token_id"))
+
+
+WAYS = pytest.mark.parametrize("way", [by_generate, by_unary, by_prefill, by_stream])
+
+
+@WAYS
+def test_a_long_prompt_is_read_in_pieces_beside_other_streams(
+    served: Served, pieces: list[int], way: Callable[[Served, Sequence[int]], int]
+) -> None:
+    n = 3 * validate.PIECE_TOKENS + 5
+    assert way(served, [300 + i % 500 for i in range(n)]) == 1
+    assert max(pieces) == validate.PIECE_TOKENS
+    # Once for the field rules, and then for whoever evaluates it.
+    assert sum(pieces) >= 2 * n
+
+
+def test_p18_s15_a_prompt_beyond_the_context_is_refused_before_it_is_copied(served: Served, pieces: list[int]) -> None:
+    ids = [1] * MOST
+    for _ in range(2):
+        refused = failed(lambda: by_generate(served, ids))
+        assert (refused.code, refused.reason) == ("OUT_OF_RANGE", "CONTEXT_TOO_LONG")
+        assert refused.metadata == {"prompt_tokens": str(MOST), "max_context_tokens": str(CONTEXT)}
+    refused = failed(lambda: by_prefill(served, ids))
+    assert (refused.code, refused.reason) == ("OUT_OF_RANGE", "CONTEXT_TOO_LONG")
+    # What is wrong with its fields is looked for all the same, and nothing else.
+    assert sum(pieces) == 3 * MOST
+    assert len(served.host.sessions) == 0
