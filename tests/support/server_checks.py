@@ -15,6 +15,7 @@ import grpc
 
 from imp_service.pb import inference_pb2_grpc
 from imp_service.serving.lifecycle import Phase
+from support.patience import HANGS_AFTER
 from support.served_models import Canary, ServedModel
 from support.status_checker import SECRET, leaks_in
 from support.stream_checker import StreamViolation
@@ -28,7 +29,6 @@ Metadata = tuple[tuple[str, str], ...]
 N_CANARY = 6
 # A machine under load may be this slow to free what the catalogue wants freed within 250 ms.
 REST_SECONDS = 10.0
-HANGS_AFTER = 60.0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -53,8 +54,9 @@ class OutputStream:
         # A token may end the text.
         self.seeks_stop = text is not None and text.has_stop_strings
         self.n_delivered = 0
-        # Not yet taken by the caller: parallel lists, where they are asked for.
-        self.token_ids: list[int] = []
+        # Not yet taken by the caller: parallel lists, where they are asked for. Of a slow reader's there are many:
+        # four bytes for each, in place of an object.
+        self.token_ids = array("i")
         self._logprobs: list[float] = []
         self._candidates: list[list[Candidate]] = []
         self._fragments: list[str] = []
@@ -91,16 +93,16 @@ class OutputStream:
 
     def take(self, max_tokens: int | None) -> Chunk:
         """The oldest tokens, at most so many, and the text that they complete. There must be one."""
-        ids = self.token_ids
-        n = len(ids)
+        n = len(self.token_ids)
         first = self.n_delivered
         if max_tokens is None or n <= max_tokens:
-            self.token_ids = []
+            ids, self.token_ids = self.token_ids.tolist(), array("i")
             logprobs, self._logprobs = self._logprobs, []
             candidates, self._candidates = self._candidates, []
         else:
             n = max_tokens
-            ids, self.token_ids = ids[:n], ids[n:]
+            ids = self.token_ids[:n].tolist()
+            del self.token_ids[:n]
             logprobs, self._logprobs = self._logprobs[:n], self._logprobs[n:]
             candidates, self._candidates = self._candidates[:n], self._candidates[n:]
         self.n_delivered = first + n

@@ -20,8 +20,9 @@ import pytest
 from support.command_line import clean_environment
 from support.confined import confined
 from support.limited import MIB, limit_growth, limited
+from support.patience import HANGS_AFTER
 from support.process_numbers import ProcessNumbers
-from support.server_process import HANGS_AFTER, ServerProcess, server_process
+from support.server_process import ServerProcess, server_process
 from support.sparse_models import sparse_model
 from support.status_details import read_details
 from support.tiny_models import TinyModel

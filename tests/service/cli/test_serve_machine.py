@@ -17,7 +17,8 @@ from imp_service.cli.failure import error_line, exit_status
 from imp_service.core import Error
 from support.command_line import FOUND_IN
 from support.name_spaces import name_space
-from support.server_process import HANGS_AFTER, ServerProcess, server_process
+from support.patience import HANGS_AFTER
+from support.server_process import ServerProcess, server_process
 
 
 def serving_line(server: ServerProcess) -> dict[str, str]:

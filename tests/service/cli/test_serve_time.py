@@ -11,7 +11,8 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from support.server_process import HANGS_AFTER, server_process
+from support.patience import HANGS_AFTER
+from support.server_process import server_process
 from support.session_calls import prefill
 from support.shim import Shim
 from support.wire import ask, tokens_of
