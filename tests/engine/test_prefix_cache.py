@@ -37,7 +37,7 @@ def test_pfx_2_only_full_blocks_are_found_and_the_last_token_never_is() -> None:
         assert found(blocks, tokens) == (n - 1) // B * B
 
 
-def test_pfx_3_equal_keys_of_other_ids_are_misses() -> None:
+def test_pfx_3_n02_equal_keys_of_other_ids_are_misses() -> None:
     """With a constant hash every key is equal: only equal ids, after an equal chain, in the same scope are found."""
     blocks = _testing.KvBlocks(32, B, hash=lambda _parent, _ids: (5, 5))
     blocks.truncate(fill(blocks, [1, 2, 3, 4, 9]), 0)
@@ -48,7 +48,7 @@ def test_pfx_3_equal_keys_of_other_ids_are_misses() -> None:
     assert found(blocks, [1, 2, 3, 4, 1, 2, 3, 4, 0]) == 4
 
 
-def test_pfx_3_negative_control_a_hash_that_ignores_the_parent_needs_the_comparison() -> None:
+def test_pfx_3_n02_negative_control_a_hash_that_ignores_the_parent_needs_the_comparison() -> None:
     """Second blocks with equal ids and, by this hash, equal keys: the first chain's is not the other's."""
     blocks = _testing.KvBlocks(32, B, hash=lambda _parent, ids: (sum(ids), 0))
     blocks.truncate(fill(blocks, [1, 1, 1, 1, 7, 7, 7, 7, 0]), 0)

@@ -167,3 +167,25 @@ def test_smp_17_sch_2_d01_a_row_that_is_not_finite_ends_its_own_request(n_bad: i
         else:
             assert engine.tokens(ticket) == continuation(prompt, 12, no_15)
     engine.assert_at_rest()
+
+
+@pytest.mark.parametrize("prefix_cache", [True, False])
+def test_n04_freed_blocks_are_not_read_before_they_are_written(prefix_cache: bool) -> None:
+    """Every block is filled by one tenant, freed and poisoned; another tenant's sequences see none of it."""
+    engine = ScriptEngine(n_blocks=24, max_context=128, prefix_cache=prefix_cache)
+    others = [engine.generate(prompt_of(100, i), max_outputs=20, cache_scope="1:a") for i in range(6)]
+    engine.turn_until_idle()
+    assert [len(engine.tokens(ticket)) for ticket in others] == [20] * 6
+    engine.command("flush")
+    engine.turn_until_idle()
+    assert engine.core.stats().blocks_free == 24
+    for block in range(24):
+        engine.core.poison(block)
+    mine = [
+        engine.generate(prompt_of(17 * i + 1, i), max_outputs=30, sampling=SEEDED, cache_scope="1:b", logits=True)
+        for i in range(6)
+    ]
+    engine.turn_until_idle()
+    for i, ticket in enumerate(mine):
+        assert engine.tokens(ticket) == continuation(prompt_of(17 * i + 1, i), 30, SEEDED)
+    engine.assert_at_rest()

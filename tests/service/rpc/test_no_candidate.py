@@ -1,0 +1,70 @@
+"""What leaves a sequence without a token to draw ends that sequence alone, whatever else forbids tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import types_pb2
+from support.failed_calls import failed
+from support.generations import byte_tokens, streamed
+from support.served import Served, ask, serve
+from support.served_models import scripted
+from support.session_calls import SessionCalls
+
+A = byte_tokens()[ord("a")]
+NEVER = [A, 700, 701]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    """Some tokens are never drawn: a mask that allows these alone leaves nothing."""
+    with serve(model=scripted(suppressed_tokens=NEVER)) as server:
+        yield server
+
+
+def mask(served: Served, *tokens: int) -> bytes:
+    bits = bytearray(-(-served.host.model.vocab_size // 8))
+    for token in tokens:
+        bits[token // 8] |= 1 << token % 8
+    return bytes(bits)
+
+
+def test_d17_smp_18_a_step_without_a_candidate_fails_alone_and_changes_nothing(served: Served) -> None:
+    """Its bias for what is forbidden does not help it; the others of its batch draw as they would without it."""
+    calls = SessionCalls(served)
+    for name, token in (("left", 300), ("empty", 400), ("right", 500)):
+        assert calls.prefill([token], name, position=0).output.token_id == token + 1
+    biased = types_pb2.SamplingOptions(temperature=0.0, logit_bias={400: 100.0, 700: 100.0})
+    nothing = pb.StepOptions(allowed_token_mask=mask(served, *NEVER))
+    left, empty, right = calls.steps(
+        pb.SessionStep(session_id="left"),
+        pb.SessionStep(session_id="empty", sampling=biased, step=nothing),
+        pb.SessionStep(session_id="right", step=pb.StepOptions(allowed_token_mask=mask(served, 502, *NEVER))),
+    ).results
+    assert (left.output.token_id, right.output.token_id) == (302, 502)
+    assert (empty.error.code, empty.error.reason) == (grpc.StatusCode.FAILED_PRECONDITION.value[0], "NO_CANDIDATE")
+    alone = failed(lambda: calls.step("empty", step=nothing))
+    assert (alone.code, alone.reason) == ("FAILED_PRECONDITION", "NO_CANDIDATE")
+    assert set(alone.metadata) == {"position"}
+    # Its pending token is still the one of before.
+    assert (calls.step("empty").token_id, calls.step("empty").position) == (402, 3)
+
+
+@pytest.mark.parametrize("min_tokens", [0, 5])
+def test_d17_smp_18_a_generation_without_a_candidate_fails_alone(served: Served, min_tokens: int) -> None:
+    """Its constraint wants a token that is never drawn, and its end is forbidden while more tokens are wanted."""
+    beside = served.inference.Generate(ask([300], 60))
+    assert next(beside).WhichOneof("event") == "started"
+    request = ask([400], 8, constraint=types_pb2.Constraint(choices=types_pb2.Choices(values=["a"])))
+    request.stop.min_tokens = min_tokens
+    request.sampling.logit_bias[A] = 100.0
+    refused = failed(lambda: streamed(served, request))
+    assert (refused.code, refused.reason) == ("FAILED_PRECONDITION", "NO_CANDIDATE")
+    assert refused.metadata == {"position": "1"}
+    ids = [token for message in beside for token in message.chunk.token_ids]
+    assert ids == list(range(301, 361))
+    served.wait_for_rest()
