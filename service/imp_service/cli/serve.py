@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -32,6 +33,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.config.environment import quiet_grpc, rest_openblas
     from imp_service.config.host import resolve_threads
 
+    leave_no_core()
     signals = StopSignals()
     listen = [] if arguments.listen is None else [f"listen.grpc={json.dumps(arguments.listen)}"]
     config = resolve_threads(load_model_settings(arguments, listen))
@@ -69,6 +71,11 @@ async def _serve(config: "Config", ready_file: Path | None, signals: StopSignals
         sys.stderr.flush()
         os._exit(0)
     return 0
+
+
+def leave_no_core() -> None:
+    """A process that crashes writes no file of its memory, which holds what its callers sent."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def write_ready_file(path: Path, facts: dict[str, object]) -> None:

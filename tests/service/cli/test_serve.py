@@ -48,6 +48,17 @@ def test_lif_7_y10_y11_l03_signals_that_mean_nothing_change_nothing_and_one_to_s
         assert error_lines(server.stderr) == []
 
 
+def test_n10_a_server_leaves_no_core(tmp_path: Path) -> None:
+    """Whatever it was started with; neither it nor what it starts can raise the limit again."""
+    with server_process(tmp_path, inside=("sh", "-c", 'ulimit -S -c "$(ulimit -H -c)"; exec "$0" "$@"')) as server:
+        server.wait_until_ready()
+        limits = Path(f"/proc/{server.pid}/limits").read_text()
+        (core,) = (line.split() for line in limits.splitlines() if line.startswith("Max core file size"))
+        assert core[4:6] == ["0", "0"]
+        server.signal(signal.SIGTERM)
+        assert server.wait_for_end() == 0
+
+
 @pytest.mark.parametrize(("first", "second"), [("SIGTERM", "SIGTERM"), ("SIGINT", "SIGTERM"), ("SIGTERM", "SIGINT")])
 def test_lif_7_y10_a_second_signal_ends_a_drain_at_once(tmp_path: Path, first: str, second: str) -> None:
     # A delay that the second signal does not wait for.
