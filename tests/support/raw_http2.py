@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -72,6 +73,10 @@ class RawConnection:
         while len(head := self._read(9)) == 9:
             n_bytes = int.from_bytes(head[:3], "big")
             yield head[3], head[4], int.from_bytes(head[5:9], "big"), self._read(n_bytes)
+
+    def is_readable(self, seconds: float) -> bool:
+        """Whether something of the server's comes within this time."""
+        return bool(select.select([self._socket], [], [], seconds)[0])
 
     def read_to_end(self) -> bytes:
         """Everything until the server closes."""

@@ -184,6 +184,8 @@ def test_w14_the_options_of_a_listener_are_those_of_the_settings() -> None:
     assert options["grpc.max_receive_message_length"] == options["grpc.max_send_message_length"] == MESSAGE
     assert options["grpc.max_metadata_size"] == options["grpc.absolute_max_metadata_size"] == 16 * 1024
     assert (options["grpc.keepalive_time_ms"], options["grpc.keepalive_timeout_ms"]) == (20_000, 10_000)
+    # Of its own accord gRPC waits a minute for the answer to a ping, whatever its keepalive is told.
+    assert options["grpc.http2.ping_timeout_ms"] == 10_000
     assert options["grpc.http2.min_ping_interval_without_data_ms"] <= 10_000
     assert (options["grpc.max_connection_age_ms"], options["grpc.max_connection_age_grace_ms"]) == (
         7_200_000,

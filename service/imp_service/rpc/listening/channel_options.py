@@ -28,6 +28,8 @@ def channel_options(settings: Settings, *, has_channelz: bool = False) -> Option
         ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", _ms(keepalive.time)),
         ("grpc.keepalive_timeout_ms", _ms(keepalive.timeout)),
+        # The same: by itself gRPC gives every ping a minute, its keepalive's too.
+        ("grpc.http2.ping_timeout_ms", _ms(keepalive.timeout)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", int(_ms(keepalive.min_ping_interval) * PING_TOLERANCE)),

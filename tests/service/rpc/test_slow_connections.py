@@ -1,0 +1,137 @@
+"""Connections that are slow on purpose are closed in time, idle ones that answer are kept, and nobody else waits."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from imp_service.rpc.listening import channel_options
+from support.patience import HANGS_AFTER
+from support.raw_http2 import (
+    ACK,
+    END_HEADERS,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    SETTINGS,
+    frame,
+    raw_connection,
+)
+from support.served import Served, ask, serve, tokens_of
+from support.served_models import scripted
+
+N_CONNECTIONS = 1000 if os.environ.get("IMP_RELEASE") else 120
+# As short as the settings allow; a byte comes this often from each.
+SETTINGS_OF_TESTS = ("keepalive.time=1s", "keepalive.timeout=1s", "keepalive.min_ping_interval=1s")
+PACE_SECONDS = 0.05
+# A call's headers, announced as longer than will ever come.
+LONG_HEADERS = b"\x00\x20\x00" + bytes((HEADERS, END_HEADERS)) + b"\x00\x00\x00\x01" + b"\x00" * 8192
+# What is sent at once, and what then comes byte by byte.
+KINDS = {
+    "says nothing": (b"", b""),
+    "is slow in its handshake": (b"", PREFACE + frame(SETTINGS, bytes(6 * 100))),
+    "answers no ping": (PREFACE + frame(SETTINGS), b""),
+}
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr(channel_options, "HANDSHAKE_SECONDS", 1)
+    limit = f"connection.max_connections={N_CONNECTIONS + 50}"
+    with serve(*SETTINGS_OF_TESTS, limit, model=scripted()) as server:
+        yield server
+
+
+class Slow:
+    """A client that keeps a connection for as long as it can; it reads, and answers nothing."""
+
+    def __init__(self, address: str, at_once: bytes, slowly: bytes) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), HANGS_AFTER)
+        self.socket.setblocking(False)
+        self.socket.send(at_once)
+        self._slowly = iter(slowly)
+
+    def dribble(self) -> None:
+        byte = next(self._slowly, None)
+        if byte is not None:
+            try:
+                self.socket.send(bytes((byte,)))
+            except OSError:
+                return  # closed meanwhile: reading tells
+
+    def is_closed(self) -> bool:
+        try:
+            while content := self.socket.recv(65536):
+                del content
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_w07_rpc_32_slow_connections_are_closed_and_honest_ones_are_served(served: Served, kind: str) -> None:
+    hold_and_watch(served, *KINDS[kind])
+
+
+def test_w07_rpc_28_a_connection_that_is_slow_in_a_frame_ends_with_its_age() -> None:
+    """For gRPC every byte is a sign of life, so that no ping is sent: only connection.max_age ends it."""
+    ages = ("connection.max_age=1s", "connection.max_age_grace=1s", "limits.request_time=1s")
+    with serve(*SETTINGS_OF_TESTS, *ages, model=scripted()) as served:
+        hold_and_watch(served, PREFACE + frame(SETTINGS), LONG_HEADERS)
+
+
+def hold_and_watch(served: Served, at_once: bytes, slowly: bytes) -> None:
+    """Many such connections, until the last is closed; a canary sings all the while."""
+    held = [Slow(served.address, at_once, slowly) for _ in range(N_CONNECTIONS)]
+    try:
+        with served.canary() as canary:
+            give_up = time.monotonic() + HANGS_AFTER
+            while held:
+                assert time.monotonic() < give_up, f"{len(held)} connections are still open"
+                select.select([each.socket for each in held], [], [], PACE_SECONDS)
+                still = [each for each in held if not each.is_closed()]
+                for each in set(held) - set(still):
+                    each.socket.close()
+                held = still
+                for each in held:
+                    each.dribble()
+        assert canary.n_sung >= 1
+    finally:
+        for each in held:
+            each.socket.close()
+    # Every place is free again.
+    assert tokens_of(list(served.inference.Generate(ask([300], 3)))) == [301, 302, 303]
+
+
+def pings(address: str, n: int, gap: float) -> int:
+    """How many pings an idle client gets an answer to, one after each `gap`, before it is told to go."""
+    with raw_connection(address) as connection:
+        frames = connection.frames()
+        for i in range(n):
+            sent = time.monotonic()
+            connection.send(frame(PING, b"%08d" % i))
+            while (left := sent + gap - time.monotonic()) > 0:
+                if not connection.is_readable(left):
+                    continue
+                kind, flags, _, content = next(frames, (GOAWAY, 0, 0, b""))
+                if kind == GOAWAY:
+                    return i
+                if kind == PING and not flags:  # the server's own
+                    connection.send(frame(PING, content, flags=ACK))
+    return n
+
+
+def test_w09_an_idle_client_that_pings_as_often_as_it_may_is_kept(served: Served) -> None:
+    """More often than that is a flood: gRPC forgives two pings that come too early."""
+    assert pings(served.address, 5, gap=1.0) == 5
+    assert pings(served.address, 20, gap=0.01) < 5
+    assert tokens_of(list(served.inference.Generate(ask([300], 3)))) == [301, 302, 303]
