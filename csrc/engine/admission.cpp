@@ -120,12 +120,28 @@ int Scheduler::needed_blocks(const Sequence& sequence) const {
   return group_blocks(blocks_.block_tokens(), n_tokens, end, n_sequences) - held_already + n_others;
 }
 
+// Whether blocks become free with the session, or with all the idle ones that share them. Who holds a block holds every
+// block before it, so that nothing of a table has fewer owners than its end.
+bool Scheduler::frees_blocks(const Sequence& session) const {
+  const std::vector<std::int32_t>& blocks = session.table.blocks;
+  if (blocks.empty()) return false;
+  const auto shares_end = [&blocks](const Sequence* other) {
+    const std::vector<std::int32_t>& others = other->table.blocks;
+    return others.size() >= blocks.size() && others[blocks.size() - 1] == blocks.back();
+  };
+  const int n_owners = blocks_.allocator().owners(blocks.back());
+  return n_owners == 1 || std::ranges::count_if(resting_, shares_end) == n_owners;
+}
+
 bool Scheduler::evict_session(StepPlan& plan) {
-  if (!options_.evict_sessions || resting_.empty()) return false;
-  const auto longest =
-      std::ranges::min_element(resting_, {}, [](const Sequence* session) { return session->scheduling.rested_ns; });
-  Sequence* session = *longest;
-  resting_.erase(longest);
+  if (!options_.evict_sessions) return false;
+  Sequence* session = nullptr;
+  for (Sequence* idle : resting_) {
+    const bool is_longer = session == nullptr || idle->scheduling.rested_ns < session->scheduling.rested_ns;
+    if (is_longer && frees_blocks(*idle)) session = idle;
+  }
+  if (session == nullptr) return false;
+  std::erase(resting_, session);
   blocks_.truncate(session->table, 0);
   plan.evicted.push_back(session);
   return true;

@@ -100,6 +100,7 @@ class Scheduler {
   bool fits(Sequence& sequence, StepPlan& plan, int& needed);
   int needed_blocks(const Sequence& sequence) const;
   bool find_prefix(Sequence& sequence);
+  bool frees_blocks(const Sequence& session) const;
   bool evict_session(StepPlan& plan);
   void start_running(Sequence& sequence);
   void leave_queue(Sequence& sequence);

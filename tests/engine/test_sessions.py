@@ -342,6 +342,44 @@ def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise(evict:
     assert engine.step(sessions[3], [7]) == continuation([*prompt_of(31, 3), 7], 1)[0]  # fits in its own block
 
 
+def test_ses_19_no_session_is_ended_for_blocks_that_do_not_become_free() -> None:
+    """Idle for longest: one that holds nothing, and one whose blocks a running fork holds too."""
+    engine = ScriptEngine(n_blocks=8, max_context=128, evict_sessions=True)
+    empty = engine.open()
+    shared = engine.open()
+    engine.step(shared, prompt_of(32), max_outputs=0)
+    copy = engine.sequence()
+    forking = engine.command("fork", shared, copy)
+    engine.turn_until_idle()
+    assert engine.done(forking).position == 32
+    engine.core.now_ns = 5
+    idle = engine.open()
+    engine.step(idle, prompt_of(64, 1), max_outputs=0)
+    running = engine.run(copy, prompt_of(16, 3), max_outputs=16)
+    engine.turn()
+    ticket = engine.generate(prompt_of(20, 9), max_outputs=4)
+    engine.turn_until_idle()
+    assert engine.tokens(ticket) == continuation(prompt_of(20, 9), 4)
+    assert len(engine.tokens(running)) == 16
+    assert [e.sequence for e in engine.all_events if e.ticket == 0] == [idle]
+    assert engine.step(shared, [7]) == continuation([*prompt_of(32), 7], 1)[0]
+    assert engine.step(empty, [7]) == continuation([7], 1)[0]
+
+
+def test_ses_19_forks_that_are_idle_together_give_way_together() -> None:
+    engine = ScriptEngine(n_blocks=8, max_context=128, evict_sessions=True)
+    parent = engine.open()
+    engine.step(parent, prompt_of(112), max_outputs=0)
+    copies = [engine.sequence() for _ in range(2)]
+    for copy in copies:
+        engine.command("fork", parent, copy)
+        engine.turn_until_idle()
+    ticket = engine.generate(prompt_of(20, 9), max_outputs=4)
+    engine.turn_until_idle()
+    assert engine.tokens(ticket) == continuation(prompt_of(20, 9), 4)
+    assert sorted(e.sequence for e in engine.all_events if e.ticket == 0) == sorted([parent, *copies])
+
+
 @pytest.mark.parametrize("sampler", [Sampler(), SEEDED], ids=["greedy", "seeded"])
 def test_ses_20_resuming_draws_from_the_last_held_position(sampler: Sampler) -> None:
     prompt = prompt_of(32)  # the last held token fills a shared block

@@ -68,8 +68,7 @@ def status_pages(served: Served) -> Iterator[Message]:
     yield model.GetLoad(model_pb2.GetLoadRequest())
     yield model.GetServerInfo(model_pb2.GetServerInfoRequest())
     yield model.GetModelInfo(model_pb2.GetModelInfoRequest())
-    assert served.server.admin_address is not None
-    with grpc.insecure_channel(served.server.admin_address) as channel:
+    with grpc.insecure_channel(served.server.admin_address or "no admin listener") as channel:
         yield health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
         pages = channelz_pb2_grpc.ChannelzStub(channel)
         servers = pages.GetServers(channelz_pb2.GetServersRequest())
