@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from imp_service import _core
-
-HANGS_AFTER = 60.0
+from support.patience import HANGS_AFTER
 
 
 class ModelEngine:
