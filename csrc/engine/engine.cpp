@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <exception>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -66,10 +67,28 @@ struct Engine::Thread {
     for (;;) {
       const Mailbox::Wake wake = mailbox.take(commands, idle);
       if (wake == Mailbox::Wake::stopped) return;
-      for (Accepted& command : commands) loop.take(std::move(command));
+      take(commands);
       // What came while the events were full waits for its turn.
-      idle = wake == Mailbox::Wake::go_on && !turn();
+      const bool is_done = wake == Mailbox::Wake::go_on && !turn();
+      idle = publish() && is_done;
+    }
+  }
+
+  void take(std::vector<Accepted>& commands) noexcept {
+    try {
+      for (Accepted& command : commands) loop.take(std::move(command));
+    } catch (...) {
+      stop(no_memory);  // not even the failure of a command could be told
+    }
+  }
+
+  // False where there was no memory for it: the events are kept, and published after the next turn.
+  bool publish() noexcept {
+    try {
       mailbox.publish(loop.events(), loop.stats());
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
     }
   }
 
@@ -82,7 +101,7 @@ struct Engine::Thread {
     }
   }
 
-  void stop(const Error& error) {
+  void stop(const Error& error) noexcept {
     device_broke = error.reason() == Reason::DEVICE_FAULT;
     broken = true;
     loop.stop(error);
@@ -91,28 +110,41 @@ struct Engine::Thread {
   // What every command gets from then on, from any thread.
   void require_whole() const {
     if (!broken) return;
-    if (device_broke) throw DeviceError(Reason::DEVICE_FAULT, kStopped);
-    throw InternalError(Reason::BUG, kStopped);
+    if (device_broke) throw device_stopped;
+    throw stopped;
   }
 
   // An error that escapes a turn is the engine's own: what it holds can no longer be trusted.
-  bool turn() {
-    try {
-      require_whole();
-    } catch (const Error& error) {
-      loop.stop(error);
+  bool turn() noexcept {
+    if (broken) {
+      // Runs that were on their way end too.
+      loop.stop(device_broke ? static_cast<const Error&>(device_stopped) : stopped);
       return false;
     }
     try {
       return loop.turn();
     } catch (const Error& error) {
       stop(error);
+    } catch (const std::bad_alloc&) {
+      stop(no_memory);
     } catch (const std::exception& error) {
-      stop(InternalError(Reason::BUG, error.what()));
+      stop_for(error);
     }
     return false;
   }
 
+  void stop_for(const std::exception& error) noexcept {
+    try {
+      stop(InternalError(Reason::BUG, error.what()));
+    } catch (const std::bad_alloc&) {
+      stop(no_memory);
+    }
+  }
+
+  // Made while there is memory: to end needs none.
+  const DeviceError device_stopped{Reason::DEVICE_FAULT, kStopped};
+  const InternalError stopped{Reason::BUG, kStopped};
+  const ResourceExhausted no_memory{Reason::NO_MEMORY, "an allocation failed inside a step: the engine has stopped"};
   const Clock clock;
   const HashSecret secret;
   Door door;
@@ -145,11 +177,11 @@ void Engine::submit(std::vector<Command> commands) {
       accepted.push_back(thread_->door.admit(std::move(command)));
       accepted.back().taken_ns = thread_->clock();
     }
+    thread_->mailbox.put(std::move(accepted));
   } catch (...) {
     for (const Accepted& counted : accepted) thread_->door.withdraw(counted);
     throw;
   }
-  thread_->mailbox.put(std::move(accepted));
 }
 
 void Engine::hold() {

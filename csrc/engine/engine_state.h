@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -48,10 +49,10 @@ struct EngineState {
 
   // Throws InvalidArgument where the name is taken.
   Sequence& add(SequenceId id) {
-    const auto [place, added] = sequences.try_emplace(id);
+    auto made = std::make_unique<Sequence>();
+    made->id = id;
+    const auto [place, added] = sequences.try_emplace(id, std::move(made));
     if (!added) throw InvalidArgument(Reason::FIELD_INVALID, "sequence " + std::to_string(id) + " is open already");
-    place->second = std::make_unique<Sequence>();
-    place->second->id = id;
     return *place->second;
   }
 

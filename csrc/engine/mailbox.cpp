@@ -9,11 +9,24 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
 
 namespace imp {
+namespace {
+
+// All or, where it throws for want of memory, none; `from` is not emptied.
+template <class T>
+void append(std::vector<T>& to, std::vector<T>& from) {
+  const std::size_t wanted = to.size() + from.size();
+  if (wanted > to.capacity()) to.reserve(std::max(wanted, 2 * to.capacity()));
+  static_assert(std::is_nothrow_move_constructible_v<T>);
+  std::ranges::move(from, std::back_inserter(to));
+}
+
+}  // namespace
 
 Mailbox::Mailbox(int max_queued_events, Engine::Clock clock)
     : max_queued_events_(static_cast<std::size_t>(max_queued_events)),
@@ -31,7 +44,7 @@ Mailbox::~Mailbox() {
 void Mailbox::put(std::vector<Accepted>&& commands) {
   {
     const std::lock_guard lock(mutex_);
-    std::ranges::move(commands, std::back_inserter(commands_));
+    append(commands_, commands);
     // From now on the thread has something to do, whether it wakes up or not.
     if (busy_since_ns_ == kNotBusy) busy_since_ns_ = clock_();
     // Waking it for what it may not take yet would cost a turn of the processor.
@@ -99,7 +112,7 @@ void Mailbox::publish(std::vector<Event>& events, const EngineStats& stats) {
   if (ring) {
     std::swap(events, events_);
   } else {
-    std::ranges::move(events, std::back_inserter(events_));
+    append(events_, events);
   }
   events.clear();
   if (!ring) return;

@@ -21,6 +21,7 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   // For callers.
+  // All or, where it throws for want of memory, none: then `commands` is as it was.
   void put(std::vector<Accepted>&& commands);
   // Between hold() and let_go() commands are queued, but not taken. Holds nest.
   void hold();
@@ -35,7 +36,7 @@ class Mailbox {
   // Takes the commands that have come. Waits where there are none and `idle` says that nothing else is to be done, or
   // where the events are full; then commands may come, but no step is to be run.
   Wake take(std::vector<Accepted>& out, bool idle);
-  // Queues the events, and rings once where there were none.
+  // Queues the events, and rings once where there were none. Where it throws for want of memory, none is taken.
   void publish(std::vector<Event>& events, const EngineStats& stats);
   void stop();
 

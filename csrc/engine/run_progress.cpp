@@ -97,15 +97,13 @@ void Runs::start(Sequence& sequence, Draw& draw) {
     event.logits = std::move(draw.logits);
   }
   state_.events.emplace_back(std::move(event));
-  for (Sequence* sibling : run.siblings) {
+  for (Sequence* sibling : sequence.part_siblings()) {
     state_.blocks.share(sequence.table, sequence.held, sibling->table);
     sibling->tokens.assign(sequence.tokens.begin(), sequence.tokens.end());
     sibling->held = sequence.held;
     sibling->run->started = true;
-    sibling->run->leader = nullptr;
     state_.scheduler.join(*sibling);
   }
-  run.siblings.clear();
 }
 
 void Runs::deliver(Draw& draw) {

@@ -151,8 +151,11 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
 }
 
 void Runs::add_siblings(const RunCommand& command, Sequence& leader) {
+  // Who is added is known to its leader at once: where memory then fails, it goes with it.
+  leader.run->siblings.reserve(command.siblings.size());
   for (const SequenceId id : command.siblings) {
     Sequence& sibling = state_.add(id);
+    leader.run->siblings.push_back(&sibling);
     sibling.kind = leader.kind;
     sibling.priority = leader.priority;
     sibling.tenant = leader.tenant;
@@ -164,7 +167,6 @@ void Runs::add_siblings(const RunCommand& command, Sequence& leader) {
     run.siblings.clear();
     run.returns.scores = false;
     run.leader = &leader;
-    leader.run->siblings.push_back(&sibling);
     sibling.stream = static_cast<std::uint32_t>(leader.run->siblings.size());
     sibling.tokens.reserve(leader.tokens.capacity());
     sibling.table.blocks.reserve(leader.table.blocks.capacity());
@@ -217,7 +219,7 @@ bool Runs::end(const EndCommand& command) {
 void Runs::finish(Sequence& sequence, FinishReason reason) {
   if (!sequence.run->started) {
     Sequence& leader = sequence.run->leader != nullptr ? *sequence.run->leader : sequence;
-    const std::vector<Sequence*> siblings = std::move(leader.run->siblings);
+    const std::vector<Sequence*> siblings = leader.part_siblings();
     const auto end_unstarted = [this, reason](Sequence& ended) {
       ended.restore();
       tell_finished(ended, reason, nullptr);
@@ -234,7 +236,7 @@ void Runs::finish(Sequence& sequence, FinishReason reason) {
 
 void Runs::fail(Sequence& sequence, const Error& error) {
   Sequence& leader = sequence.run->leader != nullptr ? *sequence.run->leader : sequence;
-  const std::vector<Sequence*> siblings = std::move(leader.run->siblings);
+  const std::vector<Sequence*> siblings = leader.part_siblings();
   const auto fail_one = [this, &error](Sequence& failed) {
     const Run& run = *failed.run;
     if (!run.started) {

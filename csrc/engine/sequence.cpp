@@ -2,6 +2,7 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace imp {
 
@@ -30,6 +31,13 @@ void Sequence::keep_outputs(int start, int n_kept) {
   if (n_tokens > static_cast<int>(tokens.size())) return;
   tokens.resize(static_cast<std::size_t>(n_tokens));
   held = std::min(held, start + std::max(n_kept - 1, 0));
+}
+
+std::vector<Sequence*> Sequence::part_siblings() {
+  std::vector<Sequence*> siblings = std::move(run->siblings);
+  run->siblings.clear();
+  for (Sequence* sibling : siblings) sibling->run->leader = nullptr;
+  return siblings;
 }
 
 void Sequence::restore() {

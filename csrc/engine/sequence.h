@@ -119,6 +119,9 @@ struct Sequence {
   void keep_outputs(int start, int n_kept);
   // Undoes a run that has not started.
   void restore();
+
+  // The siblings of its run, each on its own from now on: none looks for a leader that may be gone before it.
+  std::vector<Sequence*> part_siblings();
 };
 
 }  // namespace imp

@@ -8,8 +8,10 @@ namespace imp {
 
 void Sessions::open(const OpenCommand& command, const CacheScope& scope) {
   const bool session = command.kind == SequenceKind::session;
+  Sequence* opened = nullptr;
   try {
-    Sequence& sequence = state_.add(command.sequence);
+    opened = &state_.add(command.sequence);
+    Sequence& sequence = *opened;
     sequence.kind = command.kind;
     sequence.priority = command.priority;
     sequence.tenant = command.tenant;
@@ -18,17 +20,23 @@ void Sessions::open(const OpenCommand& command, const CacheScope& scope) {
     sequence.set_sampler(command.sampling);
     if (session) state_.scheduler.rest(sequence, state_.now_ns);
   } catch (...) {
-    if (session) state_.door.session_left();
+    if (opened != nullptr) {
+      state_.erase(*opened);  // which counts a session off
+    } else if (session) {
+      state_.door.session_left();
+    }
     throw;
   }
 }
 
 void Sessions::fork(const ForkCommand& command) {
+  Sequence* made = nullptr;
   try {
     const Sequence& parent = state_.at_rest(command.sequence);
     const std::int32_t position = command.position.value_or(parent.held);
     check_position(position, parent);
-    Sequence& copy = state_.add(command.copy);
+    made = &state_.add(command.copy);
+    Sequence& copy = *made;
     copy.kind = SequenceKind::session;
     copy.priority = parent.priority;
     copy.tenant = parent.tenant;
@@ -43,7 +51,11 @@ void Sessions::fork(const ForkCommand& command) {
     state_.scheduler.rest(copy, state_.now_ns);
     state_.events.emplace_back(DoneEvent{.ticket = command.ticket, .sequence = copy.id, .position = position});
   } catch (...) {
-    state_.door.session_left();
+    if (made != nullptr) {
+      state_.erase(*made);  // which counts the session off
+    } else {
+      state_.door.session_left();
+    }
     throw;
   }
 }
