@@ -23,12 +23,20 @@ class CaptureHandler(logging.Handler):
         except Exception as reason:
             message = f"a message that cannot be formatted: {type(reason).__name__}"
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
+        if error is not None and _is_lost_connection(error):
+            self._log.debug(record.name, message=message)
+        elif error is not None:
             self._log.raised(record.name, error, about=message)
         elif record.levelno >= logging.ERROR:
             self._log.error(record.name, message=message)
         else:
             self._log.warning(record.name, message=message)
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    """Whether gRPC could not send, since the other side had gone: the call's own record tells that it did."""
+    kind = type(error)
+    return (kind.__module__, kind.__name__) == ("grpc._cython.cygrpc", "ExecuteBatchError")
 
 
 def capture(log: Log) -> Callable[[], None]:

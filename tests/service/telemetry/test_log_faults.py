@@ -11,6 +11,7 @@ import threading
 import warnings
 
 import pytest
+from grpc._cython.cygrpc import ExecuteBatchError
 
 from imp_service.config.server_settings import Log as LogSettings
 from imp_service.telemetry import Log, capture
@@ -114,6 +115,10 @@ def test_obs_5_what_libraries_say_goes_through_the_log() -> None:
             raise KeyError("x")
         except KeyError:
             logging.getLogger("concurrent.futures").exception("exception calling callback")
+        try:
+            raise ExecuteBatchError("the client is gone")  # its own level: a client that leaves is no error of ours
+        except ExecuteBatchError:
+            logging.getLogger("grpc._cython.cygrpc").exception("ExecuteBatchError raised in core by servicer method")
         thread = threading.Thread(target=list[int]().pop)
         thread.start()
         thread.join()
