@@ -14,11 +14,27 @@ std::string_view name_of(WeightLayout layout) noexcept {
 }
 
 std::string_view name_of(ActivationFormat format) noexcept {
-  return format == ActivationFormat::f32 ? "f32" : "q8_block32";
+  switch (format) {
+    case ActivationFormat::f32:
+      return "f32";
+    case ActivationFormat::bf16:
+      return "bf16";
+    case ActivationFormat::q8_block32:
+      break;
+  }
+  return "q8_block32";
 }
 
 std::string_view name_of(ReductionId reduction) noexcept {
-  return reduction == ReductionId::f32_sequential ? "f32_sequential" : "q8_block32";
+  switch (reduction) {
+    case ReductionId::f32_sequential:
+      return "f32_sequential";
+    case ReductionId::bf16_pairs:
+      return "bf16_pairs";
+    case ReductionId::q8_block32:
+      break;
+  }
+  return "q8_block32";
 }
 
 }  // namespace imp

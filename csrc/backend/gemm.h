@@ -34,12 +34,15 @@ struct DeviceCaps {
 enum class WeightLayout : std::uint8_t { file, panel16 };
 inline constexpr std::int64_t kPanelRows = 16;
 
-// What a kernel reads activations as: float32 rows, or rows of 32-element int8 blocks with a scale and a sum.
-enum class ActivationFormat : std::uint8_t { f32, q8_block32 };
+// What a kernel reads activations as: float32 rows, rows rounded to bfloat16 with an even number of elements (the last
+// may be a zero beyond k), or rows of 32-element int8 blocks with a scale and sums.
+enum class ActivationFormat : std::uint8_t { f32, bf16, q8_block32 };
 
 // The order of a kernel's floating-point sums. Kernels of one id give equal bits for equal inputs.
 enum class ReductionId : std::uint8_t {
   f32_sequential,  // weights exact in float32; per output one fma per element, k ascending, from +0
+  // Activations rounded to bfloat16; per pair of elements one fma of the odd product, then one of the even, from +0.
+  bf16_pairs,
   // Exact integer dot of each 32-block, with the scales of its 16 elements where the type has such; then one fma of
   // (dot, scale·scale) per block, k ascending, each followed by one of (min, activations' sum) where the type has
   // minima.

@@ -9,7 +9,7 @@
 #include "backend/cpu/gemm/bench_gemm.h"
 #include "backend/cpu/gemm/gemm_runner.h"
 #include "backend/cpu/gemm/kernel_list.h"
-#include "backend/cpu/gemm/quantizer.h"
+#include "backend/cpu/gemm/quantized/activation_block.h"
 #include "backend/cpu/probes.h"
 #include "base/error.h"
 #include "base/float_mode.h"
@@ -113,17 +113,16 @@ class Guarded {
 };
 
 std::ptrdiff_t activation_bytes(const GemmKernel& kernel, std::int64_t k) {
-  return kernel.activations == ActivationFormat::q8_block32
-             ? k / 32 * static_cast<std::ptrdiff_t>(sizeof(cpu::ActivationBlock))
-             : k * static_cast<std::ptrdiff_t>(sizeof(float));
+  return kernel.activations == ActivationFormat::f32 ? k * static_cast<std::ptrdiff_t>(sizeof(float))
+                                                     : cpu::prepared_bytes(kernel.activations, k);
 }
 
 void fill_activations(const GemmKernel& kernel, const Floats& x, std::byte* out) {
   const std::int64_t m = x.shape(0), k = x.shape(1);
   for (std::int64_t row = 0; row < m; ++row) {
     std::byte* const to = out + row * activation_bytes(kernel, k);
-    if (kernel.activations == ActivationFormat::q8_block32) {
-      cpu::quantize_row_generic(x.data(row, 0), k, reinterpret_cast<cpu::ActivationBlock*>(to));
+    if (const auto prepare = cpu::preparer_for(kernel.activations, {})) {
+      prepare(x.data(row, 0), k, to);
     } else {
       std::memcpy(to, x.data(row, 0), static_cast<std::size_t>(k) * sizeof(float));
     }
@@ -194,7 +193,8 @@ py::tuple quantize_rows(const std::string& isa, const Floats& x) {
   std::vector<cpu::ActivationBlock> blocks(static_cast<std::size_t>(k / 32));
   const ComputeFloatMode mode;
   for (std::int64_t row = 0; row < m; ++row) {
-    cpu::quantizer_for(caps)(x.data(row, 0), k, blocks.data());
+    cpu::preparer_for(ActivationFormat::q8_block32, caps)(x.data(row, 0), k,
+                                                          reinterpret_cast<std::byte*>(blocks.data()));
     for (std::int64_t b = 0; b < k / 32; ++b) {
       const cpu::ActivationBlock& block = blocks[static_cast<std::size_t>(b)];
       std::memcpy(codes.mutable_data(row, 32 * b), block.codes, 32);

@@ -6,11 +6,18 @@ from collections import defaultdict
 from typing import Any
 
 from imp_service import _testing as core
+from support import tolerances
 from support.weights import WEIGHT_TYPES, block_of
 
 HERE = core.cpu_caps("auto")
 KERNELS: dict[str, dict[str, Any]] = {row["name"]: row for row in core.gemm_kernels()}
 QUANTIZING = "q8_block32"
+# By the format of activations: how far a product may be from the exact one.
+BOUNDS = {
+    "f32": tolerances.sum_of_products,
+    "bf16": tolerances.bfloat16_activations,
+    "q8_block32": tolerances.int8_activations,
+}
 
 
 def fits_here(kernel: str, weight: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from backend.gemm_families import CASES, KERNELS, QUANTIZING, k_of
+from backend.gemm_families import BOUNDS, CASES, KERNELS, QUANTIZING, k_of
 from imp_service import _testing as core
 from support import tolerances
 from support.weights import random_rows, random_weight
@@ -18,25 +18,26 @@ N = 53  # three whole panels and a part
 Floats = NDArray[np.float32]
 
 
-@functools.lru_cache(maxsize=8)
-def oracle(weight: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Exact products of the most rows, and how far kernels with float and with int8 activations may be from them."""
+# The bounds above are for the worst case; over a row errors of both signs cancel.
+RMS = {"bf16": tolerances.BFLOAT16_ACTIVATIONS_RMS, "q8_block32": tolerances.INT8_ACTIVATIONS_RMS}
+
+
+@functools.lru_cache(maxsize=16)
+def oracle(weight: str, activations: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Exact products of the most rows, and how far a kernel may be from them."""
     k = k_of(weight, 288)
     x = random_rows(max(ROWS), k).astype(np.float64)
     w = random_weight(weight, N, k).values.astype(np.float64)
-    return x @ w.T, tolerances.sum_of_products(x, w), tolerances.int8_activations(x, w)
+    return x @ w.T, BOUNDS[activations](x, w)
 
 
 def check_against_float64(kernel: str, weight: str, m: int, out: Floats) -> None:
-    exact, float_bound, int8_bound = (rows[:m] for rows in oracle(weight))
+    activations = KERNELS.get(kernel, KERNELS["reference"])["activations"]
+    exact, bound = (rows[:m] for rows in oracle(weight, activations))
     error = np.abs(out - exact)
-    if KERNELS.get(kernel, KERNELS["reference"])["activations"] != QUANTIZING:
-        assert (error <= float_bound).all()
-        return
-    assert (error <= int8_bound).all()
-    # The bound above is for the worst case; over a row errors of both signs cancel.
+    assert (error <= bound).all()
     rms = np.sqrt((error**2).mean(axis=1) / (exact**2).mean(axis=1))
-    assert (rms <= tolerances.INT8_ACTIVATIONS_RMS).all()
+    assert (rms <= RMS.get(activations, np.inf)).all()
 
 
 def run(kernel: str, weight: str, m: int, **how: object) -> Floats:

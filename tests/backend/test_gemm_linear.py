@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from backend.gemm_families import BOUNDS
 from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
@@ -33,8 +34,7 @@ def test_gemm_7_hon_2_terms_share_an_input_and_launches_are_counted(m: int) -> N
         w = random_weight(dtype, n, k).values.astype(np.float64)
         wide = x.astype(np.float64)
         exact = wide @ w.T + (0 if offset is None else offset)
-        quantized = kernel["activations"] == "q8_block32"
-        bound = tolerances.int8_activations(wide, w) if quantized else tolerances.sum_of_products(wide, w)
+        bound = BOUNDS[kernel["activations"]](wide, w)
         rounding = tolerances.rounding_of_sum(1) * (np.abs(exact) + bound)  # of the bias
         assert (np.abs(out - exact) <= bound + rounding).all()
         with pytest.raises(AssertionError):

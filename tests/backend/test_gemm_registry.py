@@ -199,10 +199,12 @@ def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
         ("reference", False, "another layout or reduction than q8_0_avx2"),
     ]
     assert core.gemm_explain(NEW_CPU, "bf16", 96, 80, tensor="w", overrides=[("w", "bf16_avx2")]) == [
+        ("bf16_avx512bf16", False, "an override names another"),
         ("bf16_avx512", False, "an override names another"),
         ("bf16_avx2", True, "by override gemm.w, any number of rows"),
         ("dequant_avx512", False, "another layout or reduction than bf16_avx2"),
         ("dequant_avx2", False, "another layout or reduction than bf16_avx2"),
+        ("bf16_generic", False, "an earlier kernel takes these rows"),
         ("reference", False, "another layout or reduction than bf16_avx2"),
     ]
 

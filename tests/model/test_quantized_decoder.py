@@ -9,7 +9,12 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.forward_bounds import float16_cache_bound, float32_bound, int8_activations_bound
+from support.forward_bounds import (
+    bfloat16_activations_bound,
+    float16_cache_bound,
+    float32_bound,
+    int8_activations_bound,
+)
 from support.forward_runs import Cache, distance, load, logits, prompt, rms_distance
 from support.tiny_models import TinyModel, tiny
 
@@ -38,8 +43,9 @@ def test_chosen_kernels_are_within_their_bound(dtype: str, tmp_path: Path) -> No
     model = source(dtype)
     tokens = prompt(20, model.vocab_size)
     expected = model.oracle().logits(tokens)
-    is_float = dtype in ("f32", "f16", "bf16")
-    bound = float16_cache_bound(model) if is_float else int8_activations_bound(model)
+    bound = {"f32": float16_cache_bound, "f16": float16_cache_bound, "bf16": bfloat16_activations_bound}.get(
+        dtype, int8_activations_bound
+    )(model)
     assert rms_distance(logits(load(model, tmp_path), tokens), expected) < bound
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from support.tiny_models import TinyModel
-from support.tolerances import FLOAT32_ROUNDING, INT8_ACTIVATIONS_RMS
+from support.tolerances import BFLOAT16_ACTIVATIONS_RMS, FLOAT32_ROUNDING, INT8_ACTIVATIONS_RMS
 
 FLOAT16_ROUNDING = float(np.finfo(np.float16).eps) / 2
 # Seven products, two to six norms, attention and the activation: at most this many sums in a row per layer.
@@ -23,6 +23,16 @@ def float16_cache_bound(model: TinyModel) -> float:
     return float32_bound(model) + 3 * model.n_layers * FLOAT16_ROUNDING
 
 
-def int8_activations_bound(model: TinyModel) -> float:
+def _with_activations_off(by: float, model: TinyModel) -> float:
     """Errors of all products in a row are independent: they add up as squares."""
-    return float(INT8_ACTIVATIONS_RMS * np.sqrt(SUMS_PER_LAYER * model.n_layers + 1)) + float16_cache_bound(model)
+    return float(by * np.sqrt(SUMS_PER_LAYER * model.n_layers + 1)) + float16_cache_bound(model)
+
+
+def bfloat16_activations_bound(model: TinyModel) -> float:
+    """Inputs of products rounded to bfloat16."""
+    return _with_activations_off(BFLOAT16_ACTIVATIONS_RMS, model)
+
+
+def int8_activations_bound(model: TinyModel) -> float:
+    """Inputs of products quantized to int8."""
+    return _with_activations_off(INT8_ACTIVATIONS_RMS, model)

@@ -9,11 +9,14 @@ Float64s = NDArray[np.float64]
 
 # Half a unit in the last place of 1: the largest relative error of one float32 rounding.
 FLOAT32_ROUNDING = float(np.finfo(np.float32).eps) / 2
+BFLOAT16_ROUNDING = 2.0**-8
 FLOAT32_TINY = float(np.finfo(np.float32).tiny)
 
 # The contracts' bound for kernels with int8 activations, of the root mean square of a row's outputs; the error is
 # taken as a root mean square too. Uniform steps of (about 2.2 sigma of 32 normal values) / 127 have 0.5 %.
 INT8_ACTIVATIONS_RMS = 1.5e-2
+# Likewise: an error uniform within 2^-9 of each activation's power of two is 2^-9 / sqrt(3) of it at most.
+BFLOAT16_ACTIVATIONS_RMS = 2.0**-8
 
 # The contracts' bound for log probabilities (GEN-26, SMP-22): float32 logits of up to about 100 have steps of 1e-5, and
 # the log-sum-exp adds a few.
@@ -58,6 +61,11 @@ def sum_of_blocks(x: Float64s, w: Float64s, block: int = 32, n_sums: int = 1) ->
     n_blocks = x.shape[1] // block
     flushed = 2 * n_blocks * FLOAT32_TINY * 128**2 * block
     return rounding_of_sum(n_sums * n_blocks + 2) * (np.abs(x) @ np.abs(w).T) + flushed
+
+
+def bfloat16_activations(x: Float64s, w: Float64s) -> Float64s:
+    """For activations rounded to 8 bits on the way, each by at most 2^-8 of itself, beside what the sum does."""
+    return BFLOAT16_ROUNDING * (np.abs(x) @ np.abs(w).T) + (1 + BFLOAT16_ROUNDING) * sum_of_products(x, w)
 
 
 def int8_activations(x: Float64s, w: Float64s, block: int = 32) -> Float64s:

@@ -5,7 +5,7 @@
 namespace imp::cpu {
 
 void run_bf16_avx2(const GemmArgs& args) {
-  multiply_packed<BF16>(args);
+  multiply_packed<PairBF16>(args);
 }
 
 }  // namespace imp::cpu

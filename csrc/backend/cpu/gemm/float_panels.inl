@@ -1,5 +1,7 @@
-// Products of float weights in panels of 16 rows: each output is a lane, its sum one fma per element with k ascending
-// from +0. For the instruction set that the including file is compiled for.
+// Products of float weights in panels of 16 rows: each output is a lane, its sum from +0 with k ascending. Of F32 and
+// F16 each element adds one fma; of BF16, which activations are rounded to as well, each pair of elements adds its odd
+// product, then its even one, as the instruction for it does. For the instruction set that the including file is
+// compiled for.
 #include "backend/cpu/gemm/panel_product.h"
 #include "backend/cpu/lanes.h"
 #include "backend/gemm_args.h"
@@ -7,15 +9,21 @@
 namespace imp::cpu {
 namespace {
 
-// Elements of a panel as they are stored.
+// What a panel has of each row at a time, and what it is multiplied by.
 struct F32 {
+  using Activation = float;
+  static constexpr std::int64_t kElements = 1;
   float value;
 };
 struct F16 {
+  using Activation = float;
+  static constexpr std::int64_t kElements = 1;
   std::uint16_t bits;
 };
-struct BF16 {
-  std::uint16_t bits;
+struct PairBF16 {
+  using Activation = std::uint32_t;
+  static constexpr std::int64_t kElements = 2;
+  std::uint32_t bits;  // the even element below
 };
 
 inline Lanes load_row(const F32* from) {
@@ -24,8 +32,44 @@ inline Lanes load_row(const F32* from) {
 inline Lanes load_row(const F16* from) {
   return load_f16(&from->bits);
 }
-inline Lanes load_row(const BF16* from) {
-  return load_bf16(&from->bits);
+inline Lanes spread(float activation) {
+  return broadcast(activation);
+}
+inline Lanes add_product(Lanes sum, Lanes weight, Lanes activation) {
+  return fma(weight, activation, sum);
+}
+
+#if defined(__AVX512BF16__)
+struct Pairs {
+  __m512bh v;
+};
+inline Pairs pairs_of(IntLanes x) {
+  return {__builtin_bit_cast(__m512bh, x.v)};
+}
+inline Lanes add_product(Lanes sum, Pairs weight, Pairs activation) {
+  return {_mm512_dpbf16_ps(sum.v, weight.v, activation.v)};
+}
+#else
+struct Pairs {
+  Lanes even, odd;
+};
+inline Pairs pairs_of(IntLanes x) {
+  return {from_bits(shift_left<16>(x)), from_bits(x & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)))};
+}
+inline Lanes add_product(Lanes sum, Pairs weight, Pairs activation) {
+  return fma(weight.even, activation.even, fma(weight.odd, activation.odd, sum));
+}
+#endif
+
+inline Pairs load_row(const PairBF16* from) {
+  return pairs_of(bits(load(reinterpret_cast<const float*>(from))));
+}
+// The last element of a row of odd length: of each row there is one, not two.
+inline Pairs load_last(const PairBF16* from) {
+  return pairs_of(load_u16(reinterpret_cast<const std::uint16_t*>(from)));
+}
+inline Pairs spread(std::uint32_t activation) {
+  return pairs_of(broadcast_int(static_cast<std::int32_t>(activation)));
 }
 
 // The largest tile in registers: rows of activations by panels. An fma takes about four cycles and up to two start in
@@ -50,27 +94,40 @@ struct Panels {
 // T rows from `row` on by P panels, in registers for all of the product's k.
 template <int T, int P, class Element>
 void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, int row) {
+  using Activation = typename Element::Activation;
   Lanes sums[T][P];
-  const float* x[T];
+  const Activation* x[T];
   float* const out = product.out + row * product.out_stride;
 #pragma GCC unroll 16
   for (int t = 0; t < T; ++t) {
-    x[t] = reinterpret_cast<const float*>(product.x + (row + t) * product.x_stride);
+    x[t] = reinterpret_cast<const Activation*>(product.x + (row + t) * product.x_stride);
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
       sums[t][p] =
           product.resume ? load_up_to(out + t * product.out_stride + p * kLanes, product.columns - p * kLanes) : zero();
     }
   }
-  for (std::int64_t i = 0; i < product.k; ++i) {
-    Lanes weights[P];
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) weights[p] = load_row(panels.first + p * panels.stride + i * kLanes);
+  const auto add_all = [&](const auto& weights, std::int64_t i) {
 #pragma GCC unroll 16
     for (int t = 0; t < T; ++t) {
-      const Lanes activation = broadcast(x[t][i]);
+      const auto activation = spread(x[t][i]);
 #pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) sums[t][p] = fma(weights[p], activation, sums[t][p]);
+      for (int p = 0; p < P; ++p) sums[t][p] = add_product(sums[t][p], weights[p], activation);
+    }
+  };
+  const std::int64_t n_steps = product.k / Element::kElements;
+  for (std::int64_t i = 0; i < n_steps; ++i) {
+    decltype(load_row(panels.first)) weights[P];
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) weights[p] = load_row(panels.first + p * panels.stride + i * kLanes);
+    add_all(weights, i);
+  }
+  if constexpr (Element::kElements == 2) {
+    if (product.k % 2 != 0) {
+      Pairs weights[P];
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p) weights[p] = load_last(panels.first + p * panels.stride + n_steps * kLanes);
+      add_all(weights, n_steps);
     }
   }
 #pragma GCC unroll 16
@@ -116,18 +173,19 @@ template <class Element>
 void multiply_packed(const GemmArgs& args) {
   // With several tiles of rows a panel is read again for each: runs of k keep it in the second-level cache.
   constexpr std::int64_t kRun = 1024;
+  constexpr auto kStep = static_cast<std::int64_t>(sizeof(typename Element::Activation));
   const std::int64_t run = args.m <= kTileRows ? args.k : kRun;
   for (std::int64_t n = args.n_begin; n < args.n_end;) {
     const std::int64_t left = args.n_end - n;
     const int wide = args.m == 1 ? kRowPanels : kTilePanels;
     const int n_panels = left > (wide - 1) * kLanes ? wide : 1;
     const int columns = static_cast<int>(left < n_panels * kLanes ? left : n_panels * kLanes);
-    const Element* const weight = reinterpret_cast<const Element*>(args.weight) + n * args.k;
+    const Element* const weight = reinterpret_cast<const Element*>(args.weight) + n * args.k / Element::kElements;
     for (std::int64_t k = 0; k < args.k; k += run) {
-      const Panels<Element> panels{weight + k * kLanes, args.k * kLanes};
+      const Panels<Element> panels{weight + k * kLanes / Element::kElements, args.k * kLanes / Element::kElements};
       const PanelProduct product{nullptr,
                                  args.k - k < run ? args.k - k : run,
-                                 args.activations + k * static_cast<std::int64_t>(sizeof(float)),
+                                 args.activations + k / Element::kElements * kStep,
                                  args.activation_stride,
                                  args.out + n,
                                  args.out_stride,

@@ -1,14 +1,15 @@
 // Runs the products of Backend::linear on the CPU.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cpu/gemm/activations.h"
 #include "backend/cpu/gemm/cpu_linear.h"
-#include "backend/cpu/gemm/quantize_row.h"
 #include "base/arena.h"
 #include "base/thread_pool.h"
 
@@ -29,7 +30,7 @@ struct TermSize {
 };
 void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<GemmTask>& tasks);
 
-// Owns what products need beside weights: the quantized input, each thread's scratch, the launch counters. Called by
+// Owns what products need beside weights: the prepared inputs, each thread's scratch, the launch counters. Called by
 // one thread at a time.
 class GemmRunner {
  public:
@@ -46,27 +47,30 @@ class GemmRunner {
   void fill_scratch(std::uint8_t value);
 #endif
 
-  // Each term's out = x · weightᵀ + bias, within what was reserved. The input is quantized once for all terms.
+  // Each term's out = x · weightᵀ + bias, within what was reserved. The input is prepared once for all terms.
   void run(Rows x, std::span<const LinearTerm> terms);
 
   // Products run so far by each kernel, in the order of the registry's list. Readable from any thread.
   std::vector<std::uint64_t> launches() const;
 
  private:
+  static constexpr std::size_t kFormats = 3;  // of ActivationFormat
+
   struct Scratch {
-    std::size_t quantized = 0;  // bytes of the quantized input
-    std::size_t stride = 0;     // bytes of each thread
+    std::array<std::size_t, kFormats> prepared{};  // bytes of the input in each format
+    std::size_t stride = 0;                        // bytes of each thread
   };
+  std::size_t total_bytes(const Scratch& scratch) const;
   static Scratch scratch_for(int max_rows, std::span<const Linear* const> weights);
-  void quantize(Rows x);
+  void prepare(Rows x, ActivationFormat format);
   void run_task(const GemmTask& task, Rows x, std::span<const LinearTerm> terms, int thread) const;
 
   const GemmRegistry& registry_;
   ThreadPool& pool_;
-  QuantizeRow quantize_row_;
+  std::array<PrepareRow, kFormats> prepare_row_;
   Arena arena_;
-  std::shared_ptr<std::byte> quantized_;  // rows of ActivationBlock
-  std::size_t quantized_bytes_ = 0;
+  std::array<std::shared_ptr<std::byte>, kFormats> prepared_;
+  std::array<std::size_t, kFormats> prepared_bytes_{};
   std::shared_ptr<std::byte> scratch_;  // scratch_stride_ bytes for each thread
   std::size_t scratch_stride_ = 0;
   std::vector<TermSize> sizes_;

@@ -27,6 +27,10 @@ const char* needs_avx512(const GemmProblem&, const DeviceCaps& caps) {
   return caps.avx512 ? nullptr : "needs AVX-512 (F, BW, VL, DQ)";
 }
 
+const char* needs_avx512_bf16(const GemmProblem&, const DeviceCaps& caps) {
+  return caps.avx512 && caps.avx512_bf16 ? nullptr : "needs AVX-512 BF16";
+}
+
 const char* needs_avx2_blocks(const GemmProblem& problem, const DeviceCaps& caps) {
   if (problem.k % 32 != 0) return kWholeBlocks;
   return needs_avx2(problem, caps);
@@ -74,6 +78,21 @@ constexpr GemmKernel over_float_panels(std::string_view name, DType weight, decl
           ActivationFormat::f32,
           kAnyRows,
           ReductionId::f32_sequential,
+          Maturity::validated,
+          refuses,
+          no_scratch,
+          run};
+}
+
+constexpr GemmKernel over_bf16_pairs(std::string_view name, decltype(GemmKernel::refuses) refuses,
+                                     decltype(GemmKernel::run) run) {
+  return {name,
+          DType::BF16,
+          false,
+          WeightLayout::panel16,
+          ActivationFormat::bf16,
+          kAnyRows,
+          ReductionId::bf16_pairs,
           Maturity::validated,
           refuses,
           no_scratch,
@@ -137,8 +156,9 @@ constexpr GemmKernel kKernels[] = {
     over_float_panels("f32_avx2", DType::F32, needs_avx2, run_f32_avx2),
     over_float_panels("f16_avx512", DType::F16, needs_avx512, run_f16_avx512),
     over_float_panels("f16_avx2", DType::F16, needs_avx2, run_f16_avx2),
-    over_float_panels("bf16_avx512", DType::BF16, needs_avx512, run_bf16_avx512),
-    over_float_panels("bf16_avx2", DType::BF16, needs_avx2, run_bf16_avx2),
+    over_bf16_pairs("bf16_avx512bf16", needs_avx512_bf16, run_bf16_avx512bf16),
+    over_bf16_pairs("bf16_avx512", needs_avx512, run_bf16_avx512),
+    over_bf16_pairs("bf16_avx2", needs_avx2, run_bf16_avx2),
     over_any_type("dequant_avx512", needs_avx512, run_dequant_avx512),
     over_any_type("dequant_avx2", needs_avx2, run_dequant_avx2),
 #endif
@@ -154,6 +174,7 @@ constexpr GemmKernel kKernels[] = {
     over_q8_blocks("q6_k_generic", DType::Q6_K, needs_whole_blocks, run_q6_k_generic),
     over_q8_blocks("iq4_nl_generic", DType::IQ4_NL, needs_whole_blocks, run_iq4_nl_generic),
     over_q8_blocks("iq4_xs_generic", DType::IQ4_XS, needs_whole_blocks, run_iq4_xs_generic),
+    over_bf16_pairs("bf16_generic", needs_nothing, run_bf16_generic),
     over_any_type("reference", needs_nothing, run_reference),
 };
 

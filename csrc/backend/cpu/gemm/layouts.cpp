@@ -11,8 +11,7 @@ namespace {
 
 // Elements are moved as units of their size, whatever they mean; memcpy since file rows have any alignment.
 template <class Unit>
-void pack_units(const std::byte* rows, int n_rows, std::int64_t k, std::byte* panel) noexcept {
-  const std::size_t row_size = static_cast<std::size_t>(k) * sizeof(Unit);
+void pack_units(const std::byte* rows, int n_rows, std::size_t row_size, std::int64_t k, std::byte* panel) noexcept {
   // Blocks of 16 elements keep the lines that are written, 16 rows each, in the first-level cache.
   for (std::int64_t begin = 0; begin < k; begin += kPanelRows) {
     const std::int64_t end = begin + kPanelRows < k ? begin + kPanelRows : k;
@@ -34,6 +33,22 @@ void unpack_units(const std::byte* panel, std::int64_t row, std::int64_t k, std:
   }
 }
 
+// Pairs of 16-bit elements, then the last of an odd number.
+constexpr std::int64_t kPairBytes = 4;
+
+void pack_pairs(const std::byte* rows, int n_rows, std::int64_t k, std::byte* panel) noexcept {
+  const std::size_t row_size = static_cast<std::size_t>(k) * 2;
+  const std::int64_t paired = k / 2 * kPairBytes;
+  pack_units<std::uint32_t>(rows, n_rows, row_size, k / 2, panel);
+  pack_units<std::uint16_t>(rows + paired, n_rows, row_size, k % 2, panel + paired * kPanelRows);
+}
+
+void unpack_pairs(const std::byte* panel, std::int64_t row, std::int64_t k, std::byte* out) noexcept {
+  const std::int64_t paired = k / 2 * kPairBytes;
+  unpack_units<std::uint32_t>(panel, row, k / 2, out);
+  unpack_units<std::uint16_t>(panel + paired * kPanelRows, row, k % 2, out + paired);
+}
+
 std::size_t bytes_of_row(const GemmProblem& problem) noexcept {
   return static_cast<std::size_t>(*row_bytes(problem.weight, problem.k));
 }
@@ -48,10 +63,11 @@ bool has_layout(DType dtype, WeightLayout layout) noexcept {
 void pack_panel(DType dtype, const std::byte* rows, int n_rows, std::int64_t k, std::byte* panel) noexcept {
   switch (dtype) {
     case DType::F32:
-      return pack_units<std::uint32_t>(rows, n_rows, k, panel);
+      return pack_units<std::uint32_t>(rows, n_rows, static_cast<std::size_t>(k) * 4, k, panel);
     case DType::F16:
+      return pack_units<std::uint16_t>(rows, n_rows, static_cast<std::size_t>(k) * 2, k, panel);
     case DType::BF16:
-      return pack_units<std::uint16_t>(rows, n_rows, k, panel);
+      return pack_pairs(rows, n_rows, k, panel);
     default:
       return pack_blocks(dtype, rows, n_rows, k / traits(dtype).block_elements, panel);
   }
@@ -70,8 +86,9 @@ void unpack_row(const GemmProblem& problem, WeightLayout layout, const std::byte
     case DType::F32:
       return unpack_units<std::uint32_t>(panel, lane, problem.k, out);
     case DType::F16:
-    case DType::BF16:
       return unpack_units<std::uint16_t>(panel, lane, problem.k, out);
+    case DType::BF16:
+      return unpack_pairs(panel, lane, problem.k, out);
     default:
       return unpack_blocks(problem.weight, panel, lane, problem.k / traits(problem.weight).block_elements, out);
   }

@@ -2,7 +2,8 @@
 //
 // panel16 holds ceil(n / 16) panels one after the other, each ceil-padded to 16 rows with zero bytes; a panel has
 // exactly the bytes of its 16 rows in the file:
-//   F32, F16, BF16   [k][16 rows]
+//   F32, F16         [k][16 rows]
+//   BF16             [k / 2][16 rows][2], then [16 rows] where k is odd
 //   quantized types  per block of k one panel block (quantized/panel_blocks.h)
 #pragma once
 

@@ -1,5 +1,6 @@
-// Quantization of a row of activations, for the instruction set that the including file is compiled for.
-#include "backend/cpu/gemm/quantize_row.h"
+// Preparation of a row of activations, for the instruction set that the including file is compiled for.
+#include "backend/cpu/gemm/prepare_row.h"
+#include "backend/cpu/gemm/quantized/activation_block.h"
 #include "backend/cpu/lanes.h"
 
 namespace imp::cpu {
@@ -33,8 +34,24 @@ void quantize_block(const float* x, ActivationBlock& out) {
   out.half_sums[1] = static_cast<std::int16_t>(high_sum);
 }
 
-void quantize_row(const float* x, std::int64_t k, ActivationBlock* out) {
-  for (std::int64_t i = 0; i < k; i += 2 * kLanes) quantize_block(x + i, *out++);
+void quantize_row(const float* x, std::int64_t k, std::byte* out) {
+  auto* block = reinterpret_cast<ActivationBlock*>(out);
+  for (std::int64_t i = 0; i < k; i += 2 * kLanes) quantize_block(x + i, *block++);
+}
+
+void round_row(const float* x, std::int64_t k, std::byte* out) {
+  auto* to = reinterpret_cast<std::uint16_t*>(out);
+  std::int64_t i = 0;
+  for (; i + kLanes <= k; i += kLanes) store_bf16(to + i, load(x + i));
+  if (i == k) return;
+  std::uint16_t last[kLanes];
+  store_bf16(last, load_partial(x + i, static_cast<int>(k - i)));
+  // Lanes beyond k are zero.
+  __builtin_memcpy(to + i, last, static_cast<std::size_t>((k - i + 1) / 2 * 2) * sizeof(std::uint16_t));
+}
+
+RowPreparers row_preparers() {
+  return {round_row, quantize_row};
 }
 
 }  // namespace

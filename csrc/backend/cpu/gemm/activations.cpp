@@ -1,0 +1,44 @@
+// The choice among formats and instruction sets.
+#include "backend/cpu/gemm/activations.h"
+
+#include "backend/cpu/gemm/quantized/activation_block.h"
+
+namespace imp::cpu {
+
+namespace {
+
+RowPreparers preparers([[maybe_unused]] const DeviceCaps& caps) noexcept {
+#if IMP_X86
+  if (caps.avx512) return row_preparers_avx512();
+  if (caps.avx2) return row_preparers_avx2();
+#endif
+  return row_preparers_generic();
+}
+
+}  // namespace
+
+PrepareRow preparer_for(ActivationFormat format, const DeviceCaps& caps) noexcept {
+  switch (format) {
+    case ActivationFormat::q8_block32:
+      return preparers(caps).quantize;
+    case ActivationFormat::bf16:
+      return preparers(caps).round;
+    case ActivationFormat::f32:
+      break;
+  }
+  return nullptr;
+}
+
+std::ptrdiff_t prepared_bytes(ActivationFormat format, std::int64_t k) noexcept {
+  switch (format) {
+    case ActivationFormat::q8_block32:
+      return static_cast<std::ptrdiff_t>(k / 32 * static_cast<std::int64_t>(sizeof(ActivationBlock)));
+    case ActivationFormat::bf16:
+      return static_cast<std::ptrdiff_t>((k + 1) / 2 * 4);
+    case ActivationFormat::f32:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace imp::cpu
