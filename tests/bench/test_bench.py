@@ -1,11 +1,13 @@
 """imp bench end to end on the built-in model: what is there, and whether the numbers follow from each other."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from imp_service.cli.shell import main
+from imp_service.models import demo_model_path
 
 TINY = ["--prefill", "24", "--decode", "5", "--depth", "0,18", "--batch", "1,3", "--reps", "3"]
 
@@ -85,6 +87,16 @@ def test_work_grows_as_the_cases_say(report: dict) -> None:
         assert case["peak"] == "int8"
 
 
+def test_a_file_is_measured_by_its_path(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a model's.gguf"
+    path.symlink_to(demo_model_path())
+    arguments = ["bench", "-m", str(path), "--prefill", "3", "--decode", "0", "--threads", "1", "--reps", "1"]
+    assert main([*arguments, "--json"]) == 0
+    report = json.loads(capfd.readouterr().out)
+    assert [case["tokens"] for case in report["cases"]] == [3]
+    assert report["remarks"] == []
+
+
 def test_a_file_that_is_not_a_terminal_gets_plain_text(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--prefill", "0", "--decode", "3", "--threads", "1", "--reps", "1"]) == 0
     out, err = capfd.readouterr()
@@ -103,7 +115,7 @@ def test_a_file_that_is_not_a_terminal_gets_plain_text(capfd: pytest.CaptureFixt
     ("arguments", "message"),
     [
         (["--decode", "1"], "FIELD_INVALID: decode: 1, expected at least 2: time is taken between outputs"),
-        (["--synthetic", "7b"], "FIELD_INVALID: synthetic: 7b, expected one of 0.6b, 1.7b, 4b, 1b"),
+        (["--synthetic", "7b"], "FIELD_INVALID: synthetic: 7b, expected one of 0.6b, 1.7b, 4b, 1b, gemma-1b"),
         (["--synthetic", "1b", "--type", "q2_k"], "FIELD_INVALID: type: q2_k, expected one of q8_0, "),
         (["--type", "q8_0"], "USAGE: --type is for --synthetic"),
         (["--batch", "0"], "USAGE: argument --batch: 0: expected numbers of at least 1"),

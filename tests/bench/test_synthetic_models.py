@@ -11,7 +11,13 @@ from imp_service.core.engine_client import EngineClient
 from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, synthetic_file, tensors
 
 # As the models' cards and weight files count them, the shared embedding once.
-PARAMETERS = {"0.6b": 596_049_920, "1.7b": 1_720_574_976, "4b": 4_022_468_096, "1b": 1_235_814_400}
+PARAMETERS = {
+    "0.6b": 596_049_920,
+    "1.7b": 1_720_574_976,
+    "4b": 4_022_468_096,
+    "1b": 1_235_814_400,
+    "gemma-1b": 999_885_952,
+}
 SMALL = Shape("Small", "llama", 2, 256, 512, 4, 2, 64, 320, 512, 1e4, 1e-5, False)
 
 

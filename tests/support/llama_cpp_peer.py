@@ -12,7 +12,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-FILE_TYPES = {"f32": 0, "f16": 1, "q8_0": 7, "q4_k_m": 15}  # llama_ftype
+FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "q4_k_m": 15}  # llama_ftype
 _F32 = 0  # ggml_type
 _NO_FLASH_ATTENTION = 0
 

@@ -23,7 +23,10 @@ def configure(parser: ArgumentParser) -> None:
     model = parser.add_mutually_exclusive_group()
     model.add_argument("-m", "--model", metavar="PATH", action=Once, help="a model file (default: the built-in model)")
     model.add_argument(
-        "--synthetic", metavar="SHAPE", action=Once, help="random weights of a real shape: 0.6b, 1.7b, 4b or 1b"
+        "--synthetic",
+        metavar="SHAPE",
+        action=Once,
+        help="random weights of a real shape: 0.6b, 1.7b, 4b, 1b or gemma-1b",
     )
     parser.add_argument(
         "--type",
@@ -56,12 +59,11 @@ def run(arguments: Namespace) -> int:
 
 def _run_model(arguments: Namespace) -> int:
     from imp_service.cli.bench_table import write_table
-    from imp_service.config.toml import write_string
     from imp_service.core.bench import BenchPlan, run_bench
 
     if arguments.type is not None and arguments.synthetic is None:
         raise CommandError("USAGE", "--type is for --synthetic: a file has its types")
-    model = [] if arguments.model is None else [f"model.path={write_string(arguments.model)}"]
+    model = [] if arguments.model is None else [f"model.path={arguments.model}"]
     threads = [[]] if arguments.threads is None else [[f"device.threads={n}"] for n in arguments.threads]
     configs = [load_settings(arguments, [*model, *assignment]) for assignment in threads]
     file = None

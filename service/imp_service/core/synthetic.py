@@ -34,6 +34,9 @@ class Shape:
     rope_theta: float
     norm_epsilon: float
     qk_norm: bool
+    # Gemma's: norms after attention and after the feed-forward net, and layers that see a window of so many tokens.
+    post_norms: bool = False
+    window: int = 0
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -41,6 +44,9 @@ SHAPES: Mapping[str, Shape] = {
     "1.7b": Shape("Qwen3-1.7B", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 40960, 1e6, 1e-6, True),
     "4b": Shape("Qwen3-4B", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1e6, 1e-6, True),
     "1b": Shape("Llama-3.2-1B", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, 5e5, 1e-5, False),
+    "gemma-1b": Shape(
+        "Gemma-3-1B", "gemma3", 26, 1152, 6912, 4, 1, 256, 262144, 32768, 1e6, 1e-6, True, post_norms=True, window=512
+    ),
 }
 
 
@@ -96,6 +102,8 @@ def metadata(shape: Shape, mix: str) -> dict[str, object]:
         "attention.layer_norm_rms_epsilon": shape.norm_epsilon,
         "rope.freq_base": shape.rope_theta,
     }
+    if shape.window:
+        facts["attention.sliding_window"] = shape.window
     return {
         "general.architecture": shape.architecture,
         "general.name": f"random weights, {shape.model}, {mix.upper()}",
@@ -123,6 +131,8 @@ def tensors(shape: Shape, mix: Mix) -> Iterator[Tensor]:
     norms = {"attn_norm": hidden, "ffn_norm": hidden}
     if shape.qk_norm:
         norms |= {"attn_q_norm": shape.head_dim, "attn_k_norm": shape.head_dim}
+    if shape.post_norms:
+        norms |= {"post_attention_norm": hidden, "post_ffw_norm": hidden}
 
     yield ("token_embd.weight", mix.head, (hidden, shape.vocab_size), 0.0, DEVIATION)
     yield norm("output_norm", hidden)

@@ -1,0 +1,89 @@
+"""An engine in a process of its own, kept alive, from the side of the one who asks."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.compare_peers.engines.protocol import RefusedError, Task
+from imp_service.core.bench.cases import Case
+from support.command_line import FOUND_IN, clean_environment
+from support.process_numbers import TICKS, ProcessNumbers
+
+SCRIPT = Path(__file__).with_name("serve_engine.py")
+
+
+class EngineProcess:
+    """Made by `engine_process`; `load_seconds` are without the imports."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str], errors: Path) -> None:
+        self.name = name
+        self._process = process
+        self._errors = errors  # what it writes to stderr
+        self.load_seconds = float(self._answer())
+
+    def ask(self, do: str, case: Case | None = None) -> Any:
+        """Raises RefusedError with the engine's own words."""
+        assert self._process.stdin is not None  # narrows
+        words = {"do": do} if case is None else {"do": do, "case": dataclasses.asdict(case)}
+        with contextlib.suppress(BrokenPipeError):  # no answer says what there is to say
+            self._process.stdin.write(json.dumps(words) + "\n")
+            self._process.stdin.flush()
+        return self._answer()
+
+    def timed_run(self) -> tuple[float, float]:
+        """Seconds of the prepared case, and how many CPUs others had, or took from this machine, meanwhile."""
+        started, busy, own = time.monotonic(), busy_seconds(), ProcessNumbers.of(self._process.pid).cpu_seconds
+        seconds = self.ask("run")
+        others = busy_seconds() - busy - (ProcessNumbers.of(self._process.pid).cpu_seconds - own)
+        return seconds, max(0.0, others) / (time.monotonic() - started)
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None  # narrows
+        line = self._process.stdout.readline()
+        if not line:
+            last = self._errors.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise RefusedError(f"its process ended with {self._process.wait()}: {last}")
+        answer = json.loads(line)
+        if "refused" in answer:
+            raise RefusedError(answer["refused"])
+        return answer["value"]
+
+
+@contextlib.contextmanager
+def engine_process(name: str, task: Task) -> Iterator[EngineProcess]:
+    """Loaded, and gone with the block. Raises RefusedError where the engine does not load the file."""
+    words = json.dumps(dataclasses.asdict(task) | {"path": str(task.path)})
+    with tempfile.TemporaryDirectory() as home, (Path(home) / "errors").open("w") as errors:
+        # Peers may lie on the path of the one who asks.
+        path = os.pathsep.join([str(FOUND_IN), *filter(None, [os.environ.get("PYTHONPATH")])])
+        process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), name, words],
+            env=clean_environment(Path(home)) | {"OMP_PROC_BIND": "true", "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            yield EngineProcess(name, process, Path(errors.name))
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def busy_seconds() -> float:
+    """What all CPUs together have worked, and what the host took from them."""
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    )
+    return (user + nice + system + irq + softirq + steal) / TICKS

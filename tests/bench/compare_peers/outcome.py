@@ -1,0 +1,115 @@
+"""What a comparison found: every sample, and what follows from them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from imp_service.core.bench.cases import Case
+from imp_service.core.bench.spread import Spread
+
+IMP = "imp"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One engine in one round: seconds, rates probed before it by kind, and CPUs that others had meanwhile."""
+
+    seconds: float
+    rates: dict[str, float]
+    others: float
+    is_disturbed: bool
+
+
+@dataclass(frozen=True)
+class Round:
+    """A sample of every engine."""
+
+    samples: dict[str, Sample]
+
+    @property
+    def is_disturbed(self) -> bool:
+        """One is enough: ratios are taken within a round."""
+        return any(sample.is_disturbed for sample in self.samples.values())
+
+    @property
+    def ceilings(self) -> dict[str, float]:
+        """The most that a probe gave of each kind: what disturbs one makes it less."""
+        probes = [sample.rates for sample in self.samples.values()]
+        return {kind: max(rates[kind] for rates in probes) for kind in probes[0]}
+
+    @property
+    def others(self) -> float:
+        """In the worst sample."""
+        return max(sample.others for sample in self.samples.values())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A case over all engines. `work`: tokens, and the least bytes and operations of either kind."""
+
+    case: Case
+    work: dict[str, float]
+    rounds: list[Round]
+    n_disturbed: int  # rounds that others disturbed
+    refusals: dict[str, str]
+
+    @property
+    def is_disturbed(self) -> bool:
+        """No round was quiet: these are the quietest."""
+        return any(round_.is_disturbed for round_ in self.rounds)
+
+    @property
+    def engines(self) -> list[str]:
+        """Those that took the case, imp first."""
+        return sorted(self.rounds[0].samples, key=lambda name: (name != IMP, name))
+
+    def tokens_per_s(self, engine: str) -> Spread:
+        """Over all sequences."""
+        return Spread.of(self.work["tokens"] / sample.seconds for sample in self._samples(engine))
+
+    def ratio(self, peer: str) -> Spread:
+        """imp's speed in the peer's, round by round."""
+        pairs = zip(self._samples(peer), self._samples(IMP), strict=True)
+        return Spread.of(theirs.seconds / ours.seconds for theirs, ours in pairs)
+
+    def fraction(self, engine: str) -> Spread:
+        """Of the time, how much the case takes at the ceiling that binds it, as probed in the same round."""
+        return Spread.of(self._least_seconds(round_) / round_.samples[engine].seconds for round_ in self.rounds)
+
+    def as_json(self) -> dict[str, object]:
+        """Every number, samples of the rounds kept included."""
+        engines = {
+            name: {
+                "tokens_per_s": self.tokens_per_s(name).as_json(),
+                "imp_ratio": self.ratio(name).as_json(),
+                "ceiling_fraction": self.fraction(name).as_json(),
+                "samples": [dataclasses.asdict(sample) for sample in self._samples(name)],
+            }
+            for name in self.engines
+        }
+        facts = {"disturbed_rounds": self.n_disturbed, "disturbed": self.is_disturbed, "refusals": self.refusals}
+        return {**dataclasses.asdict(self.case), "work": self.work, **facts, "engines": engines}
+
+    def _least_seconds(self, round_: Round) -> float:
+        ceilings = round_.ceilings
+        return max(amount / ceilings[kind] for kind, amount in self.work.items() if kind != "tokens")
+
+    def _samples(self, engine: str) -> list[Sample]:
+        return [round_.samples[engine] for round_ in self.rounds]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Loading the file and reading one prompt, again and again: seconds of loading, bytes of the process at most."""
+
+    engine: str
+    threads: int
+    seconds: Spread
+    peak_bytes: Spread
+    file_bytes: int
+
+    def as_json(self) -> dict[str, object]:
+        """Every number of it."""
+        spreads = {"load_seconds": self.seconds.as_json(), "peak_bytes": self.peak_bytes.as_json()}
+        return {"engine": self.engine, "threads": self.threads, "file_bytes": self.file_bytes, **spreads}

@@ -1,0 +1,62 @@
+"""A case on every engine in turns: rounds that others disturbed are taken again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from bench.compare_peers.engine_process import EngineProcess
+from bench.compare_peers.engines.protocol import RefusedError
+from bench.compare_peers.outcome import Outcome, Round, Sample
+from bench.compare_peers.scenarios import Scenarios
+from imp_service.core.bench.cases import Case
+
+Tell = Callable[[str], None]
+
+CLOCK_ERROR = 0.03  # seconds that the kernel's count, in hundredths, may be wrong by
+TRIES_PER_ROUND = 3
+# Threads spin for a while when their work is done: the next engine waits until they sleep.
+SETTLE_SECONDS = 0.2
+
+
+def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, tell: Tell) -> Outcome:
+    """Rounds over all engines that take the case, the first of `engines` being imp.
+
+    Raises RefusedError where imp does not take it, or another fails after it did.
+    """
+    reps = scenarios.reps
+    imp, refusals, ready = engines[0], {}, []
+    for engine in engines:
+        tell(f"{case.label}: preparing {engine.name}")
+        try:
+            engine.ask("prepare", case)
+            engine.ask("run")  # warms up
+            ready.append(engine)
+        except RefusedError as refusal:
+            if engine is imp:
+                raise RefusedError(f"{case.label}: {refusal}") from None
+            refusals[engine.name] = str(refusal)
+    rounds: list[Round] = []
+    while sum(not round_.is_disturbed for round_ in rounds) < reps and len(rounds) < TRIES_PER_ROUND * reps:
+        tell(f"{case.label}: round {len(rounds) + 1}")
+        rounds.append(one_round(imp, ready, len(rounds), scenarios.others))
+    work = imp.ask("work")
+    for engine in ready:
+        engine.ask("release")
+    kept = [round_ for round_ in rounds if not round_.is_disturbed]
+    # Where nothing was quiet, the least disturbed say at least something; the outcome tells of it.
+    quietest = sorted(rounds, key=lambda round_: round_.others)[:reps]
+    return Outcome(case, work, kept or quietest, len(rounds) - len(kept), refusals)
+
+
+def one_round(imp: EngineProcess, engines: Sequence[EngineProcess], number: int, others_at_most: float) -> Round:
+    """Each engine once, with the ceilings probed right before it; another begins in every round."""
+    first = number % len(engines)
+    samples = {}
+    for engine in [*engines[first:], *engines[:first]]:
+        time.sleep(SETTLE_SECONDS)
+        rates = imp.ask("probe")
+        seconds, others = engine.timed_run()
+        is_disturbed = others > others_at_most + CLOCK_ERROR / seconds
+        samples[engine.name] = Sample(seconds, rates, others, is_disturbed)
+    return Round(samples)

@@ -1,0 +1,82 @@
+"""One engine, told what to do: a line of JSON in, a line of JSON out.
+
+`python serve_engine.py ENGINE TASK` with the task as JSON. What libraries write to stdout goes to stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from bench.compare_peers.engines.protocol import RefusedError, Task  # noqa: E402
+from imp_service.core.bench.cases import Case  # noqa: E402
+
+ENGINES = {
+    "imp": ("imp_engine", "ImpEngine"),
+    "llama.cpp": ("llama_cpp_engine", "LlamaCppEngine"),
+    "openvino": ("openvino_engine", "OpenVinoEngine"),
+    "transformers": ("transformers_engine", "TransformersEngine"),
+}
+
+
+def load(name: str, task: Task) -> tuple[Any, float]:
+    """The engine, and the seconds that it took beside importing it."""
+    module, kind = ENGINES[name]
+    found = getattr(importlib.import_module(f"bench.compare_peers.engines.{module}"), kind)
+    started = time.perf_counter()
+    return found(task), time.perf_counter() - started
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had resident, files that it maps included."""
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None  # narrows
+    return int(match.group(1)) * 1024
+
+
+def answer(words: dict[str, Any], commands: dict[str, Callable[..., object]]) -> dict[str, object]:
+    """Of one command."""
+    arguments = [Case(**words["case"])] if "case" in words else []
+    try:
+        return {"value": commands[words["do"]](*arguments)}
+    except RefusedError as refusal:
+        return {"refused": str(refusal)}
+
+
+def main() -> None:
+    """Until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    name, task = sys.argv[1], json.loads(sys.argv[2])
+    task = Task(**(task | {"path": Path(task["path"])}))
+    # Threads of every engine inherit it, and those of OpenMP are bound within it.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task.threads])
+    try:
+        engine, seconds = load(name, task)
+    except RefusedError as refusal:
+        print(json.dumps({"refused": str(refusal)}), file=answers)
+        return
+    print(json.dumps({"value": seconds}), file=answers)
+    commands: dict[str, Callable[..., object]] = {
+        "prepare": engine.prepare,
+        "run": engine.run,
+        "release": engine.release,
+        "peak": peak_bytes,
+        "work": getattr(engine, "work", dict),
+        "probe": getattr(engine, "probe", dict),
+    }
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line), commands)), file=answers)
+
+
+if __name__ == "__main__":
+    main()

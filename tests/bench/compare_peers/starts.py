@@ -1,0 +1,52 @@
+"""How long loading takes, and how much memory a process with the file loaded has had after one prompt."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+from bench.compare_peers.engine_process import engine_process
+from bench.compare_peers.engines.protocol import RefusedError, Task
+from bench.compare_peers.outcome import IMP, Start
+from bench.compare_peers.rounds import Tell
+from imp_service.core.bench.cases import Case
+from imp_service.core.bench.spread import Spread
+
+# The cache has room for such a prompt and its answer, whatever the cases need.
+PROMPT_TOKENS, CACHE_TOKENS = 512, 768
+
+
+def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> tuple[list[Start], dict[str, str]]:
+    """Engines in turns, with the file in the page cache; those that do not load it, with the reason.
+
+    Raises RefusedError where imp does not.
+    """
+    task = dataclasses.replace(task, kv_tokens=CACHE_TOKENS)
+    case = Case("prefill", task.threads, PROMPT_TOKENS)
+    seconds: dict[str, list[float]] = defaultdict(list)
+    peaks: dict[str, list[float]] = defaultdict(list)
+    refusals: dict[str, str] = {}
+    task.path.read_bytes()  # into the page cache
+    for rep in range(reps):
+        for name in names:
+            if name in refusals:
+                continue
+            tell(f"start {rep + 1}: {name}")
+            try:
+                with engine_process(name, task) as engine:
+                    engine.ask("prepare", case)
+                    engine.ask("run")
+                    seconds[name].append(engine.load_seconds)
+                    peaks[name].append(engine.ask("peak"))
+            except RefusedError as refusal:
+                if name == IMP:
+                    raise
+                refusals[name] = str(refusal)
+    size = task.path.stat().st_size
+    starts = [
+        Start(name, task.threads, Spread.of(seconds[name]), Spread.of(peaks[name]), size)
+        for name in names
+        if name not in refusals
+    ]
+    return starts, refusals

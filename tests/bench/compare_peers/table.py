@@ -1,0 +1,46 @@
+"""The rows that a person reads, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.compare_peers.outcome import IMP, Outcome, Start
+from imp_service.core.bench.spread import Spread
+
+HEADING = f"{'':44} {'engine':13} {'median':>9} {'least':>9} {'most':>9}  {'imp is':>13}  of the ceiling"
+MIB = 1024**2
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """A row for each engine; a remark where rounds were not quiet."""
+    lines = []
+    for name in outcome.engines:
+        ratio = "" if name == IMP else times(outcome.ratio(name))
+        fraction = f"{100 * outcome.fraction(name).median:4.0f} %"
+        label = outcome.case.label if name == IMP else ""
+        lines.append(f"{label:44} {name:13} {numbers(outcome.tokens_per_s(name))}  {ratio:>13}  {fraction}")
+    lines += [f"{'':44} {name:13} refused: {why}" for name, why in outcome.refusals.items()]
+    if outcome.is_disturbed:
+        lines.append(f"{'':44} no quiet round: these are the {len(outcome.rounds)} least disturbed")
+    elif outcome.n_disturbed:
+        lines.append(f"{'':44} {outcome.n_disturbed} disturbed rounds left out")
+    return lines
+
+
+def start_line(start: Start, starts: Sequence[Start]) -> str:
+    """Seconds of loading, with what imp's are in them, and the peak of memory beside the file's size."""
+    ours = next(other for other in starts if other.engine == IMP)
+    label = f"load, {start.threads} thread{'s' * (start.threads > 1)}, seconds" if start is ours else ""
+    ratio = "" if start is ours else f"{start.seconds.median / ours.seconds.median:.2f} ×"
+    peak = f"peak {start.peak_bytes.median / MIB:.0f} MiB ({start.peak_bytes.median / start.file_bytes:.2f} × the file)"
+    return f"{label:44} {start.engine:13} {numbers(start.seconds)}  {ratio:>13}  {peak}"
+
+
+def numbers(spread: Spread) -> str:
+    """The three that matter."""
+    return " ".join(f"{value:9.4g}" for value in (spread.median, spread.least, spread.most))
+
+
+def times(spread: Spread) -> str:
+    """ "1.42 × ±0.05": half of what lies between the extremes."""
+    return f"{spread.median:.2f} × ±{(spread.most - spread.least) / 2:.2f}"

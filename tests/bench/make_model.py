@@ -1,0 +1,137 @@
+"""Writes models of random weights in real shapes: `python tests/bench/make_model.py SHAPE TYPE [-o FILE]`.
+
+They are as fast as the real ones and say nothing. Their vocabularies have the real sizes and split words of small
+letters into pairs and fours, so that a server can be measured too. Plain types are written with the `gguf` package;
+llama.cpp quantizes the others, with its usual mix of types.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import string
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+# In the place of this folder.
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
+from support.tiny_vocabularies import byte_level, sentencepiece
+
+# Not a real shape: for seeing that what reads it runs.
+TINY = Shape("Tiny", "qwen3", 2, 256, 512, 4, 2, 64, 640, 1024, 1e4, 1e-6, True)
+# imp has no architecture with experts, so there is no shape of one.
+MODELS: Mapping[str, Shape] = {shape.model.lower(): shape for shape in (*SHAPES.values(), TINY)}
+PLAIN = ("f32", "f16", "bf16")
+TYPES = (*PLAIN, "q8_0", "q4_0", "q4_k_m")
+PRE_TOKENIZERS = {"qwen3": "qwen2", "llama": "llama-bpe"}
+N_BYTES = 256
+
+
+def make_model(shape: Shape, dtype: str, path: Path) -> Path:
+    """Writes the same file every time."""
+    if dtype in PLAIN:
+        write_plain(shape, dtype, path)
+        return path
+    from support import llama_cpp_peer
+
+    llama_cpp_peer.start()
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        source = Path(folder) / "bf16.gguf"
+        write_plain(shape, "bf16", source, name_of=dtype)
+        return llama_cpp_peer.quantize(source, path, dtype)
+
+
+def write_plain(shape: Shape, dtype: str, path: Path, name_of: str | None = None) -> None:
+    """Matrices in a plain type, one in memory at a time; the name says `name_of` where they are quantized next."""
+    writer = gguf.GGUFWriter(path, shape.architecture)
+    facts = metadata(shape, name_of or dtype) | vocabulary(shape)
+    for key, value in facts.items():
+        if key != "general.architecture":  # the writer has said it
+            writer.add_key_value(key, value, value_type(value))
+    writer.add_file_type(gguf.LlamaFileType[f"{'ALL' if dtype == 'f32' else 'MOSTLY'}_{dtype.upper()}"])
+    listed = list(tensors(shape, MIXES[dtype]))
+    for name, kind, dims, *_ in listed:
+        quant = gguf.GGMLQuantizationType[kind.upper()]
+        n_bytes = int(np.prod(dims)) * gguf.GGML_QUANT_SIZES[quant][1]
+        writer.add_tensor_info(name, dims[::-1], np.dtype(np.float32), n_bytes, raw_dtype=quant)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for values in stored(listed):
+        writer.write_tensor_data(values)
+    writer.close()
+
+
+def stored(listed: list[tuple[str, str, tuple[int, ...], float, float]]) -> Iterator[NDArray[np.generic]]:
+    """Each tensor as its type stores it."""
+    random = np.random.default_rng(0)
+    for _, kind, dims, mean, deviation in listed:
+        values = random.standard_normal(dims[::-1], np.float32)
+        values *= deviation
+        values += mean
+        yield gguf.quants.quantize(values, gguf.GGMLQuantizationType[kind.upper()])
+
+
+def value_type(value: object) -> gguf.GGUFValueType:
+    """As files have them: whole numbers in 32 bits."""
+    if isinstance(value, bool):
+        return gguf.GGUFValueType.BOOL
+    if isinstance(value, int):
+        return gguf.GGUFValueType.UINT32
+    return gguf.GGUFValueType.get_type(value)
+
+
+def vocabulary(shape: Shape) -> dict[str, object]:
+    """Bytes, then pairs of letters, then pairs of these, as many as the shape has room for."""
+    if shape.architecture.startswith("gemma"):
+        return gemma_vocabulary(shape.vocab_size)
+    found = byte_level()
+    n_words = shape.vocab_size - len(found["tokenizer.ggml.tokens"])
+    chosen = words(n_words)
+    tokens, types = found["tokenizer.ggml.tokens"], found["tokenizer.ggml.token_type"]
+    return found | {
+        "tokenizer.ggml.pre": PRE_TOKENIZERS[shape.architecture],
+        "tokenizer.ggml.tokens": tokens[:N_BYTES] + chosen + tokens[N_BYTES:],
+        "tokenizer.ggml.token_type": types[:1] * (N_BYTES + n_words) + types[N_BYTES:],
+        "tokenizer.ggml.merges": [f"{word[: len(word) // 2]} {word[len(word) // 2 :]}" for word in chosen],
+        "tokenizer.ggml.bos_token_id": shape.vocab_size - 3,
+        "tokenizer.ggml.eos_token_id": shape.vocab_size - 1,
+    }
+
+
+def gemma_vocabulary(size: int) -> dict[str, object]:
+    """The same words as pieces, the likelier the sooner."""
+    n_others = len(sentencepiece([])["tokenizer.ggml.tokens"])
+    pieces = [*string.ascii_lowercase, *words(size - n_others - len(string.ascii_lowercase))]
+    return sentencepiece([(piece, -float(i)) for i, piece in enumerate(pieces)], add_space_prefix=False)
+
+
+def words(n: int) -> list[str]:
+    """Of two letters, and of four."""
+    pairs = ["".join(letters) for letters in itertools.product(string.ascii_lowercase, repeat=2)]
+    fours = (left + right for left, right in itertools.product(pairs, pairs))
+    return list(itertools.islice(itertools.chain(pairs, fours), n))
+
+
+def main() -> None:
+    """Writes one model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shape", choices=MODELS, metavar="SHAPE", help=", ".join(MODELS))
+    parser.add_argument("type", choices=TYPES, metavar="TYPE", help=", ".join(TYPES))
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: SHAPE-TYPE.gguf")
+    arguments = parser.parse_args()
+    path = arguments.output or Path(f"{arguments.shape}-{arguments.type}.gguf")
+    print(make_model(MODELS[arguments.shape], arguments.type, path))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Models of random weights are written as they are named, and imp is compared with llama.cpp on one of them."""
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from bench.make_model import MODELS, make_model
+from imp_service.core.synthetic import DEVIATION
+from support.command_line import FOUND_IN
+
+pytest.importorskip("llama_cpp", exc_type=ImportError)
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As the command writes it."""
+    path = tmp_path_factory.mktemp("models") / "tiny.gguf"
+    command = [sys.executable, str(HERE / "make_model.py"), "tiny", "q4_k_m", "-o", str(path)]
+    subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=True)
+    return path
+
+
+def test_a_model_has_its_types_and_its_weights_their_sizes(model: Path, tmp_path: Path) -> None:
+    mixed = {tensor.name: tensor.tensor_type.name for tensor in gguf.GGUFReader(model).tensors}
+    assert mixed["token_embd.weight"] == "Q6_K"
+    assert mixed["blk.0.ffn_up.weight"] == "Q4_K"
+    plain = gguf.GGUFReader(make_model(MODELS["tiny"], "f16", tmp_path / "plain.gguf"))
+    values = {tensor.name: np.array(tensor.data, np.float64) for tensor in plain.tensors}
+    assert values.keys() == mixed.keys()
+    for name, divisor in (("blk.1.ffn_up.weight", 1.0), ("blk.1.ffn_down.weight", 2.0)):  # two layers write twice each
+        deviation = values[name].std() / (DEVIATION / divisor)
+        # Of n samples a standard deviation errs by 1 / √2n; five of them.
+        assert abs(deviation - 1) < 5 / np.sqrt(2 * values[name].size)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_vocabularies_have_the_real_sizes_and_no_word_twice(name: str) -> None:
+    from bench.make_model import vocabulary
+
+    shape = MODELS[name]
+    found = vocabulary(shape)
+    tokens = found["tokenizer.ggml.tokens"]
+    assert len(tokens) == len(set(tokens)) == len(found["tokenizer.ggml.token_type"]) == shape.vocab_size
+
+
+def test_llama_cpp_splits_words_by_the_vocabulary(model: Path) -> None:
+    import llama_cpp
+
+    with_words = llama_cpp.Llama(str(model), vocab_only=True, verbose=False)
+    tokens = with_words.tokenize(b"abcd", add_bos=False)
+    assert with_words.detokenize(tokens) == b"abcd"
+    assert len(tokens) < len(b"abcd")
+
+
+def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path) -> None:
+    files = {option: tmp_path / f"report.{option}" for option in ("json", "svg")}
+    command = [sys.executable, str(HERE / "compare_peers"), str(model), "--quick", "--threads", "1", "--reps", "1"]
+    options = ["--engines", "llama.cpp", "--json", str(files["json"]), "--svg", str(files["svg"])]
+    ran = subprocess.run([*command, *options], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    report = json.loads(files["json"].read_text())
+    assert report["left_out"] == {}
+    assert [start["engine"] for start in report["starts"]] == ["imp", "llama.cpp"]
+    cases = [(case["kind"], case["tokens"], case["batch"], case["depth"]) for case in report["cases"]]
+    assert cases == [("prefill", 64, 1, 0), ("decode", 8, 1, 0), ("decode", 8, 1, 48), ("decode", 8, 4, 0)]
+    for case in report["cases"]:
+        ours, theirs = (case["engines"][name] for name in ("imp", "llama.cpp"))
+        tokens = case["tokens"] if case["kind"] == "prefill" else case["batch"] * (case["tokens"] - 1)
+        np.testing.assert_allclose(
+            ours["tokens_per_s"]["samples"], [tokens / sample["seconds"] for sample in ours["samples"]]
+        )
+        seconds = [[sample["seconds"] for sample in engine["samples"]] for engine in (theirs, ours)]
+        np.testing.assert_allclose(theirs["imp_ratio"]["samples"], np.divide(*seconds))
+        assert case["refusals"] == {}
+    bars = ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect")
+    assert len(list(bars)) == 1 + 2 * len(cases)
