@@ -27,7 +27,7 @@ from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
 from support.tiny_vocabularies import byte_level, sentencepiece
 
 # Not a real shape: for seeing that what reads it runs.
-TINY = Shape("Tiny", "qwen3", 2, 256, 512, 4, 2, 64, 640, 1024, 1e4, 1e-6, True)
+TINY = Shape("Tiny", "qwen3", 2, 256, 512, 4, 2, 128, 640, 1024, 1e4, 1e-6, True)
 # imp has no architecture with experts, so there is no shape of one.
 MODELS: Mapping[str, Shape] = {shape.model.lower(): shape for shape in (*SHAPES.values(), TINY)}
 PLAIN = ("f32", "f16", "bf16")

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,10 @@ from typing import Any
 from bench.compare_peers.engines.protocol import RefusedError, Task
 from imp_service.core.bench.cases import Case
 from support.command_line import FOUND_IN, clean_environment
-from support.process_numbers import TICKS, ProcessNumbers
+from support.process_numbers import TICKS, ProcessNumbers, stat_fields
 
 SCRIPT = Path(__file__).with_name("serve_engine.py")
+SETTLES_WITHIN = 2.0
 
 
 class EngineProcess:
@@ -29,6 +31,7 @@ class EngineProcess:
         self.name = name
         self._process = process
         self._errors = errors  # what it writes to stderr
+        self._pause = threading.Event()  # never set
         self.load_seconds = float(self._answer())
 
     def ask(self, do: str, case: Case | None = None) -> Any:
@@ -45,7 +48,15 @@ class EngineProcess:
         started, busy, own = time.monotonic(), busy_seconds(), ProcessNumbers.of(self._process.pid).cpu_seconds
         seconds = self.ask("run")
         others = busy_seconds() - busy - (ProcessNumbers.of(self._process.pid).cpu_seconds - own)
-        return seconds, max(0.0, others) / (time.monotonic() - started)
+        share = max(0.0, others) / (time.monotonic() - started)
+        self._settle()
+        return seconds, share
+
+    def _settle(self) -> None:
+        """Waits until its threads sleep: they spin for a while when their work is done."""
+        tasks, give_up = Path(f"/proc/{self._process.pid}/task"), time.monotonic() + SETTLES_WITHIN
+        while time.monotonic() < give_up and any(map(is_running, tasks.iterdir())):
+            self._pause.wait(0.01)
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None  # narrows
@@ -79,6 +90,14 @@ def engine_process(name: str, task: Task) -> Iterator[EngineProcess]:
         finally:
             process.kill()
             process.communicate()
+
+
+def is_running(task: Path) -> bool:
+    """Of a thread by its folder; one that has ended does not run."""
+    try:
+        return stat_fields(task)[0] == "R"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def busy_seconds() -> float:

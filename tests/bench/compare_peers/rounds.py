@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from bench.compare_peers.engine_process import EngineProcess
@@ -15,8 +14,6 @@ Tell = Callable[[str], None]
 
 CLOCK_ERROR = 0.03  # seconds that the kernel's count, in hundredths, may be wrong by
 TRIES_PER_ROUND = 3
-# Threads spin for a while when their work is done: the next engine waits until they sleep.
-SETTLE_SECONDS = 0.2
 
 
 def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, tell: Tell) -> Outcome:
@@ -30,7 +27,7 @@ def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, 
         tell(f"{case.label}: preparing {engine.name}")
         try:
             engine.ask("prepare", case)
-            engine.ask("run")  # warms up
+            engine.timed_run()  # warms up
             ready.append(engine)
         except RefusedError as refusal:
             if engine is imp:
@@ -54,7 +51,6 @@ def one_round(imp: EngineProcess, engines: Sequence[EngineProcess], number: int,
     first = number % len(engines)
     samples = {}
     for engine in [*engines[first:], *engines[:first]]:
-        time.sleep(SETTLE_SECONDS)
         rates = imp.ask("probe")
         seconds, others = engine.timed_run()
         is_disturbed = others > others_at_most + CLOCK_ERROR / seconds

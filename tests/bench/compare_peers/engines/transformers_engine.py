@@ -24,7 +24,7 @@ class TransformersEngine:
             model = AutoModelForCausalLM.from_pretrained(
                 task.path.parent, gguf_file=task.path.name, dtype=torch.bfloat16
             )
-        except (ValueError, NotImplementedError, ImportError, KeyError) as error:
+        except (ValueError, RuntimeError, ImportError, KeyError) as error:
             raise RefusedError(f"does not load the file: {error}") from None
         self._model = model.eval()
 
@@ -41,10 +41,7 @@ class TransformersEngine:
             return self._timed(1, case.tokens)
         self._forward(1)
         seconds = self._timed(case.tokens - 1, 1)
-        if case.depth:
-            self._cache.crop(case.depth)
-        else:
-            self._cache = DynamicCache(config=self._model.config)
+        self._cache.crop(-case.tokens)
         return seconds
 
     def release(self) -> None:
