@@ -22,6 +22,7 @@ from support.command_line import clean_environment
 from support.patience import HANGS_AFTER
 from support.served_models import built_in
 from support.server_checks import CanarySinger
+from support.traces import HOOK, Configured, acts_inside
 
 
 class ServerProcess:
@@ -35,10 +36,12 @@ class ServerProcess:
         environment: dict[str, str] | None = None,
         stderr: int | None = None,
         inside: Sequence[str] = (),
+        is_traced: bool = True,
     ) -> None:
         """`settings` are texts of --set; `stderr` is a descriptor in the place of the file.
 
-        `inside` are the words of a command that becomes the one after it, such as setpriv.
+        `inside` are the words of a command that becomes the one after it, such as setpriv. What it opens and reaches
+        is noted in a file, unless `is_traced` says otherwise or `inside` takes the variables away.
         """
         self.folder = folder
         self.ready_file = folder / "ready.json"
@@ -47,10 +50,19 @@ class ServerProcess:
         listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
         ready = ["--ready-file", str(self.ready_file)]
         self.ready_file.unlink(missing_ok=True)
+        given = environment or {}
+        self.configured = Configured(folder, self.ready_file, [*arguments, *settings, *given.values()])
+        self._trace = folder / f"trace-{time.monotonic_ns()}.jsonl" if is_traced else None
+        variables = {**clean_environment(folder), **given}
+        if self._trace is not None:
+            variables |= {
+                "TRACED_TO": str(self._trace),
+                "PYTHONPATH": os.pathsep.join([str(HOOK), variables["PYTHONPATH"]]),
+            }
         with self.stderr_file.open("wb") as errors:
             self.process = subprocess.Popen(
                 [*inside, sys.executable, "-P", "-m", "imp_service", "serve", *ready, *listen, *sets, *arguments],
-                env={**clean_environment(folder), **(environment or {})},
+                env=variables,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -141,6 +153,12 @@ class ServerProcess:
         self.signal(signal.SIGTERM)
         return self.wait_for_end()
 
+    def trace_problems(self) -> list[str]:
+        """G9, of all that it has done so far."""
+        if self._trace is None or not self._trace.exists():
+            return []
+        return self.configured.problems_in(acts_inside(self._trace))
+
     def kill(self) -> None:
         """Leaves nothing behind, whatever state it is in."""
         if self.process.poll() is None:
@@ -150,12 +168,13 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def server_process(folder: Path, *arguments: str, **options: Any) -> Iterator[ServerProcess]:
-    """A server process that is gone with the block."""
+    """A server process that is gone with the block, and did nothing of which it was not told."""
     server = ServerProcess(folder, *arguments, **options)
     try:
         yield server
     finally:
         server.kill()
+    assert server.trace_problems() == []
 
 
 def start_to_its_end(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -80,7 +80,7 @@ def start_time(reps: int) -> Iterator[Figure]:
     for _ in range(reps):
         with tempfile.TemporaryDirectory() as folder:
             started = time.perf_counter()
-            with server_process(Path(folder)) as server:
+            with server_process(Path(folder), is_traced=False) as server:
                 server.wait_until_ready()
                 samples.append(time.perf_counter() - started)
     yield Figure("process start to SERVING, built-in model", "s", Spread.of(samples), "under 1.5")

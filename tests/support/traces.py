@@ -1,0 +1,135 @@
+"""What a server opened, reached and started, as seen from inside or by strace, and what of it nobody configured."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.command_line import FOUND_IN
+
+HOOK = Path(__file__).parent / "traced"
+
+_CODE = (sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix), str(FOUND_IN), str(HOOK))
+# The loader's, libc's and OpenSSL's; what the kernel tells.
+_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/locale", "/usr/share/zoneinfo", "/proc", "/sys")
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/dev/null", "/dev/urandom")
+
+# gRPC makes its resolver ready for the ports that it opens. Whoever asked it would connect, and be found.
+_RESOLVER_FILES = ("/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/netsvc.conf", "/etc/svc.conf")
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing done: `kind` is read, write, connect, look up or start."""
+
+    kind: str
+    subject: str | None
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What a server was told of: its folder, which is its home and directory, its ready file, the words it got."""
+
+    folder: Path
+    ready_file: Path
+    words: Sequence[str]
+
+    def problems_in(self, acts: Iterable[Act]) -> list[str]:
+        """G9: what is in nothing that it was told of, each once."""
+        named = tuple(self._named())
+        found = {act: None for act in acts if not self._is_configured(act, named)}
+        return [f"G9: {act.kind} {act.subject}" for act in found]
+
+    def _is_configured(self, act: Act, named: tuple[str, ...]) -> bool:
+        subject = act.subject
+        if act.kind == "look up":
+            return subject is None or _is_number(subject)
+        if subject is None or act.kind == "start":
+            return False
+        if act.kind == "connect":
+            return subject in named  # a socket where it is to listen: somebody may already
+        if act.kind == "write":
+            return self._may_write(subject, named)
+        return (
+            subject in (*_SYSTEM_FILES, *_RESOLVER_FILES, *self._places_of_settings())
+            or subject in map(os.path.dirname, self._sockets(named))
+            or _is_below(subject, (*_CODE, *_SYSTEM, *named))
+        )
+
+    def _may_write(self, subject: str, named: tuple[str, ...]) -> bool:
+        ready = self.ready_file
+        own = subject == str(ready) or re.fullmatch(rf"\.{re.escape(ready.name)}\.\d+", Path(subject).name) is not None
+        if own and Path(subject).parent == ready.parent:
+            return True
+        compiled = "__pycache__" in subject and _is_below(subject, _CODE)
+        return compiled or subject == "/dev/null" or subject in self._sockets(named)
+
+    def _places_of_settings(self) -> list[str]:
+        below_home = self.folder / ".config/imp/imp.conf"
+        return [str(self.folder / "imp.conf"), str(below_home), "/etc/imp/imp.conf"]
+
+    def _sockets(self, named: tuple[str, ...]) -> set[str]:
+        text = "\n".join([*self.words, *self._settings_files()])
+        return {path for path in named if f"unix://{path}" in text}
+
+    def _settings_files(self) -> Iterator[str]:
+        for word, path in zip(self.words, self.words[1:], strict=False):
+            if word == "--config" and (self.folder / path).is_file():
+                yield (self.folder / path).read_text()
+
+    def _named(self) -> Iterator[str]:
+        """Paths among the words and in a file of settings; with what a link of that name leads to."""
+        for text in self.words:
+            yield from self._both(text.rpartition("=")[2].removeprefix("unix://").strip('"'))
+        for content in self._settings_files():
+            for path in re.findall(r'"(?:unix://)?(/[^"]+)"', content):
+                yield from self._both(path)
+
+    def _both(self, text: str) -> Iterator[str]:
+        if "/" in text or (self.folder / text).is_file():
+            path = os.path.normpath(self.folder / text)
+            yield path
+            yield os.path.realpath(path)
+
+
+def _is_below(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def acts_inside(trace: Path) -> list[Act]:
+    """As the hook in `traced` wrote them; a line that the end of the process cut is not one."""
+    lines = trace.read_text().splitlines()
+    return [Act(*json.loads(line)) for line in lines if line.endswith("]")]
+
+
+_OPEN = re.compile(r'\bopen(?:at)?\((?:AT_FDCWD, )?"((?:[^"\\]|\\.)*)", ([A-Z_|]+)')
+_CONNECT = re.compile(r"\b(?:connect|sendto)\(.*?\{sa_family=AF_\w+, (.*?)\}")
+
+
+def acts_of_strace(output: Path, folder: Path) -> list[Act]:
+    """Of `strace -f -e trace=openat,connect,sendto,execve`, of a process that was started in `folder`."""
+    acts = []
+    for line in output.read_text(errors="replace").splitlines():
+        if opened := _OPEN.search(line):
+            writes = re.search(r"O_(WRONLY|RDWR|CREAT|TRUNC|APPEND)", opened[2])
+            acts.append(Act("write" if writes else "read", os.path.normpath(folder / opened[1])))
+        elif reached := _CONNECT.search(line):
+            path = re.search(r'sun_path=@?"([^"]*)"', reached[1])
+            acts.append(Act("connect", path[1] if path else reached[1]))
+        elif "execve(" in line:
+            acts.append(Act("start", line.partition("execve(")[2]))
+    return acts
