@@ -6,7 +6,7 @@
 // is used, for the same reason.
 //
 //   Lanes      16 × float32      load, store, + − × ÷, fma(a, b, c) = a·b + c, sqrt, min, max, round_even …
-//   IntLanes   16 × int32        wrapping + − ×, bitwise, shifts, dot_halves, bits(x) and from_bits(i)
+//   IntLanes   16 × int32        wrapping + − ×, bitwise, shifts, 16-bit halves, bits(x) and from_bits(i)
 //   Mask       16 × bool         less(a, b) …, select(mask, a, b) = mask ? a : b
 //
 // min and max are `a < b ? a : b` and `a > b ? a : b` lane by lane: the second operand where either is NaN.

@@ -118,7 +118,13 @@ inline IntLanes operator-(IntLanes a, IntLanes b) {
 inline IntLanes operator*(IntLanes a, IntLanes b) {
   return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
 }
-// Per lane the sum of the products of its two signed 16-bit halves.
+// Lanes as two 16-bit halves: wrapping products of each, and per lane the sum of the two signed products.
+inline IntLanes broadcast_halves(std::int16_t x) {
+  return {_mm256_set1_epi16(x), _mm256_set1_epi16(x)};
+}
+inline IntLanes multiply_halves(IntLanes a, IntLanes b) {
+  return {_mm256_mullo_epi16(a.lo, b.lo), _mm256_mullo_epi16(a.hi, b.hi)};
+}
 inline IntLanes dot_halves(IntLanes a, IntLanes b) {
   return {_mm256_madd_epi16(a.lo, b.lo), _mm256_madd_epi16(a.hi, b.hi)};
 }
@@ -189,9 +195,10 @@ inline IntLanes load_u8(const std::uint8_t* from) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
 }
-inline IntLanes load_i8(const std::int8_t* from) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+// 16 pairs of bytes, each byte widened to a signed half of a lane.
+inline IntLanes load_i8_pairs(const std::int8_t (&from)[16][2]) {
+  return {_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))),
+          _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8)))};
 }
 // The lower 16 bits of each lane.
 inline void store_u16(std::uint16_t* to, IntLanes x) {

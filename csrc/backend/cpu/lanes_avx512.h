@@ -110,7 +110,13 @@ inline IntLanes operator-(IntLanes a, IntLanes b) {
 inline IntLanes operator*(IntLanes a, IntLanes b) {
   return {_mm512_mullo_epi32(a.v, b.v)};
 }
-// Per lane the sum of the products of its two signed 16-bit halves.
+// Lanes as two 16-bit halves: wrapping products of each, and per lane the sum of the two signed products.
+inline IntLanes broadcast_halves(std::int16_t x) {
+  return {_mm512_set1_epi16(x)};
+}
+inline IntLanes multiply_halves(IntLanes a, IntLanes b) {
+  return {_mm512_mullo_epi16(a.v, b.v)};
+}
 inline IntLanes dot_halves(IntLanes a, IntLanes b) {
   return {_mm512_madd_epi16(a.v, b.v)};
 }
@@ -177,8 +183,9 @@ inline IntLanes load_u16(const std::uint16_t* from) {
 inline IntLanes load_u8(const std::uint8_t* from) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
 }
-inline IntLanes load_i8(const std::int8_t* from) {
-  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+// 16 pairs of bytes, each byte widened to a signed half of a lane.
+inline IntLanes load_i8_pairs(const std::int8_t (&from)[16][2]) {
+  return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
 }
 // The lower 16 bits of each lane.
 inline void store_u16(std::uint16_t* to, IntLanes x) {

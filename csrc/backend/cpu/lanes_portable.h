@@ -120,7 +120,14 @@ inline IntLanes operator-(IntLanes a, IntLanes b) {
 inline IntLanes operator*(IntLanes a, IntLanes b) {
   return {(Ints)((Words)a.v * (Words)b.v)};
 }
-// Per lane the sum of the products of its two signed 16-bit halves.
+// Lanes as two 16-bit halves: wrapping products of each, and per lane the sum of the two signed products.
+inline IntLanes broadcast_halves(std::int16_t x) {
+  return broadcast_int((x & 0xFFFF) | x * 65536);
+}
+inline IntLanes multiply_halves(IntLanes a, IntLanes b) {
+  const Words low = ((Words)a.v * (Words)b.v) & 0xFFFF;
+  return {(Ints)(low | ((((Words)a.v >> 16) * ((Words)b.v >> 16)) << 16))};
+}
 inline IntLanes dot_halves(IntLanes a, IntLanes b) {
   const Ints low_a = (Ints)((Words)a.v << 16) >> 16, low_b = (Ints)((Words)b.v << 16) >> 16;
   return {low_a * low_b + (a.v >> 16) * (b.v >> 16)};
@@ -189,9 +196,10 @@ inline IntLanes load_u8(const std::uint8_t* from) {
   for (int i = 0; i < kLanes; ++i) x.v[i] = from[i];
   return x;
 }
-inline IntLanes load_i8(const std::int8_t* from) {
+// 16 pairs of bytes, each byte widened to a signed half of a lane.
+inline IntLanes load_i8_pairs(const std::int8_t (&from)[16][2]) {
   IntLanes x;
-  for (int i = 0; i < kLanes; ++i) x.v[i] = from[i];
+  for (int i = 0; i < kLanes; ++i) x.v[i] = (from[i][0] & 0xFFFF) | static_cast<std::int32_t>(from[i][1] * 65536);
   return x;
 }
 // The lower 16 bits of each lane.

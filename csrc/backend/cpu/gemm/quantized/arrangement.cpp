@@ -20,7 +20,7 @@ constexpr Run kQ2_K[] = {{16, 4, 16}, {0, 1, 16}, {80, 2, 2}};
 constexpr Run kQ3_K[] = {{0, 4, 24}, {96, 1, 12}, {108, 2, 1}};
 constexpr Run kQ4_K[] = {{16, 4, 32}, {4, 1, 12}, {0, 2, 2}};
 constexpr Run kQ5_K[] = {{16, 4, 40}, {4, 1, 12}, {0, 2, 2}};
-constexpr Run kQ6_K[] = {{0, 4, 48}, {192, 1, 16}, {208, 2, 1}};
+constexpr Run kQ6_K[] = {{0, 4, 48}, {192, 2, 8}, {208, 2, 1}};  // of a block that regroup_q6_k has changed
 constexpr Run kIQ4_XS[] = {{8, 4, 32}, {4, 1, 4}, {2, 2, 1}, {0, 2, 1}};
 
 constexpr std::size_t bytes_of(std::span<const Run> runs) {
@@ -55,6 +55,68 @@ std::uint32_t gather(std::uint32_t bits) noexcept {
   std::uint32_t gathered = 0;
   for (unsigned i = 0; i < 32; ++i) gathered |= (bits >> (8 * (i % 4) + i / 4) & 1U) << i;
   return gathered;
+}
+
+// Codes of Q6_K as the panel has them: see PanelBlockQ6_K. Words of four codes, j-th of group g = 4h + q.
+constexpr std::size_t kHighBitsQ6_K = 128, kCodeBytesQ6_K = 192;
+
+std::uint32_t load_word(const std::byte* from) noexcept {
+  std::uint32_t word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+// Where the file has the low four bits (in a nibble, from bit low_shift on) and the high two of a word's codes.
+struct PlaceQ6_K {
+  std::size_t low, high;
+  unsigned low_shift, high_shift;
+};
+
+constexpr PlaceQ6_K place_of(std::size_t word) noexcept {
+  const std::size_t half = word / 32, quarter = word / 8 % 4, j = word % 8;
+  return {64 * half + 32 * (quarter % 2) + 4 * j, kHighBitsQ6_K + 32 * half + 4 * j,
+          static_cast<unsigned>(quarter / 2 * 4), static_cast<unsigned>(2 * quarter)};
+}
+
+constexpr std::uint32_t kTwoBits = 0x03030303, kFourBits = 0x0F0F0F0F, kSixBits = 0x3F3F3F3F;
+
+void regroup_q6_k(std::byte* block) noexcept {
+  std::byte codes[kCodeBytesQ6_K];
+  for (std::size_t i = 0; i < 64; i += 4) {
+    std::uint32_t words[4];
+    for (std::size_t j = 0; j < 4; ++j) {
+      const PlaceQ6_K place = place_of(i + j);
+      words[j] = (load_word(block + place.low) >> place.low_shift & kFourBits) |
+                 (load_word(block + place.high) >> place.high_shift & kTwoBits) << 4;
+    }
+    for (std::size_t j = 0; j < 3; ++j) {
+      const std::uint32_t unit = words[j] | (words[3] >> (2 * j) & kTwoBits) << 6;
+      std::memcpy(codes + (3 * i / 4 + j) * 4, &unit, sizeof unit);
+    }
+  }
+  std::memcpy(block, codes, sizeof codes);
+}
+
+void ungroup_q6_k(std::byte* block) noexcept {
+  std::byte codes[kCodeBytesQ6_K] = {};
+  const auto add = [&](std::size_t at, std::uint32_t bits) {
+    const std::uint32_t word = load_word(codes + at) | bits;
+    std::memcpy(codes + at, &word, sizeof word);
+  };
+  for (std::size_t i = 0; i < 64; i += 4) {
+    std::uint32_t words[4] = {};
+    for (std::size_t j = 0; j < 3; ++j) {
+      const std::uint32_t unit = load_word(block + (3 * i / 4 + j) * 4);
+      words[j] = unit & kSixBits;
+      words[3] |= (unit >> 6 & kTwoBits) << (2 * j);
+    }
+    for (std::size_t j = 0; j < 4; ++j) {
+      const PlaceQ6_K place = place_of(i + j);
+      add(place.low, (words[j] & kFourBits) << place.low_shift);
+      add(place.high, (words[j] >> 4 & kTwoBits) << place.high_shift);
+    }
+  }
+  std::memcpy(block, codes, sizeof codes);
 }
 
 enum class Way { to_panel, to_file };
@@ -142,9 +204,16 @@ void pack_blocks(DType dtype, const std::byte* rows, int n_rows, std::int64_t n_
   const std::span<const Run> runs = arrangement(dtype);
   const std::size_t block = bytes_of(runs);
   const auto blocks = static_cast<std::size_t>(n_blocks);
+  std::byte regrouped[sizeof(PanelBlockQ6_K) / kRows];
   for (std::size_t b = 0; b < blocks; ++b) {
     for (std::size_t row = 0; row < static_cast<std::size_t>(n_rows); ++row) {
-      move_block<Way::to_panel>(runs, rows + (row * blocks + b) * block, panel + b * kRows * block, row);
+      const std::byte* file = rows + (row * blocks + b) * block;
+      if (dtype == DType::Q6_K) {
+        std::memcpy(regrouped, file, block);
+        regroup_q6_k(regrouped);
+        file = regrouped;
+      }
+      move_block<Way::to_panel>(runs, file, panel + b * kRows * block, row);
     }
   }
 }
@@ -155,6 +224,7 @@ void unpack_blocks(DType dtype, const std::byte* panel, std::int64_t row, std::i
   const std::size_t block = bytes_of(runs);
   for (std::size_t b = 0; b < static_cast<std::size_t>(n_blocks); ++b) {
     move_block<Way::to_file>(runs, out + b * block, panel + b * kRows * block, static_cast<std::size_t>(row));
+    if (dtype == DType::Q6_K) ungroup_q6_k(out + b * block);
   }
 }
 

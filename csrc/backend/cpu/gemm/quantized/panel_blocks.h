@@ -2,8 +2,9 @@
 //
 // A panel block holds the bytes of the same block of 16 rows of the file, with the rows side by side: codes in units
 // of 4 bytes, so that one 64-byte vector holds 4 elements' worth of every row, scales in units of their own size. What
-// a byte means within its unit is as in the file (tensor/quant/), but for two arrangements that save work in the loop:
-// Q8_0's codes are stored plus 128, and the fifth bits of Q5_0 and Q5_1 so that bit 8b + j belongs to weight 4j + b.
+// a byte means within its unit is as in the file (tensor/quant/), but for three arrangements that save work in the
+// loop: Q8_0's codes are stored plus 128; the fifth bits of Q5_0 and Q5_1 so that bit 8b + j belongs to weight 4j + b;
+// and Q6_K's codes whole, see there.
 #pragma once
 
 #include <cstdint>
@@ -75,10 +76,11 @@ struct PanelBlockQ5_K {
   std::uint16_t dmin[16];
 };
 
+// Three units hold the codes of 16 weights: the first 12 in the low six bits of the bytes, and the last 4 in what is
+// left, two bits in each unit, the low ones first.
 struct PanelBlockQ6_K {
-  FourBytes low_bits[32];
-  FourBytes high_bits[16];
-  std::int8_t scales[16][16];
+  FourBytes codes[16][3];
+  std::int8_t scales[8][16][2];  // of each row the two of a group of 32
   std::uint16_t d[16];
 };
 

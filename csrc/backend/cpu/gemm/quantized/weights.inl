@@ -170,8 +170,7 @@ struct Q5_1 : OneScaleAndMin {
 };
 
 // The levels of IQ4_NL and IQ4_XS, plus 128.
-constexpr std::uint8_t kIq4Codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                        129, 141, 153, 166, 181, 197, 217, 241};
+constexpr std::uint8_t kIq4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 
 struct IQ4_NL : OneScale {
   using Block = PanelBlockIQ4_NL;
@@ -243,19 +242,20 @@ struct Q6_K {
   static constexpr bool kHasMin = false;
   template <int g>
   static Codes codes(const Block& b, int j) {
-    // Nibble g / 2 % 2 of unit group 2 · (g / 4) + g % 2.
-    const FourBytes* const low = b.low_bits + (g / 4 * 2 + g % 2) * 8;
-    return place<g / 2 % 2 * 4, 4, 0>(load_codes(low[j])) | quarters<g, 4>(b.high_bits, j);
+    const FourBytes(&units)[3] = b.codes[2 * g + j / 4];
+    if (j % 4 < 3) return place<0, 6, 0>(load_codes(units[j % 4]));
+    return place<6, 2, 0>(load_codes(units[0])) | place<6, 2, 2>(load_codes(units[1])) |
+           place<6, 2, 4>(load_codes(units[2]));
   }
   static Lanes scale(const Block& b) { return load_f16(b.d); }
   template <int h>
   static IntLanes integer_scale(const Block& b) {
-    return load_i8(b.scales[h]);
+    const IntLanes both = load_i8_pairs(b.scales[h / 2]);
+    return shift_right<16>(h % 2 == 0 ? shift_left<16>(both) : both);
   }
   template <int g>
   static IntLanes zero(const Block& b) {
-    const IntLanes minus_32 = broadcast_int(-32);
-    return as_halves(integer_scale<2 * g>(b) * minus_32, integer_scale<2 * g + 1>(b) * minus_32);
+    return multiply_halves(load_i8_pairs(b.scales[g]), broadcast_halves(-32));
   }
 };
 
