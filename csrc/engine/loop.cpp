@@ -51,7 +51,8 @@ SchedulerOptions scheduler_options(const EngineOptions& options, const ForwardPa
           .max_context = options.max_context,
           .max_wait_ns = options.max_wait_ms * 1'000'000,
           .tenant_share = options.tenant_share,
-          .evict_sessions = options.evict_sessions};
+          .evict_sessions = options.evict_sessions,
+          .max_sessions = options.max_sessions};
 }
 
 KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
@@ -123,6 +124,9 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
       recorder_(backend) {
   plan_.rows.reserve(static_cast<std::size_t>(options.max_running));
   plan_.copies.reserve(static_cast<std::size_t>(options.max_running));
+  plan_.admitted.reserve(static_cast<std::size_t>(options.max_running));
+  plan_.evicted.reserve(static_cast<std::size_t>(options.max_sessions));
+  state_.events.reserve(2 * events_of_turn());
 }
 
 void Loop::take(Accepted accepted) {
@@ -161,8 +165,25 @@ void Loop::dispatch(Accepted& accepted) {
   }
 }
 
+// A sequence starts, draws and finishes.
+std::size_t Loop::events_of_turn() const noexcept {
+  return 3 * static_cast<std::size_t>(options_.max_running);
+}
+
+bool Loop::make_room_for_events() noexcept {
+  std::vector<Event>& events = state_.events;
+  const std::size_t wanted = events.size() + events_of_turn();
+  try {
+    if (wanted > events.capacity()) events.reserve(std::max(wanted, 2 * events.capacity()));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
 bool Loop::turn() {
   if (state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0) return false;
+  if (!make_room_for_events()) return true;  // there is room when those of commands have been published
   const std::int64_t begin = clock_();
   state_.now_ns = begin;
   state_.scheduler.next_step(begin, plan_);

@@ -45,6 +45,8 @@ class Loop {
  private:
   void run_step();
   void run_one_by_one();
+  std::size_t events_of_turn() const noexcept;
+  bool make_room_for_events() noexcept;
   void dispatch(Accepted& accepted);
 
   EngineOptions options_;

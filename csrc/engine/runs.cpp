@@ -36,6 +36,7 @@ void Runs::begin(RunCommand command, std::int64_t taken_ns) {
     sequence = &state_.at_rest(command.sequence);
     check(command, *sequence);
     prepare(command, *sequence, taken_ns);
+    state_.scheduler.enqueue(*sequence, state_.now_ns);
   } catch (...) {
     state_.door.run_left(n_sequences, n_tokens);
     if (sequence != nullptr) abandon(*sequence);
@@ -45,7 +46,6 @@ void Runs::begin(RunCommand command, std::int64_t taken_ns) {
   run.n_queued = n_sequences;
   run.n_queued_tokens = n_tokens;
   if (sequence->kind == SequenceKind::session) state_.scheduler.wake(*sequence);
-  state_.scheduler.enqueue(*sequence, state_.now_ns);
   if (sequence->n_left() == 0) {  // it was to draw nothing, and nothing is to be evaluated
     scheduled(*sequence);
     Draw nothing;

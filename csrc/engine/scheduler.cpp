@@ -32,9 +32,19 @@ void StepPlan::clear() {
 Scheduler::Scheduler(const SchedulerOptions& options, KvBlocks& blocks) : options_(options), blocks_(blocks) {
   IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
   IMP_CHECK(options.step_tokens >= options.max_running && options.max_logits_rows >= options.max_running);
+  resting_.reserve(static_cast<std::size_t>(options.max_sessions));
+}
+
+// So that no step allocates: paused runs leave their slots to others, so that all who came may run, or wait again.
+void Scheduler::make_room_for(std::size_t n_more) {
+  const std::size_t n = running_.size() + static_cast<std::size_t>(tenants_.n_waiting()) + n_more;
+  for (std::vector<Sequence*>* list : {&running_, &waiting_, &prefills_}) {
+    if (n > list->capacity()) list->reserve(std::max(n, 2 * list->capacity()));
+  }
 }
 
 void Scheduler::enqueue(Sequence& sequence, std::int64_t now_ns) {
+  make_room_for(1 + sequence.run->siblings.size());
   const auto enter = [this, now_ns](Sequence& entering) {
     Scheduling& scheduling = entering.scheduling;
     scheduling.order = next_order_++;

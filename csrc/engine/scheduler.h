@@ -19,6 +19,7 @@ struct SchedulerOptions {
   std::int64_t max_wait_ns = 0;
   double tenant_share = 1;
   bool evict_sessions = false;
+  int max_sessions = 0;
 };
 
 // Rows of one sequence in a step: its tokens from `held` on.
@@ -80,6 +81,7 @@ class Scheduler {
   std::uint64_t n_preemptions() const noexcept { return n_preemptions_; }
 
  private:
+  void make_room_for(std::size_t n_more);
   struct Budget {
     int rows = 0;
     int logits_rows = 0;

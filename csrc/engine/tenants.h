@@ -25,6 +25,7 @@ class Tenants {
   void leave(const std::string& name);
 
   const Tenant* find(const std::string& name) const;
+  int n_waiting() const noexcept { return n_waiting_; }
   // True where a tenant other than this one has runs that wait.
   bool others_wait(const Tenant& tenant) const noexcept { return n_waiting_ > tenant.n_waiting; }
   void count_waiting(Tenant& tenant, int change) noexcept;
