@@ -132,9 +132,11 @@ def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> 
     engine.hold()
     engine.generate(2, 1001, [1], limits=_core.RunLimits(max_outputs=1), **GREEDY)
     engine.wait_for_steps_locked(engine.stats().n_steps + 100)
-    assert {event.ticket for event in engine.drain_events()} == {1}
+    drained = engine.drain_events()
+    assert {event.ticket for event in drained} == {1}
     engine.let_go()
-    collect(engine, 2)
+    # The first may have come to its end by now.
+    collect(engine, 2 - sum(isinstance(event, _core.FinishedEvent) for event in drained))
 
 
 def test_mod_21_an_engine_may_be_dropped_in_mid_run() -> None:
