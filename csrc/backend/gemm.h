@@ -26,6 +26,7 @@ struct DeviceCaps {
   bool avx512 = false;              // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
+  bool neon_dot = false;       // AArch64's dot products of bytes
   int compute_capability = 0;  // CUDA: 90 for 9.0
 };
 

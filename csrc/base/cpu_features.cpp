@@ -1,7 +1,13 @@
-// Asks the CPU (through the compiler's run-time library, which also asks whether the system saves the registers).
+// Asks the CPU: on x86 through the compiler's run-time library, which also asks whether the system saves the
+// registers, on ARM through the system's word for it.
 #include "base/cpu_features.h"
 
 #include <array>
+
+#if IMP_ARM && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 namespace imp {
 
@@ -19,6 +25,7 @@ constexpr std::array kIsas{
     Isa{"avx512", {.avx2 = true, .avx512 = true}},
     Isa{"avx512vnni", {.avx2 = true, .avx512 = true, .avx512_vnni = true}},
     Isa{"avx512bf16", {.avx2 = true, .avx512 = true, .avx512_vnni = true, .avx512_bf16 = true}},
+    Isa{"neondot", {.neon_dot = true}},
 };
 
 constexpr std::array kNames = [] {
@@ -38,6 +45,8 @@ CpuFeatures detect_cpu_features() noexcept {
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   features.avx512_vnni = features.avx512 && __builtin_cpu_supports("avx512vnni");
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16");
+#elif IMP_ARM && defined(__linux__)
+  features.neon_dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #endif
   return features;
 }
@@ -55,7 +64,8 @@ std::optional<CpuFeatures> isa_features(std::string_view isa) noexcept {
 
 bool includes(const CpuFeatures& features, const CpuFeatures& needed) noexcept {
   return features.avx2 >= needed.avx2 && features.avx_vnni >= needed.avx_vnni && features.avx512 >= needed.avx512 &&
-         features.avx512_vnni >= needed.avx512_vnni && features.avx512_bf16 >= needed.avx512_bf16;
+         features.avx512_vnni >= needed.avx512_vnni && features.avx512_bf16 >= needed.avx512_bf16 &&
+         features.neon_dot >= needed.neon_dot;
 }
 
 std::string_view best_isa(const CpuFeatures& features) noexcept {

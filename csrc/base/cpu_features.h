@@ -14,6 +14,7 @@ struct CpuFeatures {
   bool avx512 = false;  // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
+  bool neon_dot = false;  // AArch64's dot products of bytes; NEON itself is always there
 };
 
 // Of this machine.

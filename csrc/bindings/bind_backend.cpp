@@ -25,7 +25,8 @@ DeviceCaps caps_of(const std::string& isa) {
           .avx_vnni = features->avx_vnni,
           .avx512 = features->avx512,
           .avx512_vnni = features->avx512_vnni,
-          .avx512_bf16 = features->avx512_bf16};
+          .avx512_bf16 = features->avx512_bf16,
+          .neon_dot = features->neon_dot};
 }
 
 DType dtype_of(const std::string& name) {

@@ -36,6 +36,8 @@ DeviceCaps caps_of(const py::dict& table) {
       caps.avx512_vnni = value.cast<bool>();
     } else if (name == "avx512_bf16") {
       caps.avx512_bf16 = value.cast<bool>();
+    } else if (name == "neon_dot") {
+      caps.neon_dot = value.cast<bool>();
     } else if (name == "compute_capability") {
       caps.compute_capability = value.cast<int>();
     } else {
@@ -201,6 +203,7 @@ void register_testing_gemm_registry(py::module_& module) {
     table["avx512"] = caps.avx512;
     table["avx512_vnni"] = caps.avx512_vnni;
     table["avx512_bf16"] = caps.avx512_bf16;
+    table["neon_dot"] = caps.neon_dot;
     return table;
   });
 }

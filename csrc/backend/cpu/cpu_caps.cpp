@@ -31,6 +31,7 @@ DeviceCaps cpu_caps(std::string_view isa) {
   caps.avx512 = features.avx512;
   caps.avx512_vnni = features.avx512_vnni;
   caps.avx512_bf16 = features.avx512_bf16;
+  caps.neon_dot = features.neon_dot;
   return caps;
 }
 

@@ -9,7 +9,8 @@
 //   IntLanes   16 × int32        wrapping + − ×, bitwise, shifts, 16-bit halves, bits(x) and from_bits(i)
 //   Mask       16 × bool         less(a, b) …, select(mask, a, b) = mask ? a : b
 //
-// min and max are `a < b ? a : b` and `a > b ? a : b` lane by lane: the second operand where either is NaN.
+// min and max are `a < b ? a : b` and `a > b ? a : b` lane by lane: the second operand where either is NaN. A denormal
+// operand may come out as it is or as zero, as which all else reads it.
 // Sums and maxima over the lanes fold the upper half onto the lower: 16, 8, 4, 2, 1.
 #pragma once
 
@@ -28,6 +29,8 @@ constexpr int kLanes = 16;
 #include "backend/cpu/lanes_avx512.h"  // IWYU pragma: export
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include "backend/cpu/lanes_avx2.h"  // IWYU pragma: export
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+#include "backend/cpu/lanes_neon.h"  // IWYU pragma: export
 #else
 #include "backend/cpu/lanes_portable.h"  // IWYU pragma: export
 #endif
@@ -47,13 +50,15 @@ inline void store_bf16(std::uint16_t* to, Lanes x) {
   store_u16(to, shift_right_logical<16>(select(is_nan, word | broadcast_int(0x400000), rounded)));
 }
 
-// The first n lanes from memory, the others zero; n at least 0.
+// The first n lanes from memory, the others zero; n at least 0, which a compiler that follows sizes must be told.
 inline Lanes load_up_to(const float* from, int n) {
+  if (n < 0) __builtin_unreachable();
   return n >= kLanes ? load(from) : load_partial(from, n);
 }
 
 // The first n lanes to memory; n at least 0.
 inline void store_up_to(float* to, Lanes x, int n) {
+  if (n < 0) __builtin_unreachable();
   if (n >= kLanes) {
     store(to, x);
   } else {

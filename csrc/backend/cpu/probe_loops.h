@@ -21,5 +21,6 @@ ProbeLoops probe_loops_avx2();
 ProbeLoops probe_loops_avx2vnni();
 ProbeLoops probe_loops_avx512();
 ProbeLoops probe_loops_avx512vnni();
+ProbeLoops probe_loops_neondot();
 
 }  // namespace imp::cpu

@@ -9,7 +9,11 @@ namespace {
 // Makes the compiler believe that a register has changed, so that chains are not found to be equal, nor rounds merged.
 template <class Vector>
 inline void touch(Vector& value) {
+#if defined(__aarch64__)
+  __asm__ volatile("" : "+w"(value));
+#else
   __asm__ volatile("" : "+v"(value));
+#endif
 }
 
 // Four streams, as memory is read fastest.

@@ -20,6 +20,8 @@ ProbeLoops loops_for([[maybe_unused]] const DeviceCaps& caps) {
   if (caps.avx512) return probe_loops_avx512();
   if (caps.avx_vnni) return probe_loops_avx2vnni();
   if (caps.avx2) return probe_loops_avx2();
+#elif IMP_ARM
+  if (caps.neon_dot) return probe_loops_neondot();
 #endif
   return probe_loops_generic();
 }

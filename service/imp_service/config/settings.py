@@ -46,7 +46,7 @@ class Model:
 class Device:
     kind: str | Auto = key(AutoOr(Choice("cpu", "cuda")), AUTO, "where models run; auto: on the best there is")
     isa: str | Auto = key(
-        AutoOr(Choice("generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")),
+        AutoOr(Choice("generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "neondot")),
         AUTO,
         "instruction set of the kernels; auto: the best this CPU has",
     )

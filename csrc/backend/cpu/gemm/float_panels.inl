@@ -77,7 +77,7 @@ inline Pairs spread(std::uint32_t activation) {
 // but rows that are a multiple of 4 KiB apart then push each other out of an 8-way first-level cache.
 #if defined(__AVX512F__)
 constexpr int kTileRows = 8, kTilePanels = 2;
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(__aarch64__)
 constexpr int kTileRows = 6, kTilePanels = 1;
 #else
 constexpr int kTileRows = 2, kTilePanels = 1;

@@ -47,6 +47,13 @@ const char* needs_vnni_blocks(const GemmProblem& problem, const DeviceCaps& caps
 }
 #endif
 
+#if IMP_ARM
+const char* needs_neon_dot_blocks(const GemmProblem& problem, const DeviceCaps& caps) {
+  if (problem.k % 32 != 0) return kWholeBlocks;
+  return caps.neon_dot ? nullptr : "needs NEON's dot product";
+}
+#endif
+
 std::size_t no_scratch(const GemmProblem&, int) {
   return 0;
 }
@@ -162,6 +169,20 @@ constexpr GemmKernel kKernels[] = {
     over_any_type("dequant_avx512", needs_avx512, run_dequant_avx512),
     over_any_type("dequant_avx2", needs_avx2, run_dequant_avx2),
 #endif
+#if IMP_ARM
+    over_q8_blocks("q8_0_neondot", DType::Q8_0, needs_neon_dot_blocks, run_q8_0_neondot),
+    over_q8_blocks("q4_0_neondot", DType::Q4_0, needs_neon_dot_blocks, run_q4_0_neondot),
+    over_q8_blocks("q4_1_neondot", DType::Q4_1, needs_neon_dot_blocks, run_q4_1_neondot),
+    over_q8_blocks("q5_0_neondot", DType::Q5_0, needs_neon_dot_blocks, run_q5_0_neondot),
+    over_q8_blocks("q5_1_neondot", DType::Q5_1, needs_neon_dot_blocks, run_q5_1_neondot),
+    over_q8_blocks("q2_k_neondot", DType::Q2_K, needs_neon_dot_blocks, run_q2_k_neondot),
+    over_q8_blocks("q3_k_neondot", DType::Q3_K, needs_neon_dot_blocks, run_q3_k_neondot),
+    over_q8_blocks("q4_k_neondot", DType::Q4_K, needs_neon_dot_blocks, run_q4_k_neondot),
+    over_q8_blocks("q5_k_neondot", DType::Q5_K, needs_neon_dot_blocks, run_q5_k_neondot),
+    over_q8_blocks("q6_k_neondot", DType::Q6_K, needs_neon_dot_blocks, run_q6_k_neondot),
+    over_q8_blocks("iq4_nl_neondot", DType::IQ4_NL, needs_neon_dot_blocks, run_iq4_nl_neondot),
+    over_q8_blocks("iq4_xs_neondot", DType::IQ4_XS, needs_neon_dot_blocks, run_iq4_xs_neondot),
+#endif
     over_q8_blocks("q8_0_generic", DType::Q8_0, needs_whole_blocks, run_q8_0_generic),
     over_q8_blocks("q4_0_generic", DType::Q4_0, needs_whole_blocks, run_q4_0_generic),
     over_q8_blocks("q4_1_generic", DType::Q4_1, needs_whole_blocks, run_q4_1_generic),
@@ -174,6 +195,8 @@ constexpr GemmKernel kKernels[] = {
     over_q8_blocks("q6_k_generic", DType::Q6_K, needs_whole_blocks, run_q6_k_generic),
     over_q8_blocks("iq4_nl_generic", DType::IQ4_NL, needs_whole_blocks, run_iq4_nl_generic),
     over_q8_blocks("iq4_xs_generic", DType::IQ4_XS, needs_whole_blocks, run_iq4_xs_generic),
+    over_float_panels("f32_generic", DType::F32, needs_nothing, run_f32_generic),
+    over_float_panels("f16_generic", DType::F16, needs_nothing, run_f16_generic),
     over_bf16_pairs("bf16_generic", needs_nothing, run_bf16_generic),
     over_any_type("reference", needs_nothing, run_reference),
 };

@@ -41,6 +41,8 @@ inline std::int32_t four_codes(const ActivationBlock& x, int j) {
 #include "backend/cpu/gemm/quantized/codes_avx512vnni.h"  // IWYU pragma: export
 #elif defined(__AVX2__)
 #include "backend/cpu/gemm/quantized/codes_avx2.h"  // IWYU pragma: export
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
+#include "backend/cpu/gemm/quantized/codes_neon.h"  // IWYU pragma: export
 #else
 #include "backend/cpu/gemm/quantized/codes_portable.h"  // IWYU pragma: export
 #endif

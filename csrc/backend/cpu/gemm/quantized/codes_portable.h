@@ -6,8 +6,10 @@ namespace {
 
 constexpr int kTileRows = 2;
 
+using CodeWords = std::uint32_t __attribute__((vector_size(64)));
+
 struct Codes {
-  Words v;  // lanes.h: 16 × 32 bits, of which there are shifts everywhere
+  CodeWords v;  // 16 × 32 bits, of which there are shifts everywhere
 };
 
 inline Codes load_codes(const FourBytes& from) {

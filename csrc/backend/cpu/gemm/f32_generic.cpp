@@ -1,0 +1,11 @@
+// F32 weights in panels, for any processor.
+#include "backend/cpu/gemm/float_panels.inl"
+#include "backend/cpu/gemm/kernels.h"
+
+namespace imp::cpu {
+
+void run_f32_generic(const GemmArgs& args) {
+  multiply_packed<F32>(args);
+}
+
+}  // namespace imp::cpu

@@ -1,0 +1,91 @@
+// Codes in four registers, multiplied by AArch64's dot-product instructions.
+#pragma once
+
+#include <arm_neon.h>
+
+namespace imp::cpu {
+namespace {
+
+// The integer sums of 4 rows, four weight vectors and the rows' codes fill 24 of 32 registers; the float sums are
+// touched once in 32 elements and may live in memory.
+constexpr int kTileRows = 4;
+
+struct Codes {
+  uint8x16_t v[4];
+};
+
+inline Codes load_codes(const FourBytes& from) {
+  return each<Codes>([&](int i) { return vld1q_u8(from[4 * i]); });
+}
+inline Codes operator|(Codes a, Codes b) {
+  return each<Codes>([&](int i) { return vorrq_u8(a.v[i], b.v[i]); });
+}
+template <int from, int n, int to>
+inline uint8x16_t place(uint8x16_t c) {
+  if constexpr (from > to) c = vshrq_n_u8(c, from - to);
+  if constexpr (from < to) c = vshlq_n_u8(c, to - from);
+  // The ends of a byte need no mask: zeros have moved in.
+  constexpr bool is_masked = (to == 0 && from > 0 && from + n == 8) || (from == 0 && to > 0 && to + n == 8);
+  if constexpr (!is_masked) c = vandq_u8(c, vdupq_n_u8(((1 << n) - 1) << to));
+  return c;
+}
+template <int from, int n, int to>
+inline Codes place(Codes c) {
+  return each<Codes>([&](int i) { return place<from, n, to>(c.v[i]); });
+}
+inline Codes look_up(const std::uint8_t (&levels)[16], Codes c) {
+  const uint8x16_t table = vld1q_u8(levels);
+  return each<Codes>([&](int i) { return vqtbl1q_u8(table, c.v[i]); });
+}
+
+// The instruction multiplies signed bytes. Codes beyond them have their zero point taken off, which is what flipping
+// the top bit does; others keep it, and the sums start less by what it adds.
+template <CodeRange range>
+inline constexpr bool kIsWide = range.most > 127;
+
+template <CodeRange range>
+struct Operand {
+  static_assert(!kIsWide<range> || range.zero_point == 128);
+  explicit Operand(Codes c)
+      : codes(each<Codes>([&](int i) { return kIsWide<range> ? veorq_u8(c.v[i], vdupq_n_u8(0x80)) : c.v[i]; })) {}
+  Codes codes;
+};
+
+template <CodeRange range>
+class Dots {
+ public:
+  void start([[maybe_unused]] const ActivationBlock& x) {
+    if constexpr (kIsWide<range> || range.zero_point == 0) {
+      sums_ = broadcast_int(0);
+    } else {
+      sums_ = broadcast_int(bias_of<range>(x));
+    }
+  }
+  // Products with codes 4j to 4j + 3 of x: a lane of the 16 that one register holds. j is known where loops are
+  // unrolled, and the choice is gone.
+  [[gnu::always_inline]] void add(const Operand<range>& weights, const ActivationBlock& x, int j) {
+    const int8x16_t sixteen = vld1q_s8(x.codes + j / 4 * 16);
+    switch (j % 4) {
+      case 0:
+        return add_lane<0>(weights, sixteen);
+      case 1:
+        return add_lane<1>(weights, sixteen);
+      case 2:
+        return add_lane<2>(weights, sixteen);
+      default:
+        return add_lane<3>(weights, sixteen);
+    }
+  }
+  IntLanes value(const ActivationBlock&) const { return sums_; }
+
+ private:
+  template <int lane>
+  [[gnu::always_inline]] void add_lane(const Operand<range>& weights, int8x16_t sixteen) {
+    sums_ = each<IntLanes>(
+        [&](int i) { return vdotq_laneq_s32(sums_.v[i], vreinterpretq_s8_u8(weights.codes.v[i]), sixteen, lane); });
+  }
+  IntLanes sums_;
+};
+
+}  // namespace
+}  // namespace imp::cpu

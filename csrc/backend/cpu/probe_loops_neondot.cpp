@@ -1,0 +1,44 @@
+// Probes with AArch64's NEON and dot-product instructions.
+#include <arm_neon.h>
+
+#include "backend/cpu/probe_loops.h"
+
+namespace imp::cpu {
+namespace {
+
+using Wide = std::uint64_t __attribute__((vector_size(16)));
+using Floats = float __attribute__((vector_size(16)));
+using Ints = std::int32_t __attribute__((vector_size(16)));
+constexpr int kChains = 16;
+constexpr std::int64_t kFloatOps = 8, kIntOps = 32;
+
+inline Wide load_wide(const std::byte* from) {
+  Wide value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+inline Wide add_wide(Wide a, Wide b) {
+  return a + b;
+}
+inline std::uint64_t sum_wide(Wide a) {
+  return a[0] + a[1];
+}
+inline Floats multiply_add(Floats sum, Floats factor, Floats addend) {
+  return (Floats)vfmaq_f32((float32x4_t)addend, (float32x4_t)sum, (float32x4_t)factor);
+}
+inline Ints dot_add(Ints sum, Ints first, Ints second) {
+  return (Ints)vdotq_s32((int32x4_t)sum, (int8x16_t)first, (int8x16_t)second);
+}
+
+}  // namespace
+}  // namespace imp::cpu
+
+#include "backend/cpu/probe_loops.inl"
+
+namespace imp::cpu {
+
+ProbeLoops probe_loops_neondot() {
+  return loops();
+}
+
+}  // namespace imp::cpu

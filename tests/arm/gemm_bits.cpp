@@ -1,0 +1,136 @@
+// Every matrix kernel of this processor, by the list itself; those of one order of sums must agree.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "backend/cpu/cpu_caps.h"
+#include "backend/cpu/gemm/activations.h"
+#include "backend/cpu/gemm/kernel_list.h"
+#include "backend/cpu/gemm/layouts.h"
+#include "bits.h"
+
+namespace proof {
+
+namespace {
+
+using namespace imp;
+using namespace imp::cpu;
+
+constexpr std::int64_t kRows = 37;  // of weights: two whole panels and a part
+
+struct Case {
+  GemmProblem problem;
+  int m;
+  std::vector<std::byte> file, panels;  // the weight in either layout
+  std::vector<float> x;
+  std::map<ActivationFormat, std::vector<std::byte>> prepared;
+};
+
+// Any bytes are a weight. Without one bit of each no float among them is infinite or NaN.
+void fill_weights(Case& c, Random& random, bool is_finite) {
+  const auto row = static_cast<std::size_t>(*row_bytes(c.problem.weight, c.problem.k));
+  c.file.resize(row * kRows);
+  for (std::byte& byte : c.file) byte = std::byte(random.byte() & (is_finite ? 0xBF : 0xFF));
+  c.panels.assign(row * (kRows + kPanelRows - 1) / kPanelRows * kPanelRows, std::byte{0});
+  if (!has_layout(c.problem.weight, WeightLayout::panel16)) return;
+  for (std::int64_t n = 0; n < kRows; n += kPanelRows) {
+    pack_panel(c.problem.weight, c.file.data() + static_cast<std::size_t>(n) * row,
+               static_cast<int>(std::min(kRows - n, kPanelRows)), c.problem.k,
+               c.panels.data() + static_cast<std::size_t>(n) * row);
+  }
+}
+
+// A third of the rows are of the usual size, a third tiny (so that products are denormal), a third are anything.
+void fill_activations(Case& c, Random& random) {
+  c.x.resize(static_cast<std::size_t>(c.m * c.problem.k));
+  for (std::size_t i = 0; i < c.x.size(); ++i) {
+    const std::size_t row = i / static_cast<std::size_t>(c.problem.k);
+    const float x = random.uniform();
+    c.x[i] = row % 3 == 0 ? x : row % 3 == 1 ? x * 0x1p-118F : random.extreme();
+  }
+}
+
+std::vector<std::uint32_t> words_of_bytes(std::span<const std::byte> bytes) {
+  std::vector<std::uint32_t> words(bytes.size() / 4);
+  std::memcpy(words.data(), bytes.data(), words.size() * 4);
+  return words;
+}
+
+void prepare(Case& c, ActivationFormat format) {
+  const auto stride = static_cast<std::size_t>(prepared_bytes(format, c.problem.k));
+  const CpuFeatures here = detect_cpu_features();
+  std::vector<std::byte>& prepared = c.prepared[format];
+  for (const std::string_view isa : known_isas()) {
+    if (!includes(here, *isa_features(isa))) continue;
+    std::vector<std::byte> rows(stride * static_cast<std::size_t>(c.m));
+    for (std::size_t row = 0; row < static_cast<std::size_t>(c.m); ++row) {
+      preparer_for(format, cpu_caps(isa))(c.x.data() + row * static_cast<std::size_t>(c.problem.k), c.problem.k,
+                                          rows.data() + row * stride);
+    }
+    if (prepared.empty()) prepared = rows;
+    require_equal("activations by " + std::string(isa), words_of_bytes(rows), words_of_bytes(prepared));
+  }
+}
+
+std::vector<std::uint32_t> run(const GemmKernel& kernel, const Case& c) {
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> scratch(kernel.scratch_bytes(c.problem, c.m) / sizeof(Line) + 1);
+  std::vector<float> out(static_cast<std::size_t>(c.m * kRows));
+  GemmArgs args;
+  args.weight = (kernel.layout == WeightLayout::file ? c.file : c.panels).data();
+  args.weight_type = c.problem.weight;
+  if (kernel.activations == ActivationFormat::f32) {
+    args.activations = reinterpret_cast<const std::byte*>(c.x.data());
+    args.activation_stride = c.problem.k * static_cast<std::ptrdiff_t>(sizeof(float));
+  } else {
+    args.activations = c.prepared.at(kernel.activations).data();
+    args.activation_stride = prepared_bytes(kernel.activations, c.problem.k);
+  }
+  args.out = out.data();
+  args.out_stride = kRows;
+  args.m = c.m;
+  args.n = args.n_end = kRows;
+  args.k = c.problem.k;
+  args.scratch = scratch.front().bytes;
+  kernel.run(args);
+  return words_of(out);
+}
+
+void tell_case(const Case& c, const std::string& what) {
+  std::map<ReductionId, std::vector<std::uint32_t>> expected;
+  const DeviceCaps caps = cpu_caps("auto");
+  for (const GemmKernel& kernel : kernel_list()) {
+    if (!kernel.any_weight && kernel.weight != c.problem.weight) continue;
+    if (kernel.refuses(c.problem, caps) != nullptr) continue;
+    const auto words = run(kernel, c);
+    const auto [first, is_new] = expected.emplace(kernel.reduction, words);
+    if (!is_new) require_equal(what + ", " + std::string(kernel.name), words, first->second);
+  }
+  for (const auto& [reduction, words] : expected) {
+    tell(what + ", " + std::string(name_of(reduction)), words);
+  }
+}
+
+}  // namespace
+
+void tell_gemms() {
+  Random random(3);
+  for (const DTypeTraits& type : all_dtypes()) {
+    // Every number of rows that a tile may have, and more.
+    for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 19}) {
+      Case c;
+      c.problem = {type.dtype, kRows, m < 8 ? 256 : 1280};
+      c.m = m;
+      fill_weights(c, random, m != 2);
+      fill_activations(c, random);
+      prepare(c, ActivationFormat::q8_block32);
+      prepare(c, ActivationFormat::bf16);
+      tell_case(c, "gemm: " + std::string(type.name) + ", " + std::to_string(m) + " rows");
+    }
+  }
+}
+
+}  // namespace proof

@@ -1,0 +1,17 @@
+// Runs every kernel, op and vector operation of this processor on fixed random numbers; those of one kind must agree
+// bit for bit, and their digests are printed: a processor of another family must print the same.
+//
+// usage: processor_bits        prints to the standard output; the instruction sets found go to the standard error
+#include <cstdio>
+
+#include "base/cpu_features.h"
+#include "base/float_mode.h"
+#include "bits.h"
+
+int main() {
+  std::fprintf(stderr, "instruction sets: %s\n", imp::isa_names(imp::detect_cpu_features()).c_str());
+  const imp::ComputeFloatMode mode;
+  proof::tell_lanes();
+  proof::tell_ops();
+  proof::tell_gemms();
+}

@@ -1,0 +1,210 @@
+// Every op's inner loop, of each instruction set's table; all tables must agree.
+#include <bit>
+
+#include "backend/cpu/cpu_caps.h"
+#include "backend/cpu/cpu_ops.h"
+#include "bits.h"
+
+namespace proof {
+
+namespace {
+
+using namespace imp;
+using namespace imp::cpu;
+
+using Floats = std::vector<float>;
+
+Floats random_floats(Random& random, int n, float size) {
+  Floats values(static_cast<std::size_t>(n));
+  for (float& value : values) value = random.uniform() * size;
+  return values;
+}
+
+Floats extreme_floats(Random& random, int n) {
+  Floats values(static_cast<std::size_t>(n));
+  for (float& value : values) value = random.extreme();
+  return values;
+}
+
+// What one table computes, by name; each call starts from the same random numbers.
+class Results {
+ public:
+  void put(std::string name, std::span<const float> values) { found_.emplace_back(std::move(name), words_of(values)); }
+  template <class Whole>
+  void put_whole(std::string name, std::span<const Whole> values) {
+    std::vector<std::uint32_t> words;
+    for (const Whole value : values) {
+      words.push_back(static_cast<std::uint32_t>(value));
+      if constexpr (sizeof(Whole) > 4) words.push_back(static_cast<std::uint32_t>(value >> 32));
+    }
+    found_.emplace_back(std::move(name), std::move(words));
+  }
+  const std::vector<std::pair<std::string, std::vector<std::uint32_t>>>& all() const { return found_; }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::uint32_t>>> found_;
+};
+
+void put_elementwise(const CpuOps& ops, Results& results) {
+  constexpr int n = 8 * 1024 + 5;
+  Random random(21);
+  for (const bool is_extreme : {false, true}) {
+    const std::string kind = is_extreme ? " of anything" : "";
+    const Floats x = is_extreme ? extreme_floats(random, n) : random_floats(random, n, 12);
+    const Floats y = is_extreme ? extreme_floats(random, n) : random_floats(random, n, 3);
+    Floats out(n);
+    ops.silu(x.data(), y.data(), n, out.data());
+    results.put("silu" + kind, out);
+    ops.gelu_tanh(x.data(), y.data(), n, out.data());
+    results.put("gelu_tanh" + kind, out);
+    out = x;
+    ops.add(out.data(), y.data(), n);
+    results.put("add" + kind, out);
+    out = x;
+    ops.scale(out.data(), n, 0.37F);
+    results.put("scale" + kind, out);
+    out = x;
+    ops.soft_cap(out.data(), n, 5.0F);
+    results.put("soft_cap" + kind, out);
+    ops.rms_norm(x.data(), y.data(), n, 1e-6F, out.data());
+    results.put("rms_norm" + kind, out);
+  }
+}
+
+void put_rope(const CpuOps& ops, Results& results) {
+  constexpr int kPairs = 37;
+  Random random(22);
+  double frequencies[kPairs];
+  for (double& frequency : frequencies) frequency = static_cast<double>(random.next() >> 11) * 0x1p-53;
+  for (const std::int32_t position : {0, 1, 4095, 1000003}) {
+    Floats angles(2 * kPairs);
+    ops.rope_angles(position, frequencies, kPairs, 1.25F, angles.data());
+    results.put("rope_angles at " + std::to_string(position), angles);
+    Floats head = random_floats(random, 2 * kPairs, 3);
+    ops.rope_adjacent(head.data(), angles.data(), kPairs);
+    results.put("rope_adjacent at " + std::to_string(position), head);
+    ops.rope_halves(head.data(), angles.data(), kPairs);
+    results.put("rope_halves at " + std::to_string(position), head);
+  }
+}
+
+// Three rows of a sequence, four heads over two kv heads, over the splits that hold their keys.
+void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, int window, float soft_cap,
+                   Results& results) {
+  constexpr int kHeadDim = 40, kWidth = padded_to_lanes(kHeadDim), kKvHeads = 2, kHeads = 2, kTokenRows = 3;
+  constexpr int kFirst = 601, kTokens = kFirst + kTokenRows, kQueryWidth = kKvHeads * kHeads * kHeadDim;
+  constexpr int kPanels = (kTokens + kPanelTokens - 1) / kPanelTokens;
+  constexpr std::size_t kPanelFloats = std::size_t{kPanelTokens} * kWidth;
+  Random random(23);
+  Floats k_cache(kPanels * kKvHeads * kPanelFloats), v_cache(k_cache.size());
+  const auto panel = [&](Floats& cache, int index, int head) {
+    return cache.data() + static_cast<std::size_t>(index * kKvHeads + head) * kPanelFloats;
+  };
+  for (int token = 0; token < kTokens; ++token) {
+    for (int head = 0; head < kKvHeads; ++head) {
+      const Floats k = random_floats(random, kHeadDim, 2), v = random_floats(random, kHeadDim, 2);
+      kv.append(k.data(), v.data(), kHeadDim, token % kPanelTokens, panel(k_cache, token / kPanelTokens, head),
+                panel(v_cache, token / kPanelTokens, head));
+    }
+  }
+  const Floats q = random_floats(random, kTokenRows * kQueryWidth, 2);
+  const AttentionTile tile{q.data(), kQueryWidth, kTokenRows, kKvHeads, kHeads,
+                           kFirst,   kHeadDim,    0.3F,       soft_cap, window};
+  Floats scores(kTileQueries * kSplitTokens), greatest[2], sums[2], values[2];
+  AttentionState states[2];
+  for (int i = 0; i < 2; ++i) {
+    greatest[i].resize(kTileQueries);
+    sums[i].resize(kTileQueries);
+    values[i].resize(kTileQueries * kWidth);
+    states[i] = {greatest[i].data(), sums[i].data(), values[i].data()};
+  }
+  for (int split = 0; split < kTokens; split += kSplitTokens) {
+    SplitPanels panels{};
+    for (int i = 0; i < kSplitPanels && split / kPanelTokens + i < kPanels; ++i) {
+      panels.k[i] = panel(k_cache, split / kPanelTokens + i, 0);
+      panels.v[i] = panel(v_cache, split / kPanelTokens + i, 0);
+    }
+    panels.k_head_bytes = panels.v_head_bytes = kPanelFloats * sizeof(float);
+    panels.first_position = split;
+    kv.attend_split(tile, panels, scores.data(), states[0]);
+    ops.merge(tile, split, states[0], states[1]);
+  }
+  Floats out(kTokenRows * kQueryWidth);
+  ops.finish(tile, states[1], out.data(), kQueryWidth);
+  results.put("attention" + name, out);
+}
+
+void put_sampling(const SamplingOps& ops, Results& results) {
+  constexpr int n = 5003;
+  Random random(24);
+  const Floats logits = random_floats(random, n, 20);
+  std::vector<LogitKey> greatest(n / kScanChunk + 1);
+  const RowScan scan = ops.scan(logits.data(), n, greatest.data());
+  results.put_whole<std::int32_t>("scan", std::vector<std::int32_t>{scan.greatest, scan.index, scan.finite});
+  results.put_whole<std::int32_t>("scan's chunks", greatest);
+  std::vector<std::int32_t> ids(n);
+  Floats chosen(n);
+  ids.resize(
+      static_cast<std::size_t>(ops.gather(logits.data(), n, greatest.front() - (1 << 22), ids.data(), chosen.data())));
+  chosen.resize(ids.size());
+  results.put_whole<std::int32_t>("gather", ids);
+  results.put("gather's values", chosen);
+  std::vector<std::uint64_t> weights(n), masses(n / kMassBlock + 1);
+  ops.weigh(logits.data(), n, logits[static_cast<std::size_t>(scan.index)], 0.7F, weights.data());
+  results.put_whole<std::uint64_t>("weigh", weights);
+  ops.block_masses(logits.data(), n, logits[static_cast<std::size_t>(scan.index)], 0.7F, masses.data());
+  results.put_whole<std::uint64_t>("block_masses", masses);
+  for (std::uint64_t& weight : weights) weight += 1;
+  std::vector<double> surprises(n);
+  ops.surprises(weights.data(), n, 0x1p45, surprises.data());
+  std::vector<std::uint64_t> words(n);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = std::bit_cast<std::uint64_t>(surprises[i]);
+  results.put_whole<std::uint64_t>("surprises", words);
+}
+
+Results results_of(const CpuOps& ops) {
+  Results results;
+  put_elementwise(ops, results);
+  put_rope(ops, results);
+  const std::pair<KvStorage, std::string> storages[] = {
+      {kv_f32, " over f32"}, {kv_f16, " over f16"}, {kv_bf16, " over bf16"}};
+  for (const auto& [storage, name] : storages) {
+    put_attention(ops, ops.kv[storage], name, 0, 0, results);
+    put_attention(ops, ops.kv[storage], name + " in a window", 100, 0, results);
+    put_attention(ops, ops.kv[storage], name + ", capped", 0, 4, results);
+  }
+  put_sampling(ops.sampling, results);
+  return results;
+}
+
+struct Table {
+  std::string name;
+  const CpuOps* ops;
+};
+
+std::vector<Table> here() {
+  std::vector<Table> found{{"generic", &kCpuOpsGeneric}};
+#if IMP_X86
+  const DeviceCaps caps = cpu_caps("auto");
+  if (caps.avx2) found.push_back({"avx2", &kCpuOpsAvx2});
+  if (caps.avx512) found.push_back({"avx512", &kCpuOpsAvx512});
+#endif
+  return found;
+}
+
+}  // namespace
+
+void tell_ops() {
+  const std::vector<Table> tables = here();
+  const Results expected = results_of(*tables.front().ops);
+  for (const Table& table : tables) {
+    const Results found = results_of(*table.ops);
+    for (std::size_t i = 0; i < expected.all().size(); ++i) {
+      const auto& [name, words] = expected.all()[i];
+      require_equal(table.name + ", " + name, found.all()[i].second, words);
+    }
+  }
+  for (const auto& [name, words] : expected.all()) tell("ops: " + name, words);
+}
+
+}  // namespace proof
