@@ -22,6 +22,11 @@ namespace {
 
 constexpr int kLanes = 16;
 
+// Bytes of the first n floats, 0 to 15: a compiler that follows sizes sees that there are no more.
+inline std::size_t bytes_of_first(int n) {
+  return static_cast<std::size_t>(n) % kLanes * sizeof(float);
+}
+
 }  // namespace
 }  // namespace imp::cpu
 
@@ -50,15 +55,13 @@ inline void store_bf16(std::uint16_t* to, Lanes x) {
   store_u16(to, shift_right_logical<16>(select(is_nan, word | broadcast_int(0x400000), rounded)));
 }
 
-// The first n lanes from memory, the others zero; n at least 0, which a compiler that follows sizes must be told.
+// The first n lanes from memory, the others zero; n at least 0.
 inline Lanes load_up_to(const float* from, int n) {
-  if (n < 0) __builtin_unreachable();
   return n >= kLanes ? load(from) : load_partial(from, n);
 }
 
 // The first n lanes to memory; n at least 0.
 inline void store_up_to(float* to, Lanes x, int n) {
-  if (n < 0) __builtin_unreachable();
   if (n >= kLanes) {
     store(to, x);
   } else {

@@ -41,13 +41,13 @@ inline void store(float* to, Lanes x) {
 }
 inline Lanes load_partial(const float* from, int n) {
   float all[kLanes] = {};
-  __builtin_memcpy(all, from, static_cast<std::size_t>(n) * sizeof(float));
+  __builtin_memcpy(all, from, bytes_of_first(n));
   return load(all);
 }
 inline void store_partial(float* to, Lanes x, int n) {
   float all[kLanes];
   store(all, x);
-  __builtin_memcpy(to, all, static_cast<std::size_t>(n) * sizeof(float));
+  __builtin_memcpy(to, all, bytes_of_first(n));
 }
 
 inline Lanes operator+(Lanes a, Lanes b) {

@@ -34,14 +34,14 @@ inline Lanes load(const float* from) {
 }
 inline Lanes load_partial(const float* from, int n) {
   Lanes x{Floats{}};
-  __builtin_memcpy(&x.v, from, static_cast<std::size_t>(n) * sizeof(float));
+  __builtin_memcpy(&x.v, from, bytes_of_first(n));
   return x;
 }
 inline void store(float* to, Lanes x) {
   __builtin_memcpy(to, &x.v, sizeof x.v);
 }
 inline void store_partial(float* to, Lanes x, int n) {
-  __builtin_memcpy(to, &x.v, static_cast<std::size_t>(n) * sizeof(float));
+  __builtin_memcpy(to, &x.v, bytes_of_first(n));
 }
 
 inline Lanes operator+(Lanes a, Lanes b) {
