@@ -120,25 +120,32 @@ int Scheduler::needed_blocks(const Sequence& sequence) const {
   return group_blocks(blocks_.block_tokens(), n_tokens, end, n_sequences) - held_already + n_others;
 }
 
-// Whether blocks become free with the session, or with all the idle ones that share them. Who holds a block holds every
-// block before it, so that nothing of a table has fewer owners than its end.
-bool Scheduler::frees_blocks(const Sequence& session) const {
+// What a session's end frees. Who holds a block holds every block before it, so that nothing of a table has fewer
+// owners than its end.
+Scheduler::Freed Scheduler::freed_by(const Sequence& session) const {
   const std::vector<std::int32_t>& blocks = session.table.blocks;
-  if (blocks.empty()) return false;
+  if (blocks.empty()) return Freed::nothing;
+  const int n_owners = blocks_.allocator().owners(blocks.back());
+  if (n_owners == 1) return Freed::blocks;
   const auto shares_end = [&blocks](const Sequence* other) {
     const std::vector<std::int32_t>& others = other->table.blocks;
     return others.size() >= blocks.size() && others[blocks.size() - 1] == blocks.back();
   };
-  const int n_owners = blocks_.allocator().owners(blocks.back());
-  return n_owners == 1 || std::ranges::count_if(resting_, shares_end) == n_owners;
+  return std::ranges::count_if(resting_, shares_end) == n_owners ? Freed::blocks_with_others : Freed::nothing;
 }
 
+// The longest idle session whose end frees blocks; where there is none, the longest idle of those that free some once
+// all who share them, idle too, have ended.
 bool Scheduler::evict_session(StepPlan& plan) {
   if (!options_.evict_sessions) return false;
   Sequence* session = nullptr;
+  Freed most = Freed::nothing;
   for (Sequence* idle : resting_) {
+    const Freed freed = freed_by(*idle);
     const bool is_longer = session == nullptr || idle->scheduling.rested_ns < session->scheduling.rested_ns;
-    if (is_longer && frees_blocks(*idle)) session = idle;
+    if (freed == Freed::nothing || freed < most || (freed == most && !is_longer)) continue;
+    session = idle;
+    most = freed;
   }
   if (session == nullptr) return false;
   std::erase(resting_, session);

@@ -141,7 +141,7 @@ struct Engine::Thread {
     }
   }
 
-  // Made while there is memory: to end needs none.
+  // Made while there is memory; telling each run of it may still find none.
   const DeviceError device_stopped{Reason::DEVICE_FAULT, kStopped};
   const InternalError stopped{Reason::BUG, kStopped};
   const ResourceExhausted no_memory{Reason::NO_MEMORY, "an allocation failed inside a step: the engine has stopped"};

@@ -72,6 +72,14 @@ std::string and_found(const char* name, std::int64_t value) {
   return std::string(name) + " " + std::to_string(value);
 }
 
+// The most that a command makes of them: an answer, what it ends, and the failure of itself; of a run with siblings for
+// each.
+std::size_t events_of(const Command& command) noexcept {
+  constexpr std::size_t kOfOne = 3;
+  const auto* const run = std::get_if<RunCommand>(&command);
+  return kOfOne * (1 + (run == nullptr ? 0 : run->siblings.size()));
+}
+
 }  // namespace
 
 void validate(const EngineOptions& options, const ForwardPass& forward) {
@@ -133,6 +141,8 @@ void Loop::take(Accepted accepted) {
   state_.now_ns = clock_();
   const Address address = address_of(accepted.command);
   try {
+    // First, so that no command has acted when there is no memory for its answer.
+    if (!make_room_for_events(events_of(accepted.command))) throw std::bad_alloc();
     dispatch(accepted);
   } catch (...) {
     state_.tell_failure(address.ticket, address.sequence, 0, described(std::current_exception()));
@@ -170,9 +180,9 @@ std::size_t Loop::events_of_turn() const noexcept {
   return 3 * static_cast<std::size_t>(options_.max_running);
 }
 
-bool Loop::make_room_for_events() noexcept {
+bool Loop::make_room_for_events(std::size_t n_events) noexcept {
   std::vector<Event>& events = state_.events;
-  const std::size_t wanted = events.size() + events_of_turn();
+  const std::size_t wanted = events.size() + n_events;
   try {
     if (wanted > events.capacity()) events.reserve(std::max(wanted, 2 * events.capacity()));
   } catch (const std::bad_alloc&) {
@@ -183,7 +193,7 @@ bool Loop::make_room_for_events() noexcept {
 
 bool Loop::turn() {
   if (state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0) return false;
-  if (!make_room_for_events()) return true;  // there is room when those of commands have been published
+  if (!make_room_for_events(events_of_turn())) return true;  // there is room when those of commands have been published
   const std::int64_t begin = clock_();
   state_.now_ns = begin;
   state_.scheduler.next_step(begin, plan_);

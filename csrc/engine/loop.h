@@ -46,7 +46,8 @@ class Loop {
   void run_step();
   void run_one_by_one();
   std::size_t events_of_turn() const noexcept;
-  bool make_room_for_events() noexcept;
+  // False where there is no memory for so many events more.
+  bool make_room_for_events(std::size_t n_events) noexcept;
   void dispatch(Accepted& accepted);
 
   EngineOptions options_;

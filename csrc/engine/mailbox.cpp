@@ -106,11 +106,10 @@ Mailbox::Wake Mailbox::take(std::vector<Accepted>& out, bool idle) {
 void Mailbox::publish(std::vector<Event>& events, const EngineStats& stats) {
   const std::lock_guard lock(mutex_);
   stats_ = stats;
-  busy_since_ns_ = clock_();  // the next turn begins
-  if (events.empty()) return;
-  const bool ring = events_.empty();
+  const bool ring = events_.empty() && !events.empty();
   append(events_, events);  // not exchanged: the engine's own keep their room, so that no step allocates
   events.clear();
+  busy_since_ns_ = clock_();  // the next turn begins; an engine that cannot tell its events stays silent
   if (!ring) return;
   ++n_wakeups_;
   const std::uint64_t one = 1;

@@ -10,8 +10,8 @@
 namespace imp {
 
 // The block parked longest goes first; but where tenants have more than `max_of_one` in the cache, parked or held, the
-// one parked longest of theirs. So a tenant that fills the cache gives up its own, and one that is alone may have all
-// of it. Nothing is allocated after construction.
+// one parked longest of theirs, however old the blocks of others. So a tenant that fills the cache gives up its own,
+// and one that is alone in it may have all of it. Nothing is allocated after construction.
 class ParkedBlocks {
  public:
   static constexpr std::int32_t kNone = -1;

@@ -102,7 +102,9 @@ class Scheduler {
   bool fits(Sequence& sequence, StepPlan& plan, int& needed);
   int needed_blocks(const Sequence& sequence) const;
   bool find_prefix(Sequence& sequence);
-  bool frees_blocks(const Sequence& session) const;
+  // What the end of an idle session frees, from least to most.
+  enum class Freed { nothing, blocks_with_others, blocks };
+  Freed freed_by(const Sequence& session) const;
   bool evict_session(StepPlan& plan);
   void start_running(Sequence& sequence);
   void leave_queue(Sequence& sequence);

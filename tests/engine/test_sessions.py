@@ -366,6 +366,24 @@ def test_ses_19_no_session_is_ended_for_blocks_that_do_not_become_free() -> None
     assert engine.step(empty, [7]) == continuation([7], 1)[0]
 
 
+def test_ses_19_what_a_fork_holds_too_goes_last_though_it_rests_for_longest() -> None:
+    engine = ScriptEngine(n_blocks=8, max_context=128, evict_sessions=True)
+    parent = engine.open()
+    engine.step(parent, prompt_of(32), max_outputs=0)
+    copy = engine.sequence()
+    engine.command("fork", parent, copy)
+    engine.turn_until_idle()
+    engine.core.now_ns = 5
+    alone = engine.open()
+    engine.step(alone, prompt_of(80, 1), max_outputs=0)
+    engine.core.now_ns = 9
+    engine.step(copy, prompt_of(16, 2), max_outputs=0)
+    ticket = engine.generate(prompt_of(20, 9), max_outputs=4)
+    engine.turn_until_idle()
+    assert engine.tokens(ticket) == continuation(prompt_of(20, 9), 4)
+    assert [e.sequence for e in engine.all_events if e.ticket == 0] == [alone]
+
+
 def test_ses_19_forks_that_are_idle_together_give_way_together() -> None:
     engine = ScriptEngine(n_blocks=8, max_context=128, evict_sessions=True)
     parent = engine.open()

@@ -26,5 +26,6 @@ class Numbers:
     blocks_cached: int = 0
     blocks_free: int = 10
     silence_ns: int = 0
+    stopped: bool = False
     steps: Durations = field(default_factory=Durations)
     cancels: Durations = field(default_factory=Durations)

@@ -99,7 +99,7 @@ class Sessions:
     per_tenant: int = key(Integer(0, 65536), 32, "of one tenant, where requests name tenants; beyond: TENANT_LIMIT")
     ttl: timedelta = key(Duration("10ms", "24h"), timedelta(seconds=60), "unused for this long, a session is freed")
     max_ttl: timedelta = key(Duration("10ms", "720h"), timedelta(hours=1), "the longest that a request may ask for")
-    evict: bool = key(Boolean(), False, "end the longest unused session when blocks run out, instead of KV_FULL")
+    evict: bool = key(Boolean(), False, "end the longest unused session whose blocks become free, instead of KV_FULL")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from imp_service import __version__
 from imp_service.config import Config
-from imp_service.core import EngineStats, Error
+from imp_service.core import EngineStats, Error, make_error
 from imp_service.generation import LanguageModel
 from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
@@ -51,10 +51,16 @@ class Host:
         self.line = WaitingLine(self.settings.scheduler.max_waiting, clock)
         self.load = LoadMeter(self._numbers, self._is_draining, clock=clock, wall=wall)
         self.watchdog = Watchdog(
-            self.settings.watchdog, self._numbers, lambda: self.requests, self.load, self.telemetry, clock=clock
+            self.settings.watchdog,
+            self._numbers,
+            lambda: self.requests,
+            self.load,
+            self.telemetry,
+            lambda: self._break_off(make_error("BUG", "the engine has stopped, and could not say why")),
+            clock=clock,
         )
         self.telemetry.metrics.watch_engine(self._numbers)
-        # Set where the device breaks; the process then ends.
+        # Set where the device breaks or the engine ends; the process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()
         self._model: LanguageModel | None = None
         self._events: EngineEvents | None = None
@@ -96,6 +102,8 @@ class Host:
 
     def _break_off(self, fault: Error) -> None:
         """Not ready from now on: whatever ran on the device is lost, and what comes goes elsewhere."""
+        if self.fault.done():
+            return
         self.lifecycle.become(Phase.DRAINING)
         self.fault.set_result(fault)
 

@@ -30,6 +30,8 @@ class EngineBeat(Protocol):
     def waiting(self) -> int: ...
     @property
     def silence_ns(self) -> int: ...
+    @property
+    def stopped(self) -> bool: ...
 
 
 class Watched(Protocol):
@@ -77,15 +79,19 @@ class Watchdog:
         requests: Callable[[], Iterable[Watched]],
         load: LoadMeter,
         telemetry: Telemetry,
+        on_stopped: Callable[[], None],
         *,
         clock: Callable[[], float],
     ) -> None:
+        """`on_stopped` is called where the engine has ended without a word of why, once or more."""
         self._engine_stall = settings.engine_stall.total_seconds()
         self._request_stall = settings.request_stall.total_seconds()
         self._beat = beat
         self._requests = requests
         self._load = load
         self._telemetry = telemetry
+        self._on_stopped = on_stopped
+        self._has_seen_stop = False
         self._clock = clock
         self._sights: dict[tuple[int, str], _Sight] = {}
         self._watchers: list[Callable[[bool], None]] = []
@@ -113,6 +119,9 @@ class Watchdog:
         if beat is None:
             return
         self._judge_engine(beat)
+        if beat.stopped and self._has_seen_stop:
+            self._on_stopped()
+        self._has_seen_stop = beat.stopped  # twice, as an engine that can say why does so in the meantime
         sights, self._sights = self._sights, {}
         for request in list(self._requests()):
             self._judge_request(request, beat, sights.get(_key(request)))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from imp_service.cli.shell import main
+from imp_service.cli.stop_signals import HARMLESS, STOPS
 from support.command_line import clean_environment
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -31,7 +33,18 @@ def imp(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple]:
+def as_they_were() -> Iterator[None]:
+    """Signals that a command takes over are given back: in a process of its own it would have ended."""
+    before = {number: signal.getsignal(number) for number in (*STOPS, *HARMLESS)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], as_they_were: None
+) -> Callable[..., tuple]:
     """Runs a command in this process, in an empty directory: its status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("IMP_")]:

@@ -48,6 +48,7 @@ class Yard:
         self.numbers: Numbers | None = Numbers()
         self.requests: list[Request] = []
         self.told: list[bool] = []
+        self.stops: list[float] = []
         self.path = path
         descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
         settings = replace(Settings(), log=LogSettings(format="json"))
@@ -60,6 +61,7 @@ class Yard:
             lambda: self.requests,
             LoadMeter(lambda: self.numbers, lambda: False, clock=clock, wall=clock),
             self.telemetry,
+            lambda: self.stops.append(self.now),
             clock=clock,
         )
         self.watchdog.watch(self.told.append)
@@ -95,6 +97,16 @@ def test_l02_lif_2_an_engine_without_a_step_is_not_alive_until_it_steps_again(ya
     yard.look_for(0.5, steps=1)
     assert (yard.watchdog.is_alive, yard.told) == (True, [False, True])
     assert [line["event"] for line in yard.lines()] == ["engine stalled", "engine alive"]
+
+
+def test_y01_lif_2_an_engine_that_has_ended_without_a_word_is_told_of(yard: Yard) -> None:
+    assert yard.numbers is not None  # narrows
+    yard.look_for(5, steps=1)
+    yard.numbers.stopped = True
+    yard.look_for(0.5)
+    assert yard.stops == []  # it may be about to say why
+    yard.look_for(0.5)
+    assert yard.stops == [yard.now]
 
 
 def test_lif_2_neither_rest_nor_load_nor_loading_ends_liveness(yard: Yard) -> None:

@@ -124,7 +124,7 @@ def failure_of(error: BaseException, *, request_id: str) -> Failure:
         return Failure(reason, shown(str(violation), MAX_MESSAGE_BYTES), request_id, violations=(violation,))
     assert isinstance(error, Error | Refusal)  # narrows
     metadata = dict(error.details)
-    capacity = metadata.pop(CAPACITY, None)
+    capacity = metadata.pop(CAPACITY, None) if ERRORS[reason].retry is Retry.UNLESS_NEVER else None
     return Failure(
         reason,
         shown(error.message, MAX_MESSAGE_BYTES),
@@ -132,7 +132,7 @@ def failure_of(error: BaseException, *, request_id: str) -> Failure:
         metadata=metadata,
         violations=violations_of(error),
         retry_after=error.retry_after if isinstance(error, Refusal) else None,
-        can_never_fit=capacity is not None and ERRORS[reason].retry is Retry.UNLESS_NEVER,
+        can_never_fit=capacity is not None,
     )
 
 
