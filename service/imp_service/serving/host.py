@@ -56,7 +56,7 @@ class Host:
             lambda: self.requests,
             self.load,
             self.telemetry,
-            lambda: self._break_off(make_error("BUG", "the engine has stopped, and could not say why")),
+            on_stopped=lambda: self._break_off(make_error("BUG", "the engine has stopped, and could not say why")),
             clock=clock,
         )
         self.telemetry.metrics.watch_engine(self._numbers)

@@ -79,8 +79,8 @@ class Watchdog:
         requests: Callable[[], Iterable[Watched]],
         load: LoadMeter,
         telemetry: Telemetry,
-        on_stopped: Callable[[], None],
         *,
+        on_stopped: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         """`on_stopped` is called where the engine has ended without a word of why, once or more."""

@@ -61,7 +61,7 @@ class Yard:
             lambda: self.requests,
             LoadMeter(lambda: self.numbers, lambda: False, clock=clock, wall=clock),
             self.telemetry,
-            lambda: self.stops.append(self.now),
+            on_stopped=lambda: self.stops.append(self.now),
             clock=clock,
         )
         self.watchdog.watch(self.told.append)
