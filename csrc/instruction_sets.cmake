@@ -9,7 +9,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 set(flags_avx512vnni ${flags_avx512} -mavx512vnni)
 set(flags_avx512bf16 ${flags_avx512} -mavx512bf16)
-set(flags_neondot -march=armv8.2-a+dotprod+fp16)
+set(flags_neondot -march=armv8.2-a+dotprod)
 
 # For code that differs between the families; empty for one without kernels of its own.
 set(imp_processor_definition)

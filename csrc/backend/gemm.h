@@ -57,7 +57,7 @@ enum class Maturity : std::uint8_t { emulated, validated };
 inline constexpr int kAnyRows = std::numeric_limits<int>::max();
 
 struct GemmKernel {
-  std::string_view name;  // = file name = test id = bench row = log word = imp.conf word
+  std::string_view name;  // its function is run_NAME; = test id = bench row = log word = imp.conf word
   DType weight;           // ignored where any_weight is set
   bool any_weight;        // the kernel goes through the type's dequantizer
   WeightLayout layout;

@@ -17,7 +17,7 @@ namespace {
 using namespace imp;
 using namespace imp::cpu;
 
-constexpr std::int64_t kRows = 37;  // of weights: two whole panels and a part
+constexpr std::int64_t kRows = 69;  // of weights: four whole panels, as many as a single row takes at once, and a part
 
 struct Case {
   GemmProblem problem;
@@ -32,7 +32,7 @@ void fill_weights(Case& c, Random& random, bool is_finite) {
   const auto row = static_cast<std::size_t>(*row_bytes(c.problem.weight, c.problem.k));
   c.file.resize(row * kRows);
   for (std::byte& byte : c.file) byte = std::byte(random.byte() & (is_finite ? 0xBF : 0xFF));
-  c.panels.assign(row * (kRows + kPanelRows - 1) / kPanelRows * kPanelRows, std::byte{0});
+  c.panels.assign(packed_bytes(c.problem, WeightLayout::panel16), std::byte{0});
   if (!has_layout(c.problem.weight, WeightLayout::panel16)) return;
   for (std::int64_t n = 0; n < kRows; n += kPanelRows) {
     pack_panel(c.problem.weight, c.file.data() + static_cast<std::size_t>(n) * row,
@@ -114,6 +114,18 @@ void tell_case(const Case& c, const std::string& what) {
   }
 }
 
+void tell_product(Random& random, const GemmProblem& problem, int m) {
+  Case c;
+  c.problem = problem;
+  c.m = m;
+  fill_weights(c, random, m != 2);
+  fill_activations(c, random);
+  if (problem.k % 32 == 0) prepare(c, ActivationFormat::q8_block32);
+  prepare(c, ActivationFormat::bf16);
+  tell_case(c, "gemm: " + std::string(traits(problem.weight).name) + ", " + std::to_string(m) + " rows of " +
+                   std::to_string(problem.k));
+}
+
 }  // namespace
 
 void tell_gemms() {
@@ -121,14 +133,9 @@ void tell_gemms() {
   for (const DTypeTraits& type : all_dtypes()) {
     // Every number of rows that a tile may have, and more.
     for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 19}) {
-      Case c;
-      c.problem = {type.dtype, kRows, m < 8 ? 256 : 1280};
-      c.m = m;
-      fill_weights(c, random, m != 2);
-      fill_activations(c, random);
-      prepare(c, ActivationFormat::q8_block32);
-      prepare(c, ActivationFormat::bf16);
-      tell_case(c, "gemm: " + std::string(type.name) + ", " + std::to_string(m) + " rows");
+      const std::int64_t k = m < 8 ? 256 : 1280;
+      tell_product(random, {type.dtype, kRows, k}, m);
+      if (type.block_elements == 1) tell_product(random, {type.dtype, kRows, k + 1}, m);
     }
   }
 }

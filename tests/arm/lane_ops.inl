@@ -57,7 +57,6 @@ void put_floats(const LaneInputs& in, LaneOutputs& out) {
   put_flushed(out, "max", max(a, b));
   put(out, "round_even", round_even(a));
   put(out, "less", less(a, b));
-  put(out, "less_equal", less_equal(a, b));
   put(out, "equal", equal(a, b));
   put(out, "equal itself", equal(a, a));
   put(out, "masks", less(a, b) & less(b, c));

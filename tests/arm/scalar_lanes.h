@@ -79,9 +79,6 @@ Lanes round_even(const Lanes& x) {
 Mask less(const Lanes& a, const Lanes& b) {
   return of_each<Mask>([&](std::size_t i) { return a.v[i] < b.v[i]; });
 }
-Mask less_equal(const Lanes& a, const Lanes& b) {
-  return of_each<Mask>([&](std::size_t i) { return a.v[i] <= b.v[i]; });
-}
 Mask equal(const Lanes& a, const Lanes& b) {
   return of_each<Mask>([&](std::size_t i) { return a.v[i] == b.v[i]; });
 }

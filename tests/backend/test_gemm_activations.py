@@ -93,16 +93,17 @@ def test_gemm_10_products_of_quantized_rows_are_right_to_the_last_places(kernel:
 
 
 @pytest.mark.parametrize("kernel", [name for name, row in KERNELS.items() if row["activations"] == "bf16"])
-@pytest.mark.parametrize("k", [1, 2, 47, 640])
-def test_gemm_10_products_of_rounded_rows_are_right_to_the_last_places(kernel: str, k: int) -> None:
+@pytest.mark.parametrize("k", [1, 2, 47, 640, 1025])
+@pytest.mark.parametrize("m", [1, 9])
+def test_gemm_10_products_of_rounded_rows_are_right_to_the_last_places(kernel: str, m: int, k: int) -> None:
     if (kernel, "bf16") not in CASES:
         pytest.skip("this CPU cannot run it")
-    weight, x = random_weight("bf16", 53, k), random_rows(9, k)
+    weight, x = random_weight("bf16", 117, k), random_rows(m, k)
     # To nearest even: half a unit, less one where the last bit kept is even.
     words = x.view(np.uint32).astype(np.uint64)
     rounded = ((words + 0x7FFF + (words >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
     exact_x, w = rounded.astype(np.float64), weight.values.astype(np.float64)
-    out = core.gemm_run_kernel(kernel, "bf16", weight.file, 53, x)
+    out = core.gemm_run_kernel(kernel, "bf16", weight.file, 117, x)
     bound = tolerances.sum_of_products(exact_x, w)
     assert (np.abs(out - exact_x @ w.T) <= bound).all()
     assert not (np.abs(out - x @ w.T) <= bound).all()  # the control: rows that were not rounded

@@ -11,7 +11,11 @@ import gguf
 import numpy as np
 import pytest
 
+from bench.compare_peers.engines.protocol import RefusedError
+from bench.compare_peers.rounds import compare
+from bench.compare_peers.scenarios import QUICK
 from bench.make_model import MODELS, make_model
+from imp_service.core.bench.cases import Case
 from imp_service.core.synthetic import DEVIATION
 from support.command_line import FOUND_IN
 
@@ -69,6 +73,7 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
     ran = subprocess.run([*command, *options], env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     report = json.loads(files["json"].read_text())
+    assert report["complete"]
     assert report["left_out"] == {}
     assert [start["engine"] for start in report["starts"]] == ["imp", "llama.cpp"]
     cases = [(case["kind"], case["tokens"], case["batch"], case["depth"]) for case in report["cases"]]
@@ -84,3 +89,47 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
         assert case["refusals"] == {}
     bars = ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect")
     assert len(list(bars)) == 1 + 2 * len(cases)
+
+
+def test_what_was_measured_before_a_failure_is_written(model: Path, tmp_path: Path) -> None:
+    files = {option: tmp_path / f"report.{option}" for option in ("json", "svg")}
+    command = [sys.executable, str(HERE / "compare_peers"), str(model), "--quick", "--threads", "1,1000000"]
+    sizes = ["--engines", "imp", "--prefill", "16", "--depths", "0", "--batches", "1", "--decode", "2", "--reps", "1"]
+    options = [*sizes, "--json", str(files["json"]), "--svg", str(files["svg"])]
+    ran = subprocess.run([*command, *options], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("imp: ")
+    assert "device.threads" in ran.stderr
+    report = json.loads(files["json"].read_text())
+    assert not report["complete"]
+    assert [start["threads"] for start in report["starts"]] == [1]
+    assert [case["kind"] for case in report["cases"]] == ["prefill", "decode"]
+    bars = ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect")
+    assert len(list(bars)) == 1 + len(report["cases"])
+
+
+class FakeEngine:
+    """Remembers what it was asked, and refuses one thing."""
+
+    def __init__(self, name: str, refused: str = "") -> None:
+        self.name, self.refused = name, refused
+        self.asked: list[str] = []
+
+    def ask(self, do: str, _case: Case | None = None) -> dict[str, float]:
+        self.asked.append(do)
+        if do == self.refused:
+            raise RefusedError(f"no {do}")
+        return {"bytes": 1.0}
+
+    def timed_run(self) -> tuple[float, float]:
+        self.ask("run")
+        return 1.0, 0.0
+
+
+def test_an_engine_refused_in_preparing_or_warming_up_is_released() -> None:
+    engines = [FakeEngine("imp"), FakeEngine("large", "prepare"), FakeEngine("slow", "run")]
+    outcome = compare(Case("prefill", 1, 16), engines, QUICK, lambda _: None)
+    assert outcome.refusals == {"large": "no prepare", "slow": "no run"}
+    assert engines[1].asked == ["prepare", "release"]
+    assert engines[2].asked == ["prepare", "run", "release"]
+    assert engines[0].asked.count("release") == 1

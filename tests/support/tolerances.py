@@ -15,7 +15,8 @@ FLOAT32_TINY = float(np.finfo(np.float32).tiny)
 # The contracts' bound for kernels with int8 activations, of the root mean square of a row's outputs; the error is
 # taken as a root mean square too. Uniform steps of (about 2.2 sigma of 32 normal values) / 127 have 0.5 %.
 INT8_ACTIVATIONS_RMS = 1.5e-2
-# Likewise: an error uniform within 2^-9 of each activation's power of two is 2^-9 / sqrt(3) of it at most.
+# Likewise: with 8 significant bits an error is uniform within 2^-8 of the power of two below each activation, which is
+# 2^-8 / sqrt(3) of it at most.
 BFLOAT16_ACTIVATIONS_RMS = 2.0**-8
 
 # The contracts' bound for log probabilities (GEN-26, SMP-22): float32 logits of up to about 100 have steps of 1e-5, and
@@ -128,7 +129,7 @@ def attention(q: Float64s, k: Float64s, v: Float64s, scale: float, soft_cap: flo
 SAMPLER_CUT = 1e-6
 
 # Sums of up to 2^18 float32 exponentials by integers with 40 fractional bits, their logarithm, one rounding to float32.
-LOGPROB = 1e-6
+SAMPLER_LOGPROB = 1e-6
 
 
 def chi_square_limit(degrees: int, normal_quantile: float) -> float:

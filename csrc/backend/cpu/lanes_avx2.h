@@ -76,9 +76,6 @@ inline Lanes round_even(Lanes x) {
 inline Mask less(Lanes a, Lanes b) {
   return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)};
 }
-inline Mask less_equal(Lanes a, Lanes b) {
-  return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LE_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LE_OQ)};
-}
 inline Mask equal(Lanes a, Lanes b) {
   return {_mm256_cmp_ps(a.lo, b.lo, _CMP_EQ_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_EQ_OQ)};
 }

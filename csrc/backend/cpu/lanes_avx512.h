@@ -72,9 +72,6 @@ inline Lanes round_even(Lanes x) {
 inline Mask less(Lanes a, Lanes b) {
   return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)};
 }
-inline Mask less_equal(Lanes a, Lanes b) {
-  return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)};
-}
 inline Mask equal(Lanes a, Lanes b) {
   return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)};
 }

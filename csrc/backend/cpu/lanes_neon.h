@@ -75,9 +75,6 @@ inline Lanes round_even(Lanes x) {
 inline Mask less(Lanes a, Lanes b) {
   return each<Mask>([&](int i) { return vcltq_f32(a.v[i], b.v[i]); });
 }
-inline Mask less_equal(Lanes a, Lanes b) {
-  return each<Mask>([&](int i) { return vcleq_f32(a.v[i], b.v[i]); });
-}
 inline Mask equal(Lanes a, Lanes b) {
   return each<Mask>([&](int i) { return vceqq_f32(a.v[i], b.v[i]); });
 }

@@ -78,9 +78,6 @@ inline Lanes round_even(Lanes x) {
 inline Mask less(Lanes a, Lanes b) {
   return {a.v < b.v};
 }
-inline Mask less_equal(Lanes a, Lanes b) {
-  return {a.v <= b.v};
-}
 inline Mask equal(Lanes a, Lanes b) {
   return {a.v == b.v};
 }

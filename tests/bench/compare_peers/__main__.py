@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 from contextlib import ExitStack
@@ -18,10 +17,10 @@ from pathlib import Path
 # In the place of this folder.
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from bench.compare_peers.chart import chart  # noqa: E402
 from bench.compare_peers.engine_process import EngineProcess, engine_process  # noqa: E402
 from bench.compare_peers.engines.protocol import RefusedError, Task  # noqa: E402
-from bench.compare_peers.outcome import IMP, Outcome, Start  # noqa: E402
+from bench.compare_peers.outcome import IMP  # noqa: E402
+from bench.compare_peers.report import Report  # noqa: E402
 from bench.compare_peers.rounds import Tell, compare  # noqa: E402
 from bench.compare_peers.scenarios import QUICK, Scenarios  # noqa: E402
 from bench.compare_peers.serve_engine import ENGINES  # noqa: E402
@@ -36,7 +35,7 @@ ROOM = 256  # what a sequence's tokens are rounded up to in a cache
 
 
 def main() -> None:
-    """Compares, tells each row as it comes, and writes all of them where asked to."""
+    """Compares, tells each row as it comes, and writes all of them where asked to, those before a failure too."""
     arguments = parsed()
     scenarios = scenarios_of(arguments)
     names = [IMP, *(name for name in arguments.engines.split(",") if name != IMP)]
@@ -44,27 +43,15 @@ def main() -> None:
         raise SystemExit(f"--engines: {arguments.engines}, expected names of {', '.join(ENGINES)}")
     print(f"{arguments.model.name} on {processor()}, load average {os.getloadavg()[0]:.2f}\n{HEADING}", flush=True)
     progress = Progress()
-    starts, outcomes, refusals = [], [], {}
-    for threads in arguments.threads:
-        found = compare_at(arguments.model, threads, scenarios, names, progress)
-        starts += found[0]
-        outcomes += found[1]
-        refusals |= found[2]
-    for name, why in refusals.items():
+    report = Report(arguments.model)
+    try:
+        for threads in arguments.threads:
+            compare_at(report, threads, scenarios, names, progress)
+        report.is_complete = True
+    finally:
+        report.write(arguments.json, arguments.svg)
+    for name, why in report.left_out.items():
         print(f"{name}: left out: {why}")
-    machine = {"processor": processor(), "load_average": os.getloadavg()}
-    report = {
-        "schema": "imp.compare_peers.v1",
-        "model": arguments.model.name,
-        "machine": machine,
-        "left_out": refusals,
-        "starts": [start.as_json() for start in starts],
-        "cases": [outcome.as_json() for outcome in outcomes],
-    }
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
-    if arguments.svg is not None:
-        arguments.svg.write_text(chart(arguments.model.stem, outcomes))
 
 
 def parsed() -> argparse.Namespace:
@@ -96,22 +83,22 @@ def scenarios_of(arguments: argparse.Namespace) -> Scenarios:
     return dataclasses.replace(found, prefill=[tokens for tokens in found.prefill if tokens > 0])
 
 
-def compare_at(
-    path: Path, threads: int, scenarios: Scenarios, names: list[str], progress: Progress
-) -> tuple[list[Start], list[Outcome], dict[str, str]]:
-    """Everything at one number of threads: starts, cases, and the engines left out with the reason.
+def compare_at(report: Report, threads: int, scenarios: Scenarios, names: list[str], progress: Progress) -> None:
+    """Everything at one number of threads, each into the report as it comes: starts, cases, and engines left out.
 
     Cases that are longer than the model's context are not the model's.
     """
+    path = report.model
     metadata = _core.open_model_file(path).metadata
     vocab_size = len(metadata["tokenizer.ggml.tokens"])
     context = metadata[f"{metadata['general.architecture']}.context_length"]
     cases = [case for case in scenarios.cases(threads) if case.context <= context]
     kv_tokens = max(case.batch * -(-(case.context + 1) // ROOM) * ROOM for case in cases)
     task = Task(path.resolve(), threads, kv_tokens, vocab_size)
-    outcomes, refusals = [], {}
     starts, refusals = compare_starts(task, names, scenarios.reps, progress.tell)
     progress.clear()
+    report.starts += starts
+    report.left_out |= refusals
     for start in starts:
         print(start_line(start, starts), flush=True)
     with ExitStack() as held:
@@ -120,8 +107,7 @@ def compare_at(
             outcome = compare(case, engines, scenarios, progress.tell)
             progress.clear()
             print("\n".join(outcome_lines(outcome)), flush=True)
-            outcomes.append(outcome)
-    return starts, outcomes, refusals
+            report.outcomes.append(outcome)
 
 
 def opened(held: ExitStack, task: Task, names: list[str], tell: Tell) -> list[EngineProcess]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from bench.compare_peers.engine_process import EngineProcess
 from bench.compare_peers.engines.protocol import RefusedError
@@ -33,6 +34,8 @@ def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, 
             if engine is imp:
                 raise RefusedError(f"{case.label}: {refusal}") from None
             refusals[engine.name] = str(refusal)
+            with suppress(RefusedError):  # its process may have ended
+                engine.ask("release")
     rounds: list[Round] = []
     while sum(not round_.is_disturbed for round_ in rounds) < reps and len(rounds) < TRIES_PER_ROUND * reps:
         tell(f"{case.label}: round {len(rounds) + 1}")

@@ -82,8 +82,18 @@ constexpr int kTileRows = 6, kTilePanels = 1;
 #else
 constexpr int kTileRows = 2, kTilePanels = 1;
 #endif
+static_assert(kTilePanels <= kMaxPanels);
 // A single row has only its panels to keep several sums under way, and memory to wait for.
 constexpr int kRowPanels = 4;
+
+// Those of bfloat16 were written one by one and are read in pairs.
+template <class Activation>
+Activation activation_at(const std::byte* row, std::int64_t i) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(Activation));
+  Activation found;
+  __builtin_memcpy(&found, row + i * kBytes, sizeof(Activation));
+  return found;
+}
 
 template <class Element>
 struct Panels {
@@ -94,13 +104,12 @@ struct Panels {
 // T rows from `row` on by P panels, in registers for all of the product's k.
 template <int T, int P, class Element>
 void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, int row) {
-  using Activation = typename Element::Activation;
   Lanes sums[T][P];
-  const Activation* x[T];
+  const std::byte* x[T];
   float* const out = product.out + row * product.out_stride;
 #pragma GCC unroll 16
   for (int t = 0; t < T; ++t) {
-    x[t] = reinterpret_cast<const Activation*>(product.x + (row + t) * product.x_stride);
+    x[t] = product.x + (row + t) * product.x_stride;
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
       sums[t][p] =
@@ -110,7 +119,7 @@ void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, i
   const auto add_all = [&](const auto& weights, std::int64_t i) {
 #pragma GCC unroll 16
     for (int t = 0; t < T; ++t) {
-      const auto activation = spread(x[t][i]);
+      const auto activation = spread(activation_at<typename Element::Activation>(x[t], i));
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) sums[t][p] = add_product(sums[t][p], weights[p], activation);
     }

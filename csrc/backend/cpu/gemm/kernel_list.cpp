@@ -1,4 +1,4 @@
-// The CPU's kernels: one row each, best first. A new kernel is its file and its row here.
+// The CPU's kernels: one row each, best first. A new kernel is its function run_NAME and its row here.
 #include "backend/cpu/gemm/kernel_list.h"
 
 #include "backend/cpu/gemm/dequantized.h"

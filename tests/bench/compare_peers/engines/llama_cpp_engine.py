@@ -6,6 +6,7 @@ As its own benches do, it draws nothing: each step reads any token, and its logi
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from bench.compare_peers.engines.protocol import RefusedError, Task
@@ -30,6 +31,7 @@ class LlamaCppEngine:
     def __init__(self, task: Task) -> None:
         start()
         self._task = task
+        self._held = ExitStack()
         self._model = llama_cpp.llama_model_load_from_file(bytes(task.path), llama_cpp.llama_model_default_params())
         if not self._model:
             raise RefusedError("does not load the file")
@@ -45,8 +47,10 @@ class LlamaCppEngine:
         self._context = llama_cpp.llama_init_from_model(self._model, params)
         if not self._context:
             raise RefusedError("makes no context of the case's size")
+        self._held.callback(llama_cpp.llama_free, self._context)
         self._memory = llama_cpp.llama_get_memory(self._context)
         self._batch = llama_cpp.llama_batch_init(CALL_TOKENS, 0, 1)
+        self._held.callback(llama_cpp.llama_batch_free, self._batch)
         if case.kind == "decode":
             for sequence in range(case.batch):
                 self._read(sequence, case.depth, wants_logits=False)
@@ -55,8 +59,7 @@ class LlamaCppEngine:
         return self._decode() if self._case.kind == "decode" else self._prefill()
 
     def release(self) -> None:
-        llama_cpp.llama_batch_free(self._batch)
-        llama_cpp.llama_free(self._context)
+        self._held.close()
 
     def _prefill(self) -> float:
         llama_cpp.llama_memory_clear(self._memory, True)

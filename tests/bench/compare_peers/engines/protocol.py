@@ -41,4 +41,4 @@ class Engine(Protocol):
         """
 
     def release(self) -> None:
-        """Forgets the case."""
+        """Forgets the case, also one that was refused halfway."""
