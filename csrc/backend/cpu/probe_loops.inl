@@ -1,6 +1,6 @@
-// Loops that keep a core's ports busy. The including file defines in its anonymous namespace the vector `Wide`, and
-// load_wide, add_wide, sum_wide; then kChains and, over `Floats` and `Ints`, multiply_add and dot_add with the
-// operations that one call does, kFloatOps and kIntOps.
+// Loops that keep a core's ports busy. The including file has included probe_vectors.inl, and defines in its anonymous
+// namespace kChains and, over `Floats` and `Ints`, multiply_add and dot_add with the operations that one call does,
+// kFloatOps and kIntOps.
 #include "backend/cpu/probe_loops.h"
 
 namespace imp::cpu {
@@ -23,9 +23,9 @@ std::uint64_t read_streams(const std::byte* bytes, std::size_t n_bytes) {
   Wide sums[kStreams] = {};
   for (std::size_t i = 0; i < length; i += sizeof(Wide)) {
 #pragma GCC unroll 4
-    for (std::size_t s = 0; s < kStreams; ++s) sums[s] = add_wide(sums[s], load_wide(bytes + s * length + i));
+    for (std::size_t s = 0; s < kStreams; ++s) sums[s] += load_wide(bytes + s * length + i);
   }
-  return sum_wide(add_wide(add_wide(sums[0], sums[1]), add_wide(sums[2], sums[3])));
+  return sum_wide((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 float multiply_floats(std::int64_t n_rounds) {

@@ -6,21 +6,18 @@
 namespace imp::cpu {
 namespace {
 
-using Wide = std::uint64_t __attribute__((vector_size(32)));
-using Floats = float __attribute__((vector_size(32)));
-using Ints = std::int32_t __attribute__((vector_size(32)));
+constexpr int kVectorBytes = 32;
 constexpr int kChains = 10;
 constexpr std::int64_t kFloatOps = 16, kIntOps = 64;
 
-inline Wide load_wide(const std::byte* from) {
-  return (Wide)_mm256_load_si256(reinterpret_cast<const __m256i*>(from));
-}
-inline Wide add_wide(Wide a, Wide b) {
-  return a + b;
-}
-inline std::uint64_t sum_wide(Wide a) {
-  return a[0] + a[1] + a[2] + a[3];
-}
+}  // namespace
+}  // namespace imp::cpu
+
+#include "backend/cpu/probe_vectors.inl"
+
+namespace imp::cpu {
+namespace {
+
 inline Floats multiply_add(Floats sum, Floats factor, Floats addend) {
   return _mm256_fmadd_ps(sum, factor, addend);
 }

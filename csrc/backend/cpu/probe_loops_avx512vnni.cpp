@@ -6,21 +6,18 @@
 namespace imp::cpu {
 namespace {
 
-using Wide = std::uint64_t __attribute__((vector_size(64)));
-using Floats = float __attribute__((vector_size(64)));
-using Ints = std::int32_t __attribute__((vector_size(64)));
+constexpr int kVectorBytes = 64;
 constexpr int kChains = 16;
 constexpr std::int64_t kFloatOps = 32, kIntOps = 128;
 
-inline Wide load_wide(const std::byte* from) {
-  return (Wide)_mm512_load_si512(from);
-}
-inline Wide add_wide(Wide a, Wide b) {
-  return a + b;
-}
-inline std::uint64_t sum_wide(Wide a) {
-  return static_cast<std::uint64_t>(_mm512_reduce_add_epi64((__m512i)a));
-}
+}  // namespace
+}  // namespace imp::cpu
+
+#include "backend/cpu/probe_vectors.inl"
+
+namespace imp::cpu {
+namespace {
+
 inline Floats multiply_add(Floats sum, Floats factor, Floats addend) {
   return _mm512_fmadd_ps(sum, factor, addend);
 }

@@ -61,53 +61,28 @@ std::size_t decoded_pieces(const GemmProblem&, int) {
   return dequantized_scratch_bytes();
 }
 
-constexpr GemmKernel over_q8_blocks(std::string_view name, DType weight, decltype(GemmKernel::refuses) refuses,
-                                    decltype(GemmKernel::run) run) {
-  return {name,
-          weight,
-          false,
-          WeightLayout::panel16,
-          ActivationFormat::q8_block32,
-          kAnyRows,
-          ReductionId::q8_block32,
-          Maturity::validated,
-          refuses,
-          no_scratch,
-          run};
+using Refuses = decltype(GemmKernel::refuses);
+using Run = decltype(GemmKernel::run);
+
+constexpr GemmKernel over_panels(std::string_view name, DType weight, ActivationFormat activations,
+                                 ReductionId reduction, Refuses refuses, Run run) {
+  return {name,    weight,     false, WeightLayout::panel16, activations, kAnyRows, reduction, Maturity::validated,
+          refuses, no_scratch, run};
 }
 
-constexpr GemmKernel over_float_panels(std::string_view name, DType weight, decltype(GemmKernel::refuses) refuses,
-                                       decltype(GemmKernel::run) run) {
-  return {name,
-          weight,
-          false,
-          WeightLayout::panel16,
-          ActivationFormat::f32,
-          kAnyRows,
-          ReductionId::f32_sequential,
-          Maturity::validated,
-          refuses,
-          no_scratch,
-          run};
+constexpr GemmKernel over_q8_blocks(std::string_view name, DType weight, Refuses refuses, Run run) {
+  return over_panels(name, weight, ActivationFormat::q8_block32, ReductionId::q8_block32, refuses, run);
 }
 
-constexpr GemmKernel over_bf16_pairs(std::string_view name, decltype(GemmKernel::refuses) refuses,
-                                     decltype(GemmKernel::run) run) {
-  return {name,
-          DType::BF16,
-          false,
-          WeightLayout::panel16,
-          ActivationFormat::bf16,
-          kAnyRows,
-          ReductionId::bf16_pairs,
-          Maturity::validated,
-          refuses,
-          no_scratch,
-          run};
+constexpr GemmKernel over_float_panels(std::string_view name, DType weight, Refuses refuses, Run run) {
+  return over_panels(name, weight, ActivationFormat::f32, ReductionId::f32_sequential, refuses, run);
 }
 
-constexpr GemmKernel over_any_type(std::string_view name, decltype(GemmKernel::refuses) refuses,
-                                   decltype(GemmKernel::run) run) {
+constexpr GemmKernel over_bf16_pairs(std::string_view name, Refuses refuses, Run run) {
+  return over_panels(name, DType::BF16, ActivationFormat::bf16, ReductionId::bf16_pairs, refuses, run);
+}
+
+constexpr GemmKernel over_any_type(std::string_view name, Refuses refuses, Run run) {
   return {name,
           DType::F32,
           true,
