@@ -1,8 +1,9 @@
-"""Writes models of random weights in real shapes: `python tests/bench/make_model.py SHAPE TYPE [-o FILE]`.
+"""Writes models to compare on: `python tests/bench/make_model.py SHAPE TYPE [-o FILE]`.
 
-They are as fast as the real ones and say nothing. Their vocabularies have the real sizes and split words of small
-letters into pairs and fours, so that a server can be measured too. Plain types are written with the `gguf` package;
-llama.cpp quantizes the others, with its usual mix of types.
+`demo` is the built-in model in another type. All others are random weights in real shapes: as fast as the real ones,
+and they say nothing. Their vocabularies have the real sizes and split words of small letters into pairs and fours, so
+that a server can be measured too. Plain types are written with the `gguf` package; llama.cpp quantizes the others, with
+its usual mix of types.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
+from imp_service.models import demo_model_path
 from support.tiny_vocabularies import byte_level, sentencepiece
 
 # Not a real shape: for seeing that what reads it runs.
@@ -32,6 +34,7 @@ TINY = Shape("Tiny", "qwen3", 2, 256, 512, 4, 2, 128, 640, 1024, 1e4, 1e-6, True
 MODELS: Mapping[str, Shape] = {shape.model.lower(): shape for shape in (*SHAPES.values(), TINY)}
 PLAIN = ("f32", "f16", "bf16")
 TYPES = (*PLAIN, "q8_0", "q4_0", "q4_k_m")
+DEMO = "demo"
 PRE_TOKENIZERS = {"qwen3": "qwen2", "llama": "llama-bpe"}
 N_BYTES = 256
 
@@ -48,6 +51,14 @@ def make_model(shape: Shape, dtype: str, path: Path) -> Path:
         source = Path(folder) / "bf16.gguf"
         write_plain(shape, "bf16", source, name_of=dtype)
         return llama_cpp_peer.quantize(source, path, dtype)
+
+
+def convert_demo(dtype: str, path: Path) -> Path:
+    """The built-in model, small but trained, in another type than its own."""
+    from support import llama_cpp_peer
+
+    llama_cpp_peer.start()
+    return llama_cpp_peer.quantize(demo_model_path(), path, dtype)
 
 
 def write_plain(shape: Shape, dtype: str, path: Path, name_of: str | None = None) -> None:
@@ -125,12 +136,14 @@ def words(n: int) -> list[str]:
 def main() -> None:
     """Writes one model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shape", choices=MODELS, metavar="SHAPE", help=", ".join(MODELS))
+    shapes = (*MODELS, DEMO)
+    parser.add_argument("shape", choices=shapes, metavar="SHAPE", help=", ".join(shapes))
     parser.add_argument("type", choices=TYPES, metavar="TYPE", help=", ".join(TYPES))
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: SHAPE-TYPE.gguf")
     arguments = parser.parse_args()
     path = arguments.output or Path(f"{arguments.shape}-{arguments.type}.gguf")
-    print(make_model(MODELS[arguments.shape], arguments.type, path))
+    is_demo = arguments.shape == DEMO
+    print(convert_demo(arguments.type, path) if is_demo else make_model(MODELS[arguments.shape], arguments.type, path))
 
 
 if __name__ == "__main__":

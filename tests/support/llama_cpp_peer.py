@@ -12,7 +12,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "q4_k_m": 15}  # llama_ftype
+FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "q4_k_m": 15, "bf16": 32}  # llama_ftype
 _F32 = 0  # ggml_type
 _NO_FLASH_ATTENTION = 0
 
@@ -31,6 +31,7 @@ def quantize(source: Path, target: Path, file_type: str) -> Path:
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = FILE_TYPES[file_type]
     params.nthread = 1
+    params.allow_requantize = True
     result = llama_cpp.llama_model_quantize(bytes(source), bytes(target), ctypes.byref(params))
     assert result == 0, f"llama.cpp does not quantize {source} to {file_type}"
     return target

@@ -62,11 +62,15 @@ class NumpyTransformer:
         positions = np.asarray(range(len(tokens)) if positions is None else positions, np.float64)
         x = self.embedding[list(tokens)] * self.embedding_scale
         for layer in self.layers:
-            attended = self.attention(layer, self.norm(layer, x, "attention_norm"), positions)
-            x = x + self.norm(layer, attended, "post_attention_norm")
-            fed = self.feed_forward(layer, self.norm(layer, x, "ffn_norm"))
-            x = x + self.norm(layer, fed, "post_ffn_norm")
+            x = self.through(layer, x, positions)
         return soft_cap(rms_norm(x, self.final_norm, self.epsilon) @ self.head.T, self.logit_soft_cap)
+
+    def through(self, layer: NumpyLayer, x: Array, positions: Array) -> Array:
+        """The stream after a layer."""
+        attended = self.attention(layer, self.norm(layer, x, "attention_norm"), positions)
+        x = x + self.norm(layer, attended, "post_attention_norm")
+        fed = self.feed_forward(layer, self.norm(layer, x, "ffn_norm"))
+        return x + self.norm(layer, fed, "post_ffn_norm")
 
     def norm(self, layer: NumpyLayer, x: Array, name: str) -> Array:
         return rms_norm(x, layer.weights[name], self.epsilon) if name in layer.weights else x

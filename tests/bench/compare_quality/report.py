@@ -1,0 +1,102 @@
+"""What was found of one file: rows for a person, JSON for a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.compare_quality.divergence import Divergences, Figure, Scale
+
+HEADING = (
+    f"{'divergence from float32, in nats':46} {'mean':>9} {'95 of 100':>19} {'median':>9} {'99 %':>9} {'same best':>9}"
+)
+# An entropy nearer to that of any token would say little of what quantization does to a model that was trained.
+FLAT = 0.6
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An engine with a type of cache."""
+
+    engine: str
+    kv: str
+    found: Divergences
+
+    @property
+    def label(self) -> str:
+        """ "llama.cpp, steps, f16 cache"."""
+        return f"{self.engine}, {self.kv} cache"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All engines on one file."""
+
+    path: Path
+    vocab_log: float  # entropy of any token
+    scale: Scale
+    readings: list[Reading]
+
+    @property
+    def baseline(self) -> Reading:
+        """What imp must not exceed: the better of the peer's ways with the cache that it has by default."""
+        peers = [reading for reading in self.readings if reading.engine != "imp" and reading.kv == "f16"]
+        return min(peers, key=lambda reading: float(reading.found.nats.mean()))
+
+    def ratios(self) -> dict[str, Figure]:
+        """imp's mean in the baseline's, by its cache."""
+        base = self.baseline.found
+        return {reading.kv: reading.found.ratio(base) for reading in self.readings if reading.engine == "imp"}
+
+    def as_json(self) -> dict[str, object]:
+        """Every figure."""
+        engines = [
+            {
+                "engine": reading.engine,
+                "kv": reading.kv,
+                **{name: figure.as_json() for name, figure in reading.found.figures().items()},
+            }
+            for reading in self.readings
+        ]
+        ratios = {kv: {**ratio.as_json(), "goal": verdict(ratio)} for kv, ratio in self.ratios().items()}
+        return {
+            "file": self.path.name,
+            "positions": len(self.baseline.found.nats),
+            "reference_entropy": self.scale.entropy,
+            "logits_factor": self.scale.factor,
+            "baseline": self.baseline.label,
+            "engines": engines,
+            "imp_ratio": ratios,
+        }
+
+
+def lines(comparison: Comparison) -> list[str]:
+    """A row for each engine, then what imp is in the peer."""
+    scale, name = comparison.scale, comparison.path.name
+    told = f"{name}: {len(comparison.baseline.found.nats)} positions, entropy of the reference {scale.entropy:.2f}"
+    found = [told + ("" if scale.factor == 1 else f" with logits times {scale.factor:.3g}")]
+    if scale.entropy > FLAT * comparison.vocab_log:
+        found.append(f"  nearly any token ({comparison.vocab_log:.2f}): --entropy 3 would say more")
+    found += [row(reading) for reading in comparison.readings]
+    for kv, ratio in comparison.ratios().items():
+        found.append(
+            f"  imp, {kv} cache: {ratio.value:.3f} × ({ratio.low:.3f} to {ratio.high:.3f}) of "
+            f"{comparison.baseline.label}: goal of at most 1 {verdict(ratio)}"
+        )
+    return found
+
+
+def row(reading: Reading) -> str:
+    """Of one engine."""
+    figures = reading.found.figures()
+    mean = figures["mean"]
+    spread = f"{mean.low:.2e} {mean.high:.2e}"
+    others = f"{figures['median'].value:9.2e} {figures['p99'].value:9.2e} {100 * figures['same_top'].value:7.2f} %"
+    return f"  {reading.label:44} {mean.value:9.2e} {spread:>19} {others}"
+
+
+def verdict(ratio: Figure) -> str:
+    """Where 1 lies within the spread, the positions cannot tell the two apart."""
+    if ratio.high <= 1:
+        return "met"
+    return "missed" if ratio.low > 1 else "met within the spread"

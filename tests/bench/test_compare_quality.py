@@ -1,0 +1,81 @@
+"""Divergences are what their definition says, and engines on a file are near the file's own weights alone."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.compare_quality.divergence import Divergences, Scale, divergences
+from bench.compare_quality.engines.imp_rows import ImpRows
+from bench.compare_quality.engines.reference_rows import ReferenceRows
+from bench.make_model import convert_demo
+from imp_service.models import demo_model_path
+from support.command_line import FOUND_IN
+
+pytest.importorskip("llama_cpp", exc_type=ImportError)
+
+COMMAND = Path(__file__).with_name("compare_quality")
+TEXT = Path(__file__).parents[1] / "data" / "held_out.txt"
+
+
+def rows_of(*distributions: list[float]) -> np.ndarray:
+    """Logits, each off by another constant."""
+    return np.log(np.array(distributions, np.float32)) + np.arange(len(distributions), dtype=np.float32)[:, None]
+
+
+def test_divergences_are_those_of_the_definition() -> None:
+    true, found = rows_of([0.5, 0.25, 0.25], [0.1, 0.2, 0.7]), rows_of([0.25, 0.5, 0.25], [0.1, 0.2, 0.7])
+    got = divergences([true], iter([found]), Scale(1.0, 0.0))
+    np.testing.assert_allclose(got.nats, [0.5 * math.log(2) - 0.25 * math.log(2), 0], atol=1e-7)
+    assert got.agrees.tolist() == [False, True]
+    assert got.figures()["mean"].value == pytest.approx(0.125 * math.log(2), abs=1e-7)
+    squared = divergences([true], iter([found]), Scale(2.0, 0.0)).nats[0]
+    p, q = (np.array(parts) / sum(parts) for parts in ([4, 1, 1], [1, 4, 1]))
+    assert squared == pytest.approx(float((p * np.log(p / q)).sum()), abs=1e-6)
+
+
+def test_a_scale_gives_the_entropy_that_is_asked_for() -> None:
+    rows = np.random.default_rng(0).standard_normal((64, 500)).astype(np.float32)
+    scale = Scale.of([rows], 2.5)
+    p = np.exp(scale.factor * rows[::8].astype(np.float64))
+    p /= p.sum(axis=-1, keepdims=True)
+    assert -(p * np.log(p)).sum(axis=-1).mean() == pytest.approx(2.5, abs=1e-3)
+    assert scale.entropy == pytest.approx(2.5, abs=1e-3)
+
+
+def test_spreads_of_a_ratio_are_of_the_same_positions() -> None:
+    """Twice another's divergence everywhere is twice its mean in every draw."""
+    nats = np.random.default_rng(0).gamma(0.1, size=200)
+    agrees = np.ones(200, np.bool_)
+    ratio = Divergences(2 * nats, agrees).ratio(Divergences(nats, agrees))
+    np.testing.assert_allclose([ratio.low, ratio.value, ratio.high], 2.0)
+    mean = Divergences(nats, agrees).figures()["mean"]
+    assert mean.low < nats.mean() < mean.high
+
+
+def test_engines_are_compared_with_the_weights_of_the_file(tmp_path: Path) -> None:
+    path, report = convert_demo("q4_0", tmp_path / "demo.gguf"), tmp_path / "report.json"
+    sizes = ["--text", str(TEXT), "--sequences", "2", "--tokens", "24", "--threads", "1", "--kv", "bf16"]
+    ran = subprocess.run(
+        [sys.executable, str(COMMAND), str(path), *sizes, "--json", str(report)],
+        env={**os.environ, "PYTHONPATH": str(FOUND_IN)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    (found,) = json.loads(report.read_text())["files"]
+    engines = {(engine["engine"], engine["kv"]): engine["mean"]["value"] for engine in found["engines"]}
+    ways = ("llama.cpp, prompts", "llama.cpp, steps")
+    assert engines.keys() == {("imp", "bf16"), *((way, kv) for way in ways for kv in ("f16", "bf16"))}
+    least = min(engines[way, "f16"] for way in ways)
+    assert found["imp_ratio"]["bf16"]["value"] == pytest.approx(engines["imp", "bf16"] / least)
+    # What quantizing the weights has cost is not counted: to the weights before it, the way is much longer.
+    tokens = [list(range(300 + i, 324 + i)) for i in range(2)]
+    rows = list(ImpRows("bf16")(path, 1, tokens))
+    own, other = (list(ReferenceRows(of)(tokens)) for of in (path, demo_model_path()))
+    none = Scale(1.0, 0.0)
+    assert 20 * divergences(own, rows, none).nats.mean() < divergences(other, rows, none).nats.mean()
+    assert max(engines.values()) < 1e-2
