@@ -136,3 +136,9 @@ def chi_square_limit(degrees: int, normal_quantile: float) -> float:
     """Wilson and Hilferty's approximation of the quantile."""
     spread = 2 / (9 * degrees)
     return degrees * (1 - spread + normal_quantile * spread**0.5) ** 3
+
+
+def divergence(logits: Float64s) -> float:
+    """Of distributions whose logits were rounded to float32: two of them, each in its own term and in the sum."""
+    largest = float(np.abs(logits).max())
+    return 4 * largest * (1 + 2 * largest) * FLOAT32_ROUNDING
