@@ -55,9 +55,15 @@ def test_gemm_1_names_are_unique_and_lead_to_their_code() -> None:
     print(f"{len(names)} CPU kernels")
     assert len(set(names)) == len(names)
     assert names[-1] == "reference"
+    kernels = ROOT / "csrc/backend/cpu/gemm"
+    listed = re.findall(r"^  use\((\w+), ", (kernels / "quantized/types.h").read_text(), re.MULTILINE)
     found = {}
-    for path in (ROOT / "csrc/backend/cpu/gemm").rglob("*.cpp"):
-        for name in re.findall(r"^void run_(\w+)\(const GemmArgs&", path.read_text(), re.MULTILINE):
+    for path in kernels.rglob("*.cpp"):
+        text = path.read_text()
+        defined = re.findall(r"^void run_(\w+)\(const GemmArgs&", text, re.MULTILINE)
+        for isa in re.findall(r"^IMP_QUANTIZED_TYPES\(IMP_DEFINE_RUN, (\w+)\)", text, re.MULTILINE):
+            defined += [f"{dtype}_{isa}" for dtype in listed]
+        for name in defined:
             if not name.endswith(ELSEWHERE):
                 assert found.setdefault(name, path) == path
     assert sorted(found) == sorted(names)

@@ -1,4 +1,5 @@
-// The CPU's kernels: one row each, best first. A new kernel is its function run_NAME and its row here.
+// The CPU's kernels: one row each, best first. A new kernel is its function run_NAME and its row here;
+// one over panel blocks for every instruction set, a line in quantized/types.h.
 #include "backend/cpu/gemm/kernel_list.h"
 
 #include "backend/cpu/gemm/dequantized.h"
@@ -14,7 +15,7 @@ const char* needs_nothing(const GemmProblem&, const DeviceCaps&) {
 
 constexpr const char* kWholeBlocks = "k is not a multiple of 32, the block of quantized activations";
 
-const char* needs_whole_blocks(const GemmProblem& problem, const DeviceCaps&) {
+const char* needs_generic_blocks(const GemmProblem& problem, const DeviceCaps&) {
   return problem.k % 32 == 0 ? nullptr : kWholeBlocks;
 }
 
@@ -41,14 +42,14 @@ const char* needs_avx2vnni_blocks(const GemmProblem& problem, const DeviceCaps& 
   return caps.avx2 && caps.avx_vnni ? nullptr : "needs AVX2 and AVX-VNNI";
 }
 
-const char* needs_vnni_blocks(const GemmProblem& problem, const DeviceCaps& caps) {
+const char* needs_avx512vnni_blocks(const GemmProblem& problem, const DeviceCaps& caps) {
   if (problem.k % 32 != 0) return kWholeBlocks;
   return caps.avx512 && caps.avx512_vnni ? nullptr : "needs AVX-512 VNNI";
 }
 #endif
 
 #if IMP_ARM
-const char* needs_neon_dot_blocks(const GemmProblem& problem, const DeviceCaps& caps) {
+const char* needs_neondot_blocks(const GemmProblem& problem, const DeviceCaps& caps) {
   if (problem.k % 32 != 0) return kWholeBlocks;
   return caps.neon_dot ? nullptr : "needs NEON's dot product";
 }
@@ -96,44 +97,16 @@ constexpr GemmKernel over_any_type(std::string_view name, Refuses refuses, Run r
           run};
 }
 
+#define IMP_QUANTIZED_ROW(name, Type, isa) \
+  over_q8_blocks(#name "_" #isa, DType::Type, needs_##isa##_blocks, run_##name##_##isa),
+
+// The rows that a macro makes bring their commas, which the formatter does not see.
+// clang-format off
 constexpr GemmKernel kKernels[] = {
 #if IMP_X86
-    over_q8_blocks("q8_0_avx512vnni", DType::Q8_0, needs_vnni_blocks, run_q8_0_avx512vnni),
-    over_q8_blocks("q4_0_avx512vnni", DType::Q4_0, needs_vnni_blocks, run_q4_0_avx512vnni),
-    over_q8_blocks("q4_1_avx512vnni", DType::Q4_1, needs_vnni_blocks, run_q4_1_avx512vnni),
-    over_q8_blocks("q5_0_avx512vnni", DType::Q5_0, needs_vnni_blocks, run_q5_0_avx512vnni),
-    over_q8_blocks("q5_1_avx512vnni", DType::Q5_1, needs_vnni_blocks, run_q5_1_avx512vnni),
-    over_q8_blocks("q2_k_avx512vnni", DType::Q2_K, needs_vnni_blocks, run_q2_k_avx512vnni),
-    over_q8_blocks("q3_k_avx512vnni", DType::Q3_K, needs_vnni_blocks, run_q3_k_avx512vnni),
-    over_q8_blocks("q4_k_avx512vnni", DType::Q4_K, needs_vnni_blocks, run_q4_k_avx512vnni),
-    over_q8_blocks("q5_k_avx512vnni", DType::Q5_K, needs_vnni_blocks, run_q5_k_avx512vnni),
-    over_q8_blocks("q6_k_avx512vnni", DType::Q6_K, needs_vnni_blocks, run_q6_k_avx512vnni),
-    over_q8_blocks("iq4_nl_avx512vnni", DType::IQ4_NL, needs_vnni_blocks, run_iq4_nl_avx512vnni),
-    over_q8_blocks("iq4_xs_avx512vnni", DType::IQ4_XS, needs_vnni_blocks, run_iq4_xs_avx512vnni),
-    over_q8_blocks("q8_0_avx2vnni", DType::Q8_0, needs_avx2vnni_blocks, run_q8_0_avx2vnni),
-    over_q8_blocks("q4_0_avx2vnni", DType::Q4_0, needs_avx2vnni_blocks, run_q4_0_avx2vnni),
-    over_q8_blocks("q4_1_avx2vnni", DType::Q4_1, needs_avx2vnni_blocks, run_q4_1_avx2vnni),
-    over_q8_blocks("q5_0_avx2vnni", DType::Q5_0, needs_avx2vnni_blocks, run_q5_0_avx2vnni),
-    over_q8_blocks("q5_1_avx2vnni", DType::Q5_1, needs_avx2vnni_blocks, run_q5_1_avx2vnni),
-    over_q8_blocks("q2_k_avx2vnni", DType::Q2_K, needs_avx2vnni_blocks, run_q2_k_avx2vnni),
-    over_q8_blocks("q3_k_avx2vnni", DType::Q3_K, needs_avx2vnni_blocks, run_q3_k_avx2vnni),
-    over_q8_blocks("q4_k_avx2vnni", DType::Q4_K, needs_avx2vnni_blocks, run_q4_k_avx2vnni),
-    over_q8_blocks("q5_k_avx2vnni", DType::Q5_K, needs_avx2vnni_blocks, run_q5_k_avx2vnni),
-    over_q8_blocks("q6_k_avx2vnni", DType::Q6_K, needs_avx2vnni_blocks, run_q6_k_avx2vnni),
-    over_q8_blocks("iq4_nl_avx2vnni", DType::IQ4_NL, needs_avx2vnni_blocks, run_iq4_nl_avx2vnni),
-    over_q8_blocks("iq4_xs_avx2vnni", DType::IQ4_XS, needs_avx2vnni_blocks, run_iq4_xs_avx2vnni),
-    over_q8_blocks("q8_0_avx2", DType::Q8_0, needs_avx2_blocks, run_q8_0_avx2),
-    over_q8_blocks("q4_0_avx2", DType::Q4_0, needs_avx2_blocks, run_q4_0_avx2),
-    over_q8_blocks("q4_1_avx2", DType::Q4_1, needs_avx2_blocks, run_q4_1_avx2),
-    over_q8_blocks("q5_0_avx2", DType::Q5_0, needs_avx2_blocks, run_q5_0_avx2),
-    over_q8_blocks("q5_1_avx2", DType::Q5_1, needs_avx2_blocks, run_q5_1_avx2),
-    over_q8_blocks("q2_k_avx2", DType::Q2_K, needs_avx2_blocks, run_q2_k_avx2),
-    over_q8_blocks("q3_k_avx2", DType::Q3_K, needs_avx2_blocks, run_q3_k_avx2),
-    over_q8_blocks("q4_k_avx2", DType::Q4_K, needs_avx2_blocks, run_q4_k_avx2),
-    over_q8_blocks("q5_k_avx2", DType::Q5_K, needs_avx2_blocks, run_q5_k_avx2),
-    over_q8_blocks("q6_k_avx2", DType::Q6_K, needs_avx2_blocks, run_q6_k_avx2),
-    over_q8_blocks("iq4_nl_avx2", DType::IQ4_NL, needs_avx2_blocks, run_iq4_nl_avx2),
-    over_q8_blocks("iq4_xs_avx2", DType::IQ4_XS, needs_avx2_blocks, run_iq4_xs_avx2),
+    IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, avx512vnni)
+    IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, avx2vnni)
+    IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, avx2)
     over_float_panels("f32_avx512", DType::F32, needs_avx512, run_f32_avx512),
     over_float_panels("f32_avx2", DType::F32, needs_avx2, run_f32_avx2),
     over_float_panels("f16_avx512", DType::F16, needs_avx512, run_f16_avx512),
@@ -145,36 +118,17 @@ constexpr GemmKernel kKernels[] = {
     over_any_type("dequant_avx2", needs_avx2, run_dequant_avx2),
 #endif
 #if IMP_ARM
-    over_q8_blocks("q8_0_neondot", DType::Q8_0, needs_neon_dot_blocks, run_q8_0_neondot),
-    over_q8_blocks("q4_0_neondot", DType::Q4_0, needs_neon_dot_blocks, run_q4_0_neondot),
-    over_q8_blocks("q4_1_neondot", DType::Q4_1, needs_neon_dot_blocks, run_q4_1_neondot),
-    over_q8_blocks("q5_0_neondot", DType::Q5_0, needs_neon_dot_blocks, run_q5_0_neondot),
-    over_q8_blocks("q5_1_neondot", DType::Q5_1, needs_neon_dot_blocks, run_q5_1_neondot),
-    over_q8_blocks("q2_k_neondot", DType::Q2_K, needs_neon_dot_blocks, run_q2_k_neondot),
-    over_q8_blocks("q3_k_neondot", DType::Q3_K, needs_neon_dot_blocks, run_q3_k_neondot),
-    over_q8_blocks("q4_k_neondot", DType::Q4_K, needs_neon_dot_blocks, run_q4_k_neondot),
-    over_q8_blocks("q5_k_neondot", DType::Q5_K, needs_neon_dot_blocks, run_q5_k_neondot),
-    over_q8_blocks("q6_k_neondot", DType::Q6_K, needs_neon_dot_blocks, run_q6_k_neondot),
-    over_q8_blocks("iq4_nl_neondot", DType::IQ4_NL, needs_neon_dot_blocks, run_iq4_nl_neondot),
-    over_q8_blocks("iq4_xs_neondot", DType::IQ4_XS, needs_neon_dot_blocks, run_iq4_xs_neondot),
+    IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, neondot)
 #endif
-    over_q8_blocks("q8_0_generic", DType::Q8_0, needs_whole_blocks, run_q8_0_generic),
-    over_q8_blocks("q4_0_generic", DType::Q4_0, needs_whole_blocks, run_q4_0_generic),
-    over_q8_blocks("q4_1_generic", DType::Q4_1, needs_whole_blocks, run_q4_1_generic),
-    over_q8_blocks("q5_0_generic", DType::Q5_0, needs_whole_blocks, run_q5_0_generic),
-    over_q8_blocks("q5_1_generic", DType::Q5_1, needs_whole_blocks, run_q5_1_generic),
-    over_q8_blocks("q2_k_generic", DType::Q2_K, needs_whole_blocks, run_q2_k_generic),
-    over_q8_blocks("q3_k_generic", DType::Q3_K, needs_whole_blocks, run_q3_k_generic),
-    over_q8_blocks("q4_k_generic", DType::Q4_K, needs_whole_blocks, run_q4_k_generic),
-    over_q8_blocks("q5_k_generic", DType::Q5_K, needs_whole_blocks, run_q5_k_generic),
-    over_q8_blocks("q6_k_generic", DType::Q6_K, needs_whole_blocks, run_q6_k_generic),
-    over_q8_blocks("iq4_nl_generic", DType::IQ4_NL, needs_whole_blocks, run_iq4_nl_generic),
-    over_q8_blocks("iq4_xs_generic", DType::IQ4_XS, needs_whole_blocks, run_iq4_xs_generic),
+    IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, generic)
     over_float_panels("f32_generic", DType::F32, needs_nothing, run_f32_generic),
     over_float_panels("f16_generic", DType::F16, needs_nothing, run_f16_generic),
     over_bf16_pairs("bf16_generic", needs_nothing, run_bf16_generic),
     over_any_type("reference", needs_nothing, run_reference),
 };
+// clang-format on
+
+#undef IMP_QUANTIZED_ROW
 
 }  // namespace
 

@@ -186,3 +186,9 @@ void multiply(const GemmArgs& args) {
 
 }  // namespace
 }  // namespace imp::cpu
+
+// A kernel's entry point, for the list of types.
+#define IMP_DEFINE_RUN(name, Type, isa)           \
+  void run_##name##_##isa(const GemmArgs& args) { \
+    multiply<Type>(args);                         \
+  }

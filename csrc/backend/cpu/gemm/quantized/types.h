@@ -1,0 +1,21 @@
+// The types that have kernels over panel blocks: one line each, which is all that the kernels of every instruction set
+// and their rows in the list are made from.
+#pragma once
+
+// Calls `use(name, Type, isa)` for each; `Type` is the word for it in DType, in weights.inl and in panel_blocks.h. The
+// order is that of the kernel list.
+// clang-format off
+#define IMP_QUANTIZED_TYPES(use, isa) \
+  use(q8_0, Q8_0, isa) \
+  use(q4_0, Q4_0, isa) \
+  use(q4_1, Q4_1, isa) \
+  use(q5_0, Q5_0, isa) \
+  use(q5_1, Q5_1, isa) \
+  use(q2_k, Q2_K, isa) \
+  use(q3_k, Q3_K, isa) \
+  use(q4_k, Q4_K, isa) \
+  use(q5_k, Q5_K, isa) \
+  use(q6_k, Q6_K, isa) \
+  use(iq4_nl, IQ4_NL, isa) \
+  use(iq4_xs, IQ4_XS, isa)
+// clang-format on
