@@ -23,7 +23,7 @@ constexpr std::array kTensorTypes{
     TensorType{26, "i32", std::nullopt},     TensorType{27, "i64", std::nullopt},
     TensorType{28, "f64", std::nullopt},     TensorType{29, "iq1_m", std::nullopt},
     TensorType{30, "bf16", DType::BF16},     TensorType{34, "tq1_0", std::nullopt},
-    TensorType{35, "tq2_0", std::nullopt},   TensorType{39, "mxfp4", std::nullopt},
+    TensorType{35, "tq2_0", std::nullopt},   TensorType{39, "mxfp4", DType::MXFP4},
     TensorType{40, "nvfp4", std::nullopt},   TensorType{41, "q1_0", std::nullopt},
 };
 

@@ -2,10 +2,12 @@
 #include "files/synthetic.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "tensor/half.h"
+#include "tensor/quant/mxfp4.h"
 #include "tensor/quant/q4_0.h"
 #include "tensor/quant/q4_k.h"
 #include "tensor/quant/q6_k.h"
@@ -18,6 +20,7 @@ namespace {
 constexpr float kNibbleDeviation = 4.61F;      // 0 … 15
 constexpr float kSixBitDeviation = 18.47F;     // 0 … 63
 constexpr float kByteDeviation = 73.9F;        // -128 … 127
+constexpr float kFp4Deviation = 5.852F;        // the levels of MXFP4
 constexpr float kUniformDeviation = 0.57735F;  // -1 … 1
 
 // A stream of random bits that any block can start anywhere (SplitMix64).
@@ -97,9 +100,21 @@ void fill_q6_k(Bits& bits, float, float deviation, std::byte* out) {
   put(block, out);
 }
 
+void fill_mxfp4(Bits& bits, float, float deviation, std::byte* out) {
+  quant::BlockMXFP4 block;
+  bits.fill(&block, sizeof block);
+  // Scales are powers of two: the next below and above the one wanted, as often as gives its variance.
+  const float scale = deviation / kFp4Deviation;
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(scale) >> 23;
+  const float above = scale / std::bit_cast<float>(exponent << 23);  // 1 … 2
+  const bool is_next = bits.uniform() * 0.5F + 0.5F < (above * above - 1.0F) / 3.0F;
+  block.exponent = static_cast<std::uint8_t>(exponent + (is_next ? 2 : 1));
+  put(block, out);
+}
+
 constexpr std::pair<DType, FillBlock> kFills[] = {
     {DType::F32, fill_f32},   {DType::F16, fill_f16},   {DType::BF16, fill_bf16}, {DType::Q4_0, fill_q4_0},
-    {DType::Q8_0, fill_q8_0}, {DType::Q4_K, fill_q4_k}, {DType::Q6_K, fill_q6_k},
+    {DType::Q8_0, fill_q8_0}, {DType::Q4_K, fill_q4_k}, {DType::Q6_K, fill_q6_k}, {DType::MXFP4, fill_mxfp4},
 };
 
 FillBlock fill_of(const SyntheticTensor& tensor) {

@@ -7,6 +7,7 @@
 #include "tensor/quant/floats.h"
 #include "tensor/quant/iq4_nl.h"
 #include "tensor/quant/iq4_xs.h"
+#include "tensor/quant/mxfp4.h"
 #include "tensor/quant/q2_k.h"
 #include "tensor/quant/q3_k.h"
 #include "tensor/quant/q4_0.h"
@@ -37,13 +38,14 @@ constexpr std::array kTable{
     DTypeTraits{DType::Q6_K, "q6_k", 256, sizeof(quant::BlockQ6_K), quant::dequantize_q6_k},
     DTypeTraits{DType::IQ4_NL, "iq4_nl", 32, sizeof(quant::BlockIQ4_NL), quant::dequantize_iq4_nl},
     DTypeTraits{DType::IQ4_XS, "iq4_xs", 256, sizeof(quant::BlockIQ4_XS), quant::dequantize_iq4_xs},
+    DTypeTraits{DType::MXFP4, "mxfp4", 32, sizeof(quant::BlockMXFP4), quant::dequantize_mxfp4},
 };
 
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kTable.size(); ++i) {
     if (static_cast<std::size_t>(kTable[i].dtype) != i) return false;
   }
-  return kTable.back().dtype == DType::IQ4_XS;
+  return kTable.back().dtype == DType::MXFP4;
 }
 static_assert(in_enum_order());
 

@@ -26,11 +26,12 @@ enum class DType : std::uint8_t {
   Q6_K,
   IQ4_NL,
   IQ4_XS,
+  MXFP4,
 };
 
 // Decodes n_blocks consecutive blocks into n_blocks · block_elements floats, bit for bit as the format defines them.
 // `blocks` may have any alignment; the two ranges do not overlap. Callable from any thread and in any
-// flush-to-zero mode: no result of a quantized type can be subnormal.
+// flush-to-zero mode: only MXFP4 has subnormal values, and does not compute them.
 using Dequantize = void (*)(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
 
 struct DTypeTraits {

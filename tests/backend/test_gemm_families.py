@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from backend.gemm_families import CASES, FAMILIES, KERNELS, k_of
 from imp_service import _testing as core
 from support.bits import assert_same_bits
+from support.block_scales import EXPONENTS, FLOAT16_SCALES, set_float16
 from support.weights import (
     FLOAT_TYPES,
-    SCALE_OFFSETS,
     WEIGHT_TYPES,
     Weight,
     block_of,
@@ -90,14 +90,14 @@ SCALES = {"+0": 0x0000, "-0": 0x8000, "least": 0x0001, "subnormal": 0x83FF, "nor
 INFINITE = 0x7C00
 
 
-@pytest.mark.parametrize("weight", list(SCALE_OFFSETS))
+@pytest.mark.parametrize("weight", FLOAT16_SCALES)
 @pytest.mark.parametrize("scale", [*SCALES, "infinity"])
 def test_d08_extreme_block_scales_have_a_defined_product(weight: str, scale: str) -> None:
     k, n = k_of(weight, 256), 19
     blocks = random_weight(weight, n, k).file.reshape(-1, block_of(weight)[1]).copy()
     pattern = np.uint16(INFINITE if scale == "infinity" else SCALES[scale])
-    for offset in SCALE_OFFSETS[weight]:
-        blocks[:: len(blocks) // n * 2, offset : offset + 2] = np.frombuffer(pattern.tobytes(), np.uint8)
+    for field in range(len(FLOAT16_SCALES[weight])):
+        set_float16(weight, blocks[:: len(blocks) // n * 2], field, pattern)
     changed = Weight(weight, blocks.ravel(), decode(weight, blocks.ravel(), n, k))
     x = random_rows(6, k)
     for (name, _), members in TOGETHER.items():
@@ -108,6 +108,23 @@ def test_d08_extreme_block_scales_have_a_defined_product(weight: str, scale: str
         with np.errstate(all="ignore"):
             finite = np.isfinite(changed.values).all(axis=1)
         np.testing.assert_array_equal(np.isfinite(out), np.broadcast_to(finite, out.shape))
+
+
+@pytest.mark.parametrize("weight", EXPONENTS)
+def test_d08_extreme_block_exponents_have_a_defined_product(weight: str) -> None:
+    """Each row has another: zero, the smallest, the largest of finite values, what overflows, what is no number."""
+    k, exponents = k_of(weight, 256), [0, 1, 2, 3, 127, 251, 252, 253, 254, 255]
+    blocks = random_weight(weight, len(exponents), k).file.reshape(len(exponents), -1, block_of(weight)[1]).copy()
+    blocks[:, ::2, EXPONENTS[weight]] = np.reshape(exponents, (-1, 1))
+    changed = Weight(weight, blocks.ravel(), decode(weight, blocks.ravel(), len(exponents), k))
+    x = random_rows(6, k) * np.float32(1e-3)
+    for (name, reduction), members in TOGETHER.items():
+        if name != weight:
+            continue
+        out = assert_members_agree(members, changed, x)
+        finite = np.isfinite(out).all(axis=0)
+        assert finite[: exponents.index(253)].all(), reduction
+        assert not finite[-1], reduction
 
 
 @pytest.mark.parametrize(("kernel", "weight"), CASES)

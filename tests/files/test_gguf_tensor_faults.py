@@ -101,7 +101,7 @@ def test_m29_tensor_types(tmp_path: Path) -> None:
 
 
 def test_mod_7_known_types_that_imp_lacks_are_named(tmp_path: Path) -> None:
-    for type_id, name in [(16, "iq2_xxs"), (26, "i32"), (28, "f64"), (34, "tq1_0"), (39, "mxfp4")]:
+    for type_id, name in [(16, "iq2_xxs"), (26, "i32"), (28, "f64"), (34, "tq1_0"), (40, "nvfp4")]:
         path = with_tensor(shaped((256,), type_id=type_id)).write(tmp_path / "m.gguf")
         assert_refused(path, "MODEL_UNSUPPORTED", f"odd.weight: type {name}, supported are f32, f16, ")
 
@@ -190,6 +190,7 @@ def test_m44_values_that_are_not_finite(tmp_path: Path) -> None:
         ("q8_0", (64, 3), 4 * 34, half_nan, 128, "NaN"),
         ("q4_k", (512, 3), 5 * 144 + 2, half_nan, 1280, "NaN"),
         ("q6_k", (256, 40), 33 * 210 + 208, half_nan, 33 * 256, "NaN"),
+        ("mxfp4", (64, 3), 3 * 17, b"\xff", 3 * 32 + 1, "infinite"),
     ]
     for dtype, dims, place, bits, element, kind in cases:
         _, block_elements, block_bytes = TENSOR_TYPES[dtype]

@@ -7,7 +7,7 @@ import pytest
 from imp_service import _core, _testing
 from support import tolerances
 
-TYPES = ["f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q6_k"]
+TYPES = ["f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q6_k", "mxfp4"]
 SHAPE = (512, 96)
 DEVIATION = 0.02
 

@@ -13,6 +13,8 @@ from gguf import GGMLQuantizationType as QuantType
 from gguf import GGUFValueType as ValueType
 from numpy.typing import NDArray
 
+from support.block_scales import set_scales
+
 _SCALARS = {
     np.dtype(name): getattr(ValueType, kind)
     for name, kind in [
@@ -22,16 +24,8 @@ _SCALARS = {
 }  # fmt: skip
 
 
-# Where the float16 scales of a block lie, for types that the `gguf` package reads but does not write.
-_SCALES = {
-    "q2_k": (80, 82),
-    "q3_k": (108,),
-    "q4_k": (0, 2),
-    "q5_k": (0, 2),
-    "q6_k": (208,),
-    "iq4_nl": (0,),
-    "iq4_xs": (0,),
-}
+# The `gguf` package reads them, but does not write them.
+_READ_ONLY = ("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs")
 
 
 def quant_type(name: str) -> QuantType:
@@ -45,14 +39,12 @@ def hashed_blocks(values: NDArray[np.float32], dtype: str) -> NDArray[np.uint8]:
     rng = np.random.default_rng(zlib.crc32(values.tobytes()))
     blocks = rng.integers(0, 256, (values.size // block_elements, block_bytes), np.uint8)
 
-    def set_scales(size: float) -> NDArray[np.uint8]:
-        for at in _SCALES[dtype]:
-            scales = (size * rng.uniform(0.5, 1.5, len(blocks))).astype(np.float16)
-            blocks[:, at : at + 2] = scales.view(np.uint8).reshape(-1, 2)
+    def scaled(size: float) -> NDArray[np.uint8]:
+        set_scales(dtype, blocks, rng, (0.5 * size, 1.5 * size), signs=False)
         return blocks.reshape(*values.shape[:-1], -1)
 
-    unit = gguf.quants.dequantize(set_scales(1.0), kind)
-    return set_scales(float(np.sqrt(np.mean(values**2) / np.mean(unit.astype(np.float64) ** 2))))
+    unit = gguf.quants.dequantize(scaled(1.0), kind)
+    return scaled(float(np.sqrt(np.mean(values**2) / np.mean(unit.astype(np.float64) ** 2))))
 
 
 @dataclasses.dataclass
@@ -64,7 +56,7 @@ class Tensor:
     raw: NDArray[np.uint8] | None = None
 
     def encoded(self) -> NDArray[Any]:
-        if self.raw is None and self.dtype in _SCALES:
+        if self.raw is None and self.dtype in _READ_ONLY:
             self.raw = hashed_blocks(self.values, self.dtype)
         return self.raw if self.raw is not None else gguf.quants.quantize(self.values, quant_type(self.dtype))
 

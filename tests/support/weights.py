@@ -10,23 +10,10 @@ import numpy as np
 from gguf import quants
 from numpy.typing import NDArray
 
-# Byte offsets of the float16 fields in a block: what multiplies the integers.
-SCALE_OFFSETS = {
-    "q4_0": [0],
-    "q4_1": [0, 2],
-    "q5_0": [0],
-    "q5_1": [0, 2],
-    "q8_0": [0],
-    "q2_k": [80, 82],
-    "q3_k": [108],
-    "q4_k": [0, 2],
-    "q5_k": [0, 2],
-    "q6_k": [208],
-    "iq4_nl": [0],
-    "iq4_xs": [0],
-}
+from support.block_scales import QUANTIZED_TYPES, set_scales
+
 FLOAT_TYPES = ["f32", "f16", "bf16"]
-WEIGHT_TYPES = [*FLOAT_TYPES, *SCALE_OFFSETS]
+WEIGHT_TYPES = [*FLOAT_TYPES, *QUANTIZED_TYPES]
 
 
 @dataclass(frozen=True)
@@ -68,9 +55,7 @@ def random_weight(dtype: str, n: int, k: int, seed: int = 0) -> Weight:
     else:
         elements, n_bytes = block_of(dtype)
         blocks = rng.integers(0, 256, (n * k // elements, n_bytes), dtype=np.uint8)
-        for offset in SCALE_OFFSETS[dtype]:
-            scales = (rng.uniform(0.002, 0.02, len(blocks)) * rng.choice([-1, 1], len(blocks))).astype(np.float16)
-            blocks[:, offset : offset + 2] = scales.view(np.uint8).reshape(-1, 2)
+        set_scales(dtype, blocks, rng, (0.002, 0.02), signs=True)
         file = blocks.ravel()
     return Weight(dtype, file, decode(dtype, file, n, k))
 

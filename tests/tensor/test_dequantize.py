@@ -8,25 +8,9 @@ import pytest
 from gguf import quants
 
 from imp_service import _testing as core
+from support.block_scales import FLOAT16_SCALES, QUANTIZED_TYPES, set_float16, set_scales
 
 NAMES = [row["name"] for row in core.dtypes()]
-QUANTIZED = [name for name in NAMES if name not in {"f32", "f16", "bf16"}]
-
-# Byte offsets of the f16 fields in each block: what multiplies the integers.
-SCALE_OFFSETS = {
-    "q4_0": [0],
-    "q4_1": [0, 2],
-    "q5_0": [0],
-    "q5_1": [0, 2],
-    "q8_0": [0],
-    "q2_k": [80, 82],
-    "q3_k": [108],
-    "q4_k": [0, 2],
-    "q5_k": [0, 2],
-    "q6_k": [208],
-    "iq4_nl": [0],
-    "iq4_xs": [0],
-}
 
 # Zeros, the subnormals' ends, one, the largest, infinities and NaNs (quiet, signalling, with payload), of both signs.
 EXTREME_SCALES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF]
@@ -56,15 +40,15 @@ def random_blocks(name: str, n_blocks: int, seed: int) -> np.ndarray:
 
 def extreme_blocks(name: str, scales: list[int]) -> np.ndarray:
     """Every pair of scales over random integers, and over integers of all zeros and all ones."""
-    offsets = SCALE_OFFSETS[name]
+    n_fields = len(FLOAT16_SCALES[name])
     blocks = []
     for first in scales:
-        for second in scales if len(offsets) == 2 else [0]:
+        for second in scales if n_fields == 2 else [0]:
             for block in [random_blocks(name, 1, first)[0], None, None]:
                 fill = 0x00 if len(blocks) % 3 == 1 else 0xFF
                 base = np.full(row_of(name)["block_bytes"], fill, np.uint8) if block is None else block.copy()
-                for offset, scale in zip(offsets, [first, second], strict=False):
-                    base[offset : offset + 2] = np.frombuffer(np.uint16(scale).tobytes(), np.uint8)
+                for field, scale in zip(range(n_fields), [first, second], strict=False):
+                    set_float16(name, base[None], field, np.array(scale, np.uint16))
                 blocks.append(base)
     return np.stack(blocks)
 
@@ -75,7 +59,7 @@ def test_mod_3_random_blocks_decode_to_the_definition(name: str) -> None:
     assert_same_bits(core.dequantize(name, blocks.tobytes()), oracle(name, blocks))
 
 
-@pytest.mark.parametrize("name", QUANTIZED)
+@pytest.mark.parametrize("name", FLOAT16_SCALES)
 def test_mod_3_extreme_scales_decode_to_the_definition(name: str) -> None:
     blocks = extreme_blocks(name, EXTREME_SCALES + NOT_FINITE)
     actual = core.dequantize(name, blocks.tobytes())
@@ -85,23 +69,36 @@ def test_mod_3_extreme_scales_decode_to_the_definition(name: str) -> None:
         assert not np.isfinite(core.dequantize(name, extreme_blocks(name, [scale]).tobytes())).any()
 
 
-@pytest.mark.parametrize("name", QUANTIZED)
+def test_mod_3_every_exponent_decodes_to_the_definition() -> None:
+    """Under the lowest the values are subnormal, under the highest infinite."""
+    blocks = random_blocks("mxfp4", 256, seed=7)
+    blocks[:, 0] = np.arange(256)
+    blocks[:, 1:9] = [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]  # every level
+    values = core.dequantize("mxfp4", blocks.tobytes())
+    assert_same_bits(values, oracle("mxfp4", blocks))
+    assert (subnormal(values).reshape(256, 32).any(axis=1) == (np.arange(256) < 2)).all()
+    assert (np.isinf(values).reshape(256, 32).any(axis=1) == (np.arange(256) > 252)).all()
+
+
+def subnormal(values: np.ndarray) -> np.ndarray:
+    return (values != 0) & (np.abs(values) < np.finfo(np.float32).tiny)
+
+
+@pytest.mark.parametrize("name", FLOAT16_SCALES)
 def test_mod_3_no_decoded_value_is_subnormal(name: str) -> None:
     """So decoding is the same in compute threads, which flush subnormals."""
     blocks = np.concatenate([random_blocks(name, 500, seed=4), extreme_blocks(name, EXTREME_SCALES)])
-    values = np.abs(core.dequantize(name, blocks.tobytes()))
-    assert not ((values > 0) & (values < np.finfo(np.float32).tiny)).any()
+    assert not subnormal(core.dequantize(name, blocks.tobytes())).any()
 
 
-@pytest.mark.parametrize("name", QUANTIZED)
+@pytest.mark.parametrize("name", QUANTIZED_TYPES)
 def test_mod_3_control_one_flipped_bit_is_seen(name: str) -> None:
     """The comparison can fail: a single integer changed by one is noticed."""
+    rng = np.random.default_rng(5)
     blocks = random_blocks(name, 4, seed=5)
-    for offset in SCALE_OFFSETS[name]:  # finite scales, so that NaN hides nothing
-        blocks[:, offset : offset + 2] = np.frombuffer(np.float16(0.37).tobytes(), np.uint8)
+    set_scales(name, blocks, rng, (0.3, 0.4), signs=True)  # finite, so that NaN hides nothing
     changed = blocks.copy()
-    place = next(i for i in range(blocks.shape[1] - 3, 0, -1) if all(abs(i - o) > 1 for o in SCALE_OFFSETS[name]))
-    changed[2, place] ^= 1
+    changed[2, len(changed[2]) // 2] ^= 1
     with pytest.raises(AssertionError):
         assert_same_bits(core.dequantize(name, changed.tobytes()), oracle(name, blocks))
 
@@ -130,7 +127,7 @@ def test_mod_3_rows_that_do_not_fill_blocks_are_refused() -> None:
 
 def test_mod_3_the_table_agrees_with_the_format() -> None:
     plain = ["f32", "f16", "bf16"]
-    blocks_of_32 = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"]
+    blocks_of_32 = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4"]
     blocks_of_256 = ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs"]
     assert sorted(NAMES) == sorted(plain + blocks_of_32 + blocks_of_256)
     for row in core.dtypes():

@@ -42,9 +42,11 @@ struct PanelBlockQ5_1 {
   std::uint16_t m[16];
 };
 
-struct PanelBlockIQ4_NL {
+using PanelBlockIQ4_NL = PanelBlockQ4_0;  // levels where that has numbers
+
+struct PanelBlockMXFP4 {
   FourBytes quants[4];
-  std::uint16_t d[16];
+  std::uint8_t exponents[16];
 };
 
 struct PanelBlockQ2_K {

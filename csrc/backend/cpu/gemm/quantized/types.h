@@ -17,5 +17,6 @@
   use(q5_k, Q5_K, isa) \
   use(q6_k, Q6_K, isa) \
   use(iq4_nl, IQ4_NL, isa) \
-  use(iq4_xs, IQ4_XS, isa)
+  use(iq4_xs, IQ4_XS, isa) \
+  use(mxfp4, MXFP4, isa)
 // clang-format on

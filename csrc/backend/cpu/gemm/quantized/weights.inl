@@ -200,6 +200,27 @@ struct IQ4_XS {
   }
 };
 
+// The levels of MXFP4, plus 16.
+constexpr std::uint8_t kFp4Codes[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
+
+struct MXFP4 {
+  using Block = PanelBlockMXFP4;
+  static constexpr int kGroups = 1;
+  static constexpr CodeRange kRange{28, 16};
+  static constexpr ScalePer kScalePer = ScalePer::group;
+  static constexpr bool kHasMin = false;
+  template <int>
+  static Codes codes(const Block& b, int j) {
+    return look_up(kFp4Codes, split_nibbles(b.quants, j));
+  }
+  // Two to the exponent less 128, from that of 127. The two lowest are flushed to zero, as all numbers so small are;
+  // the highest, which the type reserves for what is no number, is infinite.
+  template <int>
+  static Lanes scale(const Block& b) {
+    return from_bits(shift_left<23>(load_u8(b.exponents))) * broadcast(0.5F);
+  }
+};
+
 // Scales and minima of 6 bits, in units of d and -dmin.
 struct SixBitScales {
   static constexpr ScalePer kScalePer = ScalePer::group;

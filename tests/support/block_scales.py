@@ -1,0 +1,46 @@
+"""Where quantized blocks have their scales, and writing them: the rest of a block may be any bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Byte offsets of the float16 fields in a block: what multiplies the integers.
+FLOAT16_SCALES = {
+    "q4_0": [0],
+    "q4_1": [0, 2],
+    "q5_0": [0],
+    "q5_1": [0, 2],
+    "q8_0": [0],
+    "q2_k": [80, 82],
+    "q3_k": [108],
+    "q4_k": [0, 2],
+    "q5_k": [0, 2],
+    "q6_k": [208],
+    "iq4_nl": [0],
+    "iq4_xs": [0],
+}
+# Byte offset of an exponent: the scale is 2^(byte - 128).
+EXPONENTS = {"mxfp4": 0}
+QUANTIZED_TYPES = [*FLOAT16_SCALES, *EXPONENTS]
+
+Blocks = NDArray[np.uint8]
+
+
+def set_float16(dtype: str, blocks: Blocks, field: int, patterns: NDArray[np.uint16]) -> None:
+    """Write one float16 field of blocks [n, bytes], given as bits: one for each, or one for all."""
+    offset = FLOAT16_SCALES[dtype][field]
+    blocks[:, offset : offset + 2] = patterns.reshape(-1, 1).view(np.uint8)
+
+
+def set_scales(
+    dtype: str, blocks: Blocks, rng: np.random.Generator, sizes: tuple[float, float], *, signs: bool
+) -> None:
+    """Give blocks [n, bytes] random scales of a size between `sizes`, of both signs where asked for and possible."""
+    n_fields = len(FLOAT16_SCALES.get(dtype, [0]))
+    for field in range(n_fields):
+        scales = rng.uniform(*sizes, len(blocks)) * rng.choice([-1, 1] if signs else [1], len(blocks))
+        if dtype in EXPONENTS:
+            blocks[:, EXPONENTS[dtype]] = 128 + np.rint(np.log2(np.abs(scales)))
+        else:
+            set_float16(dtype, blocks, field, scales.astype(np.float16).view(np.uint16))
