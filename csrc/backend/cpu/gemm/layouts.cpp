@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/gemm/quantized/arrangement.h"
+#include "backend/cpu/gemm/turn_rows.h"
 
 namespace imp::cpu {
 
@@ -12,15 +13,12 @@ namespace {
 // Elements are moved as units of their size, whatever they mean; memcpy since file rows have any alignment.
 template <class Unit>
 void pack_units(const std::byte* rows, int n_rows, std::size_t row_size, std::int64_t k, std::byte* panel) noexcept {
-  // Blocks of 16 elements keep the lines that are written, 16 rows each, in the first-level cache.
-  for (std::int64_t begin = 0; begin < k; begin += kPanelRows) {
-    const std::int64_t end = begin + kPanelRows < k ? begin + kPanelRows : k;
-    for (int row = 0; row < n_rows; ++row) {
-      const std::byte* const from = rows + static_cast<std::size_t>(row) * row_size;
-      for (std::int64_t i = begin; i < end; ++i) {
-        std::memcpy(panel + static_cast<std::size_t>(i * kPanelRows + row) * sizeof(Unit),
-                    from + static_cast<std::size_t>(i) * sizeof(Unit), sizeof(Unit));
-      }
+  if (n_rows == kPanelRows) return turn_rows<sizeof(Unit)>(rows, row_size, static_cast<std::size_t>(k), panel);
+  for (int row = 0; row < n_rows; ++row) {
+    const std::byte* const from = rows + static_cast<std::size_t>(row) * row_size;
+    for (std::int64_t i = 0; i < k; ++i) {
+      std::memcpy(panel + static_cast<std::size_t>(i * kPanelRows + row) * sizeof(Unit),
+                  from + static_cast<std::size_t>(i) * sizeof(Unit), sizeof(Unit));
     }
   }
 }

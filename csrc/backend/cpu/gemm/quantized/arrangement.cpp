@@ -3,7 +3,9 @@
 
 #include <cstring>
 
+#include "backend/cpu/gemm/quantized/changes.h"
 #include "backend/cpu/gemm/quantized/panel_blocks.h"
+#include "backend/cpu/gemm/turn_rows.h"
 
 namespace imp::cpu {
 
@@ -44,80 +46,21 @@ static_assert(sizeof(PanelBlockQ5_K) == kRows * bytes_of(kQ5_K) && bytes_of(kQ5_
 static_assert(sizeof(PanelBlockQ6_K) == kRows * bytes_of(kQ6_K) && bytes_of(kQ6_K) == 210);
 static_assert(sizeof(PanelBlockIQ4_XS) == kRows * bytes_of(kIQ4_XS) && bytes_of(kIQ4_XS) == 136);
 
-constexpr std::uint32_t kPlus128 = 0x80808080;  // flipping the top bit adds 128 to each of four bytes
-
-std::uint32_t spread(std::uint32_t bits) noexcept {
-  std::uint32_t spread_out = 0;
-  for (unsigned i = 0; i < 32; ++i) spread_out |= (bits >> i & 1U) << (8 * (i % 4) + i / 4);
-  return spread_out;
-}
-
-std::uint32_t gather(std::uint32_t bits) noexcept {
-  std::uint32_t gathered = 0;
-  for (unsigned i = 0; i < 32; ++i) gathered |= (bits >> (8 * (i % 4) + i / 4) & 1U) << i;
-  return gathered;
-}
-
-// Codes of Q6_K as the panel has them: see PanelBlockQ6_K. Words of four codes, j-th of group g = 4h + q.
-constexpr std::size_t kHighBitsQ6_K = 128, kCodeBytesQ6_K = 192;
-
 std::uint32_t load_word(const std::byte* from) noexcept {
   std::uint32_t word;
   std::memcpy(&word, from, sizeof word);
   return word;
 }
 
-// Where the file has the low four bits (in a nibble, from bit low_shift on) and the high two of a word's codes.
-struct PlaceQ6_K {
-  std::size_t low, high;
-  unsigned low_shift, high_shift;
-};
-
-constexpr PlaceQ6_K place_of(std::size_t word) noexcept {
-  const std::size_t half = word / 32, quarter = word / 8 % 4, j = word % 8;
-  return {64 * half + 32 * (quarter % 2) + 4 * j, kHighBitsQ6_K + 32 * half + 4 * j,
-          static_cast<unsigned>(quarter / 2 * 4), static_cast<unsigned>(2 * quarter)};
+// Q6_K's codes stand at the beginning of its blocks, of the file's and of the panel's.
+void regroup_block_q6_k(const std::byte* file, std::byte* codes) noexcept {
+  regroup_q6_k<std::uint32_t>([&](std::size_t i) { return load_word(file + 4 * i); },
+                              [&](std::size_t i, std::uint32_t unit) { std::memcpy(codes + 4 * i, &unit, 4); });
 }
 
-constexpr std::uint32_t kTwoBits = 0x03030303, kFourBits = 0x0F0F0F0F, kSixBits = 0x3F3F3F3F;
-
-void regroup_q6_k(std::byte* block) noexcept {
-  std::byte codes[kCodeBytesQ6_K];
-  for (std::size_t i = 0; i < 64; i += 4) {
-    std::uint32_t words[4];
-    for (std::size_t j = 0; j < 4; ++j) {
-      const PlaceQ6_K place = place_of(i + j);
-      words[j] = (load_word(block + place.low) >> place.low_shift & kFourBits) |
-                 (load_word(block + place.high) >> place.high_shift & kTwoBits) << 4;
-    }
-    for (std::size_t j = 0; j < 3; ++j) {
-      const std::uint32_t unit = words[j] | (words[3] >> (2 * j) & kTwoBits) << 6;
-      std::memcpy(codes + (3 * i / 4 + j) * 4, &unit, sizeof unit);
-    }
-  }
-  std::memcpy(block, codes, sizeof codes);
-}
-
-void ungroup_q6_k(std::byte* block) noexcept {
-  std::byte codes[kCodeBytesQ6_K] = {};
-  const auto add = [&](std::size_t at, std::uint32_t bits) {
-    const std::uint32_t word = load_word(codes + at) | bits;
-    std::memcpy(codes + at, &word, sizeof word);
-  };
-  for (std::size_t i = 0; i < 64; i += 4) {
-    std::uint32_t words[4] = {};
-    for (std::size_t j = 0; j < 3; ++j) {
-      const std::uint32_t unit = load_word(block + (3 * i / 4 + j) * 4);
-      words[j] = unit & kSixBits;
-      words[3] |= (unit >> 6 & kTwoBits) << (2 * j);
-    }
-    for (std::size_t j = 0; j < 4; ++j) {
-      const PlaceQ6_K place = place_of(i + j);
-      add(place.low, (words[j] & kFourBits) << place.low_shift);
-      add(place.high, (words[j] >> 4 & kTwoBits) << place.high_shift);
-    }
-  }
-  std::memcpy(block, codes, sizeof codes);
+void ungroup_block_q6_k(std::byte* block) noexcept {
+  const auto words = ungroup_q6_k([&](std::size_t i) { return load_word(block + 4 * i); });
+  std::memcpy(block, words.data(), sizeof words);
 }
 
 enum class Way { to_panel, to_file };
@@ -125,12 +68,11 @@ enum class Way { to_panel, to_file };
 template <Way way>
 void change(Change what, std::byte* unit) noexcept {
   if (what == Change::none) return;
-  std::uint32_t word;
-  std::memcpy(&word, unit, sizeof word);
+  std::uint32_t word = load_word(unit);
   if (what == Change::plus_128) {
-    word ^= kPlus128;
+    word = flip_top_bits(word);
   } else {
-    word = way == Way::to_panel ? spread(word) : gather(word);
+    word = way == Way::to_panel ? spread_bits(word) : gather_bits(word);
   }
   std::memcpy(unit, &word, sizeof word);
 }
@@ -163,6 +105,60 @@ void move_block(std::span<const Run> runs, File* file, Panel* panel, std::size_t
       move_units<way, 1>(in_file, in_panel, run);
     }
     panel += kRows * unit * static_cast<std::size_t>(run.n_units);
+  }
+}
+
+// A block of 16 rows of the file, `stride` bytes apart: as move_block for each of them, all at once.
+void turn_block(std::span<const Run> runs, const std::byte* rows, std::size_t stride, std::byte* panel) noexcept {
+  for (const Run& run : runs) {
+    const std::byte* const from = rows + run.file_offset;
+    const auto n_units = static_cast<std::size_t>(run.n_units);
+    if (run.unit_bytes == 1) {
+      turn_rows<1>(from, stride, n_units, panel);
+    } else if (run.unit_bytes == 2) {
+      turn_rows<2>(from, stride, n_units, panel);
+    } else if (run.change == Change::plus_128) {
+      turn_rows<4>(from, stride, n_units, panel, [](FourWords words) { return flip_top_bits(words); });
+    } else if (run.change == Change::spread_bits) {
+      turn_rows<4>(from, stride, n_units, panel, [](FourWords words) { return spread_bits(words); });
+    } else {
+      turn_rows<4>(from, stride, n_units, panel);
+    }
+    panel += kRows * static_cast<std::size_t>(run.unit_bytes) * n_units;
+  }
+}
+
+// The panel's codes of Q6_K, out of the file's words as turn_block has left them in their place.
+void regroup_lines_q6_k(std::byte* panel) noexcept {
+  constexpr std::size_t kLine = 4 * kRows;
+  alignas(64) std::byte lines[kFileWordsQ6_K * kLine];
+  std::memcpy(lines, panel, sizeof lines);
+  for (std::size_t at = 0; at < kLine; at += sizeof(FourWords)) {
+    regroup_q6_k<FourWords>(
+        [&](std::size_t i) {
+          FourWords words;
+          std::memcpy(&words, lines + i * kLine + at, sizeof words);
+          return words;
+        },
+        [&](std::size_t i, FourWords unit) { std::memcpy(panel + i * kLine + at, &unit, sizeof unit); });
+  }
+}
+
+void pack_part(DType dtype, const std::byte* rows, std::size_t n_rows, std::size_t n_blocks,
+               std::byte* panel) noexcept {
+  const std::span<const Run> runs = arrangement(dtype);
+  const std::size_t block = bytes_of(runs);
+  std::byte regrouped[sizeof(PanelBlockQ6_K) / kRows];
+  for (std::size_t b = 0; b < n_blocks; ++b) {
+    for (std::size_t row = 0; row < n_rows; ++row) {
+      const std::byte* file = rows + (row * n_blocks + b) * block;
+      if (dtype == DType::Q6_K) {
+        std::memcpy(regrouped, file, block);
+        regroup_block_q6_k(file, regrouped);
+        file = regrouped;
+      }
+      move_block<Way::to_panel>(runs, file, panel + b * kRows * block, row);
+    }
   }
 }
 
@@ -204,20 +200,13 @@ std::span<const Run> arrangement(DType dtype) noexcept {
 }
 
 void pack_blocks(DType dtype, const std::byte* rows, int n_rows, std::int64_t n_blocks, std::byte* panel) noexcept {
+  const auto blocks = static_cast<std::size_t>(n_blocks);
+  if (n_rows < static_cast<int>(kRows)) return pack_part(dtype, rows, static_cast<std::size_t>(n_rows), blocks, panel);
   const std::span<const Run> runs = arrangement(dtype);
   const std::size_t block = bytes_of(runs);
-  const auto blocks = static_cast<std::size_t>(n_blocks);
-  std::byte regrouped[sizeof(PanelBlockQ6_K) / kRows];
-  for (std::size_t b = 0; b < blocks; ++b) {
-    for (std::size_t row = 0; row < static_cast<std::size_t>(n_rows); ++row) {
-      const std::byte* file = rows + (row * blocks + b) * block;
-      if (dtype == DType::Q6_K) {
-        std::memcpy(regrouped, file, block);
-        regroup_q6_k(regrouped);
-        file = regrouped;
-      }
-      move_block<Way::to_panel>(runs, file, panel + b * kRows * block, row);
-    }
+  for (std::size_t b = 0; b < blocks; ++b, rows += block, panel += kRows * block) {
+    turn_block(runs, rows, blocks * block, panel);
+    if (dtype == DType::Q6_K) regroup_lines_q6_k(panel);
   }
 }
 
@@ -227,7 +216,7 @@ void unpack_blocks(DType dtype, const std::byte* panel, std::int64_t row, std::i
   const std::size_t block = bytes_of(runs);
   for (std::size_t b = 0; b < static_cast<std::size_t>(n_blocks); ++b) {
     move_block<Way::to_file>(runs, out + b * block, panel + b * kRows * block, static_cast<std::size_t>(row));
-    if (dtype == DType::Q6_K) ungroup_q6_k(out + b * block);
+    if (dtype == DType::Q6_K) ungroup_block_q6_k(out + b * block);
   }
 }
 

@@ -1,0 +1,129 @@
+// Sixteen rows side by side: units of their bytes, one row after the other, become for each unit the 16 of all rows.
+//
+// Words are moved in squares of four rows by four words, with 128-bit vectors, which every processor of ours has: that
+// keeps up with memory, so there is nothing in here for wider ones.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace imp::cpu {
+
+using FourWords = std::uint32_t __attribute__((vector_size(16)));
+
+// Words as they are.
+struct Unchanged {
+  FourWords operator()(FourWords words) const noexcept { return words; }
+};
+
+namespace turning {
+
+constexpr std::size_t kRows = 16, kLineBytes = 64;  // a word of each row
+
+using SixteenBytes = std::uint8_t __attribute__((vector_size(16)));
+using EightHalves = std::uint16_t __attribute__((vector_size(16)));
+
+template <class Units = FourWords>
+inline Units load(const std::byte* from) noexcept {
+  Units units;
+  std::memcpy(&units, from, sizeof units);
+  return units;
+}
+
+template <class Units>
+inline void store(std::byte* to, Units units) noexcept {
+  std::memcpy(to, &units, sizeof units);
+}
+
+// Four rows' four words, then each word's four rows, one line after the other.
+template <class Change>
+inline void turn_square(const std::byte* rows, std::size_t stride, std::byte* lines, const Change& change) noexcept {
+  const FourWords a = load(rows), b = load(rows + stride), c = load(rows + 2 * stride), d = load(rows + 3 * stride);
+  const FourWords ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+                  ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const FourWords cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+                  cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  store(lines, change(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5)));
+  store(lines + kLineBytes, change(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7)));
+  store(lines + 2 * kLineBytes, change(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5)));
+  store(lines + 3 * kLineBytes, change(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)));
+}
+
+// One word of four rows.
+template <class Change>
+inline void turn_column(const std::byte* rows, std::size_t stride, std::byte* line, const Change& change) noexcept {
+  FourWords words;
+  for (int row = 0; row < 4; ++row, rows += stride) {
+    std::uint32_t word;
+    std::memcpy(&word, rows, sizeof word);
+    words[row] = word;
+  }
+  store(line, change(words));
+}
+
+template <class Change>
+inline void turn_words(const std::byte* rows, std::size_t stride, std::size_t n_words, std::byte* lines,
+                       const Change& change) noexcept {
+  for (std::size_t row = 0; row < kRows; row += 4) {
+    const std::byte* const from = rows + row * stride;
+    std::byte* const to = lines + 4 * row;
+    std::size_t word = 0;
+    for (; word + 4 <= n_words; word += 4) turn_square(from + 4 * word, stride, to + word * kLineBytes, change);
+    for (; word < n_words; ++word) turn_column(from + 4 * word, stride, to + word * kLineBytes, change);
+  }
+}
+
+inline void shuffle(EightHalves a, EightHalves b, std::byte* to) noexcept {
+  store(to, __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
+  store(to + 16, __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
+}
+inline void shuffle(SixteenBytes a, SixteenBytes b, std::byte* to) noexcept {
+  store(to, __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+  store(to + 16, __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+}
+
+// A line's words become its units. A unit's place within the line is written in bits as (row, unit of the word); to
+// shuffle the line's halves into each other turns these bits round by one, and after the four bits of the row they are
+// (unit of the word, row).
+template <class Units>
+inline void split_line(std::byte* line) noexcept {
+  for (int i = 0; i < 4; ++i) {
+    const auto a = load<Units>(line), b = load<Units>(line + 16), c = load<Units>(line + 32),
+               d = load<Units>(line + 48);
+    shuffle(a, c, line);
+    shuffle(b, d, line + 32);
+  }
+}
+
+}  // namespace turning
+
+// n_units of each of 16 rows that begin `stride` bytes apart; `out` holds [n_units][16 rows][unit bytes]. `change` is
+// applied to words, four rows' at a time, before they are cut into smaller units.
+template <std::size_t unit, class Change = Unchanged>
+inline void turn_rows(const std::byte* rows, std::size_t stride, std::size_t n_units, std::byte* out,
+                      const Change& change = {}) noexcept {
+  using namespace turning;
+  static_assert(unit == 1 || unit == 2 || unit == 4);
+  constexpr std::size_t kWords =
+      16;  // at a time: a line of the file's rows, and lines that the first-level cache keeps
+  const std::size_t n_words = n_units * unit / 4;
+  for (std::size_t begin = 0; begin < n_words; begin += kWords) {
+    const std::size_t n = std::min(kWords, n_words - begin);
+    std::byte* const lines = out + begin * kLineBytes;
+    turn_words(rows + 4 * begin, stride, n, lines, change);
+    if constexpr (unit == 2) {
+      for (std::size_t word = 0; word < n; ++word) split_line<EightHalves>(lines + word * kLineBytes);
+    } else if constexpr (unit == 1) {
+      for (std::size_t word = 0; word < n; ++word) split_line<SixteenBytes>(lines + word * kLineBytes);
+    }
+  }
+  for (std::size_t i = n_words * 4 / unit; i < n_units; ++i) {
+    for (std::size_t row = 0; row < kRows; ++row) {
+      std::memcpy(out + (i * kRows + row) * unit, rows + row * stride + i * unit, unit);
+    }
+  }
+}
+
+}  // namespace imp::cpu
