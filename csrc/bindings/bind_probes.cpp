@@ -33,8 +33,9 @@ double measure(Probe probe, int threads, const std::vector<int>& cpus, double se
 
 double probe_peak(const std::string& kind, int threads, const std::vector<int>& cpus, double seconds) {
   if (kind == "int8") return measure(cpu::probe_int8_ops_per_s, threads, cpus, seconds);
+  if (kind == "bf16") return measure(cpu::probe_bf16_ops_per_s, threads, cpus, seconds);
   if (kind == "f32") return measure(cpu::probe_f32_ops_per_s, threads, cpus, seconds);
-  throw InvalidArgument(Reason::FIELD_INVALID, "kind: " + kind + ", expected one of int8, f32");
+  throw InvalidArgument(Reason::FIELD_INVALID, "kind: " + kind + ", expected one of int8, bf16, f32");
 }
 
 }  // namespace
@@ -49,8 +50,8 @@ void register_probes(py::module_& module) {
       "Bytes per second that this many threads read from memory together. `cpus` pins each thread, if given.");
   module.def("probe_peak", &probe_peak, py::arg("kind"), py::arg("threads"), py::kw_only(),
              py::arg("cpus") = std::vector<int>{}, py::arg("seconds") = 0.01,
-             "Operations per second on registers, a multiply and an add being two: `int8` dot products or `f32` fused "
-             "multiply-adds, with the best instructions that this machine has.");
+             "Operations per second on registers, a multiply and an add being two: `int8` or `bf16` dot products or "
+             "`f32` fused multiply-adds, with the best instructions that this machine has for them.");
 }
 
 }  // namespace imp::bindings

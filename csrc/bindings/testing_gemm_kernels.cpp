@@ -354,6 +354,7 @@ void register_testing_gemm_kernels(py::module_& module) {
     py::dict rates;
     rates["read_bytes_per_s"] = cpu::probe_read_bytes_per_s(pool, caps, seconds);
     rates["f32_ops_per_s"] = cpu::probe_f32_ops_per_s(pool, caps, seconds);
+    rates["bf16_ops_per_s"] = cpu::probe_bf16_ops_per_s(pool, caps, seconds);
     rates["int8_ops_per_s"] = cpu::probe_int8_ops_per_s(pool, caps, seconds);
     return rates;
   });

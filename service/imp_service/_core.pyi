@@ -764,7 +764,7 @@ def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., device: str 
     """
 def probe_peak(kind: str, threads: typing.SupportsInt | typing.SupportsIndex, *, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], seconds: typing.SupportsFloat | typing.SupportsIndex = 0.01) -> float:
     """
-    Operations per second on registers, a multiply and an add being two: `int8` dot products or `f32` fused multiply-adds, with the best instructions that this machine has.
+    Operations per second on registers, a multiply and an add being two: `int8` or `bf16` dot products or `f32` fused multiply-adds, with the best instructions that this machine has for them.
     """
 def probe_read_bandwidth(threads: typing.SupportsInt | typing.SupportsIndex, *, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], seconds: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> float:
     """

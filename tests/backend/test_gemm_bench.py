@@ -30,5 +30,5 @@ def test_gemm_4_the_bench_refuses_as_a_load_does() -> None:
 @pytest.mark.parametrize("isa", core.isas_here())
 def test_hon_15_every_instruction_set_has_its_ceilings(isa: str) -> None:
     rates = core.probe(core.ThreadPool(2), isa, 0.0001)
-    assert sorted(rates) == ["f32_ops_per_s", "int8_ops_per_s", "read_bytes_per_s"]
+    assert sorted(rates) == ["bf16_ops_per_s", "f32_ops_per_s", "int8_ops_per_s", "read_bytes_per_s"]
     assert all(math.isfinite(rate) for rate in rates.values())

@@ -84,7 +84,7 @@ def test_the_residual_stream_keeps_its_size() -> None:
     assert deviations["blk.0.ffn_up.weight"] / deviations["blk.0.ffn_down.weight"] == pytest.approx(math.sqrt(2 * 36))
 
 
-@pytest.mark.parametrize(("kind", "message"), [("int4", "kind: int4, expected one of int8, f32")])
+@pytest.mark.parametrize(("kind", "message"), [("int4", "kind: int4, expected one of int8, bf16, f32")])
 def test_probes_refuse_what_they_do_not_know(kind: str, message: str) -> None:
     with pytest.raises(_core.InvalidArgument, match=message):
         _core.probe_peak(kind, 1)
@@ -94,4 +94,5 @@ def test_probes_give_rates_of_the_right_unit() -> None:
     """Between a thousand times slower than any x86-64 machine and a thousand times faster than any."""
     assert 1e6 < _core.probe_read_bandwidth(1, seconds=0.001) < 1e15
     assert 1e6 < _core.probe_peak("f32", 2, seconds=0.001) < 1e17
+    assert 1e6 < _core.probe_peak("bf16", 1, seconds=0.001) < 1e18
     assert 1e6 < _core.probe_peak("int8", 1, seconds=0.001) < 1e18

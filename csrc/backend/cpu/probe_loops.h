@@ -9,11 +9,13 @@ namespace imp::cpu {
 struct ProbeLoops {
   // Reads n_bytes, a multiple of 256, in four streams; returns a sum, so that no read can be left out.
   std::uint64_t (*read)(const std::byte* bytes, std::size_t n_bytes);
-  // Fused multiply-adds and int8 multiply-adds on registers alone; return a value that depends on all of them.
+  // Multiply-adds of each type on registers alone; return a value that depends on all of them.
   float (*multiply_f32)(std::int64_t n_rounds);
   std::int32_t (*multiply_int8)(std::int64_t n_rounds);
+  float (*multiply_bf16)(std::int64_t n_rounds);
   std::int64_t f32_ops;  // of one round; a multiply and an add are two
   std::int64_t int8_ops;
+  std::int64_t bf16_ops;
 };
 
 ProbeLoops probe_loops_generic();
@@ -21,6 +23,7 @@ ProbeLoops probe_loops_avx2();
 ProbeLoops probe_loops_avx2vnni();
 ProbeLoops probe_loops_avx512();
 ProbeLoops probe_loops_avx512vnni();
+ProbeLoops probe_loops_avx512bf16();
 ProbeLoops probe_loops_neondot();
 
 }  // namespace imp::cpu

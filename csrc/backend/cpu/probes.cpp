@@ -16,6 +16,7 @@ namespace {
 
 ProbeLoops loops_for([[maybe_unused]] const DeviceCaps& caps) {
 #if IMP_X86
+  if (caps.avx512_bf16 && caps.avx512_vnni) return probe_loops_avx512bf16();
   if (caps.avx512_vnni) return probe_loops_avx512vnni();
   if (caps.avx512) return probe_loops_avx512();
   if (caps.avx_vnni) return probe_loops_avx2vnni();
@@ -75,6 +76,15 @@ double probe_f32_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seco
   const double rounds =
       rate(pool, seconds, [&](int thread) { sums[static_cast<std::size_t>(thread)] += loops.multiply_f32(kRounds); });
   return rounds * static_cast<double>(kRounds * loops.f32_ops) * pool.n_threads();
+}
+
+double probe_bf16_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
+  constexpr std::int64_t kRounds = 200'000;
+  const ProbeLoops loops = loops_for(caps);
+  std::vector<float> sums(static_cast<std::size_t>(pool.n_threads()));
+  const double rounds =
+      rate(pool, seconds, [&](int thread) { sums[static_cast<std::size_t>(thread)] += loops.multiply_bf16(kRounds); });
+  return rounds * static_cast<double>(kRounds * loops.bf16_ops) * pool.n_threads();
 }
 
 double probe_int8_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {

@@ -12,6 +12,7 @@ namespace imp::cpu {
 // allows, and returns a rate over all threads. They are for measuring beside a benchmark, in the same run.
 double probe_read_bytes_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 double probe_f32_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);
+double probe_bf16_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 double probe_int8_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 
 }  // namespace imp::cpu

@@ -9,9 +9,10 @@ from typing import Literal
 
 from imp_service import _core
 
-PeakKind = Literal["int8", "f32"]
+PeakKind = Literal["int8", "bf16", "f32"]
 
-FLOAT_TYPES = ("f32", "f16", "bf16")
+# Whose products are taken in another type than int8.
+FLOAT_PEAKS: dict[str, PeakKind] = {"f32": "f32", "f16": "f32", "bf16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def model_work(model: _core.Model) -> ModelWork:
 
     ops: Counter[PeakKind] = Counter()
     for weight in [*body, head]:
-        ops["f32" if weight["dtype"] in FLOAT_TYPES else "int8"] += 2 * weight["n"] * weight["k"]
+        ops[FLOAT_PEAKS.get(weight["dtype"], "int8")] += 2 * weight["n"] * weight["k"]
     cached_tokens = model.n_blocks * model.kv_block_tokens
     return ModelWork(
         body_bytes=sum(weight["n_bytes"] for weight in body + vectors),

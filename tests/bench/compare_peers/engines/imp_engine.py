@@ -31,6 +31,7 @@ class ImpEngine:
             self._loaded = load(load_config(None, [f"{key}={value}" for key, value in settings.items()]))
         except (Error, ConfigError) as error:
             raise RefusedError(str(error)) from None
+        self._work = model_work(self._loaded.model)
         self._runs = EngineRuns(self._loaded.client, self._loaded.model.vocab_size)
         self._held = ExitStack()
 
@@ -48,9 +49,14 @@ class ImpEngine:
     def release(self) -> None:
         self._held.close()
 
+    def planned_bytes(self) -> int:
+        """Cache, scratch and rows of logits."""
+        items = self._loaded.model.memory["items"]
+        return sum(items[name] for name in ("kv", "scratch", "logits"))
+
     def work(self) -> dict[str, float]:
         """The least that the prepared case reads and computes, in the layouts that imp has in memory."""
-        case, work = self._case, model_work(self._loaded.model)
+        case, work = self._case, self._work
         scheduler = self._loaded.config.settings.scheduler
         chunk = min(scheduler.prefill_chunk, scheduler.step_tokens)
         is_decode = case.kind == "decode"
@@ -58,11 +64,11 @@ class ImpEngine:
         return {"tokens": found.tokens, "bytes": found.bytes, work.peak: found.ops}
 
     def probe(self) -> dict[str, float]:
-        """What the machine gives right now: bytes and operations a second."""
-        cpus = thread_cpus(self._threads)
-        rates = {"bytes": _core.probe_read_bandwidth(self._threads, cpus=cpus, seconds=PROBE_SECONDS)}
-        return rates | {
-            kind: _core.probe_peak(kind, self._threads, cpus=cpus, seconds=PROBE_SECONDS) for kind in ("int8", "f32")
+        """What the machine gives right now: bytes, and operations of the weights' kind, a second."""
+        cpus, kind = thread_cpus(self._threads), self._work.peak
+        return {
+            "bytes": _core.probe_read_bandwidth(self._threads, cpus=cpus, seconds=PROBE_SECONDS),
+            kind: _core.probe_peak(kind, self._threads, cpus=cpus, seconds=PROBE_SECONDS),
         }
 
     def _prefill(self) -> float:
