@@ -47,3 +47,15 @@ def thread_seconds(pid: int) -> dict[int, tuple[str, float]]:
         except FileNotFoundError:
             continue  # ended meanwhile
     return found
+
+
+def thread_switches(pid: int) -> dict[int, int]:
+    """Thread -> how often it has gone to sleep or been put aside."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            lines = (task / "status").read_text().splitlines()
+        except FileNotFoundError:
+            continue  # ended meanwhile
+        found[int(task.name)] = sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    return found

@@ -16,7 +16,7 @@ from pathlib import Path
 # In the place of this folder.
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from bench.front_end.measures import Figure, abandoned_sessions, memory, model_share, start_time, token_costs  # noqa: E402
+from bench.front_end.measures import Figure, abandoned_sessions, idle, memory, model_share, start_time, token_costs  # noqa: E402
 
 Part = Callable[[], Iterator[Figure]]
 
@@ -32,6 +32,7 @@ def parts(reps: int, scale: float) -> dict[str, list[Part]]:
             lambda: token_costs(64, n(500), 1, reps),
         ],
         "start": [lambda: start_time(max(2, n(10)))],
+        "idle": [lambda: idle(60.0 * scale)],
         "memory": [lambda: memory(n(500), n(2000), max(1, reps - 2))],
         "sessions": [lambda: abandoned_sessions(n(10000), 10 if scale >= 1 else 1)],
         "model": [

@@ -19,10 +19,12 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from support.endings import SMALL_WINDOW
-from support.process_numbers import ProcessNumbers, thread_seconds
+from support.process_numbers import ProcessNumbers, thread_seconds, thread_switches
 from support.server_process import server_process
 
 SERVER_CPU, CLIENT_CPU = 0, 1
+# All threads there are, as a server has by default.
+IDLE_SETTINGS = ("device.threads=auto",)
 # Streams that nobody reads are paused at once, and stay.
 # By when each has filled what it may.
 PAUSE_SECONDS = 1.0
@@ -84,6 +86,30 @@ def start_time(reps: int) -> Iterator[Figure]:
                 server.wait_until_ready()
                 samples.append(time.perf_counter() - started)
     yield Figure("process start to SERVING, built-in model", "s", Spread.of(samples), "under 1.5")
+
+
+def idle(seconds: float) -> Iterator[Figure]:
+    """What `imp serve` does for nobody: with default settings, after generations, its client still connected."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server_process(Path(folder), settings=IDLE_SETTINGS, is_traced=False) as server,
+        server.connection() as channel,
+    ):
+        read_streams(server.address, [request(64, 300 + i) for i in range(8)])
+        model_pb2_grpc.ModelServiceStub(channel).GetLoad(model_pb2.GetLoadRequest())
+        threading.Event().wait(PAUSE_SECONDS)
+        before, waked = thread_seconds(server.pid), thread_switches(server.pid)
+        threading.Event().wait(seconds)
+        spent = sum(had for _, had in spent_since(server.pid, before).values())
+        waked = {thread: n - waked.get(thread, 0) for thread, n in thread_switches(server.pid).items()}
+        names = {name: sum(waked[at] for at in waked if before[at][0] == name) for name, _ in before.values()}
+    yield Figure(
+        f"an idle server, over {seconds:g} s", "% of a CPU", Spread.of([100 * spent / seconds]), "0, below 0.5"
+    )
+    yield Figure("its threads wake up, all of them", "1/s", Spread.of([sum(names.values()) / seconds]))
+    for name, n in names.items():
+        if n:
+            yield Figure(f"  {name}", "1/s", Spread.of([n / seconds]))
 
 
 def memory(n_streams: int, n_sessions: int, reps: int) -> Iterator[Figure]:
