@@ -9,6 +9,7 @@ from bench.compare_peers.outcome import Outcome
 
 # Colours that differ by day and by night, and for those who see few of them.
 COLOURS = {"imp": "#1f5fbf", "llama.cpp": "#d9822b", "openvino": "#7a2d8f", "transformers": "#5c8a3a"}
+COLOURS["llama-server"] = COLOURS["llama.cpp"]
 WIDTH, LEFT, RIGHT, TOP = 940, 270, 200, 70
 BAR, GAP = 14, 12
 
@@ -23,7 +24,7 @@ def chart(model: str, outcomes: Sequence[Outcome]) -> str:
             y += BAR
         y += GAP
     frame = [text(LEFT, 24, f"{model}: part of the ceiling that binds (1 = the machine's limit)", "start")]
-    frame += legend()
+    frame += legend(list(dict.fromkeys(name for outcome in outcomes for name in outcome.engines)))
     for tenth in range(0, 11, 2):
         x = place(tenth / 10)
         frame.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 6}" y2="{y}" stroke="#8884"/>')
@@ -48,11 +49,11 @@ def bar(outcome: Outcome, name: str, y: float) -> list[str]:
     ]
 
 
-def legend() -> list[str]:
+def legend(names: Sequence[str]) -> list[str]:
     """A name in its colour for each engine."""
     return [
-        f'<text x="{LEFT + 120 * i}" y="48" font-size="12" font-weight="600" fill="{colour}">{name}</text>'
-        for i, (name, colour) in enumerate(COLOURS.items())
+        f'<text x="{LEFT + 120 * i}" y="48" font-size="12" font-weight="600" fill="{COLOURS[name]}">{name}</text>'
+        for i, name in enumerate(names)
     ]
 
 

@@ -31,7 +31,6 @@ class EngineProcess:
         self.name = name
         self._process = process
         self._errors = errors  # what it writes to stderr
-        self._pause = threading.Event()  # never set
         self.load_seconds = float(self._answer())
 
     def ask(self, do: str, case: Case | None = None) -> Any:
@@ -49,14 +48,8 @@ class EngineProcess:
         seconds = self.ask("run")
         others = busy_seconds() - busy - (ProcessNumbers.of(self._process.pid).cpu_seconds - own)
         share = max(0.0, others) / (time.monotonic() - started)
-        self._settle()
+        settle(self._process.pid)
         return seconds, share
-
-    def _settle(self) -> None:
-        """Waits until its threads sleep: they spin for a while when their work is done."""
-        tasks, give_up = Path(f"/proc/{self._process.pid}/task"), time.monotonic() + SETTLES_WITHIN
-        while time.monotonic() < give_up and any(map(is_running, tasks.iterdir())):
-            self._pause.wait(0.01)
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None  # narrows
@@ -90,6 +83,13 @@ def engine_process(name: str, task: Task) -> Iterator[EngineProcess]:
         finally:
             process.kill()
             process.communicate()
+
+
+def settle(pid: int) -> None:
+    """Waits until a process's threads sleep: they spin for a while when their work is done."""
+    tasks, give_up, pause = Path(f"/proc/{pid}/task"), time.monotonic() + SETTLES_WITHIN, threading.Event()
+    while time.monotonic() < give_up and any(map(is_running, tasks.iterdir())):
+        pause.wait(0.01)
 
 
 def is_running(task: Path) -> bool:

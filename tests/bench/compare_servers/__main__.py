@@ -1,0 +1,118 @@
+"""imp serve beside llama-server: `python tests/bench/compare_servers FILE --llama-server PATH [--quick] …`.
+
+Both serve the same GGUF file on the same CPUs, with room for all clients; imp is asked over gRPC, llama-server over
+HTTP. They take turns within one run. Each client asks again as soon as it has its answer, so that prompts arrive while
+others generate; prompts are random tokens, answers greedy and of a fixed length. The clients are one thread of this
+process, on a CPU of its own where there is one more than the servers have; else they share the servers' CPUs, and what
+they take of them is told.
+
+llama-server is built from the source distribution of llama-cpp-python, natively as the peer of compare_peers is:
+
+    pip download --no-binary llama-cpp-python --no-deps llama-cpp-python && tar xf llama_cpp_python-*.tar.gz
+    cmake -S llama_cpp_python-*/vendor/llama.cpp -B build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \\
+        -DBUILD_SHARED_LIBS=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
+    cmake --build build --target llama-server      # build/bin/llama-server
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+# In the place of this folder.
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from bench.compare_peers.chart import chart  # noqa: E402
+from bench.compare_servers.limit import Limit  # noqa: E402
+from bench.compare_servers.load import Load  # noqa: E402
+from bench.compare_servers.outcome import Outcome  # noqa: E402
+from bench.compare_servers.rounds import compare  # noqa: E402
+from bench.compare_servers.servers import imp_server, llama_server  # noqa: E402
+from bench.compare_servers.table import HEADING, lines  # noqa: E402
+from bench.front_end.__main__ import processor  # noqa: E402
+from imp_service.cli.bench_numbers import count, counts  # noqa: E402
+from imp_service.cli.bench_progress import Progress  # noqa: E402
+
+
+def main() -> None:
+    """Compares load by load, tells each as it comes, and writes what was found where asked to."""
+    arguments = parsed()
+    path: Path = arguments.model.resolve()
+    all_cpus = sorted(os.sched_getaffinity(0))
+    server_cpus, spare = all_cpus[: arguments.threads], all_cpus[arguments.threads :]
+    limit = Limit.of(path, arguments.threads)
+    where = f"CPU {spare[0]}" if spare else "the servers' CPUs"
+    print(f"{path.name} on {processor()}: servers on CPUs {server_cpus}, clients on {where}\n{HEADING}", flush=True)
+    progress = Progress()
+    outcomes: list[Outcome] = []
+    try:
+        for load in loads(arguments):
+            with ExitStack() as held:
+                # Processes and threads inherit it.
+                os.sched_setaffinity(0, server_cpus)
+                servers = [held.enter_context(imp_server(path, arguments.threads, load))]
+                if arguments.llama_server is not None:
+                    peer = llama_server(arguments.llama_server.resolve(), path, arguments.threads, load)
+                    servers.append(held.enter_context(peer))
+                os.sched_setaffinity(0, spare[:1] or server_cpus)
+                outcomes.append(compare(load, servers, limit, arguments.reps, progress.tell))
+            progress.clear()
+            print("\n".join(lines(outcomes[-1])), flush=True)
+    finally:
+        progress.clear()
+        write(path, outcomes, arguments)
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, metavar="FILE", help="a GGUF file, with a tokenizer")
+    parser.add_argument("--llama-server", type=Path, metavar="PATH", help="without it imp is measured alone")
+    for option, kind, default, text in (
+        ("--clients", counts, (1, 4, 16, 64), "how many ask at once"),
+        ("--prompt", count, 256, "tokens of a prompt"),
+        ("--tokens", count, 64, "tokens of an answer"),
+        ("--requests", count, 2, "requests of each client in a round"),
+        ("--reps", count, 3, "rounds"),
+        ("--threads", count, 2, "threads of each server"),
+    ):
+        parser.add_argument(option, type=kind, metavar="N", default=default, help=f"{text}; default: %(default)s")
+    parser.add_argument(
+        "--quick", action="store_true", help="short answers, few clients, one round: to see that it runs"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every measurement to FILE")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the fractions of the limits into FILE")
+    return parser.parse_args()
+
+
+def loads(arguments: argparse.Namespace) -> Sequence[Load]:
+    """One for each number of clients."""
+    if arguments.quick:
+        return [Load(clients, 32, 8, requests=1) for clients in (1, 4)]
+    return [Load(clients, arguments.prompt, arguments.tokens, arguments.requests) for clients in arguments.clients]
+
+
+def write(path: Path, outcomes: Sequence[Outcome], arguments: argparse.Namespace) -> None:
+    """Those before a failure too; what was there is kept where nothing was measured."""
+    if not outcomes:
+        return
+    if arguments.json is not None:
+        report = {
+            "schema": "imp.compare_servers.v1",
+            "model": path.name,
+            "machine": {"processor": processor(), "load_average": os.getloadavg()},
+            "threads": arguments.threads,
+            "loads": [outcome.as_json() for outcome in outcomes],
+        }
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    if arguments.svg is not None:
+        arguments.svg.write_text(chart(path.stem, outcomes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Asks an imp.v1 server for a greedy answer of a fixed length, a message for each token as the peer sends them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import grpc
+
+from bench.compare_servers.load import Ask
+from imp_service.client.bench.measure import RequestResult, measure_request
+from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+from support.wire import ask as request_of
+
+
+@contextlib.asynccontextmanager
+async def grpc_client(address: str) -> AsyncIterator[Ask]:
+    """All requests on one connection."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = InferenceServiceStub(channel)
+
+        async def ask(prompt: list[int], n_tokens: int) -> RequestResult:
+            request = request_of(prompt, n_tokens)
+            request.stop.ignore_eos = True
+            request.output.max_chunk_tokens = 1
+            return await measure_request(stub, request, ())
+
+        yield ask

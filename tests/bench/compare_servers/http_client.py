@@ -1,0 +1,62 @@
+"""Asks llama-server for a greedy answer of a fixed length, streamed as server-sent events over HTTP/1.1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+
+from bench.compare_servers.load import Ask
+from imp_service.client.bench.measure import RequestResult
+
+# Nothing is taken from an earlier prompt: none begins alike.
+OPTIONS = {"temperature": 0.0, "ignore_eos": True, "stream": True, "cache_prompt": False}
+MOST_LINE_BYTES = 1 << 20
+
+
+@contextlib.asynccontextmanager
+async def http_client(address: str) -> AsyncIterator[Ask]:
+    """A connection for each request."""
+    host, _, port = address.rpartition(":")
+
+    async def ask(prompt: list[int], n_tokens: int) -> RequestResult:
+        body = json.dumps({"prompt": prompt, "n_predict": n_tokens, **OPTIONS}).encode()
+        result = RequestResult(time.perf_counter())
+        reader, writer = await asyncio.open_connection(host, int(port), limit=MOST_LINE_BYTES)
+        try:
+            head = f"POST /completion HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"
+            kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write((head + kind).encode() + body)
+            result.failure = await read_head(reader)
+            if not result.failure:
+                async for event in events(reader):
+                    tokens = json.loads(event).get("tokens", [])
+                    if tokens:
+                        result.arrivals.append((time.perf_counter(), len(tokens)))
+        finally:
+            writer.close()
+        result.ended_at = time.perf_counter()
+        return result
+
+    yield ask
+
+
+async def read_head(reader: asyncio.StreamReader) -> str:
+    """Up to the body; a status other than 200 is the failure."""
+    status = (await reader.readline()).decode().strip()
+    while (await reader.readline()).strip():
+        pass
+    return "" if " 200 " in f"{status} " else status
+
+
+async def events(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The data of each event of a body in chunks."""
+    held = b""
+    while n_bytes := int(await reader.readline(), 16):
+        held += (await reader.readexactly(n_bytes + 2))[:-2]
+        *whole, held = held.split(b"\n\n")
+        for event in whole:
+            if event.startswith(b"data: {"):
+                yield event.removeprefix(b"data: ")

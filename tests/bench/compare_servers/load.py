@@ -1,0 +1,60 @@
+"""What clients ask for: each waits for one answer before it asks again, and no two prompts begin alike."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from imp_service.client.bench.measure import LevelRun, RequestResult
+
+# A prompt's tokens, and the number of tokens of the answer.
+Ask = Callable[[list[int], int], Awaitable[RequestResult]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """`clients` at once, each with so many requests, one after the other."""
+
+    clients: int
+    prompt_tokens: int
+    output_tokens: int
+    requests: int
+
+    @property
+    def label(self) -> str:
+        """ "16 clients, 256 + 64 tokens"."""
+        return f"{self.clients} client{'s' * (self.clients > 1)}, {self.prompt_tokens} + {self.output_tokens} tokens"
+
+    def prompt(self, vocab_size: int) -> list[int]:
+        """Any tokens of the vocabulary, but for the few of control at its ends."""
+        return [random.randrange(vocab_size // 8, vocab_size * 7 // 8) for _ in range(self.prompt_tokens)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One load on one server, and the processor time that asking has taken in this process."""
+
+    results: LevelRun
+    client_cpu_seconds: float
+
+
+async def run_load(load: Load, vocab_size: int, ask: Ask) -> Run:
+    """All of it. Raises RuntimeError where a request failed, or its answer has another length."""
+
+    async def client() -> list[RequestResult]:
+        prompts = [load.prompt(vocab_size) for _ in range(load.requests)]  # before the clock starts
+        await everyone_is_ready.wait()
+        return [await ask(prompt, load.output_tokens) for prompt in prompts]
+
+    everyone_is_ready = asyncio.Barrier(load.clients)
+    began = time.process_time()
+    answers = await asyncio.gather(*(client() for _ in range(load.clients)))
+    spent = time.process_time() - began
+    results = [result for of_client in answers for result in of_client]
+    for result in results:
+        if result.failure or result.n_tokens != load.output_tokens:
+            raise RuntimeError(f"{load.label}: {result.failure or f'{result.n_tokens} tokens'}")
+    return Run(LevelRun(load.clients, results), spent)

@@ -1,0 +1,113 @@
+"""The servers under comparison, each a process on the same CPUs, with room for all clients of a load."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.compare_peers.engines.imp_engine import kv_bytes
+from bench.compare_peers.engines.protocol import Task
+from bench.compare_servers.grpc_client import grpc_client
+from bench.compare_servers.http_client import http_client
+from bench.compare_servers.load import Ask, Load
+from support.patience import HANGS_AFTER
+from support.server_process import server_process
+
+CELLS = 256  # a sequence's room is rounded up to so many
+
+
+@dataclass(frozen=True)
+class Server:
+    """One that is ready; `start_seconds` from its process to that."""
+
+    name: str
+    pid: int
+    address: str
+    start_seconds: float
+    client: Callable[[str], AbstractAsyncContextManager[Ask]]
+
+
+def room_of(load: Load) -> int:
+    """Tokens of one client's sequence."""
+    return -(-(load.prompt_tokens + load.output_tokens + 1) // CELLS) * CELLS
+
+
+@contextlib.contextmanager
+def imp_server(path: Path, threads: int, load: Load) -> Iterator[Server]:
+    """With its default settings, but for the threads, and a cache and a batch that hold all clients."""
+    task = Task(path, threads, load.clients * room_of(load), 0)
+    settings = (
+        f"device.threads={threads}",
+        f"kv.bytes={kv_bytes(task)}",
+        f"scheduler.max_running={max(64, load.clients)}",
+        f"scheduler.step_tokens={max(512, load.clients)}",
+        "log.level=warning",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        with server_process(Path(folder), "--model", str(path), settings=settings, is_traced=False) as server:
+            server.wait_until_ready()
+            yield Server("imp", server.pid, server.address, time.perf_counter() - started, grpc_client)
+
+
+@contextlib.contextmanager
+def llama_server(binary: Path, path: Path, threads: int, load: Load) -> Iterator[Server]:
+    """With flash attention, a slot for each client, and no memory of earlier prompts; else its defaults."""
+    port = free_port()
+    options = {
+        "--model": path,
+        "--threads": threads,
+        "--parallel": load.clients,
+        "--ctx-size": load.clients * room_of(load),
+        "--flash-attn": "on",
+        "--cache-ram": 0,
+        "--host": "127.0.0.1",
+        "--port": port,
+    }
+    words = [str(word) for option in options.items() for word in option]
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "errors").open("w+") as errors:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            [binary, *words, "--cont-batching", "--log-disable"],
+            env={**os.environ, "OMP_PROC_BIND": "true"},
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+        try:
+            wait_for_health(port, process, Path(errors.name))
+            seconds = time.perf_counter() - started
+            yield Server("llama-server", process.pid, f"127.0.0.1:{port}", seconds, http_client)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def wait_for_health(port: int, process: subprocess.Popen[bytes], errors: Path) -> None:
+    """Until it says that its model is loaded."""
+    give_up = time.monotonic() + HANGS_AFTER
+    while True:
+        # An error: not listening yet, or still loading.
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
+            if json.load(answer)["status"] == "ok":
+                return
+        if process.poll() is not None or time.monotonic() > give_up:
+            raise RuntimeError(f"llama-server does not get ready: {errors.read_text(errors='replace')[-2000:]}")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.005)
+
+
+def free_port() -> int:
+    """One that nobody listened on a moment ago: llama-server does not tell which it took."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

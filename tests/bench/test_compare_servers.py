@@ -1,0 +1,106 @@
+"""Servers are asked for what a load says, and the figures follow from what came back."""
+
+import asyncio
+import json
+import math
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.compare_servers.http_client import http_client
+from bench.compare_servers.limit import Limit
+from bench.compare_servers.load import Load, run_load
+from imp_service.client.bench.measure import RequestResult
+from imp_service.core.bench.work import ModelWork
+from imp_service.models import demo_model_path
+from support.command_line import FOUND_IN
+
+COMMAND = Path(__file__).with_name("compare_servers")
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def test_imp_is_measured_under_every_load(tmp_path: Path) -> None:
+    files = {option: tmp_path / f"report.{option}" for option in ("json", "svg")}
+    options = [word for option, path in files.items() for word in (f"--{option}", str(path))]
+    ran = subprocess.run(
+        [sys.executable, str(COMMAND), str(demo_model_path()), "--quick", "--threads", "1", "--reps", "2", *options],
+        env={**os.environ, "PYTHONPATH": str(FOUND_IN)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    report = json.loads(files["json"].read_text())
+    assert [load["clients"] for load in report["loads"]] == [1, 4]
+    for load in report["loads"]:
+        (server,) = load["servers"].values()
+        rounds, n_tokens = server["rounds"], 8 * load["clients"]
+        assert len(rounds) == 2
+        speeds = [n_tokens / round_["seconds"] for round_ in rounds]
+        np.testing.assert_allclose(server["tokens_per_s"]["samples"], speeds)
+        fractions = [speed / round_["limit_tokens_per_s"] for speed, round_ in zip(speeds, rounds, strict=True)]
+        np.testing.assert_allclose(server["limit_fraction"]["samples"], fractions)
+        tails = [round_["inter_token_p99"] / round_["inter_token_p50"] for round_ in rounds]
+        np.testing.assert_allclose(server["inter_token_p99_in_p50"]["samples"], tails)
+        assert all(round_["first_token_p50"] < round_["seconds"] for round_ in rounds)
+        assert all(min(round_["client_cpu_seconds"], round_["server_cpu_seconds"]) > 0 for round_ in rounds)
+    assert len(list(ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect"))) == 1 + 2
+
+
+def asked_over_http(*chunks: bytes, head: bytes = HEAD) -> tuple[RequestResult, dict]:
+    """What a client makes of an answer in such chunks, and what it asked."""
+    asked = {}
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(line.split(": ")[1] for line in request.splitlines() if line.startswith("Content-Length"))
+        asked.update(json.loads(await reader.readexactly(int(length))))
+        writer.write(head)
+        for chunk in [*chunks, b""]:
+            writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        await writer.drain()
+        writer.close()
+
+    async def run() -> RequestResult:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with http_client(address) as ask:
+                return await ask([5, 6, 7], 3)
+
+    return asyncio.run(run()), asked
+
+
+def test_events_are_read_whole_whatever_the_chunks() -> None:
+    events = b"".join(b'data: {"content":"x","tokens":[%d],"stop":false}\n\n' % token for token in (3, 4, 5))
+    stop = b'data: {"content":"","tokens":[],"stop":true}\n\ndata: [DONE]\n\n'
+    result, asked = asked_over_http(events[:60], events[60:61], events[61:] + stop[:9], stop[9:])
+    assert (result.failure, result.n_tokens, len(result.arrivals)) == ("", 3, 3)
+    assert asked["prompt"] == [5, 6, 7]
+    assert (asked["n_predict"], asked["ignore_eos"], asked["temperature"], asked["cache_prompt"]) == (3, True, 0, False)
+
+
+def test_a_refusal_is_a_failure_and_ends_the_comparison() -> None:
+    result, _ = asked_over_http(b"busy", head=b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n")
+    assert result.failure == "HTTP/1.1 503 Service Unavailable"
+
+    async def refused(_prompt: list[int], _n_tokens: int) -> RequestResult:
+        return result
+
+    with pytest.raises(RuntimeError, match=r"2 clients, 8 . 4 tokens: HTTP/1.1 503"):
+        asyncio.run(run_load(Load(2, 8, 4, requests=1), 100, refused))
+
+
+def test_the_limit_is_the_time_of_the_work_at_the_rates() -> None:
+    work = ModelWork(
+        body_bytes=1000, body_ops=70, head_bytes=100, head_ops=30, kv_bytes=2, attention_ops=0,
+        windows=((0, 1),), peak="int8",
+    )  # fmt: skip
+    limit = Limit(work, vocab_size=9, threads=1, chunk=8)
+    load = Load(4, prompt_tokens=8, output_tokens=3, requests=5)
+    # A prompt computes 8 · 70 + 30; two steps read the weights and four caches, of 10 and 11 tokens.
+    slow_arithmetic = limit.tokens_per_s(load, {"bytes": math.inf, "int8": 10.0})
+    assert slow_arithmetic == pytest.approx(12 / (4 * 59 + 2 * 4 * 10))
+    slow_memory = limit.tokens_per_s(load, {"bytes": 10.0, "int8": math.inf})
+    assert slow_memory == pytest.approx(12 / (4 * (1100 + 16) / 10 + (2 * 1100 + 4 * 2 * (10 + 11)) / 10))
