@@ -118,6 +118,11 @@ def test_a_file_that_is_not_a_terminal_gets_plain_text(capfd: pytest.CaptureFixt
         (["--synthetic", "7b"], "FIELD_INVALID: synthetic: 7b, expected one of 0.6b, 1.7b, 4b, 1b, gemma-1b"),
         (["--synthetic", "1b", "--type", "q2_k"], "FIELD_INVALID: type: q2_k, expected one of q8_0, "),
         (["--type", "q8_0"], "USAGE: --type is for --synthetic"),
+        (["--standard", "--depth", "16"], "USAGE: --depth says nothing with --standard"),
+        (
+            ["--standard", "--threads", "2"],
+            "CONTEXT_TOO_LONG: prefill 2048, 2 threads: 2048 tokens, the context is 512",
+        ),
         (["--batch", "0"], "USAGE: argument --batch: 0: expected numbers of at least 1"),
         (["--prefill", "5e2"], "USAGE: argument --prefill: 5e2: expected whole numbers with commas between"),
         (["--reps", "1,2"], "USAGE: argument --reps: 1,2: expected one number"),
@@ -153,3 +158,23 @@ def test_prompts_read_in_steps_read_the_weights_in_each() -> None:
     assert found.bytes == 3 * 1000 + 100 + 2 * (2 * (4 + 8 + 10) + (4 + 4 + 4))
     seen = 2 * sum(range(1, 11)) + (1 + 2 + 3 + 7 * 4)
     assert found.ops == 10 * 7 + 3 + 5 * seen
+
+
+def test_the_standard_cases_are_those_that_are_judged() -> None:
+    from imp_service.core.bench import STANDARD
+
+    cases = STANDARD.cases(threads=2)
+    assert [case.tokens for case in cases if case.kind == "prefill"] == [512, 2048, 8192]
+    generations = [(case.batch, case.depth) for case in cases if case.kind == "decode"]
+    assert generations == [(1, 0), (1, 4096), (1, 32768), (4, 0), (8, 0), (16, 0), (32, 0)]
+
+
+def test_products_of_bfloat16_are_held_to_its_own_peak() -> None:
+    from imp_service import _core
+    from imp_service.core.bench.work import model_work
+    from imp_service.core.synthetic import MIXES, Shape, metadata, tensors
+
+    shape = Shape("Small", "llama", 1, 64, 96, 4, 2, 16, 320, 512, 1e4, 1e-5, False)
+    for mix, peak in (("bf16", "bf16"), ("f16", "f32"), ("f32", "f32"), ("q8_0", "int8")):
+        file = _core.make_synthetic_file(metadata(shape, mix), list(tensors(shape, MIXES[mix])))
+        assert model_work(_core.Model.load(file, kv_bytes=2**20)).peak == peak

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from bench.compare_peers.engines.protocol import RefusedError
+from bench.compare_peers.goals import PEAK_MEMORY, verdicts
+from bench.compare_peers.outcome import Outcome, Round, Sample
 from bench.compare_peers.rounds import compare
 from bench.compare_peers.scenarios import QUICK
 from bench.make_model import MODELS, make_model
@@ -87,6 +89,11 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
         seconds = [[sample["seconds"] for sample in engine["samples"]] for engine in (theirs, ours)]
         np.testing.assert_allclose(theirs["imp_ratio"]["samples"], np.divide(*seconds))
         assert case["refusals"] == {}
+    ours = report["starts"][0]
+    assert ours["planned_bytes"] > ours["file_bytes"]
+    peak = ours["peak_bytes"]["median"] / ours["planned_bytes"]
+    assert [(goal["found"], goal["met"]) for goal in ours["goals"]] == [(peak, peak <= PEAK_MEMORY)]
+    assert [start["goals"] for start in report["starts"][1:]] == [[]]
     bars = ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect")
     assert len(list(bars)) == 1 + 2 * len(cases)
 
@@ -133,3 +140,28 @@ def test_an_engine_refused_in_preparing_or_warming_up_is_released() -> None:
     assert engines[1].asked == ["prepare", "release"]
     assert engines[2].asked == ["prepare", "run", "release"]
     assert engines[0].asked.count("release") == 1
+
+
+def outcome_of(case: Case, seconds: dict[str, float], peak: str = "int8") -> Outcome:
+    """One round, of work that takes 1 s at the ceiling."""
+    rates = {"bytes": 1e9, peak: 1e12}
+    samples = {name: Sample(taken, rates, 0.0, is_disturbed=False) for name, taken in seconds.items()}
+    return Outcome(case, {"tokens": 100.0, "bytes": 1e9, peak: 1e11}, [Round(samples)], 0, {})
+
+
+def test_goals_are_those_of_the_case_and_hold_for_the_best_peer() -> None:
+    seconds = {"imp": 1.25, "openvino": 2.0, "llama.cpp": 4.0}
+    found = verdicts(outcome_of(Case("prefill", 2, 512), seconds))
+    assert [(verdict.of, verdict.found, verdict.asked, verdict.is_met) for verdict in found] == [
+        ("openvino, the best peer", 1.6, 1.4, True),
+        ("llama.cpp", 3.2, 3.5, False),
+        ("the ceiling", 0.8, 0.62, True),
+    ]
+    alone = verdicts(outcome_of(Case("decode", 1, 32), seconds))
+    assert [(verdict.of, verdict.asked, verdict.is_met) for verdict in alone] == [("the ceiling", 0.8, True)]
+    both = verdicts(outcome_of(Case("decode", 2, 32), seconds))
+    assert [(verdict.asked, verdict.is_met) for verdict in both] == [(1.15, True), (1.35, True), (0.9, False)]
+    deep = verdicts(outcome_of(Case("decode", 2, 32, 1, 4096), {"imp": 1.0}, "bf16"))
+    assert [verdict.of for verdict in deep] == ["the ceiling"]
+    assert verdicts(outcome_of(Case("prefill", 2, 64), seconds)) == []
+    assert verdicts(outcome_of(Case("decode", 2, 32, 16), seconds, "f32")) == []

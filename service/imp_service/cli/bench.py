@@ -3,6 +3,8 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, add_settings_options, load_settings
 from imp_service.cli.bench_numbers import count, counts, numbers
@@ -10,9 +12,15 @@ from imp_service.cli.bench_progress import Progress
 from imp_service.cli.bench_server import add_server_options, run_server
 from imp_service.cli.failure import CommandError
 
+if TYPE_CHECKING:
+    from imp_service.core.bench import BenchPlan
+
 DEFAULT_TYPE = "q8_0"
 # What the options are for; --reps and --json are for both.
-_OF_A_MODEL = ("model", "synthetic", "type", "prefill", "decode", "depth", "batch", "threads", "config", "assignments")
+_OF_A_MODEL = (
+    *("model", "synthetic", "type", "prefill", "decode", "depth", "batch", "standard", "threads"),
+    *("config", "assignments"),
+)
 _OF_A_SERVER = (
     *("streams", "prompt_tokens", "tokens", "requests", "html"),
     *("tls", "ca", "cert", "key", "token_file", "token_env", "metadata"),
@@ -20,19 +28,21 @@ _OF_A_SERVER = (
 
 
 def configure(parser: ArgumentParser) -> None:
+    from imp_service.core.synthetic import MIXES, SHAPES
+
     model = parser.add_mutually_exclusive_group()
     model.add_argument("-m", "--model", metavar="PATH", action=Once, help="a model file (default: the built-in model)")
     model.add_argument(
         "--synthetic",
         metavar="SHAPE",
         action=Once,
-        help="random weights of a real shape: 0.6b, 1.7b, 4b, 1b or gemma-1b",
+        help=f"random weights of a real shape: {', '.join(SHAPES)}",
     )
     parser.add_argument(
         "--type",
         metavar="TYPE",
         action=Once,
-        help=f"with --synthetic: q8_0, q4_0, q4_k_m, f16, bf16 or f32 (default: {DEFAULT_TYPE})",
+        help=f"with --synthetic: {', '.join(MIXES)} (default: {DEFAULT_TYPE})",
     )
     for option, kind, default, text in (
         ("--prefill", numbers, "512", "lengths of prompts to read; 0: none"),
@@ -42,6 +52,12 @@ def configure(parser: ArgumentParser) -> None:
         ("--threads", counts, "device.threads", "threads to compute with"),
     ):
         parser.add_argument(option, metavar="N,…", type=kind, action=Once, help=f"{text} (default: {default})")
+    parser.add_argument(
+        "--standard",
+        action="store_true",
+        help="the cases that imp is judged by, in place of those sizes: prompts of 512 to 8192 tokens, one sequence "
+        "at depths of 0 to 32768, batches of 1 to 32",
+    )
     parser.add_argument("--reps", metavar="N", type=count, action=Once, help="repetitions (default: 5; of a server 3)")
     parser.add_argument("--json", action="store_true", help="print one JSON object with every measurement")
     add_settings_options(parser)
@@ -59,7 +75,7 @@ def run(arguments: Namespace) -> int:
 
 def _run_model(arguments: Namespace) -> int:
     from imp_service.cli.bench_table import write_table
-    from imp_service.core.bench import BenchPlan, run_bench
+    from imp_service.core.bench import run_bench
 
     if arguments.type is not None and arguments.synthetic is None:
         raise CommandError("USAGE", "--type is for --synthetic: a file has its types")
@@ -71,13 +87,7 @@ def _run_model(arguments: Namespace) -> int:
         from imp_service.core.synthetic import synthetic_file
 
         file = synthetic_file(arguments.synthetic, arguments.type or DEFAULT_TYPE)
-    plan = BenchPlan(
-        prefill=_positive(arguments.prefill or (512,)),
-        decode=_positive(arguments.decode or (128,)),
-        depths=arguments.depth or (0,),
-        batches=arguments.batch or (1,),
-        reps=arguments.reps or 5,
-    )
+    plan = replace(_plan(arguments), reps=arguments.reps or 5)
     progress = Progress()
     try:
         report = run_bench(configs, plan, file, progress.tell)
@@ -88,6 +98,22 @@ def _run_model(arguments: Namespace) -> int:
     else:
         write_table(report, sys.stdout)
     return 0
+
+
+def _plan(arguments: Namespace) -> "BenchPlan":
+    from imp_service.core.bench import STANDARD, BenchPlan
+
+    if arguments.standard:
+        for name in ("prefill", "decode", "depth", "batch"):
+            if getattr(arguments, name) is not None:
+                raise CommandError("USAGE", f"--{name} says nothing with --standard, which has its own sizes")
+        return STANDARD
+    return BenchPlan(
+        prefill=_positive(arguments.prefill or (512,)),
+        decode=_positive(arguments.decode or (128,)),
+        depths=arguments.depth or (0,),
+        batches=arguments.batch or (1,),
+    )
 
 
 def _positive(counts_or_none: tuple[int, ...]) -> tuple[int, ...]:

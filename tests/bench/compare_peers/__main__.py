@@ -25,7 +25,7 @@ from bench.compare_peers.rounds import Tell, compare  # noqa: E402
 from bench.compare_peers.scenarios import QUICK, Scenarios  # noqa: E402
 from bench.compare_peers.serve_engine import ENGINES  # noqa: E402
 from bench.compare_peers.starts import compare_starts  # noqa: E402
-from bench.compare_peers.table import HEADING, outcome_lines, start_line  # noqa: E402
+from bench.compare_peers.table import HEADING, outcome_lines, start_lines  # noqa: E402
 from bench.front_end.__main__ import processor  # noqa: E402
 from imp_service import _core  # noqa: E402
 from imp_service.cli.bench_numbers import count, counts, numbers  # noqa: E402
@@ -100,7 +100,7 @@ def compare_at(report: Report, threads: int, scenarios: Scenarios, names: list[s
     report.starts += starts
     report.left_out |= refusals
     for start in starts:
-        print(start_line(start, starts), flush=True)
+        print("\n".join(start_lines(start, starts)), flush=True)
     with ExitStack() as held:
         engines = opened(held, task, [start.engine for start in starts], progress.tell)
         for case in cases:

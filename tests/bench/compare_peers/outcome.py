@@ -108,8 +108,10 @@ class Start:
     seconds: Spread
     peak_bytes: Spread
     file_bytes: int
+    planned_bytes: int | None = None  # the file, and what the engine says that it needs beside the weights
 
     def as_json(self) -> dict[str, object]:
         """Every number of it."""
+        sizes = {} if self.planned_bytes is None else {"planned_bytes": self.planned_bytes}
         spreads = {"load_seconds": self.seconds.as_json(), "peak_bytes": self.peak_bytes.as_json()}
-        return {"engine": self.engine, "threads": self.threads, "file_bytes": self.file_bytes, **spreads}
+        return {"engine": self.engine, "threads": self.threads, "file_bytes": self.file_bytes, **sizes, **spreads}

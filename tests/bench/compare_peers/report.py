@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.compare_peers.chart import chart
+from bench.compare_peers.goals import start_verdicts, verdicts
 from bench.compare_peers.outcome import Outcome, Start
 from bench.front_end.__main__ import processor
 
@@ -38,6 +39,12 @@ class Report:
             "machine": {"processor": processor(), "load_average": os.getloadavg()},
             "complete": self.is_complete,
             "left_out": self.left_out,
-            "starts": [start.as_json() for start in self.starts],
-            "cases": [outcome.as_json() for outcome in self.outcomes],
+            "starts": [
+                start.as_json() | {"goals": [verdict.as_json() for verdict in start_verdicts(start)]}
+                for start in self.starts
+            ],
+            "cases": [
+                outcome.as_json() | {"goals": [verdict.as_json() for verdict in verdicts(outcome)]}
+                for outcome in self.outcomes
+            ],
         }

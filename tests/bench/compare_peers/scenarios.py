@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from imp_service.core.bench.cases import Case
+from imp_service.core.bench.cases import STANDARD, Case
 
 
 @dataclass(frozen=True)
@@ -15,19 +16,18 @@ class Scenarios:
     `others`: how many CPUs other processes may have during a run that counts.
     """
 
-    prefill: Sequence[int] = (512, 2048, 8192)
-    depths: Sequence[int] = (0, 4096, 32768)
-    batches: Sequence[int] = (1, 4, 8, 16, 32)
-    decode: int = 32
+    prefill: Sequence[int] = STANDARD.prefill
+    depths: Sequence[int] = STANDARD.depths
+    batches: Sequence[int] = STANDARD.batches
+    decode: int = STANDARD.decode[0]
     reps: int = 5
     others: float = 0.1
 
     def cases(self, threads: int) -> list[Case]:
         """Each once, prompts first."""
-        decodes = [(1, depth) for depth in self.depths] + [(batch, 0) for batch in self.batches]
-        return [Case("prefill", threads, tokens) for tokens in self.prefill] + [
-            Case("decode", threads, self.decode, batch, depth) for batch, depth in dict.fromkeys(decodes)
-        ]
+        sizes = {"prefill": self.prefill, "depths": self.depths, "batches": self.batches, "decode": (self.decode,)}
+        plan = dataclasses.replace(STANDARD, **{name: tuple(values) for name, values in sizes.items()})
+        return plan.cases(threads)
 
 
 QUICK = Scenarios(prefill=(64,), depths=(0, 48), batches=(1, 4), decode=8, reps=2)

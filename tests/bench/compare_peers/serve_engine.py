@@ -71,6 +71,7 @@ def main() -> None:
         "run": engine.run,
         "release": engine.release,
         "peak": peak_bytes,
+        "planned": getattr(engine, "planned_bytes", lambda: None),
         "work": getattr(engine, "work", dict),
         "probe": getattr(engine, "probe", dict),
     }

@@ -26,6 +26,7 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
     case = Case("prefill", task.threads, PROMPT_TOKENS)
     seconds: dict[str, list[float]] = defaultdict(list)
     peaks: dict[str, list[float]] = defaultdict(list)
+    planned: dict[str, int | None] = {}
     refusals: dict[str, str] = {}
     task.path.read_bytes()  # into the page cache
     for rep in range(reps):
@@ -39,13 +40,17 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
                     engine.ask("run")
                     seconds[name].append(engine.load_seconds)
                     peaks[name].append(engine.ask("peak"))
+                    planned[name] = engine.ask("planned")
             except RefusedError as refusal:
                 if name == IMP:
                     raise
                 refusals[name] = str(refusal)
     size = task.path.stat().st_size
     starts = [
-        Start(name, task.threads, Spread.of(seconds[name]), Spread.of(peaks[name]), size)
+        Start(
+            *(name, task.threads, Spread.of(seconds[name]), Spread.of(peaks[name]), size),
+            planned_bytes=None if (beside := planned[name]) is None else size + beside,
+        )
         for name in names
         if name not in refusals
     ]

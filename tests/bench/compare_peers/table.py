@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.compare_peers.goals import start_verdicts, verdict_line, verdicts
 from bench.compare_peers.outcome import IMP, Outcome, Start
 from imp_service.core.bench.spread import Spread
 
@@ -19,6 +20,8 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         fraction = f"{100 * outcome.fraction(name).median:4.0f} %"
         label = outcome.case.label if name == IMP else ""
         lines.append(f"{label:44} {name:13} {numbers(outcome.tokens_per_s(name))}  {ratio:>13}  {fraction}")
+    if goals := verdict_line(verdicts(outcome)):
+        lines.append(f"{'':44} {goals}")
     lines += [f"{'':44} {name:13} refused: {why}" for name, why in outcome.refusals.items()]
     if outcome.is_disturbed:
         lines.append(f"{'':44} no quiet round: these are the {len(outcome.rounds)} least disturbed")
@@ -27,13 +30,16 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     return lines
 
 
-def start_line(start: Start, starts: Sequence[Start]) -> str:
+def start_lines(start: Start, starts: Sequence[Start]) -> list[str]:
     """Seconds of loading, with what imp's are in them, and the peak of memory beside the file's size."""
     ours = next(other for other in starts if other.engine == IMP)
     label = f"load, {start.threads} thread{'s' * (start.threads > 1)}, seconds" if start is ours else ""
     ratio = "" if start is ours else f"{start.seconds.median / ours.seconds.median:.2f} ×"
     peak = f"peak {start.peak_bytes.median / MIB:.0f} MiB ({start.peak_bytes.median / start.file_bytes:.2f} × the file)"
-    return f"{label:44} {start.engine:13} {numbers(start.seconds)}  {ratio:>13}  {peak}"
+    lines = [f"{label:44} {start.engine:13} {numbers(start.seconds)}  {ratio:>13}  {peak}"]
+    if goals := verdict_line(start_verdicts(start)):
+        lines.append(f"{'':44} peak of memory {goals}")
+    return lines
 
 
 def numbers(spread: Spread) -> str:

@@ -1,8 +1,8 @@
 """Measures a model's speed beside the limits of the machine, in one run."""
 
-from imp_service.core.bench.cases import BenchPlan, Case
+from imp_service.core.bench.cases import STANDARD, BenchPlan, Case
 from imp_service.core.bench.measure import run_bench
 from imp_service.core.bench.report import BenchReport, CaseResult, OverheadResult
 from imp_service.core.bench.spread import Spread
 
-__all__ = ["BenchPlan", "BenchReport", "Case", "CaseResult", "OverheadResult", "Spread", "run_bench"]
+__all__ = ["STANDARD", "BenchPlan", "BenchReport", "Case", "CaseResult", "OverheadResult", "Spread", "run_bench"]

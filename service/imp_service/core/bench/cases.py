@@ -37,12 +37,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """Lists of sizes. Every prompt length is a case; so is every generation at every depth and batch."""
+    """Lists of sizes. Every prompt length is a case; so is every generation at every depth and batch.
+
+    Where they are not crossed, depths are of one sequence, and batches begin with nothing.
+    """
 
     prefill: tuple[int, ...] = (512,)
     decode: tuple[int, ...] = (128,)
     depths: tuple[int, ...] = (0,)
     batches: tuple[int, ...] = (1,)
+    is_crossed: bool = True
     reps: int = 5
     overhead_batches: tuple[int, ...] = (1, 64)
     overhead_tokens: int = 32
@@ -56,10 +60,25 @@ class BenchPlan:
         return [Case("prefill", threads, tokens) for tokens in self.prefill] + [
             Case("decode", threads, tokens, batch, depth)
             for tokens in self.decode
-            for depth in self.depths
-            for batch in self.batches
+            for batch, depth in self._generations()
         ]
+
+    def _generations(self) -> list[tuple[int, int]]:
+        """Batch and depth of each."""
+        if self.is_crossed:
+            return [(batch, depth) for depth in self.depths for batch in self.batches]
+        return list(dict.fromkeys([(1, depth) for depth in self.depths] + [(batch, 0) for batch in self.batches]))
 
     def overhead_cases(self, threads: int) -> list[Case]:
         """Short generations, for what a step costs beside its forward pass."""
         return [Case("decode", threads, self.overhead_tokens, batch) for batch in self.overhead_batches]
+
+
+# What imp's speed is judged by: short and long prompts, one sequence at all depths, many from nothing.
+STANDARD = BenchPlan(
+    prefill=(512, 2048, 8192),
+    decode=(32,),
+    depths=(0, 4096, 32768),
+    batches=(1, 4, 8, 16, 32),
+    is_crossed=False,
+)
