@@ -35,7 +35,7 @@ def test_divergences_are_those_of_the_definition() -> None:
     rounding = tolerances.divergence(np.concatenate([true, found]))
     np.testing.assert_allclose(got.nats, [0.25 * math.log(2), 0], atol=rounding)
     assert got.agrees.tolist() == [False, True]
-    assert got.figures()["mean"].value == pytest.approx(0.125 * math.log(2), abs=rounding)
+    assert got.figures["mean"].value == pytest.approx(0.125 * math.log(2), abs=rounding)
     double = tolerances.divergence(2 * true)
     squared = divergences([true], iter([found]), Scale(2.0, 0.0)).nats[0]
     p, q = (np.array(parts) / sum(parts) for parts in ([4, 1, 1], [1, 4, 1]))
@@ -57,7 +57,7 @@ def test_spreads_of_a_ratio_are_of_the_same_positions() -> None:
     agrees = np.ones(200, np.bool_)
     ratio = Divergences(2 * nats, agrees).ratio(Divergences(nats, agrees))
     np.testing.assert_allclose([ratio.low, ratio.value, ratio.high], 2.0)
-    mean = Divergences(nats, agrees).figures()["mean"]
+    mean = Divergences(nats, agrees).figures["mean"]
     assert mean.low < nats.mean() < mean.high
 
 

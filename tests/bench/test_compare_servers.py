@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.compare_servers.goals import FRACTION, TAIL, verdicts
 from bench.compare_servers.http_client import http_client
 from bench.compare_servers.limit import Limit
-from bench.compare_servers.load import Load, run_load
-from imp_service.client.bench.measure import RequestResult
+from bench.compare_servers.load import Load, Run, run_load
+from bench.compare_servers.outcome import Outcome, Sample
+from imp_service.client.bench.measure import LevelRun, RequestResult
 from imp_service.core.bench.work import ModelWork
 from imp_service.models import demo_model_path
 from support.command_line import FOUND_IN
@@ -44,6 +46,11 @@ def test_imp_is_measured_under_every_load(tmp_path: Path) -> None:
         np.testing.assert_allclose(server["limit_fraction"]["samples"], fractions)
         tails = [round_["inter_token_p99"] / round_["inter_token_p50"] for round_ in rounds]
         np.testing.assert_allclose(server["inter_token_p99_in_p50"]["samples"], tails)
+        found = [server["limit_fraction"]["median"], server["inter_token_p99_in_p50"]["median"]]
+        met = [found[0] >= FRACTION, found[1] <= TAIL]
+        goals = {goal["found"]: goal["met"] for goal in load["goals"]}
+        n_goals = 2 if load["clients"] > 1 else 1  # nothing arrives beside one client's tokens
+        assert goals == dict(zip(found[:n_goals], met[:n_goals], strict=True))
         assert all(round_["first_token_p50"] < round_["seconds"] for round_ in rounds)
         assert all(min(round_["client_cpu_seconds"], round_["server_cpu_seconds"]) > 0 for round_ in rounds)
     assert len(list(ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect"))) == 1 + 2
@@ -104,3 +111,26 @@ def test_the_limit_is_the_time_of_the_work_at_the_rates() -> None:
     assert slow_arithmetic == pytest.approx(12 / (4 * 59 + 2 * 4 * 10))
     slow_memory = limit.tokens_per_s(load, {"bytes": 10.0, "int8": math.inf})
     assert slow_memory == pytest.approx(12 / (4 * (1100 + 16) / 10 + (2 * 1100 + 4 * 2 * (10 + 11)) / 10))
+
+
+def sample_of(first: float, between: list[float]) -> Sample:
+    """16 clients, of one request each."""
+    arrivals = [(sum(between[:i]) + first, 1) for i in range(len(between) + 1)]
+    result = RequestResult(0.0, arrivals, arrivals[-1][0])
+    return Sample(Run(LevelRun(16, [result] * 16), 0.1), 0.9, 0.0, limit=100.0)
+
+
+def test_goals_of_a_server_are_held_against_its_peer() -> None:
+    ours, theirs = sample_of(0.25, [0.5, 0.5, 0.5, 1.25]), sample_of(1.0, [2.0, 2.0, 2.0, 2.0])
+    outcome = Outcome(Load(16, 8, 5, 1), [{"imp": ours, "llama-server": theirs}], {"imp": 1.0, "llama-server": 2.0})
+    got = {verdict.of: (verdict.found, verdict.is_met) for verdict in verdicts(outcome)}
+    assert got == {
+        "its tokens a second": (3.0, True),
+        "its first token": (0.25, True),
+        "its start": (0.5, True),
+        "the usual wait for a token, p99": (2.5, True),
+        "the limit": (16 * 5 / 3.0 / 100.0, False),
+    }
+    assert ours.client_share == pytest.approx(0.1)
+    outcome = Outcome(Load(4, 8, 5, 1), [{"imp": theirs, "llama-server": ours}], {"imp": 3.0, "llama-server": 2.0})
+    assert [verdict.is_met for verdict in verdicts(outcome)] == [False, False, True, False]

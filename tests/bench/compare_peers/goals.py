@@ -61,17 +61,23 @@ PEAK_MEMORY = 1.10
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was asked for, and what was found."""
+    """What was found, and the least, or the most, that was asked for."""
 
     of: str
     found: float
     asked: float
-    is_met: bool
+    is_least: bool = True
+
+    @property
+    def is_met(self) -> bool:
+        """The goal itself meets it."""
+        return self.found >= self.asked if self.is_least else self.found <= self.asked
 
     @property
     def words(self) -> str:
-        """ "1.62 × llama.cpp, goal 1.8: missed"."""
-        return f"{self.found:.2f} × {self.of}, goal {self.asked:g}: {'met' if self.is_met else 'missed'}"
+        """ "1.62 × llama.cpp (at least 1.8: missed)"."""
+        bound, end = "at least" if self.is_least else "at most", "met" if self.is_met else "missed"
+        return f"{self.found:.2f} × {self.of} ({bound} {self.asked:.2g}: {end})"
 
     def as_json(self) -> dict[str, object]:
         """All of it."""
@@ -92,7 +98,7 @@ def verdicts(outcome: Outcome) -> list[Verdict]:
             found.append((LLAMA_CPP, outcome.ratio(LLAMA_CPP).median, goal.in_llama_cpp))
         of_ceiling = goal.fraction_of_one_thread if is_alone else goal.fraction
         found.append(("the ceiling", outcome.fraction(IMP).median, of_ceiling))
-    return [Verdict(of, value, asked, value >= asked) for of, value, asked in found if asked]
+    return [Verdict(of, value, asked) for of, value, asked in found if asked]
 
 
 def start_verdicts(start: Start) -> list[Verdict]:
@@ -100,7 +106,7 @@ def start_verdicts(start: Start) -> list[Verdict]:
     if start.planned_bytes is None:
         return []
     found = start.peak_bytes.median / start.planned_bytes
-    return [Verdict("file, cache and scratch", found, PEAK_MEMORY, found <= PEAK_MEMORY)]
+    return [Verdict("file, cache and scratch", found, PEAK_MEMORY, is_least=False)]
 
 
 def verdict_line(found: Sequence[Verdict]) -> str:

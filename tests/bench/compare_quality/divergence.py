@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ class Divergences:
     nats: Values
     agrees: NDArray[np.bool_]
 
+    @cached_property
     def figures(self) -> dict[str, Figure]:
         """By name."""
         statistics: dict[str, tuple[Values, Callable[[Values], float]]] = {

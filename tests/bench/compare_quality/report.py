@@ -54,7 +54,7 @@ class Comparison:
             {
                 "engine": reading.engine,
                 "kv": reading.kv,
-                **{name: figure.as_json() for name, figure in reading.found.figures().items()},
+                **{name: figure.as_json() for name, figure in reading.found.figures.items()},
             }
             for reading in self.readings
         ]
@@ -88,7 +88,7 @@ def lines(comparison: Comparison) -> list[str]:
 
 def row(reading: Reading) -> str:
     """Of one engine."""
-    figures = reading.found.figures()
+    figures = reading.found.figures
     mean = figures["mean"]
     spread = f"{mean.low:.2e} {mean.high:.2e}"
     others = f"{figures['median'].value:9.2e} {figures['p99'].value:9.2e} {100 * figures['same_top'].value:7.2f} %"

@@ -28,6 +28,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from bench.compare_peers.chart import chart  # noqa: E402
+from bench.compare_servers.goals import verdicts  # noqa: E402
 from bench.compare_servers.limit import Limit  # noqa: E402
 from bench.compare_servers.load import Load  # noqa: E402
 from bench.compare_servers.outcome import Outcome  # noqa: E402
@@ -107,7 +108,10 @@ def write(path: Path, outcomes: Sequence[Outcome], arguments: argparse.Namespace
             "model": path.name,
             "machine": {"processor": processor(), "load_average": os.getloadavg()},
             "threads": arguments.threads,
-            "loads": [outcome.as_json() for outcome in outcomes],
+            "loads": [
+                outcome.as_json() | {"goals": [verdict.as_json() for verdict in verdicts(outcome)]}
+                for outcome in outcomes
+            ],
         }
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
     if arguments.svg is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bench.compare_peers.goals import verdict_line
 from bench.compare_peers.outcome import IMP
 from bench.compare_peers.table import times
+from bench.compare_servers.goals import verdicts
 from bench.compare_servers.outcome import Outcome
 
 HEADING = (
@@ -30,4 +32,5 @@ def lines(outcome: Outcome) -> list[str]:
         )
         if outcome.others(name) > OTHERS:
             found.append(f"{'':30} {name:13} disturbed: others had up to {outcome.others(name):.2f} CPUs")
+    found.append(f"{'':30} {'imp':13} {verdict_line(verdicts(outcome))}")
     return found
