@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "engine/door.h"
 #include "engine/events.h"
+#include "engine/failure.h"
 #include "engine/kv_blocks.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -66,13 +68,20 @@ struct EngineState {
     sequences.erase(sequence.id);
   }
 
-  void tell_failure(Ticket ticket, SequenceId sequence, std::uint32_t stream, const Error& error) {
-    events.emplace_back(FailedEvent{.ticket = ticket,
-                                    .sequence = sequence,
-                                    .stream = stream,
-                                    .reason = error.reason(),
-                                    .message = error.what(),
-                                    .details = error.details()});
+  // Needs no memory where there is room for the event.
+  void tell_failure(Ticket ticket, SequenceId sequence, std::uint32_t stream, const Failure& failure) {
+    FailedEvent event{.ticket = ticket,
+                      .sequence = sequence,
+                      .stream = stream,
+                      .reason = failure.reason,
+                      .message = kNoWords,
+                      .details = {}};
+    try {
+      event.message = failure.message;
+      event.details = failure.details;
+    } catch (const std::bad_alloc&) {  // the reason is told all the same
+    }
+    events.emplace_back(std::move(event));
   }
 };
 

@@ -18,6 +18,18 @@ struct TokenScores {
   std::vector<std::int32_t> tokens;
   std::vector<float> logprobs;
   std::vector<std::vector<Candidate>> candidates;
+
+  void reserve(std::size_t n_tokens) {
+    tokens.reserve(n_tokens);
+    logprobs.reserve(n_tokens);
+    candidates.reserve(n_tokens);
+  }
+  // The room for them stays.
+  void clear() noexcept {
+    tokens.clear();
+    logprobs.clear();
+    candidates.clear();
+  }
 };
 
 // The run's tokens are evaluated.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "engine/failure.h"
+
 namespace imp {
 namespace {
 
@@ -26,21 +28,6 @@ Address address_of(const Command& command) {
         return address;
       },
       command);
-}
-
-// Whatever was thrown, in the words of the error table.
-Error described(const std::exception_ptr& thrown) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const Error& error) {
-    return error;
-  } catch (const std::bad_alloc&) {
-    return {Reason::NO_MEMORY, "an allocation failed; nothing has changed"};
-  } catch (const std::exception& error) {
-    return {Reason::BUG, error.what()};
-  } catch (...) {
-    return {Reason::BUG, "an exception of an unknown type"};
-  }
 }
 
 SchedulerOptions scheduler_options(const EngineOptions& options, const ForwardPass& forward) {
@@ -72,12 +59,31 @@ std::string and_found(const char* name, std::int64_t value) {
   return std::string(name) + " " + std::to_string(value);
 }
 
-// The most that a command makes of them: an answer, what it ends, and the failure of itself; of a run with siblings for
-// each.
-std::size_t events_of(const Command& command) noexcept {
-  constexpr std::size_t kOfOne = 3;
-  const auto* const run = std::get_if<RunCommand>(&command);
-  return kOfOne * (1 + (run == nullptr ? 0 : run->siblings.size()));
+// Those that give something back: they are done even where there may be no memory to answer.
+bool only_frees(const Command& command) noexcept {
+  const auto* const profile = std::get_if<ProfileCommand>(&command);
+  return std::holds_alternative<EndCommand>(command) || std::holds_alternative<CloseCommand>(command) ||
+         (profile != nullptr && profile->n_steps == 0);
+}
+
+ResourceExhausted kv_full(const Refusal& refusal) {
+  const std::string needed = std::to_string(refusal.needed);
+  const std::string available = std::to_string(refusal.available);
+  return {Reason::KV_FULL,
+          needed + " blocks are needed, " + available + " are available",
+          {{"needed", needed}, {"available", available}}};
+}
+
+// Grows as push_back does; false where there is no memory.
+template <class T>
+bool make_room(std::vector<T>& list, std::size_t n_more) noexcept {
+  const std::size_t wanted = list.size() + n_more;
+  try {
+    if (wanted > list.capacity()) list.reserve(std::max(wanted, 2 * list.capacity()));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -134,7 +140,10 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
   plan_.copies.reserve(static_cast<std::size_t>(options.max_running));
   plan_.admitted.reserve(static_cast<std::size_t>(options.max_running));
   plan_.evicted.reserve(static_cast<std::size_t>(options.max_sessions));
-  state_.events.reserve(2 * events_of_turn());
+  // All that run or wait, but for those that came in the place of paused ones.
+  const auto most = static_cast<std::size_t>(options.max_running) + static_cast<std::size_t>(options.max_waiting);
+  plan_.refused.reserve(most);
+  state_.events.reserve(2 * (events_of_turn() + most));
 }
 
 void Loop::take(Accepted accepted) {
@@ -142,11 +151,32 @@ void Loop::take(Accepted accepted) {
   const Address address = address_of(accepted.command);
   try {
     // First, so that no command has acted when there is no memory for its answer.
-    if (!make_room_for_events(events_of(accepted.command))) throw std::bad_alloc();
+    const bool has_room = make_room(state_.events, events_of(accepted.command));
+    if (!has_room && !only_frees(accepted.command)) throw std::bad_alloc();
     dispatch(accepted);
   } catch (...) {
-    state_.tell_failure(address.ticket, address.sequence, 0, described(std::current_exception()));
+    const Failure failure = failure_of(std::current_exception());
+    Sequence* addressed = state_.find(address.sequence);
+    if (addressed != nullptr && addressed->run && addressed->run->ticket == address.ticket) {
+      runs_.fail(*addressed, failure);  // it would wait for what it was not told
+    } else {
+      state_.tell_failure(address.ticket, address.sequence, 0, failure);
+    }
   }
+}
+
+// The most that a command makes of them: an answer, what it ends, and the failure of itself; of a run with siblings for
+// each.
+std::size_t Loop::events_of(const Command& command) noexcept {
+  constexpr std::size_t kOfOne = 3;
+  std::size_t n_siblings = 0;
+  if (const auto* begun = std::get_if<RunCommand>(&command)) {
+    n_siblings = begun->siblings.size();
+  } else if (const Sequence* addressed = state_.find(address_of(command).sequence); addressed && addressed->run) {
+    const Sequence* leader = addressed->run->leader;
+    n_siblings = (leader == nullptr ? addressed : leader)->run->siblings.size();
+  }
+  return kOfOne * (1 + n_siblings);
 }
 
 void Loop::dispatch(Accepted& accepted) {
@@ -175,36 +205,28 @@ void Loop::dispatch(Accepted& accepted) {
   }
 }
 
-// A sequence starts, draws and finishes.
+// A sequence starts, draws and finishes; any may be refused, an idle session evicted, and a profile end.
 std::size_t Loop::events_of_turn() const noexcept {
-  return 3 * static_cast<std::size_t>(options_.max_running);
+  const std::size_t n_evicted = options_.evict_sessions ? static_cast<std::size_t>(options_.max_sessions) : 0;
+  return 3 * static_cast<std::size_t>(options_.max_running) + state_.scheduler.n_sequences() + n_evicted + 1;
 }
 
-bool Loop::make_room_for_events(std::size_t n_events) noexcept {
-  std::vector<Event>& events = state_.events;
-  const std::size_t wanted = events.size() + n_events;
-  try {
-    if (wanted > events.capacity()) events.reserve(std::max(wanted, 2 * events.capacity()));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  return true;
+// False where there is no memory for what a turn may decide and tell. Once it has begun it takes none.
+bool Loop::make_room_for_turn() noexcept {
+  plan_.clear();
+  return make_room(state_.events, events_of_turn()) && make_room(plan_.refused, state_.scheduler.n_sequences());
 }
 
 bool Loop::turn() {
   if (state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0) return false;
-  if (!make_room_for_events(events_of_turn())) return true;  // there is room when those of commands have been published
+  if (!make_room_for_turn()) return true;  // there is room when the events of commands have been published
   const std::int64_t begin = clock_();
   state_.now_ns = begin;
   state_.scheduler.next_step(begin, plan_);
   for (Sequence* sequence : plan_.admitted) runs_.scheduled(*sequence);
   for (Sequence* session : plan_.evicted) sessions_.evicted(*session);
   for (const Refusal& refusal : plan_.refused) {
-    const std::string needed = std::to_string(refusal.needed);
-    const std::string available = std::to_string(refusal.available);
-    runs_.fail(*refusal.sequence,
-               ResourceExhausted(Reason::KV_FULL, needed + " blocks are needed, " + available + " are available",
-                                 {{"needed", needed}, {"available", available}}));
+    runs_.fail(*refusal.sequence, failure_of(Reason::NO_MEMORY, [&refusal] { return kv_full(refusal); }));
   }
   // A copy that fails leaves a sequence without its content: that is the end of the engine, not of a run.
   step_.copy_blocks(plan_.copies);
@@ -240,7 +262,7 @@ void Loop::run_step() {
   if (!thrown) {
     runs_.complete(plan_.rows, step_.draws(), step_.scores());
   } else if (plan_.rows.size() == 1) {
-    runs_.fail(*plan_.rows.front().sequence, described(thrown));
+    runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
   } else {
     run_one_by_one();
   }
@@ -254,7 +276,7 @@ void Loop::run_one_by_one() {
     } catch (const DeviceError&) {
       throw;
     } catch (...) {
-      runs_.fail(*planned.sequence, described(std::current_exception()));
+      runs_.fail(*planned.sequence, failure_of(std::current_exception()));
       continue;
     }
     runs_.complete({&planned, 1}, step_.draws(), step_.scores());
@@ -285,7 +307,7 @@ void Loop::stop(const Error& error) noexcept {
       const auto running =
           std::ranges::find_if(state_.sequences, [](const auto& entry) { return entry.second->run.has_value(); });
       if (running == state_.sequences.end()) break;
-      runs_.fail(*running->second, error);
+      runs_.fail(*running->second, failure_of(error.reason(), [&error] { return error; }));
     }
     recorder_.begin({}, state_.events);  // what was recorded is told
   } catch (...) {

@@ -45,9 +45,9 @@ class Loop {
  private:
   void run_step();
   void run_one_by_one();
+  std::size_t events_of(const Command& command) noexcept;
   std::size_t events_of_turn() const noexcept;
-  // False where there is no memory for so many events more.
-  bool make_room_for_events(std::size_t n_events) noexcept;
+  bool make_room_for_turn() noexcept;
   void dispatch(Accepted& accepted);
 
   EngineOptions options_;

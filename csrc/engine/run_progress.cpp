@@ -52,7 +52,7 @@ void Runs::complete(std::span<const PlannedRows> rows, std::span<Draw> draws, st
                          std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
     if (!keep_scores(scores, sequence)) {
       state_.blocks.forget(sequence.table);
-      fail(sequence, non_finite(sequence));
+      fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
     } else if (planned.last) {
       evaluated(sequence, drawn);
     }
@@ -114,9 +114,9 @@ void Runs::deliver(Draw& draw) {
       break;
     case SampleStatus::non_finite:
       state_.blocks.forget(sequence.table);
-      return fail(sequence, non_finite(sequence));
+      return fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
     case SampleStatus::no_candidate:
-      return fail(sequence, no_candidate(sequence));
+      return fail(sequence, failure_of(Reason::NO_CANDIDATE, [&sequence] { return no_candidate(sequence); }));
   }
   if (!draw.drawn) return finish(sequence, run.limits.max_outputs == 0 ? FinishReason::max_tokens : FinishReason::stop);
   const std::int32_t token = draw.result.token;

@@ -147,6 +147,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   const bool draws_again = sequence.n_left() == 0 && wants_row;
   const bool scores_first = sequence.n_left() > 0 && run.returns.scores && sequence.held > 0;
   if (draws_again || scores_first) --sequence.held;
+  if (run.returns.scores) run.scores.reserve(static_cast<std::size_t>(sequence.n_left()));
   add_siblings(command, sequence);
 }
 
@@ -203,9 +204,11 @@ bool Runs::end(const EndCommand& command) {
   }
   Run& run = *sequence->run;
   if (command.n_outputs.value_or(0) > run.n_outputs) {
-    fail(*sequence, InvalidArgument(Reason::FIELD_INVALID, "n_outputs: " + std::to_string(*command.n_outputs) +
-                                                               ", expected at most the " +
-                                                               std::to_string(run.n_outputs) + " that were drawn"));
+    fail(*sequence, failure_of(Reason::NO_MEMORY, [&command, &run] {
+      return InvalidArgument(Reason::FIELD_INVALID, "n_outputs: " + std::to_string(*command.n_outputs) +
+                                                        ", expected at most the " + std::to_string(run.n_outputs) +
+                                                        " that were drawn");
+    }));
     return true;
   }
   if (run.started && command.n_outputs) {
@@ -234,10 +237,10 @@ void Runs::finish(Sequence& sequence, FinishReason reason) {
   close(sequence);
 }
 
-void Runs::fail(Sequence& sequence, const Error& error) {
+void Runs::fail(Sequence& sequence, const Failure& failure) {
   Sequence& leader = sequence.run->leader != nullptr ? *sequence.run->leader : sequence;
   const std::vector<Sequence*> siblings = leader.part_siblings();
-  const auto fail_one = [this, &error](Sequence& failed) {
+  const auto fail_one = [this, &failure](Sequence& failed) {
     const Run& run = *failed.run;
     if (!run.started) {
       failed.restore();
@@ -245,7 +248,7 @@ void Runs::fail(Sequence& sequence, const Error& error) {
       // Back to before the step that failed: what it evaluated is pending again.
       failed.held = std::min(failed.held, static_cast<int>(failed.tokens.size()) - 1);
     }
-    state_.tell_failure(run.ticket, failed.id, failed.stream, error);
+    state_.tell_failure(run.ticket, failed.id, failed.stream, failure);
     close(failed);
   };
   leave_queue(leader);

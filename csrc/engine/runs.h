@@ -23,7 +23,7 @@ class Runs {
   // The sequence's run is over (and that of its siblings, while they share a prompt that is not evaluated). A
   // generation is gone afterwards.
   void finish(Sequence& sequence, FinishReason reason);
-  void fail(Sequence& sequence, const Error& error);
+  void fail(Sequence& sequence, const Failure& failure);
 
   // What the scheduler and the device did.
   void scheduled(Sequence& sequence);

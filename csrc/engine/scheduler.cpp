@@ -195,7 +195,7 @@ void Scheduler::preempt(Sequence& victim) {
   blocks_.truncate(victim.table, 0);
   victim.held = 0;
   Run& run = *victim.run;
-  if (!run.started) run.scores = {};
+  if (!run.started) run.scores.clear();
   ++run.n_preemptions;
   ++n_preemptions_;
   std::erase(running_, &victim);

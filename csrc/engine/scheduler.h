@@ -78,6 +78,8 @@ class Scheduler {
 
   int n_running() const noexcept { return static_cast<int>(running_.size()); }
   int n_waiting() const noexcept { return static_cast<int>(waiting_.size()); }
+  // All that run or wait, siblings that wait for their leader's prompt among them.
+  std::size_t n_sequences() const noexcept { return running_.size() + static_cast<std::size_t>(tenants_.n_waiting()); }
   std::uint64_t n_preemptions() const noexcept { return n_preemptions_; }
 
  private:

@@ -41,12 +41,14 @@ std::vector<Sequence*> Sequence::part_siblings() {
 }
 
 void Sequence::restore() {
-  const BeforeRun& before = run->before;
+  BeforeRun& before = run->before;
   held = before.held;
   tokens.resize(static_cast<std::size_t>(before.held));
   if (before.pending) tokens.push_back(*before.pending);
   base = before.base;
-  if (before.sampler) set_sampler(*before.sampler);
+  if (!before.sampler) return;
+  sampler = std::move(*before.sampler);  // not copied: that needs memory
+  params = sampler.params();
 }
 
 }  // namespace imp

@@ -117,7 +117,7 @@ struct Sequence {
 
   // Drops the outputs of a run that began at `start` beyond the first n_kept: the last kept one is pending.
   void keep_outputs(int start, int n_kept);
-  // Undoes a run that has not started.
+  // Undoes a run that has not started, once; needs no memory.
   void restore();
 
   // The siblings of its run, each on its own from now on: none looks for a leader that may be gone before it.

@@ -1,6 +1,6 @@
-// Every allocation of an engine fails in turn: at its start, at the door, in its thread. What is refused is told with a
-// reason, and nothing of it stays. Where one fails and the next does not, who comes later is served; where all fail
-// from then on, they may be told that the engine has ended.
+// Every allocation of an engine fails in turn: at its start, at the door, in its thread, in each of a few situations.
+// What is refused is told with a reason, and nothing of it stays. Where one fails and the next does not, at most the
+// one request ends by it; where all fail from then on, they may be told that the engine has ended.
 #include <poll.h>
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -26,9 +27,17 @@ namespace {
 std::atomic<long> allocations_left = -1;
 std::atomic<bool> lasting = false;
 std::atomic<long> n_failed = 0;
+// False for what this program allocates itself.
+thread_local bool is_engines = true;
+
+class Engines {
+ public:
+  Engines() { is_engines = true; }
+  ~Engines() { is_engines = false; }
+};
 
 void* allocate(std::size_t n_bytes, std::size_t alignment) {
-  if (allocations_left.load() >= 0) {
+  if (is_engines && allocations_left.load() >= 0) {
     const long left = allocations_left.fetch_sub(1);
     if (left == 0 && lasting) allocations_left = 0;
     if (left == 0) {
@@ -51,6 +60,14 @@ void* operator new(std::size_t n_bytes) {
 void* operator new(std::size_t n_bytes, std::align_val_t alignment) {
   return allocate(n_bytes, static_cast<std::size_t>(alignment));
 }
+// Of what can do without.
+void* operator new(std::size_t n_bytes, const std::nothrow_t&) noexcept {
+  try {
+    return allocate(n_bytes, 0);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
@@ -71,7 +88,11 @@ using namespace imp;
 constexpr int kVocabulary = 64;
 constexpr int kBlocks = 32;
 constexpr int kPatienceMs = 20'000;
-constexpr SequenceId kSession = 1, kCopy = 2, kLeader = 3, kCancelled = 6, kFresh = 7;
+constexpr SequenceId kSession = 1, kCopy = 2, kLeader = 3, kCancelled = 6, kFresh = 7, kOther = 8, kSecond = 20,
+                     kThird = 21, kLate = 22, kUnknown = 99;
+constexpr Ticket kFreshTicket = 200;
+// Whatever a situation may have left open.
+constexpr SequenceId kClosed[] = {kSession, kCopy, kLeader, kOther, kSecond, kThird, kLate};
 
 [[noreturn]] void fail(long nth, const std::string& what) {
   allocations_left = -1;
@@ -108,28 +129,46 @@ std::vector<std::int32_t> prompt(int n) {
   return tokens;
 }
 
-std::vector<Command> generation(Ticket ticket, SequenceId sequence, int n_outputs, std::vector<SequenceId> siblings) {
+std::vector<Command> generation(Ticket ticket, SequenceId sequence, int n_outputs,
+                                std::vector<SequenceId> siblings = {}) {
   RunCommand run{.ticket = ticket, .sequence = sequence, .tokens = prompt(17)};
   run.limits.max_outputs = n_outputs;
   run.siblings = std::move(siblings);
   return {OpenCommand{.sequence = sequence, .sampling = {}}, std::move(run)};
 }
 
-// A request: what is submitted together, and the ticket of its answer; 0: there is none.
+OpenCommand session(SequenceId sequence) {
+  return {.sequence = sequence, .kind = SequenceKind::session, .sampling = {}, .tenant = "a tenant with a long name"};
+}
+
+// One that has a list, which to copy takes memory.
+SamplingOptions biased() {
+  SamplingOptions options;
+  options.logit_bias = {{.token = 3, .bias = -1.0F}};
+  return options;
+}
+
+// A request: what is submitted together, and the ticket of its answer; 0: there is none. Whoever `waits` has the answer
+// before the next request is submitted.
 struct Request {
   std::vector<Command> commands;
   Ticket ticket = 0;
+  bool waits = true;
+};
+
+struct Situation {
+  const char* name;
+  EngineOptions options;
+  std::vector<Request> (*requests)();
 };
 
 // Generations, one with siblings and one that is cancelled; a session that is run, forked, cut and closed.
-std::vector<Request> requests() {
-  const OpenCommand session{
-      .sequence = kSession, .kind = SequenceKind::session, .sampling = {}, .tenant = "a tenant with a long name"};
+std::vector<Request> everyday() {
   std::vector<Request> all;
-  all.push_back({{session}});
+  all.push_back({{session(kSession)}});
   all.push_back({{RunCommand{.ticket = 10, .sequence = kSession, .tokens = prompt(20)}}, 10});
   all.push_back({generation(11, kLeader, 12, {4, 5}), 11});
-  all.push_back({generation(12, kCancelled, 30, {})});
+  all.push_back({generation(12, kCancelled, 200), 12, false});
   all.push_back({{EndCommand{.ticket = 12, .sequence = kCancelled}}});
   all.push_back({{ForkCommand{.ticket = 13, .sequence = kSession, .copy = kCopy}}, 13});
   all.push_back({{RunCommand{.ticket = 14, .sequence = kCopy, .tokens = prompt(3)}}, 14});
@@ -138,33 +177,101 @@ std::vector<Request> requests() {
   return all;
 }
 
+// More than the cache holds: generations that outgrow it together and give way, sessions that find it full, and
+// siblings that do not fit beside sessions at rest. Idle sessions are evicted where the options say so.
+std::vector<Request> pressure() {
+  std::vector<Request> all;
+  for (const SequenceId name : {kSession, kCopy}) {
+    all.push_back({{session(name)}});
+    all.push_back({{RunCommand{.ticket = 10 + name, .sequence = name, .tokens = prompt(200)}}, 10 + name});
+  }
+  all.push_back({generation(20, kLeader, 100, {4, 5}), 20});
+  const SequenceId growing[] = {kOther, kSecond, kThird};
+  for (const SequenceId name : growing) all.push_back({generation(30 + name, name, 230), 30 + name, false});
+  all.push_back({{RunCommand{.ticket = 60, .sequence = kCopy, .tokens = prompt(40), .sampling = biased()}}, 60});
+  all.push_back({{session(kLate), RunCommand{.ticket = 61, .sequence = kLate, .tokens = prompt(220)}}, 61});
+  for (const SequenceId name : {kLate, kSession, kCopy}) {
+    all.push_back({{CloseCommand{.ticket = 62 + name, .sequence = name}}, 62 + name});
+  }
+  return all;
+}
+
+RunCommand constrained(Ticket ticket, SequenceId sequence, int n_outputs) {
+  RunCommand run{.ticket = ticket, .sequence = sequence, .tokens = prompt(20)};
+  run.limits.max_outputs = n_outputs;
+  run.constrained = true;
+  return run;
+}
+
+MaskCommand mask(Ticket ticket, SequenceId sequence, int output) {
+  return {.ticket = ticket, .sequence = sequence, .output = output, .allowed = {0xffffffffU, 0xffffffffU}};
+}
+
+// Scores, candidates, logits and masks; a profile over all of it; and commands that cannot be.
+std::vector<Request> extras() {
+  std::vector<Request> all;
+  all.push_back({{ProfileCommand{.ticket = 10, .n_steps = 3}}, 10, false});
+  all.push_back({{session(kSession)}});
+  RunCommand scored{.ticket = 11, .sequence = kSession, .tokens = prompt(40)};
+  scored.returns = {.logprobs = true, .n_candidates = 3, .logits = true, .scores = true, .n_score_candidates = 2};
+  all.push_back({{scored}, 11});
+  scored.ticket = 12;
+  scored.sampling = biased();
+  all.push_back({{scored}, 12});
+  all.push_back({{OpenCommand{.sequence = kOther, .sampling = {}}, constrained(13, kOther, 2)}, 13, false});
+  for (const int output : {0, 1}) all.push_back({{mask(13, kOther, output)}});
+  all.push_back({{OpenCommand{.sequence = kSecond, .sampling = {}}, constrained(14, kSecond, 9)}, 14, false});
+  all.push_back({{EndCommand{.ticket = 14, .sequence = kSecond, .reason = EndReason::stop, .n_outputs = 7}}});
+  all.push_back({{RunCommand{.ticket = 15, .sequence = kUnknown, .tokens = prompt(2)}}, 15});
+  all.push_back({{RunCommand{.ticket = 16, .sequence = kSession, .tokens = prompt(2), .position = 3}}, 16});
+  all.push_back({{ForkCommand{.ticket = 17, .sequence = kSession, .copy = kCopy, .position = 900}}, 17});
+  all.push_back({{TruncateCommand{.ticket = 18, .sequence = kSession, .position = 900}}, 18});
+  all.push_back({{ProfileCommand{.ticket = 19, .n_steps = 900}}, 19, false});
+  all.push_back({generation(20, kLeader, 12), 20});
+  all.push_back({{ProfileCommand{.ticket = 21}}});
+  return all;
+}
+
+std::vector<Situation> situations() {
+  EngineOptions evicting = engine_options();
+  evicting.evict_sessions = true;
+  return {{"an everyday load", engine_options(), everyday},
+          {"a full cache", engine_options(), pressure},
+          {"a full cache, sessions evicted", evicting, pressure},
+          {"scores, masks, profiles", engine_options(), extras}};
+}
+
 // One engine, of whose allocations the nth fails.
 class Attempt {
  public:
-  Attempt(long nth, Outcomes& outcomes) : nth_(nth), outcomes_(outcomes), model_(script()) {
+  Attempt(const Situation& situation, long nth, Outcomes& outcomes)
+      : situation_(situation), nth_(nth), outcomes_(outcomes), model_(script()) {
     backend_.records = false;
     drained_.reserve(1024);
-    events_.reserve(4096);
   }
 
   // False where none failed: each has had its turn.
   bool run(bool is_lasting) {
-    std::vector<Request> all = requests();
-    const EngineOptions options = engine_options();
+    const std::vector<Request> all = situation_.requests();
     n_failed = 0;
     lasting = is_lasting;
     allocations_left = nth_;
     try {
-      engine_.emplace(backend_, model_, options);
+      const Engines counted;
+      engine_.emplace(backend_, model_, situation_.options);
     } catch (const std::exception& error) {
       require_memory(error);
       ++outcomes_.starts_refused;
       return true;
     }
-    for (Request& request : all) ask(request);
+    for (const Request& request : all) ask(request);
     allocations_left = -1;
     const bool failed = n_failed > 0;
+    // Some of those that all went wrong for may wait for what was never said.
+    if (is_lasting) close_all();
+    for (const Ticket ticket : unanswered_) await_answer(ticket);
     check_rest();
+    if (!is_lasting && ended_.size() > 1) fail(nth_, std::to_string(ended_.size()) + " requests ended by it");
     return failed;
   }
 
@@ -180,17 +287,36 @@ class Attempt {
 
   bool has_ended() const { return engine_ && engine_->stats().stopped; }
 
-  void ask(Request& request) {
+  void submit(std::vector<Command> commands) {
+    const Engines counted;
+    engine_->submit(std::move(commands));
+  }
+
+  // What gives something back, or what others wait for: a caller who cannot say it now says it again.
+  static bool is_repeated(const std::vector<Command>& commands) {
+    const Command& first = commands.front();
+    const auto* profile = std::get_if<ProfileCommand>(&first);
+    return std::holds_alternative<EndCommand>(first) || std::holds_alternative<CloseCommand>(first) ||
+           std::holds_alternative<MaskCommand>(first) || (profile != nullptr && profile->n_steps == 0);
+  }
+
+  void ask(const Request& request) {
     const long left = allocations_left;
     try {
-      engine_->submit(std::move(request.commands));
+      submit(request.commands);
     } catch (const std::exception& error) {
       require_memory(error);
       if (lasting) allocations_left = left < 0 ? -1 : 0;
       ++outcomes_.requests_refused;
-      return;
+      if (lasting || !is_repeated(request.commands)) {
+        ended_.insert(request.ticket);
+        return;
+      }
+      submit(request.commands);
     }
-    if (request.ticket != 0) await_answer(request.ticket);
+    if (request.ticket == 0) return;
+    unanswered_.insert(request.ticket);
+    if (request.waits) await_answer(request.ticket);
   }
 
   void await_answer(Ticket ticket) {
@@ -203,10 +329,16 @@ class Attempt {
   void drain(int timeout_ms) {
     pollfd readable{.fd = engine_->event_descriptor(), .events = POLLIN, .revents = 0};
     ::poll(&readable, 1, timeout_ms);
-    engine_->drain_events(drained_);
+    {
+      const Engines counted;
+      engine_->drain_events(drained_);
+    }
     for (Event& event : drained_) {
       if (const auto* failed = std::get_if<FailedEvent>(&event)) {
-        if (failed->reason == Reason::NO_MEMORY) ++outcomes_.requests_refused;
+        if (failed->reason == Reason::NO_MEMORY) {
+          ++outcomes_.requests_refused;
+          ended_.insert(failed->ticket);
+        }
       }
       events_.push_back(std::move(event));
     }
@@ -217,12 +349,22 @@ class Attempt {
       const auto* finished = std::get_if<FinishedEvent>(&event);
       const auto* failed = std::get_if<FailedEvent>(&event);
       const auto* done = std::get_if<DoneEvent>(&event);
+      const auto* profile = std::get_if<ProfileEvent>(&event);
       if ((finished != nullptr && finished->ticket == ticket) || (failed != nullptr && failed->ticket == ticket) ||
-          (done != nullptr && done->ticket == ticket)) {
+          (done != nullptr && done->ticket == ticket) || (profile != nullptr && profile->ticket == ticket)) {
         return true;
       }
     }
     return false;
+  }
+
+  void close_all() {
+    if (has_ended()) return;
+    ask({{ProfileCommand{.ticket = ++last_ticket_}}});
+    for (const SequenceId name : kClosed) {
+      ++last_ticket_;
+      ask({{CloseCommand{.ticket = last_ticket_, .sequence = name}}, last_ticket_});
+    }
   }
 
   // With memory again: an engine that has not ended serves, and holds nothing of what was refused.
@@ -231,17 +373,12 @@ class Attempt {
       ++outcomes_.engines_ended;
       return;
     }
-    Request closing{
-        {CloseCommand{.ticket = 20, .sequence = kSession}, CloseCommand{.ticket = 21, .sequence = kCopy},
-         CloseCommand{.ticket = 22, .sequence = kLeader}, CloseCommand{.ticket = 23, .sequence = kCancelled}},
-        23};
-    ask(closing);
-    Request fresh{generation(30, kFresh, 5, {}), 30};
-    ask(fresh);
+    close_all();
+    ask({generation(kFreshTicket, kFresh, 5), kFreshTicket});
     std::string outputs;
     for (const Event& event : events_) {
       const auto* token = std::get_if<TokenEvent>(&event);
-      if (token != nullptr && token->ticket == 30) outputs += std::to_string(token->token) + " ";
+      if (token != nullptr && token->ticket == kFreshTicket) outputs += std::to_string(token->token) + " ";
     }
     if (has_ended()) {  // known only now: to say so needed memory
       ++outcomes_.engines_ended;
@@ -257,6 +394,7 @@ class Attempt {
     }
   }
 
+  const Situation& situation_;
   const long nth_;
   Outcomes& outcomes_;
   testing::ScriptBackend backend_;
@@ -264,14 +402,17 @@ class Attempt {
   std::optional<Engine> engine_;
   std::vector<Event> drained_;
   std::vector<Event> events_;
+  Ticket last_ticket_ = 100;
+  std::set<Ticket> unanswered_;
+  std::set<Ticket> ended_;  // for want of memory
 };
 
-void sweep(bool is_lasting) {
+void sweep(const Situation& situation, bool is_lasting) {
   Outcomes outcomes;
   long nth = 0;
-  while (Attempt(nth, outcomes).run(is_lasting)) ++nth;
-  std::printf("%ld allocations failed %s: %ld starts and %ld requests refused, %ld engines ended\n", nth,
-              is_lasting ? "and all after them" : "once each", outcomes.starts_refused, outcomes.requests_refused,
+  while (Attempt(situation, nth, outcomes).run(is_lasting)) ++nth;
+  std::printf("%s: %ld allocations failed %s: %ld starts and %ld requests refused, %ld engines ended\n", situation.name,
+              nth, is_lasting ? "and all after them" : "once each", outcomes.starts_refused, outcomes.requests_refused,
               outcomes.engines_ended);
   if (outcomes.starts_refused == 0 || outcomes.requests_refused == 0) fail(nth, "nothing was refused");
   if (!is_lasting && outcomes.engines_ended > 0) fail(nth, "one allocation ended an engine");
@@ -280,7 +421,10 @@ void sweep(bool is_lasting) {
 }  // namespace
 
 int main() {
-  sweep(false);
-  sweep(true);
+  is_engines = false;
+  for (const Situation& situation : situations()) {
+    sweep(situation, false);
+    sweep(situation, true);
+  }
   return 0;
 }
