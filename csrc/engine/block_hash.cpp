@@ -72,7 +72,7 @@ BlockKey sip_hash(const HashSecret& secret, std::span<const std::byte> bytes) no
   return finish(state, 0, bytes);
 }
 
-CacheScope cache_scope(const HashSecret& secret, std::string_view scope, std::string_view tenant) noexcept {
+CacheScope hashed_scope(const HashSecret& secret, std::string_view scope, std::string_view tenant) noexcept {
   return {.key = sip_hash(secret, std::as_bytes(std::span(scope))),
           .tenant = sip_hash(secret, std::as_bytes(std::span(tenant)))};
 }

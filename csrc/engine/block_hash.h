@@ -29,7 +29,7 @@ struct CacheScope {
   BlockKey tenant;
 };
 
-CacheScope cache_scope(const HashSecret& secret, std::string_view scope, std::string_view tenant) noexcept;
+CacheScope hashed_scope(const HashSecret& secret, std::string_view scope, std::string_view tenant) noexcept;
 
 // The key of the block that holds `ids` after the block (or the scope) with the key `parent`.
 using BlockHash = std::function<BlockKey(const BlockKey& parent, std::span<const std::int32_t> ids)>;

@@ -38,7 +38,7 @@ Accepted Door::admit(Command command) {
   std::visit([this](const auto& checked) { check(checked); }, command);
   Accepted accepted{.command = std::move(command), .scope = {}};
   if (const auto* open = std::get_if<OpenCommand>(&accepted.command)) {
-    accepted.scope = cache_scope(facts_.secret, open->cache_scope, open->tenant);
+    accepted.scope = hashed_scope(facts_.secret, open->cache_scope, open->tenant);
   }
   count(accepted.command, 1);
   return accepted;
@@ -194,6 +194,7 @@ void Door::check_blocks(const RunCommand& command) const {
   const int end = static_cast<int>(std::min<std::int64_t>(options_.max_context, last));
   const int needed = group_blocks(facts_.block_tokens, n_tokens, end, 1 + static_cast<int>(command.siblings.size()));
   if (command.siblings.empty() || needed <= options_.n_blocks) return;
+  // The service reads "total", and takes it out: who needs more than all there is is not told to try again.
   throw ResourceExhausted(
       Reason::KV_FULL,
       "the request needs " + std::to_string(needed) + " blocks, the cache has " + std::to_string(options_.n_blocks),

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import resource
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -32,6 +31,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.thread_room import require_threads
     from imp_service.config.environment import quiet_grpc, rest_openblas
     from imp_service.config.host import resolve_threads
+    from imp_service.serving.no_core import leave_no_core
 
     leave_no_core()
     signals = StopSignals()
@@ -71,16 +71,6 @@ async def _serve(config: "Config", ready_file: Path | None, signals: StopSignals
         sys.stderr.flush()
         os._exit(0)
     return 0
-
-
-def leave_no_core() -> None:
-    """A process that crashes leaves no copy of its memory, which holds what its callers sent.
-
-    A limit of 0 still feeds a core_pattern that is a pipe; at 1 Linux leaves that out too, and no file is that small.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    limit = 1 if hard == resource.RLIM_INFINITY or hard >= 1 else 0
-    resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
 
 
 def write_ready_file(path: Path, facts: dict[str, object]) -> None:

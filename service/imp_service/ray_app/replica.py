@@ -20,6 +20,7 @@ from imp_service.rpc.security.authentication import Authentication
 from imp_service.rpc.services import INFERENCE, make_servicers
 from imp_service.serving.host import Host
 from imp_service.serving.loading import make_model
+from imp_service.serving.no_core import leave_no_core
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Replica:
     """Made by Ray in a process of its own; its methods are those of the services, put below."""
 
     async def __init__(self, config: str | None, assignments: list[str]) -> None:  # type: ignore[misc]  # Ray awaits it
+        leave_no_core()  # the process is this replica's alone
         settings = load_config(config, assignments)
         self._host = Host(settings)
         self._host.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
