@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import FOUND_IN
+from support.patience import BUILD_SECONDS
 from support.server_process import ServerProcess, server_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +92,9 @@ def _build_cpp() -> None:
     command = ["make", "-j2", f"BUILD={CPP_BUILD}", "CXXFLAGS=-O0 -Wall -Wextra -Werror"]
     if shutil.which("ccache") is not None:
         command.append("CXX=ccache g++")
-    built = subprocess.run(command, cwd=EXAMPLES / "cpp", capture_output=True, text=True, timeout=280, check=False)
+    built = subprocess.run(
+        command, cwd=EXAMPLES / "cpp", capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
     assert built.returncode == 0, built.stderr
 
 

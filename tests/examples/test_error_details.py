@@ -13,8 +13,11 @@ from imp_service.generation.validate import Violation
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 from imp_service.rpc.replies.error_table import ERRORS, Detail
 from imp_service.rpc.replies.statuses import Failure
+from support.patience import BUILD_SECONDS, HANGS_AFTER
 from support.scripted_server import scripted_server
 
+# The first to need an example in C++ builds it.
+pytestmark = pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from support.patience import BUILD_SECONDS, HANGS_AFTER
+
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "demo_golden.json").read_text())
 STORY = GOLDEN["models"]["target"]["prompts"][0]
 STEPS = 24
+# The first to need an example in C++ builds it.
+pytestmark = pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
 
 
 @pytest.mark.parametrize("language", ["node", "cpp"])

@@ -24,9 +24,16 @@ class Gate:
         self._gate, self._opener = os.pipe()
         self._hung, self._hung_end = os.pipe()
 
-    def model(self, rule: str = "counter", table: list[int] | None = None, **engine: Any) -> ServedModel:
+    def model(
+        self,
+        rule: str = "counter",
+        table: list[int] | None = None,
+        *,
+        script: dict[str, Any] | None = None,
+        **engine: Any,
+    ) -> ServedModel:
         """One that it holds. "counter" stops after HELD - prompt outputs; a table of [HELD] stops at every step."""
-        script = {"hanging_token": HELD, "hung_fd": self._hung_end, "gate_fd": self._gate}
+        script = {**(script or {}), "hanging_token": HELD, "hung_fd": self._hung_end, "gate_fd": self._gate}
         return scripted(rule, script=script if table is None else {**script, "table": table}, **engine)
 
     def wait(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
+from llama_cpp import _utils as llama_cpp_files
 from numpy.typing import NDArray
 
 FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "q4_k_m": 15, "bf16": 32}  # llama_ftype
@@ -23,6 +25,9 @@ def _silent(_level: int, _text: bytes, _user: Any) -> None:
 
 
 def start() -> None:
+    # The package opens these with itself, and leaves them to the interpreter's end, which complains of them.
+    atexit.register(llama_cpp_files.outnull_file.close)
+    atexit.register(llama_cpp_files.errnull_file.close)
     llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
 

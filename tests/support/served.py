@@ -196,6 +196,14 @@ class Served:
 
         self.wait_until(is_at_rest, f"at rest with {sessions} sessions and {live_blocks} blocks")
 
+    def wait_for_calls(self) -> None:
+        """Until every request's record is closed: its caller may have its status a moment before."""
+        n_open = self.host.telemetry.metrics.active._value.get
+        self.wait_until(
+            lambda: (len(self.host.requests), self.host.calls.n_requests, n_open()) == (0, 0, 0),
+            "no request is under way",
+        )
+
     def _count_blocks(self) -> int:
         stats = self.stats()
         return stats.blocks_live + stats.blocks_cached + stats.blocks_free

@@ -169,9 +169,14 @@ def test_a_deadline_ends_the_call_and_keeps_what_came(call):
         ended.wait(30)
 
     with scripted_server(Generate=generate) as address:
-        status, out, err = call("call", "hello", "--target", address, "--deadline", "300ms")
-    assert (status, out) == (75, "Once")
-    assert err.startswith("imp: error: DEADLINE_EXCEEDED: ")
+        # A busy machine needs more than one that rests.
+        for deadline in ("300ms", "3s", "20s"):
+            ended.clear()
+            status, out, err = call("call", "hello", "--target", address, "--deadline", deadline)
+            assert status == 75 and err.startswith("imp: error: DEADLINE_EXCEEDED: ")
+            if out:
+                break
+    assert out == "Once"
 
 
 def test_ctrl_c_cancels_the_call(tmp_path):

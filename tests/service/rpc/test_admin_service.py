@@ -96,6 +96,8 @@ def test_rpc_31_abort_names_some_or_all(fleet: Fleet) -> None:
 
 def test_rpc_31_the_list_shows_requests_without_their_text(fleet: Fleet) -> None:
     running, waiting = fleet.begin_two()
+    requests = fleet.served.host.requests
+    fleet.served.wait_until(lambda: any(each.n_output_tokens for each in requests), "one has an output")
     first, second = fleet.listed()
     assert (first.request_id, first.running, second.request_id, second.running) == ("running", True, "waiting", False)
     n_prompt = len(fleet.served.host.model.tokenizer.encode(CANARY, add_special_tokens=True))

@@ -16,10 +16,12 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.inference import InferenceServicer
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import CallFacts
-from support.raw_calls import INFERENCE, call, methods_of
+from support.deadlines import deadline_beyond, let_requests_travel
+from support.patience import HANGS_AFTER
+from support.raw_calls import HEALTH, INFERENCE, call, methods_of
 from support.served import Served, ask, serve
 
-GENERATE, UNARY = f"/{INFERENCE}/Generate", f"/{INFERENCE}/GenerateUnary"
+GENERATE, UNARY, CHECK = f"/{INFERENCE}/Generate", f"/{INFERENCE}/GenerateUnary", f"/{HEALTH}/Check"
 # In an exception's words, which are for the log alone.
 CANARY = "plover-0815"
 METHODS = [method.rpartition("/")[2] for method in methods_of(INFERENCE)]
@@ -144,8 +146,12 @@ def test_a_caller_who_leaves_or_is_late_ends_the_call_once(
         await asyncio.Event().wait()
 
     monkeypatch.setattr("imp_service.rpc.generate.Generate.stream", wait_for_ever)
+    let_requests_travel(monkeypatch)
     with grpc.insecure_channel(served.address) as channel:
-        stream = channel.unary_stream(GENERATE)(b"", timeout=0.2 if how == "deadline" else 30)
+        # On a connection that is there.
+        seconds = deadline_beyond(lambda: call(channel, CHECK))
+        endings.clear()
+        stream = channel.unary_stream(GENERATE)(b"", timeout=seconds if how == "deadline" else HANGS_AFTER)
         served.wait_until(entered.is_set, "the servicer runs")
         if how == "cancel":
             stream.cancel()

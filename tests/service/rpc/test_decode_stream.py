@@ -11,6 +11,8 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc.call import Call
 from imp_service.rpc.decode_stream import MAX_IN_WORK, DecodeStream
+from support.deadlines import deadline_beyond
+from support.patience import HANGS_AFTER
 from support.served import Served, serve
 from support.served_models import scripted
 from support.session_calls import Sent, SessionCalls, prefill
@@ -112,9 +114,17 @@ def begin(calls: SessionCalls, n: int, **options: Any) -> tuple[Any, Sent]:
     return stream, sent
 
 
+def open_and_close(calls: SessionCalls) -> None:
+    """A stream on which three sessions are open, ended by its caller."""
+    stream, sent = begin(calls, 3)
+    sent.end()
+    assert list(stream) == []
+
+
 @pytest.mark.parametrize("way", ["close", "cancel", "kill", "deadline"])
 def test_ses_27_s25_what_was_opened_on_a_stream_ends_with_it(calls: SessionCalls, way: str) -> None:
     calls.prefill(PROMPT, "outside", position=0)
+    seconds = deadline_beyond(lambda: open_and_close(calls)) if way == "deadline" else HANGS_AFTER
     for _ in range(2 if way == "deadline" else 8):
         if way == "kill":
             with calls.served.connection() as channel:
@@ -122,7 +132,7 @@ def test_ses_27_s25_what_was_opened_on_a_stream_ends_with_it(calls: SessionCalls
                 other.stub = inference_pb2_grpc.InferenceServiceStub(channel)
                 stream, sent = begin(other, 3)
         else:
-            stream, sent = begin(calls, 3, timeout=1 if way == "deadline" else 30)
+            stream, sent = begin(calls, 3, timeout=seconds)
         assert calls.served.stats().sessions == 4 or way in ("kill", "deadline")
         if way == "close":
             sent.end()

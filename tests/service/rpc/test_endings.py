@@ -61,7 +61,7 @@ def test_p5_every_request_ends_once_and_leaves_nothing(served: Served) -> None:
     def abort(request_id: str) -> None:
         admin.Abort(AbortRequest(request_ids=[request_id]))
 
-    def end(number: int) -> Ending:
+    def end(number: int, way: str = "") -> Ending:
         rng = random.Random(number)
 
         def drain_once() -> None:
@@ -70,21 +70,27 @@ def test_p5_every_request_ends_once_and_leaves_nothing(served: Served) -> None:
 
         ways = Endings(served.connection, rng, abort=abort, drain=drain_once).ways
         names = [name for name in ways if name != "drained"]
-        way = "drained" if number % DRAINED_EVERY == 0 else names[number % len(names)]
-        return ways[way](rng.choice(known))
+        chosen = "drained" if number % DRAINED_EVERY == 0 else names[number % len(names)]
+        return ways[way or chosen](rng.choice(known))
 
     begun = served.metric("imp_requests_started_total")
     with ThreadPoolExecutor(N_CLIENTS) as pool:
         found = list(pool.map(end, range(N_REQUESTS)))
+    # Each way comes to its own end at least once: on a busy machine others may have been faster so far.
+    missing = {way for way, own in OWN.items() if own not in {each.status for each in found if each.way == way}}
+    while missing and len(found) < 2 * N_REQUESTS:
+        way = min(missing)
+        found.append(end(len(found), way))
+        if found[-1].status == OWN[way]:
+            missing.remove(way)
     served.wait_for_rest()
+    served.wait_for_calls()
     seen = Counter((ending.way, ending.status) for ending in found)
     print(*sorted(seen.items()), sep="\n")
     assert [ending for ending in found if not ending.is_right] == []
     allowed = {way: {own, WHOLE, DRAINING, SLOW} | OTHERS.get(way, set()) for way, own in OWN.items()}
     assert [ending for ending in found if ending.status not in allowed[ending.way]] == []
-    # Each way came to its own end at least once; a drain may have caught others only.
-    assert {(way, own) for way, own in OWN.items() if own != DRAINING and not seen[way, own]} == set()
-    assert DRAINING in {status for _, status in seen}
-    # The server saw all but those whose deadline passed on their way to it, each once: the rest is for G3 and G8.
-    n_late = sum(ending.status == "DEADLINE_EXCEEDED" for ending in found)
-    assert N_REQUESTS - n_late <= served.metric("imp_requests_started_total") - begun <= N_REQUESTS
+    assert missing == set()
+    # The server saw all but those that may have ended on their way to it, each once: the rest is for G3 and G8.
+    n_unseen = sum(ending.code in ("DEADLINE_EXCEEDED", "CANCELLED") and not ending.n_tokens for ending in found)
+    assert len(found) - n_unseen <= served.metric("imp_requests_started_total") - begun <= len(found)

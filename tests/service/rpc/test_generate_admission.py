@@ -218,19 +218,22 @@ def test_o05_w29_a_client_that_retries_asks_once_for_what_can_never_fit() -> Non
 
 
 def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:
-    """The line is told of one start every two seconds, while others wait; then it stands still."""
+    """The line is told of one start every twenty seconds, while others wait; then it stands still."""
     with held_up("scheduler.max_running=1") as (served, _, __):
         waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(3)]
         served.wait_until(lambda: served.host.model.client.engine.stats().queued == 3, "three wait")
+        began = served.host.clock()
         for _ in range(3):
             served.call(lambda: served.host.line.moved(1, 3))
-            served.jump(2.0)
-        refusal = failed(lambda: in_one(served, ask([300], 1), timeout=5))
+            served.jump(20.0)
+        refusal = failed(lambda: in_one(served, ask([300], 1), timeout=50))
+        # What this took by itself, while the clock ran on.
+        extra = served.host.clock() - began - 60
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
         assert refusal.metadata["bound"] == "deadline"
-        assert 5500 <= int(refusal.metadata["estimated_wait_ms"]) <= 7000
-        assert 0.4 < (refusal.details.retry_seconds or 0) < 2.1
-        patient = served.inference.Generate(ask([310], 1), timeout=50)
+        assert 60_000 <= int(refusal.metadata["estimated_wait_ms"]) <= 60_000 + 3000 * extra
+        assert 9 < (refusal.details.retry_seconds or 0) <= 10 + 4 * extra
+        patient = served.inference.Generate(ask([310], 1), timeout=500)
         served.wait_until(lambda: served.host.model.client.engine.stats().queued == 4, "the patient one waits")
         assert len(waiting) == 3 and patient.is_active()
 
@@ -257,11 +260,13 @@ def test_rpc_30_o03_long_prompts_are_read_beside_a_running_stream() -> None:
         reading = [pool.submit(lambda: failed(lambda: streamed(served, ask(text, 1)))) for _ in range(2)]
         served.wait_until(lambda: served.host.workers.n_bytes > 900_000, "one is read")
         n_answered = 0
-        while not all(call.done() for call in reading):
+        while n_answered < 3:
             result = streamed(served, ask(canary.prompt_ids, 20))  # type: ignore[union-attr]
             assert result.output.ids == list(canary.output_ids[:20])  # type: ignore[union-attr]
-            n_answered += 1
-        assert n_answered >= 3
+            # On a busy machine it may take longer than to read a prompt.
+            n_answered += any(not call.done() for call in reading)
+            if all(call.done() for call in reading):
+                reading += [pool.submit(lambda: failed(lambda: streamed(served, ask(text, 1)))) for _ in range(2)]
         assert {call.result().reason for call in reading} == {"CONTEXT_TOO_LONG"}
 
 

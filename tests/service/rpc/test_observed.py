@@ -7,6 +7,7 @@ import random
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -17,7 +18,9 @@ from imp_service import __version__
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.generation_stream import GenerationStream
+from support.deadlines import deadline_beyond, let_requests_travel
 from support.failed_calls import failed
+from support.gate import HELD, Gate, gate
 from support.scraped import outcomes, scrape, series_of
 from support.served import Served, ask, serve
 from support.served_models import ENDLESS, scripted
@@ -84,6 +87,7 @@ def test_obs_1_obs_2_steps_of_sessions_count_their_tokens(served: Served) -> Non
     sessions = [client.prefill([300 + i, 301]).session_id for i in range(3)]
     for _ in range(4):
         client.steps(*(pb.SessionStep(session_id=name) for name in sessions))
+    served.wait_for_calls()
     series = scrape(served)
     assert series["imp_prompt_tokens_total[kind=computed]"] == 6
     assert series["imp_time_to_first_token_seconds_count"] == 3
@@ -92,34 +96,47 @@ def test_obs_1_obs_2_steps_of_sessions_count_their_tokens(served: Served) -> Non
     assert_adds_up(series)
 
 
-def end_in_some_way(served: Served, kind: str) -> None:
+def cancel_one(served: Served) -> None:
     endless = ask([400], None)
     endless.stop.ignore_eos = True
+    stream = served.inference.Generate(endless)
+    next(stream)
+    stream.cancel()
+
+
+def end_in_some_way(served: Served, kind: str, held: Gate) -> list[str]:
+    """And how those ended that it took."""
     match kind:
         case "finished":
             list(served.inference.Generate(ask([400], 3)))
         case "refused":
             assert failed(lambda: list(served.inference.Generate(ask([400], 3, model="nobody")))).code == "NOT_FOUND"
         case "cancelled":
-            stream = served.inference.Generate(endless)
-            next(stream)
-            stream.cancel()
+            cancel_one(served)
         case "timed_out":
-            stream = served.inference.Generate(endless, timeout=0.05)
+            # In the middle of a step: a machine that is slow now and then makes none of it too long or too short.
+            seconds = deadline_beyond(lambda: end_in_some_way(served, "finished", held))
+            stream = served.inference.Generate(ask([HELD], 9), timeout=seconds)
+            held.wait()
             assert failed(lambda: list(stream)).code == "DEADLINE_EXCEEDED"
+            served.wait_for_calls()
+            held.open()
+            return ["finished", kind]
         case "failed":
             failed_ = failed(lambda: list(served.inference.Generate(ask([HANGING], 3))))
             assert failed_.reason == "BUG"
+    return [kind]
 
 
-def test_obs_1_each_kind_of_end_has_its_own_count() -> None:
+def test_obs_1_each_kind_of_end_has_its_own_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_requests_travel(monkeypatch)
     draw = random.Random(3)
-    kinds = draw.choices(["finished", "refused", "cancelled", "failed"], k=240) + ["timed_out"] * 10
+    asked = draw.choices(["finished", "refused", "cancelled", "failed"], k=240) + ["timed_out"] * 3
     # However far a stream gets in its time, it does not draw the token that fails.
     table = [FAILING + 1 + i % 100 for i in range(ENDLESS["max_context"])]
-    with serve(model=scripted("table", script={"failing_token": FAILING, "table": table}, **ENDLESS)) as served:
-        for kind in kinds:
-            end_in_some_way(served, kind)
+    script = {"failing_token": FAILING}
+    with gate() as held, serve(model=held.model("table", table, script=script, **ENDLESS)) as served:
+        kinds = [ended for kind in asked for ended in end_in_some_way(served, kind, held)]
         series = at_rest(served)
         found = outcomes(series)
         assert found == {kind: kinds.count(kind) for kind in found}
@@ -132,7 +149,7 @@ def test_obs_1_each_kind_of_end_has_its_own_count() -> None:
 
 def test_obs_9_every_cancel_is_timed(served: Served) -> None:
     for _ in range(20):
-        end_in_some_way(served, "cancelled")
+        cancel_one(served)
     series = at_rest(served)
     assert series["imp_cancel_to_free_seconds_count"] == 20
 
@@ -228,9 +245,16 @@ def test_l02_lif_2_liveness_fails_while_the_engine_hangs_and_only_then(hung: Hun
 
 
 def test_r16_a_lost_wake_up_ends_as_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serve("watchdog.request_stall=30ms", model=scripted()) as served:
+    with serve("watchdog.request_stall=60s", model=scripted()) as served, ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(GenerationStream, "_wake", lambda self: None)
-        stalled = failed(lambda: list(served.inference.Generate(ask([400], 5))))
+        ended = threads.submit(lambda: failed(lambda: list(served.inference.Generate(ask([400], 5)))))
+        requests = served.host.requests
+        served.wait_until(lambda: len(requests) == 1 and all(not each.is_open for each in requests), "it is made")
+        # It is seen standing still, and again when its time is over.
+        for _ in range(2):
+            served.call(served.host.watchdog.look)
+            served.jump(61)
+        stalled = ended.result()
         assert (stalled.code, stalled.reason) == ("INTERNAL", "STALLED")
         monkeypatch.undo()
         series = at_rest(served)
