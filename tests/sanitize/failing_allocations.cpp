@@ -87,7 +87,7 @@ using namespace imp;
 
 constexpr int kVocabulary = 64;
 constexpr int kBlocks = 32;
-constexpr int kPatienceMs = 20'000;
+constexpr int kPatienceMs = 60'000;
 constexpr SequenceId kSession = 1, kCopy = 2, kLeader = 3, kCancelled = 6, kFresh = 7, kOther = 8, kSecond = 20,
                      kThird = 21, kLate = 22, kUnknown = 99;
 constexpr Ticket kFreshTicket = 200;
@@ -300,6 +300,14 @@ class Attempt {
            std::holds_alternative<MaskCommand>(first) || (profile != nullptr && profile->n_steps == 0);
   }
 
+  void submit_again(const std::vector<Command>& commands) {
+    try {
+      submit(commands);
+    } catch (const std::exception& error) {
+      fail(nth_, std::string("said again: ") + error.what());
+    }
+  }
+
   void ask(const Request& request) {
     const long left = allocations_left;
     try {
@@ -312,7 +320,7 @@ class Attempt {
         ended_.insert(request.ticket);
         return;
       }
-      submit(request.commands);
+      submit_again(request.commands);
     }
     if (request.ticket == 0) return;
     unanswered_.insert(request.ticket);
