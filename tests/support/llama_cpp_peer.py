@@ -6,6 +6,7 @@ import atexit
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOBase
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ def _silent(_level: int, _text: bytes, _user: Any) -> None:
 
 
 def start() -> None:
-    # The package opens these with itself, and leaves them to the interpreter's end, which complains of them.
-    atexit.register(llama_cpp_files.outnull_file.close)
-    atexit.register(llama_cpp_files.errnull_file.close)
+    # The package opens files with itself, and leaves them to the interpreter's end, which complains of them.
+    for file in vars(llama_cpp_files).values():
+        if isinstance(file, TextIOBase):
+            atexit.register(file.close)
     llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
 
