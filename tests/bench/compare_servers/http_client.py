@@ -32,9 +32,10 @@ async def http_client(address: str) -> AsyncIterator[Ask]:
             result.failure = await read_head(reader)
             if not result.failure:
                 async for event in events(reader):
-                    tokens = json.loads(event).get("tokens", [])
-                    if tokens:
-                        result.arrivals.append((time.perf_counter(), len(tokens)))
+                    # An event has the text of one token, and counts those, too, that made no whole character yet.
+                    n_arrived = json.loads(event)["tokens_predicted"] - result.n_tokens
+                    if n_arrived:
+                        result.arrivals.append((time.perf_counter(), n_arrived))
         finally:
             writer.close()
         result.ended_at = time.perf_counter()
