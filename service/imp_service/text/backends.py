@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
@@ -99,8 +100,9 @@ def _byte_level(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
     rule = vocabulary.rule
     assert rule is not None
     ids = {name: token_id for token_id, name in enumerate(names)}
-    merges = [merge for merge in vocabulary.merges if merge[0] in ids and merge[1] in ids and "".join(merge) in ids]
-    backend = Tokenizer(models.BPE(vocab=ids, merges=merges, ignore_merges=rule.ignores_merges))
+    backend = Tokenizer(
+        models.BPE(vocab=ids, merges=_reachable_merges(vocabulary, ids), ignore_merges=rule.ignores_merges)
+    )
     normalizer = rule.build_normalizer()
     if normalizer is not None:
         backend.normalizer = normalizer
@@ -110,13 +112,21 @@ def _byte_level(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
     return backend
 
 
+def _reachable_merges(vocabulary: Vocabulary, ids: dict[str, int]) -> list[tuple[str, str]]:
+    """The file's, without those of a token that text may not reach."""
+    merges = list(vocabulary.merges)
+    if all(map(ids.__contains__, chain(chain.from_iterable(merges), map("".join, merges)))):
+        return merges
+    return [merge for merge in merges if merge[0] in ids and merge[1] in ids and "".join(merge) in ids]
+
+
 def _sentencepiece_merges(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
     ids = {name: token_id for token_id, name in enumerate(names)}
     unknown = _unknown_name(vocabulary, names)
     if vocabulary.kind is VocabularyKind.SCORED_MERGES:
         merges = _merges_by_score(vocabulary, names, ids)
     else:
-        merges = [merge for merge in vocabulary.merges if merge[0] in ids and merge[1] in ids and "".join(merge) in ids]
+        merges = _reachable_merges(vocabulary, ids)
     backend = Tokenizer(models.BPE(vocab=ids, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
     steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", SPACE_MARK)]
     if vocabulary.adds_space_prefix:

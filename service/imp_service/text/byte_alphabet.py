@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+
 
 def _byte_to_char() -> tuple[str, ...]:
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
@@ -21,6 +26,20 @@ BYTE_TO_CHAR = _byte_to_char()
 CHAR_TO_BYTE = {char: byte for byte, char in enumerate(BYTE_TO_CHAR)}
 _ALPHABET = frozenset(BYTE_TO_CHAR)
 _TO_LATIN1 = {ord(char): byte for char, byte in CHAR_TO_BYTE.items()}
+
+
+_BYTE_OF_CODE = np.zeros(0x100 + 256, np.uint8)
+_BYTE_OF_CODE[list(_TO_LATIN1)] = list(_TO_LATIN1.values())
+
+
+def all_spelled_bytes(texts: Sequence[str]) -> list[bytes] | None:
+    """What each text spells, or None where a character of any is not of the alphabet. For a whole vocabulary."""
+    joined = "".join(texts)
+    if not _ALPHABET.issuperset(set(joined)):
+        return None
+    raw = _BYTE_OF_CODE[np.frombuffer(joined.encode("utf-32-le"), "<u4")].tobytes()
+    ends = list(accumulate(map(len, texts), initial=0))
+    return [raw[begin:end] for begin, end in pairwise(ends)]
 
 
 def spelled_bytes(text: str) -> bytes | None:

@@ -97,6 +97,8 @@ class TokenizerMetadata:
             return None
         if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
             raise self.fail(name, f"expected a list of strings, found {type(value).__name__}")
+        if set(map(type, value)) <= {bytes}:  # as the core gives them: hundreds of thousands
+            return list(value)
         return [self._bytes(name, index, item) for index, item in enumerate(value)]
 
     def byte_string(self, name: str) -> bytes | None:

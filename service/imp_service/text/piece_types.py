@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from imp_service.text.byte_alphabet import spelled_bytes
+from imp_service.text.byte_alphabet import all_spelled_bytes, spelled_bytes
 from imp_service.text.errors import TokenizerInvalid
 
 SPACE_MARK = "\u2581"
@@ -44,7 +44,19 @@ def render_pieces(kind: VocabularyKind, pieces: list[bytes], types: NDArray[np.u
     """What each id stands for in text."""
     # By type; enumerations are slow to ask for each of a hundred thousand tokens.
     rendering_of = {int(token_type): _rendering(kind, token_type) for token_type in TokenType}
+    if kind is VocabularyKind.BYTE_LEVEL and (spelled := _all_spelled(pieces)) is not None:
+        for token_id in np.isin(types, (*SPECIAL_TYPES, TokenType.USER_DEFINED)).nonzero()[0].tolist():
+            spelled[token_id] = pieces[token_id]
+        return tuple(spelled)
     return tuple(rendering_of[token_type](piece) for piece, token_type in zip(pieces, types.tolist(), strict=True))
+
+
+def _all_spelled(pieces: list[bytes]) -> list[bytes] | None:
+    """All at once, where all are spelled in the alphabet: special tokens, which are plain, nearly always could be."""
+    try:
+        return all_spelled_bytes([piece.decode() for piece in pieces])
+    except UnicodeDecodeError:
+        return None
 
 
 def _rendering(kind: VocabularyKind, token_type: TokenType) -> Callable[[bytes], bytes]:
