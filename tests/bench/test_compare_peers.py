@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bench.compare_peers.engines.protocol import RefusedError
-from bench.compare_peers.goals import PEAK_MEMORY, verdicts
+from bench.compare_peers.goals import PEAK_MEMORY, scaling, verdicts
 from bench.compare_peers.outcome import Outcome, Round, Sample
 from bench.compare_peers.rounds import compare
 from bench.compare_peers.scenarios import QUICK
@@ -163,5 +163,8 @@ def test_goals_are_those_of_the_case_and_hold_for_the_best_peer() -> None:
     assert [(verdict.asked, verdict.is_met) for verdict in both] == [(1.15, True), (1.35, True), (0.9, False)]
     deep = verdicts(outcome_of(Case("decode", 2, 32, 1, 4096), {"imp": 1.0}, "bf16"))
     assert [verdict.of for verdict in deep] == ["the ceiling"]
+    threads = [outcome_of(Case("prefill", n, 512), {"imp": taken}) for n, taken in ((1, 1.0), (2, 0.625), (4, 0.25))]
+    assert [(verdict.found, verdict.is_met) for verdict in scaling(threads)] == [(0.8, False), (1.0, True)]
+    assert scaling([*threads[1:], outcome_of(Case("decode", 1, 512), {"imp": 1.0})]) == []
     assert verdicts(outcome_of(Case("prefill", 2, 64), seconds)) == []
     assert verdicts(outcome_of(Case("decode", 2, 32, 16), seconds, "f32")) == []

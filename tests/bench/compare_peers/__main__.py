@@ -19,6 +19,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from bench.compare_peers.engine_process import EngineProcess, engine_process  # noqa: E402
 from bench.compare_peers.engines.protocol import RefusedError, Task  # noqa: E402
+from bench.compare_peers.goals import scaling  # noqa: E402
 from bench.compare_peers.outcome import IMP  # noqa: E402
 from bench.compare_peers.report import Report  # noqa: E402
 from bench.compare_peers.rounds import Tell, compare  # noqa: E402
@@ -50,6 +51,8 @@ def main() -> None:
         report.is_complete = True
     finally:
         report.write(arguments.json, arguments.svg)
+    for verdict in scaling(report.outcomes):
+        print(verdict.words)
     for name, why in report.left_out.items():
         print(f"{name}: left out: {why}")
 

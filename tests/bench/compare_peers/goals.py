@@ -57,6 +57,8 @@ GOALS = (
 )  # fmt: skip
 # Of a process, over the file, the cache and the scratch that was planned.
 PEAK_MEMORY = 1.10
+# Of a prompt's speed with one thread, by each of several.
+PER_THREAD = 0.95
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,12 @@ class Verdict:
 def verdicts(outcome: Outcome) -> list[Verdict]:
     """Of every goal that is stated for the case, beside the peers that took it."""
     (peak,) = outcome.work.keys() - {"tokens", "bytes"}
-    peers = [name for name in outcome.engines if name != IMP]
-    best = max(peers, key=lambda name: outcome.tokens_per_s(name).median, default=None)
-    found = []
+    best, found = outcome.best_peer, []
     for goal in (goal for goal in GOALS if goal.is_for(outcome.case, peak)):
         is_alone = outcome.case.threads == 1
         if best is not None and not is_alone:
             found.append((f"{best}, the best peer", outcome.ratio(best).median, goal.in_best))
-        if LLAMA_CPP in peers and not is_alone:
+        if LLAMA_CPP in outcome.engines and not is_alone:
             found.append((LLAMA_CPP, outcome.ratio(LLAMA_CPP).median, goal.in_llama_cpp))
         of_ceiling = goal.fraction_of_one_thread if is_alone else goal.fraction
         found.append(("the ceiling", outcome.fraction(IMP).median, of_ceiling))
@@ -107,6 +107,25 @@ def start_verdicts(start: Start) -> list[Verdict]:
         return []
     found = start.peak_bytes.median / start.planned_bytes
     return [Verdict("file, cache and scratch", found, PEAK_MEMORY, is_least=False)]
+
+
+def scaling(outcomes: Sequence[Outcome]) -> list[Verdict]:
+    """Of prompts that were read with one thread and with more: the speed of each thread in that of one alone."""
+
+    def speed(outcome: Outcome) -> float:
+        return outcome.tokens_per_s(IMP).median
+
+    prompts = [outcome for outcome in outcomes if outcome.case.kind == "prefill"]
+    alone = {outcome.case.tokens: outcome for outcome in prompts if outcome.case.threads == 1}
+    return [
+        Verdict(
+            f"one thread, in each of {case.label}",
+            speed(outcome) / case.threads / speed(alone[case.tokens]),
+            PER_THREAD,
+        )
+        for outcome in prompts
+        if (case := outcome.case).threads > 1 and case.tokens in alone
+    ]
 
 
 def verdict_line(found: Sequence[Verdict]) -> str:

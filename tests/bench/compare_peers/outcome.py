@@ -64,6 +64,12 @@ class Outcome:
         """Those that took the case, imp first."""
         return sorted(self.rounds[0].samples, key=lambda name: (name != IMP, name))
 
+    @property
+    def best_peer(self) -> str | None:
+        """The fastest of those that took the case beside imp."""
+        peers = [name for name in self.engines if name != IMP]
+        return max(peers, key=lambda name: self.tokens_per_s(name).median, default=None)
+
     def tokens_per_s(self, engine: str) -> Spread:
         """Over all sequences."""
         return Spread.of(self.work["tokens"] / sample.seconds for sample in self._samples(engine))
@@ -89,6 +95,7 @@ class Outcome:
             for name in self.engines
         }
         facts = {"disturbed_rounds": self.n_disturbed, "disturbed": self.is_disturbed, "refusals": self.refusals}
+        facts["best_peer"] = self.best_peer
         return {**dataclasses.asdict(self.case), "work": self.work, **facts, "engines": engines}
 
     def _least_seconds(self, round_: Round) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.compare_peers.chart import chart
-from bench.compare_peers.goals import start_verdicts, verdicts
+from bench.compare_peers.goals import scaling, start_verdicts, verdicts
 from bench.compare_peers.outcome import Outcome, Start
 from bench.front_end.__main__ import processor
 
@@ -43,6 +43,7 @@ class Report:
                 start.as_json() | {"goals": [verdict.as_json() for verdict in start_verdicts(start)]}
                 for start in self.starts
             ],
+            "scaling": [verdict.as_json() for verdict in scaling(self.outcomes)],
             "cases": [
                 outcome.as_json() | {"goals": [verdict.as_json() for verdict in verdicts(outcome)]}
                 for outcome in self.outcomes

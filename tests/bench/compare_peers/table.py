@@ -17,7 +17,7 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     lines = []
     for name in outcome.engines:
         ratio = "" if name == IMP else times(outcome.ratio(name))
-        fraction = f"{100 * outcome.fraction(name).median:4.0f} %"
+        fraction = f"{100 * outcome.fraction(name).median:4.0f} %" + "  the best peer" * (name == outcome.best_peer)
         label = outcome.case.label if name == IMP else ""
         lines.append(f"{label:44} {name:13} {numbers(outcome.tokens_per_s(name))}  {ratio:>13}  {fraction}")
     if goals := verdict_line(verdicts(outcome)):
