@@ -52,13 +52,12 @@ def load(path: str | PathLike[str] | None = None, *settings: str, config: str | 
 
     from imp_service.config import load as load_config
     from imp_service.config.select import select_model
-    from imp_service.core import load as load_core
-    from imp_service.generation import LanguageModel
+    from imp_service.generation import load_model
 
     chosen = load_config(config, settings)
     if path is not None:
         chosen = select_model(chosen, fspath(path))
-    return LanguageModel(load_core(chosen))
+    return load_model(chosen)
 
 
 def __getattr__(name: str) -> Any:

@@ -34,12 +34,12 @@ class LoadingLine:
 
 def load_model(config: "Config") -> "tuple[LanguageModel, ModelFile]":
     """The model, ready to generate, and the file that it came from."""
-    from imp_service.core import load, open_file
-    from imp_service.generation import LanguageModel
+    from imp_service.core import open_file
+    from imp_service.generation import load_model as load_whole_model
 
     file = open_file(config)
     line = LoadingLine()
     try:
-        return LanguageModel(load(config, file, line)), file
+        return load_whole_model(config, file, line), file
     finally:
         line.clear()

@@ -28,7 +28,7 @@ from imp_service.core.errors import (
     StateError,
     make_error,
 )
-from imp_service.core.load import LoadedModel, load, open_file
+from imp_service.core.load import LoadedModel, Progress, load, open_file
 
 __all__ = [
     "UNASKED",
@@ -49,6 +49,7 @@ __all__ = [
     "ModelError",
     "ModelFile",
     "ProfileEvent",
+    "Progress",
     "ResourceExhausted",
     "RunLimits",
     "RunReturns",

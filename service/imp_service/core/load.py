@@ -52,8 +52,16 @@ def open_file(config: Config) -> _core.ModelFile:
     return file
 
 
-def load(config: Config, file: _core.ModelFile | None = None, progress: Progress | None = None) -> LoadedModel:
-    """Loads the settings' model, or `file` in its place. Raises the core's errors, ConfigError where settings clash."""
+def load(
+    config: Config,
+    file: _core.ModelFile | None = None,
+    progress: Progress | None = None,
+    metadata: Mapping[str, object] | None = None,
+) -> LoadedModel:
+    """Loads the settings' model, or `file` in its place. Raises the core's errors, ConfigError where settings clash.
+
+    `metadata` are the file's, where the caller has asked it for them already: they are large.
+    """
     config = resolve_device(resolve_threads(config))
     if file is None:
         file = open_file(config)
@@ -67,7 +75,8 @@ def load(config: Config, file: _core.ModelFile | None = None, progress: Progress
             raise
         # All arguments are settings: these do not fit this model, or one another.
         raise ConfigError("settings", error.message) from None
-    metadata = file.metadata
+    if metadata is None:
+        metadata = file.metadata
     name = settings.model.name or str(metadata.get("general.name") or Path(file.path).stem)
     return LoadedModel(name, metadata, model, EngineClient(engine), _decided(config, model))
 

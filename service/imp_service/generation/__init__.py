@@ -2,6 +2,7 @@
 
 from imp_service.generation.generation import Generation
 from imp_service.generation.language_model import LanguageModel, SessionStep
+from imp_service.generation.load_model import load_model
 from imp_service.generation.options import (
     CacheOptions,
     DryOptions,
@@ -45,4 +46,5 @@ __all__ = [
     "Timings",
     "TokenScores",
     "Usage",
+    "load_model",
 ]

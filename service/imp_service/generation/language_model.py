@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -33,7 +33,7 @@ from imp_service.generation.validate import (
     token_pieces,
     token_violations,
 )
-from imp_service.text import ChatPrompt, StopRules, StopStrings, TextStream
+from imp_service.text import ChatPrompt, StopRules, StopStrings, TextStream, Tokenizer
 
 UP_TO_CONTEXT = -1
 DEFAULT_CACHE = CacheOptions()
@@ -58,7 +58,14 @@ def cache_scope(tenant: str, salt: str) -> str:
 class LanguageModel:
     """One model with its engine. May be used from several threads; its sessions and generations each from one."""
 
-    def __init__(self, loaded: LoadedModel, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        clock: Clock = time.monotonic,
+        *,
+        make_tokenizer: Callable[[], Tokenizer] | None = None,
+    ) -> None:
+        """`make_tokenizer` gives that of the file; without it one is built."""
         self._loaded = loaded
         self._clock = clock
         self.client = loaded.client
@@ -68,7 +75,7 @@ class LanguageModel:
         self.vocab_size: int = loaded.model.vocab_size
         self.max_context: int = loaded.model.max_context
         self.eos_tokens: list[int] = sorted(loaded.model.eos_tokens)
-        self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, self.eos_tokens)
+        self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, self.eos_tokens, make_tokenizer)
         self.tokenizer = self.text.tokenizer
         self.default_sampling = default_sampling(
             loaded.metadata, loaded.config.settings.model.overrides.default_sampling

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +21,21 @@ class TextSide:
     """Immutable; may be used from any thread."""
 
     def __init__(
-        self, metadata: Mapping[str, object], settings: Settings, vocab_size: int, eos_tokens: Sequence[int]
+        self,
+        metadata: Mapping[str, object],
+        settings: Settings,
+        vocab_size: int,
+        eos_tokens: Sequence[int],
+        make_tokenizer: Callable[[], Tokenizer] | None = None,
     ) -> None:
+        """`vocab_size` are the model's embedding rows."""
         self._metadata = metadata
         self._settings = settings
         self._vocab_size = vocab_size
         self._eos_tokens = frozenset(eos_tokens)
         self._limits = text_limits(settings.text)
-        self.tokenizer = Tokenizer.from_metadata(metadata, embedding_rows=vocab_size)
+        self.tokenizer = Tokenizer.from_metadata(metadata) if make_tokenizer is None else make_tokenizer()
+        self.tokenizer.require_rows(vocab_size)
 
     def chat_ids(self, chat: ChatPrompt) -> list[int]:
         """A conversation's tokens. The template writes the special tokens; those in messages stay text."""

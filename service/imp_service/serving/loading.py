@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable
 
 from imp_service.config import Config
-from imp_service.core import load
-from imp_service.generation import LanguageModel
+from imp_service.generation import LanguageModel, load_model
 from imp_service.serving.warm_up import warm_up
 
 # Bytes done, bytes in all.
@@ -22,7 +21,7 @@ class LoadingStopped(Exception):
 
 def make_model(config: Config, progress: Progress) -> LanguageModel:
     """A model that has shown that it works. Takes long."""
-    model = LanguageModel(load(config, progress=progress))
+    model = load_model(config, progress=progress)
     try:
         warm_up(model)
     except BaseException:

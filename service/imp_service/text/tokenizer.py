@@ -55,11 +55,16 @@ class Tokenizer:
         self._sha256 = vocabulary.sha256()
 
     @classmethod
-    def from_metadata(
-        cls, metadata: Mapping[str, object], *, pre: str | None = None, embedding_rows: int | None = None
-    ) -> Tokenizer:
+    def from_metadata(cls, metadata: Mapping[str, object], *, pre: str | None = None) -> Tokenizer:
         """Builds from a model file's key-values. `pre` overrides `tokenizer.ggml.pre`."""
-        return cls(read_vocabulary(metadata, pre=pre, embedding_rows=embedding_rows))
+        return cls(read_vocabulary(metadata, pre=pre))
+
+    def require_rows(self, n_rows: int) -> None:
+        """Raises TokenizerInvalid where the model has fewer embedding rows than there are ids."""
+        if self.vocab_size > n_rows:
+            raise TokenizerInvalid(
+                "tokenizer.ggml.tokens", f"{self.vocab_size} tokens, the model has {n_rows} embedding rows"
+            )
 
     @property
     def vocab_size(self) -> int:

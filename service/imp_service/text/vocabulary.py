@@ -69,12 +69,10 @@ class Vocabulary:
         return hashlib.sha256(b"".join(chain.from_iterable(zip(rows, self.token_bytes, strict=True)))).hexdigest()
 
 
-def read_vocabulary(
-    metadata: Mapping[str, object], *, pre: str | None = None, embedding_rows: int | None = None
-) -> Vocabulary:
+def read_vocabulary(metadata: Mapping[str, object], *, pre: str | None = None) -> Vocabulary:
     """Checks the file's statements. `pre` takes the place of the file's `tokenizer.ggml.pre`."""
     keys = TokenizerMetadata(metadata)
-    pieces = _read_pieces(keys, embedding_rows)
+    pieces = _read_pieces(keys)
     kind, pre_name, rule = _read_kind(keys, pre)
     types = _read_types(keys, pieces)
     scores = _read_scores(keys, len(pieces))
@@ -113,14 +111,12 @@ def _or(value: bool | None, default: bool) -> bool:
     return default if value is None else value
 
 
-def _read_pieces(keys: TokenizerMetadata, embedding_rows: int | None) -> list[bytes]:
+def _read_pieces(keys: TokenizerMetadata) -> list[bytes]:
     pieces = keys.byte_strings("tokens")
     if not pieces:
         raise keys.fail("tokens", "missing or empty")
     if len(pieces) > MAX_TOKENS:
         raise keys.fail("tokens", f"{len(pieces)} tokens, limit {MAX_TOKENS}")
-    if embedding_rows is not None and len(pieces) > embedding_rows:
-        raise keys.fail("tokens", f"{len(pieces)} tokens, the model has {embedding_rows} embedding rows")
     if max(map(len, pieces)) > MAX_TOKEN_BYTES:
         token_id = next(i for i, piece in enumerate(pieces) if len(piece) > MAX_TOKEN_BYTES)
         raise keys.fail("tokens", f"token {token_id}: {len(pieces[token_id])} bytes, limit {MAX_TOKEN_BYTES}")

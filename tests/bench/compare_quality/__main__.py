@@ -92,9 +92,7 @@ def chosen(path: Path, arguments: argparse.Namespace) -> Sequences:
         return [
             [draw.randrange(vocab_size // 8, vocab_size * 7 // 8) for _ in range(n_tokens)] for _ in range(n_sequences)
         ]
-    tokens = Tokenizer.from_metadata(metadata, embedding_rows=vocab_size).encode(
-        arguments.text.read_text(encoding="utf-8")
-    )
+    tokens = Tokenizer.from_metadata(metadata).encode(arguments.text.read_text(encoding="utf-8"))
     if len(tokens) < n_sequences * n_tokens:
         raise SystemExit(f"{arguments.text}: {len(tokens)} tokens, expected {n_sequences} × {n_tokens}")
     return [tokens[i * n_tokens : (i + 1) * n_tokens] for i in range(n_sequences)]

@@ -12,9 +12,9 @@ P = "tokenizer.ggml."
 N = 259
 
 
-def _refused(metadata: dict[str, object], key: str, **options: int) -> TokenizerInvalid:
+def _refused(metadata: dict[str, object], key: str) -> TokenizerInvalid:
     with pytest.raises(TokenizerInvalid) as caught:
-        Tokenizer.from_metadata(metadata, **options)  # type: ignore[arg-type]
+        Tokenizer.from_metadata(metadata)
     assert caught.value.reason == "TOKENIZER_INVALID"
     assert caught.value.path == P + key
     return caught.value
@@ -89,9 +89,13 @@ def test_t06_a_byte_that_text_needs_is_missing(byte: int) -> None:
 
 
 def test_t10_more_ids_than_embedding_rows() -> None:
-    _refused(byte_level(), "tokens", embedding_rows=N - 1)
+    tokenizer = Tokenizer.from_metadata(byte_level())
     for rows in (N, N + 61):
-        assert Tokenizer.from_metadata(byte_level(), embedding_rows=rows).vocab_size == N
+        tokenizer.require_rows(rows)
+    with pytest.raises(TokenizerInvalid) as caught:
+        tokenizer.require_rows(N - 1)
+    assert (caught.value.reason, caught.value.path) == ("TOKENIZER_INVALID", f"{P}tokens")
+    assert caught.value.message.endswith(f"{N} tokens, the model has {N - 1} embedding rows")
 
 
 @pytest.mark.parametrize("pre", ["no-such-rule", None])
