@@ -44,6 +44,11 @@ class Faults:
         """In the order of their turns."""
         return [self.client_killed, self.connections_cut, self.server_stopped, self.log_unwritable, self.bad_requests]
 
+    @property
+    def is_one_left(self) -> bool:
+        """One that has not come yet."""
+        return len(self.n_done) < len(self.kinds)
+
     def next(self) -> str:
         """Does the next one; returns its name."""
         fault = self.kinds[self._turn % len(self.kinds)]

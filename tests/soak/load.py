@@ -19,6 +19,8 @@ from support.known_outputs import Known
 
 WHOLE = "OK FINISH_REASON_MAX_TOKENS"
 SLOW = "RESOURCE_EXHAUSTED SLOW_CLIENT"
+# Of a session whose client was away for longer than its lease.
+EXPIRED = "NOT_FOUND SESSION_EXPIRED"
 # What may come of each way: where the request was faster than its end, it is whole; and the bounds on slow readers are
 # so small that any stream whose client is held up by a busy machine may be one.
 ALLOWED = {
@@ -28,7 +30,7 @@ ALLOWED = {
     "deadline": {"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED QUEUE_FULL", WHOLE, SLOW},
     "dropped": {"CANCELLED", WHOLE, SLOW},
     "slow": {SLOW, WHOLE},
-    "session": {"OK"},
+    "session": {"OK", EXPIRED},
     "abandoned": {"OK"},
 }
 # Of clients behind the proxy that is cut.
@@ -55,9 +57,9 @@ class Pace:
 class SessionEndings:
     """Sessions that are stepped to a known output, and sessions that nobody comes back to."""
 
-    def __init__(self, connect: Connect, rng: random.Random) -> None:
+    def __init__(self, connect: Connect, lease_seconds: float) -> None:
         self._connect = connect
-        self._rng = rng
+        self._lease_seconds = lease_seconds
 
     def session(self, known: Known) -> Ending:
         """Prefill, steps, release."""
@@ -69,6 +71,7 @@ class SessionEndings:
 
     def _run(self, way: str, known: Known, n_tokens: int, *, is_released: bool) -> Ending:
         found: list[int] = []
+        used = time.monotonic()
         with self._connect() as channel:
             stub = InferenceServiceStub(channel)
             try:
@@ -77,12 +80,17 @@ class SessionEndings:
                 found.append(reply.output.token_id)
                 while len(found) < n_tokens:
                     step = pb.SessionStep(session_id=reply.session_id)
+                    sent = time.monotonic()
                     (result,) = stub.DecodeStep(pb.DecodeStepRequest(steps=[step])).results
                     found.append(result.output.token_id)
+                    used = sent
                 if is_released:
                     stub.ReleaseSession(pb.ReleaseSessionRequest(session_id=reply.session_id))
             except grpc.RpcError as error:
-                return Ending(way, *status_of(error), "", len(found), known.begins_with(found))
+                status = status_of(error)
+                # A busy machine may keep a client from its session until the lease is over, but not less.
+                may_be = " ".join(status) != EXPIRED or time.monotonic() - used >= self._lease_seconds
+                return Ending(way, *status, "", len(found), may_be and known.begins_with(found))
         return Ending(way, "OK", "", "", len(found), known.begins_with(found))
 
 
@@ -92,6 +100,7 @@ class Route:
 
     connect: Connect
     is_cut: bool
+    lease_seconds: float  # of the server's sessions
 
 
 class Client:
@@ -106,7 +115,7 @@ class Client:
         self._route = route
         self._note = note
         connect = route.connect
-        sessions = SessionEndings(connect, self._rng)
+        sessions = SessionEndings(connect, route.lease_seconds)
         ways = Endings(connect, self._rng).ways
         self._ways = [*ways.values(), sessions.session, sessions.session, sessions.abandoned]
         self.problems: list[str] = []

@@ -60,7 +60,10 @@ def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
         with raw_channel(server.address) as channel:
             singer = CanarySinger(built_in(), checked(channel), rest_seconds=plan.canary_rest_seconds)
             load = Load(
-                [Route(connect_to(server.address), is_cut=False), Route(connect_to(proxy.address), is_cut=True)],
+                [
+                    Route(connect_to(server.address), is_cut=False, lease_seconds=plan.lease_seconds),
+                    Route(connect_to(proxy.address), is_cut=True, lease_seconds=plan.lease_seconds),
+                ],
                 known,
                 n_clients=plan.n_clients,
                 per_second=plan.requests_per_second,
@@ -86,17 +89,17 @@ def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
 
 
 def break_things(server: ServerProcess, proxy: CuttingProxy, plan: Plan) -> tuple[Faults, list[str]]:
-    """A fault at every interval until the time is over; the server must live on."""
+    """A fault at every interval until the time is over and each kind has come; the server must live on."""
     stop = threading.Event()
     faults = Faults(server, proxy, plan.stopped_seconds)
     problems: list[str] = []
     over = time.monotonic() + plan.seconds
-    while (left := over - time.monotonic()) > 0:
-        stop.wait(min(plan.fault_seconds, left))
+    while (left := over - time.monotonic()) > 0 or (faults.is_one_left and not problems):
+        stop.wait(min(plan.fault_seconds, max(left, 0.0)))
         if server.process.poll() is not None:
             problems.append(f"the server ended with {server.process.returncode}: {server.stderr[-2000:]}")
             break
-        if over - time.monotonic() > plan.stopped_seconds:
+        if faults.is_one_left or over - time.monotonic() > plan.stopped_seconds:
             try:
                 faults.next()
             except (AssertionError, grpc.RpcError, OSError) as error:
