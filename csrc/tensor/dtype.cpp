@@ -5,6 +5,13 @@
 #include <array>
 
 #include "tensor/quant/floats.h"
+#include "tensor/quant/iq1_m.h"
+#include "tensor/quant/iq1_s.h"
+#include "tensor/quant/iq2_s.h"
+#include "tensor/quant/iq2_xs.h"
+#include "tensor/quant/iq2_xxs.h"
+#include "tensor/quant/iq3_s.h"
+#include "tensor/quant/iq3_xxs.h"
 #include "tensor/quant/iq4_nl.h"
 #include "tensor/quant/iq4_xs.h"
 #include "tensor/quant/mxfp4.h"
@@ -18,6 +25,8 @@
 #include "tensor/quant/q5_k.h"
 #include "tensor/quant/q6_k.h"
 #include "tensor/quant/q8_0.h"
+#include "tensor/quant/tq1_0.h"
+#include "tensor/quant/tq2_0.h"
 
 namespace imp {
 namespace {
@@ -39,13 +48,22 @@ constexpr std::array kTable{
     DTypeTraits{DType::IQ4_NL, "iq4_nl", 32, sizeof(quant::BlockIQ4_NL), quant::dequantize_iq4_nl},
     DTypeTraits{DType::IQ4_XS, "iq4_xs", 256, sizeof(quant::BlockIQ4_XS), quant::dequantize_iq4_xs},
     DTypeTraits{DType::MXFP4, "mxfp4", 32, sizeof(quant::BlockMXFP4), quant::dequantize_mxfp4},
+    DTypeTraits{DType::TQ1_0, "tq1_0", 256, sizeof(quant::BlockTQ1_0), quant::dequantize_tq1_0},
+    DTypeTraits{DType::TQ2_0, "tq2_0", 256, sizeof(quant::BlockTQ2_0), quant::dequantize_tq2_0},
+    DTypeTraits{DType::IQ1_S, "iq1_s", 256, sizeof(quant::BlockIQ1_S), quant::dequantize_iq1_s},
+    DTypeTraits{DType::IQ1_M, "iq1_m", 256, sizeof(quant::BlockIQ1_M), quant::dequantize_iq1_m},
+    DTypeTraits{DType::IQ2_XXS, "iq2_xxs", 256, sizeof(quant::BlockIQ2_XXS), quant::dequantize_iq2_xxs},
+    DTypeTraits{DType::IQ2_XS, "iq2_xs", 256, sizeof(quant::BlockIQ2_XS), quant::dequantize_iq2_xs},
+    DTypeTraits{DType::IQ2_S, "iq2_s", 256, sizeof(quant::BlockIQ2_S), quant::dequantize_iq2_s},
+    DTypeTraits{DType::IQ3_XXS, "iq3_xxs", 256, sizeof(quant::BlockIQ3_XXS), quant::dequantize_iq3_xxs},
+    DTypeTraits{DType::IQ3_S, "iq3_s", 256, sizeof(quant::BlockIQ3_S), quant::dequantize_iq3_s},
 };
 
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kTable.size(); ++i) {
     if (static_cast<std::size_t>(kTable[i].dtype) != i) return false;
   }
-  return kTable.back().dtype == DType::MXFP4;
+  return kTable.back().dtype == DType::IQ3_S;
 }
 static_assert(in_enum_order());
 

@@ -27,6 +27,15 @@ enum class DType : std::uint8_t {
   IQ4_NL,
   IQ4_XS,
   MXFP4,
+  TQ1_0,
+  TQ2_0,
+  IQ1_S,
+  IQ1_M,
+  IQ2_XXS,
+  IQ2_XS,
+  IQ2_S,
+  IQ3_XXS,
+  IQ3_S,
 };
 
 // Decodes n_blocks consecutive blocks into n_blocks · block_elements floats, bit for bit as the format defines them.

@@ -101,7 +101,17 @@ def test_m29_tensor_types(tmp_path: Path) -> None:
 
 
 def test_mod_7_known_types_that_imp_lacks_are_named(tmp_path: Path) -> None:
-    for type_id, name in [(16, "iq2_xxs"), (26, "i32"), (28, "f64"), (34, "tq1_0"), (40, "nvfp4")]:
+    for type_id, name in [
+        (9, "q8_1"),
+        (15, "q8_k"),
+        (24, "i8"),
+        (25, "i16"),
+        (26, "i32"),
+        (27, "i64"),
+        (28, "f64"),
+        (40, "nvfp4"),
+        (41, "q1_0"),
+    ]:
         path = with_tensor(shaped((256,), type_id=type_id)).write(tmp_path / "m.gguf")
         assert_refused(path, "MODEL_UNSUPPORTED", f"odd.weight: type {name}, supported are f32, f16, ")
 

@@ -19,6 +19,15 @@ FLOAT16_SCALES = {
     "q6_k": [208],
     "iq4_nl": [0],
     "iq4_xs": [0],
+    "tq1_0": [52],
+    "tq2_0": [64],
+    "iq1_s": [0],
+    "iq2_xxs": [0],
+    "iq2_xs": [0],
+    "iq2_s": [0],
+    "iq3_xxs": [0],
+    "iq3_s": [0],
+    "iq1_m": [48],  # and on: four bits on top of each of four 16-bit numbers, the low ones first
 }
 # Byte offset of an exponent: the scale is 2^(byte - 128).
 EXPONENTS = {"mxfp4": 0}
@@ -30,6 +39,11 @@ Blocks = NDArray[np.uint8]
 def set_float16(dtype: str, blocks: Blocks, field: int, patterns: NDArray[np.uint16]) -> None:
     """Write one float16 field of blocks [n, bytes], given as bits: one for each, or one for all."""
     offset = FLOAT16_SCALES[dtype][field]
+    if dtype == "iq1_m":
+        words = blocks[:, offset : offset + 8].copy().view(np.uint16) & 0x0FFF
+        nibbles = patterns.reshape(-1, 1) >> np.array([0, 4, 8, 12], np.uint16) & 0xF
+        blocks[:, offset : offset + 8] = (words | nibbles << 12).view(np.uint8)
+        return
     blocks[:, offset : offset + 2] = patterns.reshape(-1, 1).view(np.uint8)
 
 

@@ -25,7 +25,22 @@ _SCALARS = {
 
 
 # The `gguf` package reads them, but does not write them.
-_READ_ONLY = ("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs")
+_READ_ONLY = (
+    "q2_k",
+    "q3_k",
+    "q4_k",
+    "q5_k",
+    "q6_k",
+    "iq4_nl",
+    "iq4_xs",
+    "iq1_s",
+    "iq1_m",
+    "iq2_xxs",
+    "iq2_xs",
+    "iq2_s",
+    "iq3_xxs",
+    "iq3_s",
+)
 
 
 def quant_type(name: str) -> QuantType:

@@ -129,7 +129,8 @@ def test_mod_3_the_table_agrees_with_the_format() -> None:
     plain = ["f32", "f16", "bf16"]
     blocks_of_32 = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4"]
     blocks_of_256 = ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs"]
-    assert sorted(NAMES) == sorted(plain + blocks_of_32 + blocks_of_256)
+    trits_and_grids = ["tq1_0", "tq2_0", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"]
+    assert sorted(NAMES) == sorted(plain + blocks_of_32 + blocks_of_256 + trits_and_grids)
     for row in core.dtypes():
         expected = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[row["name"].upper()]]
         assert (row["block_elements"], row["block_bytes"]) == expected

@@ -16,6 +16,7 @@ constexpr std::size_t kRows = 16;
 constexpr Run kQ8_0[] = {{2, 4, 8, Change::plus_128}, {0, 2, 1}};
 constexpr Run kQ4_0[] = {{2, 4, 4}, {0, 2, 1}};  // IQ4_NL too
 constexpr Run kMXFP4[] = {{1, 4, 4}, {0, 1, 1}};
+constexpr Run kTQ2_0[] = {{0, 4, 16}, {64, 2, 1}};
 constexpr Run kQ4_1[] = {{4, 4, 4}, {0, 2, 2}};
 constexpr Run kQ5_0[] = {{6, 4, 4}, {2, 4, 1, Change::spread_bits}, {0, 2, 1}};
 constexpr Run kQ5_1[] = {{8, 4, 4}, {4, 4, 1, Change::spread_bits}, {0, 2, 2}};
@@ -36,6 +37,7 @@ constexpr std::size_t bytes_of(std::span<const Run> runs) {
 static_assert(sizeof(PanelBlockQ8_0) == kRows * bytes_of(kQ8_0) && bytes_of(kQ8_0) == 34);
 static_assert(sizeof(PanelBlockQ4_0) == kRows * bytes_of(kQ4_0) && bytes_of(kQ4_0) == 18);
 static_assert(sizeof(PanelBlockMXFP4) == kRows * bytes_of(kMXFP4) && bytes_of(kMXFP4) == 17);
+static_assert(sizeof(PanelBlockTQ2_0) == kRows * bytes_of(kTQ2_0) && bytes_of(kTQ2_0) == 66);
 static_assert(sizeof(PanelBlockQ4_1) == kRows * bytes_of(kQ4_1) && bytes_of(kQ4_1) == 20);
 static_assert(sizeof(PanelBlockQ5_0) == kRows * bytes_of(kQ5_0) && bytes_of(kQ5_0) == 22);
 static_assert(sizeof(PanelBlockQ5_1) == kRows * bytes_of(kQ5_1) && bytes_of(kQ5_1) == 24);
@@ -191,9 +193,19 @@ std::span<const Run> arrangement(DType dtype) noexcept {
       return kIQ4_XS;
     case DType::MXFP4:
       return kMXFP4;
+    case DType::TQ2_0:
+      return kTQ2_0;
     case DType::F32:
     case DType::F16:
     case DType::BF16:
+    case DType::TQ1_0:
+    case DType::IQ1_S:
+    case DType::IQ1_M:
+    case DType::IQ2_XXS:
+    case DType::IQ2_XS:
+    case DType::IQ2_S:
+    case DType::IQ3_XXS:
+    case DType::IQ3_S:
       break;
   }
   return {};

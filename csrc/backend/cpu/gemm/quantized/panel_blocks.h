@@ -86,6 +86,11 @@ struct PanelBlockQ6_K {
   std::uint16_t d[16];
 };
 
+struct PanelBlockTQ2_0 {
+  FourBytes quants[16];
+  std::uint16_t d[16];
+};
+
 struct PanelBlockIQ4_XS {
   FourBytes quants[32];
   std::uint8_t scales_low[4][16];

@@ -18,5 +18,6 @@
   use(q6_k, Q6_K, isa) \
   use(iq4_nl, IQ4_NL, isa) \
   use(iq4_xs, IQ4_XS, isa) \
-  use(mxfp4, MXFP4, isa)
+  use(mxfp4, MXFP4, isa) \
+  use(tq2_0, TQ2_0, isa)
 // clang-format on

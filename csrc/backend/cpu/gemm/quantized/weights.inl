@@ -304,6 +304,16 @@ struct Q3_K {
   }
 };
 
+struct TQ2_0 : OneScale {
+  using Block = PanelBlockTQ2_0;
+  static constexpr int kGroups = 8;
+  static constexpr CodeRange kRange{3, 1};
+  template <int g>
+  static Codes codes(const Block& b, int j) {
+    return quarters<g, 0>(b.quants, j);
+  }
+};
+
 struct Q2_K {
   using Block = PanelBlockQ2_K;
   static constexpr int kGroups = 8;
