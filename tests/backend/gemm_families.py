@@ -32,6 +32,9 @@ CASES = [
     if row["weight"] in ("any", weight) and fits_here(name, weight)
 ]
 
+# The types that have kernels of their own; the others are decoded as they are multiplied.
+PANEL_TYPES = [dtype for dtype in WEIGHT_TYPES if any(row["weight"] == dtype for row in KERNELS.values())]
+
 # The members of each family (kernels of one order of sums) for each type; alone, a kernel has none to equal.
 FAMILIES: dict[tuple[str, str], list[str]] = defaultdict(list)
 for name, weight in CASES:

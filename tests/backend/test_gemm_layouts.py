@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from backend.gemm_families import PANEL_TYPES
 from imp_service import _testing as core
-from support.weights import WEIGHT_TYPES, block_of, random_weight
+from support.weights import block_of, random_weight
 
 Bytes = NDArray[np.uint8]
 
@@ -26,6 +27,7 @@ RUNS = {
     "iq4_nl": [(2, 4, 4), (0, 2, 1)],
     "iq4_xs": [(8, 4, 32), (4, 1, 4), (2, 2, 1), (0, 2, 1)],
     "mxfp4": [(1, 4, 4), (0, 1, 1)],
+    "tq2_0": [(0, 4, 16), (64, 2, 1)],
     "f32": [(0, 4, 1)],
     "f16": [(0, 2, 1)],
 }
@@ -82,7 +84,7 @@ def units_of(blocks: Bytes, runs: list[tuple[int, int, int]]) -> Bytes:
     return np.concatenate(parts, axis=-1)
 
 
-@pytest.mark.parametrize("dtype", WEIGHT_TYPES)
+@pytest.mark.parametrize("dtype", PANEL_TYPES)
 def test_gemm_12_panels_hold_the_bytes_that_their_blocks_say(dtype: str) -> None:
     elements, _ = block_of(dtype)
     # Rows: a part of a panel, one whole, two and a part. Blocks: an odd number, for float types too.

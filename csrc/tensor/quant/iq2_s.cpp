@@ -7,6 +7,11 @@
 #include "tensor/quant/load_block.h"
 
 namespace imp::quant {
+namespace {
+
+constexpr auto kRows = with_levels<8, 2>(kIq2SGrid, kTwoBitLevels);
+
+}  // namespace
 
 void dequantize_iq2_s(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept {
   for (std::int64_t n = 0; n < n_blocks; ++n) {
@@ -16,7 +21,7 @@ void dequantize_iq2_s(const std::byte* blocks, float* out, std::int64_t n_blocks
       const int nibble = block.scales[j / 4] >> (j / 2 % 2 * 4) & 0x0f;
       const float scale = d * (static_cast<float>(nibble) + 0.5F) * 0.25F;
       const int row = block.rows[j] | (block.high_bits[j / 4] >> (j % 4 * 2) & 3) << 8;
-      put_row_of_8(kIq2SGrid[row], block.signs[j], scale, out);
+      put_eight(kRows[row], block.signs[j], scale, out);
     }
   }
 }

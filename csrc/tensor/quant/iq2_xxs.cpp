@@ -7,6 +7,11 @@
 #include "tensor/quant/load_block.h"
 
 namespace imp::quant {
+namespace {
+
+constexpr auto kRows = with_levels<8, 2>(kIq2XxsGrid, kTwoBitLevels);
+
+}  // namespace
 
 void dequantize_iq2_xxs(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept {
   for (std::int64_t n = 0; n < n_blocks; ++n) {
@@ -16,7 +21,7 @@ void dequantize_iq2_xxs(const std::byte* blocks, float* out, std::int64_t n_bloc
       const unsigned bits = group.signs_and_scale[0] | static_cast<unsigned>(group.signs_and_scale[1]) << 16;
       const float scale = d * (static_cast<float>(bits >> 28) + 0.5F) * 0.25F;
       for (int j = 0; j < 4; ++j, out += 8) {
-        put_row_of_8(kIq2XxsGrid[group.rows[j]], eight_signs(bits >> (7 * j) & 0x7f), scale, out);
+        put_eight(kRows[group.rows[j]], eight_signs(bits >> (7 * j) & 0x7f), scale, out);
       }
     }
   }

@@ -80,7 +80,9 @@ def model_work(model: _core.Model) -> ModelWork:
 
     ops: Counter[PeakKind] = Counter()
     for weight in [*body, head]:
-        ops[FLOAT_PEAKS.get(weight["dtype"], "int8")] += 2 * weight["n"] * weight["k"]
+        # What has no kernel of its own type is decoded and multiplied as floats.
+        peak = "f32" if weight["layout"] == "file" else FLOAT_PEAKS.get(weight["dtype"], "int8")
+        ops[peak] += 2 * weight["n"] * weight["k"]
     cached_tokens = model.n_blocks * model.kv_block_tokens
     return ModelWork(
         body_bytes=sum(weight["n_bytes"] for weight in body + vectors),

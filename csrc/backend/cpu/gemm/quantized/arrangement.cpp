@@ -5,7 +5,22 @@
 
 #include "backend/cpu/gemm/quantized/changes.h"
 #include "backend/cpu/gemm/quantized/panel_blocks.h"
+#include "backend/cpu/gemm/quantized/types.h"
 #include "backend/cpu/gemm/turn_rows.h"
+#include "tensor/quant/iq4_nl.h"
+#include "tensor/quant/iq4_xs.h"
+#include "tensor/quant/mxfp4.h"
+#include "tensor/quant/q2_k.h"
+#include "tensor/quant/q3_k.h"
+#include "tensor/quant/q4_0.h"
+#include "tensor/quant/q4_1.h"
+#include "tensor/quant/q4_k.h"
+#include "tensor/quant/q5_0.h"
+#include "tensor/quant/q5_1.h"
+#include "tensor/quant/q5_k.h"
+#include "tensor/quant/q6_k.h"
+#include "tensor/quant/q8_0.h"
+#include "tensor/quant/tq2_0.h"
 
 namespace imp::cpu {
 
@@ -14,7 +29,8 @@ namespace {
 constexpr std::size_t kRows = 16;
 
 constexpr Run kQ8_0[] = {{2, 4, 8, Change::plus_128}, {0, 2, 1}};
-constexpr Run kQ4_0[] = {{2, 4, 4}, {0, 2, 1}};  // IQ4_NL too
+constexpr Run kQ4_0[] = {{2, 4, 4}, {0, 2, 1}};
+constexpr const auto& kIQ4_NL = kQ4_0;
 constexpr Run kMXFP4[] = {{1, 4, 4}, {0, 1, 1}};
 constexpr Run kTQ2_0[] = {{0, 4, 16}, {64, 2, 1}};
 constexpr Run kQ4_1[] = {{4, 4, 4}, {0, 2, 2}};
@@ -33,20 +49,12 @@ constexpr std::size_t bytes_of(std::span<const Run> runs) {
   return total;
 }
 
-// The structures are the arrangements: as large, and a whole number of file blocks.
-static_assert(sizeof(PanelBlockQ8_0) == kRows * bytes_of(kQ8_0) && bytes_of(kQ8_0) == 34);
-static_assert(sizeof(PanelBlockQ4_0) == kRows * bytes_of(kQ4_0) && bytes_of(kQ4_0) == 18);
-static_assert(sizeof(PanelBlockMXFP4) == kRows * bytes_of(kMXFP4) && bytes_of(kMXFP4) == 17);
-static_assert(sizeof(PanelBlockTQ2_0) == kRows * bytes_of(kTQ2_0) && bytes_of(kTQ2_0) == 66);
-static_assert(sizeof(PanelBlockQ4_1) == kRows * bytes_of(kQ4_1) && bytes_of(kQ4_1) == 20);
-static_assert(sizeof(PanelBlockQ5_0) == kRows * bytes_of(kQ5_0) && bytes_of(kQ5_0) == 22);
-static_assert(sizeof(PanelBlockQ5_1) == kRows * bytes_of(kQ5_1) && bytes_of(kQ5_1) == 24);
-static_assert(sizeof(PanelBlockQ2_K) == kRows * bytes_of(kQ2_K) && bytes_of(kQ2_K) == 84);
-static_assert(sizeof(PanelBlockQ3_K) == kRows * bytes_of(kQ3_K) && bytes_of(kQ3_K) == 110);
-static_assert(sizeof(PanelBlockQ4_K) == kRows * bytes_of(kQ4_K) && bytes_of(kQ4_K) == 144);
-static_assert(sizeof(PanelBlockQ5_K) == kRows * bytes_of(kQ5_K) && bytes_of(kQ5_K) == 176);
-static_assert(sizeof(PanelBlockQ6_K) == kRows * bytes_of(kQ6_K) && bytes_of(kQ6_K) == 210);
-static_assert(sizeof(PanelBlockIQ4_XS) == kRows * bytes_of(kIQ4_XS) && bytes_of(kIQ4_XS) == 136);
+// The structures are the arrangements: as large as they are, and as 16 blocks of the file.
+#define IMP_CHECK_SIZES(name, Type, isa)                                \
+  static_assert(sizeof(PanelBlock##Type) == kRows * bytes_of(k##Type)); \
+  static_assert(bytes_of(k##Type) == sizeof(quant::Block##Type));
+IMP_QUANTIZED_TYPES(IMP_CHECK_SIZES, any)
+#undef IMP_CHECK_SIZES
 
 std::uint32_t load_word(const std::byte* from) noexcept {
   std::uint32_t word;
@@ -168,47 +176,14 @@ void pack_part(DType dtype, const std::byte* rows, std::size_t n_rows, std::size
 
 std::span<const Run> arrangement(DType dtype) noexcept {
   switch (dtype) {
-    case DType::Q8_0:
-      return kQ8_0;
-    case DType::Q4_0:
-    case DType::IQ4_NL:
-      return kQ4_0;
-    case DType::Q4_1:
-      return kQ4_1;
-    case DType::Q5_0:
-      return kQ5_0;
-    case DType::Q5_1:
-      return kQ5_1;
-    case DType::Q2_K:
-      return kQ2_K;
-    case DType::Q3_K:
-      return kQ3_K;
-    case DType::Q4_K:
-      return kQ4_K;
-    case DType::Q5_K:
-      return kQ5_K;
-    case DType::Q6_K:
-      return kQ6_K;
-    case DType::IQ4_XS:
-      return kIQ4_XS;
-    case DType::MXFP4:
-      return kMXFP4;
-    case DType::TQ2_0:
-      return kTQ2_0;
-    case DType::F32:
-    case DType::F16:
-    case DType::BF16:
-    case DType::TQ1_0:
-    case DType::IQ1_S:
-    case DType::IQ1_M:
-    case DType::IQ2_XXS:
-    case DType::IQ2_XS:
-    case DType::IQ2_S:
-    case DType::IQ3_XXS:
-    case DType::IQ3_S:
-      break;
+#define IMP_RETURN_RUNS(name, Type, isa) \
+  case DType::Type:                      \
+    return k##Type;
+    IMP_QUANTIZED_TYPES(IMP_RETURN_RUNS, any)
+#undef IMP_RETURN_RUNS
+    default:
+      return {};
   }
-  return {};
 }
 
 void pack_blocks(DType dtype, const std::byte* rows, int n_rows, std::int64_t n_blocks, std::byte* panel) noexcept {

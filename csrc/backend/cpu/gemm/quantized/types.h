@@ -2,8 +2,8 @@
 // and their rows in the list are made from.
 #pragma once
 
-// Calls `use(name, Type, isa)` for each; `Type` is the word for it in DType, in weights.inl and in panel_blocks.h. The
-// order is that of the kernel list.
+// Calls `use(name, Type, isa)` for each, with the `isa` it is given; `Type` is the word for it in DType, in weights.inl
+// and behind PanelBlock, k (its arrangement) and quant::Block. The order is that of the kernel list.
 // clang-format off
 #define IMP_QUANTIZED_TYPES(use, isa) \
   use(q8_0, Q8_0, isa) \

@@ -213,8 +213,8 @@ struct MXFP4 {
   static Codes codes(const Block& b, int j) {
     return look_up(kFp4Codes, split_nibbles(b.quants, j));
   }
-  // Two to the exponent less 128, from that of 127. The two lowest are flushed to zero, as all numbers so small are;
-  // the highest, which the type reserves for what is no number, is infinite.
+  // 2^(exponent - 128): half of the float that has the byte for its exponent bits. The two lowest are subnormal, which
+  // compute threads flush to zero; 255, by the type's definition no number, is infinite.
   template <int>
   static Lanes scale(const Block& b) {
     return from_bits(shift_left<23>(load_u8(b.exponents))) * broadcast(0.5F);
