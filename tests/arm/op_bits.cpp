@@ -1,4 +1,5 @@
 // Every op's inner loop, of each instruction set's table; all tables must agree.
+#include <algorithm>
 #include <bit>
 
 #include "backend/cpu/cpu_caps.h"
@@ -100,17 +101,20 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
   const auto panel = [&](Floats& cache, int index, int head) {
     return cache.data() + static_cast<std::size_t>(index * kKvHeads + head) * kPanelFloats;
   };
-  for (int token = 0; token < kTokens; ++token) {
+  // Tokens one by one, in runs, and whole panels.
+  for (int token = 0, n = 1; token < kTokens; token += n) {
+    n = token % kPanelTokens == 0 ? kPanelTokens : token % kPanelTokens == 1 ? 5 : 1;
+    n = std::min({n, kPanelTokens - token % kPanelTokens, kTokens - token, token < kPanelTokens ? token % 7 + 1 : n});
     for (int head = 0; head < kKvHeads; ++head) {
-      const Floats k = random_floats(random, kHeadDim, 2), v = random_floats(random, kHeadDim, 2);
-      kv.append(k.data(), v.data(), kHeadDim, token % kPanelTokens, panel(k_cache, token / kPanelTokens, head),
-                panel(v_cache, token / kPanelTokens, head));
+      const Floats k = random_floats(random, n * kHeadDim, 2), v = random_floats(random, n * kHeadDim, 2);
+      kv.append({k.data(), v.data(), kHeadDim, kHeadDim, kHeadDim, token % kPanelTokens, n},
+                panel(k_cache, token / kPanelTokens, head), panel(v_cache, token / kPanelTokens, head));
     }
   }
   const Floats q = random_floats(random, kTokenRows * kQueryWidth, 2);
   const AttentionTile tile{q.data(), kQueryWidth, kTokenRows, kKvHeads, kHeads,
                            kFirst,   kHeadDim,    0.3F,       soft_cap, window};
-  Floats scores(kTileQueries * kSplitTokens), greatest[2], sums[2], values[2];
+  Floats scores(kTileQueries * kSplitTokens), queries(kTileQueries * kWidth), greatest[2], sums[2], values[2];
   AttentionState states[2];
   for (int i = 0; i < 2; ++i) {
     greatest[i].resize(kTileQueries);
@@ -126,7 +130,7 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
     }
     panels.k_head_bytes = panels.v_head_bytes = kPanelFloats * sizeof(float);
     panels.first_position = split;
-    kv.attend_split(tile, panels, scores.data(), states[0]);
+    kv.attend_split(tile, panels, {scores.data(), queries.data()}, states[0]);
     ops.merge(tile, split, states[0], states[1]);
   }
   Floats out(kTokenRows * kQueryWidth);
@@ -188,6 +192,7 @@ std::vector<Table> here() {
   const DeviceCaps caps = cpu_caps("auto");
   if (caps.avx2) found.push_back({"avx2", &kCpuOpsAvx2});
   if (caps.avx512) found.push_back({"avx512", &kCpuOpsAvx512});
+  if (caps.avx512 && caps.avx512_bf16) found.push_back({"avx512bf16", &kCpuOpsAvx512Bf16});
 #endif
   return found;
 }

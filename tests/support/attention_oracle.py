@@ -20,6 +20,11 @@ def stored(values: Array, dtype: str) -> Array:
     return values.astype(np.float64)
 
 
+def multiplied(q: Array, dtype: str) -> Array:
+    """What a query is multiplied as: a cache of bfloat16 has it rounded alike."""
+    return stored(q, dtype) if dtype == "bf16" else q.astype(np.float64)
+
+
 @dataclass(frozen=True)
 class Heads:
     """How rows are cut into heads, and what attention does with a score."""
@@ -43,19 +48,26 @@ class Heads:
         return rows[:, head // self.group * self.head_dim : (head // self.group + 1) * self.head_dim]
 
 
-def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> Array:
-    """q: rows at first_position, first_position + 1 …; k and v: the sequence's rows from position 0."""
+def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> tuple[Array, Array]:
+    """The outputs, and the average |v - output| under the same weights.
+
+    q: rows at first_position, first_position + 1 …; k and v: the sequence's rows from position 0.
+    """
     positions = first_position + np.arange(q.shape[0])[:, None]
     keys = np.arange(k.shape[0])[None, :]
     seen = keys <= positions
     if heads.window:
         seen &= keys > positions - heads.window
-    outputs = []
+    outputs, spreads = [], []
     for head in range(heads.n_heads):
         scores = heads.q(q, head) @ heads.kv(k, head).T * np.float64(np.float32(heads.scale))
         if heads.soft_cap:
             scores = heads.soft_cap * np.tanh(scores / heads.soft_cap)
         scores = np.where(seen, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        outputs.append(weights / weights.sum(axis=1, keepdims=True) @ heads.kv(v, head))
-    return np.concatenate(outputs, axis=1)
+        weights /= weights.sum(axis=1, keepdims=True)
+        values = heads.kv(v, head).astype(np.float64)
+        outputs.append(weights @ values)
+        deviations = np.abs(values - outputs[-1][:, None])
+        spreads.append(np.einsum("rt,rtd->rd", weights, deviations))
+    return np.concatenate(outputs, axis=1), np.concatenate(spreads, axis=1)

@@ -8,9 +8,9 @@ from imp_service import _testing as core
 
 
 def available_isas() -> list[str]:
-    """The inner loops have three forms; the words above avx512 choose matrix kernels only."""
+    """The inner loops have four forms; the words between them choose matrix kernels only."""
     found = []
-    for isa in ("generic", "avx2", "avx512"):
+    for isa in ("generic", "avx2", "avx512", "avx512bf16"):
         try:
             core.Device(isa=isa)
         except Exception as error:

@@ -125,6 +125,15 @@ def attention(q: Float64s, k: Float64s, v: Float64s, scale: float, soft_cap: flo
     return float(2 * np.expm1(weight) * np.abs(v).max() + FLOAT32_TINY)
 
 
+def bfloat16_weights(spread: Float64s) -> Float64s:
+    """What rounding each softmax weight to 8 bits adds, of the weights' own average `spread` of |v - output|.
+
+    An output is a quotient of sums of the same rounded weights, so a common factor of them cancels, and what is left of
+    each is at most 2^-8 of its |v - output|; second order, the denominator is off by as much.
+    """
+    return BFLOAT16_ROUNDING / (1 - BFLOAT16_ROUNDING) * spread
+
+
 # What a cut of the sampler may differ by between float64 and float32 weights: rows closer to it decide nothing.
 SAMPLER_CUT = 1e-6
 

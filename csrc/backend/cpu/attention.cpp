@@ -44,9 +44,15 @@ std::size_t states_floats(int max_context, int head_dim, int n_threads) {
   return std::min(slots * state_floats(kTileQueries, head_dim), kMost);
 }
 
-// Scores of a tile over a split, and two states: of the split and of all before it.
+// What a tile needs over a split, and two states: of the split and of all before it.
+std::size_t split_floats(int head_dim) {
+  return static_cast<std::size_t>(kScoreFloats + kTileQueries * padded_to_lanes(head_dim));
+}
 std::size_t thread_floats(int head_dim) {
-  return kScoreFloats + 2 * state_floats(kTileQueries, head_dim);
+  return split_floats(head_dim) + 2 * state_floats(kTileQueries, head_dim);
+}
+SplitScratch split_scratch(float* memory) {
+  return {.scores = memory, .queries = memory + kScoreFloats};
 }
 
 void require(bool holds, const char* what, int found, const char* expected) {
@@ -211,13 +217,13 @@ void Attention::plan_tasks() {
 }
 
 void Attention::run_tile(const Call& call, const Tile& tile, float* scratch) const {
-  float* states = scratch + kScoreFloats;
+  float* states = scratch + split_floats(call.params.head_dim);
   const AttentionState split_state = state_at(states, tile.queries);
   const AttentionState whole =
       state_at(states + state_floats(tile.queries.n_queries(), tile.queries.head_dim), tile.queries);
   for (int split = tile.first_split; split < tile.end_split; ++split) {
     const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.first_kv_head, split);
-    ops_.kv[call.pool.storage()].attend_split(tile.queries, panels, scratch, split_state);
+    ops_.kv[call.pool.storage()].attend_split(tile.queries, panels, split_scratch(scratch), split_state);
     ops_.merge(tile.queries, panels.first_position, split_state, whole);
   }
   finish_tile(call, tile, whole);
@@ -225,7 +231,7 @@ void Attention::run_tile(const Call& call, const Tile& tile, float* scratch) con
 
 void Attention::run_split(const Call& call, const Tile& tile, int split, float* scratch) const {
   const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.first_kv_head, split);
-  ops_.kv[call.pool.storage()].attend_split(tile.queries, panels, scratch, split_state(tile, split));
+  ops_.kv[call.pool.storage()].attend_split(tile.queries, panels, split_scratch(scratch), split_state(tile, split));
 }
 
 void Attention::merge_tile(const Call& call, const Tile& tile, float* scratch) const {

@@ -91,20 +91,40 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
   const auto& cache = static_cast<const CpuKvPool&>(pool);
   const KvGeometry& geometry = cache.geometry();
   const auto append = ops_.kv[cache.storage()].append;
-  const auto append_row = [&](const SequenceRows& sequence, int row, int head) {
-    const int position = sequence.first_position + row - sequence.first_row;
+  const auto position_of = [](const SequenceRows& sequence, int row) {
+    return sequence.first_position + row - sequence.first_row;
+  };
+  // Rows [first, end) of the batch, which are of one panel.
+  const auto append_panel = [&](const SequenceRows& sequence, int first, int end, int head) {
+    const int position = position_of(sequence, first);
     const std::int32_t block = sequence.blocks[static_cast<std::size_t>(position / geometry.block_tokens)];
     const int panel = position % geometry.block_tokens / kPanelTokens;
-    append(row_of(k, row) + head * geometry.head_dim, row_of(v, row) + head * geometry.head_dim, geometry.head_dim,
-           position % kPanelTokens, cache.k_panel(layer, block, head, panel), cache.v_panel(layer, block, head, panel));
+    append({.k = row_of(k, first) + head * geometry.head_dim,
+            .v = row_of(v, first) + head * geometry.head_dim,
+            .k_stride = k.stride,
+            .v_stride = v.stride,
+            .head_dim = geometry.head_dim,
+            .first_token = position % kPanelTokens,
+            .n_tokens = end - first},
+           cache.k_panel(layer, block, head, panel), cache.v_panel(layer, block, head, panel));
+  };
+  // The first row from `row` on that starts a panel, or is the sequence's first: tokens of one panel share words, so
+  // that one task must write them all.
+  const auto panel_start = [&](const SequenceRows& sequence, int row) {
+    if (row <= sequence.first_row) return sequence.first_row;
+    const int begun = position_of(sequence, row) % kPanelTokens;
+    return std::min(row + (kPanelTokens - begun) % kPanelTokens, sequence.first_row + sequence.n_rows);
   };
   threads_.run(tasks_of(k.n_rows, kAppendRows) * geometry.n_kv_heads, [&](int task, int) {
     const int head = task % geometry.n_kv_heads;
     const int begin = task / geometry.n_kv_heads * kAppendRows;
     for (const SequenceRows& sequence : sequences) {
-      const int first = std::max(begin, sequence.first_row);
-      const int end = std::min(begin + kAppendRows, sequence.first_row + sequence.n_rows);
-      for (int row = first; row < end; ++row) append_row(sequence, row, head);
+      if (begin >= sequence.first_row + sequence.n_rows || begin + kAppendRows <= sequence.first_row) continue;
+      const int end = panel_start(sequence, begin + kAppendRows);
+      for (int row = panel_start(sequence, begin), next = row; row < end; row = next) {
+        next = std::min(end, row + kPanelTokens - position_of(sequence, row) % kPanelTokens);
+        append_panel(sequence, row, next, head);
+      }
     }
   });
 }

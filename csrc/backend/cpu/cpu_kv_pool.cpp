@@ -1,8 +1,9 @@
-// The cache's sizes and its memory, which becomes resident block by block as it is written.
+// The cache's sizes and its memory.
 #include "backend/cpu/cpu_kv_pool.h"
 
 #include <string>
 
+#include "backend/cpu/kv_residency.h"
 #include "base/arena.h"
 #include "base/error.h"
 
@@ -47,6 +48,7 @@ CpuKvPool::CpuKvPool(const KvGeometry& geometry) : geometry_(checked(geometry)),
   v_head_bytes_ = panels * v_panel_bytes_;
   memory_ = Arena(n_bytes()).allocate(n_bytes());
   v_memory_ = memory_.get() + number(geometry_.n_layers, 0) * at(geometry_.n_kv_heads) * k_head_bytes_;
+  residency_ = make_resident(*this);
 }
 
 std::size_t CpuKvPool::n_bytes() const noexcept {

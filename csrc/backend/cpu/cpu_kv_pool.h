@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <thread>
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/kv_pool.h"
@@ -10,8 +11,9 @@
 namespace imp::cpu {
 
 // K by layer, block, kv head, and panel [head_dim][16 tokens]; behind it V by layer, block, kv head, and panel
-// [16 tokens][head_dim, padded to 16]. So attention's lanes are tokens for K and elements for V, and the heads of one
-// block, and of blocks that follow each other, form one stream: runs of a few KiB are read at a third of the speed.
+// [16 tokens][head_dim, padded to 16]; of bfloat16 with neighbours in pairs, as SplitPanels has them. So attention's
+// lanes are tokens for K and elements for V, and the heads of one block, and of blocks that follow each other, form one
+// stream: runs of a few KiB are read at a third of the speed.
 class CpuKvPool final : public KvPool {
  public:
   // Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).
@@ -55,6 +57,7 @@ class CpuKvPool final : public KvPool {
   std::size_t v_head_bytes_;
   std::shared_ptr<std::byte> memory_;
   std::byte* v_memory_;
+  std::jthread residency_;  // reads all of the above
 };
 
 }  // namespace imp::cpu

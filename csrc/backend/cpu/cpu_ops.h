@@ -42,8 +42,9 @@ struct AttentionTile {
   constexpr int head(int query) const { return query / (n_heads * n_rows) * n_heads + query % n_heads; }
 };
 
-// Where the keys and values of a split lie for the tile's first kv head: K as [head_dim][16 tokens], V as
-// [16 tokens][padded head_dim], per panel of 16 tokens. Panels that no query sees may be null.
+// Where the keys and values of a split lie for the tile's first kv head, per panel of 16 tokens: K as
+// [head_dim][16 tokens], V as [16 tokens][padded head_dim]; of bfloat16 in pairs, K as [head_dim / 2][16 tokens][2], V
+// as [8][padded head_dim][2 tokens]. Panels that no query sees may be null.
 struct SplitPanels {
   const void* k[kSplitPanels];
   const void* v[kSplitPanels];
@@ -60,12 +61,29 @@ struct AttentionState {
   float* values;    // [queries][padded head_dim]
 };
 
+// What one split needs beside its state.
+struct SplitScratch {
+  float* scores;   // [kTileQueries][kSplitTokens]
+  float* queries;  // [kTileQueries][padded head_dim]
+};
+
+// One head's keys and values of consecutive tokens of one panel.
+struct PanelRows {
+  const float* k;  // [n_tokens][head_dim], k_stride apart
+  const float* v;
+  std::ptrdiff_t k_stride;
+  std::ptrdiff_t v_stride;
+  int head_dim;
+  int first_token;
+  int n_tokens;
+};
+
 // Ops over the cache, one row per storage type.
 struct KvOps {
-  // Writes one head's K and V of one token: k and v point at head_dim floats, k_panel and v_panel at the panel.
-  void (*append)(const float* k, const float* v, int head_dim, int token_in_panel, void* k_panel, void* v_panel);
-  // Sets `state` to the tile's softmax over the split. scores: [kTileQueries][kSplitTokens] of scratch.
-  void (*attend_split)(const AttentionTile& tile, const SplitPanels& panels, float* scores,
+  // Writes the rows into one head's panel of K and of V.
+  void (*append)(const PanelRows& rows, void* k_panel, void* v_panel);
+  // Sets `state` to the tile's softmax over the split.
+  void (*attend_split)(const AttentionTile& tile, const SplitPanels& panels, SplitScratch scratch,
                        const AttentionState& state);
 };
 
@@ -122,7 +140,9 @@ struct CpuOps {
 };
 
 extern const CpuOps kCpuOpsGeneric;
-extern const CpuOps kCpuOpsAvx2;    // on x86 only
-extern const CpuOps kCpuOpsAvx512;  // on x86 only
+// On x86 only.
+extern const CpuOps kCpuOpsAvx2;
+extern const CpuOps kCpuOpsAvx512;
+extern const CpuOps kCpuOpsAvx512Bf16;
 
 }  // namespace imp::cpu

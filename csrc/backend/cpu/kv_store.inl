@@ -1,41 +1,64 @@
-// How the cache stores numbers, and how one token's keys and values enter it.
+// How tokens' keys and values enter the cache.
 #pragma once
 
-#include "backend/cpu/cpu_ops.h"
-#include "backend/cpu/lanes.h"
+#include "backend/cpu/kv_kept.inl"
+#include "backend/cpu/lanes_transpose.h"
 
 namespace imp::cpu {
 namespace {
 
-struct StoreF32 {
-  using Element = float;
-  static Lanes read(const Element* from) { return load(from); }
-  static void write(Element* to, Lanes x) { store(to, x); }
-};
-struct StoreF16 {
-  using Element = std::uint16_t;
-  static Lanes read(const Element* from) { return load_f16(from); }
-  static void write(Element* to, Lanes x) { store_f16(to, x); }
-};
-struct StoreBF16 {
-  using Element = std::uint16_t;
-  static Lanes read(const Element* from) { return load_bf16(from); }
-  static void write(Element* to, Lanes x) { store_bf16(to, x); }
-};
-
-// K goes into a column of its panel, V into a row, whose padding becomes zero.
-template <class Store>
-void append(const float* k, const float* v, int head_dim, int token_in_panel, void* k_panel, void* v_panel) {
-  using Element = typename Store::Element;
-  auto* column = static_cast<Element*>(k_panel) + token_in_panel;
-  auto* row = static_cast<Element*>(v_panel) + token_in_panel * padded_to_lanes(head_dim);
-  for (int d = 0; d < head_dim; d += kLanes) {
-    const int n = head_dim - d < kLanes ? head_dim - d : kLanes;
-    Element stored[kLanes];
-    Store::write(stored, load_up_to(k + d, n));
-    for (int i = 0; i < n; ++i) column[(d + i) * kPanelTokens] = stored[i];
-    Store::write(row + d, load_up_to(v + d, n));
+// A token of K is a column of its panel: a whole panel of tokens is transposed in registers.
+template <class Kept>
+void append_keys(const PanelRows& rows, typename Kept::Element* panel) {
+  constexpr int kTogether = kLanes * Kept::kElements;
+  for (int d = 0; d < rows.head_dim; d += kTogether) {
+    const int left = rows.head_dim - d;
+    const int n = (left < kTogether ? left : kTogether) / Kept::kElements;
+    typename Kept::Element* const to = panel + d / Kept::kElements * kPanelTokens;
+    if (rows.n_tokens == kPanelTokens) {
+      IntLanes words[kLanes];
+      for (int token = 0; token < kLanes; ++token)
+        words[token] = Kept::words_of(rows.k + token * rows.k_stride + d, left);
+      transpose(words);
+      for (int i = 0; i < n; ++i) Kept::write(to + i * kPanelTokens, words[i]);
+      continue;
+    }
+    for (int token = 0; token < rows.n_tokens; ++token) {
+      typename Kept::Element column[kLanes];
+      Kept::write(column, Kept::words_of(rows.k + token * rows.k_stride + d, left));
+      for (int i = 0; i < n; ++i) to[i * kPanelTokens + rows.first_token + token] = column[i];
+    }
   }
+}
+
+// A token of V is a row, whose padding becomes zero.
+template <class Kept>
+void append_values(const PanelRows& rows, typename Kept::Element* panel) {
+  const int width = padded_to_lanes(rows.head_dim);
+  for (int token = 0; token < rows.n_tokens; ++token) {
+    typename Kept::Element* const row = panel + (rows.first_token + token) / Kept::kElements * width;
+    for (int d = 0; d < rows.head_dim; d += kLanes) {
+      const float* const from = rows.v + token * rows.v_stride + d;
+      if constexpr (Kept::kElements == 1) {
+        Kept::write(row + d, Kept::words_of(from, rows.head_dim - d));
+      } else {
+        // Its half of words shared with a neighbour.
+        const bool is_odd = (rows.first_token + token) % 2 != 0;
+        const IntLanes upper = broadcast_int(static_cast<std::int32_t>(0xFFFF0000));
+        const IntLanes lower = broadcast_int(0x0000FFFF);
+        const IntLanes rounded = round_bf16(load_up_to(from, rows.head_dim - d));
+        const IntLanes before = load_words(row + d);
+        Kept::write(row + d, is_odd ? (before & lower) | (rounded & upper)
+                                    : (before & upper) | shift_right_logical<16>(rounded));
+      }
+    }
+  }
+}
+
+template <class Kept>
+void append(const PanelRows& rows, void* k_panel, void* v_panel) {
+  append_keys<Kept>(rows, static_cast<typename Kept::Element*>(k_panel));
+  append_values<Kept>(rows, static_cast<typename Kept::Element*>(v_panel));
 }
 
 }  // namespace

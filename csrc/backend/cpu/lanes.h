@@ -47,12 +47,15 @@ namespace {
 inline Lanes load_bf16(const std::uint16_t* from) {
   return from_bits(shift_left<16>(load_u16(from)));
 }
-inline void store_bf16(std::uint16_t* to, Lanes x) {
+inline IntLanes round_bf16(Lanes x) {  // in the upper halves; the lower ones are left over
   const IntLanes word = bits(x);
   const IntLanes odd = shift_right_logical<16>(word) & broadcast_int(1);
   const IntLanes rounded = word + broadcast_int(0x7FFF) + odd;
   const Mask is_nan = less(broadcast_int(0x7F800000), word & broadcast_int(0x7FFFFFFF));
-  store_u16(to, shift_right_logical<16>(select(is_nan, word | broadcast_int(0x400000), rounded)));
+  return select(is_nan, word | broadcast_int(0x400000), rounded);
+}
+inline void store_bf16(std::uint16_t* to, Lanes x) {
+  store_u16(to, shift_right_logical<16>(round_bf16(x)));
 }
 
 // The first n lanes from memory, the others zero; n at least 0.

@@ -12,9 +12,9 @@
 namespace imp::cpu {
 namespace {
 
-template <class Store>
+template <class Kept>
 constexpr KvOps kv_ops() {
-  return {.append = append<Store>, .attend_split = attend_split<Store>};
+  return {.append = append<Kept>, .attend_split = attend_split<Kept>};
 }
 
 constexpr CpuOps kTable = {
@@ -27,7 +27,7 @@ constexpr CpuOps kTable = {
     .add = add,
     .scale = scale,
     .soft_cap = soft_cap,
-    .kv = {kv_ops<StoreF32>(), kv_ops<StoreF16>(), kv_ops<StoreBF16>()},
+    .kv = {kv_ops<KeptF32>(), kv_ops<KeptF16>(), kv_ops<KeptBF16>()},
     .merge = merge,
     .finish = finish,
     .sampling = {.scan = scan, .gather = gather, .weigh = weigh, .block_masses = block_masses, .surprises = surprises},

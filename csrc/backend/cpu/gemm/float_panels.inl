@@ -3,7 +3,7 @@
 // product, then its even one, as the instruction for it does. For the instruction set that the including file is
 // compiled for.
 #include "backend/cpu/gemm/panel_product.h"
-#include "backend/cpu/lanes.h"
+#include "backend/cpu/lanes_pairs.h"
 #include "backend/gemm_args.h"
 
 namespace imp::cpu {
@@ -39,37 +39,15 @@ inline Lanes add_product(Lanes sum, Lanes weight, Lanes activation) {
   return fma(weight, activation, sum);
 }
 
-#if defined(__AVX512BF16__)
-struct Pairs {
-  __m512bh v;
-};
-inline Pairs pairs_of(IntLanes x) {
-  return {__builtin_bit_cast(__m512bh, x.v)};
-}
-inline Lanes add_product(Lanes sum, Pairs weight, Pairs activation) {
-  return {_mm512_dpbf16_ps(sum.v, weight.v, activation.v)};
-}
-#else
-struct Pairs {
-  Lanes even, odd;
-};
-inline Pairs pairs_of(IntLanes x) {
-  return {from_bits(shift_left<16>(x)), from_bits(x & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)))};
-}
-inline Lanes add_product(Lanes sum, Pairs weight, Pairs activation) {
-  return fma(weight.even, activation.even, fma(weight.odd, activation.odd, sum));
-}
-#endif
-
 inline Pairs load_row(const PairBF16* from) {
-  return pairs_of(bits(load(reinterpret_cast<const float*>(from))));
+  return load_pairs(&from->bits);
 }
 // The last element of a row of odd length: of each row there is one, not two.
 inline Pairs load_last(const PairBF16* from) {
   return pairs_of(load_u16(reinterpret_cast<const std::uint16_t*>(from)));
 }
 inline Pairs spread(std::uint32_t activation) {
-  return pairs_of(broadcast_int(static_cast<std::int32_t>(activation)));
+  return broadcast_pair(activation);
 }
 
 // The largest tile in registers: rows of activations by panels. An fma takes about four cycles and up to two start in

@@ -1,0 +1,37 @@
+// What the loops of attention share: which tokens a query sees, and how much they take at once.
+#pragma once
+
+#include "backend/cpu/cpu_ops.h"
+
+namespace imp::cpu {
+namespace {
+
+// Accumulators that stay in registers: of 32 AVX-512 registers, or of the 8 pairs that AVX2 has.
+#if defined(__AVX512F__)
+constexpr int kAccumulators = 16;
+#else
+constexpr int kAccumulators = 4;
+#endif
+
+// Panels read side by side: as many streams as memory serves best.
+constexpr int kPanelsAtOnce = 4;
+
+// Tokens of a split that a query sees, counted from the split's start: [begin, end), empty where begin >= end.
+struct Visible {
+  int begin, end;
+};
+
+inline Visible visible(const AttentionTile& tile, int row, int split_position) {
+  const int position = tile.first_position + row;
+  const int first = tile.window > 0 && position - tile.window + 1 > 0 ? position - tile.window + 1 : 0;
+  const int begin = first - split_position;
+  const int end = position + 1 - split_position;
+  return {begin > 0 ? begin : 0, end < kSplitTokens ? end : kSplitTokens};
+}
+
+inline const float* query(const AttentionTile& tile, int i) {
+  return tile.q + tile.row(i) * tile.row_stride + tile.head(i) * tile.head_dim;
+}
+
+}  // namespace
+}  // namespace imp::cpu

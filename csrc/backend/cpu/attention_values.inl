@@ -1,0 +1,153 @@
+// Sums of a split's values under the weights of a tile's queries: head_dim in the lanes, sums over tokens in order.
+#pragma once
+
+#include "backend/cpu/attention_tile.inl"
+#include "backend/cpu/kv_kept.inl"
+
+namespace imp::cpu {
+namespace {
+
+// The values of one kv head in a split, as panels' addresses.
+struct HeadValues {
+  const void* const* panels;
+  std::ptrdiff_t head_offset;
+  int width;  // head_dim, padded
+
+  // The Elements of the tokens [kElements · step, kElements · (step + 1)).
+  template <class Kept>
+  const typename Kept::Element* row(int step) const {
+    constexpr int kPanelSteps = kPanelTokens / Kept::kElements;
+    const void* head = static_cast<const char*>(panels[step / kPanelSteps]) + head_offset;
+    return static_cast<const typename Kept::Element*>(head) + step % kPanelSteps * width;
+  }
+};
+
+// values[query][16 · n_lanes from `element`] += weights[query][token] · V[token] for the tokens of steps [begin, end).
+template <class Kept, int n_queries, int n_lanes>
+inline void add_values_block(const HeadValues& v, int begin, int end, int element, const float* weights,
+                             float* values) {
+  constexpr int kPanelSteps = kPanelTokens / Kept::kElements;
+  Lanes sums[n_queries][n_lanes];
+  for (int i = 0; i < n_queries; ++i) {
+    for (int j = 0; j < n_lanes; ++j) sums[i][j] = load(values + i * v.width + element + j * kLanes);
+  }
+  while (begin < end) {
+    const auto* row = v.row<Kept>(begin) + element;
+    const int panel_end = begin / kPanelSteps * kPanelSteps + kPanelSteps;
+    for (const int stop = panel_end < end ? panel_end : end; begin < stop; ++begin, row += v.width) {
+      typename Kept::Product part[n_lanes];
+      for (int j = 0; j < n_lanes; ++j) part[j] = Kept::read(row + j * kLanes);
+      for (int i = 0; i < n_queries; ++i) {
+        const typename Kept::Product weight = Kept::factor(weights + i * kSplitTokens, begin);
+        for (int j = 0; j < n_lanes; ++j) sums[i][j] = Kept::add(sums[i][j], part[j], weight);
+      }
+    }
+  }
+  for (int i = 0; i < n_queries; ++i) {
+    for (int j = 0; j < n_lanes; ++j) store(values + i * v.width + element + j * kLanes, sums[i][j]);
+  }
+}
+
+template <class Kept, int n_queries, int n_lanes>
+inline void add_values_lanes(const HeadValues& v, int begin, int end, int element, const float* weights,
+                             float* values) {
+  for (; element + n_lanes * kLanes <= v.width; element += n_lanes * kLanes) {
+    add_values_block<Kept, n_queries, n_lanes>(v, begin, end, element, weights, values);
+  }
+  if constexpr (n_lanes > 1) {
+    add_values_lanes<Kept, n_queries, n_lanes / 2>(v, begin, end, element, weights, values);
+  }
+}
+
+// Over all elements of n_queries queries.
+template <class Kept, int n_queries>
+inline void add_values(const HeadValues& v, int begin, int end, const float* weights, float* values) {
+  if (begin >= end) return;
+  constexpr int n_lanes = kAccumulators / n_queries < 8 ? kAccumulators / n_queries : 8;
+  add_values_lanes<Kept, n_queries, n_lanes>(v, begin, end, 0, weights, values);
+}
+
+// A token whose neighbour in the pair is not seen, and may be anything.
+template <class Kept>
+inline void add_lone_token(const HeadValues& v, int token, const float* weights, float* values) {
+  const int step = token / Kept::kElements;
+  const typename Kept::Product weight = Kept::factor(weights, step);
+  for (int d = 0; d < v.width; d += kLanes) {
+    const typename Kept::Product part = Kept::read_one(v.row<Kept>(step) + d, token % Kept::kElements);
+    store(values + d, Kept::add(load(values + d), part, weight));
+  }
+}
+
+// One query over what it sees.
+template <class Kept>
+inline void add_values_of_query(const HeadValues& v, Visible tokens, const float* weights, float* values) {
+  constexpr int kTogether = Kept::kElements;
+  if (tokens.begin >= tokens.end) return;
+  if constexpr (kTogether > 1) {
+    if (tokens.begin % kTogether != 0) add_lone_token<Kept>(v, tokens.begin++, weights, values);
+  }
+  add_values<Kept, 1>(v, tokens.begin / kTogether, tokens.end / kTogether, weights, values);
+  if constexpr (kTogether > 1) {
+    if (tokens.begin < tokens.end && tokens.end % kTogether != 0) {
+      add_lone_token<Kept>(v, tokens.end - 1, weights, values);
+    }
+  }
+}
+
+// Queries of one block may see different tokens: what all see is taken together, the rest one query at a time. Each
+// query's tokens stay in ascending order.
+template <class Kept, int n_queries>
+inline void add_values_of_queries(const HeadValues& v, const Visible* seen, int count, const float* weights,
+                                  float* values) {
+  constexpr int kTogether = Kept::kElements;
+  for (; count >= n_queries; count -= n_queries) {
+    Visible common = seen[0];
+    for (int i = 1; i < n_queries; ++i) {
+      if (seen[i].begin > common.begin) common.begin = seen[i].begin;
+      if (seen[i].end < common.end) common.end = seen[i].end;
+    }
+    const int begin = (common.begin + kTogether - 1) / kTogether;
+    const int end = common.end / kTogether;
+    const bool together = common.begin < common.end && begin < end;
+    for (int i = 0; i < n_queries; ++i) {
+      const Visible before = {seen[i].begin, together ? begin * kTogether : seen[i].end};
+      add_values_of_query<Kept>(v, before, weights + i * kSplitTokens, values + i * v.width);
+    }
+    if (together) {
+      add_values<Kept, n_queries>(v, begin, end, weights, values);
+      for (int i = 0; i < n_queries; ++i) {
+        const Visible after = {end * kTogether, seen[i].end};
+        add_values_of_query<Kept>(v, after, weights + i * kSplitTokens, values + i * v.width);
+      }
+    }
+    seen += n_queries;
+    weights += n_queries * kSplitTokens;
+    values += n_queries * v.width;
+  }
+  if constexpr (n_queries > 1) add_values_of_queries<Kept, n_queries / 2>(v, seen, count, weights, values);
+}
+
+// Adds up the values of all queries, each over the tokens it sees.
+template <class Kept>
+inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels, const Visible* seen, Visible any,
+                           const float* weights, float* values) {
+  constexpr int at_once = kAccumulators >= 16 ? 4 : 2;
+  constexpr int chunk = kPanelsAtOnce * kPanelTokens;
+  const int per_kv_head = tile.n_rows * tile.n_heads;
+  const int width = padded_to_lanes(tile.head_dim);
+  for (int begin = any.begin / chunk * chunk; begin < any.end; begin += chunk) {
+    Visible here[kTileQueries];
+    for (int i = 0; i < tile.n_queries(); ++i) {
+      here[i].begin = seen[i].begin > begin ? seen[i].begin : begin;
+      here[i].end = seen[i].end < begin + chunk ? seen[i].end : begin + chunk;
+    }
+    for (int head = 0; head < tile.n_kv_heads; ++head) {
+      const int i = head * per_kv_head;
+      add_values_of_queries<Kept, at_once>({panels.v, head * panels.v_head_bytes, width}, here + i, per_kv_head,
+                                           weights + i * kSplitTokens, values + i * width);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace imp::cpu

@@ -1,0 +1,85 @@
+// What the cache holds of K and V, and how attention multiplies it: a type per storage.
+//
+//   Element   what one lane reads at once: kElements neighbours, along head_dim of K and along the tokens of V
+//   Factor    what Elements are multiplied by: kElements neighbours of a query, or of a row of weights
+//
+// A word is 32 bits: a float where elements are alone, a pair of bfloat16 where they are in pairs.
+#pragma once
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/lanes_pairs.h"
+
+namespace imp::cpu {
+namespace {
+
+// Multiplied in float32, by float32.
+struct KeptAlone {
+  static constexpr int kElements = 1;
+  using Product = Lanes;
+
+  // A query's Factors; `room`, for its padded row, holds them where they are not there yet.
+  static const void* factors_of(const float* row, int, float*) { return row; }
+  // Writes weights of 16 tokens as Factors into a row of scores whose earlier tokens were read; returns what they
+  // then are.
+  static Lanes store_weights(float* scores, int token, Lanes x) {
+    store(scores + token, x);
+    return x;
+  }
+  static Lanes factor(const void* factors, int i) { return broadcast(static_cast<const float*>(factors)[i]); }
+  static Lanes add(Lanes sum, Lanes element, Lanes factor) { return fma(factor, element, sum); }
+  // The first n of 16 · kElements elements of a row, as 16 words.
+  static IntLanes words_of(const float* row, int n) { return bits(load_up_to(row, n)); }
+};
+
+struct KeptF32 : KeptAlone {
+  using Element = float;
+  static Lanes read(const Element* from) { return load(from); }
+  static void write(Element* to, IntLanes words) { store(to, from_bits(words)); }
+};
+
+struct KeptF16 : KeptAlone {
+  using Element = std::uint16_t;
+  static Lanes read(const Element* from) { return load_f16(from); }
+  static void write(Element* to, IntLanes words) { store_f16(to, from_bits(words)); }
+};
+
+// Multiplied by bfloat16, which queries and weights are rounded to, with sums in float32.
+struct KeptBF16 {
+  static constexpr int kElements = 2;
+  using Product = Pairs;
+  using Element = std::uint32_t;  // the even below
+
+  static const void* factors_of(const float* row, int n, float* room) {
+    for (int d = 0; d < n; d += 2 * kLanes)
+      store_int(reinterpret_cast<std::int32_t*>(room) + d / 2, words_of(row + d, n - d));
+    return room;
+  }
+  static Lanes store_weights(float* scores, int token, Lanes x) {
+    return store_rounded(reinterpret_cast<std::uint16_t*>(scores) + token, x);
+  }
+  static Pairs factor(const void* factors, int i) {
+    std::uint32_t pair;
+    __builtin_memcpy(&pair, static_cast<const char*>(factors) + i * static_cast<int>(sizeof pair), sizeof pair);
+    return broadcast_pair(pair);
+  }
+  static Lanes add(Lanes sum, Pairs element, Pairs factor) { return add_product(sum, element, factor); }
+
+  static Pairs read(const Element* from) { return load_pairs(from); }
+  // One of each pair, 0 the even; zero for the other.
+  static Pairs read_one(const Element* from, int which) {
+    const std::uint32_t mask = which == 0 ? 0x0000FFFF : 0xFFFF0000;
+    return pairs_of(load_words(from) & broadcast_int(static_cast<std::int32_t>(mask)));
+  }
+  static IntLanes words_of(const float* row, int n) {
+    std::uint16_t halves[2 * kLanes];
+    store_bf16(halves, load_up_to(row, n));
+    store_bf16(halves + kLanes, load_up_to(row + kLanes, n > kLanes ? n - kLanes : 0));
+    std::int32_t words[kLanes];
+    __builtin_memcpy(words, halves, sizeof words);
+    return load_int(words);
+  }
+  static void write(Element* to, IntLanes words) { store_int(reinterpret_cast<std::int32_t*>(to), words); }
+};
+
+}  // namespace
+}  // namespace imp::cpu

@@ -1,0 +1,67 @@
+// Asks the system for pages in pieces, each of the same blocks of every layer, in the order of the blocks.
+#include "backend/cpu/kv_residency.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <system_error>
+
+#include "backend/cpu/cpu_kv_pool.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#endif
+
+namespace imp::cpu {
+
+#if defined(__linux__) && defined(MADV_POPULATE_WRITE)
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
+
+// False where the system refuses.
+bool populate(std::span<std::byte> memory) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+  std::byte* const first = memory.data() - begin % page;
+  return madvise(first, static_cast<std::size_t>(memory.data() + memory.size() - first), MADV_POPULATE_WRITE) == 0;
+}
+
+void populate_first_blocks(const CpuKvPool& pool, const std::stop_token& stop) {
+  // While it holds the process's memory map, threads that change it wait: not at the lowest priority.
+  constexpr int kNice = 10;
+  setpriority(PRIO_PROCESS, 0, kNice);  // on Linux of the calling thread alone
+  const KvGeometry& geometry = pool.geometry();
+  const std::size_t block_bytes = std::max(pool.k_block(0, 0).size(), pool.v_block(0, 0).size());
+  const int step = static_cast<int>(std::max<std::size_t>(1, kPieceBytes / block_bytes));
+  std::size_t done = 0;
+  for (std::int32_t block = 0; block < geometry.n_blocks && done < kMostBytes; block += step) {
+    const auto n_blocks = static_cast<std::size_t>(std::min(step, geometry.n_blocks - block));
+    for (int layer = 0; layer < geometry.n_layers; ++layer) {
+      for (const std::span<std::byte> first : {pool.k_block(layer, block), pool.v_block(layer, block)}) {
+        if (stop.stop_requested() || !populate({first.data(), n_blocks * first.size()})) return;
+        done += n_blocks * first.size();
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::jthread make_resident(const CpuKvPool& pool) {
+  if (pool.n_bytes() == 0) return {};
+  try {
+    return std::jthread([&pool](const std::stop_token& stop) { populate_first_blocks(pool, stop); });
+  } catch (const std::system_error&) {
+    return {};  // no thread to be had: pages come as tokens do
+  }
+}
+#else
+std::jthread make_resident(const CpuKvPool&) {
+  return {};
+}
+#endif
+
+}  // namespace imp::cpu

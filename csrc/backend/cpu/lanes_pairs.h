@@ -1,0 +1,58 @@
+// Sixteen pairs of bfloat16 at a time, and their products: each pair adds its odd product, then its even one, as the
+// instruction for it does.
+#pragma once
+
+#include "backend/cpu/lanes.h"
+
+namespace imp::cpu {
+namespace {
+
+#if defined(__AVX512BF16__)
+struct Pairs {
+  __m512bh v;
+};
+// Of words with the even element below.
+inline Pairs pairs_of(IntLanes x) {
+  return {__builtin_bit_cast(__m512bh, x.v)};
+}
+inline Lanes add_product(Lanes sum, Pairs a, Pairs b) {
+  return {_mm512_dpbf16_ps(sum.v, a.v, b.v)};
+}
+#else
+struct Pairs {
+  Lanes even, odd;
+};
+// Of words with the even element below.
+inline Pairs pairs_of(IntLanes x) {
+  return {from_bits(shift_left<16>(x)), from_bits(x & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)))};
+}
+inline Lanes add_product(Lanes sum, Pairs a, Pairs b) {
+  return fma(a.even, b.even, fma(a.odd, b.odd, sum));
+}
+#endif
+
+// As store_bf16 for what is no denormal, and returns what was stored.
+inline Lanes store_rounded(std::uint16_t* to, Lanes x) {
+#if defined(__AVX512BF16__)
+  const __m256i rounded = __builtin_bit_cast(__m256i, _mm512_cvtneps_pbh(x.v));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded);
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16))};
+#else
+  const IntLanes rounded = round_bf16(x);
+  store_u16(to, shift_right_logical<16>(rounded));
+  return from_bits(rounded & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)));
+#endif
+}
+
+inline IntLanes load_words(const std::uint32_t* from) {
+  return bits(load(reinterpret_cast<const float*>(from)));
+}
+inline Pairs load_pairs(const std::uint32_t* from) {
+  return pairs_of(load_words(from));
+}
+inline Pairs broadcast_pair(std::uint32_t pair) {
+  return pairs_of(broadcast_int(static_cast<std::int32_t>(pair)));
+}
+
+}  // namespace
+}  // namespace imp::cpu
