@@ -8,7 +8,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   list(APPEND flags_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)  # false alarms inside its own avx512fintrin.h
 endif()
 set(flags_avx512vnni ${flags_avx512} -mavx512vnni)
-set(flags_avx512bf16 ${flags_avx512} -mavx512bf16)
+set(flags_avx512bf16 ${flags_avx512vnni} -mavx512bf16)
 set(flags_neondot -march=armv8.2-a+dotprod)
 
 # For code that differs between the families; empty for one without kernels of its own.

@@ -14,7 +14,7 @@ struct KvGeometry {
   int head_dim = 0;
   int block_tokens = 16;  // a multiple of 16, a divisor of 256
   int n_blocks = 0;
-  DType dtype = DType::F16;  // F32, F16 or BF16
+  DType dtype = DType::F16;  // F32, F16, BF16 or Q8_0
 };
 
 // Storage made by a Backend and only passed back to it. Who owns which block is the engine's affair.

@@ -47,8 +47,11 @@ class Rules {
 
   void check_cache() const {
     const DType dtype = config_.kv_dtype;
-    require(dtype == DType::F16 || dtype == DType::F32 || dtype == DType::BF16, "kv_dtype",
-            std::string(traits(dtype).name), "one of f16, bf16, f32");
+    const std::string name(traits(dtype).name);
+    require(dtype == DType::F16 || dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::Q8_0, "kv_dtype",
+            name, "one of f16, bf16, f32, q8_0");
+    require(dtype != DType::Q8_0 || config_.head_dim % 32 == 0, "kv_dtype",
+            name + " with head_dim " + std::to_string(config_.head_dim), "head_dim a multiple of 32");
   }
 
   void check_tokens() const {

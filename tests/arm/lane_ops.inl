@@ -70,6 +70,7 @@ void put_floats(const LaneInputs& in, LaneOutputs& out) {
   store_f16(halves, a * broadcast(0x1p-110F));
   put(out, "store_f16 of small", halves);
   put(out, "load_f16", load_f16(in.halves));
+  put(out, "broadcast_f16", broadcast_f16(in.halves[0]));
 }
 
 void put_integers(const LaneInputs& in, LaneOutputs& out) {
@@ -97,6 +98,7 @@ void put_integers(const LaneInputs& in, LaneOutputs& out) {
   put(out, "integer max_of", max_of(i));
   put(out, "load_u16", load_u16(in.halves));
   put(out, "load_u8", load_u8(in.bytes));
+  put(out, "load_i8", load_i8(reinterpret_cast<const std::int8_t*>(in.bytes)));
   std::int8_t pairs[16][2];
   __builtin_memcpy(pairs, in.halves, sizeof pairs);
   put(out, "load_i8_pairs", load_i8_pairs(pairs));

@@ -90,9 +90,10 @@ void put_rope(const CpuOps& ops, Results& results) {
 }
 
 // Three rows of a sequence, four heads over two kv heads, over the splits that hold their keys.
+template <int kHeadDim>
 void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, int window, float soft_cap,
                    Results& results) {
-  constexpr int kHeadDim = 40, kWidth = padded_to_lanes(kHeadDim), kKvHeads = 2, kHeads = 2, kTokenRows = 3;
+  constexpr int kWidth = padded_to_lanes(kHeadDim), kKvHeads = 2, kHeads = 2, kTokenRows = 3;
   constexpr int kFirst = 601, kTokens = kFirst + kTokenRows, kQueryWidth = kKvHeads * kHeads * kHeadDim;
   constexpr int kPanels = (kTokens + kPanelTokens - 1) / kPanelTokens;
   constexpr std::size_t kPanelFloats = std::size_t{kPanelTokens} * kWidth;
@@ -173,10 +174,12 @@ Results results_of(const CpuOps& ops) {
   const std::pair<KvStorage, std::string> storages[] = {
       {kv_f32, " over f32"}, {kv_f16, " over f16"}, {kv_bf16, " over bf16"}};
   for (const auto& [storage, name] : storages) {
-    put_attention(ops, ops.kv[storage], name, 0, 0, results);
-    put_attention(ops, ops.kv[storage], name + " in a window", 100, 0, results);
-    put_attention(ops, ops.kv[storage], name + ", capped", 0, 4, results);
+    put_attention<40>(ops, ops.kv[storage], name, 0, 0, results);
+    put_attention<40>(ops, ops.kv[storage], name + " in a window", 101, 0, results);
+    put_attention<40>(ops, ops.kv[storage], name + ", capped", 0, 4, results);
   }
+  put_attention<64>(ops, ops.kv[kv_q8_0], " over q8_0", 0, 0, results);
+  put_attention<64>(ops, ops.kv[kv_q8_0], " over q8_0 in a window, capped", 101, 4, results);
   put_sampling(ops.sampling, results);
   return results;
 }
@@ -192,7 +195,7 @@ std::vector<Table> here() {
   const DeviceCaps caps = cpu_caps("auto");
   if (caps.avx2) found.push_back({"avx2", &kCpuOpsAvx2});
   if (caps.avx512) found.push_back({"avx512", &kCpuOpsAvx512});
-  if (caps.avx512 && caps.avx512_bf16) found.push_back({"avx512bf16", &kCpuOpsAvx512Bf16});
+  if (caps.avx512 && caps.avx512_vnni && caps.avx512_bf16) found.push_back({"avx512bf16", &kCpuOpsAvx512Bf16});
 #endif
   return found;
 }

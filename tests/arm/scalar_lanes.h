@@ -172,6 +172,9 @@ IntLanes load_u16(const std::uint16_t* from) {
 IntLanes load_u8(const std::uint8_t* from) {
   return of_each<IntLanes>([&](std::size_t i) { return std::int32_t{from[i]}; });
 }
+IntLanes load_i8(const std::int8_t* from) {
+  return of_each<IntLanes>([&](std::size_t i) { return std::int32_t{from[i]}; });
+}
 std::int32_t of_halves(std::int32_t low, std::int32_t high) {
   return wrapped((low & 0xFFFF) | std::int64_t{high & 0xFFFF} << 16);
 }
@@ -225,6 +228,9 @@ std::uint16_t half_of_float(float x) {
 }
 Lanes load_f16(const std::uint16_t* from) {
   return of_each<Lanes>([&](std::size_t i) { return float_of_half(from[i]); });
+}
+Lanes broadcast_f16(std::uint16_t x) {
+  return broadcast(float_of_half(x));
 }
 void store_f16(std::uint16_t* to, const Lanes& x) {
   for (std::size_t i = 0; i < 16; ++i) to[i] = half_of_float(x.v[i]);

@@ -9,7 +9,7 @@ import pytest
 
 from imp_service import _testing as core
 from support import tolerances
-from support.attention_oracle import Heads, attention, multiplied, stored
+from support.attention_oracle import Heads, attention, blocks_of, multiplied, stored
 from support.bits import assert_same_bits
 from support.devices import BEST, DEVICES
 
@@ -112,9 +112,22 @@ GEOMETRIES = [
 POLICIES = [{}, {"window": 7}, {"window": 260}, {"soft_cap": 2.0}, {"window": 100, "soft_cap": 5.0}]
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("heads", GEOMETRIES, ids=lambda heads: f"{heads.n_heads}-{heads.n_kv_heads}-{heads.head_dim}")
-def test_krn_1_krn_2_attention_equals_float64(heads: Heads, dtype: str) -> None:
+DTYPES = ("f32", "f16", "bf16", "q8_0")
+
+
+def with_dtypes(geometries: list[Heads]) -> pytest.MarkDecorator:
+    """Each with each type that can hold it."""
+    cases = [
+        pytest.param(heads, dtype, id=f"{heads.n_heads}-{heads.n_kv_heads}-{heads.head_dim}-{dtype}")
+        for heads in geometries
+        for dtype in DTYPES
+        if dtype != "q8_0" or heads.head_dim % 32 == 0
+    ]
+    return pytest.mark.parametrize(("heads", "dtype"), cases)
+
+
+@with_dtypes(GEOMETRIES)
+def test_kvq_1_krn_1_krn_2_attention_equals_float64(heads: Heads, dtype: str) -> None:
     rng = np.random.default_rng(heads.head_dim)
     sequences, n_blocks = make_sequences(rng, heads, MIXED)
     cache = make_cache(BEST, heads, dtype, n_blocks, sequences)
@@ -133,9 +146,8 @@ def test_krn_1_krn_2_attention_equals_float64(heads: Heads, dtype: str) -> None:
         assert worst(actual, shaped, dtype, swapped) > 1
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("heads", [GEOMETRIES[1], GEOMETRIES[6], GEOMETRIES[9]], ids=["80", "8", "mqa"])
-def test_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(heads: Heads, dtype: str) -> None:
+@with_dtypes([GEOMETRIES[1], GEOMETRIES[6], GEOMETRIES[9]])
+def test_kvq_8_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(heads: Heads, dtype: str) -> None:
     rng = np.random.default_rng(5)
     shaped = replace(heads, window=290, soft_cap=20.0)
     sequences, n_blocks = make_sequences(rng, shaped, MIXED)
@@ -155,19 +167,20 @@ def test_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(heads:
             row += len(held.q)
 
 
-def test_det_4_long_decode_is_divided_over_threads() -> None:
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_det_4_long_decode_is_divided_over_threads(dtype: str) -> None:
     rng = np.random.default_rng(6)
-    heads = Heads(n_heads=4, n_kv_heads=1, head_dim=24, scale=0.2)
+    heads = Heads(n_heads=4, n_kv_heads=1, head_dim=32 if dtype == "q8_0" else 24, scale=0.2)
     sequences, n_blocks = make_sequences(rng, heads, [(5000, 1), (40, 1)])
     results = []
     for device in DEVICES:
         before = device.launches()
-        cache = make_cache(device, heads, "f16", n_blocks, sequences)
+        cache = make_cache(device, heads, dtype, n_blocks, sequences)
         results.append(attend_all(cache, heads, sequences))
         after = device.launches()
         assert after["attend_decode"] == before["attend_decode"] + 1
         assert after["attend_prefill"] == before["attend_prefill"]
-    assert worst(results[0], heads, "f16", sequences) <= 1
+    assert worst(results[0], heads, dtype, sequences) <= 1
     for result in results[1:]:
         assert_same_bits(result, results[0])
 
@@ -182,30 +195,32 @@ def test_hon_2_a_batch_of_both_kinds_counts_both() -> None:
     assert [after[kind] - before[kind] for kind in ("attend_decode", "attend_prefill")] == [1, 1]
 
 
+@pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("device", [DEVICES[0], BEST], ids=["first", "best"])
-def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device) -> None:
-    heads = Heads(n_heads=4, n_kv_heads=2, head_dim=24, scale=0.2, window=300)
+def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device, dtype: str) -> None:
+    heads = Heads(n_heads=4, n_kv_heads=2, head_dim=32 if dtype == "q8_0" else 24, scale=0.2, window=300)
     sequences, n_blocks = make_sequences(np.random.default_rng(2), heads, [*MIXED, (3000, 1)])
     results = []
     for stale in (0x00, 0x3C, NAN_BYTE):
-        cache = make_cache(device, heads, "f16", n_blocks, [])
+        cache = make_cache(device, heads, dtype, n_blocks, [])
         cache.fill(stale)
         for held in sequences:
             cache.append(1, [(len(held.k), 0, held.blocks)], held.k, held.v)
         results += [attend_all(cache, heads, sequences, scratch_fill=value) for value in (0x00, 0x3F, NAN_BYTE)]
-    assert worst(results[0], heads, "f16", sequences) <= 1
+    assert worst(results[0], heads, dtype, sequences) <= 1
     for result in results[1:]:
         assert_same_bits(result, results[0])
 
 
-def test_gen_24_kv_3_later_tokens_change_no_earlier_result() -> None:
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_gen_24_kv_3_later_tokens_change_no_earlier_result(dtype: str) -> None:
     """Rows of NaN written behind a position, then overwritten: as after a truncation."""
-    heads = Heads(n_heads=6, n_kv_heads=2, head_dim=40, scale=0.2)
+    heads = Heads(n_heads=6, n_kv_heads=2, head_dim=32 if dtype == "q8_0" else 40, scale=0.2)
     sequences, n_blocks = make_sequences(np.random.default_rng(3), heads, [(300, 300)])
     held = sequences[0]
-    clean = attend_all(make_cache(BEST, heads, "f16", n_blocks, sequences), heads, sequences)
+    clean = attend_all(make_cache(BEST, heads, dtype, n_blocks, sequences), heads, sequences)
     for n_kept in (0, 1, 15, 16, 17, 255, 256, 299):
-        cache = core.Cache(BEST, dtype="f16", n_layers=2, n_kv_heads=2, head_dim=40, n_blocks=n_blocks)
+        cache = core.Cache(BEST, dtype=dtype, n_layers=2, n_kv_heads=2, head_dim=heads.head_dim, n_blocks=n_blocks)
         cache.append(1, [(n_kept, 0, held.blocks)], held.k[:n_kept], held.v[:n_kept])
         junk = np.full_like(held.k[n_kept:], np.nan)
         cache.append(1, [(300 - n_kept, n_kept, held.blocks)], junk, junk)
@@ -288,6 +303,41 @@ def test_gen_24_the_cache_holds_rounded_rows_in_panels(dtype: str, head_dim: int
             np.testing.assert_array_equal(values, first_values)
 
 
+@pytest.mark.parametrize(("head_dim", "block_tokens"), [(32, 64), (96, 16)])
+def test_kvq_1_a_quantized_cache_holds_blocks_of_32(head_dim: int, block_tokens: int) -> None:
+    rng = np.random.default_rng(head_dim)
+    n, n_kv_heads, blocks = block_tokens + 13, 2, [3, 1]
+    rows = [rng.normal(size=(n, n_kv_heads * head_dim)).astype(np.float32) for _ in range(2)]
+    for values in rows:
+        values[5:9] = extreme_rows(rng, values[5:9].shape)
+        values[9] *= rng.choice(np.float32([1e-9, 1e-5, 1e6, 1e9]), size=values[9].shape)
+        values[10] = 0
+    n_groups = head_dim // 32
+    found = []
+    for device in DEVICES:
+        cache = core.Cache(device, dtype="q8_0", n_layers=2, n_kv_heads=n_kv_heads, head_dim=head_dim, n_blocks=4,
+                           block_tokens=block_tokens)  # fmt: skip
+        assert cache.n_bytes == 4 * 2 * n_kv_heads * block_tokens * 2 * n_groups * 34
+        for begin, end in ((0, 19), (19, 20), (20, n)):
+            cache.append(1, [(end - begin, begin, blocks)], rows[0][begin:end], rows[1][begin:end])
+        found.append([cache.block_bytes(1, block) for block in blocks])
+    assert all(data == found[0] for data in found)
+    for which, values in enumerate(rows):
+        panels = [np.frombuffer(data[which], np.uint8).reshape(n_kv_heads, -1, 17 * head_dim) for data in found[0]]
+        heads = np.concatenate(panels, axis=1)  # [kv head][panel][bytes]
+        codes = heads[..., : 16 * head_dim]
+        scales = np.ascontiguousarray(heads[..., 16 * head_dim :]).view(np.float16)
+        if which == 0:
+            codes = codes.reshape(n_kv_heads, -1, head_dim // 4, 16, 4).transpose(0, 1, 3, 2, 4) ^ 0x80
+        scales = scales.reshape(n_kv_heads, -1, n_groups, 16).swapaxes(2, 3)
+        codes = np.ascontiguousarray(codes).view(np.int8).reshape(n_kv_heads, -1, head_dim)[:, :n]
+        scales = scales.reshape(n_kv_heads, -1, n_groups)[:, :n]
+        for head in range(n_kv_heads):
+            wanted, wanted_scales = blocks_of(values[:, head * head_dim : (head + 1) * head_dim])
+            np.testing.assert_array_equal(codes[head], wanted.reshape(n, head_dim))
+            np.testing.assert_array_equal(scales[head], wanted_scales[..., 0])
+
+
 def as_float64(words: Array, dtype: str) -> Array:
     words = np.ascontiguousarray(words)
     if dtype == "f16":
@@ -312,7 +362,8 @@ REFUSED = [
     ("head_dim", 12, "head_dim: 12, expected a multiple of 8"),
     ("n_kv_heads", 0, "n_kv_heads: 0, expected at least 1"),
     ("block_tokens", 48, "block_tokens: 48, expected 16, 32"),
-    ("dtype", "q8_0", "dtype: q8_0, expected f32, f16 or bf16"),
+    ("dtype", "q4_0", "dtype: q4_0, expected f32, f16, bf16 or q8_0"),
+    ("dtype", "q8_0", "head_dim: 8, expected a multiple of 32"),
 ]
 
 

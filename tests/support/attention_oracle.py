@@ -9,8 +9,24 @@ import numpy as np
 Array = np.ndarray
 
 
+BLOCK = 32
+
+
+def blocks_of(values: Array) -> tuple[Array, Array]:
+    """Codes and float16 scales of rows in q8_0: 127 is the largest of each block; no finite scale, no codes."""
+    blocks = values.reshape(*values.shape[:-1], -1, BLOCK)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        scales = (np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(127)).astype(np.float16)
+        codes = np.rint(np.clip(blocks * (np.float32(1) / scales.astype(np.float32)), -127, 127))
+    return np.where((scales > 0) & np.isfinite(scales), codes, 0).astype(np.int8), scales
+
+
 def stored(values: Array, dtype: str) -> Array:
     """What a cache of the type holds of float32 values, in float64."""
+    if dtype == "q8_0":
+        codes, scales = blocks_of(values)
+        with np.errstate(invalid="ignore"):
+            return (codes * scales.astype(np.float64)).reshape(values.shape)
     if dtype == "f16":
         return values.astype(np.float16).astype(np.float64)
     if dtype == "bf16":
@@ -21,8 +37,13 @@ def stored(values: Array, dtype: str) -> Array:
 
 
 def multiplied(q: Array, dtype: str) -> Array:
-    """What a query is multiplied as: a cache of bfloat16 has it rounded alike."""
-    return stored(q, dtype) if dtype == "bf16" else q.astype(np.float64)
+    """What a query is multiplied as: a cache of bfloat16 has it rounded alike, one in blocks has it in blocks."""
+    if dtype != "q8_0":
+        return stored(q, dtype) if dtype == "bf16" else q.astype(np.float64)
+    blocks = q.reshape(q.shape[0], -1, BLOCK)
+    largest = np.abs(blocks).max(axis=-1, keepdims=True)
+    codes = np.rint(blocks * (np.float32(127) / largest))
+    return (codes.astype(np.float64) * (largest / np.float32(127))).reshape(q.shape)
 
 
 @dataclass(frozen=True)

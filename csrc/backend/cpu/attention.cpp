@@ -143,13 +143,14 @@ void Attention::add_tiles(const Call& call, const SequenceRows& sequence, int kv
   const int group = group_size(params);
   const int heads = std::min(group, kTileQueries);
   const int rows = std::max(1, kTileQueries / (group * kv_heads));
-  // The last rows see the most keys: they go first, so that no thread is left with a long task at the end.
-  for (int row = (sequence.n_rows - 1) / rows * rows; row >= 0; row -= rows) {
-    const int n_rows = std::min(rows, sequence.n_rows - row);
-    const int first_position = sequence.first_position + row;
-    const int first_seen = params.window > 0 ? std::max(0, first_position - params.window + 1) : 0;
-    for (int kv_head = 0; kv_head < params.n_kv_heads; kv_head += kv_heads) {
-      for (int head = 0; head < group; head += heads) {
+  // All rows of one kv head follow each other, while its keys are in a cache. The last rows see the most keys: they go
+  // first, so that no thread is left with a long task at the end.
+  for (int kv_head = 0; kv_head < params.n_kv_heads; kv_head += kv_heads) {
+    for (int head = 0; head < group; head += heads) {
+      for (int row = (sequence.n_rows - 1) / rows * rows; row >= 0; row -= rows) {
+        const int n_rows = std::min(rows, sequence.n_rows - row);
+        const int first_position = sequence.first_position + row;
+        const int first_seen = params.window > 0 ? std::max(0, first_position - params.window + 1) : 0;
         const int first_head = kv_head * group + head;
         const AttentionTile queries = {
             .q = call.q.data + (sequence.first_row + row) * call.q.stride + first_head * params.head_dim,

@@ -1,6 +1,7 @@
 // Dot products of a tile's queries with a split's keys: tokens in the lanes, sums over head_dim in order.
 #pragma once
 
+#include "backend/cpu/attention_quantized.inl"
 #include "backend/cpu/attention_tile.inl"
 #include "backend/cpu/kv_kept.inl"
 
@@ -17,7 +18,7 @@ inline void score_block(const void* const* q, const void* const* k, int head_dim
   for (int step = 0; step < head_dim / Kept::kElements; ++step) {
     typename Kept::Product key[n_panels];
     for (int p = 0; p < n_panels; ++p) {
-      key[p] = Kept::read(static_cast<const typename Kept::Element*>(k[p]) + step * kPanelTokens);
+      key[p] = Kept::read(static_cast<typename Kept::Row>(k[p]), step * kPanelTokens);
     }
     for (int i = 0; i < n_queries; ++i) {
       const typename Kept::Product factor = Kept::factor(q[i], step);
@@ -29,11 +30,19 @@ inline void score_block(const void* const* q, const void* const* k, int head_dim
   }
 }
 
+// Quantized blocks have sums of their own beside those of the whole.
+template <class Kept>
+constexpr int kScoreAccumulators = Kept::kQuantized ? kAccumulators / 2 : kAccumulators;
+
 // For n_queries queries, as many panels at once as there are accumulators.
 template <class Kept, int n_queries, int n_panels>
 inline void score_panels(const void* const* q, const void* const* k, int count, int head_dim, float* scores) {
   for (; count >= n_panels; count -= n_panels) {
-    score_block<Kept, n_queries, n_panels>(q, k, head_dim, scores);
+    if constexpr (Kept::kQuantized) {
+      score_quantized<n_queries, n_panels>(q, k, head_dim, scores);
+    } else {
+      score_block<Kept, n_queries, n_panels>(q, k, head_dim, scores);
+    }
     k += n_panels;
     scores += n_panels * kPanelTokens;
   }
@@ -43,7 +52,8 @@ inline void score_panels(const void* const* q, const void* const* k, int count, 
 template <class Kept, int n_queries>
 inline void score_queries(const void* const* q, int count, const void* const* k, int n_panels, int head_dim,
                           float* scores) {
-  constexpr int at_once = kAccumulators / n_queries < kPanelsAtOnce ? kAccumulators / n_queries : kPanelsAtOnce;
+  constexpr int fit = kScoreAccumulators<Kept> / n_queries;
+  constexpr int at_once = fit < kPanelsAtOnce ? fit : kPanelsAtOnce;
   for (; count >= n_queries; count -= n_queries) {
     score_panels<Kept, n_queries, at_once>(q, k, n_panels, head_dim, scores);
     q += n_queries;
@@ -68,8 +78,8 @@ inline void score(const AttentionTile& tile, const SplitPanels& panels, int begi
         k[p] = static_cast<const char*>(panels.k[first + p]) + head * panels.k_head_bytes;
       }
       const int i = head * per_kv_head;
-      score_queries<Kept, kAccumulators / 2>(q + i, per_kv_head, k, n_panels, tile.head_dim,
-                                             scratch.scores + i * kSplitTokens + first * kPanelTokens);
+      score_queries<Kept, kScoreAccumulators<Kept> / 2>(q + i, per_kv_head, k, n_panels, tile.head_dim,
+                                                        scratch.scores + i * kSplitTokens + first * kPanelTokens);
     }
   }
 }

@@ -33,5 +33,15 @@ inline const float* query(const AttentionTile& tile, int i) {
   return tile.q + tile.row(i) * tile.row_stride + tile.head(i) * tile.head_dim;
 }
 
+// The values of one kv head in a split, as panels' addresses.
+struct HeadValues {
+  const void* const* panels;
+  std::ptrdiff_t head_offset;
+  int width;  // head_dim, padded
+
+  // Where those of a token's panel begin.
+  const void* panel(int token) const { return static_cast<const char*>(panels[token / kPanelTokens]) + head_offset; }
+};
+
 }  // namespace
 }  // namespace imp::cpu

@@ -1,26 +1,12 @@
 // Sums of a split's values under the weights of a tile's queries: head_dim in the lanes, sums over tokens in order.
 #pragma once
 
+#include "backend/cpu/attention_quantized.inl"
 #include "backend/cpu/attention_tile.inl"
 #include "backend/cpu/kv_kept.inl"
 
 namespace imp::cpu {
 namespace {
-
-// The values of one kv head in a split, as panels' addresses.
-struct HeadValues {
-  const void* const* panels;
-  std::ptrdiff_t head_offset;
-  int width;  // head_dim, padded
-
-  // The Elements of the tokens [kElements · step, kElements · (step + 1)).
-  template <class Kept>
-  const typename Kept::Element* row(int step) const {
-    constexpr int kPanelSteps = kPanelTokens / Kept::kElements;
-    const void* head = static_cast<const char*>(panels[step / kPanelSteps]) + head_offset;
-    return static_cast<const typename Kept::Element*>(head) + step % kPanelSteps * width;
-  }
-};
 
 // values[query][16 · n_lanes from `element`] += weights[query][token] · V[token] for the tokens of steps [begin, end).
 template <class Kept, int n_queries, int n_lanes>
@@ -32,11 +18,12 @@ inline void add_values_block(const HeadValues& v, int begin, int end, int elemen
     for (int j = 0; j < n_lanes; ++j) sums[i][j] = load(values + i * v.width + element + j * kLanes);
   }
   while (begin < end) {
-    const auto* row = v.row<Kept>(begin) + element;
+    const void* const panel = v.panel(begin * Kept::kElements);
     const int panel_end = begin / kPanelSteps * kPanelSteps + kPanelSteps;
-    for (const int stop = panel_end < end ? panel_end : end; begin < stop; ++begin, row += v.width) {
+    for (const int stop = panel_end < end ? panel_end : end; begin < stop; ++begin) {
+      const typename Kept::Row row = Kept::values(panel, begin % kPanelSteps, v.width);
       typename Kept::Product part[n_lanes];
-      for (int j = 0; j < n_lanes; ++j) part[j] = Kept::read(row + j * kLanes);
+      for (int j = 0; j < n_lanes; ++j) part[j] = Kept::read(row, element + j * kLanes);
       for (int i = 0; i < n_queries; ++i) {
         const typename Kept::Product weight = Kept::factor(weights + i * kSplitTokens, begin);
         for (int j = 0; j < n_lanes; ++j) sums[i][j] = Kept::add(sums[i][j], part[j], weight);
@@ -52,7 +39,11 @@ template <class Kept, int n_queries, int n_lanes>
 inline void add_values_lanes(const HeadValues& v, int begin, int end, int element, const float* weights,
                              float* values) {
   for (; element + n_lanes * kLanes <= v.width; element += n_lanes * kLanes) {
-    add_values_block<Kept, n_queries, n_lanes>(v, begin, end, element, weights, values);
+    if constexpr (Kept::kQuantized) {
+      add_quantized<n_queries, n_lanes>(v, begin, end, element, weights, values);
+    } else {
+      add_values_block<Kept, n_queries, n_lanes>(v, begin, end, element, weights, values);
+    }
   }
   if constexpr (n_lanes > 1) {
     add_values_lanes<Kept, n_queries, n_lanes / 2>(v, begin, end, element, weights, values);
@@ -71,9 +62,11 @@ inline void add_values(const HeadValues& v, int begin, int end, const float* wei
 template <class Kept>
 inline void add_lone_token(const HeadValues& v, int token, const float* weights, float* values) {
   const int step = token / Kept::kElements;
+  const int within = step % (kPanelTokens / Kept::kElements);
+  const typename Kept::Row row = Kept::values(v.panel(token), within, v.width);
   const typename Kept::Product weight = Kept::factor(weights, step);
   for (int d = 0; d < v.width; d += kLanes) {
-    const typename Kept::Product part = Kept::read_one(v.row<Kept>(step) + d, token % Kept::kElements);
+    const typename Kept::Product part = Kept::read_one(row, d, token % Kept::kElements);
     store(values + d, Kept::add(load(values + d), part, weight));
   }
 }

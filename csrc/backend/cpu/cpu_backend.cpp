@@ -45,7 +45,7 @@ std::size_t longest_row_bytes(std::span<const Linear* const> weights) {
 
 const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
 #if IMP_X86
-  if (caps.avx512 && caps.avx512_bf16) return kCpuOpsAvx512Bf16;
+  if (caps.avx512 && caps.avx512_vnni && caps.avx512_bf16) return kCpuOpsAvx512Bf16;
   if (caps.avx512) return kCpuOpsAvx512;
   if (caps.avx2) return kCpuOpsAvx2;
 #else

@@ -14,8 +14,9 @@ KvStorage storage_of(DType dtype) {
   if (dtype == DType::F32) return kv_f32;
   if (dtype == DType::F16) return kv_f16;
   if (dtype == DType::BF16) return kv_bf16;
+  if (dtype == DType::Q8_0) return kv_q8_0;
   throw InvalidArgument(Reason::FIELD_INVALID,
-                        "kv dtype: " + std::string(traits(dtype).name) + ", expected f32, f16 or bf16");
+                        "kv dtype: " + std::string(traits(dtype).name) + ", expected f32, f16, bf16 or q8_0");
 }
 
 const KvGeometry& checked(const KvGeometry& geometry) {
@@ -27,6 +28,8 @@ const KvGeometry& checked(const KvGeometry& geometry) {
   require(geometry.n_layers > 0, "n_layers", geometry.n_layers, "at least 1");
   require(geometry.n_kv_heads > 0, "n_kv_heads", geometry.n_kv_heads, "at least 1");
   require(geometry.head_dim > 0 && geometry.head_dim % 8 == 0, "head_dim", geometry.head_dim, "a multiple of 8");
+  require(geometry.dtype != DType::Q8_0 || geometry.head_dim % 32 == 0, "head_dim", geometry.head_dim,
+          "a multiple of 32, as q8_0 has its blocks");
   require(geometry.block_tokens > 0 && geometry.block_tokens % kPanelTokens == 0 &&
               kSplitTokens % geometry.block_tokens == 0,
           "block_tokens", geometry.block_tokens, "16, 32, 64, 128 or 256");
@@ -37,9 +40,8 @@ const KvGeometry& checked(const KvGeometry& geometry) {
 }  // namespace
 
 CpuKvPool::CpuKvPool(const KvGeometry& geometry) : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
-  const std::size_t element_bytes = storage_ == kv_f32 ? 4 : 2;
   const auto panel_bytes = [&](int width) {
-    return static_cast<std::size_t>(kPanelTokens) * static_cast<std::size_t>(width) * element_bytes;
+    return static_cast<std::size_t>(kPanelTokens * *row_bytes(geometry_.dtype, width));
   };
   const auto panels = static_cast<std::size_t>(geometry_.block_tokens / kPanelTokens);
   k_panel_bytes_ = panel_bytes(geometry_.head_dim);

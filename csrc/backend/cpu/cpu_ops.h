@@ -113,7 +113,7 @@ struct SamplingOps {
   void (*surprises)(const std::uint64_t* weights, int n, double total, double* surprises);
 };
 
-enum KvStorage : std::uint8_t { kv_f32, kv_f16, kv_bf16 };
+enum KvStorage : std::uint8_t { kv_f32, kv_f16, kv_bf16, kv_q8_0 };
 
 struct CpuOps {
   // out = x / sqrt(mean(x²) + epsilon) · weight
@@ -129,7 +129,7 @@ struct CpuOps {
   void (*scale)(float* x, int n, float factor);
   void (*soft_cap)(float* x, int n, float cap);
 
-  KvOps kv[3];  // by KvStorage
+  KvOps kv[4];  // by KvStorage
   // into = the softmax over the keys of both, where the tile's queries see keys of the split at split_position; the
   // first split that a query sees is copied.
   void (*merge)(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into);

@@ -14,6 +14,7 @@ namespace {
 
 // Multiplied in float32, by float32.
 struct KeptAlone {
+  static constexpr bool kQuantized = false;
   static constexpr int kElements = 1;
   using Product = Lanes;
 
@@ -33,18 +34,23 @@ struct KeptAlone {
 
 struct KeptF32 : KeptAlone {
   using Element = float;
-  static Lanes read(const Element* from) { return load(from); }
+  using Row = const Element*;
+  static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
+  static Lanes read(Row row, int element) { return load(row + element); }
   static void write(Element* to, IntLanes words) { store(to, from_bits(words)); }
 };
 
 struct KeptF16 : KeptAlone {
   using Element = std::uint16_t;
-  static Lanes read(const Element* from) { return load_f16(from); }
+  using Row = const Element*;
+  static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
+  static Lanes read(Row row, int element) { return load_f16(row + element); }
   static void write(Element* to, IntLanes words) { store_f16(to, from_bits(words)); }
 };
 
 // Multiplied by bfloat16, which queries and weights are rounded to, with sums in float32.
 struct KeptBF16 {
+  static constexpr bool kQuantized = false;
   static constexpr int kElements = 2;
   using Product = Pairs;
   using Element = std::uint32_t;  // the even below
@@ -64,11 +70,13 @@ struct KeptBF16 {
   }
   static Lanes add(Lanes sum, Pairs element, Pairs factor) { return add_product(sum, element, factor); }
 
-  static Pairs read(const Element* from) { return load_pairs(from); }
+  using Row = const Element*;
+  static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
+  static Pairs read(Row row, int element) { return load_pairs(row + element); }
   // One of each pair, 0 the even; zero for the other.
-  static Pairs read_one(const Element* from, int which) {
+  static Pairs read_one(Row row, int element, int which) {
     const std::uint32_t mask = which == 0 ? 0x0000FFFF : 0xFFFF0000;
-    return pairs_of(load_words(from) & broadcast_int(static_cast<std::int32_t>(mask)));
+    return pairs_of(load_words(row + element) & broadcast_int(static_cast<std::int32_t>(mask)));
   }
   static IntLanes words_of(const float* row, int n) {
     std::uint16_t halves[2 * kLanes];

@@ -177,6 +177,10 @@ inline Lanes load_f16(const std::uint16_t* from) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8)))};
 }
+inline Lanes broadcast_f16(std::uint16_t x) {
+  const __m256 eight = _mm256_cvtph_ps(_mm_set1_epi16(static_cast<short>(x)));
+  return {eight, eight};
+}
 inline void store_f16(std::uint16_t* to, Lanes x) {
   constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(x.lo, mode));
@@ -191,6 +195,11 @@ inline IntLanes load_u16(const std::uint16_t* from) {
 inline IntLanes load_u8(const std::uint8_t* from) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+// 16 signed bytes, widened.
+inline IntLanes load_i8(const std::int8_t* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
 }
 // 16 pairs of bytes, each byte widened to a signed half of a lane.
 inline IntLanes load_i8_pairs(const std::int8_t (&from)[16][2]) {

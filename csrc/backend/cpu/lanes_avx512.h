@@ -168,6 +168,9 @@ inline Lanes from_int(IntLanes x) {
 inline Lanes load_f16(const std::uint16_t* from) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
 }
+inline Lanes broadcast_f16(std::uint16_t x) {
+  return {_mm512_cvtph_ps(_mm256_set1_epi16(static_cast<short>(x)))};
+}
 inline void store_f16(std::uint16_t* to, Lanes x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                       _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -179,6 +182,10 @@ inline IntLanes load_u16(const std::uint16_t* from) {
 // 16 bytes, widened.
 inline IntLanes load_u8(const std::uint8_t* from) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+}
+// 16 signed bytes, widened.
+inline IntLanes load_i8(const std::int8_t* from) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
 }
 // 16 pairs of bytes, each byte widened to a signed half of a lane.
 inline IntLanes load_i8_pairs(const std::int8_t (&from)[16][2]) {

@@ -195,6 +195,10 @@ inline Lanes from_int(IntLanes x) {
 inline Lanes load_f16(const std::uint16_t* from) {
   return each<Lanes>([=](int i) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from + 4 * i))); });
 }
+inline Lanes broadcast_f16(std::uint16_t x) {
+  const float32x4_t four = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(x)));
+  return {{four, four, four, four}};
+}
 inline void store_f16(std::uint16_t* to, Lanes x) {
   vst1q_u16(to, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(x.v[0]), x.v[1])));
   vst1q_u16(to + 8, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(x.v[2]), x.v[3])));
@@ -209,6 +213,12 @@ inline IntLanes load_u8(const std::uint8_t* from) {
   const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_high_u8(bytes);
   return {{vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(low))), vreinterpretq_s32_u32(vmovl_high_u16(low)),
            vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))), vreinterpretq_s32_u32(vmovl_high_u16(high))}};
+}
+// 16 signed bytes, widened.
+inline IntLanes load_i8(const std::int8_t* from) {
+  const int8x16_t bytes = vld1q_s8(from);
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_high_s8(bytes);
+  return {{vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low), vmovl_s16(vget_low_s16(high)), vmovl_high_s16(high)}};
 }
 // 16 pairs of bytes, each byte widened to a signed half of a lane.
 inline IntLanes load_i8_pairs(const std::int8_t (&from)[16][2]) {

@@ -193,6 +193,12 @@ inline IntLanes load_u8(const std::uint8_t* from) {
   for (int i = 0; i < kLanes; ++i) x.v[i] = from[i];
   return x;
 }
+// 16 signed bytes, widened.
+inline IntLanes load_i8(const std::int8_t* from) {
+  IntLanes x;
+  for (int i = 0; i < kLanes; ++i) x.v[i] = from[i];
+  return x;
+}
 // 16 pairs of bytes, each byte widened to a signed half of a lane.
 inline IntLanes load_i8_pairs(const std::int8_t (&from)[16][2]) {
   IntLanes x;
@@ -217,6 +223,11 @@ inline Lanes load_f16(const std::uint16_t* from) {
   IntLanes out = select(less(magnitude, broadcast_int(0x400)), subnormal, normal);
   out = select(less(magnitude, broadcast_int(0x7C00)), out, special | quiet);
   return from_bits(out | sign);
+}
+inline Lanes broadcast_f16(std::uint16_t x) {
+  std::uint16_t copies[kLanes];
+  for (std::uint16_t& copy : copies) copy = x;
+  return load_f16(copies);
 }
 inline void store_f16(std::uint16_t* to, Lanes x) {
   for (int i = 0; i < kLanes; ++i) {

@@ -8,6 +8,7 @@ from imp_service.config.quantities import Count
 from imp_service.config.table import key, named, section
 
 _TOKEN = Integer(0, 4 * 1024**2 - 1)
+KV_DTYPE = Choice("f16", "bf16", "f32", "q8_0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class ModelOverrides:
     max_context: int | None = key(Count(1, 16 * 1024**2), None, "longest context in tokens", example=32768)
     rope_theta: float | None = key(Real(1e-3, 1e15), None, "base of the rotary wavelengths", example=10000.0)
     kv_dtype: str | None = key(
-        Choice("f16", "bf16", "f32"),
+        KV_DTYPE,
         None,
         "type of this model's cached keys and values; unset: kv.dtype",
         example="f16",

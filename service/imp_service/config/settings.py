@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, ListOf, Real, Text
-from imp_service.config.overrides import ModelOverrides
+from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
 from imp_service.config.server_settings import (
     Auth,
@@ -88,7 +88,7 @@ class KvCache:
         AUTO,
         "KV cache; auto: half of what weights leave, at most 4 sequences of full context",
     )
-    dtype: str = key(Choice("f16", "bf16", "f32"), "f16", "type of cached keys and values")
+    dtype: str = key(KV_DTYPE, "f16", "type of cached keys and values")
     block_tokens: int = key(Choice(16, 32, 64, 128, 256), 16, "tokens in a block")
     prefix_cache: bool = key(Boolean(), True, "keep the blocks of ended requests for prompts that begin alike")
 

@@ -17,6 +17,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from imp_service.config.approximations import approximations
 from imp_service.generation.validate import FieldsInvalid
 from imp_service.rpc.call import Call
 from imp_service.rpc.replies.error_table import DRAINING, FIELD_INVALID
@@ -51,6 +52,7 @@ class CallPath:
         self._host = host
         self._authentication = authentication
         self._methods: set[str] = set()
+        self._approximations = approximations(host.settings)
 
     def register(self, server: grpc.aio.Server, service: ServiceDescriptor, servicer: object) -> None:
         """Serves every method of `service`; each must be there under its own name."""
@@ -154,6 +156,7 @@ class CallPath:
             task=task,
             tenant=metadata.tenant,
             priority=metadata.priority,
+            approximations=self._approximations if policy.is_request else "",
         )
         self._host.calls.enter(call, is_request=policy.is_request)
         return call

@@ -1,0 +1,84 @@
+// Quantized keys and values: blocks of 32 along head_dim, each with a scale. A panel of K holds its codes above 128 as
+// [head_dim / 4][16 tokens][4], one of V its codes as [16 tokens][head_dim]; behind them are the scales, float16, as
+// [head_dim / 32][16 tokens].
+#pragma once
+
+#include "backend/cpu/gemm/quantized/quantize_block.inl"
+#include "backend/cpu/kv_kept.inl"
+
+namespace imp::cpu {
+namespace {
+
+constexpr int kBlock = 32;      // elements that share a scale
+constexpr int kBlockWords = 8;  // of four codes each
+
+// As attention has it.
+struct KeptQ8 {
+  static constexpr bool kQuantized = true;
+  static constexpr int kElements = 1;
+
+  static const void* factors_of(const float* row, int n, float* room) {
+    auto* blocks = reinterpret_cast<ActivationBlock*>(room);
+    for (int d = 0; d < n; d += kBlock) quantize_block(row + d, *blocks++);
+    return room;
+  }
+  static Lanes store_weights(float* scores, int token, Lanes x) { return KeptAlone::store_weights(scores, token, x); }
+};
+
+// A block of a key or value: its codes are of what its scale is when stored.
+struct KvBlock {
+  std::int8_t codes[kBlock];
+  std::uint16_t scale;
+};
+
+inline KvBlock quantize_kept(const float* x) {
+  KvBlock kept;
+  const Lanes first = load(x), second = load(x + kLanes);
+  const IntLanes magnitude = broadcast_int(0x7FFFFFFF);
+  const std::int32_t max_bits = max_of(max(bits(first) & magnitude, bits(second) & magnitude));
+  const float largest = __builtin_bit_cast(float, max_bits);
+  std::uint16_t scales[kLanes];
+  store_f16(scales, broadcast(largest / 127.0F));
+  kept.scale = scales[0];
+  float stored[kLanes];
+  store(stored, broadcast_f16(kept.scale));
+  // No codes for a block of zeros, or of what has no finite scale, which is infinity or NaN then and says so itself.
+  const bool has_codes = stored[0] > 0 && stored[0] < __builtin_inff();
+  const Lanes inverse = broadcast(has_codes ? 1.0F / stored[0] : 0.0F);
+  const auto code = [&](Lanes part) {
+    const Lanes most = broadcast(127.0F);
+    const Lanes scaled = has_codes ? part * inverse : zero();
+    return to_int(min(most, max(zero() - most, scaled)));
+  };
+  store_i8(kept.codes, code(first));
+  store_i8(kept.codes + kLanes, code(second));
+  return kept;
+}
+
+void append_quantized(const PanelRows& rows, void* k_panel, void* v_panel) {
+  const int n_blocks = rows.head_dim / kBlock;
+  auto* const k_codes = static_cast<std::uint8_t*>(k_panel);
+  auto* const k_scales = reinterpret_cast<std::uint16_t*>(k_codes + rows.head_dim * kPanelTokens);
+  auto* const v_codes = static_cast<std::int8_t*>(v_panel);
+  auto* const v_scales = reinterpret_cast<std::uint16_t*>(v_codes + rows.head_dim * kPanelTokens);
+  for (int i = 0; i < rows.n_tokens; ++i) {
+    const int token = rows.first_token + i;
+    for (int block = 0; block < n_blocks; ++block) {
+      const KvBlock k = quantize_kept(rows.k + i * rows.k_stride + block * kBlock);
+      for (int word = 0; word < kBlockWords; ++word) {
+        std::uint32_t codes;
+        __builtin_memcpy(&codes, k.codes + 4 * word, sizeof codes);
+        codes ^= 0x80808080;  // 128 more
+        const int place = (block * kBlockWords + word) * kPanelTokens + token;
+        __builtin_memcpy(k_codes + 4 * place, &codes, sizeof codes);
+      }
+      k_scales[block * kPanelTokens + token] = k.scale;
+      const KvBlock v = quantize_kept(rows.v + i * rows.v_stride + block * kBlock);
+      __builtin_memcpy(v_codes + token * rows.head_dim + block * kBlock, v.codes, kBlock);
+      v_scales[block * kPanelTokens + token] = v.scale;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace imp::cpu
