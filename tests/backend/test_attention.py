@@ -9,7 +9,7 @@ import pytest
 
 from imp_service import _testing as core
 from support import tolerances
-from support.attention_oracle import Heads, attention, blocks_of, multiplied, stored
+from support.attention_oracle import Heads, attention, blocks_of, multiplied, spread, stored
 from support.bits import assert_same_bits
 from support.devices import BEST, DEVICES
 
@@ -82,9 +82,9 @@ def worst(
     for held in sequences:
         k, v = stored(held.k, dtype), stored(held.v, dtype)
         q = multiplied(held.q, dtype)
-        expected, spread = attention(oracle or heads, q, max(0, held.first + shift), k, v)
-        error = np.abs(actual[row : row + len(held.q)] - expected)
-        rounded = tolerances.bfloat16_weights(spread) if dtype == "bf16" else np.zeros_like(spread)
+        exact = (oracle or heads, q, max(0, held.first + shift), k, v)
+        error = np.abs(actual[row : row + len(held.q)] - attention(*exact))
+        rounded = tolerances.bfloat16_weights(spread(*exact)) if dtype == "bf16" else np.zeros_like(error)
         for head in range(heads.n_heads):
             bound = tolerances.attention(
                 heads.q(q, head), heads.kv(k, head), heads.kv(v, head), heads.scale, heads.soft_cap

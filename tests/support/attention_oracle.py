@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,26 +70,35 @@ class Heads:
         return rows[:, head // self.group * self.head_dim : (head // self.group + 1) * self.head_dim]
 
 
-def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> tuple[Array, Array]:
-    """The outputs, and the average |v - output| under the same weights.
+def softmax(heads: Heads, q: Array, first_position: int, k: Array) -> Iterator[Array]:
+    """Of each head, its weights by row and position.
 
-    q: rows at first_position, first_position + 1 …; k and v: the sequence's rows from position 0.
+    q: rows at first_position, first_position + 1 …; k: the sequence's rows from position 0.
     """
     positions = first_position + np.arange(q.shape[0])[:, None]
     keys = np.arange(k.shape[0])[None, :]
     seen = keys <= positions
     if heads.window:
         seen &= keys > positions - heads.window
-    outputs, spreads = [], []
     for head in range(heads.n_heads):
         scores = heads.q(q, head) @ heads.kv(k, head).T * np.float64(np.float32(heads.scale))
         if heads.soft_cap:
             scores = heads.soft_cap * np.tanh(scores / heads.soft_cap)
         scores = np.where(seen, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
+        yield weights / weights.sum(axis=1, keepdims=True)
+
+
+def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> Array:
+    """The averages of v, whose rows are those of k, under the weights."""
+    weights = softmax(heads, q, first_position, k)
+    return np.concatenate([found @ heads.kv(v, head) for head, found in enumerate(weights)], axis=1)
+
+
+def spread(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> Array:
+    """The averages of |v - output| under the weights."""
+    spreads = []
+    for head, weights in enumerate(softmax(heads, q, first_position, k)):
         values = heads.kv(v, head).astype(np.float64)
-        outputs.append(weights @ values)
-        deviations = np.abs(values - outputs[-1][:, None])
-        spreads.append(np.einsum("rt,rtd->rd", weights, deviations))
-    return np.concatenate(outputs, axis=1), np.concatenate(spreads, axis=1)
+        spreads.append(np.einsum("rt,rtd->rd", weights, np.abs(values - (weights @ values)[:, None])))
+    return np.concatenate(spreads, axis=1)
