@@ -105,7 +105,7 @@ def test_the_limit_is_the_time_of_the_work_at_the_rates() -> None:
         body_bytes=1000, body_ops=70, head_bytes=100, head_ops=30, kv_bytes=2, attention_ops=0,
         windows=((0, 1),), peak="int8",
     )  # fmt: skip
-    limit = Limit(work, vocab_size=9, threads=1, chunk=8)
+    limit = Limit(work, vocab_size=9, cpus=[0], chunk=8)
     load = Load(4, prompt_tokens=8, output_tokens=3, requests=5)
     # A prompt computes 8 · 70 + 30; two steps read the weights and four caches, of 10 and 11 tokens.
     slow_arithmetic = limit.tokens_per_s(load, {"bytes": math.inf, "int8": 10.0})

@@ -46,7 +46,7 @@ def main() -> None:
     path: Path = arguments.model.resolve()
     all_cpus = sorted(os.sched_getaffinity(0))
     server_cpus, spare = all_cpus[: arguments.threads], all_cpus[arguments.threads :]
-    limit = Limit.of(path, arguments.threads)
+    limit = Limit.of(path, server_cpus)
     where = f"CPU {spare[0]}" if spare else "the servers' CPUs"
     print(f"{path.name} on {processor()}: servers on CPUs {server_cpus}, clients on {where}\n{HEADING}", flush=True)
     progress = Progress()

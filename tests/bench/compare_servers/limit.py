@@ -26,26 +26,27 @@ class Limit:
 
     work: ModelWork
     vocab_size: int
-    threads: int
+    cpus: list[int]  # one for each thread
     chunk: int
 
     @classmethod
-    def of(cls, path: Path, threads: int) -> Limit:
+    def of(cls, path: Path, cpus: list[int]) -> Limit:
         """Loads the model for a moment, since its layouts in memory are what a step reads."""
-        settings = {"model.path": path, "device.threads": threads, "kv.bytes": SMALL_CACHE}
+        settings = {"model.path": path, "device.threads": len(cpus), "kv.bytes": SMALL_CACHE}
         loaded = load_model(load_config(None, [f"{key}={value}" for key, value in settings.items()]))
         scheduler = loaded.config.settings.scheduler
         chunk = min(scheduler.prefill_chunk, scheduler.step_tokens)
-        found = cls(model_work(loaded.model), loaded.model.vocab_size, threads, chunk)
+        found = cls(model_work(loaded.model), loaded.model.vocab_size, cpus, chunk)
         loaded.client.close()
         return found
 
-    def probe(self, cpus: list[int]) -> dict[str, float]:
-        """Bytes and operations a second, right now."""
-        bytes_per_s = _core.probe_read_bandwidth(self.threads, cpus=cpus, seconds=PROBE_SECONDS)
+    def probe(self) -> dict[str, float]:
+        """Bytes and operations a second, right now, on CPUs that this thread may use."""
+        n_threads, cpus = len(self.cpus), self.cpus
+        bytes_per_s = _core.probe_read_bandwidth(n_threads, cpus=cpus, seconds=PROBE_SECONDS)
         return {
             "bytes": bytes_per_s,
-            self.work.peak: _core.probe_peak(self.work.peak, self.threads, cpus=cpus, seconds=PROBE_SECONDS),
+            self.work.peak: _core.probe_peak(self.work.peak, n_threads, cpus=cpus, seconds=PROBE_SECONDS),
         }
 
     def tokens_per_s(self, load: Load, rates: dict[str, float]) -> float:

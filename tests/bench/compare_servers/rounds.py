@@ -38,7 +38,7 @@ def compare(load: Load, servers: Sequence[Server], limit: Limit, reps: int, tell
 
 def sample(server: Server, load: Load, limit: Limit) -> Sample:
     """One round of one server, with the rates probed right before it."""
-    rates = probed(server, limit)
+    rates = probed(limit)
     began, busy, before = time.monotonic(), busy_seconds(), thread_seconds(server.pid)
     run = asked(server, load, limit)
     spent = sum(had - before.get(thread, ("", 0.0))[1] for thread, (_, had) in thread_seconds(server.pid).items())
@@ -47,12 +47,12 @@ def sample(server: Server, load: Load, limit: Limit) -> Sample:
     return Sample(run, spent, max(0.0, others), limit.tokens_per_s(load, rates))
 
 
-def probed(server: Server, limit: Limit) -> dict[str, float]:
-    """On the server's CPUs, which need not be the clients'."""
-    own, cpus = os.sched_getaffinity(0), os.sched_getaffinity(server.pid)
-    os.sched_setaffinity(0, cpus)
+def probed(limit: Limit) -> dict[str, float]:
+    """On the servers' CPUs, which need not be the clients'."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, limit.cpus)
     try:
-        return limit.probe(sorted(cpus))
+        return limit.probe()
     finally:
         os.sched_setaffinity(0, own)
 
