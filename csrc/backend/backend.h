@@ -22,6 +22,9 @@ namespace imp {
 
 enum class GatedActivation : std::uint8_t { silu, gelu_tanh };
 
+// Raised with any change to what the bytes of a layout mean: packed weights outlive the process on disk.
+inline constexpr int kLayoutRevision = 1;
+
 // A weight matrix in device memory with the kernels chosen for it. Made and understood by one backend.
 class Linear {
  public:
@@ -29,6 +32,8 @@ class Linear {
   virtual const GemmProblem& problem() const noexcept = 0;
   virtual const GemmPlan& plan() const noexcept = 0;
   virtual std::size_t n_bytes() const noexcept = 0;
+  // The n_bytes() in the plan's layout, where the process can read them, else none.
+  virtual std::span<const std::byte> packed() const noexcept = 0;
 };
 
 // A vector of float32 in device memory (norm weights, biases).
@@ -44,7 +49,21 @@ struct WeightSource {
   std::string name;
   GemmProblem problem;
   std::function<void(std::int64_t first_row, std::int64_t n_rows, std::byte* out)> read;
+  // Where it is set it takes the place of `read`: what Linear::packed() was for the same plan, from `offset` on. Ranges
+  // begin at multiples of kPackedRangeBytes and end there or at the weight's end.
+  std::function<void(std::uint64_t offset, std::span<std::byte> out)> read_packed = {};
 };
+inline constexpr std::int64_t kPackedRangeBytes = std::int64_t{1} << 18;
+
+// A weight to load, and how it is to lie.
+struct LinearRequest {
+  WeightSource source;
+  GemmPlan plan;
+};
+
+// Told while weights are loaded, on the thread that asked for them: bytes of theirs read since the last time. What it
+// throws ends the loading.
+using BytesRead = std::function<void(std::uint64_t n_bytes)>;
 
 // One product of several that share their input.
 struct LinearTerm {
@@ -84,6 +103,9 @@ class Backend {
 
   // Memory. Each throws ResourceExhausted(NO_MEMORY) with what was asked for.
   virtual std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) = 0;
+  // Many at once, in their order; the sources are read from several threads.
+  virtual std::vector<std::unique_ptr<Linear>> load_linears(std::span<const LinearRequest> requests,
+                                                            const BytesRead& progress) = 0;
   virtual std::unique_ptr<Vector> load_vector(std::span<const float> values) = 0;
   virtual std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) = 0;
   // Activations [n_rows, width], 64-byte aligned rows, living as long as the backend's workspace.

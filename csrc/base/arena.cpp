@@ -14,7 +14,7 @@ namespace imp {
 
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kHugePage = Arena::kHugePageBytes;
 constexpr std::size_t kAlignment = 64;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t unit) {

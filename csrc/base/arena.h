@@ -11,6 +11,8 @@ namespace imp {
 // may outlive the arena, and a chunk is returned to the system when its last piece is gone. Not thread-safe.
 class Arena {
  public:
+  static constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
   explicit Arena(std::size_t chunk_bytes = std::size_t{64} << 20) noexcept : chunk_bytes_(chunk_bytes) {}
 
   // Throws ResourceExhausted(NO_MEMORY) with the number of bytes that the system refused.

@@ -65,6 +65,16 @@ struct stat status_of(int fd, const std::string& name) {
   return status;
 }
 
+FileStamp stamp_of(int fd, const std::string& name) {
+  const struct stat status = status_of(fd, name);
+  return {.size_bytes = static_cast<std::uint64_t>(status.st_size),
+          .modified_s = status.st_mtim.tv_sec,
+          .modified_ns = status.st_mtim.tv_nsec,
+          .changed_s = status.st_ctim.tv_sec,
+          .changed_ns = status.st_ctim.tv_nsec,
+          .inode = status.st_ino};
+}
+
 // A system call moves at most this much; the system's own limit is just under 2 GiB.
 constexpr std::size_t kMaxReadBytes = std::size_t{1} << 30;
 
@@ -88,12 +98,13 @@ File::File(const std::string& path, PreadFunction pread, Links links)
   if (!S_ISREG(mode)) {
     throw ModelError(Reason::MODEL_MISSING, name_ + ": is " + kind_of(mode) + ", expected a regular file");
   }
-  stamp_ = stamp();
+  stamp_ = stamp_of(descriptor_.get(), name_);
 }
 
-File::Stamp File::stamp() const {
+bool File::is_only_ours() const {
   const struct stat status = status_of(descriptor_.get(), name_);
-  return {static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  // The group's right to write is not looked at: its owner gave it, or Kubernetes, which does for a volume's fsGroup.
+  return (status.st_uid == geteuid() || status.st_uid == 0) && (status.st_mode & S_IWOTH) == 0;
 }
 
 void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
@@ -116,7 +127,12 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
 }
 
 void File::check_unchanged() const {
-  if (stamp() != stamp_) throw ModelError(Reason::MODEL_IO, name_ + ": changed while it was read");
+  const FileStamp now = stamp_of(descriptor_.get(), name_);
+  if (now.size_bytes == stamp_.size_bytes && now.modified_s == stamp_.modified_s &&
+      now.modified_ns == stamp_.modified_ns) {
+    return;
+  }
+  throw ModelError(Reason::MODEL_IO, name_ + ": changed while it was read");
 }
 
 }  // namespace imp

@@ -15,6 +15,17 @@ using PreadFunction = std::function<std::int64_t(int fd, void* out, std::size_t 
 
 enum class Links : std::uint8_t { FOLLOW, REFUSE };
 
+// A version of a file, as far as the file system tells versions apart.
+struct FileStamp {
+  std::uint64_t size_bytes = 0;
+  std::int64_t modified_s = 0;
+  std::int64_t modified_ns = 0;
+  // Of whatever is known of it, its name or its mode too. Unlike the above nobody can set it to what it was.
+  std::int64_t changed_s = 0;
+  std::int64_t changed_ns = 0;
+  std::uint64_t inode = 0;
+};
+
 // Errors are ModelError with MODEL_MISSING (no such regular file), MODEL_PERMISSION or MODEL_IO, and
 // ResourceExhausted where the system lacks descriptors or memory. Messages name the file without its directory.
 // Reading is safe from any thread.
@@ -25,6 +36,9 @@ class File {
 
   const std::string& name() const noexcept { return name_; }
   std::uint64_t size_bytes() const noexcept { return stamp_.size_bytes; }
+  const FileStamp& stamp() const noexcept { return stamp_; }  // of its opening
+  // Whether it is this user's or the system's, and not everybody may write it.
+  bool is_only_ours() const;
 
   // Fills `out` from byte `offset` on. The caller keeps within size_bytes(); an end before that is MODEL_IO.
   void read_at(std::uint64_t offset, std::span<std::byte> out) const;
@@ -33,13 +47,6 @@ class File {
   void check_unchanged() const;
 
  private:
-  struct Stamp {
-    std::uint64_t size_bytes = 0;
-    std::int64_t modified_s = 0;
-    std::int64_t modified_ns = 0;
-    bool operator==(const Stamp&) const = default;
-  };
-
   class Descriptor {
    public:
     explicit Descriptor(int fd) noexcept : fd_(fd) {}
@@ -51,12 +58,11 @@ class File {
    private:
     int fd_;
   };
-  Stamp stamp() const;
 
   std::string name_;
   PreadFunction pread_;
   Descriptor descriptor_;
-  Stamp stamp_;
+  FileStamp stamp_;
 };
 
 // The last component of a path.

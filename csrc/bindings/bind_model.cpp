@@ -3,7 +3,9 @@
 
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -14,6 +16,11 @@ namespace py = pybind11;
 
 namespace imp::bindings {
 namespace {
+
+py::object path_object(const std::string& path) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+}
 
 using GemmPairs = std::vector<std::pair<std::string, std::string>>;
 using PythonProgress = std::optional<std::function<void(std::uint64_t, std::uint64_t)>>;
@@ -130,7 +137,8 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
                       .kv_block_tokens = kv_block_tokens,
                       .reserve_bytes = reserve_bytes,
                       .kv_bytes = kv_bytes,
-                      .progress = {}};
+                      .progress = {},
+                      .packed_cache = {}};
   if (memory_bytes) options.memory_bytes = *memory_bytes;
   const auto backend = make_backend({.kind = device, .isa = isa, .n_threads = threads, .cpus = {}});
   const LoadPlan plan = plan_load(file, *backend, overrides, options);
@@ -160,16 +168,37 @@ std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& o
                                   const std::string& isa, int threads, const std::vector<int>& cpus, int max_rows,
                                   int max_logits_rows, int kv_block_tokens, std::optional<std::uint64_t> memory_bytes,
                                   std::uint64_t reserve_bytes, std::optional<std::uint64_t> kv_bytes,
-                                  PythonProgress progress) {
+                                  PythonProgress progress, const std::optional<std::filesystem::path>& packed_cache) {
   LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
                       .kv_block_tokens = kv_block_tokens,
                       .reserve_bytes = reserve_bytes,
                       .kv_bytes = kv_bytes,
-                      .progress = with_lock(std::move(progress))};
+                      .progress = with_lock(std::move(progress)),
+                      .packed_cache = packed_cache ? packed_cache->string() : ""};
   if (memory_bytes) options.memory_bytes = *memory_bytes;
   const py::gil_scoped_release unlocked;
   return std::make_unique<LoadedModel>(
       load_on_device(file, {.kind = device, .isa = isa, .n_threads = threads, .cpus = cpus}, overrides, options));
+}
+
+py::object packed_dict(const LoadedModel& self) {
+  const std::optional<PackedWeights>& packed = self.model->packed();
+  if (!packed) return py::none();
+  return py::dict(py::arg("path") = path_object(packed->cache->path()), py::arg("was_read") = packed->was_read,
+                  py::arg("why") = packed->why);
+}
+
+bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on) {
+  if (!self.model->packed()) throw InvalidArgument(Reason::FIELD_INVALID, "packed_cache: none was given");
+  constexpr int kPiecesPerQuestion = 32;  // each has to wait for Python's lock
+  int n_pieces = 0;
+  const auto ask = [&] {
+    if (n_pieces++ % kPiecesPerQuestion != 0) return true;
+    const py::gil_scoped_acquire lock;
+    return goes_on();
+  };
+  const py::gil_scoped_release unlocked;
+  return self.model->write_packed(ask);
 }
 
 }  // namespace
@@ -182,10 +211,11 @@ void register_model(py::module_& module) {
                   py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("cpus") = std::vector<int>{},
                   py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
                   py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
-                  py::arg("progress") = py::none(),
+                  py::arg("progress") = py::none(), py::arg("packed_cache") = py::none(),
                   "Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds "
                   "weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` "
-                  "is called after each weight. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.")
+                  "is called about a hundred times; `packed_cache` is a folder in which packed weights may be. Raises "
+                  "ModelError, ResourceExhausted, DeviceError, InvalidArgument.")
       .def_property_readonly("architecture", [](const LoadedModel& self) { return self.model->architecture(); })
       .def_property_readonly("facts", [](const LoadedModel& self) { return fact_list(self.model->facts()); })
       .def_property_readonly("warnings", [](const LoadedModel& self) { return self.model->warnings(); })
@@ -193,6 +223,14 @@ void register_model(py::module_& module) {
           "weights", [](const LoadedModel& self) { return weight_list(self.model->weight_summaries()); },
           "Per tensor: its type, shape, kernels by ascending number of rows, layout and bytes.")
       .def_property_readonly("memory", [](const LoadedModel& self) { return memory_dict(self.model->memory()); })
+      .def_property_readonly(
+          "packed", &packed_dict,
+          "None without a cache of packed weights; else its file's `path`, whether it `was_read`, and "
+          "`why` not.")
+      .def(
+          "write_packed", &write_packed, py::arg("goes_on"),
+          "Writes the cache's file, without Python's lock. False, and nothing is left behind, where `goes_on()`, asked "
+          "now and then, says no before the end. Raises ModelError where it cannot be written, or must not yet.")
       .def_property_readonly("vocab_size", [](const LoadedModel& self) { return self.model->config().vocab_size; })
       .def_property_readonly("max_context", [](const LoadedModel& self) { return self.model->config().max_context; })
       .def_property_readonly("n_blocks", [](const LoadedModel& self) { return self.model->memory().n_blocks; })

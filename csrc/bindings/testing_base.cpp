@@ -3,9 +3,12 @@
 
 #include <atomic>
 #include <cstring>
+#include <span>
+#include <string_view>
 #include <thread>
 
 #include "base/arena.h"
+#include "base/checksum.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/float_mode.h"
@@ -129,6 +132,9 @@ void register_testing_base(py::module_& module) {
   module.def("float_mode", &float_mode);
   module.def("set_float_mode", &set_float_mode);
   module.def("arena_pieces", &arena_pieces);
+  module.def("checksum", [](std::string_view bytes, std::uint64_t seed) {
+    return checksum(std::as_bytes(std::span(bytes)), seed);
+  });
   module.def("known_isas", [] { return std::vector<std::string_view>(known_isas().begin(), known_isas().end()); });
   module.def("best_isa", [] { return best_isa(detect_cpu_features()); });
   // Those that this machine has, in the order of known_isas().

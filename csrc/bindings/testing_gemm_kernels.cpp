@@ -9,6 +9,7 @@
 #include "backend/cpu/gemm/bench_gemm.h"
 #include "backend/cpu/gemm/gemm_runner.h"
 #include "backend/cpu/gemm/kernel_list.h"
+#include "backend/cpu/gemm/load_linears.h"
 #include "backend/cpu/gemm/quantized/activation_block.h"
 #include "backend/cpu/probes.h"
 #include "base/error.h"
@@ -342,6 +343,7 @@ void register_testing_gemm_kernels(py::module_& module) {
   module.def("gemm_run_kernel", &run_kernel, py::arg("kernel"), py::arg("weight"), py::arg("file"), py::arg("n"),
              py::arg("x"), py::arg("cuts") = std::vector<std::int64_t>{}, py::arg("fill") = 0);
   module.def("gemm_quantize_rows", &quantize_rows, py::arg("isa"), py::arg("x"));
+  module.attr("layout_revision") = kLayoutRevision;
   module.def("gemm_pack_and_unpack", &pack_and_unpack, py::arg("weight"), py::arg("file"), py::arg("n"), py::arg("k"),
              py::arg("isa") = "auto", py::arg("n_threads") = 1);
   module.def("gemm_linear", &linear, py::arg("terms"), py::arg("x"), py::arg("pool"), py::arg("isa") = "auto",

@@ -95,6 +95,9 @@ void fill_candidates(std::span<const float> row, std::span<Candidate> candidates
 std::unique_ptr<Linear> ScriptBackend::load_linear(const WeightSource&, const GemmPlan&) {
   no_op();
 }
+std::vector<std::unique_ptr<Linear>> ScriptBackend::load_linears(std::span<const LinearRequest>, const BytesRead&) {
+  no_op();
+}
 std::unique_ptr<Vector> ScriptBackend::load_vector(std::span<const float>) {
   no_op();
 }

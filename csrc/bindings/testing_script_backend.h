@@ -31,6 +31,7 @@ class ScriptBackend final : public Backend {
   int n_threads() const noexcept override { return 1; }
   const GemmRegistry& registry() const noexcept override { return registry_; }
   std::unique_ptr<Linear> load_linear(const WeightSource&, const GemmPlan&) override;
+  std::vector<std::unique_ptr<Linear>> load_linears(std::span<const LinearRequest>, const BytesRead&) override;
   std::unique_ptr<Vector> load_vector(std::span<const float>) override;
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
   Rows make_rows(int, int) override;

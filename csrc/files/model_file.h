@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "files/metadata.h"
 #include "tensor/dtype.h"
 
@@ -52,6 +53,9 @@ class ModelFile {
   const TensorInfo* find(std::string_view name) const noexcept;
   // What is odd about the file but no reason to refuse it, one sentence each.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+
+  // The versions that the set's files were opened in; none where there is no file.
+  virtual std::vector<FileStamp> stamps() const = 0;
 
   // Copies out.size() bytes of a tensor of this file, from byte `offset` of it on. Throws MODEL_IO where reading
   // fails, or where the file is no longer the one that was opened.

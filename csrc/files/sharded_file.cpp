@@ -11,6 +11,12 @@ ShardedFile::ShardedFile(std::string_view format, std::string path, std::vector<
   }
 }
 
+std::vector<FileStamp> ShardedFile::stamps() const {
+  std::vector<FileStamp> stamps;
+  for (const File& file : shards_) stamps.push_back(file.stamp());
+  return stamps;
+}
+
 void ShardedFile::read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const {
   IMP_CHECK(tensor.shard < shards_.size());
   IMP_CHECK(offset <= tensor.n_bytes && out.size() <= tensor.n_bytes - offset);

@@ -18,6 +18,7 @@ class ShardedFile final : public ModelFile {
               std::vector<TensorInfo> tensors, Reason duplicate);
 
   std::string_view format() const noexcept override { return format_; }
+  std::vector<FileStamp> stamps() const override;
   void read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override;
 
   void warn(std::string warning) { warnings_.push_back(std::move(warning)); }

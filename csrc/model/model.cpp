@@ -15,6 +15,7 @@ class PlannedLinear final : public Linear {
   const GemmProblem& problem() const noexcept override { return weight_.problem; }
   const GemmPlan& plan() const noexcept override { return weight_.plan; }
   std::size_t n_bytes() const noexcept override { return weight_.n_bytes; }
+  std::span<const std::byte> packed() const noexcept override { return {}; }
 
  private:
   const PlannedWeight& weight_;
@@ -80,6 +81,11 @@ KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks
           .dtype = config.kv_dtype};
 }
 
+bool Model::write_packed(const std::function<bool()>& goes_on) const {
+  IMP_CHECK(packed_ && packed_->cache);
+  return packed_->cache->write(packed_->matrices, goes_on);
+}
+
 void Model::lower_context() {
   if (memory_.max_context == config_.max_context) return;
   warnings_.push_back("max_context is " + std::to_string(memory_.max_context) + ", not " +
@@ -107,7 +113,9 @@ std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend,
   std::unique_ptr<Model> model(new Model);
   model->memory_ = plan_memory(memory);
   model->ropes_ = load_ropes(file, resolved.config, plan);
-  model->weights_ = load_weights(file, resolved, plan, backend, options.progress);
+  if (!options.packed_cache.empty()) model->packed_.emplace().folder = options.packed_cache;
+  PackedWeights* const packed = model->packed_ ? &*model->packed_ : nullptr;
+  model->weights_ = load_weights(file, resolved, plan, backend, options.progress, packed);
   model->architecture_ = resolved.architecture->name;
   model->facts_ = std::move(resolved.facts);
   model->warnings_ = std::move(resolved.warnings);

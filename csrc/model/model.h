@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@ struct LoadOptions {
   std::uint64_t reserve_bytes = 0;                                         // of those, left to the rest of the process
   std::optional<std::uint64_t> kv_bytes;                                   // empty: as plan_memory says
   LoadProgress progress;
+  std::string packed_cache;  // a folder; empty: none
 };
 
 // What became of one tensor.
@@ -51,6 +53,10 @@ class Model {
   const std::vector<Rope>& ropes() const noexcept { return ropes_; }
   const std::vector<WeightSummary>& weight_summaries() const noexcept { return summaries_; }
   const MemoryPlan& memory() const noexcept { return memory_; }
+  // Where the load was told of a cache.
+  const std::optional<PackedWeights>& packed() const noexcept { return packed_; }
+  // Into the cache, of which there is one; see PackedCache::write.
+  bool write_packed(const std::function<bool()>& goes_on) const;
   int kv_block_tokens() const noexcept { return kv_block_tokens_; }
 
  private:
@@ -66,6 +72,7 @@ class Model {
   std::vector<Rope> ropes_;
   std::vector<WeightSummary> summaries_;
   MemoryPlan memory_;
+  std::optional<PackedWeights> packed_;
   int kv_block_tokens_ = 0;
 };
 

@@ -47,21 +47,22 @@ std::int64_t file_row(RowOrder order, std::int64_t row, int head_dim) {
   return row - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
 }
 
-Matrix load_matrix(const ModelFile& file, const PlannedWeight& weight, RowOrder order, int head_dim, Backend& backend) {
+// The file outlives it.
+WeightSource source_of(const ModelFile& file, const PlannedWeight& weight, RowOrder order, int head_dim) {
   const TensorInfo& tensor = *weight.tensor;
   const auto row_size = static_cast<std::uint64_t>(*row_bytes(weight.problem.weight, weight.problem.k));
-  const auto read_rows = [&](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
+  const auto read_rows = [&file, &tensor, row_size](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
     file.read(tensor, static_cast<std::uint64_t>(first_row) * row_size,
               {out, static_cast<std::size_t>(static_cast<std::uint64_t>(n_rows) * row_size)});
   };
-  const auto read_one_by_one = [&](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
+  const auto read_one_by_one = [=](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
     for (std::int64_t i = 0; i < n_rows; ++i) {
       read_rows(file_row(order, first_row + i, head_dim), 1, out + static_cast<std::uint64_t>(i) * row_size);
     }
   };
   WeightSource source{.name = tensor.name, .problem = weight.problem, .read = read_rows};
   if (order != RowOrder::file) source.read = read_one_by_one;
-  return backend.load_linear(source, weight.plan);
+  return source;
 }
 
 Values load_values(const ModelFile& file, const TensorInfo& tensor, const WeightPlace& place, int head_dim,
@@ -85,26 +86,89 @@ std::vector<std::size_t> file_order(const WeightPlan& plan) {
   return order;
 }
 
+// Adds up what is read and tells of it at every hundredth: a caller's answer may have to wait for Python's lock.
+class Told {
+ public:
+  Told(const WeightPlan& plan, const LoadProgress& progress) : progress_(progress) {
+    for (const PlannedWeight& weight : plan.weights) total_ += weight.tensor->n_bytes;
+  }
+  void add(std::uint64_t n_bytes) {
+    done_ += n_bytes;
+    if (!progress_ || (done_ < total_ && done_ - told_ < total_ / 100)) return;
+    told_ = done_;
+    progress_(done_, total_);
+  }
+  std::uint64_t done() const noexcept { return done_; }
+  // What was read since is to be read again.
+  void go_back_to(std::uint64_t done) noexcept { done_ = told_ = done; }
+
+ private:
+  const LoadProgress& progress_;
+  std::uint64_t total_ = 0, done_ = 0, told_ = 0;
+};
+
+std::vector<Matrix> load_matrices(const ModelFile& file, std::span<const PlacedMatrix> matrices, int head_dim,
+                                  Backend& backend, Told& told) {
+  std::vector<LinearRequest> requests;
+  for (const auto& [weight, order] : matrices) {
+    requests.push_back({source_of(file, *weight, order, head_dim), weight->plan});
+  }
+  return backend.load_linears(requests, [&](std::uint64_t n_bytes) { told.add(n_bytes); });
+}
+
+// None where there are no packed weights that can be used.
+std::vector<Matrix> load_packed(std::span<const PlacedMatrix> matrices, Backend& backend, Told& told,
+                                PackedWeights& packed) {
+  const std::uint64_t done_before = told.done();
+  try {
+    const std::unique_ptr<const PackedFile> file = packed.cache->open();
+    std::vector<LinearRequest> requests;
+    for (std::size_t i = 0; i < matrices.size(); ++i) {
+      const PlannedWeight& weight = *matrices[i].weight;
+      const auto read = [i, &file](std::uint64_t offset, std::span<std::byte> out) { file->read(i, offset, out); };
+      requests.push_back(
+          {{.name = weight.tensor->name, .problem = weight.problem, .read = {}, .read_packed = read}, weight.plan});
+    }
+    std::vector<Matrix> loaded = backend.load_linears(requests, [&](std::uint64_t n_bytes) { told.add(n_bytes); });
+    packed.was_read = true;
+    return loaded;
+  } catch (const ModelError& error) {
+    packed.why = error.what();
+    told.go_back_to(done_before);
+    return {};
+  }
+}
+
 }  // namespace
 
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
-                     const LoadProgress& progress) {
+                     const LoadProgress& progress, PackedWeights* packed) {
   Weights weights;
   const std::vector<WeightPlace> places = weight_places(model.config, *model.architecture->names, weights);
   IMP_CHECK(places.size() == plan.weights.size());
-  std::uint64_t total = 0;
-  for (const PlannedWeight& weight : plan.weights) total += weight.tensor->n_bytes;
-  std::uint64_t done = 0;
+  Told told(plan, progress);
+  std::vector<PlacedMatrix> matrices;
+  std::vector<Matrix*> slots;
   for (const std::size_t i : file_order(plan)) {
     const PlannedWeight& weight = plan.weights[i];
     const WeightPlace& place = places[i];
     if (weight.use == WeightUse::vector) {
       *std::get<Values*>(place.slot) = load_values(file, *weight.tensor, place, model.config.head_dim, backend);
+      told.add(weight.tensor->n_bytes);
     } else {
-      *std::get<Matrix*>(place.slot) = load_matrix(file, weight, place.order, model.config.head_dim, backend);
+      matrices.push_back({&weight, place.order});
+      slots.push_back(std::get<Matrix*>(place.slot));
     }
-    done += weight.tensor->n_bytes;
-    if (progress) progress(done, total);
+  }
+  std::vector<Matrix> loaded;
+  if (packed) {
+    packed->cache.emplace(packed->folder, file, matrices, model.config.head_dim);
+    loaded = load_packed(matrices, backend, told, *packed);
+  }
+  if (loaded.empty()) loaded = load_matrices(file, matrices, model.config.head_dim, backend, told);
+  for (std::size_t i = 0; i < loaded.size(); ++i) {
+    *slots[i] = std::move(loaded[i]);
+    if (packed) packed->matrices.push_back(slots[i]->get());
   }
   return weights;
 }

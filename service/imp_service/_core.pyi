@@ -137,9 +137,13 @@ class Model:
     A model on its device; constant.
     """
     @staticmethod
-    def load(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, progress: collections.abc.Callable[[int, int], None] | None = None) -> Model:
+    def load(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, progress: collections.abc.Callable[[int, int], None] | None = None, packed_cache: os.PathLike[str] | str | bytes | None = None) -> Model:
         """
-        Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` is called after each weight. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.
+        Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` is called about a hundred times; `packed_cache` is a folder in which packed weights may be. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.
+        """
+    def write_packed(self, goes_on: collections.abc.Callable[[], bool]) -> bool:
+        """
+        Writes the cache's file, without Python's lock. False, and nothing is left behind, where `goes_on()`, asked now and then, says no before the end. Raises ModelError where it cannot be written, or must not yet.
         """
     @property
     def architecture(self) -> str:
@@ -179,6 +183,11 @@ class Model:
     @property
     def n_threads(self) -> int:
         ...
+    @property
+    def packed(self) -> typing.Any:
+        """
+        None without a cache of packed weights; else its file's `path`, whether it `was_read`, and `why` not.
+        """
     @property
     def scratch_bytes(self) -> int:
         """

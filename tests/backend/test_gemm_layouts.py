@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -82,6 +84,41 @@ def units_of(blocks: Bytes, runs: list[tuple[int, int, int]]) -> Bytes:
         units = sixteen[..., begin : begin + unit * n_units].reshape(*sixteen.shape[:3], n_units, unit)
         parts.append(units.swapaxes(2, 3).reshape(*sixteen.shape[:2], -1))
     return np.concatenate(parts, axis=-1)
+
+
+# What packed weights on disk hold, of revision 1 of the layouts. Where a layout changes, kLayoutRevision is raised with
+# the digest here: a file of the old layout would be read as weights of the new one.
+DIGESTS = {
+    "f32": "eb2b8ebfa35999e2",
+    "f16": "1b2a4932f1b418c8",
+    "bf16": "f36d8b8b90e16098",
+    "q4_0": "e13be4665ec5e8aa",
+    "q4_1": "d8a76dc6756de557",
+    "q5_0": "354ff85935c00c72",
+    "q5_1": "13acc48597608fee",
+    "q8_0": "6b9eaf98609f5773",
+    "q2_k": "7d630d1c0d3f68d8",
+    "q3_k": "08c85d38b53368fe",
+    "q4_k": "c1aa05910124a8a4",
+    "q5_k": "d7b2441470bc6bc0",
+    "q6_k": "30f28049ad086197",
+    "iq4_nl": "e13be4665ec5e8aa",
+    "iq4_xs": "5ed04afc5aaf97fe",
+    "mxfp4": "a5db1841e961ac79",
+    "tq2_0": "f432abe074957e8b",
+}
+
+
+def packed_digest(dtype: str) -> str:
+    elements, n_bytes = block_of(dtype)
+    file = np.random.default_rng(23).integers(0, 256, 20 * 3 * n_bytes, np.uint8)
+    packed, _, _ = core.gemm_pack_and_unpack(dtype, file, 20, 3 * elements, n_threads=1)
+    return hashlib.sha256(packed.tobytes()).hexdigest()[:16]
+
+
+def test_mod_23_a_changed_layout_is_another_revision() -> None:
+    assert core.layout_revision == 1
+    assert {dtype: packed_digest(dtype) for dtype in DIGESTS} == DIGESTS
 
 
 @pytest.mark.parametrize("dtype", PANEL_TYPES)

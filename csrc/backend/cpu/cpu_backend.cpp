@@ -2,11 +2,13 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "backend/cpu/cpu_kv_pool.h"
 #include "backend/cpu/device_name.h"
 #include "backend/cpu/gemm/cpu_linear.h"
 #include "backend/cpu/gemm/kernel_list.h"
+#include "backend/cpu/gemm/load_linears.h"
 #include "backend/cpu/make_cpu_backend.h"
 #include "base/error.h"
 
@@ -69,6 +71,12 @@ std::string CpuBackend::device_name() const {
 
 std::unique_ptr<Linear> CpuBackend::load_linear(const WeightSource& source, const GemmPlan& plan) {
   return load_cpu_linear(source, plan, weights_, threads_);
+}
+
+std::vector<std::unique_ptr<Linear>> CpuBackend::load_linears(std::span<const LinearRequest> requests,
+                                                              const BytesRead& progress) {
+  std::vector<std::unique_ptr<CpuLinear>> loaded = load_cpu_linears(requests, weights_, threads_, progress);
+  return {std::make_move_iterator(loaded.begin()), std::make_move_iterator(loaded.end())};
 }
 
 std::unique_ptr<Vector> CpuBackend::load_vector(std::span<const float> values) {

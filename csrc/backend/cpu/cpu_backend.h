@@ -50,6 +50,8 @@ class CpuBackend final : public Backend {
   const GemmRegistry& registry() const noexcept override { return registry_; }
 
   std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) override;
+  std::vector<std::unique_ptr<Linear>> load_linears(std::span<const LinearRequest> requests,
+                                                    const BytesRead& progress) override;
   std::unique_ptr<Vector> load_vector(std::span<const float> values) override;
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
   Rows make_rows(int n_rows, int width) override;

@@ -39,6 +39,12 @@ class Model:
         "the weights must have this digest; checked before anything is served",
         example="0" * 64,
     )
+    packed_cache: str | None = key(
+        Text("a path"),
+        None,
+        "a folder for the weights as they lie in memory, from which the next start reads them; unset: none",
+        example="packed",
+    )
     overrides: ModelOverrides = section(ModelOverrides, "what to change in the model's own facts; unset: the file's")
 
 

@@ -96,6 +96,7 @@ def _read_model(settings: Settings, file: _core.ModelFile, cpus: list[int], prog
         reserve_bytes=RESERVE_BYTES,
         kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
         progress=progress,
+        packed_cache=settings.model.packed_cache,
     )
 
 

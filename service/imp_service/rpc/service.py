@@ -11,6 +11,7 @@ from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans
 from imp_service.serving.loading import Loading, MakeModel, Progress, make_model
+from imp_service.serving.packed_weights import PackedWeights
 
 # For statuses that are under way when everything has ended, and for requests whose device is gone.
 LAST_SECONDS = 1.0
@@ -31,12 +32,13 @@ class Service:
             self.host.close()
             raise
         self._loading = Loading(config, make, progress)
+        self._packed = PackedWeights(self.host)
         self._stop_asked = asyncio.Event()
 
     @property
     def is_abandoned(self) -> bool:
-        """A load goes on that nobody waits for: only the end of the process ends it."""
-        return self._loading.is_running
+        """Something goes on that nobody waits for: only the end of the process ends it."""
+        return self._loading.is_running or self._packed.is_writing
 
     def stop(self) -> None:
         """Begins the end: run() returns when the drain is over."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,9 @@ from imp_service.models import demo_model_path
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.kernel_plans import kernel_plans
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 from support.served import serve
-from support.server_process import server_process, start_to_its_end
+from support.server_process import ServerProcess, server_process, start_to_its_end
 from support.wire import ask
 
 
@@ -74,6 +77,41 @@ def test_mod_14_weights_are_those_whose_digest_is_told(tmp_path: Path) -> None:
     ran = start_to_its_end(tmp_path, "-m", str(path), "--set", f"model.sha256={digest}")
     assert ran.returncode == 65, ran.stderr
     assert ran.stderr.startswith("imp: error: WEIGHTS_CORRUPT: model.gguf: ")
+
+
+def packed_lines(server: ServerProcess, *, until: str) -> list[str]:
+    """What the log has said of packed weights when it has said that."""
+    give_up = time.monotonic() + HANGS_AFTER
+    while True:
+        whole_lines = server.stderr[: server.stderr.rfind("\n") + 1]
+        told = [str(line["message"]) for line in logged(whole_lines, "packed weights")]
+        if any(line.startswith(until) for line in told):
+            return told
+        assert server.process.poll() is None, server.stderr
+        assert time.monotonic() < give_up, server.stderr
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.process.wait(0.005)
+
+
+def test_mod_23_a_server_writes_packed_weights_while_it_serves_and_reads_them_when_it_starts(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(demo_model_path().read_bytes())
+    os.utime(path, (1, 1))
+    settings = (f"model.packed_cache={tmp_path / 'packed'}",)
+    with server_process(tmp_path, "-m", str(path), settings=settings) as server:
+        server.wait_until_ready()
+        first = packed_lines(server, until="written")
+        assert server.terminate() == 0
+    assert len(first) == 2
+    assert first[0].startswith("not read: model.gguf-")
+    with server_process(tmp_path, "-m", str(path), settings=settings) as server:
+        server.sing()
+        assert packed_lines(server, until="read") == ["read"]
+        assert server.terminate() == 0
+    with server_process(tmp_path, "-m", str(path), settings=(f"model.packed_cache={path}",)) as server:
+        server.sing()
+        refused = packed_lines(server, until=f"not written: {path.name}")  # the folder is a file
+    assert len(refused) == 2
 
 
 ROUNDS = 1000 if os.environ.get("IMP_RELEASE") else 15

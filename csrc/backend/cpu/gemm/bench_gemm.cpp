@@ -7,6 +7,7 @@
 
 #include "backend/cpu/gemm/gemm_runner.h"
 #include "backend/cpu/gemm/kernel_list.h"
+#include "backend/cpu/gemm/load_linears.h"
 #include "base/error.h"
 
 namespace imp::cpu {

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "backend/backend.h"
-#include "base/arena.h"
-#include "base/thread_pool.h"
 
 namespace imp::cpu {
 
@@ -16,6 +15,7 @@ class CpuLinear final : public Linear {
   const GemmProblem& problem() const noexcept override { return problem_; }
   const GemmPlan& plan() const noexcept override { return plan_; }
   std::size_t n_bytes() const noexcept override { return n_bytes_; }
+  std::span<const std::byte> packed() const noexcept override { return {bytes_.get(), n_bytes_}; }
   const std::byte* bytes() const noexcept { return bytes_.get(); }  // in the plan's layout
 
   // Bytes of a row in the file's own format: the scratch of decode_row.
@@ -32,10 +32,5 @@ class CpuLinear final : public Linear {
   std::size_t n_bytes_;
   std::shared_ptr<std::byte> bytes_;
 };
-
-// Reads a weight through buffers of about a megabyte per thread, packing as it goes: there is never a second copy.
-// source.read is called from several threads at once. Throws what it throws, ModelError where the shape cannot be, and
-// ResourceExhausted(NO_MEMORY).
-std::unique_ptr<CpuLinear> load_cpu_linear(const WeightSource& source, GemmPlan plan, Arena& arena, ThreadPool& pool);
 
 }  // namespace imp::cpu

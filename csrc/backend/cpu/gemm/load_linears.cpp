@@ -1,0 +1,201 @@
+// One loop over pieces of all weights, so that small ones keep as many threads busy as large ones.
+#include "backend/cpu/gemm/load_linears.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "backend/cpu/gemm/layouts.h"
+#include "base/error.h"
+
+namespace imp::cpu {
+namespace {
+
+// Read at a time: with what it is packed into well within a core's second-level cache.
+constexpr std::int64_t kBufferBytes = std::int64_t{1} << 18;
+
+void require_shape(const WeightSource& source) {
+  const GemmProblem& problem = source.problem;
+  const auto size = row_bytes(problem.weight, problem.k);
+  // Sums of sizes stay far from overflow below this; the loader of checkpoints has a lower limit of its own.
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
+  if (problem.n < 1 || problem.k < 1 || !size || *size > kMaxBytes || problem.n > kMaxBytes / *size) {
+    throw ModelError(Reason::MODEL_SHAPE,
+                     source.name + ": shape [" + std::to_string(problem.n) + ", " + std::to_string(problem.k) +
+                         "] of " + std::string(traits(problem.weight).name) + ", expected rows of whole blocks");
+  }
+}
+
+// A weight and where it goes. In every layout rows are as long as in the file.
+struct Target {
+  const LinearRequest* request;
+  std::shared_ptr<std::byte> bytes;
+
+  const WeightSource& source() const noexcept { return request->source; }
+  std::int64_t row_size() const noexcept { return *row_bytes(source().problem.weight, source().problem.k); }
+  std::int64_t n_bytes() const noexcept {
+    return static_cast<std::int64_t>(packed_bytes(source().problem, request->plan.layout));
+  }
+  bool is_packed_here() const noexcept { return !source().read_packed && request->plan.layout != WeightLayout::file; }
+  // What can be read alone: a panel of rows, or a range of what was packed before.
+  std::int64_t unit_bytes() const noexcept {
+    return source().read_packed ? kPackedRangeBytes : kPanelRows * row_size();
+  }
+  // Whole panels that fit into a buffer.
+  std::int64_t buffer_rows() const noexcept {
+    return std::max(kBufferBytes / unit_bytes(), std::int64_t{1}) * kPanelRows;
+  }
+};
+
+// Bytes of a weight for one task.
+struct Piece {
+  const Target* target;
+  std::int64_t begin, end;
+
+  // The rows they are; those that only fill up the last panel are none.
+  std::int64_t first_row() const noexcept { return begin / target->row_size(); }
+  std::int64_t n_rows() const noexcept {
+    return std::min(end / target->row_size(), target->source().problem.n) - first_row();
+  }
+  std::int64_t file_bytes() const noexcept {
+    return std::min(end, target->source().problem.n * target->row_size()) - begin;
+  }
+};
+
+// A task's units begin in one huge page: two threads that were the first to write the same page would both have the
+// system clear one, and one of them in vain.
+void cut(const Target& target, std::vector<Piece>& pieces) {
+  constexpr auto kPage = static_cast<std::int64_t>(Arena::kHugePageBytes);
+  const std::int64_t unit = target.unit_bytes(), end = target.n_bytes();
+  const auto first_in_page =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(target.bytes.get()) % Arena::kHugePageBytes);
+  for (std::int64_t begin = 0; begin < end;) {
+    const std::int64_t left_in_page = kPage - (first_in_page + begin) % kPage;
+    const std::int64_t next = std::min(begin + (left_in_page + unit - 1) / unit * unit, end);
+    pieces.push_back({&target, begin, next});
+    begin = next;
+  }
+}
+
+void pack(const Piece& piece, std::byte* buffer) {
+  const Target& target = *piece.target;
+  const GemmProblem& problem = target.source().problem;
+  const std::int64_t row_size = target.row_size(), n_rows = piece.n_rows();
+  std::byte* const to = target.bytes.get() + piece.begin;
+  for (std::int64_t done = 0; done < n_rows; done += target.buffer_rows()) {
+    const std::int64_t rows = std::min(target.buffer_rows(), n_rows - done);
+    target.source().read(piece.first_row() + done, rows, buffer);
+    for (std::int64_t row = 0; row < rows; row += kPanelRows) {
+      pack_panel(problem.weight, buffer + row * row_size, static_cast<int>(std::min(kPanelRows, rows - row)), problem.k,
+                 to + (done + row) * row_size);
+    }
+  }
+}
+
+void load(const Piece& piece, std::byte* buffer) {
+  const Target& target = *piece.target;
+  std::byte* const to = target.bytes.get() + piece.begin;
+  if (target.source().read_packed) {
+    target.source().read_packed(static_cast<std::uint64_t>(piece.begin),
+                                {to, static_cast<std::size_t>(piece.end - piece.begin)});
+  } else if (target.is_packed_here()) {
+    pack(piece, buffer);
+  } else {
+    target.source().read(piece.first_row(), piece.n_rows(), to);
+  }
+}
+
+// A parallel loop, whose body must not throw: keeps the first exception, after which the rest of the tasks is skipped.
+class FirstError {
+ public:
+  template <class Body>
+  void guard(const Body& body) noexcept {
+    if (has_failed_.load(std::memory_order_relaxed)) return;
+    try {
+      body();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      has_failed_.store(true, std::memory_order_relaxed);
+    }
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::atomic<bool> has_failed_{false};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+// Counts what all threads have read; told on thread 0.
+class Progress {
+ public:
+  explicit Progress(const BytesRead& tell) : tell_(tell) {}
+  void add(std::int64_t n_bytes, int thread) {
+    read_.fetch_add(static_cast<std::uint64_t>(n_bytes), std::memory_order_relaxed);
+    if (thread == 0) tell();
+  }
+  void tell() {
+    if (const std::uint64_t n_bytes = read_.exchange(0, std::memory_order_relaxed); tell_ && n_bytes > 0) {
+      tell_(n_bytes);
+    }
+  }
+
+ private:
+  const BytesRead& tell_;
+  std::atomic<std::uint64_t> read_{0};
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<CpuLinear>> load_cpu_linears(std::span<const LinearRequest> requests, Arena& arena,
+                                                         ThreadPool& pool, const BytesRead& progress) {
+  std::vector<Target> targets;
+  std::int64_t buffer_bytes = 0;
+  for (const LinearRequest& request : requests) {
+    const GemmProblem& problem = request.source.problem;
+    require_shape(request.source);
+    IMP_CHECK(has_layout(problem.weight, request.plan.layout));
+    targets.push_back({&request, arena.allocate(packed_bytes(problem, request.plan.layout))});
+    const Target& target = targets.back();
+    if (target.is_packed_here()) {
+      buffer_bytes = std::max(buffer_bytes, std::min(target.buffer_rows(), problem.n) * target.row_size());
+    }
+  }
+  std::vector<Piece> pieces;
+  for (const Target& target : targets) cut(target, pieces);
+  IMP_CHECK(pieces.size() < static_cast<std::size_t>(kAnyRows));
+
+  std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.n_threads()),
+                                              std::vector<std::byte>(static_cast<std::size_t>(buffer_bytes)));
+  FirstError error;
+  Progress read(progress);
+  pool.run(static_cast<int>(pieces.size()), [&](int task, int thread) {
+    error.guard([&] {
+      const Piece& piece = pieces[static_cast<std::size_t>(task)];
+      load(piece, buffers[static_cast<std::size_t>(thread)].data());
+      read.add(piece.file_bytes(), thread);
+    });
+  });
+  error.rethrow();
+  read.tell();
+
+  std::vector<std::unique_ptr<CpuLinear>> loaded;
+  for (Target& target : targets) {
+    const LinearRequest& request = *target.request;
+    loaded.push_back(std::make_unique<CpuLinear>(request.source.problem, request.plan, std::move(target.bytes)));
+  }
+  return loaded;
+}
+
+std::unique_ptr<CpuLinear> load_cpu_linear(WeightSource source, GemmPlan plan, Arena& arena, ThreadPool& pool) {
+  const LinearRequest request{std::move(source), std::move(plan)};
+  return std::move(load_cpu_linears({&request, 1}, arena, pool, {}).front());
+}
+
+}  // namespace imp::cpu
