@@ -153,7 +153,7 @@ void dispatch_tile(int rows, const Tile& tile) {
 
 // Rows [begin, end) by one panel, in the fewest tiles, as even as can be.
 template <class Weights>
-void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end) {
+void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, bool reads_first) {
   Tile tile;
   tile.n_blocks = args.k / (32 * Weights::kGroups);
   tile.weights = args.weight + n / kLanes * tile.n_blocks * static_cast<std::int64_t>(sizeof(typename Weights::Block));
@@ -165,22 +165,29 @@ void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end) {
     const int rows = (end - row) / (n_tiles - i);
     tile.activations = args.activations + row * args.activation_stride;
     tile.out = args.out + row * args.out_stride + n;
-    tile.reads_first = i == 0;
+    tile.reads_first = reads_first && i == 0;
     dispatch_tile<Weights, kTileRows>(rows, tile);
     row += rows;
   }
 }
 
 // Panels are walked one at a time: one sequential stream is read fastest, and two panels at once gain nothing even
-// where all is in the caches. Rows are taken in runs whose activations stay in the second-level cache.
+// where all is in the caches. Rows are taken in runs, and panels in chunks, that fit the second-level cache together:
+// so each weight comes from memory once, and the rows come from the third level for each chunk.
 template <class Weights>
 void multiply(const GemmArgs& args) {
-  constexpr std::int64_t kRunBytes = 192 << 10;
+  constexpr std::int64_t kRunBytes = 192 << 10, kChunkBytes = 256 << 10;
+  constexpr auto kBlockBytes = static_cast<std::int64_t>(sizeof(typename Weights::Block));
   const std::int64_t fitting = kRunBytes / args.activation_stride / kTileRows * kTileRows;
   const int run = static_cast<int>(fitting < kTileRows ? kTileRows : fitting > args.m ? args.m : fitting);
-  for (int row = 0; row < args.m; row += run) {
-    const int end = args.m - row < run ? args.m : row + run;
-    for (std::int64_t n = args.n_begin; n < args.n_end; n += kLanes) multiply_rows<Weights>(args, n, row, end);
+  const std::int64_t n_panels = kChunkBytes / (args.k / (32 * Weights::kGroups) * kBlockBytes);
+  const std::int64_t chunk = (n_panels < 1 ? 1 : n_panels) * kLanes;
+  for (std::int64_t begin = args.n_begin; begin < args.n_end; begin += chunk) {
+    const std::int64_t chunk_end = args.n_end - begin < chunk ? args.n_end : begin + chunk;
+    for (int row = 0; row < args.m; row += run) {
+      const int end = args.m - row < run ? args.m : row + run;
+      for (std::int64_t n = begin; n < chunk_end; n += kLanes) multiply_rows<Weights>(args, n, row, end, row == 0);
+    }
   }
 }
 
