@@ -44,9 +44,10 @@ enum class ReductionId : std::uint8_t {
   f32_sequential,  // weights exact in float32; per output one fma per element, k ascending, from +0
   // Activations rounded to bfloat16; per pair of elements one fma of the odd product, then one of the even, from +0.
   bf16_pairs,
-  // Exact integer dot of each 32-block, with the scales of its 16 elements where the type has such; then one fma of
-  // (dot, scale·scale) per block, k ascending, each followed by one of (min, activations' sum) where the type has
-  // minima.
+  // Exact integer dot of each 32-block; then one fma of (dot, scale·scale) per block, k ascending, each followed by one
+  // of (min, activations' sum) where the type has minima. Of types with scales for each 16 elements the fma is of (sum,
+  // activations' scale), the sum being that of both halves' dots times their scales, and of their minima where there
+  // are any.
   q8_block32,
 };
 

@@ -10,10 +10,10 @@ namespace imp::cpu {
 struct ActivationBlock {
   std::int8_t codes[32];
   float scale;
-  float scaled_sum;   // scale · sum of the codes
-  std::int32_t bias;  // -128 · sum of the codes: a zero point of 128, and shifted right any smaller power of two
-  std::int16_t half_sums[2];  // sums of the first and of the last 16 codes
+  float scaled_sum;             // scale · sum of the codes
+  std::int32_t bias;            // -128 · sum of the codes: a zero point of 128, and divided, any smaller power of two
+  std::int32_t half_biases[2];  // likewise -32 · the sums of the first and of the last 16 codes
 };
-static_assert(sizeof(ActivationBlock) == 48);
+static_assert(sizeof(ActivationBlock) == 52);
 
 }  // namespace imp::cpu

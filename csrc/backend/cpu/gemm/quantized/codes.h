@@ -5,7 +5,7 @@
 //   place<from, n, to>(c)     bits [from, from + n) of each byte, moved to [to, to + n); the others zero
 //   look_up(levels, c)        levels[byte], bytes below 16
 //   Operand<range>            codes as the multiplication wants them, prepared once for all rows of activations
-//   Dots<range>               16 sums of code · activation over up to 32 elements, 4 at a time, less the zero point
+//   Dots<range, part>         16 sums of code · activation over a part of 32 elements, 4 at a time, less the zero point
 #pragma once
 
 #include "backend/cpu/gemm/quantized/activation_block.h"
@@ -21,11 +21,16 @@ struct CodeRange {
   int zero_point;  // 0 or a power of two up to 128
 };
 
-// -zero_point · sum of a block's activation codes, from -128 · sum.
-template <CodeRange range>
+// What of a group of 32 elements has a scale of its own.
+enum class Part { whole, first_half, last_half };
+
+// -zero_point · the sum of a part's activation codes.
+template <CodeRange range, Part part>
 inline std::int32_t bias_of(const ActivationBlock& x) {
-  static_assert(range.zero_point > 0 && 128 % range.zero_point == 0);
-  return x.bias / (128 / range.zero_point);  // exact
+  constexpr int kStored = part == Part::whole ? 128 : 32;
+  static_assert(range.zero_point > 0 && kStored % range.zero_point == 0);
+  const std::int32_t stored = part == Part::whole ? x.bias : x.half_biases[part == Part::last_half];
+  return stored / (kStored / range.zero_point);  // exact
 }
 
 inline std::int32_t four_codes(const ActivationBlock& x, int j) {

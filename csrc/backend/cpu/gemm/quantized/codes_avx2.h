@@ -48,14 +48,14 @@ struct Operand {
   Codes codes;
 };
 
-template <CodeRange range>
+template <CodeRange range, Part part>
 class Dots {
  public:
   void start([[maybe_unused]] const ActivationBlock& x) {
     if constexpr (range.zero_point == 0) {
       lo_ = hi_ = _mm256_setzero_si256();
     } else {
-      lo_ = hi_ = _mm256_set1_epi32(bias_of<range>(x));
+      lo_ = hi_ = _mm256_set1_epi32(bias_of<range, part>(x));
     }
   }
   void add(const Operand<range>& weights, const ActivationBlock& x, int j) {
@@ -98,7 +98,7 @@ struct Operand<range> {
 };
 
 // Sums of pairs gather in 16 bits for as long as they cannot overflow.
-template <CodeRange range>
+template <CodeRange range, Part part>
 class Dots {
  public:
   void start(const ActivationBlock&) { lo_ = hi_ = low_pairs_ = high_pairs_ = _mm256_setzero_si256(); }
@@ -112,7 +112,7 @@ class Dots {
     if constexpr (range.zero_point == 0) {
       return sums;
     } else {
-      return sums + broadcast_int(bias_of<range>(x));
+      return sums + broadcast_int(bias_of<range, part>(x));
     }
   }
 
@@ -126,9 +126,9 @@ class Dots {
   __m256i lo_, hi_, low_pairs_, high_pairs_;
 };
 
-template <CodeRange range>
+template <CodeRange range, Part part>
   requires kIsWide<range>
-class Dots<range> {
+class Dots<range, part> {
  public:
   void start(const ActivationBlock&) { lo_ = hi_ = _mm256_setzero_si256(); }
   void add(const Operand<range>& weights, const ActivationBlock& x, int j) {

@@ -38,14 +38,14 @@ struct Operand {
   __m512i codes;
 };
 
-template <CodeRange range>
+template <CodeRange range, Part part>
 class Dots {
  public:
   void start([[maybe_unused]] const ActivationBlock& x) {
     if constexpr (range.zero_point == 0) {
       sums_ = _mm512_setzero_si512();
     } else {
-      sums_ = _mm512_set1_epi32(bias_of<range>(x));
+      sums_ = _mm512_set1_epi32(bias_of<range, part>(x));
     }
   }
   // Products with codes 4j to 4j + 3 of x; j ascends from the start's.

@@ -51,14 +51,14 @@ struct Operand {
   Codes codes;
 };
 
-template <CodeRange range>
+template <CodeRange range, Part part>
 class Dots {
  public:
   void start([[maybe_unused]] const ActivationBlock& x) {
     if constexpr (kIsWide<range> || range.zero_point == 0) {
       sums_ = broadcast_int(0);
     } else {
-      sums_ = broadcast_int(bias_of<range>(x));
+      sums_ = broadcast_int(bias_of<range, part>(x));
     }
   }
   // Products with codes 4j to 4j + 3 of x: a lane of the 16 that one register holds. j is known where loops are

@@ -46,12 +46,12 @@ struct Operand {
   FourBytes codes;
 };
 
-template <CodeRange range>
+template <CodeRange range, Part part>
 class Dots {
  public:
   void start([[maybe_unused]] const ActivationBlock& x) {
     std::int32_t first = 0;
-    if constexpr (range.zero_point > 0) first = bias_of<range>(x);
+    if constexpr (range.zero_point > 0) first = bias_of<range, part>(x);
     for (std::int32_t& sum : sums_) sum = first;
   }
   void add(const Operand<range>& weights, const ActivationBlock& x, int j) {

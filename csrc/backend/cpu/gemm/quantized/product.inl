@@ -1,6 +1,7 @@
 // Quantized weights by quantized activations: each output is a lane, its sum one fma per block of 32 elements with k
 // ascending, of the exact integer dot product with the product of both scales; where the type has minima, another of
-// the minimum with the activations' sum. For the instruction set that the including file is compiled for.
+// the minimum with the activations' sum. Where halves of a block have scales of their own, what the fma adds is the sum
+// of both in turn. For the instruction set that the including file is compiled for.
 #include "backend/cpu/gemm/quantized/weights.inl"
 #include "backend/gemm_args.h"
 
@@ -31,26 +32,33 @@ template <class Block, int n_groups, int group>
   for (std::size_t line = begin / 64 * 64; line < end; line += 64) __builtin_prefetch(ahead + line);
 }
 
-// The group's dot products with T rows, exact integers: of types with one scale for the group.
+// Exact sums of products of T rows with a part of a group.
+template <class Weights, int group, Part part, int T>
+[[gnu::always_inline]] inline void multiply_codes(const typename Weights::Block& block,
+                                                  const ActivationBlock* const (&x)[T], Lanes (&products)[T]) {
+  Dots<Weights::kRange, part> dots[T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) dots[t].start(*x[t]);
+#pragma GCC unroll 8
+  for (int j = part == Part::last_half ? 4 : 0; j < (part == Part::first_half ? 4 : 8); ++j) {
+    const Operand<Weights::kRange> operand(Weights::template codes<group>(block, j));
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) dots[t].add(operand, *x[t], j);
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) products[t] = from_int(dots[t].value(*x[t]));
+}
+
 template <class Weights, int T, int group>
 [[gnu::always_inline]] inline void multiply_group(const typename Weights::Block& block,
                                                   const ActivationBlock* const (&x)[T], Lanes (&sums)[T])
   requires(Weights::kScalePer == ScalePer::group)
 {
-  Dots<Weights::kRange> dots[T];
-#pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) dots[t].start(*x[t]);
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) {
-    const Operand<Weights::kRange> operand(Weights::template codes<group>(block, j));
-#pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) dots[t].add(operand, *x[t], j);
-  }
+  Lanes products[T];
+  multiply_codes<Weights, group, Part::whole>(block, x, products);
   const Lanes scale = Weights::template scale<group>(block);
 #pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) {
-    sums[t] = fma(from_int(dots[t].value(*x[t])), scale * broadcast(x[t]->scale), sums[t]);
-  }
+  for (int t = 0; t < T; ++t) sums[t] = fma(products[t], scale * broadcast(x[t]->scale), sums[t]);
   if constexpr (Weights::kHasMin) {
     const Lanes min = Weights::template min<group>(block);
 #pragma GCC unroll 8
@@ -58,58 +66,33 @@ template <class Weights, int T, int group>
   }
 }
 
-// Adds to `total` the products of half of a group, times its integer scale.
-template <class Weights, int T, int group, int half>
-[[gnu::always_inline]] inline void multiply_half(const typename Weights::Block& block,
-                                                 const ActivationBlock* const (&x)[T], IntLanes (&total)[T]) {
-  Dots<Weights::kRange> dots[T];
-#pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) dots[t].start(*x[t]);
-#pragma GCC unroll 4
-  for (int j = 4 * half; j < 4 * half + 4; ++j) {
-    const Operand<Weights::kRange> operand(Weights::template codes<group>(block, j));
-#pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) dots[t].add(operand, *x[t], j);
-  }
-  const IntLanes scale = Weights::template integer_scale<2 * group + half>(block);
-#pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) total[t] = total[t] + dots[t].value(*x[t]) * scale;
-}
-
-inline IntLanes half_sums(const ActivationBlock& x) {
-  std::int32_t both;
-  __builtin_memcpy(&both, x.half_sums, sizeof both);
-  return broadcast_int(both);
-}
-
+// The sum of a group's halves is in the activations' scale, which it is multiplied by once.
 template <class Weights, int T, int group>
 [[gnu::always_inline]] inline void multiply_group(const typename Weights::Block& block,
                                                   const ActivationBlock* const (&x)[T], Lanes (&sums)[T])
   requires(Weights::kScalePer == ScalePer::half_group)
 {
-  IntLanes total[T];
+  Lanes total[T], products[T];
+  multiply_codes<Weights, group, Part::first_half>(block, x, total);
+  const Lanes first_scale = Weights::template scale<2 * group>(block);
 #pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) {
-    if constexpr (Weights::kHasMin) {
-      total[t] = broadcast_int(0);
-    } else {
-      total[t] = dot_halves(Weights::template zero<group>(block), half_sums(*x[t]));
-    }
-  }
-  multiply_half<Weights, T, group, 0>(block, x, total);
-  multiply_half<Weights, T, group, 1>(block, x, total);
-  const Lanes scale = Weights::scale(block);
+  for (int t = 0; t < T; ++t) total[t] = total[t] * first_scale;
+  multiply_codes<Weights, group, Part::last_half>(block, x, products);
+  const Lanes last_scale = Weights::template scale<2 * group + 1>(block);
 #pragma GCC unroll 8
-  for (int t = 0; t < T; ++t) sums[t] = fma(from_int(total[t]), scale * broadcast(x[t]->scale), sums[t]);
+  for (int t = 0; t < T; ++t) total[t] = fma(products[t], last_scale, total[t]);
   if constexpr (Weights::kHasMin) {
-    const IntLanes mins = Weights::template integer_mins<group>(block);
-    const Lanes min_scale = Weights::min_scale(block);
+    // The halves' biases are -32 times the sums that minima multiply; the division is exact.
+    const Lanes first_min = Weights::template min<2 * group>(block) * broadcast(-1.0F / 32);
+    const Lanes last_min = Weights::template min<2 * group + 1>(block) * broadcast(-1.0F / 32);
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) {
-      const Lanes min = from_int(dot_halves(mins, half_sums(*x[t])));
-      sums[t] = fma(min, min_scale * broadcast(x[t]->scale), sums[t]);
+      total[t] = fma(first_min, from_int(broadcast_int(x[t]->half_biases[0])), total[t]);
+      total[t] = fma(last_min, from_int(broadcast_int(x[t]->half_biases[1])), total[t]);
     }
   }
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) sums[t] = fma(total[t], broadcast(x[t]->scale), sums[t]);
 }
 
 // All groups of a block from `group` on; x moves on to the next block's activations.

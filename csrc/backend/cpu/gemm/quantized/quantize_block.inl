@@ -18,8 +18,7 @@ inline void quantize_block(const float* x, ActivationBlock& out) {
     store_i8(out.codes, broadcast_int(0));
     store_i8(out.codes + kLanes, broadcast_int(0));
     out.scale = out.scaled_sum = max_bits >= kInfinity ? __builtin_nanf("") : 0.0F;
-    out.bias = 0;
-    out.half_sums[0] = out.half_sums[1] = 0;
+    out.bias = out.half_biases[0] = out.half_biases[1] = 0;
     return;
   }
   const float max_value = __builtin_bit_cast(float, max_bits);
@@ -31,8 +30,8 @@ inline void quantize_block(const float* x, ActivationBlock& out) {
   const std::int32_t low_sum = sum(low), high_sum = sum(high);
   out.scaled_sum = out.scale * static_cast<float>(low_sum + high_sum);
   out.bias = -128 * (low_sum + high_sum);
-  out.half_sums[0] = static_cast<std::int16_t>(low_sum);
-  out.half_sums[1] = static_cast<std::int16_t>(high_sum);
+  out.half_biases[0] = -32 * low_sum;
+  out.half_biases[1] = -32 * high_sum;
 }
 
 }  // namespace

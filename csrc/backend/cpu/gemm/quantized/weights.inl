@@ -3,16 +3,11 @@
 //
 //   Block            the panel block
 //   kGroups          groups of 32 elements in it
-//   kRange           what its codes can be; of types whose groups are of 16, the zero point comes with the scales
+//   kRange           what its codes can be
 //   codes<g>(b, j)   elements 4j to 4j + 3 of group g
-//   and either, for a scale (and a minimum) for each 32 elements
-//     scale<g>(b)    what codes count in
-//     min<g>(b)      what is added to each element, where kHasMin
-//   or, for a scale for each 16 elements,
-//     scale(b)               what integer_scale counts in
-//     integer_scale<h>(b)    of half group h
-//     zero<g>(b)             -zero point · integer scale of both halves of a group, as two 16-bit numbers,
-//     or min_scale(b) and integer_mins<g>(b)   likewise what is added, with a scale of its own, where kHasMin
+//   kScalePer        group, or half group
+//   scale<i>(b)      what codes of group or half group i count in
+//   min<i>(b)        what is added to each element of it, where kHasMin
 #include "backend/cpu/gemm/quantized/codes.h"
 
 namespace imp::cpu {
@@ -63,11 +58,6 @@ inline Codes fifth_bits(const FourBytes& bits, int j) {
     default:
       return place<7, 1, 4>(all);
   }
-}
-
-// Two 16-bit numbers in each lane.
-inline IntLanes as_halves(IntLanes first, IntLanes second) {
-  return (first & broadcast_int(0xFFFF)) | shift_left<16>(second);
 }
 
 // The 6-bit scales and minima of Q4_K and Q5_K; see tensor/quant/group_scales.h.
@@ -258,7 +248,7 @@ struct Q5_K : SixBitScales {
 struct Q6_K {
   using Block = PanelBlockQ6_K;
   static constexpr int kGroups = 8;
-  static constexpr CodeRange kRange{63, 0};
+  static constexpr CodeRange kRange{63, 32};
   static constexpr ScalePer kScalePer = ScalePer::half_group;
   static constexpr bool kHasMin = false;
   template <int g>
@@ -268,39 +258,28 @@ struct Q6_K {
     return place<6, 2, 0>(load_codes(units[0])) | place<6, 2, 2>(load_codes(units[1])) |
            place<6, 2, 4>(load_codes(units[2]));
   }
-  static Lanes scale(const Block& b) { return load_f16(b.d); }
   template <int h>
-  static IntLanes integer_scale(const Block& b) {
+  static Lanes scale(const Block& b) {
     const IntLanes both = load_i8_pairs(b.scales[h / 2]);
-    return shift_right<16>(h % 2 == 0 ? shift_left<16>(both) : both);
-  }
-  template <int g>
-  static IntLanes zero(const Block& b) {
-    return multiply_halves(load_i8_pairs(b.scales[g]), broadcast_halves(-32));
+    return load_f16(b.d) * from_int(shift_right<16>(h % 2 == 0 ? shift_left<16>(both) : both));
   }
 };
 
 struct Q3_K {
   using Block = PanelBlockQ3_K;
   static constexpr int kGroups = 8;
-  static constexpr CodeRange kRange{7, 0};
+  static constexpr CodeRange kRange{7, 4};
   static constexpr ScalePer kScalePer = ScalePer::half_group;
   static constexpr bool kHasMin = false;
   template <int g>
   static Codes codes(const Block& b, int j) {
     return quarters<g, 0>(b.quants, j) | one_bit<g, 2>(b.high_bits, j);
   }
-  static Lanes scale(const Block& b) { return load_f16(b.d); }
   template <int h>
-  static IntLanes integer_scale(const Block& b) {
+  static Lanes scale(const Block& b) {
     const IntLanes low = shift_right_logical<h / 8 * 4>(load_u8(b.scales[h % 8])) & broadcast_int(15);
     const IntLanes high = shift_right_logical<h / 4 * 2>(load_u8(b.scales[8 + h % 4])) & broadcast_int(3);
-    return (low | shift_left<4>(high)) - broadcast_int(32);
-  }
-  template <int g>
-  static IntLanes zero(const Block& b) {
-    const IntLanes minus_4 = broadcast_int(-4);
-    return as_halves(integer_scale<2 * g>(b) * minus_4, integer_scale<2 * g + 1>(b) * minus_4);
+    return load_f16(b.d) * from_int((low | shift_left<4>(high)) - broadcast_int(32));
   }
 };
 
@@ -324,16 +303,13 @@ struct Q2_K {
   static Codes codes(const Block& b, int j) {
     return quarters<g, 0>(b.quants, j);
   }
-  static Lanes scale(const Block& b) { return load_f16(b.d); }
-  static Lanes min_scale(const Block& b) { return negative(load_f16(b.dmin)); }
   template <int h>
-  static IntLanes integer_scale(const Block& b) {
-    return load_u8(b.scales[h]) & broadcast_int(15);
+  static Lanes scale(const Block& b) {
+    return load_f16(b.d) * from_int(load_u8(b.scales[h]) & broadcast_int(15));
   }
-  template <int g>
-  static IntLanes integer_mins(const Block& b) {
-    return as_halves(shift_right_logical<4>(load_u8(b.scales[2 * g])),
-                     shift_right_logical<4>(load_u8(b.scales[2 * g + 1])));
+  template <int h>
+  static Lanes min(const Block& b) {
+    return negative(load_f16(b.dmin)) * from_int(shift_right_logical<4>(load_u8(b.scales[h])));
   }
 };
 
