@@ -102,8 +102,6 @@ void put_integers(const LaneInputs& in, LaneOutputs& out) {
   std::int8_t pairs[16][2];
   __builtin_memcpy(pairs, in.halves, sizeof pairs);
   put(out, "load_i8_pairs", load_i8_pairs(pairs));
-  put(out, "broadcast_halves", broadcast_halves(static_cast<std::int16_t>(in.halves[0])));
-  put(out, "multiply_halves", multiply_halves(i, j));
   std::uint16_t words[16];
   store_u16(words, i);
   put(out, "store_u16", words);

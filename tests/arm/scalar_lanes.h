@@ -181,15 +181,6 @@ std::int32_t of_halves(std::int32_t low, std::int32_t high) {
 IntLanes load_i8_pairs(const std::int8_t (&from)[16][2]) {
   return of_each<IntLanes>([&](std::size_t i) { return of_halves(from[i][0], from[i][1]); });
 }
-IntLanes broadcast_halves(std::int16_t x) {
-  return broadcast_int(of_halves(x, x));
-}
-IntLanes multiply_halves(const IntLanes& a, const IntLanes& b) {
-  return of_each<IntLanes>([&](std::size_t i) {
-    const std::int32_t low = static_cast<std::int16_t>(a.v[i]) * static_cast<std::int16_t>(b.v[i]);
-    return of_halves(low, (a.v[i] >> 16) * (b.v[i] >> 16));
-  });
-}
 void store_u16(std::uint16_t* to, const IntLanes& x) {
   for (std::size_t i = 0; i < 16; ++i) to[i] = static_cast<std::uint16_t>(x.v[i]);
 }

@@ -107,13 +107,7 @@ inline IntLanes operator-(IntLanes a, IntLanes b) {
 inline IntLanes operator*(IntLanes a, IntLanes b) {
   return {_mm512_mullo_epi32(a.v, b.v)};
 }
-// Lanes as two 16-bit halves: wrapping products of each, and per lane the sum of the two signed products.
-inline IntLanes broadcast_halves(std::int16_t x) {
-  return {_mm512_set1_epi16(x)};
-}
-inline IntLanes multiply_halves(IntLanes a, IntLanes b) {
-  return {_mm512_mullo_epi16(a.v, b.v)};
-}
+// Lanes as two signed 16-bit halves: per lane the sum of their products.
 inline IntLanes dot_halves(IntLanes a, IntLanes b) {
   return {_mm512_madd_epi16(a.v, b.v)};
 }

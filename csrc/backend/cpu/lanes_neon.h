@@ -124,15 +124,7 @@ inline IntLanes operator-(IntLanes a, IntLanes b) {
 inline IntLanes operator*(IntLanes a, IntLanes b) {
   return each<IntLanes>([&](int i) { return vmulq_s32(a.v[i], b.v[i]); });
 }
-// Lanes as two 16-bit halves: wrapping products of each, and per lane the sum of the two signed products.
-inline IntLanes broadcast_halves(std::int16_t x) {
-  return each<IntLanes>([=](int) { return vreinterpretq_s32_s16(vdupq_n_s16(x)); });
-}
-inline IntLanes multiply_halves(IntLanes a, IntLanes b) {
-  return each<IntLanes>([&](int i) {
-    return vreinterpretq_s32_s16(vmulq_s16(vreinterpretq_s16_s32(a.v[i]), vreinterpretq_s16_s32(b.v[i])));
-  });
-}
+// Lanes as two signed 16-bit halves: per lane the sum of their products.
 inline IntLanes dot_halves(IntLanes a, IntLanes b) {
   return each<IntLanes>([&](int i) {
     const int16x8_t x = vreinterpretq_s16_s32(a.v[i]), y = vreinterpretq_s16_s32(b.v[i]);

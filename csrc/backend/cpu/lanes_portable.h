@@ -117,14 +117,7 @@ inline IntLanes operator-(IntLanes a, IntLanes b) {
 inline IntLanes operator*(IntLanes a, IntLanes b) {
   return {(Ints)((Words)a.v * (Words)b.v)};
 }
-// Lanes as two 16-bit halves: wrapping products of each, and per lane the sum of the two signed products.
-inline IntLanes broadcast_halves(std::int16_t x) {
-  return broadcast_int((x & 0xFFFF) | x * 65536);
-}
-inline IntLanes multiply_halves(IntLanes a, IntLanes b) {
-  const Words low = ((Words)a.v * (Words)b.v) & 0xFFFF;
-  return {(Ints)(low | ((((Words)a.v >> 16) * ((Words)b.v >> 16)) << 16))};
-}
+// Lanes as two signed 16-bit halves: per lane the sum of their products.
 inline IntLanes dot_halves(IntLanes a, IntLanes b) {
   const Ints low_a = (Ints)((Words)a.v << 16) >> 16, low_b = (Ints)((Words)b.v << 16) >> 16;
   return {low_a * low_b + (a.v >> 16) * (b.v >> 16)};
