@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/memory_policy.h"
 
 namespace imp {
 
@@ -14,6 +15,7 @@ struct DeviceOptions {
   std::string isa = "auto";  // CPU: auto, or one of known_isas(); one the CPU lacks is an error
   int n_threads = 1;
   std::vector<int> cpus;  // CPU of each thread; empty: not pinned
+  MemoryOptions memory;   // of weights and KV
 };
 
 // Throws InvalidArgument for a word it does not know (listing the known), DeviceError(DEVICE_MISSING) where the device

@@ -26,7 +26,19 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
                           {{"needed", std::to_string(n_bytes)}});
 }
 
-std::shared_ptr<std::byte> map_chunk(std::size_t n_bytes) {
+// Before the first write: a page that is there neither moves nor grows.
+void place(std::byte* start, std::size_t n_bytes, const MemoryOptions& options) {
+#if defined(MADV_HUGEPAGE)
+  madvise(start, n_bytes, options.huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // advice: no failure of ours
+#endif
+  if (options.interleave_nodes.empty()) return;
+  const std::string refusal = interleave_pages(start, n_bytes, options.interleave_nodes);
+  if (refusal.empty()) return;
+  throw InvalidArgument(Reason::FIELD_INVALID,
+                        "numa: the system does not interleave memory over its nodes: " + refusal);
+}
+
+std::shared_ptr<std::byte> map_chunk(std::size_t n_bytes, const MemoryOptions& options) {
   const std::size_t mapped = n_bytes + kHugePage;
   void* const address =
       mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -36,11 +48,9 @@ std::shared_ptr<std::byte> map_chunk(std::size_t n_bytes) {
   auto* const start = static_cast<std::byte*>(address) + slack;
   if (slack > 0) munmap(address, slack);
   if (slack < kHugePage) munmap(start + n_bytes, kHugePage - slack);
-#if defined(MADV_HUGEPAGE)
-  // Advice: where the system has no huge pages, ordinary ones serve.
-  madvise(start, n_bytes, MADV_HUGEPAGE);
-#endif
-  return {start, [n_bytes](std::byte* chunk) { munmap(chunk, n_bytes); }};
+  std::shared_ptr<std::byte> chunk(start, [n_bytes](std::byte* memory) { munmap(memory, n_bytes); });
+  place(start, n_bytes, options);
+  return chunk;
 }
 
 }  // namespace
@@ -50,7 +60,7 @@ std::shared_ptr<std::byte> Arena::allocate(std::size_t n_bytes) {
   const std::size_t size = round_up(std::max(n_bytes, std::size_t{1}), kAlignment);
   if (!chunk_ || size > chunk_size_ - used_) {
     const std::size_t chunk_size = round_up(std::max(size, chunk_bytes_), kHugePage);
-    chunk_ = map_chunk(chunk_size);
+    chunk_ = map_chunk(chunk_size, options_);
     chunk_size_ = chunk_size;
     used_ = 0;
   }

@@ -7,6 +7,7 @@
 #include "backend/gemm_registry.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/memory_policy.h"
 
 namespace py = pybind11;
 
@@ -74,6 +75,9 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
 }  // namespace
 
 void register_backend(py::module_& module) {
+  module.def(
+      "interleave_refusal", [](const std::vector<int>& nodes) { return interleave_refusal(nodes); }, py::arg("nodes"),
+      "Why the system would not spread memory over these NUMA nodes; empty where it would.");
   module.def(
       "known_isas", [] { return std::vector<std::string>(known_isas().begin(), known_isas().end()); },
       "The words for instruction sets, least first; each includes those before it.");

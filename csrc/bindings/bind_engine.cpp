@@ -96,7 +96,7 @@ void register_stats(py::module_& module) {
 class PythonEngine {
  public:
   PythonEngine(LoadedModel& model, const EngineOptions& options)
-      : engine_(std::make_unique<Engine>(*model.backend, *model.decoder, options)) {}
+      : lease_(model), engine_(std::make_unique<Engine>(*model.backend, *model.decoder, options)) {}
   // The thread ends with the step that it is in: Python goes on meanwhile.
   ~PythonEngine() {
     const py::gil_scoped_release unlocked;
@@ -129,6 +129,7 @@ class PythonEngine {
   const Engine& engine() const noexcept { return *engine_; }
 
  private:
+  const ModelLease lease_;  // given back when the engine's thread has ended
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
   std::vector<Event> spare_;
@@ -140,7 +141,8 @@ void register_engine_class(py::module_& module) {
                                  "waits for a step. A model serves one engine at a time.");
   bound
       .def(py::init<LoadedModel&, const EngineOptions&>(), py::arg("model"), py::arg("options"), py::keep_alive<1, 2>(),
-           "Raises InvalidArgument where the options do not fit the model, ResourceExhausted for want of memory.")
+           "Raises InvalidArgument where the options do not fit the model or another engine runs on it, "
+           "ResourceExhausted for want of memory.")
       .def("drain_events", &PythonEngine::drain_events, "All events that wait, oldest first. Never waits.")
       .def("hold", &PythonEngine::hold, "What is submitted until let_go() is taken at once. Holds nest; be short.")
       .def("let_go", &PythonEngine::let_go, "Ends a hold.")

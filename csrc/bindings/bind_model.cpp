@@ -140,7 +140,7 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
                       .progress = {},
                       .packed_cache = {}};
   if (memory_bytes) options.memory_bytes = *memory_bytes;
-  const auto backend = make_backend({.kind = device, .isa = isa, .n_threads = threads, .cpus = {}});
+  const auto backend = make_backend({.kind = device, .isa = isa, .n_threads = threads, .cpus = {}, .memory = {}});
   const LoadPlan plan = plan_load(file, *backend, overrides, options);
   const MemoryRequest& request = plan.memory;
   const py::tuple division = divide(request);
@@ -165,8 +165,9 @@ LoadProgress with_lock(PythonProgress progress) {
 }
 
 std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& overrides, const std::string& device,
-                                  const std::string& isa, int threads, const std::vector<int>& cpus, int max_rows,
-                                  int max_logits_rows, int kv_block_tokens, std::optional<std::uint64_t> memory_bytes,
+                                  const std::string& isa, int threads, const std::vector<int>& cpus, bool huge_pages,
+                                  const std::vector<int>& interleave_nodes, int max_rows, int max_logits_rows,
+                                  int kv_block_tokens, std::optional<std::uint64_t> memory_bytes,
                                   std::uint64_t reserve_bytes, std::optional<std::uint64_t> kv_bytes,
                                   PythonProgress progress, const std::optional<std::filesystem::path>& packed_cache) {
   LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
@@ -178,7 +179,13 @@ std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& o
   if (memory_bytes) options.memory_bytes = *memory_bytes;
   const py::gil_scoped_release unlocked;
   return std::make_unique<LoadedModel>(
-      load_on_device(file, {.kind = device, .isa = isa, .n_threads = threads, .cpus = cpus}, overrides, options));
+      load_on_device(file,
+                     {.kind = device,
+                      .isa = isa,
+                      .n_threads = threads,
+                      .cpus = cpus,
+                      .memory = {.huge_pages = huge_pages, .interleave_nodes = interleave_nodes}},
+                     overrides, options));
 }
 
 py::object packed_dict(const LoadedModel& self) {
@@ -209,6 +216,7 @@ void register_model(py::module_& module) {
       .def_static("load", &load, py::arg("file"), py::kw_only(),
                   py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("device") = "cpu",
                   py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("cpus") = std::vector<int>{},
+                  py::arg("huge_pages") = true, py::arg("interleave_nodes") = std::vector<int>{},
                   py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
                   py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
                   py::arg("progress") = py::none(), py::arg("packed_cache") = py::none(),

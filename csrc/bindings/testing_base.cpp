@@ -104,10 +104,29 @@ py::list arena_pieces(std::size_t chunk_bytes, const std::vector<std::size_t>& s
   return out;
 }
 
+// An arena with all its pieces.
+class HeldArena {
+ public:
+  HeldArena(bool huge_pages, std::vector<int> interleave_nodes)
+      : arena_(Arena::kChunkBytes, {.huge_pages = huge_pages, .interleave_nodes = std::move(interleave_nodes)}) {}
+  std::uintptr_t allocate(std::size_t n_bytes) {
+    pieces_.push_back(arena_.allocate(n_bytes));
+    return reinterpret_cast<std::uintptr_t>(pieces_.back().get());
+  }
+
+ private:
+  Arena arena_;
+  std::vector<std::shared_ptr<std::byte>> pieces_;
+};
+
 }  // namespace
 
 void register_testing_base(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
+  py::class_<HeldArena>(module, "Arena")
+      .def(py::init<bool, std::vector<int>>(), py::kw_only(), py::arg("huge_pages") = true,
+           py::arg("interleave_nodes") = std::vector<int>{})
+      .def("allocate", &HeldArena::allocate);
   py::class_<ThreadPool>(module, "ThreadPool")
       .def(py::init([](int n_threads, std::vector<int> cpus, std::int64_t spin_us) {
              return std::make_unique<ThreadPool>(ThreadPoolOptions{n_threads, std::move(cpus), spin_us});

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,37 @@ def test_memory_that_the_system_refuses_is_no_memory(size: int) -> None:
     assert caught.value.reason == "NO_MEMORY"
     assert caught.value.details == {"needed": str(size)}
     assert str(size) in caught.value.message
+
+
+def lines_at(address: int, file: str) -> list[str]:
+    """What /proc says of the mapping that begins at an address."""
+    lines = Path(f"/proc/self/{file}").read_text().splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(f"{address:x}"))
+    return lines[first : first + 40]
+
+
+def flags_at(address: int) -> set[str]:
+    return set(next(line for line in lines_at(address, "smaps") if line.startswith("VmFlags:")).split()[1:])
+
+
+@pytest.mark.parametrize("huge_pages", [True, False])
+def test_huge_pages_are_asked_for_or_forgone(huge_pages: bool) -> None:
+    arena = core.Arena(huge_pages=huge_pages)
+    flags = flags_at(arena.allocate(1000))
+    assert ("hg" in flags, "nh" in flags) == (huge_pages, not huge_pages)
+
+
+@pytest.mark.skipif(_core.interleave_refusal([0]) != "", reason="the system does not let processes place memory")
+def test_interleaved_memory_has_its_policy_before_it_is_written() -> None:
+    interleaved, plain = core.Arena(interleave_nodes=[0]), core.Arena()
+    assert lines_at(interleaved.allocate(1000), "numa_maps")[0].split()[1] == "interleave:0"
+    assert lines_at(plain.allocate(1000), "numa_maps")[0].split()[1] == "default"
+
+
+@pytest.mark.parametrize("nodes", [[1000], [0, 1000], [-1], [1024]])
+def test_nodes_that_are_not_there_are_refused(nodes: list[int]) -> None:
+    refusal = _core.interleave_refusal(nodes)
+    assert refusal.startswith(("mbind: ", "no node "))
+    with pytest.raises(_core.InvalidArgument) as caught:
+        core.Arena(interleave_nodes=nodes).allocate(1)
+    assert caught.value.message == f"numa: the system does not interleave memory over its nodes: {refusal}"

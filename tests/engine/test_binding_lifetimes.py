@@ -43,6 +43,19 @@ def test_y20_an_engine_that_is_dropped_at_work_takes_its_model_along() -> None:
         assert all(event.ticket in range(1, 5) for event in events)
 
 
+def test_a_model_serves_one_engine_at_a_time() -> None:
+    model = _core.Model.load(_core.open_model_file(demo_model_path()))
+    options = _core.EngineOptions(n_blocks=model.n_blocks, max_context=model.max_context)
+    engine = _core.Engine(model, options)
+    with pytest.raises(_core.InvalidArgument, match="a model serves one engine at a time"):
+        _core.Engine(model, options)
+    del engine
+    gc.collect()
+    with pytest.raises(_core.InvalidArgument, match="max_context"):  # one that is refused holds nothing
+        _core.Engine(model, _core.EngineOptions(n_blocks=model.n_blocks, max_context=0))
+    assert _core.Engine(model, options).drain_events() == []
+
+
 class Told(Exception):
     """Of a callback."""
 

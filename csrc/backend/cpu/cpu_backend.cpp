@@ -56,11 +56,14 @@ const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
   return kCpuOpsGeneric;
 }
 
-CpuBackend::CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads)
+CpuBackend::CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads,
+                       const MemoryOptions& memory)
     : isa_(isa),
       ops_(ops_for(caps)),
       registry_(kernel_list(), caps),
       threads_(threads),
+      memory_(memory),
+      weights_(Arena::kChunkBytes, memory),
       gemm_(registry_, threads_),
       attention_(ops_, threads_),
       sampler_(ops_, threads_) {}
@@ -84,7 +87,7 @@ std::unique_ptr<Vector> CpuBackend::load_vector(std::span<const float> values) {
 }
 
 std::unique_ptr<KvPool> CpuBackend::make_kv_pool(const KvGeometry& geometry) {
-  return std::make_unique<CpuKvPool>(geometry);
+  return std::make_unique<CpuKvPool>(geometry, memory_);
 }
 
 Rows CpuBackend::make_rows(int n_rows, int width) {
@@ -143,8 +146,8 @@ std::vector<Launch> CpuBackend::launches() const {
 }
 
 std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, std::string_view isa,
-                                          const ThreadPoolOptions& threads) {
-  return std::make_unique<CpuBackend>(caps, isa, threads);
+                                          const ThreadPoolOptions& threads, const MemoryOptions& memory) {
+  return std::make_unique<CpuBackend>(caps, isa, threads, memory);
 }
 
 }  // namespace imp::cpu

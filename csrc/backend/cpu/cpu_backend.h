@@ -42,7 +42,8 @@ const CpuOps& ops_for(const DeviceCaps& caps) noexcept;
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads);
+  CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads,
+             const MemoryOptions& memory);
 
   const DeviceCaps& caps() const noexcept override { return registry_.caps(); }
   std::string device_name() const override;
@@ -100,6 +101,7 @@ class CpuBackend final : public Backend {
   const CpuOps& ops_;
   GemmRegistry registry_;
   ThreadPool threads_;
+  MemoryOptions memory_;  // of weights and KV
   Arena weights_;
   Arena workspace_;
   GemmRunner gemm_;

@@ -39,7 +39,8 @@ const KvGeometry& checked(const KvGeometry& geometry) {
 
 }  // namespace
 
-CpuKvPool::CpuKvPool(const KvGeometry& geometry) : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
+CpuKvPool::CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory)
+    : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
   const auto panel_bytes = [&](int width) {
     return static_cast<std::size_t>(kPanelTokens * *row_bytes(geometry_.dtype, width));
   };
@@ -48,7 +49,7 @@ CpuKvPool::CpuKvPool(const KvGeometry& geometry) : geometry_(checked(geometry)),
   v_panel_bytes_ = panel_bytes(padded_to_lanes(geometry_.head_dim));
   k_head_bytes_ = panels * k_panel_bytes_;
   v_head_bytes_ = panels * v_panel_bytes_;
-  memory_ = Arena(n_bytes()).allocate(n_bytes());
+  memory_ = Arena(n_bytes(), memory).allocate(n_bytes());
   v_memory_ = memory_.get() + number(geometry_.n_layers, 0) * at(geometry_.n_kv_heads) * k_head_bytes_;
   residency_ = make_resident(*this);
 }

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/kv_pool.h"
+#include "base/memory_policy.h"
 
 namespace imp::cpu {
 
@@ -17,7 +18,7 @@ namespace imp::cpu {
 class CpuKvPool final : public KvPool {
  public:
   // Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).
-  explicit CpuKvPool(const KvGeometry& geometry);
+  explicit CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory = {});
 
   const KvGeometry& geometry() const noexcept override { return geometry_; }
   std::size_t n_bytes() const noexcept override;

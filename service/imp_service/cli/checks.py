@@ -39,8 +39,9 @@ def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
         config_check,
         _guarded("cpu", lambda: _cpu(config)),
         _guarded("threads", lambda: _threads(config, root)),
+        *_placement(config, root),
         _guarded("memory", lambda: _memory(root)),
-        _huge_pages(root),
+        _huge_pages(config, root),
         _guarded("model", lambda: _model(config)),
         _gpu(root),
     ]
@@ -98,9 +99,10 @@ def _cpu(config: "Config | None") -> Check:
 
 
 def _threads(config: "Config | None", root: Path) -> Check:
-    from imp_service.config.host import affinity_cpus, cpu_limit
+    from imp_service.config.host import cpu_limit
+    from imp_service.config.topology import allowed_cpus, read_topology
 
-    limit = cpu_limit(affinity_cpus(), root)
+    limit = cpu_limit(read_topology(allowed_cpus(), root), root)
     asked = None if config is None else config.settings.device.threads
     if isinstance(asked, int):
         if asked > limit.threads:
@@ -110,6 +112,44 @@ def _threads(config: "Config | None", root: Path) -> Check:
     return Check("threads", "ok", f"{limit.threads} ({limit.reason})")
 
 
+def _placement(config: "Config | None", root: Path) -> list[Check]:
+    """Where threads would stay and where memory would lie."""
+    from imp_service.config import Config
+    from imp_service.config.build import build
+    from imp_service.config.host import resolve_threads
+    from imp_service.config.placement import resolve_cpus
+    from imp_service.core.device import place_memory
+
+    decided = resolve_threads(config or Config(build({}), None, {}), root)
+
+    def cpus() -> Check:
+        nonlocal decided
+        decided = resolve_cpus(decided, root)
+        return Check("cpus", "ok", f"{_cpus_here(root)}; {_decision(decided, 'device.cpus')}")
+
+    def numa() -> Check:
+        return Check("numa", "ok", _decision(place_memory(decided, root)[0], "device.numa"))
+
+    found = [_guarded("cpus", cpus)]
+    return [*found, _guarded("numa", numa)] if found[0].status == "ok" else found
+
+
+def _cpus_here(root: Path) -> str:
+    from imp_service.config.cpu_list import write_cpu_list
+    from imp_service.config.topology import allowed_cpus, n_cores, read_topology
+
+    cpus = read_topology(allowed_cpus(), root)
+    counts = {"CPU": len(cpus), "core": n_cores(cpus), "node": len({cpu.node for cpu in cpus})}
+    numbers = write_cpu_list([cpu.number for cpu in cpus])
+    return ", ".join(f"{n} {what}{'s' if n != 1 else ''}" for what, n in counts.items()) + f" ({numbers})"
+
+
+def _decision(config: "Config", name: str) -> str:
+    """A key's value in effect, and why."""
+    (entry,) = (entry for entry in config.entries() if entry.name == name)
+    return f"{name} is {entry.key.kind.plain(entry.value)} ({entry.origin})"
+
+
 def _memory(root: Path) -> Check:
     from imp_service.config.host import memory_limit
 
@@ -117,7 +157,9 @@ def _memory(root: Path) -> Check:
     return Check("memory", "ok" if limit.limit_bytes is not None else "warning", limit.reason)
 
 
-def _huge_pages(root: Path) -> Check:
+def _huge_pages(config: "Config | None", root: Path) -> Check:
+    if config is not None and not config.settings.device.huge_pages:
+        return Check("huge_pages", "ok", "device.huge_pages is false: weights and cache lie in small pages")
     try:
         words = (root / HUGE_PAGES).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):

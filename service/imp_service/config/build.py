@@ -47,6 +47,14 @@ def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, KeyPath, str]]
             f"scheduler.prefill_chunk is {scheduler.prefill_chunk}, "
             f"above scheduler.step_tokens, {scheduler.step_tokens}",
         )
+    device = settings.device
+    pinned = len(device.cpus) if isinstance(device.cpus, tuple) else 0
+    if pinned and isinstance(device.threads, int) and pinned != device.threads:
+        yield (
+            ("device", "cpus"),
+            ("device", "threads"),
+            f"device.cpus names {pinned}, and device.threads is {device.threads}: expected one for each thread",
+        )
     yield from listen_contradictions(settings)
     yield from _model_names(settings.model, settings.models)
 

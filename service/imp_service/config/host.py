@@ -2,13 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from imp_service.config.config import Config
 from imp_service.config.kinds import AUTO
+from imp_service.config.topology import Cpu, allowed_cpus, n_cores, read_topology
 
 # Control groups of version 1 write "no limit" as the largest page-aligned integer.
 _NO_LIMIT_BYTES = 2**62
@@ -27,24 +28,20 @@ class MemoryLimit:
     reason: str
 
 
-def affinity_cpus() -> int:
-    """CPUs that the scheduler lets this process run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def cpu_limit(cpus: Sequence[Cpu], root: Path = Path("/")) -> CpuLimit:
+    """Threads for these usable CPUs under the quota of the process's control groups.
 
-
-def cpu_limit(cpus: int, root: Path = Path("/")) -> CpuLimit:
-    """Threads for `cpus` usable CPUs under the quota of the process's control groups.
-
-    A quota is rounded down: more threads than whole CPUs are stopped together in the middle of a step.
+    One thread a core: the second of a core has no arithmetic and no bandwidth of its own. A quota is rounded down:
+    more threads than whole CPUs are stopped together in the middle of a step.
     """
-    reason = f"affinity: {cpus} CPU{'s' if cpus != 1 else ''}"
-    threads = cpus
+    threads = n_cores(cpus)
+    reason = f"affinity: {len(cpus)} CPU{'s' if len(cpus) != 1 else ''}"
+    if threads < len(cpus):
+        reason += f" of {threads} core{'s' if threads != 1 else ''}"
     quotas = list(_quotas(root))
     if quotas:
         quota, source = min(quotas)
-        if quota < cpus:
+        if quota < threads:
             threads, reason = max(1, int(quota)), f"{source} {float(quota):g}"
     return CpuLimit(threads, f"{reason} -> {threads} thread{'s' if threads != 1 else ''}")
 
@@ -60,9 +57,12 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit:
 
 def resolve_threads(config: Config, root: Path = Path("/")) -> Config:
     """Settings with `device.threads` decided, where it is auto."""
-    if config.settings.device.threads is not AUTO:
+    device = config.settings.device
+    if device.threads is not AUTO:
         return config
-    limit = cpu_limit(affinity_cpus(), root)
+    if isinstance(device.cpus, tuple) and device.cpus:
+        return config.resolve(("device", "threads"), len(device.cpus), "one for each of device.cpus")
+    limit = cpu_limit(read_topology(allowed_cpus(), root), root)
     return config.resolve(("device", "threads"), limit.threads, limit.reason)
 
 

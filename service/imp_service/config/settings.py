@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from imp_service.config.cpu_list import CpuList
 from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, ListOf, Real, Text
 from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
@@ -57,8 +58,17 @@ class Device:
         "instruction set of the kernels; auto: the best this CPU has",
     )
     threads: int | Auto = key(
-        AutoOr(Integer(1, 1024)), AUTO, "compute threads; auto: the CPUs that affinity and container quota leave"
+        AutoOr(Integer(1, 1024)), AUTO, "compute threads; auto: the cores that affinity and container quota leave"
     )
+    cpus: tuple[int, ...] | Auto = key(
+        AutoOr(CpuList()), AUTO, "where each thread stays; auto: pinned where they take every core of the process"
+    )
+    numa: str | Auto = key(
+        AutoOr(Choice("interleave", "first_touch")),
+        AUTO,
+        "pages of weights and cache: in turn over the threads' NUMA nodes, or where first written",
+    )
+    huge_pages: bool = key(Boolean(), True, "ask the system for huge pages for weights and cache; it may have none")
 
 
 @dataclass(frozen=True, slots=True)

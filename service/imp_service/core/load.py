@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
-from imp_service.config.host import affinity_cpus, memory_limit, resolve_threads
-from imp_service.core.device import resolve_device
+from imp_service.config.host import memory_limit, resolve_threads
+from imp_service.config.placement import resolve_cpus
+from imp_service.core.device import place_memory, resolve_device
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument, make_error
 from imp_service.core.overrides import core_overrides
@@ -32,6 +32,11 @@ class LoadedModel:
     model: _core.Model
     client: EngineClient
     config: Config
+
+    @property
+    def cpus(self) -> list[int]:
+        """Where each compute thread stays; empty: nowhere for long."""
+        return _cpus(self.config.settings)
 
 
 def model_path(config: Config) -> Path:
@@ -62,14 +67,13 @@ def load(
 
     `metadata` are the file's, where the caller has asked it for them already: they are large.
     """
-    config = resolve_device(resolve_threads(config))
+    config, nodes = place_memory(resolve_cpus(resolve_device(resolve_threads(config))))
     if file is None:
         file = open_file(config)
     settings = config.settings
-    cpus = thread_cpus(_threads(settings))
     try:
-        model = _read_model(settings, file, cpus, progress)
-        engine = _core.Engine(model, _engine_options(settings, model, cpus))
+        model = _read_model(settings, file, nodes, progress)
+        engine = _core.Engine(model, _engine_options(settings, model))
     except InvalidArgument as error:
         if error.reason != "FIELD_INVALID":
             raise
@@ -81,14 +85,18 @@ def load(
     return LoadedModel(name, metadata, model, EngineClient(engine), _decided(config, model))
 
 
-def _read_model(settings: Settings, file: _core.ModelFile, cpus: list[int], progress: Progress | None) -> _core.Model:
+def _read_model(
+    settings: Settings, file: _core.ModelFile, nodes: Sequence[int], progress: Progress | None
+) -> _core.Model:
     return _core.Model.load(
         file,
         overrides=core_overrides(settings),
         device=str(settings.device.kind),
         isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
         threads=_threads(settings),
-        cpus=cpus,
+        cpus=_cpus(settings),
+        huge_pages=settings.device.huge_pages,
+        interleave_nodes=list(nodes),
         max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
         max_logits_rows=max(64, settings.scheduler.max_running),
         kv_block_tokens=settings.kv.block_tokens,
@@ -106,8 +114,13 @@ def _threads(settings: Settings) -> int:
     return threads
 
 
-def _engine_options(settings: Settings, model: _core.Model, cpus: list[int]) -> _core.EngineOptions:
-    scheduler = settings.scheduler
+def _cpus(settings: Settings) -> list[int]:
+    assert isinstance(settings.device.cpus, tuple)  # narrows: it was resolved
+    return list(settings.device.cpus)
+
+
+def _engine_options(settings: Settings, model: _core.Model) -> _core.EngineOptions:
+    scheduler, cpus = settings.scheduler, _cpus(settings)
     return _core.EngineOptions(
         n_blocks=model.n_blocks,
         max_context=model.max_context,
@@ -124,13 +137,6 @@ def _engine_options(settings: Settings, model: _core.Model, cpus: list[int]) -> 
         suppressed_tokens=model.suppressed_tokens,
         cpu=cpus[0] if cpus else None,
     )
-
-
-def thread_cpus(threads: int) -> list[int]:
-    """A CPU for each thread where the process has just as many; where it has more, another may run beside it."""
-    if threads != affinity_cpus() or not hasattr(os, "sched_getaffinity"):
-        return []
-    return sorted(os.sched_getaffinity(0))
 
 
 def _decided(config: Config, model: _core.Model) -> Config:

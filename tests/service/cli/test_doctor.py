@@ -10,7 +10,7 @@ import pytest
 
 from imp_service.cli import checks
 
-IDS = ["python", "package", "extension", "config", "cpu", "threads", "memory", "huge_pages", "model", "gpu"]
+IDS = ["python", "package", "extension", "config", "cpu", "threads", "cpus", "numa", "memory", "huge_pages", "model", "gpu"]
 
 
 def _found(out: str) -> dict[str, dict[str, str]]:
@@ -62,6 +62,20 @@ def test_more_threads_than_cpus_is_a_warning_and_no_obstacle(call):
     assert (status, _found(out)["threads"]["status"]) == (0, "warning")
 
 
+def test_cpus_that_are_not_there_block(call):
+    status, out, _ = call("doctor", "--json", "--set", "device.cpus=8191")
+    found = _found(out)
+    assert (status, found["cpus"]["status"], "numa" in found) == (1, "blocked", False)
+    assert found["cpus"]["message"].startswith("CONFIG_INVALID: --set device.cpus: found 8191, expected CPUs that ")
+
+
+def test_huge_pages_that_the_settings_forgo_are_no_warning(machine: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(machine)
+    arguments = Namespace(config=None, assignments=["device.huge_pages=false"])
+    found = {check.id: check for check in checks.run_checks(arguments, machine)}
+    assert (found["huge_pages"].status, found["huge_pages"].message[:27]) == ("ok", "device.huge_pages is false:")
+
+
 def test_l18_bad_usage(call):
     assert call("doctor", "--jsn")[0] == 64
 
@@ -84,9 +98,13 @@ def machine(tmp_path: Path) -> Path:
 
 def test_what_a_container_leaves_is_told_with_its_source(machine: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(machine)
-    monkeypatch.setattr("imp_service.config.host.affinity_cpus", lambda: 8)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     found = {check.id: check for check in checks.run_checks(Namespace(config=None, assignments=[]), machine)}
     assert (found["threads"].status, found["threads"].message) == ("ok", "1 (cpu.max 1.5 -> 1 thread)")
+    assert found["cpus"].message == (
+        "8 CPUs, 8 cores, 1 node (0-7); device.cpus is none (auto: 1 thread for 8 cores: others may run on the rest)"
+    )
+    assert found["numa"].message == "device.numa is first_touch (auto: all threads on node 0)"
     assert found["memory"].message == "memory.max 1.00 GiB"
     assert (found["huge_pages"].status, found["huge_pages"].message.split(":")[0]) == ("warning", "never")
     assert "NVIDIA UNIX x86_64" in found["gpu"].message

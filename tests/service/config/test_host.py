@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config.host import cpu_limit, memory_limit
+from imp_service.config.topology import Cpu
 
 V2 = {"proc/self/cgroup": "0::/\n"}
 V1 = {"proc/self/cgroup": "12:memory:/docker/7\n4:cpu,cpuacct:/docker/7\n1:name=systemd:/docker/7\n"}
@@ -79,15 +80,19 @@ def _machine(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+def _cores(count: int) -> list[Cpu]:
+    return [Cpu(number, core=number, node=0) for number in range(count)]
+
+
 @pytest.mark.parametrize("case", CPUS)
 def test_cfg_12_threads_follow_affinity_and_quota(case: str, tmp_path: Path):
     files, cpus, threads, reason = CPUS[case]
-    limit = cpu_limit(cpus, _machine(tmp_path, files))
+    limit = cpu_limit(_cores(cpus), _machine(tmp_path, files))
     assert (limit.threads, limit.reason) == (threads, reason)
 
 
 def test_y17_half_a_cpu_has_one_thread(tmp_path: Path):
-    limit = cpu_limit(8, _machine(tmp_path, V2 | {"sys/fs/cgroup/cpu.max": "50000 100000\n"}))
+    limit = cpu_limit(_cores(8), _machine(tmp_path, V2 | {"sys/fs/cgroup/cpu.max": "50000 100000\n"}))
     assert (limit.threads, limit.reason) == (1, "cpu.max 0.5 -> 1 thread")
 
 
@@ -135,3 +140,17 @@ def test_cfg_12_memory_follows_the_container(case: str, tmp_path: Path):
     files, limit_bytes, reason = MEMORY[case]
     limit = memory_limit(_machine(tmp_path, files))
     assert (limit.limit_bytes, limit.reason) == (limit_bytes, reason)
+
+
+@pytest.mark.parametrize(
+    ("quota", "threads", "reason"),
+    [
+        ("max", 4, "affinity: 8 CPUs of 4 cores -> 4 threads"),
+        ("600000", 4, "affinity: 8 CPUs of 4 cores -> 4 threads"),
+        ("300000", 3, "cpu.max 3 -> 3 threads"),
+    ],
+)
+def test_cfg_12_a_core_has_one_thread(quota: str, threads: int, reason: str, tmp_path: Path):
+    cpus = [Cpu(number, core=number % 4, node=0) for number in range(8)]
+    limit = cpu_limit(cpus, _machine(tmp_path, V2 | {"sys/fs/cgroup/cpu.max": f"{quota} 100000\n"}))
+    assert (limit.threads, limit.reason) == (threads, reason)

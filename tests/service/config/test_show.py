@@ -5,6 +5,7 @@ import tomllib
 
 from imp_service.config import Settings, load
 from imp_service.config.host import resolve_threads
+from imp_service.config.placement import resolve_cpus, resolve_memory
 from imp_service.config.settings import TABLE
 from imp_service.config.show import as_json, as_text
 from imp_service.config.table import keys_of
@@ -101,6 +102,7 @@ def test_cfg_8_what_is_written_is_not_decided_again(load_text, machine):
 def test_cfg_8_no_auto_is_left_when_each_is_resolved(machine):
     config = resolve_threads(load(variables={}, root=machine), machine)
     config = config.resolve(("device", "kind"), "cpu", "the only one there is")
+    config, _ = resolve_memory(resolve_cpus(config, machine), lambda nodes: "", machine)
     config = config.resolve(("device", "isa"), "avx2", "best of this CPU")
     config = config.resolve(("kv", "bytes"), 64 * 1024**2, "half of what weights leave")
     assert '"auto"' not in as_text(config)

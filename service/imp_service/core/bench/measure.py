@@ -13,7 +13,7 @@ from imp_service.core.bench.report import BenchReport, CaseResult, ModelFacts, O
 from imp_service.core.bench.spread import Spread
 from imp_service.core.bench.work import Work, model_work
 from imp_service.core.errors import make_error
-from imp_service.core.load import LoadedModel, load, thread_cpus
+from imp_service.core.load import LoadedModel, load
 
 Tell = Callable[[str], None]
 
@@ -88,7 +88,7 @@ class ModelBench:
         self._reps = reps
         self._tell = tell
         self.threads: int = loaded.model.n_threads
-        self._cpus = thread_cpus(self.threads)
+        self._cpus = loaded.cpus
 
     def require_room(self, case: Case) -> None:
         """Raises where the case cannot run."""

@@ -12,7 +12,7 @@ from imp_service.core.bench.cases import Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.bench.work import model_work
 from imp_service.core.errors import Error
-from imp_service.core.load import load, thread_cpus
+from imp_service.core.load import load
 
 PROBE_SECONDS = 0.05
 
@@ -65,7 +65,7 @@ class ImpEngine:
 
     def probe(self) -> dict[str, float]:
         """What the machine gives right now: bytes, and operations of the weights' kind, a second."""
-        cpus, kind = thread_cpus(self._threads), self._work.peak
+        cpus, kind = self._loaded.cpus, self._work.peak
         return {
             "bytes": _core.probe_read_bandwidth(self._threads, cpus=cpus, seconds=PROBE_SECONDS),
             kind: _core.probe_peak(kind, self._threads, cpus=cpus, seconds=PROBE_SECONDS),
