@@ -2,6 +2,7 @@
 #include "backend/gemm_registry.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -79,16 +80,36 @@ bool same_sums(const GemmKernel& a, const GemmKernel& b) {
   return a.layout == b.layout && a.activations == b.activations && a.reduction == b.reduction;
 }
 
+using Tuning = std::span<const GemmPreference>;
+
+[[noreturn]] void refuse_tuning(const GemmPreference& preference, const std::string& why) {
+  throw InvalidArgument(Reason::FIELD_INVALID, "tuning: " + std::string(traits(preference.weight).name) + ": " + why);
+}
+
+void require_tuning(std::span<const GemmKernel> kernels, Tuning tuning) {
+  for (const GemmPreference& preference : tuning) {
+    const GemmKernel* const kernel = find_kernel(kernels, preference.kernel);
+    if (kernel == nullptr) refuse_tuning(preference, "no kernel " + preference.kernel);
+    if (!multiplies(*kernel, preference.weight)) refuse_tuning(preference, preference.kernel + " is of another type");
+  }
+  for (std::size_t i = 0; i < tuning.size(); ++i) {
+    const bool is_last = i + 1 == tuning.size() || tuning[i + 1].weight != tuning[i].weight;
+    const bool ascends = is_last ? tuning[i].max_m == kAnyRows : tuning[i].max_m < tuning[i + 1].max_m;
+    if (!ascends || tuning[i].max_m < 1) refuse_tuning(tuning[i], "rows do not ascend to any number");
+  }
+}
+
 struct Selection {
   const GemmOverride* override = nullptr;
-  const GemmKernel* first = nullptr;      // decides layout, activations and reduction
-  std::vector<const GemmKernel*> chosen;  // by ascending max_m
+  const GemmKernel* first = nullptr;  // decides layout, activations and reduction
+  std::vector<PlannedKernel> chosen;  // by ascending max_m
+  bool is_tuned = false;
 };
 
 class Selector {
  public:
-  Selector(std::span<const GemmKernel> kernels, const DeviceCaps& caps, const GemmProblem& problem)
-      : kernels_(kernels), caps_(caps), problem_(problem) {}
+  Selector(std::span<const GemmKernel> kernels, const DeviceCaps& caps, const GemmProblem& problem, Tuning tuning)
+      : kernels_(kernels), caps_(caps), problem_(problem), tuning_(tuning) {}
 
   Selection select(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
     require_known(kernels_, overrides);
@@ -104,7 +125,9 @@ class Selector {
       if (!multiplies(kernel, problem_.weight) || !refusal(kernel).empty()) continue;
       selection.first = &kernel;
       selection.chosen = complete(kernel);
-      if (!selection.chosen.empty()) return selection;
+      if (selection.chosen.empty()) continue;
+      tune(selection);
+      return selection;
     }
     throw InternalError(Reason::BUG, "the kernel list does not end in one that takes everything");
   }
@@ -118,16 +141,35 @@ class Selector {
   }
 
   // `first` and the kernels of its layout and sums for larger m; empty where they do not reach every m.
-  std::vector<const GemmKernel*> complete(const GemmKernel& first) const {
-    std::vector<const GemmKernel*> chosen{&first};
+  std::vector<PlannedKernel> complete(const GemmKernel& first) const {
+    std::vector<PlannedKernel> chosen{{&first, first.max_m}};
     for (const GemmKernel& kernel : kernels_) {
-      if (kernel.max_m > chosen.back()->max_m && multiplies(kernel, problem_.weight) && same_sums(kernel, first) &&
+      if (kernel.max_m > chosen.back().max_m && multiplies(kernel, problem_.weight) && same_sums(kernel, first) &&
           refusal(kernel).empty()) {
-        chosen.push_back(&kernel);
+        chosen.push_back({&kernel, kernel.max_m});
       }
     }
-    if (chosen.back()->max_m != kAnyRows) chosen.clear();
+    if (chosen.back().max_m != kAnyRows) chosen.clear();
     return chosen;
+  }
+
+  // Puts the tuning's kernels in the place of those chosen by order, all or none.
+  void tune(Selection& selection) const {
+    std::vector<PlannedKernel> tuned;
+    for (const GemmPreference& preference : tuning_) {
+      if (preference.weight != problem_.weight) continue;
+      const GemmKernel* const kernel = find_kernel(kernels_, preference.kernel);
+      if (!same_sums(*kernel, *selection.first) || !refusal(*kernel).empty() || kernel->max_m < preference.max_m)
+        return;
+      if (!tuned.empty() && tuned.back().kernel == kernel) {
+        tuned.back().max_m = preference.max_m;
+      } else {
+        tuned.push_back({kernel, preference.max_m});
+      }
+    }
+    if (tuned.empty()) return;
+    selection.chosen = std::move(tuned);
+    selection.is_tuned = true;
   }
 
   static std::string incomplete(const GemmKernel& first) {
@@ -150,10 +192,22 @@ class Selector {
   std::span<const GemmKernel> kernels_;
   const DeviceCaps& caps_;
   const GemmProblem& problem_;
+  Tuning tuning_;
 };
 
-std::string rows_of(const GemmKernel& kernel) {
-  return kernel.max_m == kAnyRows ? "any number of rows" : "up to " + std::to_string(kernel.max_m) + " rows";
+std::string rows_of(int max_m) {
+  return max_m == kAnyRows ? "any number of rows" : "up to " + std::to_string(max_m) + " rows";
+}
+
+// "by order, up to 8 rows"; a kernel that a tuning chose for small and large m has both.
+std::string why(const Selection& selection, const GemmKernel& kernel) {
+  const bool by_override = selection.override != nullptr && &kernel == selection.first;
+  std::string text = by_override ? "by override gemm." + selection.override->pattern : "by order";
+  if (selection.is_tuned) text = "tuned";
+  for (const PlannedKernel& planned : selection.chosen) {
+    if (planned.kernel == &kernel) text += ", " + rows_of(planned.max_m);
+  }
+  return text;
 }
 
 std::string why_not(const Selector& selector, const Selection& selection, const GemmKernel& kernel) {
@@ -165,45 +219,63 @@ std::string why_not(const Selector& selector, const Selection& selection, const 
     return "another layout or reduction than " + std::string(selection.first->name);
   }
   if (selection.override != nullptr && &kernel < selection.first) return "an override names another";
+  if (selection.is_tuned) return "the tuning prefers others for every number of rows";
   return "an earlier kernel takes these rows";
 }
 
 }  // namespace
 
 std::string describe(const GemmPlan& plan) {
-  std::string text = std::string(name_of(plan.layout)) + " " + std::string(name_of(plan.kernels.front()->reduction));
+  std::string text =
+      std::string(name_of(plan.layout)) + " " + std::string(name_of(plan.kernels.front().kernel->reduction));
   const char* separator = ": ";
-  for (const GemmKernel* kernel : plan.kernels) {
+  for (const auto& [kernel, max_m] : plan.kernels) {
     text.append(separator).append(kernel->name);
-    if (kernel->max_m != kAnyRows) text.append(" ").append(rows_of(*kernel));
+    if (max_m != kAnyRows) text.append(" ").append(rows_of(max_m));
     if (kernel->maturity == Maturity::emulated) text += " (has not run on its hardware)";
     separator = ", ";
   }
   return text;
 }
 
+GemmRegistry::GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps,
+                           std::vector<GemmPreference> tuning)
+    : kernels_(kernels), caps_(caps), tuning_(std::move(tuning)) {
+  require_tuning(kernels_, tuning_);
+}
+
 GemmPlan GemmRegistry::plan(const GemmProblem& problem, std::string_view tensor_name,
                             std::span<const GemmOverride> overrides) const {
-  Selection selection = Selector(kernels_, caps_, problem).select(tensor_name, overrides);
+  Selection selection = Selector(kernels_, caps_, problem, tuning_).select(tensor_name, overrides);
   return {selection.first->layout, std::move(selection.chosen)};
 }
 
 std::vector<GemmCandidate> GemmRegistry::explain(const GemmProblem& problem, std::string_view tensor_name,
                                                  std::span<const GemmOverride> overrides) const {
-  const Selector selector(kernels_, caps_, problem);
+  const Selector selector(kernels_, caps_, problem, tuning_);
   const Selection selection = selector.select(tensor_name, overrides);
   std::vector<GemmCandidate> lines;
   for (const GemmKernel& kernel : kernels_) {
     if (!multiplies(kernel, problem.weight)) continue;
-    if (std::ranges::find(selection.chosen, &kernel) == selection.chosen.end()) {
-      lines.push_back({kernel.name, false, why_not(selector, selection, kernel)});
-      continue;
-    }
-    const bool by_override = selection.override != nullptr && &kernel == selection.first;
-    const std::string who = by_override ? "by override gemm." + selection.override->pattern : "by order";
-    lines.push_back({kernel.name, true, who + ", " + rows_of(kernel)});
+    const bool is_chosen =
+        std::ranges::find(selection.chosen, &kernel, &PlannedKernel::kernel) != selection.chosen.end();
+    lines.push_back(
+        {kernel.name, is_chosen, is_chosen ? why(selection, kernel) : why_not(selector, selection, kernel)});
   }
   return lines;
+}
+
+std::vector<std::string_view> GemmRegistry::interchangeable(const GemmProblem& problem, int max_m) const {
+  const Selector selector(kernels_, caps_, problem, {});
+  const Selection selection = selector.select("", {});
+  std::vector<std::string_view> names;
+  for (const GemmKernel& kernel : kernels_) {
+    if (multiplies(kernel, problem.weight) && same_sums(kernel, *selection.first) && kernel.max_m >= max_m &&
+        selector.refusal(kernel).empty()) {
+      names.push_back(kernel.name);
+    }
+  }
+  return names;
 }
 
 void require_matches(std::span<const GemmOverride> overrides, std::span<const std::string_view> tensor_names) {

@@ -10,16 +10,22 @@
 
 namespace imp {
 
+// A kernel of a plan: it runs for up to max_m rows, which is at most its own max_m.
+struct PlannedKernel {
+  const GemmKernel* kernel = nullptr;
+  int max_m = kAnyRows;
+};
+
 // The kernels of one weight: the first whose max_m is at least m runs. All share one layout, one activation format
 // and one reduction id, so that a row's bits do not depend on how many rows it comes with.
 struct GemmPlan {
   WeightLayout layout = WeightLayout::file;
-  std::vector<const GemmKernel*> kernels;  // by ascending max_m; the last takes any m
+  std::vector<PlannedKernel> kernels;  // by ascending max_m; the last takes any m
 
   const GemmKernel& kernel_for(int m) const noexcept {
     std::size_t i = 0;
-    while (kernels[i]->max_m < m) ++i;
-    return *kernels[i];
+    while (kernels[i].max_m < m) ++i;
+    return *kernels[i].kernel;
   }
 };
 
@@ -34,6 +40,13 @@ struct GemmOverride {
   std::string kernel;
 };
 
+// What was measured on this device: for weights of a type and up to max_m rows, this kernel is the fastest.
+struct GemmPreference {
+  DType weight = DType::F32;
+  int max_m = kAnyRows;
+  std::string kernel;
+};
+
 // One line of explain(): a candidate, whether the plan uses it, and why or why not.
 struct GemmCandidate {
   std::string_view kernel;
@@ -44,11 +57,14 @@ struct GemmCandidate {
 class GemmRegistry {
  public:
   // `kernels` is a list in order of preference whose last row, `reference`, takes every weight type, any number of
-  // rows, and refuses nothing.
-  GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps) : kernels_(kernels), caps_(caps) {}
+  // rows, and refuses nothing. `tuning` holds each type's preferences by ascending max_m, the last for any m; throws
+  // InvalidArgument where it does not, or names a kernel that is unknown or multiplies another type.
+  GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps, std::vector<GemmPreference> tuning = {});
 
   // The first kernel that does not refuse, and whose layout and reduction some kernel can complete for every m,
   // decides layout and reduction; then kernels of the same layout and reduction for larger m, in the list's order.
+  // The tuning's kernels take their place where all of them fit and share that layout and reduction: it changes no
+  // bit of a result, and no override.
   // What has not run on its hardware is taken only by an override. Throws ModelError(OVERRIDE_INVALID) where an
   // override names a kernel that is unknown (listing the known) or that refuses (with its reason), or where two of
   // equal rank disagree. tensor_name may be empty: then only type names match.
@@ -57,12 +73,16 @@ class GemmRegistry {
   // A line for each kernel that could multiply the weight's type, in the list's order. Throws as plan() does.
   std::vector<GemmCandidate> explain(const GemmProblem& problem, std::string_view tensor_name,
                                      std::span<const GemmOverride> overrides) const;
+  // The kernels that a tuning may choose for up to max_m rows of such a weight: those that give the bits of the untuned
+  // plan from its layout, in the list's order.
+  std::vector<std::string_view> interchangeable(const GemmProblem& problem, int max_m) const;
   std::span<const GemmKernel> kernels() const noexcept { return kernels_; }
   const DeviceCaps& caps() const noexcept { return caps_; }
 
  private:
   std::span<const GemmKernel> kernels_;
   DeviceCaps caps_;
+  std::vector<GemmPreference> tuning_;
 };
 
 // Throws ModelError(OVERRIDE_INVALID) for a pattern that is no weight type's name and matches none of these tensors.

@@ -15,8 +15,7 @@ namespace {
 
 std::unique_ptr<Backend> make_cpu(const DeviceOptions& options) {
   const std::string_view isa = cpu::resolve_isa(options.isa);
-  return cpu::make_cpu_backend(cpu::cpu_caps(isa), isa, {.n_threads = options.n_threads, .cpus = options.cpus},
-                               options.memory);
+  return cpu::make_cpu_backend(cpu::cpu_caps(isa), isa, options);
 }
 
 std::unique_ptr<Backend> make_cuda([[maybe_unused]] const DeviceOptions& options) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/gemm_registry.h"
 #include "base/memory_policy.h"
 
 namespace imp {
@@ -16,9 +17,11 @@ struct DeviceOptions {
   int n_threads = 1;
   std::vector<int> cpus;  // CPU of each thread; empty: not pinned
   MemoryOptions memory;   // of weights and KV
+  std::vector<GemmPreference> tuning;
 };
 
-// Throws InvalidArgument for a word it does not know (listing the known), DeviceError(DEVICE_MISSING) where the device
+// Throws InvalidArgument for a word it does not know (listing the known) and a tuning that does not fit its kernels,
+// DeviceError(DEVICE_MISSING) where the device
 // or the instruction set is not here.
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options);
 

@@ -3,11 +3,13 @@
 
 #include <pybind11/stl.h>
 
+#include "backend/cpu/device_name.h"
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/gemm_registry.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/memory_policy.h"
+#include "bindings/tuning.h"
 
 namespace py = pybind11;
 
@@ -63,8 +65,9 @@ GemmProblem problem_of(const std::string& weight, std::int64_t n, std::int64_t k
   return problem;
 }
 
-py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& isa) {
-  const GemmRegistry registry(cpu::kernel_list(), caps_of(isa));
+py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& isa,
+                 const PythonTuning& tuning) {
+  const GemmRegistry registry(cpu::kernel_list(), caps_of(isa), preferences_of(tuning));
   py::list rows;
   for (const GemmCandidate& candidate : registry.explain(problem_of(weight, n, k), "", {})) {
     rows.append(py::make_tuple(std::string(candidate.kernel), candidate.accepted, candidate.reason));
@@ -72,7 +75,22 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
   return rows;
 }
 
+std::vector<std::string> interchangeable(const std::string& weight, std::int64_t n, std::int64_t k,
+                                         std::optional<int> max_m, const std::string& isa) {
+  const GemmRegistry registry(cpu::kernel_list(), caps_of(isa));
+  const auto names = registry.interchangeable(problem_of(weight, n, k), max_m.value_or(kAnyRows));
+  return {names.begin(), names.end()};
+}
+
 }  // namespace
+
+std::vector<GemmPreference> preferences_of(const PythonTuning& tuning) {
+  std::vector<GemmPreference> preferences;
+  for (const auto& [weight, kernel, max_m] : tuning) {
+    preferences.push_back({dtype_of(weight), max_m.value_or(kAnyRows), kernel});
+  }
+  return preferences;
+}
 
 void register_backend(py::module_& module) {
   module.def(
@@ -94,7 +112,12 @@ void register_backend(py::module_& module) {
       "The weight types that can be read and multiplied.");
   module.def("kernels", &kernels, "The matrix kernels of the CPU in order of preference, one dict each.");
   module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(), py::arg("isa") = "auto",
+             py::arg("tuning") = PythonTuning{},
              "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not.");
+  module.def("interchangeable", &interchangeable, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
+             py::arg("max_m") = py::none(), py::arg("isa") = "auto",
+             "The kernels that give the bits of the untuned plan from its layout, for up to max_m rows or any number.");
+  module.def("processor_name", &cpu::processor_name, "The CPU as its maker names it.");
 }
 
 }  // namespace imp::bindings

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "bindings/tuning.h"
 #include "model/loaded_model.h"
 #include "model/resolve.h"
 
@@ -103,7 +104,7 @@ py::list weight_list(const std::vector<WeightSummary>& weights) {
   py::list list;
   for (const WeightSummary& weight : weights) {
     py::list kernels;
-    for (const GemmKernel* kernel : weight.plan.kernels) kernels.append(std::string(kernel->name));
+    for (const PlannedKernel& planned : weight.plan.kernels) kernels.append(std::string(planned.kernel->name));
     list.append(py::dict(
         py::arg("tensor") = weight.tensor, py::arg("dtype") = std::string(traits(weight.problem.weight).name),
         py::arg("n") = weight.problem.n, py::arg("k") = weight.problem.k, py::arg("kernels") = kernels,
@@ -130,8 +131,8 @@ py::tuple divide(const MemoryRequest& request) {
 }
 
 py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, const std::string& device,
-                    const std::string& isa, int threads, int max_rows, int max_logits_rows, int kv_block_tokens,
-                    std::optional<std::uint64_t> memory_bytes, std::uint64_t reserve_bytes,
+                    const std::string& isa, int threads, const PythonTuning& tuning, int max_rows, int max_logits_rows,
+                    int kv_block_tokens, std::optional<std::uint64_t> memory_bytes, std::uint64_t reserve_bytes,
                     std::optional<std::uint64_t> kv_bytes) {
   LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
                       .kv_block_tokens = kv_block_tokens,
@@ -140,7 +141,8 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
                       .progress = {},
                       .packed_cache = {}};
   if (memory_bytes) options.memory_bytes = *memory_bytes;
-  const auto backend = make_backend({.kind = device, .isa = isa, .n_threads = threads, .cpus = {}, .memory = {}});
+  const auto backend = make_backend(
+      {.kind = device, .isa = isa, .n_threads = threads, .cpus = {}, .memory = {}, .tuning = preferences_of(tuning)});
   const LoadPlan plan = plan_load(file, *backend, overrides, options);
   const MemoryRequest& request = plan.memory;
   const py::tuple division = divide(request);
@@ -166,8 +168,8 @@ LoadProgress with_lock(PythonProgress progress) {
 
 std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& overrides, const std::string& device,
                                   const std::string& isa, int threads, const std::vector<int>& cpus, bool huge_pages,
-                                  const std::vector<int>& interleave_nodes, int max_rows, int max_logits_rows,
-                                  int kv_block_tokens, std::optional<std::uint64_t> memory_bytes,
+                                  const std::vector<int>& interleave_nodes, const PythonTuning& tuning, int max_rows,
+                                  int max_logits_rows, int kv_block_tokens, std::optional<std::uint64_t> memory_bytes,
                                   std::uint64_t reserve_bytes, std::optional<std::uint64_t> kv_bytes,
                                   PythonProgress progress, const std::optional<std::filesystem::path>& packed_cache) {
   LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
@@ -184,7 +186,8 @@ std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& o
                       .isa = isa,
                       .n_threads = threads,
                       .cpus = cpus,
-                      .memory = {.huge_pages = huge_pages, .interleave_nodes = interleave_nodes}},
+                      .memory = {.huge_pages = huge_pages, .interleave_nodes = interleave_nodes},
+                      .tuning = preferences_of(tuning)},
                      overrides, options));
 }
 
@@ -217,9 +220,9 @@ void register_model(py::module_& module) {
                   py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("device") = "cpu",
                   py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("cpus") = std::vector<int>{},
                   py::arg("huge_pages") = true, py::arg("interleave_nodes") = std::vector<int>{},
-                  py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
-                  py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
-                  py::arg("progress") = py::none(), py::arg("packed_cache") = py::none(),
+                  py::arg("tuning") = PythonTuning{}, py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64,
+                  py::arg("kv_block_tokens") = 16, py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0,
+                  py::arg("kv_bytes") = py::none(), py::arg("progress") = py::none(),
                   "Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds "
                   "weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` "
                   "is called about a hundred times; `packed_cache` is a folder in which packed weights may be. Raises "
@@ -274,9 +277,9 @@ void register_model(py::module_& module) {
 
   module.def("plan_model", &plan_model, py::arg("file"), py::kw_only(),
              py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("device") = "cpu",
-             py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("max_rows") = 512,
-             py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16, py::arg("memory_bytes") = py::none(),
-             py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
+             py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("tuning") = PythonTuning{},
+             py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
+             py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
              "What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of "
              "each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.");
   module.def(

@@ -1,4 +1,4 @@
-// The probes of memory and arithmetic, each on a team of threads that lives for one call.
+// The probes of memory, arithmetic and kernels, each on a team of threads that lives for one call.
 #include "bindings/bind_probes.h"
 
 #include <pybind11/stl.h>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_caps.h"
+#include "backend/cpu/gemm/bench_gemm.h"
 #include "backend/cpu/probes.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -20,15 +21,30 @@ namespace {
 using Probe = double (*)(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 
 // Thread 0 of a pool is its caller: one that is made for this, so that pinning it does not move Python's.
-double measure(Probe probe, int threads, const std::vector<int>& cpus, double seconds) {
+template <class Body>
+auto on_pool(int threads, const std::vector<int>& cpus, const Body& body) {
   const py::gil_scoped_release unlocked;
   return std::async(std::launch::async,
                     [&] {
                       ThreadPool pool({.n_threads = threads, .cpus = cpus});
                       if (!cpus.empty()) pin_this_thread(cpus.front());
-                      return probe(pool, cpu::cpu_caps("auto"), seconds);
+                      return body(pool);
                     })
       .get();
+}
+
+double measure(Probe probe, int threads, const std::vector<int>& cpus, double seconds) {
+  return on_pool(threads, cpus, [&](ThreadPool& pool) { return probe(pool, cpu::cpu_caps("auto"), seconds); });
+}
+
+std::vector<double> time_kernel(const std::string& kernel, const std::string& weight, int m, std::int64_t n,
+                                std::int64_t k, int threads, const std::vector<int>& cpus, std::int64_t total_bytes,
+                                double seconds) {
+  const auto dtype = dtype_from_name(weight);
+  if (!dtype) throw InvalidArgument(Reason::FIELD_INVALID, "weight: " + weight + ", expected one of " + dtype_names());
+  return on_pool(threads, cpus, [&](ThreadPool& pool) {
+    return cpu::bench_gemm({kernel, *dtype, m, n, k, total_bytes, seconds}, cpu::cpu_caps("auto"), pool).seconds;
+  });
 }
 
 double probe_peak(const std::string& kind, int threads, const std::vector<int>& cpus, double seconds) {
@@ -52,6 +68,11 @@ void register_probes(py::module_& module) {
              py::arg("cpus") = std::vector<int>{}, py::arg("seconds") = 0.01,
              "Operations per second on registers, a multiply and an add being two: `int8` or `bf16` dot products or "
              "`f32` fused multiply-adds, with the best instructions that this machine has for them.");
+  module.def("time_kernel", &time_kernel, py::arg("kernel"), py::arg("weight"), py::kw_only(), py::arg("m"),
+             py::arg("n"), py::arg("k"), py::arg("threads"), py::arg("cpus") = std::vector<int>{},
+             py::arg("total_bytes"), py::arg("seconds"),
+             "Seconds of each product of m rows with random n × k weights of at least total_bytes in all, walked "
+             "through in turn as a model's are. Raises InvalidArgument for a kernel that is unknown or refuses.");
 }
 
 }  // namespace imp::bindings

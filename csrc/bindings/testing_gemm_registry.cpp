@@ -7,6 +7,7 @@
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/gemm_registry.h"
 #include "bindings/testing_gemm.h"
+#include "bindings/tuning.h"
 
 namespace py = pybind11;
 
@@ -122,43 +123,61 @@ std::vector<GemmOverride> overrides_of(const Overrides& pairs) {
 
 // Calls `use` with the registry over the CPU's list, or over `rows`.
 template <class Use>
-auto with_registry(const py::dict& caps, const std::optional<std::vector<py::dict>>& rows, const Use& use) {
-  if (!rows) return use(GemmRegistry(cpu::kernel_list(), caps_of(caps)));
+auto with_registry(const py::dict& caps, const std::optional<std::vector<py::dict>>& rows, const Use& use,
+                   const PythonTuning& tuning = {}) {
+  std::vector<GemmPreference> preferences;
+  for (const auto& [weight, kernel, max_m] : tuning) {
+    preferences.push_back({dtype_of(weight), max_m.value_or(kAnyRows), kernel});
+  }
+  if (!rows) return use(GemmRegistry(cpu::kernel_list(), caps_of(caps), preferences));
   const KernelList list(*rows);
-  return use(GemmRegistry(list.rows(), caps_of(caps)));
+  return use(GemmRegistry(list.rows(), caps_of(caps), preferences));
 }
 
 py::dict plan(const py::dict& caps, const std::string& weight, std::int64_t n, std::int64_t k,
-              const std::string& tensor, const Overrides& overrides, const std::optional<std::vector<py::dict>>& rows) {
-  return with_registry(caps, rows, [&](const GemmRegistry& registry) {
+              const std::string& tensor, const Overrides& overrides, const std::optional<std::vector<py::dict>>& rows,
+              const PythonTuning& tuning) {
+  const auto as_data = [&](const GemmRegistry& registry) {
     const GemmPlan made = registry.plan({dtype_of(weight), n, k}, tensor, overrides_of(overrides));
     py::dict out;
     py::list kernels;
-    for (const GemmKernel* kernel : made.kernels) kernels.append(row_as_data(*kernel));
+    for (const auto& [kernel, max_m] : made.kernels) kernels.append(row_as_data(*kernel));
     out["layout"] = name_of(made.layout);
     out["kernels"] = kernels;
     out["description"] = describe(made);
     return out;
-  });
+  };
+  return with_registry(caps, rows, as_data, tuning);
 }
 
 std::vector<std::tuple<std::string, bool, std::string>> explain(const py::dict& caps, const std::string& weight,
                                                                 std::int64_t n, std::int64_t k,
                                                                 const std::string& tensor, const Overrides& overrides,
-                                                                const std::optional<std::vector<py::dict>>& rows) {
-  return with_registry(caps, rows, [&](const GemmRegistry& registry) {
+                                                                const std::optional<std::vector<py::dict>>& rows,
+                                                                const PythonTuning& tuning) {
+  const auto as_data = [&](const GemmRegistry& registry) {
     std::vector<std::tuple<std::string, bool, std::string>> lines;
     for (const GemmCandidate& line : registry.explain({dtype_of(weight), n, k}, tensor, overrides_of(overrides))) {
       lines.emplace_back(line.kernel, line.accepted, line.reason);
     }
     return lines;
-  });
+  };
+  return with_registry(caps, rows, as_data, tuning);
 }
 
 std::string kernel_for(const py::dict& caps, const std::string& weight, std::int64_t n, std::int64_t k, int m,
-                       const std::optional<std::vector<py::dict>>& rows) {
-  return with_registry(caps, rows, [&](const GemmRegistry& registry) {
+                       const std::optional<std::vector<py::dict>>& rows, const PythonTuning& tuning) {
+  const auto name = [&](const GemmRegistry& registry) {
     return std::string(registry.plan({dtype_of(weight), n, k}, "", {}).kernel_for(m).name);
+  };
+  return with_registry(caps, rows, name, tuning);
+}
+
+std::vector<std::string> interchangeable(const py::dict& caps, const std::string& weight, std::int64_t n,
+                                         std::int64_t k, int max_m, const std::optional<std::vector<py::dict>>& rows) {
+  return with_registry(caps, rows, [&](const GemmRegistry& registry) {
+    const auto names = registry.interchangeable({dtype_of(weight), n, k}, max_m);
+    return std::vector<std::string>(names.begin(), names.end());
   });
 }
 
@@ -181,11 +200,14 @@ void register_testing_gemm_registry(py::module_& module) {
     return rows;
   });
   module.def("gemm_plan", &plan, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"), py::arg("tensor") = "",
-             py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none());
+             py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(), py::arg("tuning") = PythonTuning{});
   module.def("gemm_explain", &explain, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
-             py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none());
+             py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(),
+             py::arg("tuning") = PythonTuning{});
   module.def("gemm_kernel_for", &kernel_for, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
-             py::arg("m"), py::arg("kernels") = py::none());
+             py::arg("m"), py::arg("kernels") = py::none(), py::arg("tuning") = PythonTuning{});
+  module.def("gemm_interchangeable", &interchangeable, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
+             py::arg("max_m"), py::arg("kernels") = py::none());
   module.def("gemm_refusal", &refusal, py::arg("kernel"), py::arg("caps"), py::arg("weight"), py::arg("n"),
              py::arg("k"));
   module.def("gemm_require_matches", [](const Overrides& overrides, const std::vector<std::string>& tensors) {

@@ -78,7 +78,7 @@ class Claims {
 // Rows that are only looked up keep the file's layout, the one that the reference kernel takes.
 GemmPlan lookup_plan(const GemmRegistry& registry) {
   const GemmKernel& reference = registry.kernels().back();
-  return GemmPlan{.layout = reference.layout, .kernels = {&reference}};
+  return GemmPlan{.layout = reference.layout, .kernels = {{&reference, kAnyRows}}};
 }
 
 void require_overrides_match(std::span<const WeightPlace> places, std::span<const GemmOverride> overrides) {

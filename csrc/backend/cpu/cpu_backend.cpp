@@ -56,14 +56,13 @@ const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
   return kCpuOpsGeneric;
 }
 
-CpuBackend::CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads,
-                       const MemoryOptions& memory)
+CpuBackend::CpuBackend(const DeviceCaps& caps, std::string_view isa, const DeviceOptions& options)
     : isa_(isa),
       ops_(ops_for(caps)),
-      registry_(kernel_list(), caps),
-      threads_(threads),
-      memory_(memory),
-      weights_(Arena::kChunkBytes, memory),
+      registry_(kernel_list(), caps, options.tuning),
+      threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
+      memory_(options.memory),
+      weights_(Arena::kChunkBytes, options.memory),
       gemm_(registry_, threads_),
       attention_(ops_, threads_),
       sampler_(ops_, threads_) {}
@@ -145,9 +144,8 @@ std::vector<Launch> CpuBackend::launches() const {
   return result;
 }
 
-std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, std::string_view isa,
-                                          const ThreadPoolOptions& threads, const MemoryOptions& memory) {
-  return std::make_unique<CpuBackend>(caps, isa, threads, memory);
+std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, std::string_view isa, const DeviceOptions& options) {
+  return std::make_unique<CpuBackend>(caps, isa, options);
 }
 
 }  // namespace imp::cpu

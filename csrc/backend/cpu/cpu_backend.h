@@ -12,6 +12,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/gemm/gemm_runner.h"
 #include "backend/cpu/sampling.h"
+#include "backend/make_backend.h"
 #include "base/arena.h"
 #include "base/thread_pool.h"
 
@@ -42,8 +43,7 @@ const CpuOps& ops_for(const DeviceCaps& caps) noexcept;
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const DeviceCaps& caps, std::string_view isa, const ThreadPoolOptions& threads,
-             const MemoryOptions& memory);
+  CpuBackend(const DeviceCaps& caps, std::string_view isa, const DeviceOptions& options);
 
   const DeviceCaps& caps() const noexcept override { return registry_.caps(); }
   std::string device_name() const override;

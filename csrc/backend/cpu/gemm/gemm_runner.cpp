@@ -24,8 +24,8 @@ std::size_t index(ActivationFormat format) {
 
 std::size_t scratch_needed(const Linear& weight, int max_rows) {
   std::size_t most = 0;
-  for (const GemmKernel* kernel : weight.plan().kernels) {
-    most = std::max(most, kernel->scratch_bytes(weight.problem(), std::min(kernel->max_m, max_rows)));
+  for (const auto& [kernel, max_m] : weight.plan().kernels) {
+    most = std::max(most, kernel->scratch_bytes(weight.problem(), std::min(max_m, max_rows)));
   }
   return whole_lines(most);
 }
@@ -57,7 +57,7 @@ GemmRunner::Scratch GemmRunner::scratch_for(int max_rows, std::span<const Linear
   Scratch needed;
   for (const Linear* weight : weights) {
     needed.stride = std::max(needed.stride, scratch_needed(*weight, max_rows));
-    const ActivationFormat format = weight->plan().kernels.front()->activations;
+    const ActivationFormat format = weight->plan().kernels.front().kernel->activations;
     const auto row = static_cast<std::size_t>(prepared_bytes(format, weight->problem().k));
     std::size_t& prepared = needed.prepared[index(format)];
     prepared = std::max(prepared, row * static_cast<std::size_t>(max_rows));
