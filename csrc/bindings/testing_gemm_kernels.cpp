@@ -145,7 +145,8 @@ Floats run_kernel(const std::string& name, const std::string& weight, const Byte
   const GemmKernel kernel = kernel_of(name, problem);
   ThreadPool alone({});
   Arena arena;
-  const auto linear = cpu::load_cpu_linear(source_of("w", problem, file), {kernel.layout, {&kernel}}, arena, alone);
+  const auto linear =
+      cpu::load_cpu_linear(source_of("w", problem, file), {kernel.layout, {{&kernel, kAnyRows}}}, arena, alone);
   const ComputeFloatMode mode;
 
   constexpr std::int64_t kGap = 3;  // floats between the rows of the output

@@ -261,3 +261,74 @@ def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) ->
         assert plan["description"].endswith(f"{demoted} (has not run on its hardware)")
     # A list in which nothing is demoted takes them by itself.
     assert demoted in chosen(GPU_LIST, H100 if "90" in demoted else A100)
+
+
+SMALL, LARGE = kernel("small"), kernel("large")
+TUNED = [("q8_0", "large", 4), ("q8_0", "small", 64), ("q8_0", "large", None)]
+
+
+def test_a_tuning_chooses_by_rows_among_kernels_of_equal_bits() -> None:
+    rows = [SMALL, LARGE, REFERENCE]
+    at = {m: core.gemm_kernel_for({}, "q8_0", 64, 64, m, kernels=rows, tuning=TUNED) for m in (1, 4, 5, 64, 65, 9999)}
+    assert at == {1: "large", 4: "large", 5: "small", 64: "small", 65: "large", 9999: "large"}
+    # The control: without it, and for another type, the list's order decides.
+    assert core.gemm_kernel_for({}, "q8_0", 64, 64, 1, kernels=rows) == "small"
+    assert core.gemm_kernel_for({}, "f32", 64, 64, 1, kernels=rows, tuning=TUNED) == "reference"
+    plan = core.gemm_plan({}, "q8_0", 64, 64, kernels=rows, tuning=TUNED)
+    assert plan["description"] == "panel16 q8_block32: large up to 4 rows, small up to 64 rows, large"
+    assert [line[:2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows, tuning=TUNED)] == [
+        ("small", True),
+        ("large", True),
+        ("reference", False),
+    ]
+
+
+def test_an_explanation_says_what_was_tuned() -> None:
+    rows = [SMALL, LARGE, kernel("other"), REFERENCE]
+    reasons = {name: why for name, _, why in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows, tuning=TUNED)}
+    assert reasons["small"] == "tuned, up to 64 rows"
+    assert reasons["large"] == "tuned, up to 4 rows, any number of rows"
+    assert reasons["other"] == "the tuning prefers others for every number of rows"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        kernel("large", reduction="f32_sequential"),
+        kernel("large", layout="file"),
+        kernel("large", needs="avx512"),
+        kernel("large", emulated=True),
+        kernel("large", max_m=4),
+    ],
+)
+def test_a_tuning_never_changes_bits_nor_takes_what_does_not_run(other: dict[str, Any]) -> None:
+    assert chosen([SMALL, other, REFERENCE], tuning=TUNED)[0] == "small"
+    assert "large" not in core.gemm_interchangeable({}, "q8_0", 64, 64, 64, kernels=[SMALL, other, REFERENCE])
+
+
+def test_an_override_outranks_a_tuning() -> None:
+    rows = [SMALL, LARGE, kernel("other"), REFERENCE]
+    assert chosen(rows, overrides=[("q8_0", "other")], tuning=TUNED) == ["other"]
+
+
+def test_what_may_stand_for_what_is_in_order() -> None:
+    rows = [kernel("first", needs="avx512"), kernel("second", max_m=8), kernel("third"), REFERENCE]
+    assert core.gemm_interchangeable({}, "q8_0", 64, 64, 8, kernels=rows) == ["second", "third"]
+    assert core.gemm_interchangeable({"avx512": True}, "q8_0", 64, 64, 9, kernels=rows) == ["first", "third"]
+
+
+@pytest.mark.parametrize(
+    ("tuning", "message"),
+    [
+        ([("q8_0", "fast", None)], "tuning: q8_0: no kernel fast"),
+        ([("q4_k", "small", None)], "tuning: q4_k: small is of another type"),
+        ([("q8_0", "small", 4)], "tuning: q8_0: rows do not ascend to any number"),
+        ([("q8_0", "small", 8), ("q8_0", "large", 4), ("q8_0", "small", None)], "rows do not ascend"),
+        ([("q8_0", "small", None), ("q8_0", "large", None)], "rows do not ascend"),
+        ([("q8_0", "small", 0), ("q8_0", "large", None)], "rows do not ascend"),
+    ],
+)
+def test_a_tuning_that_cannot_be_is_refused(tuning: list[tuple[str, str, int | None]], message: str) -> None:
+    with pytest.raises(_core.InvalidArgument) as caught:
+        chosen([SMALL, LARGE, REFERENCE], tuning=tuning)
+    assert message in caught.value.message

@@ -28,7 +28,7 @@ def banner(model: "LanguageModel", file: "ModelFile") -> str:
 def introduce(model: "LanguageModel", file: "ModelFile") -> None:
     """Prints the banner, and what is odd about the model, to stderr."""
     print(banner(model, file), file=sys.stderr)
-    for warning in (*file.warnings, *model.core.warnings):
+    for warning in (*file.warnings, *model.warnings):
         print(warning_line(warning), file=sys.stderr)
     sys.stderr.flush()
 

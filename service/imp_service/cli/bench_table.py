@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from imp_service.cli.number_table import write_numbers
 from imp_service.core.bench import BenchReport, CaseResult, Spread
 
 HEADINGS = (
@@ -26,7 +27,7 @@ def write_table(report: BenchReport, out: TextIO) -> None:
         out.write(line + "\n")
     rows = [_row(case) for case in report.cases]
     if rows:
-        (_draw if out.isatty() else _print)(rows, out)
+        write_numbers(out, HEADINGS, rows)
     for line in _tail(report):
         out.write(line + "\n")
 
@@ -75,25 +76,3 @@ def _tail(report: BenchReport) -> list[str]:
 
 def _microseconds(spread: Spread) -> str:
     return f"{1e6 * spread.median:.1f} µs ({1e6 * spread.least:.1f} – {1e6 * spread.most:.1f})"
-
-
-def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for i, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if i == 0 else "right")
-    for row in rows:
-        table.add_row(*row)
-    Console(file=out).print(table)
-
-
-def _print(rows: list[tuple[str, ...]], out: TextIO) -> None:
-    widths = [max(len(row[i]) for row in [HEADINGS, *rows]) for i in range(len(HEADINGS))]
-    for row in [HEADINGS, *rows]:
-        first, *others = (
-            (str.ljust if i == 0 else str.rjust)(cell, width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        out.write("  ".join([first, *others]).rstrip() + "\n")

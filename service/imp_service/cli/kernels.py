@@ -4,7 +4,7 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 
-from imp_service.cli.arguments import Once, UsageError
+from imp_service.cli.arguments import Once, UsageError, add_settings_options, load_settings
 
 _SIZE = re.compile(r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})")
 
@@ -20,6 +20,7 @@ def configure(parser: ArgumentParser) -> None:
         "--isa", action=Once, help="with --explain: decide as a CPU with this instruction set would (default: this one)"
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_settings_options(parser)
     parser.set_defaults(usage=parser.format_usage)
 
 
@@ -51,16 +52,26 @@ def _list(arguments: Namespace) -> None:
 
 
 def _explain(arguments: Namespace) -> None:
+    from imp_service.cli.failure import warning_line
     from imp_service.cli.table import write_table
+    from imp_service.config import AUTO
     from imp_service.core.kernels import best_isa, explain
+    from imp_service.core.tuning import tuning_here
 
     dtype, size = arguments.explain
     found = _SIZE.fullmatch(size)
     if found is None:
         raise UsageError(arguments.usage(), f"--explain: size {size}, expected rows x elements, as 4096x1024")
-    candidates = explain(dtype, int(found[1]), int(found[2]), arguments.isa or "auto")
+    isa, tuning = arguments.isa, []
+    if isa is None:
+        settings = load_settings(arguments).settings
+        isa = "auto" if settings.device.isa is AUTO else str(settings.device.isa)
+        tuning, remark = tuning_here(settings)
+        if remark:
+            print(warning_line(remark), file=sys.stderr)
+    candidates = explain(dtype, int(found[1]), int(found[2]), isa, tuning)
     if arguments.json:
-        isa = arguments.isa or best_isa()
+        isa = best_isa() if isa == "auto" else isa
         weight = {"type": dtype, "n": int(found[1]), "k": int(found[2])}
         _write_json({"isa": isa, "weight": weight, "candidates": [_plain(candidate) for candidate in candidates]})
         return

@@ -44,7 +44,7 @@ def tell(service: "Service") -> None:
             memory=_memory_text(model.core.memory),
             config=str(config.file) if config.file else "defaults",
         )
-    for warning in model.core.warnings:
+    for warning in model.warnings:
         host.telemetry.log.warning("model", message=warning)
 
 

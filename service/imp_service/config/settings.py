@@ -68,6 +68,12 @@ class Device:
         AUTO,
         "pages of weights and cache: in turn over the threads' NUMA nodes, or where first written",
     )
+    tuning: str | None = key(
+        Text("a path"),
+        None,
+        "what imp tune wrote: kernels that are fastest here; elsewhere a warning",
+        example="tuning.json",
+    )
     huge_pages: bool = key(Boolean(), True, "ask the system for huge pages for weights and cache; it may have none")
 
 

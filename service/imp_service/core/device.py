@@ -9,7 +9,8 @@ from pathlib import Path
 
 from imp_service import _core
 from imp_service.config import AUTO, Config
-from imp_service.config.placement import resolve_memory
+from imp_service.config.host import resolve_threads
+from imp_service.config.placement import resolve_cpus, resolve_memory
 
 CPU = "cpu"
 
@@ -27,3 +28,8 @@ def place_memory(config: Config, root: Path = Path("/")) -> tuple[Config, tuple[
     Raises ConfigError where they ask for what this machine does not do.
     """
     return resolve_memory(config, _core.interleave_refusal, root)
+
+
+def resolve_machine(config: Config) -> tuple[Config, tuple[int, ...]]:
+    """Settings with all of [device] decided that this machine decides, and the nodes that memory is spread over."""
+    return place_memory(resolve_cpus(resolve_device(resolve_threads(config))))

@@ -13,6 +13,7 @@ from imp_service.config.settings import Settings
 from imp_service.core.device import resolve_device
 from imp_service.core.load import RESERVE_BYTES
 from imp_service.core.overrides import core_overrides
+from imp_service.core.tuning import Preference, tuning_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
     """
     settings, limit = resolve_device(resolve_threads(config)).settings, limit or memory_limit()
     overrides = core_overrides(settings)
-    plan = _plan(file, settings, overrides, limit)
+    tuning, remark = tuning_here(settings)
+    plan = _plan(file, settings, overrides, limit, tuning)
     return ModelReport(
         architecture=plan["architecture"],
         vocab_size=plan["vocab_size"],
@@ -89,12 +91,16 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
         memory=_memory(
             plan, limit, lambda: _largest_context(file, settings, overrides, limit, below=plan["model_context"])
         ),
-        warnings=[*file.warnings, *plan["model_warnings"], *plan["weight_warnings"]],
+        warnings=[*file.warnings, *plan["model_warnings"], *plan["weight_warnings"], *([remark] if remark else [])],
     )
 
 
 def _plan(
-    file: _core.ModelFile, settings: Settings, overrides: _core.ModelOverrides, limit: MemoryLimit
+    file: _core.ModelFile,
+    settings: Settings,
+    overrides: _core.ModelOverrides,
+    limit: MemoryLimit,
+    tuning: Sequence[Preference] = (),
 ) -> dict[str, Any]:
     threads = settings.device.threads
     assert isinstance(threads, int)  # narrows
@@ -104,6 +110,7 @@ def _plan(
         device=str(settings.device.kind),
         isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
         threads=threads,
+        tuning=list(tuning),
         max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
         max_logits_rows=max(64, settings.scheduler.max_running),
         kv_block_tokens=settings.kv.block_tokens,

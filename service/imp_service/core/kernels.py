@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imp_service import _core
+from imp_service.core.tuning import Preference
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ def list_kernels() -> list[Kernel]:
     return [Kernel(**row) for row in _core.kernels()]
 
 
-def explain(weight: str, n: int, k: int, isa: str = "auto") -> list[Candidate]:
+def explain(weight: str, n: int, k: int, isa: str = "auto", tuning: Sequence[Preference] = ()) -> list[Candidate]:
     """Each kernel that could multiply an n × k weight. Raises FIELD_INVALID for an unknown type or instruction set."""
-    return [Candidate(*row) for row in _core.explain(weight, n, k, isa=isa)]
+    return [Candidate(*row) for row in _core.explain(weight, n, k, isa=isa, tuning=list(tuning))]
 
 
 def best_isa() -> str:

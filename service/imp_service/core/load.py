@@ -8,12 +8,12 @@ from pathlib import Path
 
 from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
-from imp_service.config.host import memory_limit, resolve_threads
-from imp_service.config.placement import resolve_cpus
-from imp_service.core.device import place_memory, resolve_device
+from imp_service.config.host import memory_limit
+from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument, make_error
 from imp_service.core.overrides import core_overrides
+from imp_service.core.tuning import Preference, tuning_here
 from imp_service.core.weights import sha256_of, weight_files
 from imp_service.models import demo_model_path
 
@@ -32,6 +32,8 @@ class LoadedModel:
     model: _core.Model
     client: EngineClient
     config: Config
+    # What is odd about the model, or not as the settings have it.
+    warnings: tuple[str, ...]
 
     @property
     def cpus(self) -> list[int]:
@@ -67,12 +69,13 @@ def load(
 
     `metadata` are the file's, where the caller has asked it for them already: they are large.
     """
-    config, nodes = place_memory(resolve_cpus(resolve_device(resolve_threads(config))))
+    config, nodes = resolve_machine(config)
     if file is None:
         file = open_file(config)
     settings = config.settings
+    tuning, remark = tuning_here(settings)
     try:
-        model = _read_model(settings, file, nodes, progress)
+        model = _read_model(settings, file, nodes, tuning, progress)
         engine = _core.Engine(model, _engine_options(settings, model))
     except InvalidArgument as error:
         if error.reason != "FIELD_INVALID":
@@ -82,11 +85,16 @@ def load(
     if metadata is None:
         metadata = file.metadata
     name = settings.model.name or str(metadata.get("general.name") or Path(file.path).stem)
-    return LoadedModel(name, metadata, model, EngineClient(engine), _decided(config, model))
+    warnings = (*model.warnings, *([remark] if remark else []))
+    return LoadedModel(name, metadata, model, EngineClient(engine), _decided(config, model), warnings)
 
 
 def _read_model(
-    settings: Settings, file: _core.ModelFile, nodes: Sequence[int], progress: Progress | None
+    settings: Settings,
+    file: _core.ModelFile,
+    nodes: Sequence[int],
+    tuning: list[Preference],
+    progress: Progress | None,
 ) -> _core.Model:
     return _core.Model.load(
         file,
@@ -97,6 +105,7 @@ def _read_model(
         cpus=_cpus(settings),
         huge_pages=settings.device.huge_pages,
         interleave_nodes=list(nodes),
+        tuning=tuning,
         max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
         max_logits_rows=max(64, settings.scheduler.max_running),
         kv_block_tokens=settings.kv.block_tokens,

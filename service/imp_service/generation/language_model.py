@@ -72,6 +72,7 @@ class LanguageModel:
         self.name = loaded.name
         self.config = loaded.config
         self.core = loaded.model
+        self.warnings = loaded.warnings
         self.vocab_size: int = loaded.model.vocab_size
         self.max_context: int = loaded.model.max_context
         self.eos_tokens: list[int] = sorted(loaded.model.eos_tokens)

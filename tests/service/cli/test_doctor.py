@@ -10,7 +10,20 @@ import pytest
 
 from imp_service.cli import checks
 
-IDS = ["python", "package", "extension", "config", "cpu", "threads", "cpus", "numa", "memory", "huge_pages", "model", "gpu"]
+IDS = [
+    "python",
+    "package",
+    "extension",
+    "config",
+    "cpu",
+    "threads",
+    "cpus",
+    "numa",
+    "memory",
+    "huge_pages",
+    "model",
+    "gpu",
+]
 
 
 def _found(out: str) -> dict[str, dict[str, str]]:

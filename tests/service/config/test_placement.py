@@ -52,9 +52,7 @@ def test_threads_are_pinned_where_they_take_every_core(threads: int, cpus: list[
             None,
             [0, 1],
             filtered,
-            MemoryPlan(
-                "first_touch", (), "nodes 0-1, the system refuses interleaving: mbind: Operation not permitted"
-            ),
+            MemoryPlan("first_touch", (), "nodes 0-1, the system refuses interleaving: mbind: Operation not permitted"),
         ),
         ("first_touch", [0, 1], willing, MemoryPlan("first_touch", (), "")),
         ("interleave", [0, 1], willing, MemoryPlan("interleave", (0, 1), "")),
@@ -92,15 +90,16 @@ def test_none_leaves_threads_to_the_kernel(load_text, machine):
 def test_a_count_that_does_not_match_the_threads_is_a_contradiction(load_text):
     with pytest.raises(ConfigError) as caught:
         load_text('[device]\ncpus = "0-2"\nthreads = 2\n')
-    assert str(caught.value) == (
-        "CONFIG_INVALID: imp.conf:2:device.cpus: device.cpus names 3, and device.threads is 2: expected one for each thread"
-    )
+    assert caught.value.where == "imp.conf:2:device.cpus"
+    assert str(caught.value).endswith("device.cpus names 3, and device.threads is 2: expected one for each thread")
     assert load_text('[device]\ncpus = "none"\nthreads = 2\n').settings.device.cpus == ()
 
 
 def test_a_cpu_beyond_the_affinity_mask_is_refused_with_those_inside(load_text, machine):
     config = resolve_threads(load_text('device.cpus = "8190-8191"'), machine)
-    with pytest.raises(ConfigError, match=r"imp\.conf:1:device\.cpus: found 8190-8191, expected CPUs that this process"):
+    with pytest.raises(
+        ConfigError, match=r"imp\.conf:1:device\.cpus: found 8190-8191, expected CPUs that this process"
+    ):
         resolve_cpus(config, machine)
 
 

@@ -1,0 +1,100 @@
+"""imp tune: measures which of the kernels that give equal bits is fastest on this machine, and writes it to a file."""
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imp_service.cli.arguments import Once, add_settings_options
+from imp_service.cli.bench_numbers import count
+from imp_service.cli.model_options import MODEL_HELP
+
+if TYPE_CHECKING:
+    from imp_service.core.tune import Choice
+
+DEFAULT_FILE = "tuning.json"
+DEFAULT_REPS = 5
+
+
+def configure(parser: ArgumentParser) -> None:
+    subjects = parser.add_mutually_exclusive_group()
+    subjects.add_argument("-m", "--model", metavar="PATH", action=Once, help=MODEL_HELP)
+    subjects.add_argument(
+        "--types", metavar="TYPE,…", type=_names, action=Once, help="weight types in a model's place, as q8_0,q4_k"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", action=Once, help=f"the file to write (default: {DEFAULT_FILE})"
+    )
+    parser.add_argument(
+        "--reps", metavar="N", type=count, action=Once, help=f"measurements of each kernel (default: {DEFAULT_REPS})"
+    )
+    parser.add_argument("--json", action="store_true", help="print the file's content too")
+    add_settings_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.cli.bench_progress import Progress
+    from imp_service.cli.model_options import load_model_settings
+    from imp_service.core import open_file
+    from imp_service.core.tune import machine_clock, preferences_of, subjects_of_model, subjects_of_types, tune
+    from imp_service.core.tuning import Tuning, key_here, write_tuning
+
+    arguments.context = None
+    config, clock = machine_clock(load_model_settings(arguments))
+    if arguments.types is not None:
+        subjects = subjects_of_types(arguments.types)
+    else:
+        subjects = subjects_of_model(open_file(config), config)
+    key = key_here(config.settings)
+    progress = Progress()
+    try:
+        choices = tune(subjects, key.isa, arguments.reps or DEFAULT_REPS, clock, progress.tell)
+    finally:
+        progress.clear()
+    text = write_tuning(Tuning(key, preferences_of(choices)), [_measured(choice) for choice in choices])
+    path = Path(arguments.output or DEFAULT_FILE)
+    _write(path, text)
+    if arguments.json:
+        sys.stdout.write(text)
+    else:
+        _show(choices)
+    print(f'{path}: for {key.cpu}, {key.isa}, {key.threads} threads; [device] tuning = "{path}"', file=sys.stderr)
+    return 0
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    if "" in names:
+        raise ArgumentTypeError(f"{text}: expected names of weight types with commas between")
+    return names
+
+
+def _measured(choice: "Choice") -> dict[str, object]:
+    subject = choice.subject
+    return {
+        "weight": subject.weight, "n": subject.n, "k": subject.k, "rows": choice.rows, "seconds": choice.seconds
+    }  # fmt: skip
+
+
+def _show(choices: "list[Choice]") -> None:
+    from imp_service.cli.number_table import write_numbers
+
+    rows = []
+    for choice in choices:
+        up_to = "any" if choice.max_rows is None else f"up to {choice.max_rows}"
+        speed = f"{choice.gain:.2f} ×" if len(choice.seconds) > 1 else "no other"
+        microseconds = f"{1e6 * choice.seconds[choice.kernel]:.1f}" if len(choice.seconds) > 1 else "–"
+        rows.append((choice.subject.weight, choice.kernel, choice.by_order, up_to, microseconds, speed))
+    write_numbers(sys.stdout, ("weights", "fastest", "by order", "rows", "µs", "gain"), rows, n_words=3)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: a server may read it meanwhile."""
+    import os
+
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

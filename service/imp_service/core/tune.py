@@ -1,0 +1,148 @@
+"""Measures the kernels that may stand for one another, since they give equal bits, and says which is fastest when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from imp_service import _core
+from imp_service.config import AUTO, Config
+from imp_service.core.device import CPU, resolve_machine
+from imp_service.core.errors import make_error
+from imp_service.core.inspect import inspect_model
+from imp_service.core.tuning import BANDS, Preference
+
+# Of a matrix where only its type is known.
+TYPICAL = 2048
+# Weights are walked through in turn, so that products of few rows come from memory, as a step's do. Of many rows,
+# arithmetic is the limit: one matrix, and no more of its outputs than keep all threads busy.
+MEMORY_BYTES = 128 * 1024**2
+MANY_ROWS = 64
+OUTPUTS_PER_THREAD = 128
+SECONDS = 0.1  # of one measurement
+# Another kernel is preferred where it is faster by more than two measurements of one kernel differ.
+MARGIN = 0.03
+# After its first round a kernel that took so many times as long as the one by order is not measured again.
+HOPELESS = 1.5
+
+# Seconds of one product: kernel, subject, rows.
+Clock = Callable[[str, "Subject", int], float]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A matrix of n rows of k elements that stands for all weights of its type."""
+
+    weight: str
+    n: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was measured for one type and number of rows, and what follows."""
+
+    subject: Subject
+    rows: int
+    max_rows: int | None
+    seconds: dict[str, float]  # of each kernel, the one by order first
+    kernel: str
+
+    @property
+    def by_order(self) -> str:
+        return next(iter(self.seconds))
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast as the kernel by order."""
+        return self.seconds[self.by_order] / self.seconds[self.kernel]
+
+
+def subjects_of_model(file: _core.ModelFile, config: Config) -> list[Subject]:
+    """Of each type of the model's matrices the shape with the most bytes. The settings are those of machine_clock."""
+    # What an earlier tuning chose is no part of what is measured, and it may be of another machine.
+    device = replace(config.settings.device, tuning=None)
+    config = replace(config, settings=replace(config.settings, device=device))
+    bytes_of: Counter[Subject] = Counter()
+    for weight in inspect_model(file, config).weights:
+        if weight.layout != "vector":
+            bytes_of[Subject(weight.dtype, weight.n, weight.k)] += weight.n_bytes
+    largest: dict[str, Subject] = {}
+    for subject, _ in bytes_of.most_common():
+        largest.setdefault(subject.weight, subject)
+    return list(largest.values())
+
+
+def subjects_of_types(names: Iterable[str]) -> list[Subject]:
+    return [Subject(name, TYPICAL, TYPICAL) for name in names]
+
+
+def machine_clock(config: Config) -> tuple[Config, Clock]:
+    """The settings with all decided, and the clock that measures as a model under them would run."""
+    config, _ = resolve_machine(config)
+    device = config.settings.device
+    if device.kind != CPU:
+        raise make_error("FIELD_INVALID", f"device.kind is {device.kind}, expected {CPU}: its kernels are measured")
+    assert isinstance(device.threads, int)  # narrows: both are decided
+    assert device.cpus is not AUTO
+    threads, cpus = device.threads, list(device.cpus)
+
+    def seconds(kernel: str, subject: Subject, rows: int) -> float:
+        is_many = rows > MANY_ROWS
+        found: list[float] = _core.time_kernel(
+            kernel,
+            subject.weight,
+            m=rows,
+            n=min(subject.n, max(1024, OUTPUTS_PER_THREAD * threads)) if is_many else subject.n,
+            k=subject.k,
+            threads=threads,
+            cpus=cpus,
+            total_bytes=0 if is_many else MEMORY_BYTES,
+            seconds=SECONDS,
+        )
+        return min(found)
+
+    return config, seconds
+
+
+def tune(subjects: Sequence[Subject], isa: str, reps: int, clock: Clock, tell: Tell) -> list[Choice]:
+    """Every subject at every number of rows; kernels alternate, so that a slow moment of the machine meets all."""
+    choices = []
+    for subject in subjects:
+        for rows, max_rows in BANDS:
+            kernels = _core.interchangeable(subject.weight, subject.n, subject.k, max_m=max_rows, isa=isa)
+            rounds: dict[str, list[float]] = {kernel: [] for kernel in kernels}
+            for i in range(reps):
+                for kernel in kernels if len(kernels) > 1 else ():
+                    tell(f"{subject.weight} × {rows} rows: {kernel}, {i + 1} of {reps}")
+                    if i == 0 or rounds[kernel][0] < HOPELESS * rounds[kernels[0]][0]:
+                        rounds[kernel].append(clock(kernel, subject, rows))
+            choices.append(_choose(subject, rows, max_rows, rounds))
+    return choices
+
+
+def preferences_of(choices: Iterable[Choice]) -> tuple[Preference, ...]:
+    """Those of the types for which another kernel than the one by order is fastest at any number of rows."""
+    by_type: dict[str, list[Choice]] = {}
+    for choice in choices:
+        by_type.setdefault(choice.subject.weight, []).append(choice)
+    return tuple(
+        (weight, choice.kernel, choice.max_rows)
+        for weight, bands in by_type.items()
+        if any(choice.kernel != choice.by_order for choice in bands)
+        for choice in bands
+    )
+
+
+def _choose(subject: Subject, rows: int, max_rows: int | None, rounds: dict[str, list[float]]) -> Choice:
+    """Compared round by round with the kernel by order: what slows the machine slows both."""
+    by_order, best, best_ratio = next(iter(rounds)), next(iter(rounds)), 1 - MARGIN
+    for kernel, found in rounds.items():
+        ratios = [one / other for one, other in zip(found, rounds[by_order], strict=False)]
+        if kernel != by_order and len(found) == len(rounds[by_order]) and median(ratios) < best_ratio:
+            best, best_ratio = kernel, median(ratios)
+    seconds = {kernel: median(found) if found else 0.0 for kernel, found in rounds.items()}
+    return Choice(subject, rows, max_rows, seconds, best)
