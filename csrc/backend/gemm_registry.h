@@ -57,9 +57,11 @@ struct GemmCandidate {
 class GemmRegistry {
  public:
   // `kernels` is a list in order of preference whose last row, `reference`, takes every weight type, any number of
-  // rows, and refuses nothing. `tuning` holds each type's preferences by ascending max_m, the last for any m; throws
-  // InvalidArgument where it does not, or names a kernel that is unknown or multiplies another type.
-  GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps, std::vector<GemmPreference> tuning = {});
+  // rows, and refuses nothing.
+  GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps) : kernels_(kernels), caps_(caps) {}
+  // `tuning` holds each type's preferences by ascending max_m, the last for any m. Throws InvalidArgument where it does
+  // not, or names a kernel that is unknown or multiplies another type.
+  GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps, std::vector<GemmPreference> tuning);
 
   // The first kernel that does not refuse, and whose layout and reduction some kernel can complete for every m,
   // decides layout and reduction; then kernels of the same layout and reduction for larger m, in the list's order.

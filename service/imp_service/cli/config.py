@@ -30,9 +30,11 @@ def run(arguments: Namespace) -> int:
 
 def _show(arguments: Namespace) -> None:
     from imp_service.config.show import as_json, as_text
+    from imp_service.core.device import resolve_machine
 
+    config, _ = resolve_machine(load_settings(arguments))
     write = as_json if arguments.json else as_text
-    sys.stdout.write(write(load_settings(arguments), with_origin=arguments.origin))
+    sys.stdout.write(write(config, with_origin=arguments.origin))
 
 
 def _check(arguments: Namespace) -> None:
