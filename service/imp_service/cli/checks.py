@@ -42,6 +42,7 @@ def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
         *_placement(config, root),
         _guarded("memory", lambda: _memory(root)),
         _huge_pages(config, root),
+        _guarded("tuning", lambda: _tuning(config, root)),
         _guarded("model", lambda: _model(config)),
         _gpu(root),
     ]
@@ -114,10 +115,10 @@ def _threads(config: "Config | None", root: Path) -> Check:
 
 def _placement(config: "Config | None", root: Path) -> list[Check]:
     """Where threads would stay and where memory would lie."""
-    from imp_service.config import Config
+    from imp_service.config import AUTO, Config
     from imp_service.config.build import build
     from imp_service.config.host import resolve_threads
-    from imp_service.config.placement import resolve_cpus
+    from imp_service.config.placement import nodes_of_threads, resolve_cpus
     from imp_service.core.device import place_memory
 
     decided = resolve_threads(config or Config(build({}), None, {}), root)
@@ -128,10 +129,25 @@ def _placement(config: "Config | None", root: Path) -> list[Check]:
         return Check("cpus", "ok", f"{_cpus_here(root)}; {_decision(decided, 'device.cpus')}")
 
     def numa() -> Check:
-        return Check("numa", "ok", _decision(place_memory(decided, root)[0], "device.numa"))
+        placed, nodes = place_memory(decided, root)
+        refused = not nodes and decided.settings.device.numa is AUTO and len(nodes_of_threads(decided, root)) > 1
+        return Check("numa", "warning" if refused else "ok", _decision(placed, "device.numa"))
 
     found = [_guarded("cpus", cpus)]
     return [*found, _guarded("numa", numa)] if found[0].status == "ok" else found
+
+
+def _tuning(config: "Config | None", root: Path) -> Check:
+    from imp_service.config.host import resolve_threads
+    from imp_service.core.tuning import tuning_here
+
+    if config is None or config.settings.device.tuning is None:
+        return Check("tuning", "ok", "none: device.tuning is not set, kernels run in their list's order")
+    preferences, remark = tuning_here(resolve_threads(config, root).settings)
+    types = ", ".join(dict.fromkeys(weight for weight, _, _ in preferences)) or "no weight type"
+    if remark:
+        return Check("tuning", "warning", remark)
+    return Check("tuning", "ok", f"{config.settings.device.tuning}: holds here, for {types}")
 
 
 def _cpus_here(root: Path) -> str:

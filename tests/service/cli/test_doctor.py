@@ -21,6 +21,7 @@ IDS = [
     "numa",
     "memory",
     "huge_pages",
+    "tuning",
     "model",
     "gpu",
 ]
@@ -73,6 +74,27 @@ def test_a_built_in_model_that_was_changed_blocks(call, monkeypatch: pytest.Monk
 def test_more_threads_than_cpus_is_a_warning_and_no_obstacle(call):
     status, out, _ = call("doctor", "--json", "--set", "device.threads=1000")
     assert (status, _found(out)["threads"]["status"]) == (0, "warning")
+
+
+def test_memory_that_the_system_does_not_spread_is_a_warning(machine: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(machine)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    for node, cpus in enumerate(("0-3", "4-7")):
+        (machine / f"sys/devices/system/node/node{node}").mkdir(parents=True)
+        (machine / f"sys/devices/system/node/node{node}/cpulist").write_text(cpus)
+    for refusal, status, policy in (("", "ok", "interleave"), ("mbind: not permitted", "warning", "first_touch")):
+        monkeypatch.setattr("imp_service._core.interleave_refusal", lambda _, words=refusal: words)
+        found = {check.id: check for check in checks.run_checks(Namespace(config=None, assignments=[]), machine)}
+        assert (found["numa"].status, found["numa"].message.split()[2]) == (status, policy)
+        assert "8 cores, 2 nodes" in found["cpus"].message
+
+
+def test_a_tuning_of_another_machine_is_a_warning(call, tmp_path: Path):
+    assert _found(call("doctor", "--json")[1])["tuning"]["message"].startswith("none: device.tuning is not set")
+    key = {"cpu": "another", "isa": "sse", "threads": 1, "kernels": ""}
+    (tmp_path / "t.json").write_text(json.dumps({"version": 1, "key": key, "preferences": [], "measured": []}))
+    status, out, _ = call("doctor", "--json", "--set", "device.tuning=t.json")
+    assert (status, _found(out)["tuning"]["status"]) == (0, "warning")
 
 
 def test_cpus_that_are_not_there_block(call):
