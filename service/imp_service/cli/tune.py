@@ -82,8 +82,8 @@ def _show(choices: "list[Choice]") -> None:
     rows = []
     for choice in choices:
         up_to = "any" if choice.max_rows is None else f"up to {choice.max_rows}"
-        speed = f"{choice.gain:.2f} ×" if len(choice.seconds) > 1 else "no other"
-        microseconds = f"{1e6 * choice.seconds[choice.kernel]:.1f}" if len(choice.seconds) > 1 else "–"
+        speed = "no other" if choice.gain is None else f"{choice.gain:.2f} ×"
+        microseconds = f"{1e6 * choice.seconds[choice.kernel]:.1f}" if choice.seconds else "–"
         rows.append((choice.subject.weight, choice.kernel, choice.by_order, up_to, microseconds, speed))
     write_numbers(sys.stdout, ("weights", "fastest", "by order", "rows", "µs", "gain"), rows, n_words=3)
 

@@ -14,6 +14,8 @@ from imp_service.core.errors import make_error
 from imp_service.core.inspect import inspect_model
 from imp_service.core.tuning import BANDS, Preference
 
+# The kernel of rows that are only looked up, and of products that no other kernel takes.
+UNTUNED = "reference"
 # Of a matrix where only its type is known.
 TYPICAL = 2048
 # Weights are walked through in turn, so that products of few rows come from memory, as a step's do. Of many rows,
@@ -48,17 +50,14 @@ class Choice:
     subject: Subject
     rows: int
     max_rows: int | None
-    seconds: dict[str, float]  # of each kernel, the one by order first
+    by_order: str
     kernel: str
+    seconds: dict[str, float]  # of each kernel; nothing where there is no choice
 
     @property
-    def by_order(self) -> str:
-        return next(iter(self.seconds))
-
-    @property
-    def gain(self) -> float:
+    def gain(self) -> float | None:
         """How many times as fast as the kernel by order."""
-        return self.seconds[self.by_order] / self.seconds[self.kernel]
+        return self.seconds[self.by_order] / self.seconds[self.kernel] if self.seconds else None
 
 
 def subjects_of_model(file: _core.ModelFile, config: Config) -> list[Subject]:
@@ -68,7 +67,7 @@ def subjects_of_model(file: _core.ModelFile, config: Config) -> list[Subject]:
     config = replace(config, settings=replace(config.settings, device=device))
     bytes_of: Counter[Subject] = Counter()
     for weight in inspect_model(file, config).weights:
-        if weight.layout != "vector":
+        if weight.layout != "vector" and weight.kernels != [UNTUNED]:
             bytes_of[Subject(weight.dtype, weight.n, weight.k)] += weight.n_bytes
     largest: dict[str, Subject] = {}
     for subject, _ in bytes_of.most_common():
@@ -144,5 +143,5 @@ def _choose(subject: Subject, rows: int, max_rows: int | None, rounds: dict[str,
         ratios = [one / other for one, other in zip(found, rounds[by_order], strict=False)]
         if kernel != by_order and len(found) == len(rounds[by_order]) and median(ratios) < best_ratio:
             best, best_ratio = kernel, median(ratios)
-    seconds = {kernel: median(found) if found else 0.0 for kernel, found in rounds.items()}
-    return Choice(subject, rows, max_rows, seconds, best)
+    seconds = {kernel: median(found) for kernel, found in rounds.items() if found}
+    return Choice(subject, rows, max_rows, by_order, best, seconds)

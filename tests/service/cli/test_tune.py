@@ -116,7 +116,7 @@ def test_a_tuning_is_used_and_explained(call, tmp_path: Path):
     status, out, err = call("kernels", "--explain", "q8_0", "64x64", "--json", "--set", f"device.tuning={path}")
     reasons = {row["kernel"]: row["reason"] for row in json.loads(out)["candidates"] if row["accepted"]}
     assert (status, err, reasons) == (0, "", {GENERIC: "tuned, any number of rows"})
-    status, out, _ = call("inspect", "--json", "--set", f"device.tuning={path}")
+    status, out, _ = call("inspect", "--json", "--tensors", "--set", f"device.tuning={path}")
     kernels = {tuple(weight["kernels"]) for weight in json.loads(out)["tensors"] if weight["dtype"] == "q8_0"}
     assert (GENERIC,) in kernels
     loaded = load_model(load(None, [f"device.tuning={path}"], variables={}))
