@@ -56,7 +56,7 @@ def test_interleaved_memory_has_its_policy_before_it_is_written() -> None:
     assert lines_at(plain.allocate(1000), "numa_maps")[0].split()[1] == "default"
 
 
-@pytest.mark.parametrize("nodes", [[1000], [0, 1000], [-1], [1024]])
+@pytest.mark.parametrize("nodes", [[1000], [-1], [1024]])
 def test_nodes_that_are_not_there_are_refused(nodes: list[int]) -> None:
     refusal = _core.interleave_refusal(nodes)
     assert refusal.startswith(("mbind: ", "no node "))

@@ -9,7 +9,7 @@ from imp_service.config.cpu_list import write_cpu_list
 from imp_service.config.errors import ConfigError
 from imp_service.config.kinds import AUTO
 from imp_service.config.toml import KeyPath
-from imp_service.config.topology import Cpu, allowed_cpus, cores_first, n_cores, read_topology
+from imp_service.config.topology import Cpu, allowed_cpus, allowed_nodes, cores_first, n_cores, read_topology
 
 FIRST_TOUCH, INTERLEAVE = "first_touch", "interleave"
 
@@ -56,7 +56,7 @@ def plan_memory(wanted: str | None, nodes: Sequence[int], refusal: Refusal) -> M
     if wanted == FIRST_TOUCH:
         return MemoryPlan(FIRST_TOUCH, (), "")
     if len(nodes) < 2:
-        return MemoryPlan(FIRST_TOUCH, (), f"all threads on node {nodes[0]}")
+        return MemoryPlan(FIRST_TOUCH, (), f"one node for memory, {nodes[0]}")
     if wanted == INTERLEAVE:
         return MemoryPlan(INTERLEAVE, tuple(nodes), "")
     if refused := refusal(list(nodes)):
@@ -79,10 +79,12 @@ def resolve_cpus(config: Config, root: Path = Path("/")) -> Config:
 
 
 def nodes_of_threads(config: Config, root: Path = Path("/")) -> list[int]:
-    """The NUMA nodes that the compute threads run on; `device.cpus` is decided."""
+    """The NUMA nodes of the compute threads that the process may have memory on; `device.cpus` is decided."""
     pinned = config.settings.device.cpus
     assert pinned is not AUTO  # narrows
-    return sorted({cpu.node for cpu in read_topology(pinned or allowed_cpus(), root)})
+    near = {cpu.node for cpu in read_topology(pinned or allowed_cpus(), root)}
+    allowed = allowed_nodes(root)
+    return sorted(near & allowed or allowed or near)
 
 
 def resolve_memory(config: Config, refusal: Refusal, root: Path = Path("/")) -> tuple[Config, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""The CPUs that the process may use: which of them share a core, and which NUMA node each belongs to."""
+"""The CPUs and NUMA nodes that the process may use: which CPUs share a core, and which node each belongs to."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -23,6 +23,16 @@ def allowed_cpus() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def allowed_nodes(root: Path = Path("/")) -> set[int]:
+    """NUMA nodes that this process may have memory on; none where the kernel does not say."""
+    try:
+        lines = (root / "proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        found = [line.partition(":")[2].strip() for line in lines if line.startswith("Mems_allowed_list:")]
+        return {number for text in found for number in parse_cpu_list(text)}
+    except (OSError, ValueError):
+        return set()
 
 
 def read_topology(numbers: Iterable[int], root: Path = Path("/")) -> tuple[Cpu, ...]:

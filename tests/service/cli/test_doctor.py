@@ -139,7 +139,7 @@ def test_what_a_container_leaves_is_told_with_its_source(machine: Path, monkeypa
     assert found["cpus"].message == (
         "8 CPUs, 8 cores, 1 node (0-7); device.cpus is none (auto: 1 thread for 8 cores: others may run on the rest)"
     )
-    assert found["numa"].message == "device.numa is first_touch (auto: all threads on node 0)"
+    assert found["numa"].message == "device.numa is first_touch (auto: one node for memory, 0)"
     assert found["memory"].message == "memory.max 1.00 GiB"
     assert (found["huge_pages"].status, found["huge_pages"].message.split(":")[0]) == ("warning", "never")
     assert "NVIDIA UNIX x86_64" in found["gpu"].message

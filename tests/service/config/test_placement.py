@@ -8,7 +8,14 @@ import pytest
 
 from imp_service.config import ConfigError
 from imp_service.config.host import resolve_threads
-from imp_service.config.placement import MemoryPlan, plan_memory, plan_threads, resolve_cpus, resolve_memory
+from imp_service.config.placement import (
+    MemoryPlan,
+    nodes_of_threads,
+    plan_memory,
+    plan_threads,
+    resolve_cpus,
+    resolve_memory,
+)
 from imp_service.config.topology import NODES, Cpu
 
 
@@ -46,7 +53,7 @@ def test_threads_are_pinned_where_they_take_every_core(threads: int, cpus: list[
 @pytest.mark.parametrize(
     ("wanted", "nodes", "refusal", "plan"),
     [
-        (None, [0], willing, MemoryPlan("first_touch", (), "all threads on node 0")),
+        (None, [0], willing, MemoryPlan("first_touch", (), "one node for memory, 0")),
         (None, [0, 2], willing, MemoryPlan("interleave", (0, 2), "threads on nodes 0,2")),
         (
             None,
@@ -56,7 +63,7 @@ def test_threads_are_pinned_where_they_take_every_core(threads: int, cpus: list[
         ),
         ("first_touch", [0, 1], willing, MemoryPlan("first_touch", (), "")),
         ("interleave", [0, 1], willing, MemoryPlan("interleave", (0, 1), "")),
-        ("interleave", [1], willing, MemoryPlan("first_touch", (), "all threads on node 1")),
+        ("interleave", [1], willing, MemoryPlan("first_touch", (), "one node for memory, 1")),
     ],
 )
 def test_memory_is_interleaved_over_the_nodes_of_the_threads(wanted, nodes, refusal, plan: MemoryPlan):
@@ -111,7 +118,7 @@ def test_no_list_of_cpus_is_refused_at_the_door(load_text, text: str):
 
 def test_interleaving_on_one_node_is_refused(load_text, machine):
     config = resolve_cpus(resolve_threads(load_text('device.numa = "interleave"'), machine), machine)
-    with pytest.raises(ConfigError, match="found interleave, expected first_touch: all threads on node 0"):
+    with pytest.raises(ConfigError, match="found interleave, expected first_touch: one node for memory, 0"):
         resolve_memory(config, willing, machine)
 
 
@@ -124,3 +131,14 @@ def test_interleaving_that_the_system_refuses_is_an_error_where_it_was_asked_for
     left_open = resolve_cpus(resolve_threads(load_text(""), two_nodes), two_nodes)
     config, nodes = resolve_memory(left_open, filtered, two_nodes)
     assert (config.settings.device.numa, nodes) == ("first_touch", ())
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU has one node")
+@pytest.mark.parametrize(
+    ("allowed", "nodes"), [("0-1", [0, 1]), ("1", [1]), ("3,5", [3, 5]), ("lots", [0, 1]), ("", [0, 1])]
+)
+def test_memory_lies_only_where_the_process_may_have_it(allowed: str, nodes: list[int], load_text, two_nodes):
+    (two_nodes / "proc/self").mkdir(parents=True)
+    (two_nodes / "proc/self/status").write_text(f"Name:\timp\nMems_allowed:\t1\nMems_allowed_list:\t{allowed}\n")
+    config = resolve_cpus(resolve_threads(load_text(""), two_nodes), two_nodes)
+    assert nodes_of_threads(config, two_nodes) == nodes
