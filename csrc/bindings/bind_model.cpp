@@ -223,6 +223,7 @@ void register_model(py::module_& module) {
                   py::arg("tuning") = PythonTuning{}, py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64,
                   py::arg("kv_block_tokens") = 16, py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0,
                   py::arg("kv_bytes") = py::none(), py::arg("progress") = py::none(),
+                  py::arg("packed_cache") = py::none(),
                   "Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds "
                   "weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` "
                   "is called about a hundred times; `packed_cache` is a folder in which packed weights may be. Raises "

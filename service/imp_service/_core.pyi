@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'interchangeable', 'interleave_refusal', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -137,7 +137,7 @@ class Model:
     A model on its device; constant.
     """
     @staticmethod
-    def load(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, progress: collections.abc.Callable[[int, int], None] | None = None, packed_cache: os.PathLike[str] | str | bytes | None = None) -> Model:
+    def load(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], huge_pages: bool = True, interleave_nodes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, progress: collections.abc.Callable[[int, int], None] | None = None, packed_cache: os.PathLike[str] | str | bytes | None = None) -> Model:
         """
         Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` is called about a hundred times; `packed_cache` is a folder in which packed weights may be. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.
         """
@@ -669,7 +669,7 @@ class Engine:
     """
     def __init__(self, model: Model, options: EngineOptions) -> None:
         """
-        Raises InvalidArgument where the options do not fit the model, ResourceExhausted for want of memory.
+        Raises InvalidArgument where the options do not fit the model or another engine runs on it, ResourceExhausted for want of memory.
         """
     def close(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -743,13 +743,21 @@ def dtypes() -> list[str]:
     """
     The weight types that can be read and multiplied.
     """
-def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, isa: str = 'auto') -> list[typing.Any]:
+def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, isa: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = []) -> list[typing.Any]:
     """
     For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not.
     """
 def inspect_model(file: ModelFile, overrides: ModelOverrides = ...) -> dict[str, typing.Any]:
     """
     What a checkpoint is, without loading it: every fact with its value, origin and source. Raises ModelError.
+    """
+def interchangeable(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, max_m: typing.SupportsInt | typing.SupportsIndex | None = None, isa: str = 'auto') -> list[str]:
+    """
+    The kernels that give the bits of the untuned plan from its layout, for up to max_m rows or any number.
+    """
+def interleave_refusal(nodes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
+    """
+    Why the system would not spread memory over these NUMA nodes; empty where it would.
     """
 def kernels() -> list[typing.Any]:
     """
@@ -767,7 +775,7 @@ def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
     Opens a checkpoint, its format known by its content. Raises ModelError.
     """
-def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None) -> dict[str, typing.Any]:
+def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None) -> dict[str, typing.Any]:
     """
     What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.
     """
@@ -778,4 +786,12 @@ def probe_peak(kind: str, threads: typing.SupportsInt | typing.SupportsIndex, *,
 def probe_read_bandwidth(threads: typing.SupportsInt | typing.SupportsIndex, *, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], seconds: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> float:
     """
     Bytes per second that this many threads read from memory together. `cpus` pins each thread, if given.
+    """
+def processor_name() -> str:
+    """
+    The CPU as its maker names it.
+    """
+def time_kernel(kernel: str, weight: str, *, m: typing.SupportsInt | typing.SupportsIndex, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], total_bytes: typing.SupportsInt | typing.SupportsIndex, seconds: typing.SupportsFloat | typing.SupportsIndex) -> list[float]:
+    """
+    Seconds of each product of m rows with random n × k weights of at least total_bytes in all, walked through in turn as a model's are. Raises InvalidArgument for a kernel that is unknown or refuses.
     """

@@ -56,13 +56,14 @@ def _explain(arguments: Namespace) -> None:
     from imp_service.cli.table import write_table
     from imp_service.config import AUTO
     from imp_service.core.kernels import best_isa, explain
-    from imp_service.core.tuning import tuning_here
+    from imp_service.core.tuning import Preference, tuning_here
 
     dtype, size = arguments.explain
     found = _SIZE.fullmatch(size)
     if found is None:
         raise UsageError(arguments.usage(), f"--explain: size {size}, expected rows x elements, as 4096x1024")
-    isa, tuning = arguments.isa, []
+    isa = arguments.isa
+    tuning: list[Preference] = []
     if isa is None:
         settings = load_settings(arguments).settings
         isa = "auto" if settings.device.isa is AUTO else str(settings.device.isa)

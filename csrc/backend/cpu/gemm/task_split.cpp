@@ -11,19 +11,21 @@ void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<Gem
   const auto panels_of = [](const TermSize& term) { return (term.n + kPanelRows - 1) / kPanelRows; };
   std::int64_t left = 0;
   for (const TermSize& term : terms) left += panels_of(term) * term.cost;
-  // A task takes its thread's share of half of what is left, and no less than a 32nd of a thread's whole share: about
-  // 20 tasks per thread at most.
-  const std::int64_t least = left / (32 * n_threads);
+  // Rounds of a task for each thread: three quarters of what is left are dealt out evenly, then of the rest, down to
+  // tasks of a 32nd of a thread's whole share. So each thread reads one long stream, and a slow one is helped out.
+  const std::int64_t least = std::max(left / (32 * n_threads), std::int64_t{1});
+  std::int64_t target = 0;
+  int dealt = 0;  // tasks of this round
   for (std::size_t t = 0; t < terms.size(); ++t) {
     const std::int64_t n_panels = panels_of(terms[t]);
     for (std::int64_t panel = 0; panel < n_panels;) {
-      const std::int64_t target = n_threads == 1 ? left : std::max(left / (2 * n_threads), least);
-      // Pairs of panels, which kernels take together.
-      const std::int64_t wanted = std::max(target / terms[t].cost / 2 * 2, std::int64_t{2});
+      if (dealt == 0) target = n_threads == 1 ? left : std::max(left * 3 / (4 * n_threads), least);
+      const std::int64_t wanted = std::max((target + terms[t].cost / 2) / terms[t].cost, std::int64_t{1});
       const std::int64_t count = std::min(wanted, n_panels - panel);
       tasks.push_back({static_cast<int>(t), panel * kPanelRows, std::min((panel + count) * kPanelRows, terms[t].n)});
       panel += count;
       left -= count * terms[t].cost;
+      dealt = (dealt + 1) % n_threads;
     }
   }
 }
