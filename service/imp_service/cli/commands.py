@@ -34,7 +34,7 @@ COMMANDS = (
     Command("top", "watch a running server"),
     Command("inspect", "show what a model file is and whether it fits"),
     Command("bench", "measure a model beside this machine's limits, or a server"),
-    Command("tune", "measure which kernels are fastest on this machine, for [device] tuning"),
+    Command("tune", "measure which kernels are fastest on this machine"),
     Command("kernels", "list the matrix kernels, or explain which one runs"),
     Command("k8s", "print Kubernetes manifests with the resources that a model needs"),
     Command("doctor", "say whether imp can run on this machine, and what it sees of it"),

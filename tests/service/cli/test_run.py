@@ -67,7 +67,7 @@ def test_what_cannot_be_is_refused_in_one_line(call):
         ("-m", "missing.gguf"): (66, "MODEL_MISSING"),
         ("-m", "."): (66, "MODEL_MISSING"),
         ("-m", "a", "-m", "b"): (64, "USAGE"),
-        ("--set", "kv.dtype=q8_0"): (78, "CONFIG_INVALID"),
+        ("--set", "kv.dtype=q4_0"): (78, "CONFIG_INVALID"),
     }
     for words, (status, reason) in cases.items():
         found, out, err = call("run", "Once", *words)
