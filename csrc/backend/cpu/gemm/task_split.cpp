@@ -20,7 +20,7 @@ void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<Gem
     const std::int64_t n_panels = panels_of(terms[t]);
     for (std::int64_t panel = 0; panel < n_panels;) {
       if (dealt == 0) target = n_threads == 1 ? left : std::max(left * 3 / (4 * n_threads), least);
-      const std::int64_t wanted = std::max((target + terms[t].cost / 2) / terms[t].cost, std::int64_t{1});
+      const std::int64_t wanted = (target + terms[t].cost - 1) / terms[t].cost;
       const std::int64_t count = std::min(wanted, n_panels - panel);
       tasks.push_back({static_cast<int>(t), panel * kPanelRows, std::min((panel + count) * kPanelRows, terms[t].n)});
       panel += count;
