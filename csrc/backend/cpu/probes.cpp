@@ -49,6 +49,16 @@ double rate(ThreadPool& pool, double seconds, const Body& body) {
   return static_cast<double>(n_rounds) / busy;
 }
 
+// Operations per second of a loop on registers that does `ops` a round; its results are kept, so that it is run.
+template <class Result>
+double ops_per_s(ThreadPool& pool, double seconds, Result (*multiply)(std::int64_t n_rounds), std::int64_t ops) {
+  constexpr std::int64_t kRounds = 200'000;
+  std::vector<Result> results(static_cast<std::size_t>(pool.n_threads()));
+  const double rounds =
+      rate(pool, seconds, [&](int thread) { results[static_cast<std::size_t>(thread)] = multiply(kRounds); });
+  return rounds * static_cast<double>(kRounds * ops) * pool.n_threads();
+}
+
 }  // namespace
 
 double probe_read_bytes_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
@@ -70,30 +80,18 @@ double probe_read_bytes_per_s(ThreadPool& pool, const DeviceCaps& caps, double s
 }
 
 double probe_f32_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
-  constexpr std::int64_t kRounds = 200'000;
   const ProbeLoops loops = loops_for(caps);
-  std::vector<float> sums(static_cast<std::size_t>(pool.n_threads()));
-  const double rounds =
-      rate(pool, seconds, [&](int thread) { sums[static_cast<std::size_t>(thread)] += loops.multiply_f32(kRounds); });
-  return rounds * static_cast<double>(kRounds * loops.f32_ops) * pool.n_threads();
+  return ops_per_s(pool, seconds, loops.multiply_f32, loops.f32_ops);
 }
 
 double probe_bf16_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
-  constexpr std::int64_t kRounds = 200'000;
   const ProbeLoops loops = loops_for(caps);
-  std::vector<float> sums(static_cast<std::size_t>(pool.n_threads()));
-  const double rounds =
-      rate(pool, seconds, [&](int thread) { sums[static_cast<std::size_t>(thread)] += loops.multiply_bf16(kRounds); });
-  return rounds * static_cast<double>(kRounds * loops.bf16_ops) * pool.n_threads();
+  return ops_per_s(pool, seconds, loops.multiply_bf16, loops.bf16_ops);
 }
 
 double probe_int8_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
-  constexpr std::int64_t kRounds = 200'000;
   const ProbeLoops loops = loops_for(caps);
-  std::vector<std::int32_t> sums(static_cast<std::size_t>(pool.n_threads()));
-  const double rounds =
-      rate(pool, seconds, [&](int thread) { sums[static_cast<std::size_t>(thread)] ^= loops.multiply_int8(kRounds); });
-  return rounds * static_cast<double>(kRounds * loops.int8_ops) * pool.n_threads();
+  return ops_per_s(pool, seconds, loops.multiply_int8, loops.int8_ops);
 }
 
 }  // namespace imp::cpu
