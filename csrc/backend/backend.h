@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/attention.h"
+#include "backend/experts.h"
 #include "backend/gemm.h"
 #include "backend/gemm_registry.h"
 #include "backend/kv_pool.h"
@@ -72,14 +73,22 @@ struct LinearTerm {
   Rows out;                      // [x.n_rows, n]; does not overlap x
 };
 
+// One product of several that share their input: each grouped row with the matrix of its expert.
+struct ExpertTerm {
+  std::span<const std::unique_ptr<Linear>> weights;  // [n_experts], all of one shape and one plan
+  Rows out;                                          // [grouped rows, n]; does not overlap the input
+};
+
 // Everything a step will need, told before the first one, so that a step allocates nothing.
 struct WorkspaceNeeds {
   int max_rows = 0;         // rows of any op's input
   int max_logits_rows = 0;  // rows of logits that are sampled or scored
   int vocab_size = 0;
   int max_context = 0;
-  AttentionParams attention;  // the largest of any layer
-  std::vector<const Linear*> weights;
+  AttentionParams attention;           // the largest of any layer
+  std::vector<const Linear*> weights;  // those of experts not among them
+  ExpertRouting experts = {};
+  std::vector<const Linear*> expert_weights = {};
 };
 
 // How often an op, or one of the kernels behind it, has run since the backend was made. Attention is told apart:
@@ -110,6 +119,8 @@ class Backend {
   virtual std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) = 0;
   // Activations [n_rows, width], 64-byte aligned rows, living as long as the backend's workspace.
   virtual Rows make_rows(int n_rows, int width) = 0;
+  // Room for up to n_rows, likewise.
+  virtual ExpertRows make_expert_rows(int n_rows, const ExpertRouting& routing) = 0;
   // Sizes the scratch of the ops for all weights named; called once per decoder before its first step. Scratch is
   // shared by the decoders of a backend and never shrinks.
   virtual void reserve(const WorkspaceNeeds& needs) = 0;
@@ -151,8 +162,25 @@ class Backend {
   // out = activation(gate) · up, elementwise. out may be gate or up.
   virtual void gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) = 0;
 
+  // Sends each row of scores [out.n_rows, n_experts] to its experts and fills in `out`. The scores are used up. A score
+  // that is NaN makes its row's weights NaN.
+  virtual void route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) = 0;
+
+  // Each term's out[p, :] = x[row of p, :] · (its expert's weight)ᵀ for every grouped row p. The input is prepared once
+  // per row for all of its experts, and each expert's weights are read once for all of its rows.
+  virtual void linear_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) = 0;
+
+  // out[p, :] = grouped[p, :] · (its expert's weight)ᵀ
+  virtual void linear_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) = 0;
+
+  // out[i, :] = sum of weight · grouped[place, :] over the experts of row i, by descending score.
+  virtual void mix_experts(Rows grouped, const ExpertRows& rows, Rows out) = 0;
+
   // x += y
   virtual void add(Rows x, Rows y) = 0;
+
+  // x[i, :] += sigmoid(gates[i, 0]) · y[i, :]
+  virtual void add_gated(Rows x, Rows y, Rows gates) = 0;
 
   // x = cap · tanh(x / cap)
   virtual void soft_cap(Rows x, float cap) = 0;

@@ -105,11 +105,13 @@ py::list weight_list(const std::vector<WeightSummary>& weights) {
   for (const WeightSummary& weight : weights) {
     py::list kernels;
     for (const PlannedKernel& planned : weight.plan.kernels) kernels.append(std::string(planned.kernel->name));
-    list.append(py::dict(
-        py::arg("tensor") = weight.tensor, py::arg("dtype") = std::string(traits(weight.problem.weight).name),
-        py::arg("n") = weight.problem.n, py::arg("k") = weight.problem.k, py::arg("kernels") = kernels,
-        py::arg("layout") = weight.is_matrix ? std::string(name_of(weight.plan.layout)) : std::string("vector"),
-        py::arg("n_bytes") = weight.n_bytes));
+    list.append(
+        py::dict(py::arg("tensor") = weight.tensor, py::arg("dtype") = std::string(traits(weight.problem.weight).name),
+                 py::arg("n") = weight.problem.n, py::arg("k") = weight.problem.k, py::arg("kernels") = kernels,
+                 py::arg("n_matrices") = weight.n_matrices, py::arg("of_expert") = weight.use == WeightUse::expert,
+                 py::arg("layout") =
+                     weight.use == WeightUse::vector ? std::string("vector") : std::string(name_of(weight.plan.layout)),
+                 py::arg("n_bytes") = weight.n_bytes));
   }
   return list;
 }

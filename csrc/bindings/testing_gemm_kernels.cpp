@@ -268,7 +268,7 @@ py::tuple linear(const std::vector<py::tuple>& terms, const Floats& x, ThreadPoo
     std::memcpy(rows.data() + row * (k + kGap), x.data(row, 0), static_cast<std::size_t>(k) * sizeof(float));
   }
   cpu::GemmRunner runner(registry, pool);
-  runner.reserve(m, named);
+  runner.reserve({.max_rows = m, .weights = named});
   {
     const py::gil_scoped_release release;
     runner.run({rows.data(), m, k, k + kGap}, products);
@@ -302,7 +302,7 @@ std::vector<std::uint64_t> steps_without_selection(const Bytes& file, std::int64
   const auto weight = cpu::load_cpu_linear(source_of("w", problem, file), registry.plan(problem, "w", {}), arena, pool);
   const Linear* const named = weight.get();
   cpu::GemmRunner runner(registry, pool);
-  runner.reserve(m, {&named, 1});
+  runner.reserve({.max_rows = m, .weights = {&named, 1}});
   for (GemmKernel& kernel : kernels) {
     kernel.refuses = nullptr;
     kernel.scratch_bytes = nullptr;

@@ -66,6 +66,12 @@ Floats add(TestingDevice& device, const Floats& x, const Floats& y) {
   return TestingDevice::to_array(rows);
 }
 
+Floats add_gated(TestingDevice& device, const Floats& x, const Floats& y, const Floats& gates) {
+  const Rows rows = device.to_rows(x);
+  device.backend().add_gated(rows, device.to_rows(y), device.to_rows(gates));
+  return TestingDevice::to_array(rows);
+}
+
 Floats soft_cap(TestingDevice& device, const Floats& x, float cap) {
   const Rows rows = device.to_rows(x);
   device.backend().soft_cap(rows, cap);
@@ -132,6 +138,7 @@ void register_testing_ops(py::module_& module) {
       .def("gated_activation", &gated_activation, py::arg("kind"), py::arg("gate"), py::arg("up"),
            py::arg("into") = "new")
       .def("add", &add, py::arg("x"), py::arg("y"))
+      .def("add_gated", &add_gated, py::arg("x"), py::arg("y"), py::arg("gates"))
       .def("soft_cap", &soft_cap, py::arg("x"), py::arg("cap"))
       .def("gather_rows", &gather_rows, py::arg("x"), py::arg("rows"))
       .def("read_row", &read_row, py::arg("x"), py::arg("row"))

@@ -7,6 +7,7 @@ namespace imp::bindings {
 
 void register_testing_ops(pybind11::module_& module);
 void register_testing_attention(pybind11::module_& module);
+void register_testing_experts(pybind11::module_& module);
 void register_testing_sampler(pybind11::module_& module);
 
 }  // namespace imp::bindings

@@ -104,6 +104,9 @@ std::unique_ptr<Vector> ScriptBackend::load_vector(std::span<const float>) {
 Rows ScriptBackend::make_rows(int, int) {
   no_op();
 }
+ExpertRows ScriptBackend::make_expert_rows(int, const ExpertRouting&) {
+  no_op();
+}
 void ScriptBackend::reserve(const WorkspaceNeeds&) {
   no_op();
 }
@@ -131,7 +134,22 @@ void ScriptBackend::attend(const KvPool&, int, std::span<const SequenceRows>, co
 void ScriptBackend::gated_activation(GatedActivation, Rows, Rows, Rows) {
   no_op();
 }
+void ScriptBackend::route_experts(Rows, const ExpertRouting&, const ExpertRows&) {
+  no_op();
+}
+void ScriptBackend::linear_to_experts(Rows, const ExpertRows&, std::span<const ExpertTerm>) {
+  no_op();
+}
+void ScriptBackend::linear_of_experts(Rows, const ExpertRows&, const ExpertTerm&) {
+  no_op();
+}
+void ScriptBackend::mix_experts(Rows, const ExpertRows&, Rows) {
+  no_op();
+}
 void ScriptBackend::add(Rows, Rows) {
+  no_op();
+}
+void ScriptBackend::add_gated(Rows, Rows, Rows) {
   no_op();
 }
 void ScriptBackend::soft_cap(Rows, float) {

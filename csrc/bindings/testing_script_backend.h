@@ -35,6 +35,7 @@ class ScriptBackend final : public Backend {
   std::unique_ptr<Vector> load_vector(std::span<const float>) override;
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
   Rows make_rows(int, int) override;
+  ExpertRows make_expert_rows(int, const ExpertRouting&) override;
   void reserve(const WorkspaceNeeds&) override;
   std::size_t scratch_bytes(const WorkspaceNeeds&) const override { return 0; }
   std::size_t scratch_bytes() const noexcept override { return 0; }
@@ -48,7 +49,12 @@ class ScriptBackend final : public Backend {
   void append_kv(KvPool&, int, std::span<const SequenceRows>, Rows, Rows) override;
   void attend(const KvPool&, int, std::span<const SequenceRows>, const AttentionParams&, Rows, Rows) override;
   void gated_activation(GatedActivation, Rows, Rows, Rows) override;
+  void route_experts(Rows, const ExpertRouting&, const ExpertRows&) override;
+  void linear_to_experts(Rows, const ExpertRows&, std::span<const ExpertTerm>) override;
+  void linear_of_experts(Rows, const ExpertRows&, const ExpertTerm&) override;
+  void mix_experts(Rows, const ExpertRows&, Rows) override;
   void add(Rows, Rows) override;
+  void add_gated(Rows, Rows, Rows) override;
   void soft_cap(Rows, float) override;
   void gather_rows(Rows, std::span<const std::int32_t>, Rows) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;

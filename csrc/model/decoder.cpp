@@ -23,15 +23,31 @@ AttentionParams attention_params(const ModelConfig& config, const LayerConfig& l
           .window = layer.window};
 }
 
-std::vector<const Linear*> all_matrices(const Weights& weights) {
-  std::vector<const Linear*> all = {weights.embedding.get()};
-  for (const LayerWeights& layer : weights.layers) {
-    for (const Matrix* weight : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
-      all.push_back(weight->get());
+void add_matrices(const Weights& weights, WorkspaceNeeds& needs) {
+  const auto add = [&](const Matrix& weight) {
+    if (weight) needs.weights.push_back(weight.get());
+  };
+  add(weights.embedding);
+  for (const LayerWeights& w : weights.layers) {
+    for (const Matrix* weight : {&w.q, &w.k, &w.v, &w.output, &w.gate, &w.up, &w.down, &w.router, &w.shared_router,
+                                 &w.shared_gate, &w.shared_up, &w.shared_down}) {
+      add(*weight);
+    }
+    for (const Stack* stack : {&w.expert_gates, &w.expert_ups, &w.expert_downs}) {
+      for (const Matrix& weight : *stack) needs.expert_weights.push_back(weight.get());
     }
   }
-  if (weights.head) all.push_back(weights.head.get());
-  return all;
+  add(weights.head);
+}
+
+// Of the feed-forward's inner activations.
+struct InnerSize {
+  int rows = 0;
+  int width = 0;
+};
+InnerSize inner_size(const ModelConfig& config, int rows) {
+  if (config.has_experts()) return {rows * config.experts.n_used, config.expert_ffn_size};
+  return {rows, config.ffn_size};
 }
 
 }  // namespace
@@ -46,7 +62,7 @@ Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limi
   IMP_CHECK(limits.max_rows > 0 && limits.max_logits_rows > 0);
   make_workspace();
   WorkspaceNeeds needs = workspace_needs(config_, limits_);
-  needs.weights = all_matrices(weights_);
+  add_matrices(weights_, needs);
   backend_.reserve(needs);
 }
 
@@ -60,8 +76,20 @@ void Decoder::make_workspace() {
   k_ = backend_.make_rows(rows, kv_width);
   v_ = backend_.make_rows(rows, kv_width);
   attended_ = backend_.make_rows(rows, q_width);
-  gate_ = backend_.make_rows(rows, config_.ffn_size);
-  up_ = backend_.make_rows(rows, config_.ffn_size);
+  const InnerSize inner = inner_size(config_, rows);
+  gate_ = backend_.make_rows(inner.rows, inner.width);
+  up_ = backend_.make_rows(inner.rows, inner.width);
+  if (config_.has_experts()) {
+    scores_ = backend_.make_rows(rows, config_.experts.n_experts);
+    routed_ = backend_.make_expert_rows(rows, config_.experts);
+    grouped_ = backend_.make_rows(inner.rows, config_.hidden_size);
+  }
+  if (config_.shared_ffn_size > 0) {
+    shared_score_ = backend_.make_rows(rows, 1);
+    shared_gate_ = backend_.make_rows(rows, config_.shared_ffn_size);
+    shared_up_ = backend_.make_rows(rows, config_.shared_ffn_size);
+    shared_ = backend_.make_rows(rows, config_.hidden_size);
+  }
   branch_ = backend_.make_rows(rows, config_.hidden_size);
   last_ = backend_.make_rows(limits_.max_logits_rows, config_.hidden_size);
   logits_ = backend_.make_rows(limits_.max_logits_rows, config_.vocab_size);
@@ -86,7 +114,13 @@ Rows Decoder::forward(const Batch& batch, KvPool& pool) {
 
 void Decoder::embed(const Batch& batch) {
   const std::size_t n = batch.tokens.size();
-  for (Rows* rows : {&x_, &normed_, &q_, &k_, &v_, &attended_, &gate_, &up_, &branch_}) *rows = first(*rows, n);
+  for (Rows* rows : {&x_, &normed_, &q_, &k_, &v_, &attended_, &scores_, &branch_, &shared_score_, &shared_gate_,
+                     &shared_up_, &shared_}) {
+    *rows = first(*rows, n);
+  }
+  const auto n_inner = static_cast<std::size_t>(inner_size(config_, static_cast<int>(n)).rows);
+  for (Rows* rows : {&gate_, &up_, &grouped_}) *rows = first(*rows, n_inner);
+  routed_.n_rows = static_cast<int>(n);
   for (std::size_t i = 0; i < ropes_.size(); ++i) {
     angles_[i] = first(angles_[i], n);
     backend_.rope_angles(batch.positions, ropes_[i], angles_[i]);
@@ -120,14 +154,43 @@ void Decoder::attention(const Batch& batch, KvPool& pool, int i) {
 void Decoder::feed_forward(int i) {
   const LayerWeights& w = weights_.layers[static_cast<std::size_t>(i)];
   backend_.rms_norm(x_, *w.ffn_norm, config_.norm_epsilon, normed_);
-  backend_.linear(normed_, std::array{LinearTerm{w.gate.get(), w.gate_bias.get(), gate_},
-                                      LinearTerm{w.up.get(), w.up_bias.get(), up_}});
-  backend_.gated_activation(config_.activation, gate_, up_, gate_);
-  backend_.linear(gate_, std::array{LinearTerm{w.down.get(), w.down_bias.get(), branch_}});
+  config_.has_experts() ? experts(w) : dense(w);
   if (config_.norm_placement == NormPlacement::pre_and_post) {
     backend_.rms_norm(branch_, *w.post_ffn_norm, config_.norm_epsilon, branch_);
   }
   backend_.add(x_, branch_);
+}
+
+void Decoder::dense(const LayerWeights& w) {
+  backend_.linear(normed_, std::array{LinearTerm{w.gate.get(), w.gate_bias.get(), gate_},
+                                      LinearTerm{w.up.get(), w.up_bias.get(), up_}});
+  backend_.gated_activation(config_.activation, gate_, up_, gate_);
+  backend_.linear(gate_, std::array{LinearTerm{w.down.get(), w.down_bias.get(), branch_}});
+}
+
+// The expert that all rows share needs no choice: it goes with the router, whose input it reads.
+void Decoder::route(const LayerWeights& w) {
+  const LinearTerm router{w.router.get(), nullptr, scores_};
+  if (config_.shared_ffn_size == 0) {
+    backend_.linear(normed_, std::array{router});
+  } else {
+    backend_.linear(normed_, std::array{router, LinearTerm{w.shared_router.get(), nullptr, shared_score_},
+                                        LinearTerm{w.shared_gate.get(), nullptr, shared_gate_},
+                                        LinearTerm{w.shared_up.get(), nullptr, shared_up_}});
+    backend_.gated_activation(config_.activation, shared_gate_, shared_up_, shared_gate_);
+    backend_.linear(shared_gate_, std::array{LinearTerm{w.shared_down.get(), nullptr, shared_}});
+  }
+  backend_.route_experts(scores_, config_.experts, routed_);
+}
+
+void Decoder::experts(const LayerWeights& w) {
+  route(w);
+  backend_.linear_to_experts(normed_, routed_,
+                             std::array{ExpertTerm{w.expert_gates, gate_}, ExpertTerm{w.expert_ups, up_}});
+  backend_.gated_activation(config_.activation, gate_, up_, gate_);
+  backend_.linear_of_experts(gate_, routed_, {w.expert_downs, grouped_});
+  backend_.mix_experts(grouped_, routed_, branch_);
+  if (config_.shared_ffn_size > 0) backend_.add_gated(branch_, shared_, shared_score_);
 }
 
 Rows Decoder::head(const Batch& batch) {
@@ -146,7 +209,8 @@ WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& l
           .vocab_size = config.vocab_size,
           .max_context = config.max_context,
           .attention = attention_params(config, LayerConfig{}),  // the longest reach of any layer
-          .weights = {}};
+          .weights = {},
+          .experts = config.experts};
 }
 
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {
@@ -157,8 +221,16 @@ std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& l
   const std::int64_t rows = limits.max_rows;
   const std::int64_t q_width = std::int64_t{config.n_heads} * config.head_dim;
   const std::int64_t kv_width = std::int64_t{config.n_kv_heads} * config.head_dim;
+  const InnerSize inner = inner_size(config, limits.max_rows);
   std::uint64_t total = 3 * bytes(rows, config.hidden_size) + 2 * bytes(rows, q_width) + 2 * bytes(rows, kv_width) +
-                        2 * bytes(rows, config.ffn_size) + bytes(limits.max_logits_rows, config.hidden_size);
+                        2 * bytes(inner.rows, inner.width) + bytes(limits.max_logits_rows, config.hidden_size);
+  if (config.has_experts()) {
+    total += bytes(rows, config.experts.n_experts) + bytes(inner.rows, config.hidden_size) +
+             expert_rows_bytes(limits.max_rows, config.experts);
+  }
+  if (config.shared_ffn_size > 0) {
+    total += bytes(rows, 1) + 2 * bytes(rows, config.shared_ffn_size) + bytes(rows, config.hidden_size);
+  }
   for (const RopeConfig& rope : config.ropes) total += bytes(rows, rope.dims);
   return total;
 }

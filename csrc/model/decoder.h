@@ -27,6 +27,9 @@ class Decoder final : public ForwardPass {
   void embed(const Batch& batch);
   void attention(const Batch& batch, KvPool& pool, int layer);
   void feed_forward(int layer);
+  void dense(const LayerWeights& w);    // normed to branch
+  void experts(const LayerWeights& w);  // likewise
+  void route(const LayerWeights& w);
   Rows head(const Batch& batch);
 
   const ModelConfig& config_;
@@ -37,16 +40,23 @@ class Decoder final : public ForwardPass {
   int kv_block_tokens_;
 
   // Activations of a step; the number of rows in use is the batch's.
-  Rows x_;                    // [rows, hidden]: the residual stream
-  Rows normed_;               // [rows, hidden]
-  Rows q_;                    // [rows, n_heads · head_dim]
-  Rows k_, v_;                // [rows, n_kv_heads · head_dim]
-  Rows attended_;             // [rows, n_heads · head_dim]
-  Rows gate_, up_;            // [rows, ffn]
-  Rows branch_;               // [rows, hidden]: what attention or the feed-forward adds to x
-  Rows last_;                 // [logits rows, hidden]
-  Rows logits_;               // [logits rows, vocab]
-  std::vector<Rows> angles_;  // of each rope [rows, dims]
+  Rows x_;             // [rows, hidden]: the residual stream
+  Rows normed_;        // [rows, hidden]
+  Rows q_;             // [rows, n_heads · head_dim]
+  Rows k_, v_;         // [rows, n_kv_heads · head_dim]
+  Rows attended_;      // [rows, n_heads · head_dim]
+  Rows gate_, up_;     // [rows, ffn]; with experts [grouped rows, expert ffn]
+  Rows scores_;        // [rows, n_experts], with experts
+  ExpertRows routed_;  // rows, with experts
+  Rows grouped_;       // [grouped rows, hidden], with experts
+  // with an expert that all rows share
+  Rows shared_score_;             // [rows, 1]
+  Rows shared_gate_, shared_up_;  // [rows, shared ffn]
+  Rows shared_;                   // [rows, hidden]
+  Rows branch_;                   // [rows, hidden]: what attention or the feed-forward adds to x
+  Rows last_;                     // [logits rows, hidden]
+  Rows logits_;                   // [logits rows, vocab]
+  std::vector<Rows> angles_;      // of each rope [rows, dims]
 };
 
 // What a decoder will need of its backend, weights apart.

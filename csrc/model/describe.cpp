@@ -127,6 +127,16 @@ void add_ropes(Sheet& sheet, const ModelConfig& config) {
   sheet.add("rope_beta_slow", rope.scaling.beta_slow);
 }
 
+void add_experts(Sheet& sheet, const ModelConfig& config) {
+  sheet.add("n_experts", config.experts.n_experts);
+  if (!config.has_experts()) return;
+  sheet.add("n_experts_used", config.experts.n_used);
+  sheet.add("expert_ffn_size", config.expert_ffn_size);
+  sheet.add("expert_weights_normalized", config.experts.normalized);
+  sheet.add("expert_weights_scale", config.experts.scale);
+  sheet.add("shared_ffn_size", config.shared_ffn_size);
+}
+
 }  // namespace
 
 std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
@@ -146,6 +156,7 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   sheet.add_text("windows", windows_text(config.layers));
   sheet.add("activation", config.activation);
   sheet.add("ffn_bias", config.ffn_bias);
+  add_experts(sheet, config);
   sheet.add("kv_dtype", config.kv_dtype);
   sheet.add("eos_tokens", config.eos_tokens);
   sheet.add("suppressed_tokens", config.suppressed_tokens);

@@ -10,6 +10,7 @@ namespace imp {
 
 using Matrix = std::unique_ptr<Linear>;  // [n, k]: k inputs, n outputs
 using Values = std::unique_ptr<Vector>;
+using Stack = std::vector<Matrix>;  // one for each expert
 
 // Null where the configuration has no such weight.
 struct LayerWeights {
@@ -28,7 +29,13 @@ struct LayerWeights {
   Values gate_bias, up_bias;
   Matrix down;  // [hidden, ffn]
   Values down_bias;
-  Values post_ffn_norm;  // [hidden]
+  Matrix router;                   // [n_experts, hidden]
+  Stack expert_gates, expert_ups;  // of [expert ffn, hidden]
+  Stack expert_downs;              // of [hidden, expert ffn]
+  Matrix shared_router;            // [1, hidden]
+  Matrix shared_gate, shared_up;   // [shared ffn, hidden]
+  Matrix shared_down;              // [hidden, shared ffn]
+  Values post_ffn_norm;            // [hidden]
 };
 
 struct Weights {

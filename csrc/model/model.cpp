@@ -24,11 +24,13 @@ class PlannedLinear final : public Linear {
 std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, const ForwardLimits& limits,
                             const Backend& backend) {
   std::vector<PlannedLinear> matrices;
-  for (const PlannedWeight& weight : plan.weights) {
-    if (weight.use != WeightUse::vector) matrices.emplace_back(weight);
-  }
+  matrices.reserve(plan.weights.size());
   WorkspaceNeeds needs = workspace_needs(config, limits);
-  for (const PlannedLinear& matrix : matrices) needs.weights.push_back(&matrix);
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.use == WeightUse::vector) continue;
+    matrices.emplace_back(weight);
+    (weight.use == WeightUse::expert ? needs.expert_weights : needs.weights).push_back(&matrices.back());
+  }
   return activation_bytes(config, limits) + backend.scratch_bytes(needs);
 }
 
@@ -65,7 +67,8 @@ std::vector<WeightSummary> summaries_of(const WeightPlan& plan) {
   for (const PlannedWeight& weight : plan.weights) {
     summaries.push_back({.tensor = weight.tensor->name,
                          .problem = weight.problem,
-                         .is_matrix = weight.use != WeightUse::vector,
+                         .use = weight.use,
+                         .n_matrices = weight.n_matrices,
                          .plan = weight.plan,
                          .n_bytes = weight.n_bytes});
   }

@@ -37,8 +37,9 @@ struct LoadOptions {
 struct WeightSummary {
   std::string tensor;
   GemmProblem problem;
-  bool is_matrix = false;
-  GemmPlan plan;  // of matrices
+  WeightUse use = WeightUse::product;
+  int n_matrices = 1;  // of the problem's shape
+  GemmPlan plan;       // of matrices
   std::uint64_t n_bytes = 0;
 };
 

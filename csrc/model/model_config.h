@@ -82,6 +82,13 @@ struct ModelConfig {
   // feed-forward: down(activation(gate) · up)
   GatedActivation activation = GatedActivation::silu;
   bool ffn_bias = false;  // of gate, up and down
+  // With experts a router chooses some feed-forwards for each row, and ffn_size is without effect.
+  ExpertRouting experts;
+  int expert_ffn_size = 0;
+  // Of one more expert that every row goes to, times the sigmoid of a gate of its own; 0: there is none.
+  int shared_ffn_size = 0;
+
+  bool has_experts() const noexcept { return experts.n_experts > 0; }
 
   // execution
   DType kv_dtype = DType::F16;                  // what the cache stores

@@ -10,6 +10,8 @@ inline constexpr std::int64_t kHeads = 1024;
 inline constexpr std::int64_t kHeadDim = std::int64_t{1} << 14;
 inline constexpr std::int64_t kHidden = std::int64_t{1} << 20;
 inline constexpr std::int64_t kFfn = std::int64_t{1} << 22;
+inline constexpr std::int64_t kExperts = 1024;
+inline constexpr std::int64_t kExpertsInAll = std::int64_t{1} << 16;  // of all layers together
 inline constexpr std::int64_t kVocabulary = std::int64_t{1} << 22;
 inline constexpr std::int64_t kContext = std::int64_t{1} << 24;
 

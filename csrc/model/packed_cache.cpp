@@ -31,12 +31,13 @@ std::string sources_text(std::span<const FileStamp> stamps) {
 std::string matrices_text(std::span<const PlacedMatrix> matrices, int head_dim) {
   std::ostringstream text;
   text << "layouts, revision " << kLayoutRevision << '\n';
-  for (const auto& [weight, order] : matrices) {
+  for (const auto& [weight, order, index] : matrices) {
     const TensorInfo& tensor = *weight->tensor;
     const GemmProblem& problem = weight->problem;
     text << tensor.name << " [" << problem.n << ", " << problem.k << "] " << traits(problem.weight).name << " as "
          << name_of(weight->plan.layout);
     if (order == RowOrder::pairs_apart) text << ", pairs of rows in heads of " << head_dim;
+    if (weight->n_matrices > 1) text << ", matrix " << index;
     text << ", from file " << tensor.shard << " byte " << tensor.file_offset << '\n';
   }
   return text.str();
@@ -62,7 +63,9 @@ PackedCache::PackedCache(const std::string& folder, const ModelFile& file, std::
     : folder_(folder), why_not_(why_not(file.stamps())) {
   const std::string layouts = matrices_text(matrices, head_dim);
   key_ = "imp packed weights\n" + sources_text(file.stamps()) + layouts;
-  for (const PlacedMatrix& matrix : matrices) part_bytes_.push_back(matrix.weight->n_bytes);
+  for (const PlacedMatrix& matrix : matrices) {
+    part_bytes_.push_back(packed_bytes(matrix.weight->problem, matrix.weight->plan.layout));
+  }
   std::error_code error;  // leaves the path as it is
   const std::filesystem::path absolute = std::filesystem::absolute(file.path(), error);
   const std::uint64_t name = checksum_of((error ? file.path() : absolute.string()) + "\n" + layouts);

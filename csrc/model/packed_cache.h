@@ -19,6 +19,7 @@ namespace imp {
 struct PlacedMatrix {
   const PlannedWeight* weight = nullptr;
   RowOrder order = RowOrder::file;
+  int index = 0;  // among the matrices that the tensor holds
 };
 
 // One file for a model's path and the layouts of its plan. What it was made of is its key: the versions of the model's

@@ -45,6 +45,21 @@ class Rules {
     if (config_.ropes.size() > 1) positive("windowed_rope_theta", config_.ropes[1].theta);
   }
 
+  void check_experts() const {
+    if (!config_.has_experts()) return;
+    const int n_experts = config_.experts.n_experts;
+    count("n_experts", n_experts, model_limits::kExperts);
+    const std::int64_t in_all = std::int64_t{n_experts} * config_.n_layers;
+    require(in_all <= model_limits::kExpertsInAll, "n_experts",
+            std::to_string(n_experts) + " in each of " + std::to_string(config_.n_layers) + " layers",
+            "at most " + std::to_string(model_limits::kExpertsInAll) + " in all", Reason::MODEL_LIMIT);
+    require(config_.experts.n_used >= 1 && config_.experts.n_used <= n_experts, "n_experts_used",
+            std::to_string(config_.experts.n_used), "1 to the " + std::to_string(n_experts) + " experts");
+    count("expert_ffn_size", config_.expert_ffn_size, model_limits::kFfn);
+    positive("expert_weights_scale", config_.experts.scale);
+    if (config_.shared_ffn_size != 0) count("shared_ffn_size", config_.shared_ffn_size, model_limits::kFfn);
+  }
+
   void check_cache() const {
     const DType dtype = config_.kv_dtype;
     const std::string name(traits(dtype).name);
@@ -128,6 +143,7 @@ void validate(const ModelConfig& config, const Origins& origins, std::string_vie
   rules.check_sizes();
   rules.check_numbers();
   rules.check_ropes();
+  rules.check_experts();
   rules.check_cache();
   rules.check_tokens();
 }

@@ -12,6 +12,17 @@ class Places {
   void matrix(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot, RowOrder order = RowOrder::file) {
     all_.push_back({.tensor = std::move(tensor), .n = n, .k = k, .slot = &slot, .order = order});
   }
+  void experts(std::string tensor, std::int64_t n, std::int64_t k, int n_experts, Stack& slot) {
+    all_.push_back({.tensor = std::move(tensor),
+                    .use = WeightUse::expert,
+                    .n = n,
+                    .k = k,
+                    .slot = &slot,
+                    .n_matrices = n_experts});
+  }
+  void expert(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
+    all_.push_back({.tensor = std::move(tensor), .use = WeightUse::expert, .n = n, .k = k, .slot = &slot});
+  }
   void table(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::lookup, .n = n, .k = k, .slot = &slot});
   }
@@ -64,10 +75,35 @@ void add_attention(Places& places, const ModelConfig& config, const TensorNames&
   }
 }
 
-void add_feed_forward(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+// All experts' matrices of one kind: one tensor with all of them, or one of each.
+void add_expert_matrices(Places& places, const ModelConfig& config, const TensorNames& names, int i,
+                         std::string_view name, std::int64_t n, std::int64_t k, Stack& slot) {
+  const int n_experts = config.experts.n_experts;
+  if (names.experts.empty()) return places.experts(names.weight(i, name), n, k, n_experts, slot);
+  slot.resize(static_cast<std::size_t>(n_experts));
+  for (int expert = 0; expert < n_experts; ++expert) {
+    places.expert(names.expert_weight(i, expert, name), n, k, slot[static_cast<std::size_t>(expert)]);
+  }
+}
+
+void add_experts(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t ffn = config.expert_ffn_size;
+  places.matrix(names.weight(i, names.router), config.experts.n_experts, hidden, layer.router);
+  add_expert_matrices(places, config, names, i, names.expert_gate, ffn, hidden, layer.expert_gates);
+  add_expert_matrices(places, config, names, i, names.expert_up, ffn, hidden, layer.expert_ups);
+  add_expert_matrices(places, config, names, i, names.expert_down, hidden, ffn, layer.expert_downs);
+  if (config.shared_ffn_size == 0) return;
+  const std::int64_t shared = config.shared_ffn_size;
+  places.matrix(names.weight(i, names.shared_router), 1, hidden, layer.shared_router);
+  places.matrix(names.weight(i, names.shared_gate), shared, hidden, layer.shared_gate);
+  places.matrix(names.weight(i, names.shared_up), shared, hidden, layer.shared_up);
+  places.matrix(names.weight(i, names.shared_down), hidden, shared, layer.shared_down);
+}
+
+void add_dense(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t ffn = config.ffn_size;
-  places.norm(names.weight(i, names.ffn_norm), hidden, layer.ffn_norm);
   places.matrix(names.weight(i, names.gate), ffn, hidden, layer.gate);
   places.matrix(names.weight(i, names.up), ffn, hidden, layer.up);
   places.matrix(names.weight(i, names.down), hidden, ffn, layer.down);
@@ -76,8 +112,13 @@ void add_feed_forward(Places& places, const ModelConfig& config, const TensorNam
     places.bias(names.bias(i, names.up), ffn, layer.up_bias);
     places.bias(names.bias(i, names.down), hidden, layer.down_bias);
   }
+}
+
+void add_feed_forward(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+  places.norm(names.weight(i, names.ffn_norm), config.hidden_size, layer.ffn_norm);
+  (config.has_experts() ? add_experts : add_dense)(places, config, names, i, layer);
   if (config.norm_placement == NormPlacement::pre_and_post) {
-    places.norm(names.weight(i, names.post_ffn_norm), hidden, layer.post_ffn_norm);
+    places.norm(names.weight(i, names.post_ffn_norm), config.hidden_size, layer.post_ffn_norm);
   }
 }
 

@@ -15,6 +15,7 @@ namespace imp {
 // How a weight is used decides how it is kept.
 enum class WeightUse : std::uint8_t {
   product,  // a matrix that activations are multiplied with
+  expert,   // likewise, with those that were sent to its expert
   lookup,   // a matrix whose rows are looked up and never multiplied
   vector,   // float32 values
 };
@@ -30,7 +31,8 @@ struct WeightPlace {
   WeightUse use = WeightUse::product;
   std::int64_t n = 0;  // rows; of a vector its size
   std::int64_t k = 0;  // elements of a row; of a vector 1
-  std::variant<Matrix*, Values*> slot;
+  std::variant<Matrix*, Values*, Stack*> slot;
+  int n_matrices = 1;  // that the tensor holds, of [n, k] each: of a stack the experts
   RowOrder order = RowOrder::file;
   float offset = 0;  // added to every value of a vector
 };

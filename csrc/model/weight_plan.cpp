@@ -13,7 +13,16 @@ namespace {
 std::string shape_text(const WeightPlace& place) {
   std::string text = "[";
   if (place.use != WeightUse::vector) text.append(std::to_string(place.k)).append(", ");
-  return text.append(std::to_string(place.n)).append("]");
+  text += std::to_string(place.n);
+  if (std::holds_alternative<Stack*>(place.slot)) text.append(", ").append(std::to_string(place.n_matrices));
+  return text + "]";
+}
+
+// A stack of one matrix has the shape of a matrix.
+bool has_shape(const TensorInfo& tensor, const WeightPlace& place) {
+  if (place.use == WeightUse::vector) return tensor.dims[0] == place.n && tensor.n_elements() == place.n;
+  return tensor.dims[0] == place.k && tensor.dims[1] == place.n && tensor.dims[2] == place.n_matrices &&
+         tensor.n_elements() == place.n * place.k * place.n_matrices;
 }
 
 class Claims {
@@ -23,10 +32,7 @@ class Claims {
   // The tensor of a place, checked.
   const TensorInfo& claim(const WeightPlace& place) {
     const TensorInfo& tensor = take(place.tensor, shape_text(place));
-    const bool fits = place.use == WeightUse::vector ? tensor.dims[0] == place.n && tensor.n_elements() == place.n
-                                                     : tensor.dims[0] == place.k && tensor.dims[1] == place.n &&
-                                                           tensor.n_elements() == place.n * place.k;
-    if (!fits) refuse(place.tensor, "shape " + imp::shape_text(tensor), shape_text(place));
+    if (!has_shape(tensor, place)) refuse(place.tensor, "shape " + imp::shape_text(tensor), shape_text(place));
     if (place.use == WeightUse::vector) require_float(tensor);
     return tensor;
   }
@@ -84,7 +90,7 @@ GemmPlan lookup_plan(const GemmRegistry& registry) {
 void require_overrides_match(std::span<const WeightPlace> places, std::span<const GemmOverride> overrides) {
   std::vector<std::string_view> products;
   for (const WeightPlace& place : places) {
-    if (place.use == WeightUse::product) products.push_back(place.tensor);
+    if (place.use == WeightUse::product || place.use == WeightUse::expert) products.push_back(place.tensor);
   }
   require_matches(overrides, products);
 }
@@ -102,13 +108,17 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
   Claims claims(file, names);
   for (const WeightPlace& place : places) {
     const TensorInfo& tensor = claims.claim(place);
-    PlannedWeight weight{.tensor = &tensor, .use = place.use, .problem = {tensor.dtype, place.n, place.k}, .plan = {}};
+    PlannedWeight weight{.tensor = &tensor,
+                         .use = place.use,
+                         .problem = {tensor.dtype, place.n, place.k},
+                         .plan = {},
+                         .n_matrices = place.n_matrices};
     if (place.use == WeightUse::vector) {
       weight.n_bytes = static_cast<std::size_t>(place.n) * sizeof(float);
     } else {
       weight.plan = place.use == WeightUse::lookup ? lookup_plan(registry)
                                                    : registry.plan(weight.problem, place.tensor, overrides);
-      weight.n_bytes = packed_bytes(weight.problem, weight.plan.layout);
+      weight.n_bytes = packed_bytes(weight.problem, weight.plan.layout) * static_cast<std::size_t>(place.n_matrices);
     }
     plan.n_bytes += weight.n_bytes;
     plan.weights.push_back(std::move(weight));

@@ -18,7 +18,8 @@ struct PlannedWeight {
   WeightUse use = WeightUse::product;
   GemmProblem problem;      // of matrices
   GemmPlan plan;            // of matrices
-  std::size_t n_bytes = 0;  // once loaded
+  int n_matrices = 1;       // that the tensor holds, each of the problem's shape
+  std::size_t n_bytes = 0;  // once loaded, of all of them
 };
 
 struct WeightPlan {

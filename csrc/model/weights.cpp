@@ -6,6 +6,8 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -48,11 +50,15 @@ std::int64_t file_row(RowOrder order, std::int64_t row, int head_dim) {
 }
 
 // The file outlives it.
-WeightSource source_of(const ModelFile& file, const PlannedWeight& weight, RowOrder order, int head_dim) {
+WeightSource source_of(const ModelFile& file, const PlacedMatrix& matrix, int head_dim) {
+  const PlannedWeight& weight = *matrix.weight;
+  const RowOrder order = matrix.order;
   const TensorInfo& tensor = *weight.tensor;
   const auto row_size = static_cast<std::uint64_t>(*row_bytes(weight.problem.weight, weight.problem.k));
-  const auto read_rows = [&file, &tensor, row_size](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
-    file.read(tensor, static_cast<std::uint64_t>(first_row) * row_size,
+  const std::int64_t before = matrix.index * weight.problem.n;  // rows of the tensor's matrices before this one
+  const auto read_rows = [&file, &tensor, row_size, before](std::int64_t first_row, std::int64_t n_rows,
+                                                            std::byte* out) {
+    file.read(tensor, static_cast<std::uint64_t>(before + first_row) * row_size,
               {out, static_cast<std::size_t>(static_cast<std::uint64_t>(n_rows) * row_size)});
   };
   const auto read_one_by_one = [=](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
@@ -110,8 +116,8 @@ class Told {
 std::vector<Matrix> load_matrices(const ModelFile& file, std::span<const PlacedMatrix> matrices, int head_dim,
                                   Backend& backend, Told& told) {
   std::vector<LinearRequest> requests;
-  for (const auto& [weight, order] : matrices) {
-    requests.push_back({source_of(file, *weight, order, head_dim), weight->plan});
+  for (const PlacedMatrix& matrix : matrices) {
+    requests.push_back({source_of(file, matrix, head_dim), matrix.weight->plan});
   }
   return backend.load_linears(requests, [&](std::uint64_t n_bytes) { told.add(n_bytes); });
 }
@@ -139,6 +145,27 @@ std::vector<Matrix> load_packed(std::span<const PlacedMatrix> matrices, Backend&
   }
 }
 
+// The matrices of a plan in the order of the file, and where each goes.
+struct PlacedMatrices {
+  std::vector<PlacedMatrix> all;
+  std::vector<Matrix*> slots;
+
+  void add(const PlannedWeight& weight, const WeightPlace& place) {
+    Stack* const* const stack = std::get_if<Stack*>(&place.slot);
+    if (stack == nullptr) return add(weight, place.order, 0, *std::get<Matrix*>(place.slot));
+    (*stack)->resize(static_cast<std::size_t>(weight.n_matrices));
+    for (int i = 0; i < weight.n_matrices; ++i) {
+      add(weight, place.order, i, (**stack)[static_cast<std::size_t>(i)]);
+    }
+  }
+
+ private:
+  void add(const PlannedWeight& weight, RowOrder order, int index, Matrix& slot) {
+    all.push_back({&weight, order, index});
+    slots.push_back(&slot);
+  }
+};
+
 }  // namespace
 
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
@@ -147,8 +174,7 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
   const std::vector<WeightPlace> places = weight_places(model.config, *model.architecture->names, weights);
   IMP_CHECK(places.size() == plan.weights.size());
   Told told(plan, progress);
-  std::vector<PlacedMatrix> matrices;
-  std::vector<Matrix*> slots;
+  PlacedMatrices matrices;
   for (const std::size_t i : file_order(plan)) {
     const PlannedWeight& weight = plan.weights[i];
     const WeightPlace& place = places[i];
@@ -156,19 +182,19 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
       *std::get<Values*>(place.slot) = load_values(file, *weight.tensor, place, model.config.head_dim, backend);
       told.add(weight.tensor->n_bytes);
     } else {
-      matrices.push_back({&weight, place.order});
-      slots.push_back(std::get<Matrix*>(place.slot));
+      matrices.add(weight, place);
     }
   }
   std::vector<Matrix> loaded;
   if (packed) {
-    packed->cache.emplace(packed->folder, file, matrices, model.config.head_dim);
-    loaded = load_packed(matrices, backend, told, *packed);
+    packed->cache.emplace(packed->folder, file, matrices.all, model.config.head_dim);
+    loaded = load_packed(matrices.all, backend, told, *packed);
   }
-  if (loaded.empty()) loaded = load_matrices(file, matrices, model.config.head_dim, backend, told);
+  if (loaded.empty()) loaded = load_matrices(file, matrices.all, model.config.head_dim, backend, told);
   for (std::size_t i = 0; i < loaded.size(); ++i) {
-    *slots[i] = std::move(loaded[i]);
-    if (packed) packed->matrices.push_back(slots[i]->get());
+    Matrix& slot = *matrices.slots[i];
+    slot = std::move(loaded[i]);
+    if (packed) packed->matrices.push_back(slot.get());
   }
   return weights;
 }

@@ -30,12 +30,14 @@ from support.tiny_vocabularies import byte_level, sentencepiece
 
 # Not a real shape: for seeing that what reads it runs.
 TINY = Shape("Tiny", "qwen3", 2, 256, 512, 4, 2, 128, 640, 1024, 1e4, 1e-6, True)
-# imp has no architecture with experts, so there is no shape of one.
-MODELS: Mapping[str, Shape] = {shape.model.lower(): shape for shape in (*SHAPES.values(), TINY)}
+# Qwen3-30B-A3B made small: of 1.4 billion weights a token uses 0.3. Rows of 256 are what K-quants need.
+EXPERTS = Shape("Qwen3-MoE-Small", "qwen3moe", 12, 1024, 3072, 16, 4, 128, 151936, 40960, 1e6, 1e-6, True,
+                n_experts=64, n_experts_used=8, expert_ffn_size=512)  # fmt: skip
+MODELS: Mapping[str, Shape] = {shape.model.lower(): shape for shape in (*SHAPES.values(), EXPERTS, TINY)}
 PLAIN = ("f32", "f16", "bf16")
 TYPES = (*PLAIN, "q8_0", "q4_0", "q4_k_m")
 DEMO = "demo"
-PRE_TOKENIZERS = {"qwen3": "qwen2", "llama": "llama-bpe"}
+PRE_TOKENIZERS = {"qwen3": "qwen2", "qwen3moe": "qwen2", "llama": "llama-bpe"}
 N_BYTES = 256
 
 

@@ -178,3 +178,24 @@ def test_products_of_bfloat16_are_held_to_its_own_peak() -> None:
     for mix, peak in (("bf16", "bf16"), ("f16", "f32"), ("f32", "f32"), ("q8_0", "int8")):
         file = _core.make_synthetic_file(metadata(shape, mix), list(tensors(shape, MIXES[mix])))
         assert model_work(_core.Model.load(file, kv_bytes=2**20)).peak == peak
+
+
+def test_of_the_experts_a_step_reads_those_that_rows_go_to() -> None:
+    from imp_service.core.bench.work import ModelWork
+
+    work = ModelWork(
+        body_bytes=1000,
+        body_ops=7,
+        head_bytes=100,
+        head_ops=3,
+        kv_bytes=0,
+        attention_ops=0,
+        windows=(),
+        peak="int8",
+        expert_bytes=6400,
+        expert_share=0.25,
+    )
+    assert work.decode(batch=1, depth=0, tokens=3).bytes == 2 * (1000 + 100 + 1600)
+    # Two rows share one expert of four with probability 1/4.
+    assert work.decode(batch=2, depth=0, tokens=2).bytes == 1000 + 100 + 6400 * 7 / 16
+    assert work.prefill(3, chunk=2).bytes == 2 * 1000 + 100 + 6400 * 7 / 16 + 1600

@@ -1,5 +1,6 @@
 """Random weights of real shapes: the published sizes, the published mixes, and a model that loads and runs."""
 
+import dataclasses
 import math
 
 import gguf
@@ -19,6 +20,9 @@ PARAMETERS = {
     "gemma-1b": 999_885_952,
 }
 SMALL = Shape("Small", "llama", 2, 256, 512, 4, 2, 64, 320, 512, 1e4, 1e-5, False)
+SMALL_EXPERTS = dataclasses.replace(
+    SMALL, architecture="qwen3moe", qk_norm=True, n_experts=6, n_experts_used=2, expert_ffn_size=256
+)
 
 
 def size(tensor: tuple) -> int:
@@ -54,11 +58,13 @@ def test_q4_k_m_has_six_bits_where_the_hubs_files_do() -> None:
     assert {found[name] for name in found.keys() - six} == {"q4_k"}
 
 
-@pytest.mark.parametrize("mix", MIXES)
-def test_random_weights_load_and_run(mix: str) -> None:
-    file = _core.make_synthetic_file(metadata(SMALL, mix), list(tensors(SMALL, MIXES[mix])))
+@pytest.mark.parametrize(
+    ("shape", "mix"), [*[pytest.param(SMALL, mix, id=mix) for mix in MIXES], (SMALL_EXPERTS, "q4_k_m")]
+)
+def test_random_weights_load_and_run(shape: Shape, mix: str) -> None:
+    file = _core.make_synthetic_file(metadata(shape, mix), list(tensors(shape, MIXES[mix])))
     model = _core.Model.load(file, threads=1, kv_bytes=2**20)
-    assert (model.architecture, model.vocab_size, model.n_heads, model.head_dim) == ("llama", 320, 4, 64)
+    assert (model.architecture, model.vocab_size, model.n_heads, model.head_dim) == (shape.architecture, 320, 4, 64)
     client = EngineClient(
         _core.Engine(model, _core.EngineOptions(n_blocks=model.n_blocks, max_context=model.max_context))
     )

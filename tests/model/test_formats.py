@@ -20,6 +20,10 @@ MODELS: dict[str, TinyModel] = {
     "llama_biases": tiny("llama", output_bias=True),
     "qwen2_yarn": tiny("qwen2", head_dim=32, scaling={"type": "yarn", "factor": 4.0, "original_context_length": 64}),
     "qwen3": tiny("qwen3"),
+    "qwen2moe": tiny("qwen2moe"),
+    "qwen3moe": tiny("qwen3moe"),
+    "qwen3moe_not_normalized": tiny("qwen3moe", expert_weights_normalized=False),
+    "mixtral": tiny("llama", n_experts=4),
     "gemma2": tiny("gemma2"),
     "gemma3_linear": tiny("gemma3", scaling={"type": "linear", "factor": 8.0}),
 }
@@ -88,7 +92,11 @@ def test_mistral_sees_a_window(tmp_path: Path) -> None:
 
 
 REFUSALS: list[tuple[dict[str, Any], str, str]] = [
-    ({"model_type": "nosuch"}, "MODEL_UNSUPPORTED", "llama, mistral, qwen2, qwen3, gemma2, gemma3_text"),
+    (
+        {"model_type": "nosuch"},
+        "MODEL_UNSUPPORTED",
+        "llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma2, gemma3_text",
+    ),
     ({"architectures": []}, "MODEL_UNSUPPORTED", "architectures: none, expected one ending in ForCausalLM"),
     ({"architectures": ["LlamaForTokenClassification"]}, "MODEL_UNSUPPORTED", "LlamaForTokenClassification"),
     ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "MODEL_UNSUPPORTED", "quantization_config: gptq"),
@@ -150,5 +158,7 @@ def test_a_key_that_is_not_understood_is_named(tmp_path: Path) -> None:
 
 
 def test_architectures_of_both_formats() -> None:
-    assert core.architectures("gguf") == ["llama", "qwen2", "qwen3", "gemma2", "gemma3"]
-    assert core.architectures("hf") == ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"]
+    assert core.architectures("gguf") == ["llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3"]
+    assert core.architectures("hf") == [
+        "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma2", "gemma3_text",
+    ]  # fmt: skip

@@ -123,7 +123,6 @@ BAD_VALUES = [
     *[("m42", "rope__scaling__factor", value, "MODEL_VALUE") for value in (0.0, -2.0, NAN, INF)],
     ("m42_mod_7", "rope__scaling__type", "longrope", "MODEL_UNSUPPORTED"),
     ("m42", "rope__scaling__attn_factor", NAN, "MODEL_VALUE"),
-    ("m40", "expert_count", 8, "MODEL_UNSUPPORTED"),
     ("values_of_other_width", "attention__value_length", 16, "MODEL_UNSUPPORTED"),
     ("scale", "attention__scale", NAN, "MODEL_VALUE"),
 ]  # fmt: skip

@@ -65,7 +65,7 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "cache"
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "qwen3moe", "gemma3"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_mod_23_what_was_packed_is_read_back_bit_for_bit(kind: str, threads: int, tmp_path: Path, cache: Path) -> None:
     path = write_model(tmp_path, kind)

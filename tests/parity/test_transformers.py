@@ -11,6 +11,7 @@ import pytest
 
 from support.forward_bounds import float32_bound
 from support.forward_runs import Cache, distance, load, logits, prompt
+from support.gguf_contents import GgufContents
 from support.hf_export import export, fill
 from support.tiny_models import TinyModel
 
@@ -47,7 +48,34 @@ CASES: dict[str, Case] = {
         "qwen2", {"rope.freq_base": 1e6, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
                   "rope.scaling.original_context_length": 128},
     ),
+    "qwen2_moe": (
+        "Qwen2MoeForCausalLM", "Qwen2MoeConfig",
+        {"rope_theta": 1e6, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+         "shared_expert_intermediate_size": 48},
+        "qwen2moe", {"rope.freq_base": 1e6, "expert_count": 6, "expert_used_count": 2,
+                     "expert_feed_forward_length": 24, "expert_shared_feed_forward_length": 48},
+    ),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"rope_theta": 1e6}, "qwen3", {"rope.freq_base": 1e6}),
+    "qwen3_moe": (
+        "Qwen3MoeForCausalLM", "Qwen3MoeConfig",
+        {"rope_theta": 1e6, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
+         "norm_topk_prob": True},
+        "qwen3moe", {"rope.freq_base": 1e6, "expert_count": 6, "expert_used_count": 3,
+                     "expert_feed_forward_length": 24},
+    ),
+    "qwen3_moe_not_normalized": (
+        "Qwen3MoeForCausalLM", "Qwen3MoeConfig",
+        {"rope_theta": 1e6, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
+         "norm_topk_prob": False},
+        "qwen3moe", {"rope.freq_base": 1e6, "expert_count": 6, "expert_used_count": 3,
+                     "expert_feed_forward_length": 24, "expert_weights_norm": False},
+    ),
+    "mixtral": (
+        "MixtralForCausalLM", "MixtralConfig",
+        {"rope_theta": 10000.0, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 20},
+        "llama", {"rope.freq_base": 10000.0, "attention.sliding_window": 20, "expert_count": 5,
+                  "expert_used_count": 2},
+    ),
     "gemma2": (
         "Gemma2ForCausalLM", "Gemma2Config",
         {"rope_theta": 10000.0, "query_pre_attn_scalar": 16, "sliding_window": 20, "attn_logit_softcapping": 2.0,
@@ -73,13 +101,17 @@ def peer_of(case: Case) -> Any:
     return model
 
 
-def written(peer: Any, case: Case, path: Path) -> Path:
+def exported(peer: Any, case: Case) -> GgufContents:
     _, _, traits, architecture, keys = case
     factors = None
     if traits.get("rope_scaling") is LLAMA3:  # GGUF states them as divisors of each frequency
         frequencies = peer.model.rotary_emb.inv_freq.double().numpy()
         factors = traits["rope_theta"] ** (-np.arange(0, SIZES["head_dim"], 2) / SIZES["head_dim"]) / frequencies
-    return export(peer, architecture, keys, factors).write(path)
+    return export(peer, architecture, keys, factors)
+
+
+def written(peer: Any, case: Case, path: Path) -> Path:
+    return exported(peer, case).write(path)
 
 
 def peer_logits(peer: Any, tokens: list[int]) -> Any:
@@ -134,6 +166,30 @@ def test_hon_1_another_weight_is_seen(name: str, change: Callable[[Any], None], 
     tokens = prompt(100, 53)
     change(peer)
     assert distance(logits(model, tokens), peer_logits(peer, tokens)) > 4 * bound(peer)
+
+
+EXPERT_CASES = [name for name, case in CASES.items() if "expert_count" in case[4]]
+
+
+@pytest.mark.parametrize("name", EXPERT_CASES)
+@pytest.mark.parametrize("change", ["normalized", "used", "order"])
+def test_mod_17_hon_1_another_routing_is_seen(name: str, change: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    peer = peer_of(case)
+    contents = exported(peer, case)
+    at = f"{case[3]}."
+    if change == "normalized":
+        contents.keys[f"{at}expert_weights_norm"] = not contents.keys.get(
+            f"{at}expert_weights_norm", case[3] != "qwen2moe"
+        )
+    elif change == "used":
+        contents.keys[f"{at}expert_used_count"] -= 1
+    else:  # the first two experts of layer 1 change places for the router alone
+        router = contents.tensors["blk.1.ffn_gate_inp.weight"].values
+        router[[0, 1]] = router[[1, 0]]
+    tokens = prompt(100, 53)
+    got = logits(load(contents.write(tmp_path / "m.gguf"), tmp_path, kv_dtype="f32"), tokens)
+    assert distance(got, peer_logits(peer, tokens)) > 100 * bound(peer)
 
 
 @pytest.mark.parametrize("name", CASES)

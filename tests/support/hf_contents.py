@@ -17,14 +17,27 @@ _IN_LAYER = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj", "ffn_norm": "post_attention_layernorm",
+    "ffn_down": "mlp.down_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.{}.gate_proj", "ffn_up_exps": "mlp.experts.{}.up_proj",
+    "ffn_down_exps": "mlp.experts.{}.down_proj", "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj", "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+}  # fmt: skip
+_IN_MIXTRAL_LAYER = _IN_LAYER | {
+    "ffn_gate_inp": "block_sparse_moe.gate", "ffn_gate_exps": "block_sparse_moe.experts.{}.w1",
+    "ffn_up_exps": "block_sparse_moe.experts.{}.w3", "ffn_down_exps": "block_sparse_moe.experts.{}.w2",
 }  # fmt: skip
 _IN_GEMMA_LAYER = _IN_LAYER | {
     "post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }  # fmt: skip
-_MODEL_TYPES = {"gemma3": "gemma3_text"}
-_CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma2": "Gemma2", "gemma3": "Gemma3"}
+_MODEL_TYPES = {"gemma3": "gemma3_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
+_CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen2moe": "Qwen2Moe", "qwen3": "Qwen3", "qwen3moe": "Qwen3Moe",
+            "gemma2": "Gemma2", "gemma3": "Gemma3"}  # fmt: skip
+
+
+def is_mixtral(model: TinyModel) -> bool:
+    return model.architecture == "llama" and model.n_experts > 0
 
 
 def halves_apart(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
@@ -37,7 +50,8 @@ def hf_name(model: TinyModel, name: str) -> str:
     if stem in _TOP:
         return f"{_TOP[stem]}.{kind}"
     _, layer, rest = stem.split(".")
-    return f"model.layers.{layer}.{(_IN_GEMMA_LAYER if model.gemma else _IN_LAYER)[rest]}.{kind}"
+    names = _IN_GEMMA_LAYER if model.gemma else _IN_MIXTRAL_LAYER if is_mixtral(model) else _IN_LAYER
+    return f"model.layers.{layer}.{names[rest]}.{kind}"
 
 
 def hf_tensors(model: TinyModel) -> dict[str, NDArray[np.float32]]:
@@ -48,7 +62,10 @@ def hf_tensors(model: TinyModel) -> dict[str, NDArray[np.float32]]:
             values = halves_apart(values, model.head_dim)
         if model.gemma and "norm" in name:
             values = values - np.float32(1)  # exact between 0.5 and 2
-        tensors[hf_name(model, name)] = values
+        if "_exps" in name:
+            tensors |= {hf_name(model, name).format(i): expert for i, expert in enumerate(values)}
+        else:
+            tensors[hf_name(model, name)] = values
     return tensors
 
 
@@ -87,6 +104,17 @@ def hf_config(model: TinyModel) -> dict[str, Any]:
                 "sliding_attention" if model.is_windowed(layer) else "full_attention" for layer in range(model.n_layers)
             ],
         }
+    if model.n_experts:
+        config |= {"num_experts": model.n_experts, "num_experts_per_tok": model.n_experts_used,
+                   "moe_intermediate_size": model.expert_ffn_size, "decoder_sparse_step": 1, "mlp_only_layers": [],
+                   "norm_topk_prob": model.normalizes_experts}  # fmt: skip
+    if model.shared_ffn_size:
+        config |= {"shared_expert_intermediate_size": model.shared_ffn_size, "qkv_bias": True}
+    if is_mixtral(model):
+        for key in ("moe_intermediate_size", "decoder_sparse_step", "mlp_only_layers", "norm_topk_prob"):
+            del config[key]
+        config |= {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
+        config["num_local_experts"] = config.pop("num_experts")
     if model.architecture == "gemma3":
         config["rope_local_base_freq"] = 10000.0
     return config

@@ -23,6 +23,11 @@ _IN_LAYER = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
     "post_attention_layernorm": "ffn_norm",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
 }
 # Gemma has four norms per layer; what others call post-attention is the norm before the feed-forward.
 _IN_GEMMA_LAYER = _IN_LAYER | {
@@ -52,6 +57,18 @@ def adjacent_pairs(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
     return heads.swapaxes(1, 2).reshape(rows.shape)
 
 
+def expert_tensors(name: str, values: NDArray[Any]) -> dict[str, Tensor]:
+    """Of a stack over all experts; gate and up lie one above the other."""
+    _, _, layer, _, _, kind = name.split(".")
+    if kind == "down_proj":
+        return {f"blk.{layer}.ffn_down_exps.weight": Tensor(values)}
+    gate, up = np.split(values, 2, axis=1)
+    return {
+        f"blk.{layer}.ffn_gate_exps.weight": Tensor(np.ascontiguousarray(gate)),
+        f"blk.{layer}.ffn_up_exps.weight": Tensor(np.ascontiguousarray(up)),
+    }
+
+
 def gguf_name(name: str, gemma: bool) -> str:
     stem, kind = name.rsplit(".", 1)
     if stem in _TOP:
@@ -73,6 +90,9 @@ def export(
             values = adjacent_pairs(values, head_dim)
         if gemma and "norm" in name:
             values = values + 1
+        if ".mlp.experts." in name:
+            tensors |= expert_tensors(name, values)
+            continue
         tensors[gguf_name(name, gemma)] = Tensor(values)
     if rope_factors is not None:
         tensors["rope_freqs.weight"] = Tensor(rope_factors.astype(np.float32))

@@ -29,6 +29,16 @@ def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon) * weight
 
 
+def expert_weights(scores: Array, n_used: int, normalized: bool, scale: float = 1.0) -> Array:
+    """[rows, experts]: 0 where a row does not go; equal scores count in the order of the experts."""
+    chosen = np.zeros(scores.shape, bool)
+    np.put_along_axis(chosen, np.argsort(-scores, axis=1, kind="stable")[:, :n_used], True, axis=1)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    weights = np.where(chosen, weights, 0)
+    return scale * (weights / weights.sum(axis=1, keepdims=True) if normalized else weights)
+
+
 @dataclasses.dataclass
 class NumpyLayer:
     """Weights [out, in] by name; a name that is missing is a step that is left out."""
@@ -55,6 +65,9 @@ class NumpyTransformer:
     embedding_scale: float = 1.0
     attention_soft_cap: float = 0.0
     logit_soft_cap: float = 0.0
+    n_experts_used: int = 0
+    expert_weights_normalized: bool = True
+    expert_weights_scale: float = 1.0
     stored: Callable[[Array], Array] = lambda x: x  # what the cache makes of a key or value
 
     def logits(self, tokens: Sequence[int], positions: Sequence[int] | None = None) -> Array:
@@ -89,4 +102,25 @@ class NumpyTransformer:
         return layer.linear(np.einsum("hqk,khd->qhd", weights, v).reshape(len(x), -1), "output")
 
     def feed_forward(self, layer: NumpyLayer, x: Array) -> Array:
+        if "router" in layer.weights:
+            return self.experts(layer, x)
         return layer.linear(self.activation(layer.linear(x, "gate")) * layer.linear(x, "up"), "down")
+
+    def experts(self, layer: NumpyLayer, x: Array) -> Array:
+        """Every expert sees every row; those that a row does not go to have no weight in it."""
+        weights = expert_weights(
+            x @ layer.weights["router"].T,
+            self.n_experts_used,
+            self.expert_weights_normalized,
+            self.expert_weights_scale,
+        )
+        out = np.zeros_like(x)
+        stacks = (layer.weights[name] for name in ("gates", "ups", "downs"))
+        for expert, (gate, up, down) in enumerate(zip(*stacks, strict=True)):
+            out += weights[:, [expert]] * ((self.activation(x @ gate.T) * (x @ up.T)) @ down.T)
+        return out + self.shared_expert(layer, x) if "shared_router" in layer.weights else out
+
+    def shared_expert(self, layer: NumpyLayer, x: Array) -> Array:
+        inner = self.activation(layer.linear(x, "shared_gate")) * layer.linear(x, "shared_up")
+        gates = 1 / (1 + np.exp(-(x @ layer.weights["shared_router"])))
+        return gates[:, None] * layer.linear(inner, "shared_down")

@@ -16,7 +16,7 @@ from support.gguf_contents import GgufContents, Tensor
 from support.numpy_rope import NumpyRope
 from support.numpy_transformer import NumpyLayer, NumpyTransformer, gelu_tanh, silu
 
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3")
+FAMILIES = ("llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3")
 _GEMMA = ("gemma2", "gemma3")
 
 
@@ -54,6 +54,12 @@ class TinyModel:
     attention_scale: float = 0.0  # 0: the architecture's
     scaling: dict[str, Any] = dataclasses.field(default_factory=dict)  # keys below rope.scaling
     rope_factors: tuple[float, ...] = ()
+    n_experts: int = 0  # 0: one feed-forward for all rows
+    n_experts_used: int = 2
+    expert_ffn_size: int = 0  # 0: ffn_size
+    expert_weights_normalized: bool | None = None  # None: not stated, and the architecture's
+    expert_weights_scale: float = 0.0  # 0: not stated
+    shared_ffn_size: int = 0  # of an expert that all rows share; 0: none
     dtype: str = "f32"  # of matrices
     embedding_dtype: str = ""  # "": dtype
     vector_dtype: str = "f32"
@@ -67,11 +73,16 @@ class TinyModel:
 
     @property
     def qk_norm(self) -> bool:
-        return self.architecture in ("qwen3", "gemma3")
+        return self.architecture in ("qwen3", "qwen3moe", "gemma3")
 
     @property
     def qkv_bias(self) -> bool:
-        return self.architecture == "qwen2" or self.output_bias
+        return self.architecture in ("qwen2", "qwen2moe") or self.output_bias
+
+    @property
+    def normalizes_experts(self) -> bool:
+        stated = self.expert_weights_normalized
+        return self.architecture != "qwen2moe" if stated is None else stated
 
     @property
     def period(self) -> int:
@@ -114,7 +125,17 @@ class TinyModel:
             "attn_logit_softcapping": self.attention_soft_cap,
             "final_logit_softcapping": self.logit_soft_cap,
         }
+        if self.n_experts:
+            optional |= {
+                "expert_count": self.n_experts,
+                "expert_used_count": self.n_experts_used,
+                "expert_feed_forward_length": self.expert_ffn_size,
+                "expert_weights_scale": self.expert_weights_scale,
+                "expert_shared_feed_forward_length": self.shared_ffn_size,
+            }
         keys |= {key: value for key, value in optional.items() if value}
+        if self.expert_weights_normalized is not None:
+            keys["expert_weights_norm"] = self.expert_weights_normalized
         keys |= {f"rope.scaling.{key}": value for key, value in self.scaling.items()}
         tokens = {
             "tokenizer.ggml.model": "gpt2",
@@ -143,15 +164,13 @@ class TinyModel:
 
     def layer_tensors(self, at: str) -> dict[str, Tensor]:
         q_width, kv_width = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        matrices = {
+        matrices: dict[str, tuple[int, ...]] = {
             "attn_q": (q_width, self.hidden_size),
             "attn_k": (kv_width, self.hidden_size),
             "attn_v": (kv_width, self.hidden_size),
             "attn_output": (self.hidden_size, q_width),
-            "ffn_gate": (self.ffn_size, self.hidden_size),
-            "ffn_up": (self.ffn_size, self.hidden_size),
-            "ffn_down": (self.hidden_size, self.ffn_size),
         }
+        matrices |= self.expert_matrices() if self.n_experts else self.dense_matrices()
         norms = {"attn_norm": self.hidden_size, "ffn_norm": self.hidden_size}
         if self.qk_norm:
             norms |= {"attn_q_norm": self.head_dim, "attn_k_norm": self.head_dim}
@@ -159,17 +178,39 @@ class TinyModel:
             norms |= {"post_attention_norm": self.hidden_size, "post_ffw_norm": self.hidden_size}
         biased = ["attn_q", "attn_k", "attn_v"] if self.qkv_bias else []
         biased += ["attn_output", "ffn_gate", "ffn_up", "ffn_down"] if self.output_bias else []
-        tensors = {f"{at}{name}.weight": self.matrix(f"{at}{name}.weight", n, k) for name, (n, k) in matrices.items()}
+        tensors = {f"{at}{name}.weight": self.matrix(f"{at}{name}.weight", *shape) for name, shape in matrices.items()}
         tensors |= {f"{at}{name}.weight": self.norm(f"{at}{name}.weight", size) for name, size in norms.items()}
         for name in biased:
             values = 0.3 * hashed(f"{at}{name}.bias", (matrices[name][0],), self.seed)
             tensors[f"{at}{name}.bias"] = Tensor(values.astype(np.float32), self.vector_dtype)
         return tensors
 
-    def matrix(self, name: str, n: int, k: int, spread: float = 0.0) -> Tensor:
+    def dense_matrices(self) -> dict[str, tuple[int, ...]]:
+        return {
+            "ffn_gate": (self.ffn_size, self.hidden_size),
+            "ffn_up": (self.ffn_size, self.hidden_size),
+            "ffn_down": (self.hidden_size, self.ffn_size),
+        }
+
+    def expert_matrices(self) -> dict[str, tuple[int, ...]]:
+        size = self.expert_ffn_size or self.ffn_size
+        shared: dict[str, tuple[int, ...]] = {
+            "ffn_gate_inp_shexp": (self.hidden_size,),
+            "ffn_gate_shexp": (self.shared_ffn_size, self.hidden_size),
+            "ffn_up_shexp": (self.shared_ffn_size, self.hidden_size),
+            "ffn_down_shexp": (self.hidden_size, self.shared_ffn_size),
+        }
+        return (shared if self.shared_ffn_size else {}) | {
+            "ffn_gate_inp": (self.n_experts, self.hidden_size),
+            "ffn_gate_exps": (self.n_experts, size, self.hidden_size),
+            "ffn_up_exps": (self.n_experts, size, self.hidden_size),
+            "ffn_down_exps": (self.n_experts, self.hidden_size, size),
+        }
+
+    def matrix(self, name: str, *shape: int, spread: float = 0.0) -> Tensor:
         """Rows that keep the size of what they are multiplied with, or elements of the given spread."""
-        values = hashed(name, (n, k), self.seed) * (spread or np.sqrt(3.0 / k))
-        return Tensor(values.astype(np.float32), self.dtype)
+        values = hashed(name, shape, self.seed) * (spread or np.sqrt(3.0 / shape[-1]))
+        return Tensor(values.astype(np.float32), "f32" if "ffn_gate_inp" in name else self.dtype)
 
     def norm(self, name: str, size: int) -> Tensor:
         return Tensor((1 + 0.4 * hashed(name, (size,), self.seed)).astype(np.float32), self.vector_dtype)
@@ -197,6 +238,9 @@ class TinyModel:
             embedding_scale=self.hidden_size**0.5 if self.gemma else 1.0,
             attention_soft_cap=self.attention_soft_cap or (50.0 if self.architecture == "gemma2" else 0.0),
             logit_soft_cap=self.logit_soft_cap or (30.0 if self.architecture == "gemma2" else 0.0),
+            n_experts_used=self.n_experts_used,
+            expert_weights_normalized=self.normalizes_experts,
+            expert_weights_scale=self.expert_weights_scale or 1.0,
             stored=stored,
         )
 
@@ -209,7 +253,10 @@ class TinyModel:
             "attn_output.bias": "output_bias", "post_attention_norm.weight": "post_attention_norm",
             "ffn_norm.weight": "ffn_norm", "ffn_gate.weight": "gate", "ffn_gate.bias": "gate_bias",
             "ffn_up.weight": "up", "ffn_up.bias": "up_bias", "ffn_down.weight": "down", "ffn_down.bias": "down_bias",
-            "post_ffw_norm.weight": "post_ffn_norm",
+            "post_ffw_norm.weight": "post_ffn_norm", "ffn_gate_inp.weight": "router", "ffn_gate_exps.weight": "gates",
+            "ffn_up_exps.weight": "ups", "ffn_down_exps.weight": "downs", "ffn_gate_inp_shexp.weight": "shared_router",
+            "ffn_gate_shexp.weight": "shared_gate", "ffn_up_shexp.weight": "shared_up",
+            "ffn_down_shexp.weight": "shared_down",
         }  # fmt: skip
         at = f"blk.{layer}."
         return {names[key.removeprefix(at)]: value for key, value in weights.items() if key.startswith(at)}
@@ -238,6 +285,10 @@ def tiny(architecture: str, **changes: Any) -> TinyModel:
         "gemma2": {"window": 5, "n_heads": 4, "n_kv_heads": 2, "head_dim": 16},
         "gemma3": {"window": 7, "n_layers": 7, "n_heads": 4, "n_kv_heads": 1, "theta": 1e6, "head_dim": 16},
         "qwen2": {"n_heads": 5, "n_kv_heads": 1, "tied": True, "theta": 1e6},
+        "qwen2moe": {"n_heads": 5, "n_kv_heads": 1, "theta": 1e6, "n_experts": 6, "expert_ffn_size": 24,
+                     "shared_ffn_size": 48},
         "qwen3": {"n_heads": 8, "n_kv_heads": 2, "head_dim": 24, "epsilon": 1e-6},
-    }.get(architecture, {})
+        "qwen3moe": {"n_heads": 8, "n_kv_heads": 2, "head_dim": 24, "epsilon": 1e-6, "n_experts": 7,
+                     "n_experts_used": 3, "expert_ffn_size": 24},
+    }.get(architecture, {})  # fmt: skip
     return TinyModel(architecture=architecture, **(traits | changes))

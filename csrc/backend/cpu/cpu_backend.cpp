@@ -17,8 +17,9 @@ namespace {
 
 // In the order of Op.
 constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count)> kOpNames = {
-    "embed", "rms_norm", "rope_angles", "rope",   "append_kv", "attend_decode", "attend_prefill", "gated_activation",
-    "add",   "soft_cap", "gather_rows", "sample", "score",     "read_row",      "copy_block"};
+    "embed",          "rms_norm",         "rope_angles",   "rope",        "append_kv", "attend_decode",
+    "attend_prefill", "gated_activation", "route_experts", "mix_experts", "add",       "add_gated",
+    "soft_cap",       "gather_rows",      "sample",        "score",       "read_row",  "copy_block"};
 
 class CpuVector final : public Vector {
  public:
@@ -41,6 +42,13 @@ std::size_t longest_row_bytes(std::span<const Linear* const> weights) {
     longest = std::max(longest, static_cast<std::size_t>(*row_bytes(problem.weight, problem.k)));
   }
   return longest;
+}
+
+GemmNeeds gemm_needs(const WorkspaceNeeds& needs) {
+  return {.max_rows = needs.max_rows,
+          .weights = needs.weights,
+          .experts = needs.experts,
+          .expert_weights = needs.expert_weights};
 }
 
 }  // namespace
@@ -96,8 +104,21 @@ Rows CpuBackend::make_rows(int n_rows, int width) {
   return {.data = reinterpret_cast<float*>(rows_.back().get()), .n_rows = n_rows, .width = width, .stride = stride};
 }
 
+ExpertRows CpuBackend::make_expert_rows(int n_rows, const ExpertRouting& routing) {
+  rows_.push_back(workspace_.allocate(expert_rows_bytes(n_rows, routing)));
+  const std::ptrdiff_t n_grouped = std::ptrdiff_t{n_rows} * routing.n_used;
+  auto* const experts = reinterpret_cast<std::int32_t*>(rows_.back().get());
+  return {.n_rows = n_rows,
+          .n_experts = routing.n_experts,
+          .n_used = routing.n_used,
+          .experts = experts,
+          .weights = reinterpret_cast<float*>(experts + n_grouped),
+          .places = experts + 2 * n_grouped,
+          .begins = experts + 3 * n_grouped};
+}
+
 void CpuBackend::reserve(const WorkspaceNeeds& needs) {
-  gemm_.reserve(needs.max_rows, needs.weights);
+  gemm_.reserve(gemm_needs(needs));
   attention_.reserve(needs.max_rows, needs.max_context, needs.attention);
   sampler_.reserve(needs.vocab_size, needs.max_context);
   embed_row_bytes_ = std::max(embed_row_bytes_, longest_row_bytes(needs.weights));
@@ -105,8 +126,7 @@ void CpuBackend::reserve(const WorkspaceNeeds& needs) {
 }
 
 std::size_t CpuBackend::scratch_bytes(const WorkspaceNeeds& needs) const {
-  return gemm_.scratch_bytes(needs.max_rows, needs.weights) +
-         attention_.scratch_bytes(needs.max_context, needs.attention) +
+  return gemm_.scratch_bytes(gemm_needs(needs)) + attention_.scratch_bytes(needs.max_context, needs.attention) +
          sampler_.scratch_bytes(needs.vocab_size, needs.max_context) +
          longest_row_bytes(needs.weights) * static_cast<std::size_t>(n_threads());
 }

@@ -28,7 +28,10 @@ enum class Op : std::uint8_t {
   attend_decode,
   attend_prefill,
   gated_activation,
+  route_experts,
+  mix_experts,
   add,
+  add_gated,
   soft_cap,
   gather_rows,
   sample,
@@ -56,6 +59,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Vector> load_vector(std::span<const float> values) override;
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
   Rows make_rows(int n_rows, int width) override;
+  ExpertRows make_expert_rows(int n_rows, const ExpertRouting& routing) override;
   void reserve(const WorkspaceNeeds& needs) override;
   std::size_t scratch_bytes(const WorkspaceNeeds& needs) const override;
   std::size_t scratch_bytes() const noexcept override;
@@ -71,7 +75,12 @@ class CpuBackend final : public Backend {
   void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
               Rows q, Rows out) override;
   void gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) override;
+  void route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) override;
+  void linear_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) override;
+  void linear_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) override;
+  void mix_experts(Rows grouped, const ExpertRows& rows, Rows out) override;
   void add(Rows x, Rows y) override;
+  void add_gated(Rows x, Rows y, Rows gates) override;
   void soft_cap(Rows x, float cap) override;
   void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
@@ -89,6 +98,9 @@ class CpuBackend final : public Backend {
   // Times the scope that it stands in; the second counts the op too.
   OpTimer timed(Op op) const noexcept;
   OpTimer run(Op op) noexcept;
+
+  // Of the product of an average expert.
+  static std::string_view kernel_name(const ExpertTerm& term, const ExpertRows& rows) noexcept;
 
   // Calls body(row) for each row; wide rows are one task each, narrow ones share a task.
   template <class Body>
@@ -109,7 +121,7 @@ class CpuBackend final : public Backend {
   Sampler sampler_;
   std::shared_ptr<std::byte> embed_scratch_;  // embed_row_bytes_ for each thread
   std::size_t embed_row_bytes_ = 0;
-  std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows handed out
+  std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows and make_expert_rows handed out
   std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Op::count)> launches_{};
   OpTrace* trace_ = nullptr;
 };

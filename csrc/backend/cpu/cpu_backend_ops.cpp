@@ -3,6 +3,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_kv_pool.h"
+#include "backend/cpu/experts.h"
 #include "backend/cpu/gemm/cpu_linear.h"
 #include "base/error.h"
 
@@ -148,10 +149,52 @@ void CpuBackend::gated_activation(GatedActivation kind, Rows gate, Rows up, Rows
   });
 }
 
+void CpuBackend::route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) {
+  const OpTimer timer = run(Op::route_experts);
+  for_rows(scores.n_rows, scores.width * routing.n_used, [&](int row) {
+    const std::ptrdiff_t first = std::ptrdiff_t{row} * routing.n_used;
+    choose_experts(ops_, routing, row_of(scores, row), out.experts + first, out.weights + first);
+  });
+  group_by_expert(out);
+}
+
+std::string_view CpuBackend::kernel_name(const ExpertTerm& term, const ExpertRows& rows) noexcept {
+  const int average = std::max(1, rows.n_rows * rows.n_used / rows.n_experts);
+  return term.weights.front()->plan().kernel_for(average).name;
+}
+
+void CpuBackend::linear_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
+  if (x.n_rows == 0 || terms.empty()) return;
+  const OpTimer timer(trace_, kernel_name(terms.front(), rows));
+  gemm_.run_to_experts(x, rows, terms);
+}
+
+void CpuBackend::linear_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
+  if (grouped.n_rows == 0) return;
+  const OpTimer timer(trace_, kernel_name(term, rows));
+  gemm_.run_of_experts(grouped, rows, term);
+}
+
+void CpuBackend::mix_experts(Rows grouped, const ExpertRows& rows, Rows out) {
+  const OpTimer timer = run(Op::mix_experts);
+  for_pieces(out.n_rows, out.width, [&](int row, int first, int n) {
+    const std::ptrdiff_t at = std::ptrdiff_t{row} * rows.n_used;
+    const WeighedRows parts = {grouped.data + first, grouped.stride, rows.places + at, rows.weights + at, rows.n_used};
+    ops_.mix(parts, n, row_of(out, row) + first);
+  });
+}
+
 void CpuBackend::add(Rows x, Rows y) {
   const OpTimer timer = run(Op::add);
   for_pieces(x.n_rows, x.width,
              [&](int row, int first, int n) { ops_.add(row_of(x, row) + first, row_of(y, row) + first, n); });
+}
+
+void CpuBackend::add_gated(Rows x, Rows y, Rows gates) {
+  const OpTimer timer = run(Op::add_gated);
+  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
+    ops_.add_gated(row_of(x, row) + first, row_of(y, row) + first, n, *row_of(gates, row));
+  });
 }
 
 void CpuBackend::soft_cap(Rows x, float cap) {

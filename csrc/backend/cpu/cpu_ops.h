@@ -113,6 +113,15 @@ struct SamplingOps {
   void (*surprises)(const std::uint64_t* weights, int n, double total, double* surprises);
 };
 
+// Some rows of a matrix, each with a weight.
+struct WeighedRows {
+  const float* first;     // row 0 of the matrix, from the first element wanted on
+  std::ptrdiff_t stride;  // floats
+  const std::int32_t* places;
+  const float* weights;
+  int n_rows;
+};
+
 enum KvStorage : std::uint8_t { kv_f32, kv_f16, kv_bf16, kv_q8_0 };
 
 struct CpuOps {
@@ -126,8 +135,12 @@ struct CpuOps {
   void (*silu)(const float* gate, const float* up, int n, float* out);
   void (*gelu_tanh)(const float* gate, const float* up, int n, float* out);
   void (*add)(float* x, const float* y, int n);
+  void (*add_gated)(float* x, const float* y, int n, float gate);  // x += sigmoid(gate) · y
   void (*scale)(float* x, int n, float factor);
   void (*soft_cap)(float* x, int n, float cap);
+  void (*softmax)(float* x, int n);  // in place
+  // out = sum of weight · row, in the order of the places
+  void (*mix)(const WeighedRows& rows, int n, float* out);
 
   KvOps kv[4];  // by KvStorage
   // into = the softmax over the keys of both, where the tile's queries see keys of the split at split_position; the

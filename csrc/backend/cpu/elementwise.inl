@@ -28,6 +28,13 @@ void add(float* x, const float* y, int n) {
   for (int i = 0; i < n; i += kLanes) store_up_to(x + i, load_up_to(x + i, n - i) + load_up_to(y + i, n - i), n - i);
 }
 
+void add_gated(float* x, const float* y, int n, float gate) {
+  const Lanes factor = sigmoid(broadcast(gate));
+  for (int i = 0; i < n; i += kLanes) {
+    store_up_to(x + i, fma(factor, load_up_to(y + i, n - i), load_up_to(x + i, n - i)), n - i);
+  }
+}
+
 void scale(float* x, int n, float factor) {
   for (int i = 0; i < n; i += kLanes) store_up_to(x + i, load_up_to(x + i, n - i) * broadcast(factor), n - i);
 }

@@ -4,6 +4,7 @@
 #include "backend/cpu/attention.inl"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/elementwise.inl"
+#include "backend/cpu/experts.inl"
 #include "backend/cpu/kv_store.inl"
 #include "backend/cpu/norm.inl"
 #include "backend/cpu/rope.inl"
@@ -25,8 +26,11 @@ constexpr CpuOps kTable = {
     .silu = silu,
     .gelu_tanh = gelu_tanh,
     .add = add,
+    .add_gated = add_gated,
     .scale = scale,
     .soft_cap = soft_cap,
+    .softmax = softmax,
+    .mix = mix,
     .kv = {kv_ops<KeptF32>(),
            kv_ops<KeptF16>(),
            kv_ops<KeptBF16>(),

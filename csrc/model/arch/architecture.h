@@ -22,10 +22,15 @@ struct Architecture {
 void read_llama_gguf(FactReader& facts);
 void read_llama_hf(FactReader& facts);
 void read_mistral_hf(FactReader& facts);
+void read_mixtral_hf(FactReader& facts);
 void read_qwen2_gguf(FactReader& facts);
 void read_qwen2_hf(FactReader& facts);
+void read_qwen2_moe_gguf(FactReader& facts);
+void read_qwen2_moe_hf(FactReader& facts);
 void read_qwen3_gguf(FactReader& facts);
 void read_qwen3_hf(FactReader& facts);
+void read_qwen3_moe_gguf(FactReader& facts);
+void read_qwen3_moe_hf(FactReader& facts);
 void read_gemma2_gguf(FactReader& facts);
 void read_gemma2_hf(FactReader& facts);
 void read_gemma3_gguf(FactReader& facts);

@@ -27,6 +27,14 @@ bool FactReader::find_flag(std::string_view key) {
   return file_.metadata().find_boolean(ask(key)).value_or(false);
 }
 
+void FactReader::find_flag(std::string_view field, std::string_view key, bool& out) {
+  const std::string& whole = ask(key);
+  const auto found = file_.metadata().find_boolean(whole);
+  if (!found) return;
+  out = *found;
+  note_key(field, whole);
+}
+
 int FactReader::checked_count(const std::string& key, std::uint64_t value, std::int64_t limit) const {
   const std::string expected = "1 to " + std::to_string(limit);
   const std::string_view bare = std::string_view(key).substr(prefix_.size());

@@ -31,6 +31,7 @@ class FactReader {
 
   std::vector<std::uint32_t> find_integers(std::string_view key);  // one, or a list
   bool find_flag(std::string_view key);                            // false where missing
+  void find_flag(std::string_view field, std::string_view key, bool& out);
 
   // Counts: at least 1 (MODEL_VALUE), at most `limit` (MODEL_LIMIT).
   void count(std::string_view field, std::string_view key, std::int64_t limit, int& out);

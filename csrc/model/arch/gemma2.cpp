@@ -10,6 +10,7 @@ namespace imp {
 void read_gemma2_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
   read_gguf_decoder(facts);
+  refuse_gguf_experts(facts);
   set_gemma(config);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
   read_gguf_windows(facts, {.window = 4096, .period = 2, .rope = 0});

@@ -19,6 +19,7 @@ void add_windowed_rope(ModelConfig& config) {
 void read_gemma3_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
   read_gguf_decoder(facts);
+  refuse_gguf_experts(facts);
   set_gemma(config);
   config.qk_norm = true;
   read_gguf_rope(facts, RopeStyle::halves, 1000000);

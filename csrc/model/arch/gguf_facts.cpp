@@ -55,12 +55,6 @@ void read_heads(FactReader& facts) {
   }
 }
 
-void refuse_experts(FactReader& facts) {
-  const std::uint64_t n_experts = facts.find_integer("expert_count").value_or(0);
-  if (n_experts != 0) facts.refuse(Reason::MODEL_UNSUPPORTED, "expert_count", std::to_string(n_experts), "no experts");
-  facts.has("expert_used_count");  // says nothing where there are none
-}
-
 RopeScalingKind read_scaling_kind(FactReader& facts, bool has_factor) {
   const auto word = facts.find_word("rope_scaling", "rope.scaling.type");
   if (!word && !has_factor) return RopeScalingKind::none;
@@ -104,12 +98,43 @@ void read_gguf_decoder(FactReader& facts) {
   facts.count("ffn_size", "feed_forward_length", model_limits::kFfn, config.ffn_size);
   read_heads(facts);
   facts.number("norm_epsilon", "attention.layer_norm_rms_epsilon", config.norm_epsilon);
-  refuse_experts(facts);
   read_vocabulary(facts, kGgufNames.embedding, count_tokens(facts));
   read_end_tokens(facts);
   config.tied_head = !facts.has_tensor(kGgufNames.head);
   if (!config.tied_head) facts.note_tensor("tied_head", kGgufNames.head);
   config.layers.assign(static_cast<std::size_t>(config.n_layers), LayerConfig{});
+}
+
+bool has_gguf_experts(FactReader& facts) {
+  if (facts.find_integer("expert_count").value_or(0) != 0) return true;
+  facts.has("expert_used_count");  // says nothing where there are none
+  if (facts.has_tensor(kGgufNames.weight(0, kGgufNames.router))) {
+    facts.refuse(Reason::MODEL_VALUE, "expert_count", "0", "how many experts the router chooses from");
+  }
+  return false;
+}
+
+void refuse_gguf_experts(FactReader& facts) {
+  if (!has_gguf_experts(facts)) return;
+  const std::uint64_t n_experts = *facts.find_integer("expert_count");
+  facts.refuse(Reason::MODEL_UNSUPPORTED, "expert_count", std::to_string(n_experts), "no experts");
+}
+
+void read_gguf_experts(FactReader& facts, bool normalized) {
+  ModelConfig& config = facts.config;
+  facts.count("n_experts", "expert_count", model_limits::kExperts, config.experts.n_experts);
+  facts.count("n_experts_used", "expert_used_count", model_limits::kExperts, config.experts.n_used);
+  config.expert_ffn_size = config.ffn_size;
+  facts.origins.note("expert_ffn_size", Origin::checkpoint, facts.origins.find("ffn_size").source);
+  facts.find_count("expert_ffn_size", "expert_feed_forward_length", model_limits::kFfn, config.expert_ffn_size);
+  config.experts.normalized = normalized;
+  facts.find_flag("expert_weights_normalized", "expert_weights_norm", config.experts.normalized);
+  facts.find_number("expert_weights_scale", "expert_weights_scale", config.experts.scale);
+  constexpr std::uint64_t kSoftmax = 1;
+  const std::uint64_t function = facts.find_integer("expert_gating_func").value_or(kSoftmax);
+  if (function != kSoftmax) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "expert_gating_func", std::to_string(function), "1, a softmax");
+  }
 }
 
 void read_gguf_rope(FactReader& facts, RopeStyle style, double default_theta) {

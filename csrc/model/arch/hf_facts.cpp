@@ -180,6 +180,24 @@ void refuse_optional_windows(FactReader& facts) {
   for (const char* key : {"sliding_window", "layer_types"}) facts.has(key);  // without effect
 }
 
+void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_view ffn_size_key) {
+  ModelConfig& config = facts.config;
+  facts.count("n_experts", count_key, model_limits::kExperts, config.experts.n_experts);
+  facts.count("n_experts_used", "num_experts_per_tok", model_limits::kExperts, config.experts.n_used);
+  facts.count("expert_ffn_size", ffn_size_key, model_limits::kFfn, config.expert_ffn_size);
+  // These are about training.
+  for (const char* key : {"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"}) facts.has(key);
+}
+
+void refuse_dense_layers(FactReader& facts) {
+  const std::uint64_t step = facts.find_integer("decoder_sparse_step").value_or(1);
+  if (step != 1) facts.refuse(Reason::MODEL_UNSUPPORTED, "decoder_sparse_step", std::to_string(step), "1");
+  const std::size_t n_dense = facts.find_integers("mlp_only_layers").size();
+  if (n_dense != 0) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "mlp_only_layers", std::to_string(n_dense) + " layers", "none");
+  }
+}
+
 void read_hf_soft_cap(FactReader& facts, std::string_view field, std::string_view key, float& cap) {
   if (!facts.find_number(field, key, cap) && facts.has(key)) cap = 0;
 }

@@ -18,6 +18,12 @@ void read_hf_windows(FactReader& facts, const MixedWindows& defaults);
 // For families whose windows are switched on by a key of their own, and never are in what is published.
 void refuse_optional_windows(FactReader& facts);
 
+// Experts, whose number and size have a key of their own in each family.
+void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_view ffn_size_key);
+
+// For families that can have layers without experts, and never have in what is published.
+void refuse_dense_layers(FactReader& facts);
+
 // A key that null switches off, and that has a default where it is missing.
 void read_hf_soft_cap(FactReader& facts, std::string_view field, std::string_view key, float& cap);
 

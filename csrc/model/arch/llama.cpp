@@ -1,4 +1,4 @@
-// Llama and what is built like it; Mistral's sliding window among them.
+// Llama and what is built like it; Mistral's sliding window and Mixtral's experts among them.
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
@@ -11,6 +11,7 @@ void read_llama_gguf(FactReader& facts) {
   read_gguf_rope(facts, RopeStyle::adjacent, 10000);
   read_biases(facts, kGgufNames);
   read_gguf_window(facts);
+  if (has_gguf_experts(facts)) read_gguf_experts(facts, true);
 }
 
 void read_llama_hf(FactReader& facts) {
@@ -23,6 +24,14 @@ void read_llama_hf(FactReader& facts) {
 void read_mistral_hf(FactReader& facts) {
   read_llama_hf(facts);
   read_hf_windows(facts, {.window = 0, .period = facts.config.n_layers + 1, .rope = 0});
+}
+
+void read_mixtral_hf(FactReader& facts) {
+  read_hf_decoder(facts, kHfMixtralNames, 0);
+  read_hf_rope(facts, RopeStyle::adjacent, 10000);
+  read_hf_windows(facts, {.window = 0, .period = facts.config.n_layers + 1, .rope = 0});
+  facts.config.experts.normalized = true;
+  read_hf_experts(facts, "num_local_experts", "intermediate_size");
 }
 
 }  // namespace imp

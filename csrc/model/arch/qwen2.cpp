@@ -1,13 +1,23 @@
-// Qwen 2 and 2.5: biases on q, k and v.
+// Qwen 2 and 2.5: biases on q, k and v; with experts in place of the feed-forward, one of them shared, or without.
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
+#include "model/model_limits.h"
 
 namespace imp {
 
 void read_qwen2_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
+  refuse_gguf_experts(facts);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
+  facts.config.qkv_bias = true;
+}
+
+void read_qwen2_moe_gguf(FactReader& facts) {
+  read_gguf_decoder(facts);
+  read_gguf_rope(facts, RopeStyle::halves, 10000);
+  read_gguf_experts(facts, false);
+  facts.count("shared_ffn_size", "expert_shared_feed_forward_length", model_limits::kFfn, facts.config.shared_ffn_size);
   facts.config.qkv_bias = true;
 }
 
@@ -16,6 +26,15 @@ void read_qwen2_hf(FactReader& facts) {
   read_hf_rope(facts, RopeStyle::halves, 10000);
   refuse_optional_windows(facts);
   facts.config.qkv_bias = true;
+}
+
+void read_qwen2_moe_hf(FactReader& facts) {
+  read_qwen2_hf(facts);
+  facts.find_flag("qkv_bias", "qkv_bias", facts.config.qkv_bias);
+  read_hf_experts(facts, "num_experts", "moe_intermediate_size");
+  facts.count("shared_ffn_size", "shared_expert_intermediate_size", model_limits::kFfn, facts.config.shared_ffn_size);
+  facts.find_flag("expert_weights_normalized", "norm_topk_prob", facts.config.experts.normalized);
+  refuse_dense_layers(facts);
 }
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// Qwen 3: q and k are normalized, nothing has a bias.
+// Qwen 3: q and k are normalized, nothing has a bias; with experts in place of the feed-forward or without.
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
@@ -7,7 +7,15 @@ namespace imp {
 
 void read_qwen3_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
+  refuse_gguf_experts(facts);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
+  facts.config.qk_norm = true;
+}
+
+void read_qwen3_moe_gguf(FactReader& facts) {
+  read_gguf_decoder(facts);
+  read_gguf_rope(facts, RopeStyle::halves, 10000);
+  read_gguf_experts(facts, true);
   facts.config.qk_norm = true;
 }
 
@@ -16,6 +24,14 @@ void read_qwen3_hf(FactReader& facts) {
   read_hf_rope(facts, RopeStyle::halves, 10000);
   refuse_optional_windows(facts);
   facts.config.qk_norm = true;
+}
+
+void read_qwen3_moe_hf(FactReader& facts) {
+  read_qwen3_hf(facts);
+  // Both names are in use.
+  read_hf_experts(facts, facts.has("num_experts") ? "num_experts" : "num_local_experts", "moe_intermediate_size");
+  facts.find_flag("expert_weights_normalized", "norm_topk_prob", facts.config.experts.normalized);
+  refuse_dense_layers(facts);
 }
 
 }  // namespace imp

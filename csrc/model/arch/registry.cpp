@@ -11,13 +11,18 @@ namespace {
 constexpr std::array kArchitectures = {
     Architecture{ModelFormat::gguf, "llama", read_llama_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "qwen2", read_qwen2_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "qwen2moe", read_qwen2_moe_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "qwen3", read_qwen3_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "qwen3moe", read_qwen3_moe_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "gemma2", read_gemma2_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "gemma3", read_gemma3_gguf, &kGgufNames},
     Architecture{ModelFormat::hf, "llama", read_llama_hf, &kHfNames},
     Architecture{ModelFormat::hf, "mistral", read_mistral_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "mixtral", read_mixtral_hf, &kHfMixtralNames},
     Architecture{ModelFormat::hf, "qwen2", read_qwen2_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "qwen2_moe", read_qwen2_moe_hf, &kHfNames},
     Architecture{ModelFormat::hf, "qwen3", read_qwen3_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "qwen3_moe", read_qwen3_moe_hf, &kHfNames},
     Architecture{ModelFormat::hf, "gemma2", read_gemma2_hf, &kHfFourNormNames},
     Architecture{ModelFormat::hf, "gemma3_text", read_gemma3_hf, &kHfFourNormNames},
 };

@@ -28,11 +28,24 @@ struct TensorNames {
   std::string_view down;
   std::string_view post_ffn_norm;
 
+  std::string_view router;
+  std::string_view experts;  // in front of an expert's number and "."; empty: a tensor holds all experts' matrices
+  std::string_view expert_gate;
+  std::string_view expert_up;
+  std::string_view expert_down;
+  std::string_view shared_router;
+  std::string_view shared_gate;
+  std::string_view shared_up;
+  std::string_view shared_down;
+
   float norm_offset = 0;           // what is added to a norm's weights
   bool rope_halves_apart = false;  // rows of q and k that rotate together stand half a head apart, not side by side
 
   std::string weight(int i, std::string_view name) const { return in_layer(i, name) + ".weight"; }
   std::string bias(int i, std::string_view name) const { return in_layer(i, name) + ".bias"; }
+  std::string expert_weight(int i, int expert, std::string_view name) const {
+    return in_layer(i, experts) + std::to_string(expert) + "." + std::string(name) + ".weight";
+  }
   // Whether a tensor stands where these architectures keep theirs. One of those that nobody claims means that the
   // model computes something we do not; any other is a stranger that changes nothing.
   bool is_ours(std::string_view tensor) const noexcept;
@@ -63,6 +76,15 @@ inline constexpr TensorNames kGgufNames = {
     .up = "ffn_up",
     .down = "ffn_down",
     .post_ffn_norm = "post_ffw_norm",
+    .router = "ffn_gate_inp",
+    .experts = "",
+    .expert_gate = "ffn_gate_exps",
+    .expert_up = "ffn_up_exps",
+    .expert_down = "ffn_down_exps",
+    .shared_router = "ffn_gate_inp_shexp",
+    .shared_gate = "ffn_gate_shexp",
+    .shared_up = "ffn_up_shexp",
+    .shared_down = "ffn_down_shexp",
 };
 
 // Names in the library that most checkpoints are published for; it has one module per projection.
@@ -85,8 +107,29 @@ inline constexpr TensorNames kHfNames = {
     .up = "mlp.up_proj",
     .down = "mlp.down_proj",
     .post_ffn_norm = "",
+    .router = "mlp.gate",
+    .experts = "mlp.experts.",
+    .expert_gate = "gate_proj",
+    .expert_up = "up_proj",
+    .expert_down = "down_proj",
+    .shared_router = "mlp.shared_expert_gate",
+    .shared_gate = "mlp.shared_expert.gate_proj",
+    .shared_up = "mlp.shared_expert.up_proj",
+    .shared_down = "mlp.shared_expert.down_proj",
     .rope_halves_apart = true,
 };
+
+// Mixtral's experts have names of their own.
+constexpr TensorNames hf_names_of_mixtral() {
+  TensorNames names = kHfNames;
+  names.router = "block_sparse_moe.gate";
+  names.experts = "block_sparse_moe.experts.";
+  names.expert_gate = "w1";
+  names.expert_up = "w3";
+  names.expert_down = "w2";
+  return names;
+}
+inline constexpr TensorNames kHfMixtralNames = hf_names_of_mixtral();
 
 // Four norms per layer, whose weights are written less one.
 constexpr TensorNames hf_names_with_four_norms() {

@@ -10,7 +10,7 @@ from imp_service.cli.units import bytes_text, count_text, memory_text
 
 if TYPE_CHECKING:
     from imp_service.core import ModelFile
-    from imp_service.core.inspect import MemoryNeed, ModelReport
+    from imp_service.core.inspect import MemoryNeed, ModelReport, WeightPlan
 
 _PURPOSES = {
     "weights": "as the kernels want them",
@@ -56,7 +56,7 @@ def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_t
             (
                 weight.tensor,
                 weight.dtype,
-                f"{weight.n}x{weight.k}" if weight.kernels else str(weight.n),
+                shape_text(weight),
                 ", ".join(weight.kernels) or "-",
                 weight.layout,
                 memory_text(weight.n_bytes),
@@ -88,3 +88,10 @@ def verdict(memory: "MemoryNeed") -> str:
             f"{memory.largest_context}: -c {memory.largest_context}"
         )
     return f"does not fit in {limit} with any context: {memory.refusal}"
+
+
+def shape_text(weight: "WeightPlan") -> str:
+    """Rows by columns; in front of them the number of such matrices, where there are several."""
+    if not weight.kernels:
+        return str(weight.n)
+    return f"{weight.n_matrices}x{weight.n}x{weight.k}" if weight.n_matrices > 1 else f"{weight.n}x{weight.k}"

@@ -35,6 +35,8 @@ class WeightPlan:
     n: int
     k: int
     kernels: list[str]
+    n_matrices: int  # [n, k] each: those of all experts can be one tensor
+    of_expert: bool
     layout: str
     n_bytes: int
 

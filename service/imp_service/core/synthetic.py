@@ -37,6 +37,10 @@ class Shape:
     # Gemma's: norms after attention and after the feed-forward net, and layers that see a window of so many tokens.
     post_norms: bool = False
     window: int = 0
+    # Experts in place of the feed-forward net, of which each row goes to some.
+    n_experts: int = 0
+    n_experts_used: int = 0
+    expert_ffn_size: int = 0
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -54,7 +58,7 @@ def _mostly_q4_k(name: str, layer: int, n_layers: int) -> str:
     """Six bits for v and down where errors cost most: an eighth of the layers at each end, and every third."""
     eighth = n_layers // 8
     is_sensitive = layer < eighth or layer >= 7 * n_layers // 8 or (layer - eighth) % 3 == 2
-    return "q6_k" if name in ("attn_v", "ffn_down") and is_sensitive else "q4_k"
+    return "q6_k" if name in ("attn_v", "ffn_down", "ffn_down_exps") and is_sensitive else "q4_k"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,12 @@ def metadata(shape: Shape, mix: str) -> dict[str, object]:
         "attention.layer_norm_rms_epsilon": shape.norm_epsilon,
         "rope.freq_base": shape.rope_theta,
     }
+    if shape.n_experts:
+        facts |= {
+            "expert_count": shape.n_experts,
+            "expert_used_count": shape.n_experts_used,
+            "expert_feed_forward_length": shape.expert_ffn_size,
+        }
     if shape.window:
         facts["attention.sliding_window"] = shape.window
     return {
@@ -125,10 +135,20 @@ def tensors(shape: Shape, mix: Mix) -> Iterator[Tensor]:
         "attn_k": (hidden, kv_size, DEVIATION),
         "attn_v": (hidden, kv_size, DEVIATION),
         "attn_output": (q_size, hidden, to_residual),
-        "ffn_gate": (hidden, shape.ffn_size, DEVIATION),
-        "ffn_up": (hidden, shape.ffn_size, DEVIATION),
-        "ffn_down": (shape.ffn_size, hidden, to_residual),
     }
+    stacks: dict[str, tuple[int, int, float]] = {}
+    if shape.n_experts:
+        stacks = {
+            "ffn_gate_exps": (hidden, shape.expert_ffn_size, DEVIATION),
+            "ffn_up_exps": (hidden, shape.expert_ffn_size, DEVIATION),
+            "ffn_down_exps": (shape.expert_ffn_size, hidden, to_residual),
+        }
+    else:
+        matrices |= {
+            "ffn_gate": (hidden, shape.ffn_size, DEVIATION),
+            "ffn_up": (hidden, shape.ffn_size, DEVIATION),
+            "ffn_down": (shape.ffn_size, hidden, to_residual),
+        }
     norms = {"attn_norm": hidden, "ffn_norm": hidden}
     if shape.qk_norm:
         norms |= {"attn_q_norm": shape.head_dim, "attn_k_norm": shape.head_dim}
@@ -142,3 +162,8 @@ def tensors(shape: Shape, mix: Mix) -> Iterator[Tensor]:
             yield norm(f"blk.{layer}.{name}", size)
         for name, (k, n, deviation) in matrices.items():
             yield (f"blk.{layer}.{name}.weight", mix.matrix(name, layer, shape.n_layers), (k, n), 0.0, deviation)
+        if shape.n_experts:
+            yield (f"blk.{layer}.ffn_gate_inp.weight", "f32", (hidden, shape.n_experts), 0.0, DEVIATION)
+        for name, (k, n, deviation) in stacks.items():
+            dtype = mix.matrix(name, layer, shape.n_layers)
+            yield (f"blk.{layer}.{name}.weight", dtype, (k, n, shape.n_experts), 0.0, deviation)

@@ -16,14 +16,14 @@ _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5}\.(?:gguf|safetensors))")
 
 def count_parameters(model: _core.Model) -> int:
     """Of all tensors; one that serves twice counts once."""
-    return sum(weight["n"] * weight["k"] for weight in model.weights)
+    return sum(weight["n_matrices"] * weight["n"] * weight["k"] for weight in model.weights)
 
 
 def weight_format(model: _core.Model) -> str:
     """The type of most of them."""
     counts: Counter[str] = Counter()
     for weight in model.weights:
-        counts[weight["dtype"]] += weight["n"] * weight["k"]
+        counts[weight["dtype"]] += weight["n_matrices"] * weight["n"] * weight["k"]
     return counts.most_common(1)[0][0]
 
 

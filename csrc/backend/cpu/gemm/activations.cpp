@@ -41,4 +41,10 @@ std::ptrdiff_t prepared_bytes(ActivationFormat format, std::int64_t k) noexcept 
   return 0;
 }
 
+std::ptrdiff_t activation_bytes(ActivationFormat format, std::int64_t k) noexcept {
+  if (format == ActivationFormat::f32)
+    return static_cast<std::ptrdiff_t>(k) * static_cast<std::ptrdiff_t>(sizeof(float));
+  return prepared_bytes(format, k);
+}
+
 }  // namespace imp::cpu

@@ -12,7 +12,10 @@ namespace imp::cpu {
 // The fastest form that the device can run; nullptr for a format that is the floats themselves.
 PrepareRow preparer_for(ActivationFormat format, const DeviceCaps& caps) noexcept;
 
-// Bytes of a row of k elements that it prepares, a multiple of 4.
+// Bytes of a row of k elements that it prepares, a multiple of 4; 0 where there is nothing to prepare.
 std::ptrdiff_t prepared_bytes(ActivationFormat format, std::int64_t k) noexcept;
+
+// Bytes of a row of k elements as kernels of the format read it, whether it is prepared or not.
+std::ptrdiff_t activation_bytes(ActivationFormat format, std::int64_t k) noexcept;
 
 }  // namespace imp::cpu

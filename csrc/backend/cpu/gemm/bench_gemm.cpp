@@ -56,7 +56,7 @@ GemmBenchResult bench_gemm(const GemmBench& bench, const DeviceCaps& caps, Threa
   } while (static_cast<std::int64_t>(weights.size() * weights.front()->n_bytes()) < bench.total_bytes);
 
   GemmRunner runner(registry, pool);
-  runner.reserve(bench.m, linears);
+  runner.reserve({.max_rows = bench.m, .weights = linears});
   std::vector<float> x(static_cast<std::size_t>(bench.m * bench.k)), out(static_cast<std::size_t>(bench.m * bench.n));
   std::uint64_t state = 1;
   for (float& value : x) value = static_cast<float>(next_random(state) >> 40) * 0x1p-23F - 1;

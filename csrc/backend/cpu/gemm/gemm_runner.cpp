@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/float_mode.h"
 
 namespace imp::cpu {
 
@@ -22,6 +21,7 @@ std::size_t index(ActivationFormat format) {
   return static_cast<std::size_t>(format);
 }
 
+// What a kernel of the plan needs of a thread for up to max_rows rows.
 std::size_t scratch_needed(const Linear& weight, int max_rows) {
   std::size_t most = 0;
   for (const auto& [kernel, max_m] : weight.plan().kernels) {
@@ -30,11 +30,10 @@ std::size_t scratch_needed(const Linear& weight, int max_rows) {
   return whole_lines(most);
 }
 
-void add_bias(const LinearTerm& term, const GemmTask& task) {
-  for (int row = 0; row < term.out.n_rows; ++row) {
-    float* const out = term.out.data + row * term.out.stride;
-    const float* const bias = term.bias->data();
-    for (std::int64_t i = task.n_begin; i < task.n_end; ++i) out[i] += bias[i];
+void add_bias(const Vector& bias, Rows out, const GemmTask& task) {
+  for (int row = 0; row < out.n_rows; ++row) {
+    float* const to = out.data + row * out.stride;
+    for (std::int64_t i = task.n_begin; i < task.n_end; ++i) to[i] += bias.data()[i];
   }
 }
 
@@ -48,25 +47,39 @@ GemmRunner::GemmRunner(const GemmRegistry& registry, ThreadPool& pool)
                    preparer_for(ActivationFormat::q8_block32, registry.caps())},
       arena_(std::size_t{2} << 20),
       launches_(registry.kernels().size()) {
-  sizes_.reserve(kMaxTerms);
-  // split_terms makes tasks of at least a 32nd of a thread's share, and may cut one short at the end of each term.
-  tasks_.reserve(32 * static_cast<std::size_t>(pool.n_threads()) + 2 * kMaxTerms);
+  reserve_products(kMaxTerms);
 }
 
-GemmRunner::Scratch GemmRunner::scratch_for(int max_rows, std::span<const Linear* const> weights) {
+void GemmRunner::reserve_products(std::size_t n_products) {
+  products_.reserve(n_products);
+  sizes_.reserve(n_products);
+  // split_terms makes tasks of about half of a 32nd of a thread's share at least, and may cut one short at the end of
+  // each product.
+  tasks_.reserve(64 * static_cast<std::size_t>(pool_.n_threads()) + n_products);
+}
+
+GemmRunner::Scratch GemmRunner::scratch_for(const GemmNeeds& needs) {
   Scratch needed;
-  for (const Linear* weight : weights) {
-    needed.stride = std::max(needed.stride, scratch_needed(*weight, max_rows));
+  const auto prepared = [&](ActivationFormat format, std::ptrdiff_t row, std::int64_t n_rows) {
+    std::size_t& bytes = needed.prepared[index(format)];
+    bytes = std::max(bytes, static_cast<std::size_t>(row * n_rows));
+  };
+  for (const Linear* weight : needs.weights) {
+    needed.stride = std::max(needed.stride, scratch_needed(*weight, needs.max_rows));
     const ActivationFormat format = weight->plan().kernels.front().kernel->activations;
-    const auto row = static_cast<std::size_t>(prepared_bytes(format, weight->problem().k));
-    std::size_t& prepared = needed.prepared[index(format)];
-    prepared = std::max(prepared, row * static_cast<std::size_t>(max_rows));
+    prepared(format, prepared_bytes(format, weight->problem().k), needs.max_rows);
+  }
+  for (const Linear* weight : needs.expert_weights) {
+    needed.stride = std::max(needed.stride, scratch_needed(*weight, needs.max_rows));
+    const ActivationFormat format = weight->plan().kernels.front().kernel->activations;
+    prepared(format, activation_bytes(format, weight->problem().k),
+             std::int64_t{needs.max_rows} * needs.experts.n_used);
   }
   return needed;
 }
 
-void GemmRunner::reserve(int max_rows, std::span<const Linear* const> weights) {
-  const Scratch needed = scratch_for(max_rows, weights);
+void GemmRunner::reserve(const GemmNeeds& needs) {
+  const Scratch needed = scratch_for(needs);
   if (needed.stride > scratch_stride_) {
     scratch_ = arena_.allocate(needed.stride * static_cast<std::size_t>(pool_.n_threads()));
     scratch_stride_ = needed.stride;
@@ -76,6 +89,7 @@ void GemmRunner::reserve(int max_rows, std::span<const Linear* const> weights) {
     prepared_[format] = arena_.allocate(needed.prepared[format]);
     prepared_bytes_[format] = needed.prepared[format];
   }
+  reserve_products(std::max(kMaxTerms, kMaxExpertTerms * static_cast<std::size_t>(needs.experts.n_experts)));
 }
 
 std::size_t GemmRunner::total_bytes(const Scratch& scratch) const {
@@ -83,8 +97,8 @@ std::size_t GemmRunner::total_bytes(const Scratch& scratch) const {
                          scratch.stride * static_cast<std::size_t>(pool_.n_threads()));
 }
 
-std::size_t GemmRunner::scratch_bytes(int max_rows, std::span<const Linear* const> weights) const {
-  return total_bytes(scratch_for(max_rows, weights));
+std::size_t GemmRunner::scratch_bytes(const GemmNeeds& needs) const {
+  return total_bytes(scratch_for(needs));
 }
 
 std::size_t GemmRunner::scratch_bytes() const noexcept {
@@ -100,66 +114,74 @@ void GemmRunner::fill_scratch(std::uint8_t value) {
 }
 #endif
 
-void GemmRunner::prepare(Rows x, ActivationFormat format) {
-  const PrepareRow prepare_row = prepare_row_[index(format)];
-  if (prepare_row == nullptr) return;
-  const std::ptrdiff_t stride = prepared_bytes(format, x.width);
-  IMP_CHECK(static_cast<std::size_t>(stride) * static_cast<std::size_t>(x.n_rows) <= prepared_bytes_[index(format)]);
-  std::byte* const prepared = prepared_[index(format)].get();
-  const auto prepare_one = [&](int row, int) {
-    prepare_row(x.data + row * x.stride, x.width, prepared + row * stride);
-  };
-  // Below this a loop on the pool costs more than it saves.
-  constexpr int kAlone = 4;
-  if (x.n_rows > kAlone) return pool_.run(x.n_rows, prepare_one);
-  const ComputeFloatMode mode;
-  for (int row = 0; row < x.n_rows; ++row) prepare_one(row, 0);
+std::byte* GemmRunner::room_for(ActivationFormat format, std::ptrdiff_t n_bytes) const {
+  IMP_CHECK(static_cast<std::size_t>(n_bytes) <= prepared_bytes_[index(format)]);
+  return prepared_[index(format)].get();
 }
 
-void GemmRunner::run_task(const GemmTask& task, Rows x, std::span<const LinearTerm> terms, int thread) const {
-  const LinearTerm& term = terms[static_cast<std::size_t>(task.term)];
-  const auto& weight = static_cast<const CpuLinear&>(*term.weight);
-  const GemmKernel& kernel = weight.plan().kernel_for(x.n_rows);
-  GemmArgs args;
-  args.weight = weight.bytes();
-  args.weight_type = weight.problem().weight;
-  if (kernel.activations == ActivationFormat::f32) {
-    args.activations = reinterpret_cast<const std::byte*>(x.data);
-    args.activation_stride = x.stride * static_cast<std::ptrdiff_t>(sizeof(float));
-  } else {
-    args.activations = prepared_[index(kernel.activations)].get();
-    args.activation_stride = prepared_bytes(kernel.activations, x.width);
+GemmRunner::Prepared GemmRunner::prepare(Rows x, ActivationFormat format) {
+  const PrepareRow prepare_row = prepare_row_[index(format)];
+  if (prepare_row == nullptr) {
+    return {reinterpret_cast<const std::byte*>(x.data), x.stride * static_cast<std::ptrdiff_t>(sizeof(float))};
   }
-  args.out = term.out.data;
-  args.out_stride = term.out.stride;
-  args.m = x.n_rows;
-  args.n = weight.problem().n;
-  args.k = weight.problem().k;
+  const std::ptrdiff_t stride = prepared_bytes(format, x.width);
+  std::byte* const prepared = room_for(format, stride * x.n_rows);
+  for_rows(x.n_rows, [&](int row) { prepare_row(x.data + row * x.stride, x.width, prepared + row * stride); });
+  return {prepared, stride};
+}
+
+void GemmRunner::begin() noexcept {
+  products_.clear();
+  sizes_.clear();
+}
+
+void GemmRunner::add(const GemmProduct& product, std::int64_t panel_cost) {
+  products_.push_back(product);
+  sizes_.push_back({product.weight->problem().n, panel_cost});
+  launches_[static_cast<std::size_t>(product.kernel - registry_.kernels().data())].fetch_add(1,
+                                                                                             std::memory_order_relaxed);
+}
+
+void GemmRunner::run_task(const GemmTask& task, int thread) const {
+  const GemmProduct& product = products_[static_cast<std::size_t>(task.term)];
+  const GemmProblem& problem = product.weight->problem();
+  GemmArgs args;
+  args.weight = product.weight->bytes();
+  args.weight_type = problem.weight;
+  args.activations = product.activations;
+  args.activation_stride = product.activation_stride;
+  args.out = product.out.data;
+  args.out_stride = product.out.stride;
+  args.m = product.out.n_rows;
+  args.n = problem.n;
+  args.k = problem.k;
   args.n_begin = task.n_begin;
   args.n_end = task.n_end;
   args.scratch = scratch_.get() + static_cast<std::size_t>(thread) * scratch_stride_;
-  kernel.run(args);
-  if (term.bias != nullptr) add_bias(term, task);
+  product.kernel->run(args);
+  if (product.bias != nullptr) add_bias(*product.bias, product.out, task);
+}
+
+void GemmRunner::finish() {
+  split_terms(sizes_, pool_.n_threads(), tasks_);
+  pool_.run(static_cast<int>(tasks_.size()),
+            [&](int task, int thread) { run_task(tasks_[static_cast<std::size_t>(task)], thread); });
 }
 
 void GemmRunner::run(Rows x, std::span<const LinearTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
   IMP_CHECK(terms.size() <= kMaxTerms);
-  std::array<bool, kFormats> wanted{};
-  sizes_.clear();
+  std::array<Prepared, kFormats> inputs;
+  begin();
   for (const LinearTerm& term : terms) {
     const auto& weight = static_cast<const CpuLinear&>(*term.weight);
     const GemmKernel& kernel = weight.plan().kernel_for(x.n_rows);
-    wanted[index(kernel.activations)] = true;
-    sizes_.push_back({weight.problem().n, static_cast<std::int64_t>(weight.row_bytes())});
-    launches_[static_cast<std::size_t>(&kernel - registry_.kernels().data())].fetch_add(1, std::memory_order_relaxed);
+    Prepared& input = inputs[index(kernel.activations)];
+    if (input.rows == nullptr) input = prepare(x, kernel.activations);
+    add({&weight, &kernel, term.bias, input.rows, input.stride, term.out},
+        static_cast<std::int64_t>(weight.row_bytes()));
   }
-  for (const ActivationFormat format : {ActivationFormat::bf16, ActivationFormat::q8_block32}) {
-    if (wanted[index(format)]) prepare(x, format);
-  }
-  split_terms(sizes_, pool_.n_threads(), tasks_);
-  pool_.run(static_cast<int>(tasks_.size()),
-            [&](int task, int thread) { run_task(tasks_[static_cast<std::size_t>(task)], x, terms, thread); });
+  finish();
 }
 
 std::vector<std::uint64_t> GemmRunner::launches() const {

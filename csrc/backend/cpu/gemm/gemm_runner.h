@@ -11,9 +11,20 @@
 #include "backend/cpu/gemm/activations.h"
 #include "backend/cpu/gemm/cpu_linear.h"
 #include "base/arena.h"
+#include "base/float_mode.h"
 #include "base/thread_pool.h"
 
 namespace imp::cpu {
+
+// A weight by rows that are prepared as its kernel wants them.
+struct GemmProduct {
+  const CpuLinear* weight = nullptr;
+  const GemmKernel* kernel = nullptr;
+  const Vector* bias = nullptr;  // or none
+  const std::byte* activations = nullptr;
+  std::ptrdiff_t activation_stride = 0;  // bytes
+  Rows out;                              // as many rows as there are activations
+};
 
 // A range of outputs of one term, for one thread; a sum over k is never split.
 struct GemmTask {
@@ -30,25 +41,37 @@ struct TermSize {
 };
 void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<GemmTask>& tasks);
 
+// The products to come.
+struct GemmNeeds {
+  int max_rows = 0;  // of any input
+  std::span<const Linear* const> weights = {};
+  ExpertRouting experts = {};
+  std::span<const Linear* const> expert_weights = {};
+};
+
 // Owns what products need beside weights: the prepared inputs, each thread's scratch, the launch counters. Called by
 // one thread at a time.
 class GemmRunner {
  public:
   static constexpr std::size_t kMaxTerms = 64;
+  static constexpr std::size_t kMaxExpertTerms = 2;
 
   GemmRunner(const GemmRegistry& registry, ThreadPool& pool);
 
-  // Sizes the scratch for inputs of up to max_rows rows and these weights; may be called again, and never shrinks.
-  void reserve(int max_rows, std::span<const Linear* const> weights);
+  // Sizes the scratch; may be called again, and never shrinks.
+  void reserve(const GemmNeeds& needs);
 
-  std::size_t scratch_bytes(int max_rows, std::span<const Linear* const> weights) const;  // what it would hold
-  std::size_t scratch_bytes() const noexcept;                                             // held now
+  std::size_t scratch_bytes(const GemmNeeds& needs) const;  // what it would hold
+  std::size_t scratch_bytes() const noexcept;               // held now
 #if IMP_TESTING
   void fill_scratch(std::uint8_t value);
 #endif
 
   // Each term's out = x · weightᵀ + bias, within what was reserved. The input is prepared once for all terms.
   void run(Rows x, std::span<const LinearTerm> terms);
+  // As Backend says; each row of the input is prepared once and copied to where its experts read it.
+  void run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
+  void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
 
   // Products run so far by each kernel, in the order of the registry's list. Readable from any thread.
   std::vector<std::uint64_t> launches() const;
@@ -60,10 +83,28 @@ class GemmRunner {
     std::array<std::size_t, kFormats> prepared{};  // bytes of the input in each format
     std::size_t stride = 0;                        // bytes of each thread
   };
+  // An input in one format, row after row.
+  struct Prepared {
+    const std::byte* rows = nullptr;
+    std::ptrdiff_t stride = 0;  // bytes
+  };
   std::size_t total_bytes(const Scratch& scratch) const;
-  static Scratch scratch_for(int max_rows, std::span<const Linear* const> weights);
-  void prepare(Rows x, ActivationFormat format);
-  void run_task(const GemmTask& task, Rows x, std::span<const LinearTerm> terms, int thread) const;
+  static Scratch scratch_for(const GemmNeeds& needs);
+  void reserve_products(std::size_t n_products);
+
+  // Calls body(row) for each row, on the pool where there are many.
+  template <class Body>
+  void for_rows(int n_rows, const Body& body);
+  std::byte* room_for(ActivationFormat format, std::ptrdiff_t n_bytes) const;
+  Prepared prepare(Rows x, ActivationFormat format);
+  Prepared prepare_to_experts(Rows x, const ExpertRows& rows, ActivationFormat format);
+
+  void begin() noexcept;
+  // One more product, that costs `panel_cost` for each panel of 16 outputs.
+  void add(const GemmProduct& product, std::int64_t panel_cost);
+  void add_experts(const ExpertTerm& term, const ExpertRows& rows, const Prepared& grouped);
+  void finish();  // runs the products that were added
+  void run_task(const GemmTask& task, int thread) const;
 
   const GemmRegistry& registry_;
   ThreadPool& pool_;
@@ -73,9 +114,19 @@ class GemmRunner {
   std::array<std::size_t, kFormats> prepared_bytes_{};
   std::shared_ptr<std::byte> scratch_;  // scratch_stride_ bytes for each thread
   std::size_t scratch_stride_ = 0;
-  std::vector<TermSize> sizes_;
+  std::vector<GemmProduct> products_;  // of this call
+  std::vector<TermSize> sizes_;        // of those
   std::vector<GemmTask> tasks_;
   std::vector<std::atomic<std::uint64_t>> launches_;
 };
+
+template <class Body>
+void GemmRunner::for_rows(int n_rows, const Body& body) {
+  // Below this a loop on the pool costs more than it saves.
+  constexpr int kAlone = 4;
+  if (n_rows > kAlone) return pool_.run(n_rows, [&](int row, int) { body(row); });
+  const ComputeFloatMode mode;
+  for (int row = 0; row < n_rows; ++row) body(row);
+}
 
 }  // namespace imp::cpu

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from imp_service import _core
 
@@ -28,25 +28,29 @@ class Work:
 class ModelWork:
     """A model's costs, from which those of every case follow.
 
-    The weights are read once for all rows of a step, the head only where something is drawn; the cache is read once
-    for each sequence of a step. What caches of the CPU may spare is not taken off, nor what a kernel reads twice added.
+    The weights are read once for all rows of a step, the head only where something is drawn, of the experts those that
+    rows go to; the cache is read once for each sequence of a step. What caches of the CPU may spare is not taken off,
+    nor what a kernel reads twice added.
     """
 
     body_bytes: int
-    body_ops: int  # of one row
+    body_ops: float  # of one row
     head_bytes: int
     head_ops: int
     kv_bytes: float  # of one token in one layer
     attention_ops: int  # of one query and one key in one layer
     windows: tuple[tuple[int, int], ...]  # (tokens that attention sees, 0 for all; number of layers)
     peak: PeakKind  # arithmetic that most of the operations are
+    expert_bytes: int = 0  # of all experts, beside the body
+    expert_share: float = 0.0  # of the experts, those that one row goes to
 
     def prefill(self, tokens: int, chunk: int) -> Work:
         """A prompt, read in steps of at most `chunk` tokens."""
         ends = [min(start + chunk, tokens) for start in range(0, tokens, chunk)]
+        sizes = [end - start for start, end in zip(range(0, tokens, chunk), ends, strict=True)]
         return Work(
             tokens,
-            len(ends) * self.body_bytes + self.head_bytes + self.kv_bytes * self._seen(ends),
+            sum(map(self._weights_bytes, sizes)) + self.head_bytes + self.kv_bytes * self._seen(ends),
             tokens * self.body_ops + self.head_ops + self.attention_ops * self._seen(range(1, tokens + 1)),
         )
 
@@ -56,9 +60,13 @@ class ModelWork:
         seen = batch * self._seen(range(depth + 2, depth + tokens + 1))
         return Work(
             batch * steps,
-            steps * (self.body_bytes + self.head_bytes) + self.kv_bytes * seen,
+            steps * (self._weights_bytes(batch) + self.head_bytes) + self.kv_bytes * seen,
             batch * steps * (self.body_ops + self.head_ops) + self.attention_ops * seen,
         )
+
+    def _weights_bytes(self, rows: int) -> float:
+        """Read in a step of so many rows, the head's apart: any expert is as likely as another to get a row."""
+        return self.body_bytes + self.expert_bytes * (1 - (1 - self.expert_share) ** rows)
 
     def _seen(self, contexts: Iterable[int]) -> int:
         """Keys, over all layers, that a query at the end of each context sees."""
@@ -77,20 +85,29 @@ def model_work(model: _core.Model) -> ModelWork:
     head = next(weight for weight in matrices if weight["tensor"] == head_name)
     # Where the head is another matrix, a row of the embedding is all that a token takes of it.
     body = [weight for weight in matrices if weight["tensor"] not in (head_name, "token_embd.weight")]
+    facts = {fact["name"]: fact["value"] for fact in model.facts}
+    share = int(facts.get("n_experts_used", 0)) / max(1, int(facts["n_experts"]))
 
-    ops: Counter[PeakKind] = Counter()
+    def ops_of(weight: dict[str, Any]) -> float:
+        """Of one row."""
+        elements: int = weight["n"] * weight["k"] * weight["n_matrices"]
+        return 2 * elements * (share if weight["of_expert"] else 1)
+
+    ops: defaultdict[PeakKind, float] = defaultdict(float)
     for weight in [*body, head]:
         # What has no kernel of its own type is decoded and multiplied as floats.
         peak = "f32" if weight["layout"] == "file" else FLOAT_PEAKS.get(weight["dtype"], "int8")
-        ops[peak] += 2 * weight["n"] * weight["k"]
+        ops[peak] += ops_of(weight)
     cached_tokens = model.n_blocks * model.kv_block_tokens
     return ModelWork(
-        body_bytes=sum(weight["n_bytes"] for weight in body + vectors),
-        body_ops=sum(2 * weight["n"] * weight["k"] for weight in body),
+        body_bytes=sum(weight["n_bytes"] for weight in body + vectors if not weight["of_expert"]),
+        body_ops=sum(map(ops_of, body)),
         head_bytes=head["n_bytes"],
         head_ops=2 * head["n"] * head["k"],
         kv_bytes=model.memory["items"]["kv"] / cached_tokens / len(model.windows),
         attention_ops=4 * model.n_heads * model.head_dim,
         windows=tuple(sorted(Counter(model.windows).items())),
-        peak=ops.most_common(1)[0][0],
+        peak=max(ops, key=lambda kind: ops[kind]),
+        expert_bytes=sum(weight["n_bytes"] for weight in body if weight["of_expert"]),
+        expert_share=share,
     )

@@ -1,0 +1,69 @@
+// Products of grouped rows: those of all experts that got any are cut into tasks together.
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/gemm/gemm_runner.h"
+#include "base/error.h"
+
+namespace imp::cpu {
+
+GemmRunner::Prepared GemmRunner::prepare_to_experts(Rows x, const ExpertRows& rows, ActivationFormat format) {
+  const PrepareRow prepare_row = prepare_row_[static_cast<std::size_t>(format)];
+  const std::ptrdiff_t stride = activation_bytes(format, x.width);
+  std::byte* const grouped = room_for(format, stride * x.n_rows * rows.n_used);
+  for_rows(x.n_rows, [&](int row) {
+    const float* const from = x.data + row * x.stride;
+    const std::int32_t* const places = rows.places + std::ptrdiff_t{row} * rows.n_used;
+    std::byte* const first = grouped + places[0] * stride;
+    if (prepare_row != nullptr) {
+      prepare_row(from, x.width, first);
+    } else {
+      std::memcpy(first, from, static_cast<std::size_t>(stride));
+    }
+    for (int i = 1; i < rows.n_used; ++i) {
+      std::memcpy(grouped + places[i] * stride, first, static_cast<std::size_t>(stride));
+    }
+  });
+  return {grouped, stride};
+}
+
+void GemmRunner::add_experts(const ExpertTerm& term, const ExpertRows& rows, const Prepared& grouped) {
+  for (int expert = 0; expert < rows.n_experts; ++expert) {
+    const int first = rows.begins[expert];
+    const int n_rows = rows.begins[expert + 1] - first;
+    if (n_rows == 0) continue;
+    const auto& weight = static_cast<const CpuLinear&>(*term.weights[static_cast<std::size_t>(expert)]);
+    Rows out = term.out;
+    out.data += first * out.stride;
+    out.n_rows = n_rows;
+    // Up to about this many rows a panel takes as long as its way through memory.
+    constexpr int kRowsForFree = 4;
+    add({&weight, &weight.plan().kernel_for(n_rows), nullptr, grouped.rows + first * grouped.stride, grouped.stride,
+         out},
+        static_cast<std::int64_t>(weight.row_bytes()) * std::max(n_rows, kRowsForFree));
+  }
+}
+
+void GemmRunner::run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
+  if (x.n_rows == 0) return;
+  IMP_CHECK(terms.size() <= kMaxExpertTerms && x.n_rows == rows.n_rows);
+  std::array<Prepared, kFormats> inputs;
+  begin();
+  for (const ExpertTerm& term : terms) {
+    const ActivationFormat format = term.weights.front()->plan().kernels.front().kernel->activations;
+    Prepared& input = inputs[static_cast<std::size_t>(format)];
+    if (input.rows == nullptr) input = prepare_to_experts(x, rows, format);
+    add_experts(term, rows, input);
+  }
+  finish();
+}
+
+void GemmRunner::run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
+  if (grouped.n_rows == 0) return;
+  IMP_CHECK(grouped.n_rows == rows.n_rows * rows.n_used);
+  begin();
+  add_experts(term, rows, prepare(grouped, term.weights.front()->plan().kernels.front().kernel->activations));
+  finish();
+}
+
+}  // namespace imp::cpu

@@ -1,0 +1,102 @@
+// `_testing`: routing to experts and the products of the rows that each got.
+#include <pybind11/stl.h>
+
+#include "bindings/testing_device.h"
+#include "bindings/testing_ops.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+using Bytes = py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>;
+
+Ints to_ints(const std::int32_t* values, const std::vector<py::ssize_t>& shape) {
+  Ints array(shape);
+  std::copy_n(values, array.size(), array.mutable_data());
+  return array;
+}
+
+ExpertRows route(TestingDevice& device, const Floats& scores, const ExpertRouting& routing) {
+  const ExpertRows rows = device.backend().make_expert_rows(static_cast<int>(scores.shape(0)), routing);
+  device.backend().route_experts(device.to_rows(scores), routing, rows);
+  return rows;
+}
+
+ExpertRouting routing_of(const Floats& scores, int n_used, bool normalized, float scale) {
+  return {.n_experts = static_cast<int>(scores.shape(1)), .n_used = n_used, .normalized = normalized, .scale = scale};
+}
+
+// The experts of each row, their weights, the grouped row for each, and the first grouped row of each expert.
+py::tuple route_experts(TestingDevice& device, const Floats& scores, int n_used, bool normalized, float scale) {
+  const ExpertRows rows = route(device, scores, routing_of(scores, n_used, normalized, scale));
+  Floats weights({rows.n_rows, n_used});
+  std::copy_n(rows.weights, weights.size(), weights.mutable_data());
+  return py::make_tuple(to_ints(rows.experts, {rows.n_rows, n_used}), weights,
+                        to_ints(rows.places, {rows.n_rows, n_used}), to_ints(rows.begins, {rows.n_experts + 1}));
+}
+
+// Matrices [n, k] of all experts from `files`, the bytes of one after the other.
+std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::string& dtype, const Bytes& files, int n_experts,
+                                          std::int64_t n, std::int64_t k) {
+  const auto type = dtype_from_name(dtype);
+  if (!type) throw std::invalid_argument("no dtype " + dtype);
+  const GemmProblem problem = {*type, n, k};
+  const auto row = static_cast<std::size_t>(*row_bytes(*type, k));
+  std::vector<LinearRequest> requests;
+  for (int expert = 0; expert < n_experts; ++expert) {
+    const std::uint8_t* const matrix = files.data() + static_cast<std::size_t>(expert * n) * row;
+    const auto read = [matrix, row](std::int64_t first, std::int64_t n_rows, std::byte* out) {
+      std::memcpy(out, matrix + static_cast<std::size_t>(first) * row, static_cast<std::size_t>(n_rows) * row);
+    };
+    requests.push_back(
+        {{.name = "experts", .problem = problem, .read = read}, backend.registry().plan(problem, "experts", {})});
+  }
+  return backend.load_linears(requests, {});
+}
+
+// What row i is multiplied to by each of its experts, [rows, n_used · n] by descending score, and their weighted sum
+// [rows, n]. x has a row for each row of scores, or, of_experts, for each grouped row.
+py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& scores, int n_used,
+                          const std::string& dtype, const Bytes& files, std::int64_t n, bool of_experts) {
+  Backend& backend = device.backend();
+  const ExpertRouting routing = routing_of(scores, n_used, true, 1);
+  const auto weights = load(backend, dtype, files, routing.n_experts, n, x.shape(1));
+  WorkspaceNeeds needs = {.max_rows = static_cast<int>(scores.shape(0)),
+                          .max_logits_rows = 1,
+                          .vocab_size = 16,
+                          .max_context = 16,
+                          .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},
+                          .weights = {weights.front().get()},
+                          .experts = routing};
+  for (const auto& weight : weights) needs.expert_weights.push_back(weight.get());
+  backend.reserve(needs);
+
+  const ExpertRows rows = route(device, scores, routing);
+  const Rows grouped = device.empty_rows(rows.n_rows * n_used, static_cast<int>(n));
+  const ExpertTerm term = {weights, grouped};
+  if (of_experts) {
+    backend.linear_of_experts(device.to_rows(x), rows, term);
+  } else {
+    backend.linear_to_experts(device.to_rows(x), rows, {&term, 1});
+  }
+  const Rows mixed = device.empty_rows(rows.n_rows, static_cast<int>(n));
+  backend.mix_experts(grouped, rows, mixed);
+  const Floats products = TestingDevice::to_array(grouped);
+  Floats by_row({rows.n_rows, n_used, static_cast<int>(n)});
+  for (int i = 0; i < rows.n_rows * n_used; ++i) {
+    std::copy_n(products.data(rows.places[i], 0), n, by_row.mutable_data() + i * n);
+  }
+  return py::make_tuple(by_row, TestingDevice::to_array(mixed));
+}
+
+}  // namespace
+
+void register_testing_experts(py::module_& module) {
+  module.def("route_experts", &route_experts, py::arg("device"), py::arg("scores"), py::arg("n_used"), py::kw_only(),
+             py::arg("normalized") = true, py::arg("scale") = 1.0F);
+  module.def("expert_products", &expert_products, py::arg("device"), py::arg("x"), py::arg("scores"), py::arg("n_used"),
+             py::arg("dtype"), py::arg("files"), py::arg("n"), py::kw_only(), py::arg("of_experts") = false);
+}
+
+}  // namespace imp::bindings
