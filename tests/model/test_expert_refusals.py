@@ -100,7 +100,13 @@ def test_mod_6_m36_a_tensor_of_experts_is_missing_or_has_another_shape(name: str
         "MODEL_TENSOR", f"m.gguf: tensor {name}: missing, expected {expected}",
     )  # fmt: skip
     flat = right.reshape(-1, right.shape[-1])
-    for wrong in (right[:-1], right[..., :-1], np.concatenate([right, right[:1]]), flat[: len(right)], right[None]):
+    for wrong in (
+        right[:-1],
+        right[..., :-1],
+        np.concatenate([right, right[:1]]),
+        flat[: len(right)],
+        np.stack([right, right]),
+    ):
         if wrong.shape == right.shape:
             continue
         contents.tensors[name] = Tensor(np.ascontiguousarray(wrong))

@@ -48,7 +48,8 @@ def test_mod_6_m36_a_tensor_is_removed(kind: str, name: str, tmp_path: Path) -> 
     assert reason == "MODEL_TENSOR"
     if not optional(model, name):
         assert message.startswith(f"m.gguf: tensor {name}: missing, expected ")
-        assert shape in message or name == "token_embd.weight"
+        # What is multiplied with is a matrix, if of one row.
+        assert shape in message or shape.replace("]", ", 1]") in message or name == "token_embd.weight"
 
 
 def transposed(tensor: Tensor) -> Tensor:

@@ -18,7 +18,9 @@ std::optional<std::uint64_t> FactReader::find_integer(std::string_view key) {
 std::vector<std::uint32_t> FactReader::find_integers(std::string_view key) {
   const std::string& whole = ask(key);
   const Metadata& metadata = file_.metadata();
-  if (metadata.is_array(whole)) return metadata.integers<std::uint32_t>(whole);
+  // An empty array of JSON has no type, and no integers.
+  if (metadata.is_array(whole))
+    return metadata.find_integers<std::uint32_t>(whole).value_or(std::vector<std::uint32_t>{});
   const auto one = metadata.find_integer<std::uint32_t>(whole);
   return one ? std::vector{*one} : std::vector<std::uint32_t>{};
 }
