@@ -75,7 +75,7 @@ struct LinearTerm {
 
 // One product of several that share their input: each grouped row with the matrix of its expert.
 struct ExpertTerm {
-  std::span<const std::unique_ptr<Linear>> weights;  // [n_experts], all of one shape and one plan
+  std::span<const std::unique_ptr<Linear>> weights;  // [n_experts], all of one shape; types and plans may differ
   Rows out;                                          // [grouped rows, n]; does not overlap the input
 };
 

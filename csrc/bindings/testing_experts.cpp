@@ -36,16 +36,16 @@ py::tuple route_experts(TestingDevice& device, const Floats& scores, int n_used,
                         to_ints(rows.places, {rows.n_rows, n_used}), to_ints(rows.begins, {rows.n_experts + 1}));
 }
 
-// Matrices [n, k] of all experts from `files`, the bytes of one after the other.
-std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::string& dtype, const Bytes& files, int n_experts,
-                                          std::int64_t n, std::int64_t k) {
-  const auto type = dtype_from_name(dtype);
-  if (!type) throw std::invalid_argument("no dtype " + dtype);
-  const GemmProblem problem = {*type, n, k};
-  const auto row = static_cast<std::size_t>(*row_bytes(*type, k));
+// A matrix [n, k] for each of the experts, whose types may differ.
+std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::vector<std::string>& dtypes,
+                                          const std::vector<Bytes>& files, std::int64_t n, std::int64_t k) {
   std::vector<LinearRequest> requests;
-  for (int expert = 0; expert < n_experts; ++expert) {
-    const std::uint8_t* const matrix = files.data() + static_cast<std::size_t>(expert * n) * row;
+  for (std::size_t expert = 0; expert < files.size(); ++expert) {
+    const auto type = dtype_from_name(dtypes.at(expert));
+    if (!type) throw std::invalid_argument("no dtype " + dtypes[expert]);
+    const GemmProblem problem = {*type, n, k};
+    const auto row = static_cast<std::size_t>(*row_bytes(*type, k));
+    const std::uint8_t* const matrix = files[expert].data();
     const auto read = [matrix, row](std::int64_t first, std::int64_t n_rows, std::byte* out) {
       std::memcpy(out, matrix + static_cast<std::size_t>(first) * row, static_cast<std::size_t>(n_rows) * row);
     };
@@ -58,10 +58,11 @@ std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::string& d
 // What row i is multiplied to by each of its experts, [rows, n_used · n] by descending score, and their weighted sum
 // [rows, n]. x has a row for each row of scores, or, of_experts, for each grouped row.
 py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& scores, int n_used,
-                          const std::string& dtype, const Bytes& files, std::int64_t n, bool of_experts) {
+                          const std::vector<std::string>& dtypes, const std::vector<Bytes>& files, std::int64_t n,
+                          bool of_experts) {
   Backend& backend = device.backend();
   const ExpertRouting routing = routing_of(scores, n_used, true, 1);
-  const auto weights = load(backend, dtype, files, routing.n_experts, n, x.shape(1));
+  const auto weights = load(backend, dtypes, files, n, x.shape(1));
   WorkspaceNeeds needs = {.max_rows = static_cast<int>(scores.shape(0)),
                           .max_logits_rows = 1,
                           .vocab_size = 16,
@@ -96,7 +97,7 @@ void register_testing_experts(py::module_& module) {
   module.def("route_experts", &route_experts, py::arg("device"), py::arg("scores"), py::arg("n_used"), py::kw_only(),
              py::arg("normalized") = true, py::arg("scale") = 1.0F);
   module.def("expert_products", &expert_products, py::arg("device"), py::arg("x"), py::arg("scores"), py::arg("n_used"),
-             py::arg("dtype"), py::arg("files"), py::arg("n"), py::kw_only(), py::arg("of_experts") = false);
+             py::arg("dtypes"), py::arg("files"), py::arg("n"), py::kw_only(), py::arg("of_experts") = false);
 }
 
 }  // namespace imp::bindings

@@ -99,19 +99,20 @@ def test_krn_3_a_row_is_added_by_its_gate() -> None:
 
 
 class Experts:
-    """Matrices of one type, and a batch of rows with scores."""
+    """A matrix of each type, and a batch of rows with scores."""
 
-    def __init__(self, dtype: str, *, n: int, k: int, m: int, n_experts: int, n_used: int) -> None:
-        self.dtype, self.n, self.n_used = dtype, n, n_used
-        self.weights = [random_weight(dtype, n, k, seed=i) for i in range(n_experts)]
-        self.files = np.concatenate([weight.file for weight in self.weights])
+    def __init__(self, dtypes: list[str], *, n: int, k: int, m: int, n_used: int) -> None:
+        n_experts = len(dtypes)
+        self.dtypes, self.n, self.n_used = dtypes, n, n_used
+        self.weights = [random_weight(dtype, n, k, seed=i) for i, dtype in enumerate(dtypes)]
+        self.files = [weight.file for weight in self.weights]
         self.x = random_rows(m, k)
         self.scores = np.random.default_rng(m).normal(size=(m, n_experts)).astype(np.float32)
         self.chosen = chosen_by(self.scores, n_used)
 
     def run(self, device: core.Device, rows: Any = slice(None)) -> tuple[Array, Array]:
         return core.expert_products(
-            device, self.x[rows], self.scores[rows], self.n_used, self.dtype, self.files, self.n
+            device, self.x[rows], self.scores[rows], self.n_used, self.dtypes, self.files, self.n
         )
 
     def expected(self) -> Array:
@@ -123,7 +124,7 @@ class Experts:
 @pytest.mark.parametrize("dtype", WEIGHT_TYPES)
 def test_mod_17_each_row_is_multiplied_with_its_experts(dtype: str) -> None:
     """Outputs that fill no whole panel; one expert has most of the rows, and one has none."""
-    case = Experts(dtype, n=40, k=256, m=19, n_experts=5, n_used=2)
+    case = Experts([dtype] * 5, n=40, k=256, m=19, n_used=2)
     case.scores[:, 3] += 4
     case.scores[:, 1] -= 9
     case.chosen = chosen_by(case.scores, 2)
@@ -144,9 +145,32 @@ def test_mod_17_each_row_is_multiplied_with_its_experts(dtype: str) -> None:
     assert (np.abs(mixed - terms.sum(axis=1)) <= tolerances.rounding_of_sum(20) * np.abs(terms).sum(axis=1)).all()
 
 
+MIXED = ["q4_k", "bf16", "q6_k", "f32", "q8_0", "iq4_nl", "f16"]
+
+
+def test_mod_17_experts_of_a_layer_may_differ_in_type() -> None:
+    """Each as if it were in a layer of its own type, whatever format its rows are prepared in."""
+    case = Experts(MIXED, n=40, k=256, m=29, n_used=3)
+    grouped = np.empty((87, 256), np.float32)
+    grouped[core.route_experts(DEVICES[0], case.scores, 3)[2].ravel()] = np.repeat(case.x, 3, axis=0)
+    products, _ = same_on_all(case.run)
+    again, _ = same_on_all(
+        lambda device: core.expert_products(
+            device, grouped, case.scores, 3, case.dtypes, case.files, case.n, of_experts=True
+        )
+    )
+    assert_same_bits(again, products)
+    for expert, dtype in enumerate(MIXED):
+        alone = Experts([dtype] * len(MIXED), n=40, k=256, m=29, n_used=3)
+        expected, _ = alone.run(DEVICES[0])
+        its = case.chosen == expert
+        assert its.any()
+        assert_same_bits(products[its], expected[its])
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "q8_0", "q4_k"])
 def test_det_1_a_rows_products_do_not_depend_on_its_company(dtype: str) -> None:
-    case = Experts(dtype, n=48, k=256, m=33, n_experts=4, n_used=2)
+    case = Experts([dtype] * 4, n=48, k=256, m=33, n_used=2)
     products, mixed = case.run(DEVICES[0])
     for device in (DEVICES[0], DEVICES[-1]):
         for rows in ([0], [32], [7, 3], list(range(20, 33)), list(range(32, -1, -1))):
@@ -157,12 +181,14 @@ def test_det_1_a_rows_products_do_not_depend_on_its_company(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "q8_0"])
 def test_mod_17_grouped_rows_are_multiplied_where_they_stand(dtype: str) -> None:
-    case = Experts(dtype, n=40, k=128, m=9, n_experts=4, n_used=2)
+    case = Experts([dtype] * 4, n=40, k=128, m=9, n_used=2)
     places = core.route_experts(DEVICES[0], case.scores, 2)[2]
     grouped = np.empty((18, 128), np.float32)
     grouped[places.ravel()] = np.repeat(case.x, 2, axis=0)
     products, _ = case.run(DEVICES[0])
     again, _ = same_on_all(
-        lambda device: core.expert_products(device, grouped, case.scores, 2, dtype, case.files, case.n, of_experts=True)
+        lambda device: core.expert_products(
+            device, grouped, case.scores, 2, case.dtypes, case.files, case.n, of_experts=True
+        )
     )
     assert_same_bits(again, products)

@@ -27,19 +27,23 @@ GemmRunner::Prepared GemmRunner::prepare_to_experts(Rows x, const ExpertRows& ro
   return {grouped, stride};
 }
 
-void GemmRunner::add_experts(const ExpertTerm& term, const ExpertRows& rows, const Prepared& grouped) {
+template <class PrepareGrouped>
+void GemmRunner::add_experts(const ExpertTerm& term, const ExpertRows& rows, Inputs& inputs,
+                             const PrepareGrouped& prepare_grouped) {
   for (int expert = 0; expert < rows.n_experts; ++expert) {
     const int first = rows.begins[expert];
     const int n_rows = rows.begins[expert + 1] - first;
     if (n_rows == 0) continue;
     const auto& weight = static_cast<const CpuLinear&>(*term.weights[static_cast<std::size_t>(expert)]);
+    const GemmKernel& kernel = weight.plan().kernel_for(n_rows);
+    Prepared& grouped = inputs[static_cast<std::size_t>(kernel.activations)];
+    if (grouped.rows == nullptr) grouped = prepare_grouped(kernel.activations);
     Rows out = term.out;
     out.data += first * out.stride;
     out.n_rows = n_rows;
     // Up to about this many rows a panel takes as long as its way through memory.
     constexpr int kRowsForFree = 4;
-    add({&weight, &weight.plan().kernel_for(n_rows), nullptr, grouped.rows + first * grouped.stride, grouped.stride,
-         out},
+    add({&weight, &kernel, nullptr, grouped.rows + first * grouped.stride, grouped.stride, out},
         static_cast<std::int64_t>(weight.row_bytes()) * std::max(n_rows, kRowsForFree));
   }
 }
@@ -47,13 +51,10 @@ void GemmRunner::add_experts(const ExpertTerm& term, const ExpertRows& rows, con
 void GemmRunner::run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0) return;
   IMP_CHECK(terms.size() <= kMaxExpertTerms && x.n_rows == rows.n_rows);
-  std::array<Prepared, kFormats> inputs;
+  Inputs inputs;
   begin();
   for (const ExpertTerm& term : terms) {
-    const ActivationFormat format = term.weights.front()->plan().kernels.front().kernel->activations;
-    Prepared& input = inputs[static_cast<std::size_t>(format)];
-    if (input.rows == nullptr) input = prepare_to_experts(x, rows, format);
-    add_experts(term, rows, input);
+    add_experts(term, rows, inputs, [&](ActivationFormat format) { return prepare_to_experts(x, rows, format); });
   }
   finish();
 }
@@ -61,8 +62,9 @@ void GemmRunner::run_to_experts(Rows x, const ExpertRows& rows, std::span<const 
 void GemmRunner::run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
   IMP_CHECK(grouped.n_rows == rows.n_rows * rows.n_used);
+  Inputs inputs;
   begin();
-  add_experts(term, rows, prepare(grouped, term.weights.front()->plan().kernels.front().kernel->activations));
+  add_experts(term, rows, inputs, [&](ActivationFormat format) { return prepare(grouped, format); });
   finish();
 }
 

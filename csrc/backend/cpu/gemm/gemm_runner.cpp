@@ -171,7 +171,7 @@ void GemmRunner::finish() {
 void GemmRunner::run(Rows x, std::span<const LinearTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
   IMP_CHECK(terms.size() <= kMaxTerms);
-  std::array<Prepared, kFormats> inputs;
+  Inputs inputs;
   begin();
   for (const LinearTerm& term : terms) {
     const auto& weight = static_cast<const CpuLinear&>(*term.weight);

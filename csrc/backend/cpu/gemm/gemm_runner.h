@@ -88,6 +88,7 @@ class GemmRunner {
     const std::byte* rows = nullptr;
     std::ptrdiff_t stride = 0;  // bytes
   };
+  using Inputs = std::array<Prepared, kFormats>;  // one input in each format that a product of this call reads
   std::size_t total_bytes(const Scratch& scratch) const;
   static Scratch scratch_for(const GemmNeeds& needs);
   void reserve_products(std::size_t n_products);
@@ -102,7 +103,10 @@ class GemmRunner {
   void begin() noexcept;
   // One more product, that costs `panel_cost` for each panel of 16 outputs.
   void add(const GemmProduct& product, std::int64_t panel_cost);
-  void add_experts(const ExpertTerm& term, const ExpertRows& rows, const Prepared& grouped);
+  // prepare_grouped(format) makes the grouped rows that `inputs` has not in a format yet.
+  template <class PrepareGrouped>
+  void add_experts(const ExpertTerm& term, const ExpertRows& rows, Inputs& inputs,
+                   const PrepareGrouped& prepare_grouped);
   void finish();  // runs the products that were added
   void run_task(const GemmTask& task, int thread) const;
 
