@@ -7,6 +7,24 @@
 #include "model/validate.h"
 
 namespace imp {
+namespace {
+
+bool is_mostly_quantized(const ModelFile& file) {
+  std::int64_t quantized = 0, others = 0;
+  for (const TensorInfo& tensor : file.tensors()) {
+    (traits(tensor.dtype).block_elements > 1 ? quantized : others) += tensor.n_elements();
+  }
+  return quantized > others;
+}
+
+// Attention over bfloat16 is the fastest, and its rounding disappears beside that of quantized weights.
+void choose_cache_type(FactReader& facts) {
+  if (!is_mostly_quantized(facts.file())) return;
+  facts.config.kv_dtype = DType::BF16;
+  facts.origins.note("kv_dtype", Origin::checkpoint, "quantized weights");
+}
+
+}  // namespace
 
 ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides) {
   ResolvedModel model;
@@ -14,6 +32,7 @@ ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrid
   const bool prefixed = model.architecture->format == ModelFormat::gguf;
   FactReader facts(file, prefixed ? std::string(model.architecture->name) + "." : "");
   model.architecture->read(facts);
+  choose_cache_type(facts);
   apply_overrides(overrides, facts.config, facts.origins);
   validate(facts.config, facts.origins, file.metadata().where(), file.metadata().wrong_value());
 

@@ -110,7 +110,9 @@ class KvCache:
         AUTO,
         "KV cache; auto: half of what weights leave, at most 4 sequences of full context",
     )
-    dtype: str = key(KV_DTYPE, "f16", "type of cached keys and values")
+    dtype: str | Auto = key(
+        AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
+    )
     block_tokens: int = key(Choice(16, 32, 64, 128, 256), 16, "tokens in a block")
     prefix_cache: bool = key(Boolean(), True, "keep the blocks of ended requests for prompts that begin alike")
 

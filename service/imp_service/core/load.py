@@ -154,4 +154,7 @@ def _decided(config: Config, model: _core.Model) -> Config:
         config = config.resolve(("device", "isa"), _core.best_isa(), "the best this CPU has")
     if config.settings.kv.bytes is AUTO:
         config = config.resolve(("kv", "bytes"), model.memory["items"]["kv"], "what the memory plan leaves")
+    if config.settings.kv.dtype is AUTO:
+        kv_dtype = next(fact["value"] for fact in model.facts if fact["name"] == "kv_dtype")
+        config = config.resolve(("kv", "dtype"), kv_dtype, "what the model's weights and overrides say")
     return config

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from imp_service import _core
+from imp_service.config import AUTO, Settings
 from imp_service.config.overrides import ModelOverrides, RopeScaling
-from imp_service.config.settings import KvCache, Settings
 
 
 def core_overrides(settings: Settings) -> _core.ModelOverrides:
@@ -12,8 +12,7 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
     wanted: ModelOverrides = settings.model.overrides
     overrides = _core.ModelOverrides()
     overrides.max_context = wanted.max_context or settings.limits.max_context or None
-    # Nobody's word is no override: what is shown of the model says where each value came from.
-    overrides.kv_dtype = wanted.kv_dtype or (settings.kv.dtype if settings.kv.dtype != KvCache().dtype else None)
+    overrides.kv_dtype = wanted.kv_dtype or (None if settings.kv.dtype is AUTO else settings.kv.dtype)
     overrides.rope_theta = wanted.rope_theta
     overrides.rope_scaling = _rope_scaling(wanted.rope_scaling)
     overrides.gemm = list(wanted.gemm.items())

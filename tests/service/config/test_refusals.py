@@ -44,7 +44,7 @@ VALUES = [
     ("kv.block_tokens", "16.0", "16.0", "found 16.0, expected 16, 32"),
     ("kv.prefix_cache", "1", "1", "found 1, expected true or false"),
     ("kv.prefix_cache", '"yes"', "yes", "yes"),
-    ("kv.dtype", '"q4_0"', "q4_0", 'expected "f16", "bf16", "f32" or "q8_0"'),
+    ("kv.dtype", '"q4_0"', "q4_0", 'expected "auto" or "f16", "bf16", "f32" or "q8_0"'),
     ("scheduler.max_wait", "60", "60", "found 60, expected 1ms to 24h, with its unit"),
     ("scheduler.max_wait", '"60"', None, 'found "60", expected 1ms to 24h, with its unit'),
     ("scheduler.max_wait", '"0s"', "0s", "expected 1ms to 24h"),

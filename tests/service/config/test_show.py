@@ -26,7 +26,7 @@ def test_cfg_6_every_key_is_shown_with_its_value_and_source(load_text):
     assert shown['model.overrides.gemm."blk.*"'] == {"value": "reference", "origin": "imp.conf:6"}
     assert shown["limits.max_tokens"] == {"value": 2048, "origin": "--set"}
     assert shown["scheduler.max_wait"] == {"value": "5ms", "origin": "IMP_SCHEDULER__MAX_WAIT"}
-    assert shown["kv.dtype"] == {"value": "f16", "origin": "default"}
+    assert shown["kv.prefix_cache"] == {"value": True, "origin": "default"}
     assert shown["model.path"] == {"value": None, "origin": "default"}
     fixed = {write_path(path) for path, _ in keys_of(TABLE) if "NAME" not in path}
     assert fixed <= set(shown)
@@ -105,6 +105,7 @@ def test_cfg_8_no_auto_is_left_when_each_is_resolved(machine):
     config, _ = resolve_memory(resolve_cpus(config, machine), lambda nodes: "", machine)
     config = config.resolve(("device", "isa"), "avx2", "best of this CPU")
     config = config.resolve(("kv", "bytes"), 64 * 1024**2, "half of what weights leave")
+    config = config.resolve(("kv", "dtype"), "bf16", "the weights")
     assert '"auto"' not in as_text(config)
     assert "auto" not in json.loads(as_json(config)).values()
     assert config.settings.kv.bytes == 64 * 1024**2
