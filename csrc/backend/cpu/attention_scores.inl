@@ -8,6 +8,21 @@
 namespace imp::cpu {
 namespace {
 
+// Adds one part of a step of q · k to the dot products, and the parts after it.
+template <class Kept, int n_queries, int n_panels, int part = 0>
+[[gnu::always_inline]] inline void add_keys(const void* const* q, const void* const* k, int step,
+                                            Lanes (&dot)[n_queries][n_panels]) {
+  typename Kept::Part key[n_panels];
+  for (int p = 0; p < n_panels; ++p) {
+    key[p] = Kept::template read<part>(static_cast<typename Kept::Row>(k[p]), step * kPanelTokens);
+  }
+  for (int i = 0; i < n_queries; ++i) {
+    const typename Kept::Part factor = Kept::template factor<part>(q[i], step);
+    for (int p = 0; p < n_panels; ++p) dot[i][p] = Kept::add(dot[i][p], key[p], factor);
+  }
+  if constexpr (part + 1 < Kept::kParts) add_keys<Kept, n_queries, n_panels, part + 1>(q, k, read_again(step), dot);
+}
+
 // scores[query][16 · panel ...] = q · k for n_queries × n_panels at once.
 template <class Kept, int n_queries, int n_panels>
 inline void score_block(const void* const* q, const void* const* k, int head_dim, float* scores) {
@@ -15,24 +30,11 @@ inline void score_block(const void* const* q, const void* const* k, int head_dim
   for (int i = 0; i < n_queries; ++i) {
     for (int p = 0; p < n_panels; ++p) dot[i][p] = zero();
   }
-  for (int step = 0; step < head_dim / Kept::kElements; ++step) {
-    typename Kept::Product key[n_panels];
-    for (int p = 0; p < n_panels; ++p) {
-      key[p] = Kept::read(static_cast<typename Kept::Row>(k[p]), step * kPanelTokens);
-    }
-    for (int i = 0; i < n_queries; ++i) {
-      const typename Kept::Product factor = Kept::factor(q[i], step);
-      for (int p = 0; p < n_panels; ++p) dot[i][p] = Kept::add(dot[i][p], key[p], factor);
-    }
-  }
+  for (int step = 0; step < head_dim / Kept::kElements; ++step) add_keys<Kept>(q, k, step, dot);
   for (int i = 0; i < n_queries; ++i) {
     for (int p = 0; p < n_panels; ++p) store(scores + i * kSplitTokens + p * kPanelTokens, dot[i][p]);
   }
 }
-
-// Quantized blocks have sums of their own beside those of the whole.
-template <class Kept>
-constexpr int kScoreAccumulators = Kept::kQuantized ? kAccumulators / 2 : kAccumulators;
 
 // For n_queries queries, as many panels at once as there are accumulators.
 template <class Kept, int n_queries, int n_panels>
@@ -52,14 +54,15 @@ inline void score_panels(const void* const* q, const void* const* k, int count, 
 template <class Kept, int n_queries>
 inline void score_queries(const void* const* q, int count, const void* const* k, int n_panels, int head_dim,
                           float* scores) {
-  constexpr int fit = kScoreAccumulators<Kept> / n_queries;
+  constexpr int fit = power_within(kScoreAccumulators<Kept> / n_queries);
   constexpr int at_once = fit < kPanelsAtOnce ? fit : kPanelsAtOnce;
   for (; count >= n_queries; count -= n_queries) {
     score_panels<Kept, n_queries, at_once>(q, k, n_panels, head_dim, scores);
     q += n_queries;
     scores += n_queries * kSplitTokens;
   }
-  if constexpr (n_queries > 1) score_queries<Kept, n_queries / 2>(q, count, k, n_panels, head_dim, scores);
+  if constexpr (n_queries > 1)
+    score_queries<Kept, power_within(n_queries - 1)>(q, count, k, n_panels, head_dim, scores);
 }
 
 // The raw dot products of all queries with the panels [begin, end).
@@ -78,8 +81,8 @@ inline void score(const AttentionTile& tile, const SplitPanels& panels, int begi
         k[p] = static_cast<const char*>(panels.k[first + p]) + head * panels.k_head_bytes;
       }
       const int i = head * per_kv_head;
-      score_queries<Kept, kScoreAccumulators<Kept> / 2>(q + i, per_kv_head, k, n_panels, tile.head_dim,
-                                                        scratch.scores + i * kSplitTokens + first * kPanelTokens);
+      score_queries<Kept, kScoreQueries<Kept>>(q + i, per_kv_head, k, n_panels, tile.head_dim,
+                                               scratch.scores + i * kSplitTokens + first * kPanelTokens);
     }
   }
 }

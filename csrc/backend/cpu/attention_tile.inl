@@ -10,8 +10,30 @@ namespace {
 #if defined(__AVX512F__)
 constexpr int kAccumulators = 16;
 #else
-constexpr int kAccumulators = 4;
+constexpr int kAccumulators = 5;
 #endif
+
+// Queries that share what is read of K and of V. Few registers serve many queries with one vector each best; sums of
+// quantized blocks stand beside those of the whole.
+template <class Kept>
+constexpr int kScoreAccumulators = Kept::kQuantized ? kAccumulators / 2 : kAccumulators;
+template <class Kept>
+constexpr int kScoreQueries = kAccumulators >= 16 || Kept::kQuantized ? kScoreAccumulators<Kept> / 2 : kAccumulators;
+template <class Kept>
+constexpr int kValueQueries = kAccumulators >= 16 ? 4
+                              : Kept::kQuantized  ? 2
+                                                  : kAccumulators;
+
+// The greatest power of two that is at most n.
+constexpr int power_within(int n) {
+  return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
+// The same number, which a compiler cannot know to be: what lies there is read again instead of kept in a register.
+inline int read_again(int place) {
+  __asm__("" : "+r"(place));
+  return place;
+}
 
 // Panels read side by side: as many streams as memory serves best.
 constexpr int kPanelsAtOnce = 4;

@@ -8,6 +8,21 @@
 namespace imp::cpu {
 namespace {
 
+// Adds one part of a step of weights · V to the sums, and the parts after it.
+template <class Kept, int n_queries, int n_lanes, int part = 0>
+[[gnu::always_inline]] inline void add_weighed(typename Kept::Row row, int element, const float* weights, int step,
+                                               Lanes (&sums)[n_queries][n_lanes]) {
+  typename Kept::Part value[n_lanes];
+  for (int j = 0; j < n_lanes; ++j) value[j] = Kept::template read<part>(row, element + j * kLanes);
+  for (int i = 0; i < n_queries; ++i) {
+    const typename Kept::Part weight = Kept::template factor<part>(weights + i * kSplitTokens, step);
+    for (int j = 0; j < n_lanes; ++j) sums[i][j] = Kept::add(sums[i][j], value[j], weight);
+  }
+  if constexpr (part + 1 < Kept::kParts) {
+    add_weighed<Kept, n_queries, n_lanes, part + 1>(row, read_again(element), weights, step, sums);
+  }
+}
+
 // values[query][16 · n_lanes from `element`] += weights[query][token] · V[token] for the tokens of steps [begin, end).
 template <class Kept, int n_queries, int n_lanes>
 inline void add_values_block(const HeadValues& v, int begin, int end, int element, const float* weights,
@@ -22,12 +37,7 @@ inline void add_values_block(const HeadValues& v, int begin, int end, int elemen
     const int panel_end = begin / kPanelSteps * kPanelSteps + kPanelSteps;
     for (const int stop = panel_end < end ? panel_end : end; begin < stop; ++begin) {
       const typename Kept::Row row = Kept::values(panel, begin % kPanelSteps, v.width);
-      typename Kept::Product part[n_lanes];
-      for (int j = 0; j < n_lanes; ++j) part[j] = Kept::read(row, element + j * kLanes);
-      for (int i = 0; i < n_queries; ++i) {
-        const typename Kept::Product weight = Kept::factor(weights + i * kSplitTokens, begin);
-        for (int j = 0; j < n_lanes; ++j) sums[i][j] = Kept::add(sums[i][j], part[j], weight);
-      }
+      add_weighed<Kept>(row, element, weights, begin, sums);
     }
   }
   for (int i = 0; i < n_queries; ++i) {
@@ -54,20 +64,25 @@ inline void add_values_lanes(const HeadValues& v, int begin, int end, int elemen
 template <class Kept, int n_queries>
 inline void add_values(const HeadValues& v, int begin, int end, const float* weights, float* values) {
   if (begin >= end) return;
-  constexpr int n_lanes = kAccumulators / n_queries < 8 ? kAccumulators / n_queries : 8;
+  constexpr int n_lanes = power_within(kAccumulators / n_queries);
   add_values_lanes<Kept, n_queries, n_lanes>(v, begin, end, 0, weights, values);
 }
 
-// A token whose neighbour in the pair is not seen, and may be anything.
+// Adds a token whose neighbour in the pair is not seen, and may be anything.
+template <class Kept, int part = 0>
+inline Lanes add_lone(Lanes sum, typename Kept::Row row, int element, const float* weights, int token) {
+  const typename Kept::Part value = Kept::template read_one<part>(row, element, token % Kept::kElements);
+  sum = Kept::add(sum, value, Kept::template factor<part>(weights, token / Kept::kElements));
+  if constexpr (part + 1 < Kept::kParts) return add_lone<Kept, part + 1>(sum, row, element, weights, token);
+  return sum;
+}
+
 template <class Kept>
 inline void add_lone_token(const HeadValues& v, int token, const float* weights, float* values) {
-  const int step = token / Kept::kElements;
-  const int within = step % (kPanelTokens / Kept::kElements);
+  const int within = token % kPanelTokens / Kept::kElements;
   const typename Kept::Row row = Kept::values(v.panel(token), within, v.width);
-  const typename Kept::Product weight = Kept::factor(weights, step);
   for (int d = 0; d < v.width; d += kLanes) {
-    const typename Kept::Product part = Kept::read_one(row, d, token % Kept::kElements);
-    store(values + d, Kept::add(load(values + d), part, weight));
+    store(values + d, add_lone<Kept>(load(values + d), row, d, weights, token));
   }
 }
 
@@ -117,14 +132,14 @@ inline void add_values_of_queries(const HeadValues& v, const Visible* seen, int 
     weights += n_queries * kSplitTokens;
     values += n_queries * v.width;
   }
-  if constexpr (n_queries > 1) add_values_of_queries<Kept, n_queries / 2>(v, seen, count, weights, values);
+  if constexpr (n_queries > 1)
+    add_values_of_queries<Kept, power_within(n_queries - 1)>(v, seen, count, weights, values);
 }
 
 // Adds up the values of all queries, each over the tokens it sees.
 template <class Kept>
 inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels, const Visible* seen, Visible any,
                            const float* weights, float* values) {
-  constexpr int at_once = kAccumulators >= 16 ? 4 : 2;
   constexpr int chunk = kPanelsAtOnce * kPanelTokens;
   const int per_kv_head = tile.n_rows * tile.n_heads;
   const int width = padded_to_lanes(tile.head_dim);
@@ -136,8 +151,8 @@ inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels,
     }
     for (int head = 0; head < tile.n_kv_heads; ++head) {
       const int i = head * per_kv_head;
-      add_values_of_queries<Kept, at_once>({panels.v, head * panels.v_head_bytes, width}, here + i, per_kv_head,
-                                           weights + i * kSplitTokens, values + i * width);
+      add_values_of_queries<Kept, kValueQueries<Kept>>({panels.v, head * panels.v_head_bytes, width}, here + i,
+                                                       per_kv_head, weights + i * kSplitTokens, values + i * width);
     }
   }
 }

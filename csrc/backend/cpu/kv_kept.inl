@@ -2,12 +2,13 @@
 //
 //   Element   what one lane reads at once: kElements neighbours, along head_dim of K and along the tokens of V
 //   Factor    what Elements are multiplied by: kElements neighbours of a query, or of a row of weights
+//   Part      what a register holds of either: a product is added in kParts steps, part 0 first
 //
 // A word is 32 bits: a float where elements are alone, a pair of bfloat16 where they are in pairs.
 #pragma once
 
 #include "backend/cpu/cpu_ops.h"
-#include "backend/cpu/lanes_pairs.h"
+#include "backend/cpu/kv_pairs.inl"
 
 namespace imp::cpu {
 namespace {
@@ -16,7 +17,8 @@ namespace {
 struct KeptAlone {
   static constexpr bool kQuantized = false;
   static constexpr int kElements = 1;
-  using Product = Lanes;
+  static constexpr int kParts = 1;
+  using Part = Lanes;
 
   // A query's Factors; `room`, for its padded row, holds them where they are not there yet.
   static const void* factors_of(const float* row, int, float*) { return row; }
@@ -26,7 +28,10 @@ struct KeptAlone {
     store(scores + token, x);
     return x;
   }
-  static Lanes factor(const void* factors, int i) { return broadcast(static_cast<const float*>(factors)[i]); }
+  template <int part>
+  static Lanes factor(const void* factors, int i) {
+    return broadcast(static_cast<const float*>(factors)[i]);
+  }
   static Lanes add(Lanes sum, Lanes element, Lanes factor) { return fma(factor, element, sum); }
   // The first n of 16 · kElements elements of a row, as 16 words.
   static IntLanes words_of(const float* row, int n) { return bits(load_up_to(row, n)); }
@@ -36,7 +41,10 @@ struct KeptF32 : KeptAlone {
   using Element = float;
   using Row = const Element*;
   static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
-  static Lanes read(Row row, int element) { return load(row + element); }
+  template <int part>
+  static Lanes read(Row row, int element) {
+    return load(row + element);
+  }
   static void write(Element* to, IntLanes words) { store(to, from_bits(words)); }
 };
 
@@ -44,7 +52,10 @@ struct KeptF16 : KeptAlone {
   using Element = std::uint16_t;
   using Row = const Element*;
   static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
-  static Lanes read(Row row, int element) { return load_f16(row + element); }
+  template <int part>
+  static Lanes read(Row row, int element) {
+    return load_f16(row + element);
+  }
   static void write(Element* to, IntLanes words) { store_f16(to, from_bits(words)); }
 };
 
@@ -52,31 +63,36 @@ struct KeptF16 : KeptAlone {
 struct KeptBF16 {
   static constexpr bool kQuantized = false;
   static constexpr int kElements = 2;
-  using Product = Pairs;
+  static constexpr int kParts = kPairParts;
+  using Part = PairPart;
   using Element = std::uint32_t;  // the even below
 
   static const void* factors_of(const float* row, int n, float* room) {
-    for (int d = 0; d < n; d += 2 * kLanes)
-      store_int(reinterpret_cast<std::int32_t*>(room) + d / 2, words_of(row + d, n - d));
+    for (int d = 0; d < n; d += kLanes) {
+      store_factors(reinterpret_cast<PairFactor*>(room) + d, round_bf16(load_up_to(row + d, n - d)));
+    }
     return room;
   }
   static Lanes store_weights(float* scores, int token, Lanes x) {
-    return store_rounded(reinterpret_cast<std::uint16_t*>(scores) + token, x);
+    return store_rounded(reinterpret_cast<PairFactor*>(scores) + token, x);
   }
-  static Pairs factor(const void* factors, int i) {
-    std::uint32_t pair;
-    __builtin_memcpy(&pair, static_cast<const char*>(factors) + i * static_cast<int>(sizeof pair), sizeof pair);
-    return broadcast_pair(pair);
+  template <int part>
+  static Part factor(const void* factors, int i) {
+    return broadcast_factors<part>(static_cast<const PairFactor*>(factors) + kElements * i);
   }
-  static Lanes add(Lanes sum, Pairs element, Pairs factor) { return add_product(sum, element, factor); }
+  static Lanes add(Lanes sum, Part element, Part factor) { return add_product(sum, element, factor); }
 
   using Row = const Element*;
   static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
-  static Pairs read(Row row, int element) { return load_pairs(row + element); }
+  template <int part>
+  static Part read(Row row, int element) {
+    return part_of_pairs<part>(load_words(row + element));
+  }
   // One of each pair, 0 the even; zero for the other.
-  static Pairs read_one(Row row, int element, int which) {
+  template <int part>
+  static Part read_one(Row row, int element, int which) {
     const std::uint32_t mask = which == 0 ? 0x0000FFFF : 0xFFFF0000;
-    return pairs_of(load_words(row + element) & broadcast_int(static_cast<std::int32_t>(mask)));
+    return part_of_pairs<part>(load_words(row + element) & broadcast_int(static_cast<std::int32_t>(mask)));
   }
   static IntLanes words_of(const float* row, int n) {
     std::uint16_t halves[2 * kLanes];

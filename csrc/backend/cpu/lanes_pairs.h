@@ -31,19 +31,6 @@ inline Lanes add_product(Lanes sum, Pairs a, Pairs b) {
 }
 #endif
 
-// As store_bf16 for what is no denormal, and returns what was stored.
-inline Lanes store_rounded(std::uint16_t* to, Lanes x) {
-#if defined(__AVX512BF16__)
-  const __m256i rounded = __builtin_bit_cast(__m256i, _mm512_cvtneps_pbh(x.v));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded);
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16))};
-#else
-  const IntLanes rounded = round_bf16(x);
-  store_u16(to, shift_right_logical<16>(rounded));
-  return from_bits(rounded & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)));
-#endif
-}
-
 inline IntLanes load_words(const std::uint32_t* from) {
   return bits(load(reinterpret_cast<const float*>(from)));
 }

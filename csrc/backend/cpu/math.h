@@ -22,8 +22,9 @@ inline Lanes power_of_two(IntLanes n) {
   return from_bits(shift_left<23>(n + broadcast_int(127)));
 }
 
-// e^x within 1.5 ulp; 0 where the result would be subnormal, infinity above 88.73, NaN for NaN. Non-decreasing.
-inline Lanes exp(Lanes x) {
+// e^x within 1.5 ulp; 0 where the result would be subnormal, infinity above 88.73, NaN for NaN. Non-decreasing. Inline
+// always, because a call passes its lanes through memory.
+[[gnu::always_inline]] inline Lanes exp(Lanes x) {
   // Outside the bounds the result is 0 or infinity already; NaN passes because it is the second operand.
   x = min(broadcast(89.5F), max(broadcast(-104.0F), x));
   const Lanes n = round_even(x * broadcast(0x1.715476p+0F));  // x / ln 2
