@@ -73,6 +73,21 @@ struct LinearTerm {
   Rows out;                      // [x.n_rows, n]; does not overlap x
 };
 
+// Two products that share their input, of which one gates the other.
+struct GatedTerm {
+  const Linear* gate = nullptr;
+  const Vector* gate_bias = nullptr;  // or none
+  const Linear* up = nullptr;         // of the same shape
+  const Vector* up_bias = nullptr;    // or none
+  Rows out;                           // [x.n_rows, n]; does not overlap x
+};
+
+// How runs of elements are normalized.
+struct Norm {
+  const Vector* weight = nullptr;  // as long as a run; null: they are not
+  float epsilon = 0;
+};
+
 // One product of several that share their input: each grouped row with the matrix of its expert.
 struct ExpertTerm {
   std::span<const std::unique_ptr<Linear>> weights;  // [n_experts], all of one shape; types and plans may differ
@@ -137,18 +152,23 @@ class Backend {
   // out[i, :] = scale · table[tokens[i], :]; the table may be the output head itself (tied weights).
   virtual void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) = 0;
 
-  // out[i, :] = x[i, :] / sqrt(mean(x[i, :]²) + epsilon) · weight, for each run of weight.size() elements of a row
-  // (a row may hold several heads). out may be x.
-  virtual void rms_norm(Rows x, const Vector& weight, float epsilon, Rows out) = 0;
+  // out[i, :] = x[i, :] / sqrt(mean(x[i, :]²) + epsilon) · weight. out may be x.
+  virtual void rms_norm(Rows x, const Norm& norm, Rows out) = 0;
+
+  // x += y, and out as rms_norm(x) makes it.
+  virtual void add_norm(Rows x, Rows y, const Norm& norm, Rows out) = 0;
 
   // Each term's out = x · weightᵀ + bias. The input is quantized once for all terms that read it alike.
   virtual void linear(Rows x, std::span<const LinearTerm> terms) = 0;
 
+  // out = activation(x · gateᵀ + gate_bias) · (x · upᵀ + up_bias)
+  virtual void gated_linear(Rows x, const GatedTerm& term, GatedActivation kind) = 0;
+
   // out[i, :] = dims/2 cosines, then dims/2 sines, of positions[i], both times magnitude.
   virtual void rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) = 0;
 
-  // Rotates each head of each row of x [n, n_heads · head_dim] in place by its row of angles.
-  virtual void rope(Rows x, int head_dim, const Rope& rope, Rows angles) = 0;
+  // Normalizes each head of each row of x [n, n_heads · head_dim] in place, and rotates it by its row of angles.
+  virtual void rope(Rows x, int head_dim, const Norm& norm, const Rope& rope, Rows angles) = 0;
 
   // Writes rows of k and v [n, n_kv_heads · head_dim] as the K and V of their positions in one layer.
   virtual void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) = 0;

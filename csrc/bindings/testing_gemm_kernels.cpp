@@ -53,12 +53,12 @@ GemmKernel broken(const char* name, Wrong wrong) {
 std::optional<GemmKernel> broken_kernel(const std::string& name) {
   const auto zeros = [](const GemmArgs& args) {
     for (int row = 0; row < args.m; ++row) {
-      for (std::int64_t i = args.n_begin; i < args.n_end; ++i) args.out[row * args.out_stride + i] = 0;
+      for (std::int64_t i = args.n_begin; i < args.n_end; ++i) args.out[row * args.out_stride + i - args.n_begin] = 0;
     }
   };
   if (name == "broken_zeros") return broken("broken_zeros", +zeros);
   if (name == "broken_output") {
-    return broken("broken_output", +[](const GemmArgs& args) { args.out[args.n_end] = 1; });
+    return broken("broken_output", +[](const GemmArgs& args) { args.out[args.n_end - args.n_begin] = 1; });
   }
   if (name == "broken_weights") {
     return broken(
@@ -155,6 +155,7 @@ Floats run_kernel(const std::string& name, const std::string& weight, const Byte
   Guarded activations("activations", static_cast<std::size_t>(m * activation_bytes(kernel, k)), fill);
   fill_activations(kernel, x, activations.data());
   Guarded out("output", static_cast<std::size_t>(m * (n + kGap)) * sizeof(float), fill);
+  float* const outputs = reinterpret_cast<float*>(out.data());
   Guarded scratch("scratch", kernel.scratch_bytes(problem, static_cast<int>(m)), fill);
 
   GemmArgs args;
@@ -162,7 +163,6 @@ Floats run_kernel(const std::string& name, const std::string& weight, const Byte
   args.weight_type = problem.weight;
   args.activations = activations.data();
   args.activation_stride = activation_bytes(kernel, k);
-  args.out = reinterpret_cast<float*>(out.data());
   args.out_stride = n + kGap;
   args.m = static_cast<int>(m);
   args.n = n;
@@ -172,8 +172,9 @@ Floats run_kernel(const std::string& name, const std::string& weight, const Byte
   for (const std::int64_t cut : cuts) {
     args.n_begin = args.n_end;
     args.n_end = cut;
+    args.out = outputs + args.n_begin;
     kernel.run(args);
-    for (std::int64_t row = 0; row < m; ++row) require_unwritten(args.out + row * (n + kGap), cut, n + kGap, fill);
+    for (std::int64_t row = 0; row < m; ++row) require_unwritten(outputs + row * (n + kGap), cut, n + kGap, fill);
   }
   for (const Guarded* buffer : {&packed, &activations, &out, &scratch}) buffer->check();
   if (std::memcmp(packed.data(), linear->bytes(), linear->n_bytes()) != 0) {
@@ -181,7 +182,7 @@ Floats run_kernel(const std::string& name, const std::string& weight, const Byte
   }
   Floats result({m, n});
   for (std::int64_t row = 0; row < m; ++row) {
-    std::memcpy(result.mutable_data(row, 0), args.out + row * (n + kGap), static_cast<std::size_t>(n) * sizeof(float));
+    std::memcpy(result.mutable_data(row, 0), outputs + row * (n + kGap), static_cast<std::size_t>(n) * sizeof(float));
   }
   return result;
 }

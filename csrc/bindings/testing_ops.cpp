@@ -11,6 +11,8 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
+using Bytes = py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>;
+
 std::unique_ptr<Vector> vector_of(TestingDevice& device, const Floats& values) {
   return device.backend().load_vector({values.data(), static_cast<std::size_t>(values.size())});
 }
@@ -30,8 +32,18 @@ GatedActivation activation_of(const std::string& kind) {
 Floats rms_norm(TestingDevice& device, const Floats& x, const Floats& weight, float epsilon, bool in_place) {
   const Rows rows = device.to_rows(x);
   const Rows out = in_place ? rows : device.empty_rows(rows.n_rows, rows.width);
-  device.backend().rms_norm(rows, *vector_of(device, weight), epsilon, out);
+  const auto vector = vector_of(device, weight);
+  device.backend().rms_norm(rows, {vector.get(), epsilon}, out);
   return TestingDevice::to_array(out);
+}
+
+// The sum, and what it is normalized to.
+py::tuple add_norm(TestingDevice& device, const Floats& x, const Floats& y, const Floats& weight, float epsilon) {
+  const Rows rows = device.to_rows(x);
+  const Rows out = device.empty_rows(rows.n_rows, rows.width);
+  const auto vector = vector_of(device, weight);
+  device.backend().add_norm(rows, device.to_rows(y), {vector.get(), epsilon}, out);
+  return py::make_tuple(TestingDevice::to_array(rows), TestingDevice::to_array(out));
 }
 
 Floats rope_angles(TestingDevice& device, const Ints& positions, const std::vector<double>& frequencies,
@@ -43,10 +55,12 @@ Floats rope_angles(TestingDevice& device, const Ints& positions, const std::vect
   return TestingDevice::to_array(out);
 }
 
-Floats rope(TestingDevice& device, const Floats& x, int head_dim, const std::string& style, const Floats& angles) {
+Floats rope(TestingDevice& device, const Floats& x, int head_dim, const std::string& style, const Floats& angles,
+            const std::optional<Floats>& norm_weight, float epsilon) {
   const Rows rows = device.to_rows(x);
   const Rope rope = {.style = style_of(style), .dims = static_cast<int>(angles.shape(1)), .frequencies = {}};
-  device.backend().rope(rows, head_dim, rope, device.to_rows(angles));
+  const auto vector = norm_weight ? vector_of(device, *norm_weight) : nullptr;
+  device.backend().rope(rows, head_dim, {vector.get(), epsilon}, rope, device.to_rows(angles));
   return TestingDevice::to_array(rows);
 }
 
@@ -92,28 +106,55 @@ Floats read_row(TestingDevice& device, const Floats& x, int row) {
   return out;
 }
 
-// `table` is the bytes of [n, k] in the file's format of `dtype`.
-Floats embed(TestingDevice& device, const Ints& tokens, const std::string& dtype, const py::bytes& table, int n, int k,
-             float scale) {
-  Backend& backend = device.backend();
-  const std::string bytes = table;
+// A weight [n, k] of the bytes that a file would hold.
+std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, const Bytes& file, int n, int k) {
   const auto type = dtype_from_name(dtype);
   if (!type) throw std::invalid_argument("no dtype " + dtype);
   const GemmProblem problem = {*type, n, k};
   const auto row = static_cast<std::size_t>(*row_bytes(*type, k));
-  const WeightSource source = {"table", problem, [&](std::int64_t first, std::int64_t n_rows, std::byte* out) {
-                                 std::memcpy(out, bytes.data() + static_cast<std::size_t>(first) * row,
+  const WeightSource source = {"w", problem, [&](std::int64_t first, std::int64_t n_rows, std::byte* out) {
+                                 std::memcpy(out, file.data() + static_cast<std::size_t>(first) * row,
                                              static_cast<std::size_t>(n_rows) * row);
                                }};
-  const auto weight = backend.load_linear(source, backend.registry().plan(problem, "table", {}));
-  backend.reserve({.max_rows = static_cast<int>(tokens.size()),
-                   .max_logits_rows = 1,
-                   .vocab_size = n,
-                   .max_context = 16,
-                   .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},
-                   .weights = {weight.get()}});
+  return backend.load_linear(source, backend.registry().plan(problem, "w", {}));
+}
+
+WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights) {
+  return {.max_rows = n_rows,
+          .max_logits_rows = 1,
+          .vocab_size = 16,
+          .max_context = 16,
+          .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},
+          .weights = std::move(weights)};
+}
+
+// `table` is the bytes of [n, k] in the file's format of `dtype`.
+Floats embed(TestingDevice& device, const Ints& tokens, const std::string& dtype, const Bytes& table, int n, int k,
+             float scale) {
+  const auto weight = weight_of(device.backend(), dtype, table, n, k);
+  device.backend().reserve(needs_of(static_cast<int>(tokens.size()), {weight.get()}));
   const Rows out = device.empty_rows(static_cast<int>(tokens.size()), k);
-  backend.embed(span_of(tokens), *weight, scale, out);
+  device.backend().embed(span_of(tokens), *weight, scale, out);
+  return TestingDevice::to_array(out);
+}
+
+// Type, file's bytes and bias of a matrix.
+using Matrix = std::tuple<std::string, Bytes, std::optional<Floats>>;
+
+Floats gated_linear(TestingDevice& device, const std::string& kind, const Floats& x, int n, const Matrix& gate,
+                    const Matrix& up) {
+  const Rows rows = device.to_rows(x);
+  std::unique_ptr<Linear> weights[2];
+  std::unique_ptr<Vector> biases[2];
+  for (int i = 0; i < 2; ++i) {
+    const auto& [dtype, file, bias] = i == 0 ? gate : up;
+    weights[i] = weight_of(device.backend(), dtype, file, n, rows.width);
+    if (bias) biases[i] = vector_of(device, *bias);
+  }
+  device.backend().reserve(needs_of(rows.n_rows, {weights[0].get(), weights[1].get()}));
+  const Rows out = device.empty_rows(rows.n_rows, n);
+  device.backend().gated_linear(rows, {weights[0].get(), biases[0].get(), weights[1].get(), biases[1].get(), out},
+                                activation_of(kind));
   return TestingDevice::to_array(out);
 }
 
@@ -133,8 +174,11 @@ void register_testing_ops(py::module_& module) {
       .def_property_readonly("scratch_bytes", [](TestingDevice& device) { return device.backend().scratch_bytes(); })
       .def("launches", &launches)
       .def("rms_norm", &rms_norm, py::arg("x"), py::arg("weight"), py::arg("epsilon"), py::arg("in_place") = false)
+      .def("add_norm", &add_norm, py::arg("x"), py::arg("y"), py::arg("weight"), py::arg("epsilon"))
       .def("rope_angles", &rope_angles, py::arg("positions"), py::arg("frequencies"), py::arg("magnitude") = 1.0F)
-      .def("rope", &rope, py::arg("x"), py::arg("head_dim"), py::arg("style"), py::arg("angles"))
+      .def("rope", &rope, py::arg("x"), py::arg("head_dim"), py::arg("style"), py::arg("angles"),
+           py::arg("norm_weight") = py::none(), py::arg("epsilon") = 0.0F)
+      .def("gated_linear", &gated_linear, py::arg("kind"), py::arg("x"), py::arg("n"), py::arg("gate"), py::arg("up"))
       .def("gated_activation", &gated_activation, py::arg("kind"), py::arg("gate"), py::arg("up"),
            py::arg("into") = "new")
       .def("add", &add, py::arg("x"), py::arg("y"))

@@ -113,16 +113,22 @@ void ScriptBackend::reserve(const WorkspaceNeeds&) {
 void ScriptBackend::embed(std::span<const std::int32_t>, const Linear&, float, Rows) {
   no_op();
 }
-void ScriptBackend::rms_norm(Rows, const Vector&, float, Rows) {
+void ScriptBackend::rms_norm(Rows, const Norm&, Rows) {
+  no_op();
+}
+void ScriptBackend::add_norm(Rows, Rows, const Norm&, Rows) {
   no_op();
 }
 void ScriptBackend::linear(Rows, std::span<const LinearTerm>) {
   no_op();
 }
+void ScriptBackend::gated_linear(Rows, const GatedTerm&, GatedActivation) {
+  no_op();
+}
 void ScriptBackend::rope_angles(std::span<const std::int32_t>, const Rope&, Rows) {
   no_op();
 }
-void ScriptBackend::rope(Rows, int, const Rope&, Rows) {
+void ScriptBackend::rope(Rows, int, const Norm&, const Rope&, Rows) {
   no_op();
 }
 void ScriptBackend::append_kv(KvPool&, int, std::span<const SequenceRows>, Rows, Rows) {

@@ -42,10 +42,12 @@ class ScriptBackend final : public Backend {
   std::vector<Launch> launches() const override { return {}; }
   void trace_ops(OpTrace*) noexcept override {}
   void embed(std::span<const std::int32_t>, const Linear&, float, Rows) override;
-  void rms_norm(Rows, const Vector&, float, Rows) override;
+  void rms_norm(Rows, const Norm&, Rows) override;
+  void add_norm(Rows, Rows, const Norm&, Rows) override;
   void linear(Rows, std::span<const LinearTerm>) override;
+  void gated_linear(Rows, const GatedTerm&, GatedActivation) override;
   void rope_angles(std::span<const std::int32_t>, const Rope&, Rows) override;
-  void rope(Rows, int, const Rope&, Rows) override;
+  void rope(Rows, int, const Norm&, const Rope&, Rows) override;
   void append_kv(KvPool&, int, std::span<const SequenceRows>, Rows, Rows) override;
   void attend(const KvPool&, int, std::span<const SequenceRows>, const AttentionParams&, Rows, Rows) override;
   void gated_activation(GatedActivation, Rows, Rows, Rows) override;

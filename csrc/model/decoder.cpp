@@ -78,8 +78,8 @@ void Decoder::make_workspace() {
   attended_ = backend_.make_rows(rows, q_width);
   const InnerSize inner = inner_size(config_, rows);
   gate_ = backend_.make_rows(inner.rows, inner.width);
-  up_ = backend_.make_rows(inner.rows, inner.width);
   if (config_.has_experts()) {
+    up_ = backend_.make_rows(inner.rows, inner.width);
     scores_ = backend_.make_rows(rows, config_.experts.n_experts);
     routed_ = backend_.make_expert_rows(rows, config_.experts);
     grouped_ = backend_.make_rows(inner.rows, config_.hidden_size);
@@ -87,7 +87,6 @@ void Decoder::make_workspace() {
   if (config_.shared_ffn_size > 0) {
     shared_score_ = backend_.make_rows(rows, 1);
     shared_gate_ = backend_.make_rows(rows, config_.shared_ffn_size);
-    shared_up_ = backend_.make_rows(rows, config_.shared_ffn_size);
     shared_ = backend_.make_rows(rows, config_.hidden_size);
   }
   branch_ = backend_.make_rows(rows, config_.hidden_size);
@@ -115,7 +114,7 @@ Rows Decoder::forward(const Batch& batch, KvPool& pool) {
 void Decoder::embed(const Batch& batch) {
   const std::size_t n = batch.tokens.size();
   for (Rows* rows : {&x_, &normed_, &q_, &k_, &v_, &attended_, &scores_, &branch_, &shared_score_, &shared_gate_,
-                     &shared_up_, &shared_}) {
+                     &shared_}) {
     *rows = first(*rows, n);
   }
   const auto n_inner = static_cast<std::size_t>(inner_size(config_, static_cast<int>(n)).rows);
@@ -126,45 +125,44 @@ void Decoder::embed(const Batch& batch) {
     backend_.rope_angles(batch.positions, ropes_[i], angles_[i]);
   }
   backend_.embed(batch.tokens, *weights_.embedding, config_.embedding_scale, x_);
+  backend_.rms_norm(x_, norm(weights_.layers.front().attention_norm), normed_);
+}
+
+Norm Decoder::norm(const Values& weight) const {
+  return {weight.get(), config_.norm_epsilon};
+}
+
+void Decoder::join(const Values& post_norm, const Values* next_norm) {
+  if (config_.norm_placement == NormPlacement::pre_and_post) backend_.rms_norm(branch_, norm(post_norm), branch_);
+  if (next_norm == nullptr) return backend_.add(x_, branch_);
+  backend_.add_norm(x_, branch_, norm(*next_norm), normed_);
 }
 
 void Decoder::attention(const Batch& batch, KvPool& pool, int i) {
   const LayerWeights& w = weights_.layers[static_cast<std::size_t>(i)];
   const LayerConfig& layer = config_.layers[static_cast<std::size_t>(i)];
-  backend_.rms_norm(x_, *w.attention_norm, config_.norm_epsilon, normed_);
   backend_.linear(normed_,
                   std::array{LinearTerm{w.q.get(), w.q_bias.get(), q_}, LinearTerm{w.k.get(), w.k_bias.get(), k_},
                              LinearTerm{w.v.get(), w.v_bias.get(), v_}});
-  if (config_.qk_norm) {
-    backend_.rms_norm(q_, *w.q_norm, config_.norm_epsilon, q_);
-    backend_.rms_norm(k_, *w.k_norm, config_.norm_epsilon, k_);
-  }
   const auto rope = static_cast<std::size_t>(layer.rope);
-  backend_.rope(q_, config_.head_dim, ropes_[rope], angles_[rope]);
-  backend_.rope(k_, config_.head_dim, ropes_[rope], angles_[rope]);
+  backend_.rope(q_, config_.head_dim, norm(w.q_norm), ropes_[rope], angles_[rope]);
+  backend_.rope(k_, config_.head_dim, norm(w.k_norm), ropes_[rope], angles_[rope]);
   backend_.append_kv(pool, i, batch.sequences, k_, v_);
   backend_.attend(pool, i, batch.sequences, attention_params(config_, layer), q_, attended_);
   backend_.linear(attended_, std::array{LinearTerm{w.output.get(), w.output_bias.get(), branch_}});
-  if (config_.norm_placement == NormPlacement::pre_and_post) {
-    backend_.rms_norm(branch_, *w.post_attention_norm, config_.norm_epsilon, branch_);
-  }
-  backend_.add(x_, branch_);
+  join(w.post_attention_norm, &w.ffn_norm);
 }
 
 void Decoder::feed_forward(int i) {
   const LayerWeights& w = weights_.layers[static_cast<std::size_t>(i)];
-  backend_.rms_norm(x_, *w.ffn_norm, config_.norm_epsilon, normed_);
   config_.has_experts() ? experts(w) : dense(w);
-  if (config_.norm_placement == NormPlacement::pre_and_post) {
-    backend_.rms_norm(branch_, *w.post_ffn_norm, config_.norm_epsilon, branch_);
-  }
-  backend_.add(x_, branch_);
+  const bool is_last = i + 1 == config_.n_layers;
+  join(w.post_ffn_norm, is_last ? nullptr : &weights_.layers[static_cast<std::size_t>(i) + 1].attention_norm);
 }
 
 void Decoder::dense(const LayerWeights& w) {
-  backend_.linear(normed_, std::array{LinearTerm{w.gate.get(), w.gate_bias.get(), gate_},
-                                      LinearTerm{w.up.get(), w.up_bias.get(), up_}});
-  backend_.gated_activation(config_.activation, gate_, up_, gate_);
+  backend_.gated_linear(normed_, {w.gate.get(), w.gate_bias.get(), w.up.get(), w.up_bias.get(), gate_},
+                        config_.activation);
   backend_.linear(gate_, std::array{LinearTerm{w.down.get(), w.down_bias.get(), branch_}});
 }
 
@@ -174,10 +172,9 @@ void Decoder::route(const LayerWeights& w) {
   if (config_.shared_ffn_size == 0) {
     backend_.linear(normed_, std::array{router});
   } else {
-    backend_.linear(normed_, std::array{router, LinearTerm{w.shared_router.get(), nullptr, shared_score_},
-                                        LinearTerm{w.shared_gate.get(), nullptr, shared_gate_},
-                                        LinearTerm{w.shared_up.get(), nullptr, shared_up_}});
-    backend_.gated_activation(config_.activation, shared_gate_, shared_up_, shared_gate_);
+    backend_.linear(normed_, std::array{router, LinearTerm{w.shared_router.get(), nullptr, shared_score_}});
+    backend_.gated_linear(normed_, {w.shared_gate.get(), nullptr, w.shared_up.get(), nullptr, shared_gate_},
+                          config_.activation);
     backend_.linear(shared_gate_, std::array{LinearTerm{w.shared_down.get(), nullptr, shared_}});
   }
   backend_.route_experts(scores_, config_.experts, routed_);
@@ -197,7 +194,7 @@ Rows Decoder::head(const Batch& batch) {
   const Rows last = first(last_, batch.logits_rows.size());
   const Rows logits = first(logits_, batch.logits_rows.size());
   backend_.gather_rows(x_, batch.logits_rows, last);
-  backend_.rms_norm(last, *weights_.final_norm, config_.norm_epsilon, last);
+  backend_.rms_norm(last, norm(weights_.final_norm), last);
   backend_.linear(last, std::array{LinearTerm{&weights_.output_head(), nullptr, logits}});
   if (config_.logit_soft_cap > 0) backend_.soft_cap(logits, config_.logit_soft_cap);
   return logits;
@@ -223,13 +220,13 @@ std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& l
   const std::int64_t kv_width = std::int64_t{config.n_kv_heads} * config.head_dim;
   const InnerSize inner = inner_size(config, limits.max_rows);
   std::uint64_t total = 3 * bytes(rows, config.hidden_size) + 2 * bytes(rows, q_width) + 2 * bytes(rows, kv_width) +
-                        2 * bytes(inner.rows, inner.width) + bytes(limits.max_logits_rows, config.hidden_size);
+                        bytes(inner.rows, inner.width) + bytes(limits.max_logits_rows, config.hidden_size);
   if (config.has_experts()) {
-    total += bytes(rows, config.experts.n_experts) + bytes(inner.rows, config.hidden_size) +
-             expert_rows_bytes(limits.max_rows, config.experts);
+    total += bytes(inner.rows, inner.width) + bytes(rows, config.experts.n_experts) +
+             bytes(inner.rows, config.hidden_size) + expert_rows_bytes(limits.max_rows, config.experts);
   }
   if (config.shared_ffn_size > 0) {
-    total += bytes(rows, 1) + 2 * bytes(rows, config.shared_ffn_size) + bytes(rows, config.hidden_size);
+    total += bytes(rows, 1) + bytes(rows, config.shared_ffn_size) + bytes(rows, config.hidden_size);
   }
   for (const RopeConfig& rope : config.ropes) total += bytes(rows, rope.dims);
   return total;

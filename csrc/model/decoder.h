@@ -24,9 +24,12 @@ class Decoder final : public ForwardPass {
 
  private:
   void make_workspace();
-  void embed(const Batch& batch);
+  Norm norm(const Values& weight) const;
+  void embed(const Batch& batch);  // to x, and normed for the first layer
+  // Both take normed to branch, join that to x, and leave it normed for what comes next.
   void attention(const Batch& batch, KvPool& pool, int layer);
   void feed_forward(int layer);
+  void join(const Values& post_norm, const Values* next_norm);
   void dense(const LayerWeights& w);    // normed to branch
   void experts(const LayerWeights& w);  // likewise
   void route(const LayerWeights& w);
@@ -45,18 +48,19 @@ class Decoder final : public ForwardPass {
   Rows q_;             // [rows, n_heads · head_dim]
   Rows k_, v_;         // [rows, n_kv_heads · head_dim]
   Rows attended_;      // [rows, n_heads · head_dim]
-  Rows gate_, up_;     // [rows, ffn]; with experts [grouped rows, expert ffn]
+  Rows gate_;          // [rows, ffn]; with experts [grouped rows, expert ffn]
+  Rows up_;            // [grouped rows, expert ffn], with experts
   Rows scores_;        // [rows, n_experts], with experts
   ExpertRows routed_;  // rows, with experts
   Rows grouped_;       // [grouped rows, hidden], with experts
   // with an expert that all rows share
-  Rows shared_score_;             // [rows, 1]
-  Rows shared_gate_, shared_up_;  // [rows, shared ffn]
-  Rows shared_;                   // [rows, hidden]
-  Rows branch_;                   // [rows, hidden]: what attention or the feed-forward adds to x
-  Rows last_;                     // [logits rows, hidden]
-  Rows logits_;                   // [logits rows, vocab]
-  std::vector<Rows> angles_;      // of each rope [rows, dims]
+  Rows shared_score_;         // [rows, 1]
+  Rows shared_gate_;          // [rows, shared ffn]
+  Rows shared_;               // [rows, hidden]
+  Rows branch_;               // [rows, hidden]: what attention or the feed-forward adds to x
+  Rows last_;                 // [logits rows, hidden]
+  Rows logits_;               // [logits rows, vocab]
+  std::vector<Rows> angles_;  // of each rope [rows, dims]
 };
 
 // What a decoder will need of its backend, weights apart.

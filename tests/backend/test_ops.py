@@ -51,7 +51,7 @@ def rms_norm_oracle(x: Array, weight: Array, epsilon: float) -> Array:
 @pytest.mark.parametrize("width", [8, 80, 257, 2048])
 @pytest.mark.parametrize("make", [normal, extremes])
 def test_krn_3_rms_norm(rng: np.random.Generator, width: int, make: Callable[..., Array]) -> None:
-    x, weight = make(rng, 5, 3 * width), normal(rng, width)
+    x, weight = make(rng, 5, width), normal(rng, width)
     actual = same_on_all(lambda device: device.rms_norm(x, weight, 1e-5))
     assert_same_bits(DEVICES[0].rms_norm(x, weight, 1e-5, in_place=True), actual)
     expected = rms_norm_oracle(x, weight, 1e-5)
@@ -61,6 +61,16 @@ def test_krn_3_rms_norm(rng: np.random.Generator, width: int, make: Callable[...
     for wrong in (rms_norm_oracle(x, np.roll(weight, 1), 1e-5), expected * np.sqrt((width - 1) / width)):
         with pytest.raises(AssertionError):
             assert_close(actual, wrong, bound)
+
+
+@pytest.mark.parametrize("width", [8, 257, 5000])
+def test_krn_3_a_sum_is_normalized_as_if_by_itself(rng: np.random.Generator, width: int) -> None:
+    x, y, weight = normal(rng, 7, width), normal(rng, 7, width), normal(rng, width)
+    for device in DEVICES:
+        total, normed = device.add_norm(x, y, weight, 1e-5)
+        assert_same_bits(total, device.add(x, y))
+        assert_same_bits(normed, device.rms_norm(total, weight, 1e-5))
+    assert_close(normed, rms_norm_oracle(x + y, weight, 1e-5), tolerances.rms_norm(*map(np.float64, (x + y, weight))))
 
 
 def frequencies(scaling: str) -> Array:
@@ -124,6 +134,17 @@ def test_krn_3_rope_rotates_pairs_of_either_style(
             assert_close(actual, wrong, bound)
 
 
+@pytest.mark.parametrize("style", ["adjacent", "halves"])
+def test_krn_3_heads_are_normalized_before_they_turn(rng: np.random.Generator, style: str) -> None:
+    x, weight = normal(rng, 4, 3 * 80), normal(rng, 80)
+    angles = DEVICES[0].rope_angles(np.array([7, 1, 300, 90], np.int32), (0.7 ** np.arange(36)).tolist())
+    for device in DEVICES:
+        normed = device.rms_norm(x.reshape(12, 80), weight, 1e-5).reshape(x.shape)
+        expected = device.rope(normed, 80, style, angles)
+        assert_same_bits(device.rope(x, 80, style, angles, weight, 1e-5), expected)
+        assert (device.rope(x, 80, style, angles) != expected).any(axis=1).all()
+
+
 def silu_oracle(gate: Array, up: Array) -> Array:
     with np.errstate(over="ignore"):
         return gate / (1 + np.exp(-gate)) * up
@@ -184,7 +205,7 @@ def test_krn_3_embed_reads_float_rows_exactly(rng: np.random.Generator, dtype: s
         stored = (table.view(np.uint32) >> 16).astype(np.uint16).tobytes()
         words = (table.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     tokens = np.array([36, 0, 17, 17, 1], np.int32)
-    actual = same_on_all(lambda device: device.embed(tokens, dtype, stored, 37, 96, 2.5))
+    actual = same_on_all(lambda device: device.embed(tokens, dtype, np.frombuffer(stored, np.uint8), 37, 96, 2.5))
     assert_same_bits(actual, words.astype(np.float32)[tokens] * np.float32(2.5))
 
 
@@ -193,7 +214,7 @@ def test_krn_3_embed_decodes_quantized_rows(rng: np.random.Generator) -> None:
     table = gguf.quants.quantize(normal(rng, 40, 256), gguf.GGMLQuantizationType.Q8_0)
     expected = gguf.quants.dequantize(table, gguf.GGMLQuantizationType.Q8_0).astype(np.float32)
     tokens = np.array([39, 2, 31, 0], np.int32)
-    actual = same_on_all(lambda device: device.embed(tokens, "q8_0", table.tobytes(), 40, 256))
+    actual = same_on_all(lambda device: device.embed(tokens, "q8_0", np.frombuffer(table.tobytes(), np.uint8), 40, 256))
     assert_same_bits(actual, expected[tokens])
 
 

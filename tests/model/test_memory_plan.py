@@ -147,7 +147,7 @@ def test_kv_5_the_plan_knows_the_scratch_of_ops_and_activations(tmp_path: Path) 
     model = tiny("gemma3")
     loaded = load(model, tmp_path, threads=2, max_rows=100)
     hidden, q_width, kv_width, rope = (40, 64, 16, 16)
-    widths = [*3 * [hidden], *2 * [q_width], *2 * [kv_width], *2 * [model.ffn_size], *2 * [rope], hidden]
+    widths = [*3 * [hidden], *2 * [q_width], *2 * [kv_width], model.ffn_size, *2 * [rope], hidden]
     activations = 4 * 100 * sum(-(-width // 16) * 16 for width in widths)
     assert loaded.memory["items"]["scratch"] == activations + loaded.scratch_bytes
     assert loaded.memory["items"]["logits"] == 4 * 100 * model.vocab_size

@@ -22,6 +22,7 @@ namespace imp::cpu {
 enum class Op : std::uint8_t {
   embed,
   rms_norm,
+  add_norm,
   rope_angles,
   rope,
   append_kv,
@@ -67,10 +68,12 @@ class CpuBackend final : public Backend {
   void trace_ops(OpTrace* trace) noexcept override { trace_ = trace; }
 
   void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) override;
-  void rms_norm(Rows x, const Vector& weight, float epsilon, Rows out) override;
+  void rms_norm(Rows x, const Norm& norm, Rows out) override;
+  void add_norm(Rows x, Rows y, const Norm& norm, Rows out) override;
   void linear(Rows x, std::span<const LinearTerm> terms) override;
+  void gated_linear(Rows x, const GatedTerm& term, GatedActivation kind) override;
   void rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) override;
-  void rope(Rows x, int head_dim, const Rope& rope, Rows angles) override;
+  void rope(Rows x, int head_dim, const Norm& norm, const Rope& rope, Rows angles) override;
   void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) override;
   void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
               Rows q, Rows out) override;
@@ -99,6 +102,9 @@ class CpuBackend final : public Backend {
   OpTimer timed(Op op) const noexcept;
   OpTimer run(Op op) noexcept;
 
+  Activate activation(GatedActivation kind) const noexcept {
+    return kind == GatedActivation::silu ? ops_.silu : ops_.gelu_tanh;
+  }
   // Of the product of an average expert.
   static std::string_view kernel_name(const ExpertTerm& term, const ExpertRows& rows) noexcept;
 

@@ -55,12 +55,18 @@ void CpuBackend::embed(std::span<const std::int32_t> tokens, const Linear& table
   });
 }
 
-void CpuBackend::rms_norm(Rows x, const Vector& weight, float epsilon, Rows out) {
+void CpuBackend::rms_norm(Rows x, const Norm& norm, Rows out) {
   const OpTimer timer = run(Op::rms_norm);
   for_rows(x.n_rows, x.width, [&](int row) {
-    for (int i = 0; i < x.width; i += weight.size()) {
-      ops_.rms_norm(row_of(x, row) + i, weight.data(), weight.size(), epsilon, row_of(out, row) + i);
-    }
+    ops_.rms_norm(row_of(x, row), norm.weight->data(), x.width, norm.epsilon, row_of(out, row));
+  });
+}
+
+void CpuBackend::add_norm(Rows x, Rows y, const Norm& norm, Rows out) {
+  const OpTimer timer = run(Op::add_norm);
+  for_rows(x.n_rows, x.width, [&](int row) {
+    ops_.add(row_of(x, row), row_of(y, row), x.width);
+    ops_.rms_norm(row_of(x, row), norm.weight->data(), x.width, norm.epsilon, row_of(out, row));
   });
 }
 
@@ -68,6 +74,12 @@ void CpuBackend::linear(Rows x, std::span<const LinearTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
   const OpTimer timer(trace_, terms.front().weight->plan().kernel_for(x.n_rows).name);
   gemm_.run(x, terms);
+}
+
+void CpuBackend::gated_linear(Rows x, const GatedTerm& term, GatedActivation kind) {
+  if (x.n_rows == 0) return;
+  const OpTimer timer(trace_, term.gate->plan().kernel_for(x.n_rows).name);
+  gemm_.run_gated(x, term, activation(kind));
 }
 
 void CpuBackend::rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) {
@@ -79,11 +91,15 @@ void CpuBackend::rope_angles(std::span<const std::int32_t> positions, const Rope
   });
 }
 
-void CpuBackend::rope(Rows x, int head_dim, const Rope& rope, Rows angles) {
+void CpuBackend::rope(Rows x, int head_dim, const Norm& norm, const Rope& rope, Rows angles) {
   const OpTimer timer = run(Op::rope);
   const auto rotate = rope.style == RopeStyle::adjacent ? ops_.rope_adjacent : ops_.rope_halves;
   for_rows(x.n_rows, x.width, [&](int row) {
-    for (int i = 0; i < x.width; i += head_dim) rotate(row_of(x, row) + i, row_of(angles, row), rope.dims / 2);
+    for (int i = 0; i < x.width; i += head_dim) {
+      float* const head = row_of(x, row) + i;
+      if (norm.weight != nullptr) ops_.rms_norm(head, norm.weight->data(), head_dim, norm.epsilon, head);
+      rotate(head, row_of(angles, row), rope.dims / 2);
+    }
   });
 }
 
@@ -143,7 +159,7 @@ void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceR
 
 void CpuBackend::gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) {
   const OpTimer timer = run(Op::gated_activation);
-  const auto activate = kind == GatedActivation::silu ? ops_.silu : ops_.gelu_tanh;
+  const auto activate = activation(kind);
   for_pieces(gate.n_rows, gate.width, [&](int row, int first, int n) {
     activate(row_of(gate, row) + first, row_of(up, row) + first, n, row_of(out, row) + first);
   });

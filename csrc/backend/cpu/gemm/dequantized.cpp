@@ -51,7 +51,7 @@ void multiply_dequantized(const GemmArgs& args, const PanelOps& ops) {
         decode_panel(args, type, ops, n + column, k, piece, scratch, panels + column * piece);
       }
       ops.multiply({panels, piece, args.activations + k * static_cast<std::int64_t>(sizeof(float)),
-                    args.activation_stride, args.out + n, args.out_stride, args.m, columns, k > 0});
+                    args.activation_stride, args.out + (n - args.n_begin), args.out_stride, args.m, columns, k > 0});
     }
   }
 }

@@ -174,7 +174,7 @@ void multiply_packed(const GemmArgs& args) {
                                  args.k - k < run ? args.k - k : run,
                                  args.activations + k / Element::kElements * kStep,
                                  args.activation_stride,
-                                 args.out + n,
+                                 args.out + (n - args.n_begin),
                                  args.out_stride,
                                  args.m,
                                  columns,

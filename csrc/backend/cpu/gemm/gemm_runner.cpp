@@ -30,10 +30,10 @@ std::size_t scratch_needed(const Linear& weight, int max_rows) {
   return whole_lines(most);
 }
 
-void add_bias(const Vector& bias, Rows out, const GemmTask& task) {
-  for (int row = 0; row < out.n_rows; ++row) {
-    float* const to = out.data + row * out.stride;
-    for (std::int64_t i = task.n_begin; i < task.n_end; ++i) to[i] += bias.data()[i];
+void add_bias(const float* bias, const GemmArgs& args) {
+  for (int row = 0; row < args.m; ++row) {
+    float* const to = args.out + row * args.out_stride;
+    for (std::int64_t i = args.n_begin; i < args.n_end; ++i) to[i - args.n_begin] += bias[i];
   }
 }
 
@@ -60,6 +60,7 @@ void GemmRunner::reserve_products(std::size_t n_products) {
 
 GemmRunner::Scratch GemmRunner::scratch_for(const GemmNeeds& needs) {
   Scratch needed;
+  needed.gated = gated_floats(needs.max_rows);
   const auto prepared = [&](ActivationFormat format, std::ptrdiff_t row, std::int64_t n_rows) {
     std::size_t& bytes = needed.prepared[index(format)];
     bytes = std::max(bytes, static_cast<std::size_t>(row * n_rows));
@@ -84,6 +85,10 @@ void GemmRunner::reserve(const GemmNeeds& needs) {
     scratch_ = arena_.allocate(needed.stride * static_cast<std::size_t>(pool_.n_threads()));
     scratch_stride_ = needed.stride;
   }
+  if (needed.gated > gated_floats_) {
+    gated_ = arena_.allocate(needed.gated * sizeof(float) * static_cast<std::size_t>(pool_.n_threads()));
+    gated_floats_ = needed.gated;
+  }
   for (std::size_t format = 0; format < kFormats; ++format) {
     if (needed.prepared[format] <= prepared_bytes_[format]) continue;
     prepared_[format] = arena_.allocate(needed.prepared[format]);
@@ -94,7 +99,7 @@ void GemmRunner::reserve(const GemmNeeds& needs) {
 
 std::size_t GemmRunner::total_bytes(const Scratch& scratch) const {
   return std::accumulate(scratch.prepared.begin(), scratch.prepared.end(),
-                         scratch.stride * static_cast<std::size_t>(pool_.n_threads()));
+                         (scratch.stride + scratch.gated * sizeof(float)) * static_cast<std::size_t>(pool_.n_threads()));
 }
 
 std::size_t GemmRunner::scratch_bytes(const GemmNeeds& needs) const {
@@ -102,7 +107,7 @@ std::size_t GemmRunner::scratch_bytes(const GemmNeeds& needs) const {
 }
 
 std::size_t GemmRunner::scratch_bytes() const noexcept {
-  return total_bytes({prepared_bytes_, scratch_stride_});
+  return total_bytes({prepared_bytes_, scratch_stride_, gated_floats_});
 }
 
 #if IMP_TESTING
@@ -110,7 +115,9 @@ void GemmRunner::fill_scratch(std::uint8_t value) {
   for (std::size_t format = 0; format < kFormats; ++format) {
     std::fill_n(prepared_[format].get(), prepared_bytes_[format], std::byte{value});
   }
-  std::fill_n(scratch_.get(), scratch_stride_ * static_cast<std::size_t>(pool_.n_threads()), std::byte{value});
+  const auto n_threads = static_cast<std::size_t>(pool_.n_threads());
+  std::fill_n(scratch_.get(), scratch_stride_ * n_threads, std::byte{value});
+  std::fill_n(gated_.get(), gated_floats_ * sizeof(float) * n_threads, std::byte{value});
 }
 #endif
 
@@ -135,37 +142,51 @@ void GemmRunner::begin() noexcept {
   sizes_.clear();
 }
 
+GemmProduct GemmRunner::product_of(Rows x, const LinearTerm& term, Inputs& inputs) {
+  const auto& weight = static_cast<const CpuLinear&>(*term.weight);
+  const GemmKernel& kernel = weight.plan().kernel_for(x.n_rows);
+  Prepared& input = inputs[index(kernel.activations)];
+  if (input.rows == nullptr) input = prepare(x, kernel.activations);
+  return {&weight, &kernel, term.bias, input.rows, input.stride, term.out};
+}
+
+void GemmRunner::count(const GemmKernel& kernel) noexcept {
+  launches_[static_cast<std::size_t>(&kernel - registry_.kernels().data())].fetch_add(1, std::memory_order_relaxed);
+}
+
 void GemmRunner::add(const GemmProduct& product, std::int64_t panel_cost) {
   products_.push_back(product);
   sizes_.push_back({product.weight->problem().n, panel_cost});
-  launches_[static_cast<std::size_t>(product.kernel - registry_.kernels().data())].fetch_add(1,
-                                                                                             std::memory_order_relaxed);
+  count(*product.kernel);
 }
 
-void GemmRunner::run_task(const GemmTask& task, int thread) const {
-  const GemmProduct& product = products_[static_cast<std::size_t>(task.term)];
+void GemmRunner::run_outputs(const GemmProduct& product, std::int64_t n_begin, std::int64_t n_end, float* out,
+                             std::ptrdiff_t out_stride, int thread) const {
   const GemmProblem& problem = product.weight->problem();
   GemmArgs args;
   args.weight = product.weight->bytes();
   args.weight_type = problem.weight;
   args.activations = product.activations;
   args.activation_stride = product.activation_stride;
-  args.out = product.out.data;
-  args.out_stride = product.out.stride;
+  args.out = out;
+  args.out_stride = out_stride;
   args.m = product.out.n_rows;
   args.n = problem.n;
   args.k = problem.k;
-  args.n_begin = task.n_begin;
-  args.n_end = task.n_end;
+  args.n_begin = n_begin;
+  args.n_end = n_end;
   args.scratch = scratch_.get() + static_cast<std::size_t>(thread) * scratch_stride_;
   product.kernel->run(args);
-  if (product.bias != nullptr) add_bias(*product.bias, product.out, task);
+  if (product.bias != nullptr) add_bias(product.bias->data(), args);
 }
 
 void GemmRunner::finish() {
   split_terms(sizes_, pool_.n_threads(), tasks_);
-  pool_.run(static_cast<int>(tasks_.size()),
-            [&](int task, int thread) { run_task(tasks_[static_cast<std::size_t>(task)], thread); });
+  pool_.run(static_cast<int>(tasks_.size()), [&](int i, int thread) {
+    const GemmTask& task = tasks_[static_cast<std::size_t>(i)];
+    const GemmProduct& product = products_[static_cast<std::size_t>(task.term)];
+    run_outputs(product, task.n_begin, task.n_end, product.out.data + task.n_begin, product.out.stride, thread);
+  });
 }
 
 void GemmRunner::run(Rows x, std::span<const LinearTerm> terms) {
@@ -174,12 +195,8 @@ void GemmRunner::run(Rows x, std::span<const LinearTerm> terms) {
   Inputs inputs;
   begin();
   for (const LinearTerm& term : terms) {
-    const auto& weight = static_cast<const CpuLinear&>(*term.weight);
-    const GemmKernel& kernel = weight.plan().kernel_for(x.n_rows);
-    Prepared& input = inputs[index(kernel.activations)];
-    if (input.rows == nullptr) input = prepare(x, kernel.activations);
-    add({&weight, &kernel, term.bias, input.rows, input.stride, term.out},
-        static_cast<std::int64_t>(weight.row_bytes()));
+    const GemmProduct product = product_of(x, term, inputs);
+    add(product, static_cast<std::int64_t>(product.weight->row_bytes()));
   }
   finish();
 }

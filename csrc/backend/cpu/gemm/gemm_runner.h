@@ -49,6 +49,9 @@ struct GemmNeeds {
   std::span<const Linear* const> expert_weights = {};
 };
 
+// out = activation(gate) · up, of n neighbours
+using Activate = void (*)(const float* gate, const float* up, int n, float* out);
+
 // Owns what products need beside weights: the prepared inputs, each thread's scratch, the launch counters. Called by
 // one thread at a time.
 class GemmRunner {
@@ -69,6 +72,8 @@ class GemmRunner {
 
   // Each term's out = x · weightᵀ + bias, within what was reserved. The input is prepared once for all terms.
   void run(Rows x, std::span<const LinearTerm> terms);
+  // out = activate(gate, up) of both products. Pieces of them are joined while a cache holds them.
+  void run_gated(Rows x, const GatedTerm& term, Activate activate);
   // As Backend says; each row of the input is prepared once and copied to where its experts read it.
   void run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
   void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
@@ -82,6 +87,7 @@ class GemmRunner {
   struct Scratch {
     std::array<std::size_t, kFormats> prepared{};  // bytes of the input in each format
     std::size_t stride = 0;                        // bytes of each thread
+    std::size_t gated = 0;                         // floats of each thread
   };
   // An input in one format, row after row.
   struct Prepared {
@@ -100,15 +106,24 @@ class GemmRunner {
   Prepared prepare(Rows x, ActivationFormat format);
   Prepared prepare_to_experts(Rows x, const ExpertRows& rows, ActivationFormat format);
 
+  static std::size_t gated_floats(int max_rows);
+
   void begin() noexcept;
+  // A term's product by x, which is prepared where `inputs` has it not in the kernel's format yet.
+  GemmProduct product_of(Rows x, const LinearTerm& term, Inputs& inputs);
   // One more product, that costs `panel_cost` for each panel of 16 outputs.
   void add(const GemmProduct& product, std::int64_t panel_cost);
+  void count(const GemmKernel& kernel) noexcept;
   // prepare_grouped(format) makes the grouped rows that `inputs` has not in a format yet.
   template <class PrepareGrouped>
   void add_experts(const ExpertTerm& term, const ExpertRows& rows, Inputs& inputs,
                    const PrepareGrouped& prepare_grouped);
   void finish();  // runs the products that were added
-  void run_task(const GemmTask& task, int thread) const;
+  // Writes outputs [n_begin, n_end) of a product to `out`, whose rows are out_stride apart.
+  void run_outputs(const GemmProduct& product, std::int64_t n_begin, std::int64_t n_end, float* out,
+                   std::ptrdiff_t out_stride, int thread) const;
+  void run_gated_task(const GemmProduct& gate, const GemmProduct& up, Activate activate, const GemmTask& task,
+                      int thread) const;
 
   const GemmRegistry& registry_;
   ThreadPool& pool_;
@@ -118,6 +133,8 @@ class GemmRunner {
   std::array<std::size_t, kFormats> prepared_bytes_{};
   std::shared_ptr<std::byte> scratch_;  // scratch_stride_ bytes for each thread
   std::size_t scratch_stride_ = 0;
+  std::shared_ptr<std::byte> gated_;  // gated_floats_ for each thread
+  std::size_t gated_floats_ = 0;
   std::vector<GemmProduct> products_;  // of this call
   std::vector<TermSize> sizes_;        // of those
   std::vector<GemmTask> tasks_;

@@ -152,7 +152,7 @@ void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, boo
   for (int i = 0, row = begin; i < n_tiles; ++i) {
     const int rows = (end - row) / (n_tiles - i);
     tile.activations = args.activations + row * args.activation_stride;
-    tile.out = args.out + row * args.out_stride + n;
+    tile.out = args.out + row * args.out_stride + (n - args.n_begin);
     tile.reads_first = reads_first && i == 0;
     dispatch_tile<Weights, kTileRows>(rows, tile);
     row += rows;
