@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from imp_service.text.errors import TokenizerInvalid
+from imp_service.text.merges import merge_pairs, require_tokens
 from imp_service.text.piece_types import SPACE_MARK, TokenType, VocabularyKind
 from imp_service.text.vocabulary import Vocabulary
 
+# The name of an id, from its piece and what that stands for; an empty name: text may not reach it.
+_Naming = Callable[[str, bytes], str]
 # Below every real score: such a piece is taken only where nothing else fits.
 _NEVER = -1e9
 
 
 def build_backend(vocabulary: Vocabulary) -> Tokenizer:
     """A tokenizer of plain text: it knows no control token, so that no text can become one."""
-    names = _names(vocabulary)
+    ids = _ids_by_name(vocabulary)
+    names = list(ids)
     match vocabulary.kind:
         case VocabularyKind.BYTE_LEVEL:
-            backend = _byte_level(vocabulary, names)
+            backend = _byte_level(vocabulary, ids)
         case VocabularyKind.SCORED_MERGES | VocabularyKind.LISTED_MERGES:
-            backend = _sentencepiece_merges(vocabulary, names)
+            backend = _sentencepiece_merges(vocabulary, names, ids)
         case VocabularyKind.UNIGRAM:
             backend = _unigram(vocabulary, names)
         case VocabularyKind.WORD_PIECE:
-            backend = _word_piece(vocabulary, names)
+            backend = _word_piece(vocabulary, names, ids)
     found_in_any_text = (vocabulary.types == TokenType.USER_DEFINED).nonzero()[0].tolist()
     backend.add_tokens(
         [
@@ -62,27 +66,44 @@ def _is_placeholder(name: str) -> bool:
     return name.startswith(_PLACEHOLDER)
 
 
-def _names(vocabulary: Vocabulary) -> list[str]:
-    """The name of each id in the library's vocabulary: unique, and a placeholder where text may not reach it."""
+def _ids_by_name(vocabulary: Vocabulary) -> dict[str, int]:
+    """By the name of each id in the library's vocabulary, in their order: where text may not reach it a placeholder."""
     # By type; enumerations are slow to ask for each of a hundred thousand tokens.
     name_of = {int(token_type): _naming(vocabulary.kind, token_type) for token_type in TokenType}
-    names: list[str] = []
-    taken: set[str] = set()
+    return _ids_of_distinct(vocabulary, name_of) or _ids_one_by_one(vocabulary, name_of)
+
+
+def _ids_of_distinct(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> dict[str, int] | None:
+    """All at once, where most are named as they are spelled and no two alike; None where it is not so."""
+    if vocabulary.kind is VocabularyKind.WORD_PIECE:
+        return None
+    try:
+        names = [piece.decode() for piece in vocabulary.pieces]
+    except UnicodeDecodeError:
+        return None
+    for token_id in (vocabulary.types != TokenType.NORMAL).nonzero()[0].tolist():
+        naming = name_of[int(vocabulary.types[token_id])]
+        names[token_id] = naming(names[token_id], vocabulary.token_bytes[token_id]) or placeholder(token_id)
+    ids = dict(zip(names, range(len(names)), strict=True))
+    return ids if len(ids) == len(names) and "" not in ids else None
+
+
+def _ids_one_by_one(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> dict[str, int]:
+    ids: dict[str, int] = {}
     pieces = zip(vocabulary.pieces, vocabulary.token_bytes, vocabulary.types.tolist(), strict=True)
     for token_id, (piece, rendered, token_type) in enumerate(pieces):
         try:
             name = name_of[token_type](piece.decode(), rendered)
         except UnicodeDecodeError:
             name = ""
-        if not name or name in taken:
+        if not name or name in ids:
             # Of two ids that spell the same the first one is produced.
             name = placeholder(token_id)
-        taken.add(name)
-        names.append(name)
-    return names
+        ids[name] = token_id
+    return ids
 
 
-def _naming(kind: VocabularyKind, token_type: TokenType) -> Callable[[str, bytes], str]:
+def _naming(kind: VocabularyKind, token_type: TokenType) -> _Naming:
     """How ids of a type are named, from the piece and what it stands for; an empty name: text may not reach it."""
     is_byte_level = kind is VocabularyKind.BYTE_LEVEL
     if token_type is TokenType.USER_DEFINED:
@@ -96,13 +117,10 @@ def _naming(kind: VocabularyKind, token_type: TokenType) -> Callable[[str, bytes
     return lambda text, _: text
 
 
-def _byte_level(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
+def _byte_level(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
     rule = vocabulary.rule
     assert rule is not None
-    ids = {name: token_id for token_id, name in enumerate(names)}
-    backend = Tokenizer(
-        models.BPE(vocab=ids, merges=_reachable_merges(vocabulary, ids), ignore_merges=rule.ignores_merges)
-    )
+    backend = Tokenizer(_listed_merges(vocabulary, ids, ignore_merges=rule.ignores_merges))
     normalizer = rule.build_normalizer()
     if normalizer is not None:
         backend.normalizer = normalizer
@@ -112,22 +130,25 @@ def _byte_level(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
     return backend
 
 
-def _reachable_merges(vocabulary: Vocabulary, ids: dict[str, int]) -> list[tuple[str, str]]:
-    """The file's, without those of a token that text may not reach."""
-    merges = list(vocabulary.merges)
-    if all(map(ids.__contains__, chain(chain.from_iterable(merges), map("".join, merges)))):
-        return merges
-    return [merge for merge in merges if merge[0] in ids and merge[1] in ids and "".join(merge) in ids]
+def _listed_merges(vocabulary: Vocabulary, ids: dict[str, int], **options: Any) -> models.BPE:
+    """Of the file's merges, without those of a token that text may not reach."""
+    merges = merge_pairs(vocabulary.merges, vocabulary.pieces)
+    try:
+        # The library looks up the parts of each, and what they make: to look before it does would take as long again.
+        return models.BPE(vocab=ids, merges=merges, **options)
+    except Exception:  # it raises bare ones
+        require_tokens(merges, vocabulary.pieces)
+    merges = [merge for merge in merges if merge[0] in ids and merge[1] in ids and "".join(merge) in ids]
+    return models.BPE(vocab=ids, merges=merges, **options)
 
 
-def _sentencepiece_merges(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
-    ids = {name: token_id for token_id, name in enumerate(names)}
-    unknown = _unknown_name(vocabulary, names)
+def _sentencepiece_merges(vocabulary: Vocabulary, names: list[str], ids: dict[str, int]) -> Tokenizer:
+    options = {"unk_token": _unknown_name(vocabulary, names), "fuse_unk": True, "byte_fallback": True}
     if vocabulary.kind is VocabularyKind.SCORED_MERGES:
-        merges = _merges_by_score(vocabulary, names, ids)
+        merging = models.BPE(vocab=ids, merges=_merges_by_score(vocabulary, names, ids), **options)
     else:
-        merges = _reachable_merges(vocabulary, ids)
-    backend = Tokenizer(models.BPE(vocab=ids, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
+        merging = _listed_merges(vocabulary, ids, **options)
+    backend = Tokenizer(merging)
     steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", SPACE_MARK)]
     if vocabulary.adds_space_prefix:
         steps.insert(0, normalizers.Prepend(SPACE_MARK))
@@ -176,8 +197,7 @@ def _unigram(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
     return backend
 
 
-def _word_piece(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
-    ids = {name: token_id for token_id, name in enumerate(names)}
+def _word_piece(vocabulary: Vocabulary, names: list[str], ids: dict[str, int]) -> Tokenizer:
     unknown = _unknown_name(vocabulary, names)
     if unknown is None:
         raise TokenizerInvalid("tokenizer.ggml.unknown_token_id", "missing; a WordPiece vocabulary needs it")

@@ -30,14 +30,16 @@ _TO_LATIN1 = {ord(char): byte for char, byte in CHAR_TO_BYTE.items()}
 
 _BYTE_OF_CODE = np.zeros(0x100 + 256, np.uint8)
 _BYTE_OF_CODE[list(_TO_LATIN1)] = list(_TO_LATIN1.values())
+# By code point; the last row, which is no character of the alphabet, is for all that come after it.
+_IS_SPELLED = np.isin(np.arange(len(_BYTE_OF_CODE)), list(_TO_LATIN1))
 
 
 def all_spelled_bytes(texts: Sequence[str]) -> list[bytes] | None:
     """What each text spells, or None where a character of any is not of the alphabet. For a whole vocabulary."""
-    joined = "".join(texts)
-    if not _ALPHABET.issuperset(set(joined)):
+    codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
+    if not _IS_SPELLED.take(codes, mode="clip").all():
         return None
-    raw = _BYTE_OF_CODE[np.frombuffer(joined.encode("utf-32-le"), "<u4")].tobytes()
+    raw = _BYTE_OF_CODE[codes].tobytes()
     ends = list(accumulate(map(len, texts), initial=0))
     return [raw[begin:end] for begin, end in pairwise(ends)]
 

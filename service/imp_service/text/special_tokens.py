@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress, count
 
 from imp_service.text.metadata import TokenizerMetadata
 
@@ -45,6 +47,12 @@ class SpecialIds:
     suppressed: tuple[int, ...]
 
 
+def spelled_ends(pieces: list[bytes]) -> Iterator[int]:
+    """Ids, ascending, of what spells the end of a turn."""
+    spellings = {spelling.encode() for spelling in END_SPELLINGS}
+    return compress(count(), map(spellings.__contains__, pieces))
+
+
 def read_special_ids(keys: TokenizerMetadata, pieces: list[bytes]) -> SpecialIds:
     """The roles that the file and its vocabulary name."""
     n_tokens = len(pieces)
@@ -57,8 +65,7 @@ def read_special_ids(keys: TokenizerMetadata, pieces: list[bytes]) -> SpecialIds
         separator = keys.token_id("separator_token_id", n_tokens)
     bos = named["bos"] if named["bos"] is not None else keys.token_id("cls_token_id", n_tokens)
 
-    spellings = {spelling.encode() for spelling in END_SPELLINGS}
-    by_text = {piece: token_id for token_id, piece in enumerate(pieces) if piece in spellings}
+    by_text = {pieces[token_id]: token_id for token_id in spelled_ends(pieces)}
     if b"<|return|>" in by_text or b"<|calls|>" in by_text:
         # Here the end of a message inside a turn, not of the turn.
         by_text.pop(b"<|end|>", None)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
-from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +14,12 @@ from imp_service.text.errors import UnknownPreTokenizer
 from imp_service.text.metadata import TokenizerMetadata
 from imp_service.text.piece_types import SPECIAL_TYPES, TokenType, VocabularyKind, render_pieces
 from imp_service.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
-from imp_service.text.special_tokens import END_SPELLINGS, SpecialIds, read_special_ids
+from imp_service.text.special_tokens import SpecialIds, read_special_ids, spelled_ends
 
 MAX_TOKENS = 4 << 20
 MAX_MERGES = 4 << 20
 MAX_TOKEN_BYTES = 4096
+_BYTE_PIECES = frozenset(char.encode() for char in BYTE_TO_CHAR)
 # Published byte-level vocabularies lack bytes that are no part of UTF-8, some control characters and the first bytes of
 # the private planes; one that lacks any of these was not made from text.
 _NEEDED_BYTES = frozenset([*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1)])
@@ -39,7 +38,8 @@ class Vocabulary:
     token_bytes: tuple[bytes, ...]
     types: NDArray[np.uint8]
     scores: NDArray[np.float32] | None
-    merges: tuple[tuple[str, str], ...]
+    # As in the file; whoever builds a tokenizer of them checks them, and keeps nothing of that.
+    merges: tuple[bytes, ...]
     # Bytes that a byte-level vocabulary cannot spell: text that holds them cannot be encoded.
     missing_bytes: bytes
     special: SpecialIds
@@ -62,11 +62,17 @@ class Vocabulary:
     def sha256(self) -> str:
         """Names the id-to-bytes table: two models whose sums are equal read ids alike."""
         heads = np.zeros(len(self), np.dtype([("n_bytes", "<u4"), ("type", "u1")]))
-        heads["n_bytes"] = list(map(len, self.token_bytes))
+        heads["n_bytes"] = np.fromiter(map(len, self.token_bytes), np.uint32, len(self))
         heads["type"] = self.types
-        raw, size = heads.tobytes(), heads.itemsize
-        rows = (raw[begin : begin + size] for begin in range(0, len(raw), size))
-        return hashlib.sha256(b"".join(chain.from_iterable(zip(rows, self.token_bytes, strict=True)))).hexdigest()
+        ends = np.cumsum(heads["n_bytes"] + heads.itemsize, dtype=np.int64)
+        begins = ends - heads["n_bytes"] - heads.itemsize
+        table = np.empty(ends[-1], np.uint8)
+        is_text = np.ones(len(table), np.bool_)
+        for at in range(heads.itemsize):
+            table[begins + at] = heads.view(np.uint8).reshape(len(self), -1)[:, at]
+            is_text[begins + at] = False
+        table[is_text] = np.frombuffer(b"".join(self.token_bytes), np.uint8)
+        return hashlib.sha256(table).hexdigest()
 
 
 def read_vocabulary(metadata: Mapping[str, object], *, pre: str | None = None) -> Vocabulary:
@@ -79,7 +85,7 @@ def read_vocabulary(metadata: Mapping[str, object], *, pre: str | None = None) -
     if scores is None and kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.UNIGRAM):
         raise keys.fail("scores", f"missing; {kind.value} needs them")
     special = read_special_ids(keys, pieces)
-    merges = _read_merges(keys, kind, pieces)
+    merges = _read_merges(keys, kind)
     missing_bytes = _missing_bytes(keys, pieces) if kind is VocabularyKind.BYTE_LEVEL else b""
     adds_bos, adds_eos, adds_separator = _read_additions(keys, kind, rule, special)
     lowercases = _or(keys.flag("normalizer.lowercase"), True)
@@ -167,8 +173,7 @@ def _read_types(keys: TokenizerMetadata, pieces: list[bytes]) -> NDArray[np.uint
             token_id = int(np.flatnonzero(bad)[0])
             raise keys.fail("token_type", f"token {token_id}: unknown type {values[token_id]}")
         types = values.astype(np.uint8)
-    ends = {spelling.encode() for spelling in END_SPELLINGS}
-    types[[token_id for token_id, piece in enumerate(pieces) if piece in ends]] = TokenType.CONTROL
+    types[list(spelled_ends(pieces))] = TokenType.CONTROL
     types.flags.writeable = False
     return types
 
@@ -184,7 +189,7 @@ def _read_scores(keys: TokenizerMetadata, n_tokens: int) -> NDArray[np.float32] 
     return scores
 
 
-def _read_merges(keys: TokenizerMetadata, kind: VocabularyKind, pieces: list[bytes]) -> tuple[tuple[str, str], ...]:
+def _read_merges(keys: TokenizerMetadata, kind: VocabularyKind) -> tuple[bytes, ...]:
     if kind not in (VocabularyKind.BYTE_LEVEL, VocabularyKind.LISTED_MERGES):
         return ()
     lines = keys.byte_strings("merges")
@@ -192,51 +197,12 @@ def _read_merges(keys: TokenizerMetadata, kind: VocabularyKind, pieces: list[byt
         raise keys.fail("merges", "missing")
     if len(lines) > MAX_MERGES:
         raise keys.fail("merges", f"{len(lines)} merges, limit {MAX_MERGES}")
-    return tuple(_merges_of_tokens(lines, pieces) or _checked_merges(keys, lines, pieces))
-
-
-def _merges_of_tokens(lines: list[bytes], pieces: list[bytes]) -> list[tuple[str, str]] | None:
-    """All lines at once, where each is two parts that are tokens, as what they make is one; None where one is not.
-
-    There are hundreds of thousands, and nearly always nothing is wrong with any.
-    """
-    try:
-        text_of = dict(zip(pieces, [piece.decode() for piece in pieces], strict=True))
-    except UnicodeDecodeError:
-        return None
-    # Nothing here keeps a container for each line: the interpreter would look through all of them for garbage.
-    parts = b" ".join(lines).split(b" ")
-    lefts, rights = parts[::2], parts[1::2]
-    if b"" in text_of or list(map(b" ".join, zip(lefts, rights, strict=False))) != lines:
-        return None
-    if not all(map(text_of.__contains__, chain(parts, map(add, lefts, rights)))):
-        return None
-    return list(zip(map(text_of.__getitem__, lefts), map(text_of.__getitem__, rights), strict=True))
-
-
-def _checked_merges(keys: TokenizerMetadata, lines: list[bytes], pieces: list[bytes]) -> list[tuple[str, str]]:
-    """Line by line; raises TokenizerInvalid for the first that is wrong."""
-    known = set(pieces)
-    merges: list[tuple[str, str]] = []
-    for rank, line in enumerate(lines):
-        # A part may begin with a blank, never hold one elsewhere.
-        cut = line.find(b" ", 1)
-        left, right = line[:cut], line[cut + 1 :]
-        if cut < 0 or not right:
-            raise keys.fail("merges", f"merge {rank}: expected two parts with a space between them")
-        for part in (left, right, left + right):
-            if part not in known:
-                raise keys.fail("merges", f"merge {rank}: {part.decode(errors='replace')!r} is not a token")
-        try:
-            merges.append((left.decode(), right.decode()))
-        except UnicodeDecodeError as error:
-            raise keys.fail("merges", f"merge {rank}: not UTF-8") from error
-    return merges
+    return tuple(lines)
 
 
 def _missing_bytes(keys: TokenizerMetadata, pieces: list[bytes]) -> bytes:
-    known = set(pieces)
-    missing = bytes(byte for byte, char in enumerate(BYTE_TO_CHAR) if char.encode() not in known)
+    spelled = _BYTE_PIECES.intersection(pieces)
+    missing = bytes(byte for byte, char in enumerate(BYTE_TO_CHAR) if char.encode() not in spelled)
     needed = [byte for byte in missing if byte in _NEEDED_BYTES]
     if needed:
         raise keys.fail("tokens", f"no token for byte 0x{needed[0]:02X} ({len(missing)} of 256 are missing)")

@@ -65,7 +65,7 @@ def test_t04_special_ids_outside_the_vocabulary(name: str, token: int) -> None:
     assert str(token) in error.message
 
 
-@pytest.mark.parametrize("merge", ["ab", "a zz", "zz a", "a b", " a", "a ", ""])
+@pytest.mark.parametrize("merge", ["ab", "a zz", "zz a", "a b", " a", "a ", "", "t h e", "t\nt h", "\nt h"])
 def test_t05_merges_that_cannot_be(merge: str) -> None:
     _refused(byte_level(merges=[("t", "h")]) | {P + "merges": ["t h", merge]}, "merges")
 
