@@ -1,4 +1,4 @@
-"""A vocabulary's list of merges, as pairs: all at once, since there are hundreds of thousands, nearly never a wrong one."""
+"""A vocabulary's list of merges as pairs: all at once, as there are hundreds of thousands, hardly ever a wrong one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEITHER_BLANK_NOR_END = bytes(byte for byte in range(256) if byte not in b" \n"
 
 
 def merge_pairs(lines: Sequence[bytes], pieces: Sequence[bytes]) -> list[Pair]:
-    """Of each line its two parts, which may be tokens or not; raises TokenizerInvalid for the first that has not two."""
+    """Of each line its two parts, tokens or not; raises TokenizerInvalid for the first line that has not two."""
     joined = b"\n".join([*lines, b""])
     if joined.translate(None, _NEITHER_BLANK_NOR_END) == b" \n" * len(lines):
         try:

@@ -72,7 +72,7 @@ class Vocabulary:
             table[begins + at] = heads.view(np.uint8).reshape(len(self), -1)[:, at]
             is_text[begins + at] = False
         table[is_text] = np.frombuffer(b"".join(self.token_bytes), np.uint8)
-        return hashlib.sha256(table).hexdigest()
+        return hashlib.sha256(table.data).hexdigest()
 
 
 def read_vocabulary(metadata: Mapping[str, object], *, pre: str | None = None) -> Vocabulary:
