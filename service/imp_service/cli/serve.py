@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
-from imp_service.cli.failure import CommandError
+from imp_service.cli.failure import CommandError, describe, report
 from imp_service.cli.model_options import add_model_options, load_model_settings
 from imp_service.cli.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from imp_service.config import Config
+    from imp_service.core.early_load import EarlyLoad
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -32,6 +33,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.thread_room import require_threads
     from imp_service.config.environment import quiet_grpc, rest_openblas
     from imp_service.config.host import resolve_threads
+    from imp_service.core.early_load import EarlyLoad
     from imp_service.serving.no_core import leave_no_core
 
     leave_no_core()
@@ -44,16 +46,24 @@ def run(arguments: Namespace) -> int:
     quiet_grpc()
     rest_openblas()
     ready_file = None if arguments.ready_file is None else Path(arguments.ready_file)
-    return asyncio.run(_serve(config, ready_file, signals))
+    # What a server is made of takes as long to import as weights to read: both at once.
+    early = EarlyLoad(config)
+    try:
+        return asyncio.run(_serve(config, early, ready_file, signals))
+    except Exception as error:
+        if not early.end():
+            os._exit(report(*describe(error)))
+        raise
 
 
-async def _serve(config: "Config", ready_file: Path | None, signals: StopSignals) -> int:
+async def _serve(config: "Config", early: "EarlyLoad", ready_file: Path | None, signals: StopSignals) -> int:
     from imp_service.cli.loading import LoadingLine
     from imp_service.rpc.service import Service
+    from imp_service.serving.loading import make_model_of
     from imp_service.telemetry.log_capture import capture
 
     line = LoadingLine()
-    service = Service(config, line)
+    service = Service(config, line, make_model_of(early))
     signals.call(asyncio.get_running_loop(), service.stop)
 
     def on_serving() -> None:
@@ -72,7 +82,7 @@ async def _serve(config: "Config", ready_file: Path | None, signals: StopSignals
     finally:
         line.clear()
         give_back()
-    if service.is_abandoned:
+    if service.is_abandoned or not early.end():
         sys.stderr.flush()
         os._exit(0)
     return 0

@@ -63,11 +63,11 @@ def load(
     config: Config,
     file: _core.ModelFile | None = None,
     progress: Progress | None = None,
-    metadata: Mapping[str, object] | None = None,
+    metadata: Callable[[], Mapping[str, object]] | None = None,
 ) -> LoadedModel:
     """Loads the settings' model, or `file` in its place. Raises the core's errors, ConfigError where settings clash.
 
-    `metadata` are the file's, where the caller has asked it for them already: they are large.
+    `metadata` gives the file's, where the caller asks it for them too: they are large.
     """
     config, nodes = resolve_machine(config)
     if file is None:
@@ -82,11 +82,10 @@ def load(
             raise
         # All arguments are settings: these do not fit this model, or one another.
         raise ConfigError("settings", error.message) from None
-    if metadata is None:
-        metadata = file.metadata
-    name = settings.model.name or str(metadata.get("general.name") or Path(file.path).stem)
+    facts = file.metadata if metadata is None else metadata()
+    name = settings.model.name or str(facts.get("general.name") or Path(file.path).stem)
     warnings = (*model.warnings, *([remark] if remark else []))
-    return LoadedModel(name, metadata, model, EngineClient(engine), _decided(config, model), warnings)
+    return LoadedModel(name, facts, model, EngineClient(engine), _decided(config, model), warnings)
 
 
 def _read_model(

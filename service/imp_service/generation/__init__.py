@@ -2,7 +2,7 @@
 
 from imp_service.generation.generation import Generation
 from imp_service.generation.language_model import LanguageModel, SessionStep
-from imp_service.generation.load_model import load_model
+from imp_service.generation.load_model import finish_load, load_model
 from imp_service.generation.options import (
     CacheOptions,
     DryOptions,
@@ -46,5 +46,6 @@ __all__ = [
     "Timings",
     "TokenScores",
     "Usage",
+    "finish_load",
     "load_model",
 ]

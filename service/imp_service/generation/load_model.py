@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from imp_service.config import Config
 from imp_service.core import ModelFile, Progress, load, open_file
+from imp_service.core.early_load import EarlyLoad
 from imp_service.generation.language_model import LanguageModel
 from imp_service.text import Tokenizer
 
@@ -18,5 +19,12 @@ def load_model(config: Config, file: ModelFile | None = None, progress: Progress
     with ThreadPoolExecutor(1, "imp-tokenizer") as beside:
         # What is wrong with the weights is told first: the vocabulary cannot be compared with them before.
         tokenizer = beside.submit(Tokenizer.from_metadata, metadata)
-        loaded = load(config, file, progress, metadata)
+        loaded = load(config, file, progress, lambda: metadata)
         return LanguageModel(loaded, make_tokenizer=tokenizer.result)
+
+
+def finish_load(early: EarlyLoad, progress: Progress | None = None) -> LanguageModel:
+    """The model whose weights are on their way."""
+    with ThreadPoolExecutor(1, "imp-tokenizer") as beside:
+        tokenizer = beside.submit(Tokenizer.from_metadata, early.metadata)
+        return LanguageModel(early.result(progress), make_tokenizer=tokenizer.result)

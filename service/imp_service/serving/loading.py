@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 
 from imp_service.config import Config
-from imp_service.generation import LanguageModel, load_model
+from imp_service.core.early_load import EarlyLoad
+from imp_service.generation import LanguageModel, finish_load, load_model
 from imp_service.serving.warm_up import warm_up
 
 # Bytes done, bytes in all.
@@ -21,7 +22,15 @@ class LoadingStopped(Exception):
 
 def make_model(config: Config, progress: Progress) -> LanguageModel:
     """A model that has shown that it works. Takes long."""
-    model = load_model(config, progress=progress)
+    return _warmed_up(load_model(config, progress=progress))
+
+
+def make_model_of(early: EarlyLoad) -> MakeModel:
+    """The same of weights that are on their way."""
+    return lambda _, progress: _warmed_up(finish_load(early, progress))
+
+
+def _warmed_up(model: LanguageModel) -> LanguageModel:
     try:
         warm_up(model)
     except BaseException:
