@@ -56,9 +56,11 @@ class Host:
             lambda: self.requests,
             self.load,
             self.telemetry,
+            is_called=lambda: self.calls.n_requests > 0,
             on_stopped=lambda: self._break_off(make_error("BUG", "the engine has stopped, and could not say why")),
             clock=clock,
         )
+        self.calls.watch(self.watchdog.wake)
         self.telemetry.metrics.watch_engine(self._numbers)
         # Set where the device breaks or the engine ends; the process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()

@@ -63,7 +63,7 @@ class _Counters:
 
 
 class LoadMeter:
-    """On the event loop's thread. Rates need sample() about once a second: the watchdog calls it."""
+    """On the event loop's thread. Rates need sample() about once a second while calls run: the watchdog calls it."""
 
     def __init__(
         self,

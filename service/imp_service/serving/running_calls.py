@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -21,8 +22,13 @@ class RunningCalls:
         self._requests: set[RunningCall] = set()
         self._others: set[RunningCall] = set()
         self._idle: set[asyncio.Future[None]] = set()
+        self._watchers: list[Callable[[], None]] = []
         # When a call last began, by the loop's clock.
         self._began_at = -math.inf
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Tells `watcher` whenever a request begins."""
+        self._watchers.append(watcher)
 
     @property
     def n_requests(self) -> int:
@@ -33,6 +39,9 @@ class RunningCalls:
         """A call begins."""
         self._began_at = asyncio.get_running_loop().time()
         (self._requests if is_request else self._others).add(call)
+        if is_request:
+            for watcher in self._watchers:
+                watcher()
 
     def leave(self, call: RunningCall) -> None:
         """A call has ended, or is no longer ours to end. Leaving twice is leaving once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,8 @@ from imp_service.telemetry import Telemetry
 NS = 1e-9
 # The engine is looked at this often within the limit, so that a limit is passed by little.
 LOOKS_PER_LIMIT = 10
+# While nobody calls and the engine rests nothing can stand still, and a server that does nothing costs nothing.
+REST_SECONDS = 30.0
 # An engine that steps gives each running sequence a place in every step; one may be under way already.
 STEPS_THAT_TELL = 2
 
@@ -80,16 +83,22 @@ class Watchdog:
         load: LoadMeter,
         telemetry: Telemetry,
         *,
+        is_called: Callable[[], bool],
         on_stopped: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
-        """`on_stopped` is called where the engine has ended without a word of why, once or more."""
+        """`is_called`: a request is under way; whoever begins one calls wake().
+
+        `on_stopped` is called where the engine has ended without a word of why, once or more.
+        """
         self._engine_stall = settings.engine_stall.total_seconds()
         self._request_stall = settings.request_stall.total_seconds()
         self._beat = beat
         self._requests = requests
         self._load = load
         self._telemetry = telemetry
+        self._is_called = is_called
+        self._called = asyncio.Event()
         self._on_stopped = on_stopped
         self._has_seen_stop = False
         self._clock = clock
@@ -106,11 +115,32 @@ class Watchdog:
         """Until it is cancelled."""
         limit = min(self._engine_stall, self._request_stall)
         while True:
-            await asyncio.sleep(min(SAMPLE_SECONDS, limit / LOOKS_PER_LIMIT))
             try:
                 self.look()
+                is_at_rest = self._is_at_rest()
             except Exception as error:  # a watchdog that dies of one request watches nothing any more
                 self._telemetry.log.raised("watchdog", error)
+                is_at_rest = False
+            if is_at_rest:
+                await self._rest()
+            else:
+                await asyncio.sleep(min(SAMPLE_SECONDS, limit / LOOKS_PER_LIMIT))
+
+    def wake(self) -> None:
+        """Somebody calls: from now on it looks often."""
+        self._called.set()
+
+    async def _rest(self) -> None:
+        self._called.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REST_SECONDS):
+                await self._called.wait()
+
+    def _is_at_rest(self) -> bool:
+        beat = self._beat()
+        if beat is None or self._is_called() or not self.is_alive:
+            return False
+        return beat.silence_ns == 0 and beat.waiting == 0 and not beat.stopped
 
     def look(self) -> None:
         """Judges everything as it is now."""

@@ -47,6 +47,7 @@ class Yard:
         self.now = 10.0
         self.numbers: Numbers | None = Numbers()
         self.requests: list[Request] = []
+        self.is_called = True
         self.told: list[bool] = []
         self.stops: list[float] = []
         self.path = path
@@ -61,6 +62,7 @@ class Yard:
             lambda: self.requests,
             LoadMeter(lambda: self.numbers, lambda: False, clock=clock, wall=clock),
             self.telemetry,
+            is_called=lambda: self.is_called,
             on_stopped=lambda: self.stops.append(self.now),
             clock=clock,
         )
@@ -204,6 +206,47 @@ def test_a_look_that_fails_is_not_the_last_one(yard: Yard, monkeypatch: pytest.M
         asyncio.run(yard.watchdog.run())
     assert next(looks, "used up") == "used up"
     assert [line["event"] for line in yard.lines()] == ["watchdog"]
+
+
+def test_at_rest_it_looks_again_when_somebody_calls(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[bool] = []
+    monkeypatch.setattr(yard.watchdog, "look", lambda: looks.append(yard.is_called))
+
+    async def turn() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        yard.is_called = False
+        running = asyncio.create_task(yard.watchdog.run())
+        await turn()
+        assert looks == [False]
+        yard.is_called = True
+        await turn()
+        assert looks == [False], "nobody told it"
+        yard.watchdog.wake()
+        await turn()
+        running.cancel()
+
+    asyncio.run(scene())
+    assert looks == [False, True]
+
+
+@pytest.mark.parametrize("numbers", [Numbers(silence_ns=1), Numbers(waiting=1), Numbers(stopped=True)])
+def test_an_engine_that_is_not_at_rest_is_looked_at_whoever_calls(
+    numbers: Numbers, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    yard.is_called, yard.numbers = False, numbers
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(yard.watchdog.run())
+    assert pauses == [0.5]
 
 
 def test_r16_a_place_that_is_taken_again_begins_anew(yard: Yard) -> None:
