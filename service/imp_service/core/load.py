@@ -38,7 +38,7 @@ class LoadedModel:
     @property
     def cpus(self) -> list[int]:
         """Where each compute thread stays; empty: nowhere for long."""
-        return _cpus(self.config.settings)
+        return cpus_of(self.config.settings)
 
 
 def model_path(config: Config) -> Path:
@@ -101,7 +101,7 @@ def _read_model(
         device=str(settings.device.kind),
         isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
         threads=_threads(settings),
-        cpus=_cpus(settings),
+        cpus=cpus_of(settings),
         huge_pages=settings.device.huge_pages,
         interleave_nodes=list(nodes),
         tuning=tuning,
@@ -122,13 +122,14 @@ def _threads(settings: Settings) -> int:
     return threads
 
 
-def _cpus(settings: Settings) -> list[int]:
+def cpus_of(settings: Settings) -> list[int]:
+    """Where each compute thread of resolved settings stays; empty: nowhere for long."""
     assert isinstance(settings.device.cpus, tuple)  # narrows: it was resolved
     return list(settings.device.cpus)
 
 
 def _engine_options(settings: Settings, model: _core.Model) -> _core.EngineOptions:
-    scheduler, cpus = settings.scheduler, _cpus(settings)
+    scheduler, cpus = settings.scheduler, cpus_of(settings)
     return _core.EngineOptions(
         n_blocks=model.n_blocks,
         max_context=model.max_context,

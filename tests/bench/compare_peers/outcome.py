@@ -108,7 +108,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Start:
-    """Loading the file and reading one prompt, again and again: seconds of loading, bytes of the process at most."""
+    """Loading the file and reading prompts, again and again: seconds to a first token, bytes of the process at most."""
 
     engine: str
     threads: int
@@ -120,5 +120,5 @@ class Start:
     def as_json(self) -> dict[str, object]:
         """Every number of it."""
         sizes = {} if self.planned_bytes is None else {"planned_bytes": self.planned_bytes}
-        spreads = {"load_seconds": self.seconds.as_json(), "peak_bytes": self.peak_bytes.as_json()}
+        spreads = {"first_token_seconds": self.seconds.as_json(), "peak_bytes": self.peak_bytes.as_json()}
         return {"engine": self.engine, "threads": self.threads, "file_bytes": self.file_bytes, **sizes, **spreads}

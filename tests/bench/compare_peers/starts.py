@@ -1,12 +1,13 @@
-"""How long loading takes, and how much memory a process with the file loaded has had after one prompt."""
+"""How long it takes to the first token, and how much memory a process that has read a prompt has had at most."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-from bench.compare_peers.engine_process import engine_process
+from bench.compare_peers.engine_process import EngineProcess, engine_process
 from bench.compare_peers.engines.protocol import RefusedError, Task
 from bench.compare_peers.outcome import IMP, Start
 from bench.compare_peers.rounds import Tell
@@ -36,9 +37,9 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
             tell(f"start {rep + 1}: {name}")
             try:
                 with engine_process(name, task) as engine:
+                    seconds[name].append(engine.load_seconds + first_token_seconds(engine, task))
                     engine.ask("prepare", case)
                     engine.ask("run")
-                    seconds[name].append(engine.load_seconds)
                     peaks[name].append(engine.ask("peak"))
                     planned[name] = engine.ask("planned")
             except RefusedError as refusal:
@@ -55,3 +56,13 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
         if name not in refusals
     ]
     return starts, refusals
+
+
+def first_token_seconds(engine: EngineProcess, task: Task) -> float:
+    """Of a prompt of one token: who maps weights reads them only now, and who copies them has read them already."""
+    started = time.perf_counter()
+    engine.ask("prepare", Case("prefill", task.threads, 1))
+    engine.ask("run")
+    seconds = time.perf_counter() - started
+    engine.ask("release")
+    return seconds

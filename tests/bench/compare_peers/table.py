@@ -31,9 +31,11 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 
 
 def start_lines(start: Start, starts: Sequence[Start]) -> list[str]:
-    """Seconds of loading, with what imp's are in them, and the peak of memory beside the file's size."""
+    """Seconds to the first token, with what imp's are in them, and the peak of memory beside the file's size."""
     ours = next(other for other in starts if other.engine == IMP)
-    label = f"load, {start.threads} thread{'s' * (start.threads > 1)}, seconds" if start is ours else ""
+    label = (
+        f"load to a first token, {start.threads} thread{'s' * (start.threads > 1)}, seconds" if start is ours else ""
+    )
     ratio = "" if start is ours else f"{start.seconds.median / ours.seconds.median:.2f} ×"
     peak = f"peak {start.peak_bytes.median / MIB:.0f} MiB ({start.peak_bytes.median / start.file_bytes:.2f} × the file)"
     lines = [f"{label:44} {start.engine:13} {numbers(start.seconds)}  {ratio:>13}  {peak}"]

@@ -12,7 +12,8 @@ from imp_service.core.bench.cases import Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.bench.work import model_work
 from imp_service.core.errors import Error
-from imp_service.core.load import load
+from imp_service.core.load import cpus_of
+from imp_service.generation import load_model
 
 PROBE_SECONDS = 0.05
 
@@ -28,11 +29,12 @@ class ImpEngine:
             "kv.bytes": kv_bytes(task),
         }
         try:
-            self._loaded = load(load_config(None, [f"{key}={value}" for key, value in settings.items()]))
+            # With its tokenizer, as peers load theirs.
+            self._model = load_model(load_config(None, [f"{key}={value}" for key, value in settings.items()]))
         except (Error, ConfigError) as error:
             raise RefusedError(str(error)) from None
-        self._work = model_work(self._loaded.model)
-        self._runs = EngineRuns(self._loaded.client, self._loaded.model.vocab_size)
+        self._work = model_work(self._model.core)
+        self._runs = EngineRuns(self._model.client, self._model.vocab_size)
         self._held = ExitStack()
 
     def prepare(self, case: Case) -> None:
@@ -51,13 +53,13 @@ class ImpEngine:
 
     def planned_bytes(self) -> int:
         """Cache, scratch and rows of logits."""
-        items = self._loaded.model.memory["items"]
+        items = self._model.core.memory["items"]
         return sum(items[name] for name in ("kv", "scratch", "logits"))
 
     def work(self) -> dict[str, float]:
         """The least that the prepared case reads and computes, in the layouts that imp has in memory."""
         case, work = self._case, self._work
-        scheduler = self._loaded.config.settings.scheduler
+        scheduler = self._model.config.settings.scheduler
         chunk = min(scheduler.prefill_chunk, scheduler.step_tokens)
         is_decode = case.kind == "decode"
         found = work.decode(case.batch, case.depth, case.tokens) if is_decode else work.prefill(case.tokens, chunk)
@@ -65,7 +67,7 @@ class ImpEngine:
 
     def probe(self) -> dict[str, float]:
         """What the machine gives right now: bytes, and operations of the weights' kind, a second."""
-        cpus, kind = self._loaded.cpus, self._work.peak
+        cpus, kind = cpus_of(self._model.config.settings), self._work.peak
         return {
             "bytes": _core.probe_read_bandwidth(self._threads, cpus=cpus, seconds=PROBE_SECONDS),
             kind: _core.probe_peak(kind, self._threads, cpus=cpus, seconds=PROBE_SECONDS),
