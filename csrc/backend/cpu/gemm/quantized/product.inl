@@ -8,6 +8,14 @@
 namespace imp::cpu {
 namespace {
 
+// With which blocks of a panel others are prefetched: the one after `wait` others, and each that is `period` further
+// on, fetches what lies `ahead` bytes beyond it. Below zero, wait has no end.
+struct Prefetching {
+  std::ptrdiff_t ahead = 0;
+  int wait = -1;
+  int period = 1;
+};
+
 // Some rows of activations by one panel.
 struct Tile {
   const std::byte* weights;
@@ -17,22 +25,29 @@ struct Tile {
   float* out;                        // the tile's first row, at the panel's first column
   std::ptrdiff_t out_stride;         // floats
   int columns;                       // 16, or fewer in the last panel
-  bool reads_first;                  // the panel comes from memory; later tiles find it in a cache
+  Prefetching prefetching;
 };
 
-// What one core's stream covers during one access to memory.
-constexpr std::size_t kAheadBytes = 8 << 10;
+// More than one core's stream covers during one access to memory.
+constexpr std::ptrdiff_t kAheadBytes = 16 << 10;
 // A row or two are multiplied as fast as memory is read, for which processors prefetch best by themselves: more of it
 // costs a tenth to a third of the bandwidth. More rows leave time between reads, in which that falls behind.
 constexpr int kPrefetchingRows = 3;
 
-// The part of the block kAheadBytes further on that corresponds to a group.
+// The part of the block `ahead` bytes further on that corresponds to a group, to the second-level cache: the first has
+// not enough lines under way at once for the whole bandwidth.
 template <class Block, int n_groups, int group>
-[[gnu::always_inline]] inline void prefetch(const Block& block) {
+[[gnu::always_inline]] inline void prefetch(const Block& block, std::ptrdiff_t ahead) {
   constexpr std::size_t begin = sizeof(Block) * group / n_groups, end = sizeof(Block) * (group + 1) / n_groups;
-  const char* const ahead = reinterpret_cast<const char*>(&block) + kAheadBytes;
+  const char* const from = reinterpret_cast<const char*>(&block) + ahead;
 #pragma GCC unroll 16
-  for (std::size_t line = begin / 64 * 64; line < end; line += 64) __builtin_prefetch(ahead + line);
+  for (std::size_t line = begin / 64 * 64; line < end; line += 64) __builtin_prefetch(from + line, 0, 2);
+}
+
+// While tile i of n_tiles passes over a panel of so many bytes. The first tile to read a panel would wait for memory
+// that is idle during the others: so all of them together fetch the next one.
+inline Prefetching prefetching_of(int i, int n_tiles, std::ptrdiff_t panel_bytes) {
+  return {n_tiles == 1 ? kAheadBytes : panel_bytes, i, n_tiles};
 }
 
 // Exact sums of products of T rows with a part of a group.
@@ -98,18 +113,18 @@ template <class Weights, int T, int group>
   for (int t = 0; t < T; ++t) sums[t] = fma(total[t], broadcast(x[t]->scale), sums[t]);
 }
 
-// All groups of a block from `group` on; x moves on to the next block's activations.
+// All groups of a block from `group` on; x moves on to the next block's activations. ahead: 0 prefetches nothing.
 template <class Weights, int T, int group = 0>
 [[gnu::always_inline]] inline void multiply_block(const typename Weights::Block& block, const ActivationBlock* (&x)[T],
-                                                  Lanes (&sums)[T], bool reads_first) {
+                                                  Lanes (&sums)[T], std::ptrdiff_t ahead) {
   if constexpr (T >= kPrefetchingRows) {
-    if (reads_first) prefetch<typename Weights::Block, Weights::kGroups, group>(block);
+    if (ahead != 0) prefetch<typename Weights::Block, Weights::kGroups, group>(block, ahead);
   }
   multiply_group<Weights, T, group>(block, x, sums);
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) ++x[t];
   if constexpr (group + 1 < Weights::kGroups) {
-    multiply_block<Weights, T, group + 1>(block, x, sums, reads_first);
+    multiply_block<Weights, T, group + 1>(block, x, sums, ahead);
   }
 }
 
@@ -123,8 +138,11 @@ void multiply_tile(const Tile& tile) {
     sums[t] = zero();
   }
   const auto* const blocks = reinterpret_cast<const typename Weights::Block*>(tile.weights);
+  int wait = tile.prefetching.wait;
   for (std::int64_t b = 0; b < tile.n_blocks; ++b) {
-    multiply_block<Weights, T>(blocks[b], x, sums, tile.reads_first);
+    const bool fetches = wait == 0;
+    wait = (fetches ? tile.prefetching.period : wait) - 1;
+    multiply_block<Weights, T>(blocks[b], x, sums, fetches ? tile.prefetching.ahead : 0);
   }
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) store_up_to(tile.out + t * tile.out_stride, sums[t], tile.columns);
@@ -144,7 +162,8 @@ template <class Weights>
 void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, bool reads_first) {
   Tile tile;
   tile.n_blocks = args.k / (32 * Weights::kGroups);
-  tile.weights = args.weight + n / kLanes * tile.n_blocks * static_cast<std::int64_t>(sizeof(typename Weights::Block));
+  const std::ptrdiff_t panel_bytes = tile.n_blocks * static_cast<std::ptrdiff_t>(sizeof(typename Weights::Block));
+  tile.weights = args.weight + n / kLanes * panel_bytes;
   tile.activation_stride = args.activation_stride;
   tile.out_stride = args.out_stride;
   tile.columns = static_cast<int>(args.n_end - n < kLanes ? args.n_end - n : kLanes);
@@ -153,7 +172,7 @@ void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, boo
     const int rows = (end - row) / (n_tiles - i);
     tile.activations = args.activations + row * args.activation_stride;
     tile.out = args.out + row * args.out_stride + (n - args.n_begin);
-    tile.reads_first = reads_first && i == 0;
+    if (reads_first) tile.prefetching = prefetching_of(i, n_tiles, panel_bytes);
     dispatch_tile<Weights, kTileRows>(rows, tile);
     row += rows;
   }
