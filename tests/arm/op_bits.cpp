@@ -115,7 +115,7 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
   const Floats q = random_floats(random, kTokenRows * kQueryWidth, 2);
   const AttentionTile tile{q.data(), kQueryWidth, kTokenRows, kKvHeads, kHeads,
                            kFirst,   kHeadDim,    0.3F,       soft_cap, window};
-  Floats scores(kTileQueries * kSplitTokens), queries(kTileQueries * kWidth), greatest[2], sums[2], values[2];
+  Floats scores(kTileQueries * kScoreStride), queries(kTileQueries * kWidth), greatest[2], sums[2], values[2];
   AttentionState states[2];
   for (int i = 0; i < 2; ++i) {
     greatest[i].resize(kTileQueries);

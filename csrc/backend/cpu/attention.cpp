@@ -10,7 +10,7 @@
 namespace imp::cpu {
 namespace {
 
-constexpr int kScoreFloats = kTileQueries * kSplitTokens;
+constexpr int kScoreFloats = kTileQueries * kScoreStride;
 
 std::size_t state_floats(int n_queries, int head_dim) {
   return static_cast<std::size_t>(padded_to_lanes(n_queries * (padded_to_lanes(head_dim) + 2)));

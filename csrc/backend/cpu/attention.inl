@@ -2,9 +2,9 @@
 //
 // Scores have tokens in their lanes and sum over head_dim in order; values have head_dim in their lanes and sum over
 // tokens in order. So no sum ever crosses lanes except that of the softmax weights, and how many queries, panels or
-// lanes a loop takes at once changes no bit. Memory is read in the order in which it lies: a few panels at a time, for
-// all kv heads of the tile. Keys that a query may not see are not read into anything it keeps: the
-// cache may hold NaN there.
+// lanes a loop takes at once changes no bit. Few queries read memory in the order in which it lies: a few panels at a
+// time, for all kv heads of the tile; many share what a cache holds. Keys that a query may not see are not read into
+// anything it keeps: the cache may hold NaN there.
 #pragma once
 
 #include "backend/cpu/attention_scores.inl"
@@ -21,60 +21,68 @@ void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScr
   const int width = padded_to_lanes(tile.head_dim);
   Visible seen[kTileQueries];
   Visible any = {kSplitTokens, 0};
-  for (int i = 0; i < n_queries; ++i) {
-    seen[i] = visible(tile, tile.row(i), panels.first_position);
-    if (seen[i].begin >= seen[i].end) continue;
+  for_each_query(tile, [&](int i, int row, int) {
+    seen[i] = visible(tile, row, panels.first_position);
+    if (seen[i].begin >= seen[i].end) return;
     if (seen[i].begin < any.begin) any.begin = seen[i].begin;
     if (seen[i].end > any.end) any.end = seen[i].end;
-  }
+  });
   if (any.begin >= any.end) return;
 
   score<Kept>(tile, panels, any.begin / kPanelTokens, (any.end + kPanelTokens - 1) / kPanelTokens, scratch);
   for (int i = 0; i < n_queries; ++i) {
     if (seen[i].begin >= seen[i].end) continue;
-    const Softmax softmax = weigh_scores<Kept>(tile, seen[i], scratch.scores + i * kSplitTokens);
+    const Softmax softmax = weigh_scores<Kept>(tile, seen[i], scratch.scores + i * kScoreStride);
     state.greatest[i] = softmax.greatest;
     state.sum[i] = softmax.sum;
-    for (int d = 0; d < width; d += kLanes) store(state.values + i * width + d, zero());
   }
+  __builtin_memset(state.values, 0, static_cast<std::size_t>(n_queries * width) * sizeof(float));
   add_all_values<Kept>(tile, panels, seen, any, scratch.scores, state.values);
 }
 
 void merge(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into) {
+  const int n_queries = tile.n_queries();
   const int width = padded_to_lanes(tile.head_dim);
-  for (int i = 0; i < tile.n_queries(); ++i) {
-    const Visible seen = visible(tile, tile.row(i), split_position);
-    if (seen.begin >= seen.end) continue;
+  // Of all queries at once; of those that take no part in it they mean nothing.
+  float greatest[kTileQueries], old_factors[kTileQueries], new_factors[kTileQueries];
+  for (int i = 0; i < n_queries; i += kLanes) {
+    const Lanes before = load_up_to(into.greatest + i, n_queries - i);
+    const Lanes here = load_up_to(split.greatest + i, n_queries - i);
+    const Lanes most = max(before, here);
+    store(greatest + i, most);
+    store(old_factors + i, exp(before - most));
+    store(new_factors + i, exp(here - most));
+  }
+  for_each_query(tile, [&](int i, int row, int) {
+    const Visible seen = visible(tile, row, split_position);
+    if (seen.begin >= seen.end) return;
     const float* from = split.values + i * width;
     float* to = into.values + i * width;
-    const int position = tile.first_position + tile.row(i);
+    const int position = tile.first_position + row;
     const bool is_first = split_position == 0 || (tile.window > 0 && position - tile.window + 1 >= split_position);
     if (is_first) {
       into.greatest[i] = split.greatest[i];
       into.sum[i] = split.sum[i];
       for (int d = 0; d < width; d += kLanes) store(to + d, load(from + d));
-      continue;
+      return;
     }
-    const float greatest = into.greatest[i] > split.greatest[i] ? into.greatest[i] : split.greatest[i];
-    float factors[kLanes] = {into.greatest[i] - greatest, split.greatest[i] - greatest};
-    store(factors, exp(load(factors)));
-    into.greatest[i] = greatest;
-    into.sum[i] = __builtin_fmaf(split.sum[i], factors[1], into.sum[i] * factors[0]);
-    const Lanes old_factor = broadcast(factors[0]);
-    const Lanes new_factor = broadcast(factors[1]);
+    into.greatest[i] = greatest[i];
+    into.sum[i] = __builtin_fmaf(split.sum[i], new_factors[i], into.sum[i] * old_factors[i]);
+    const Lanes old_factor = broadcast(old_factors[i]);
+    const Lanes new_factor = broadcast(new_factors[i]);
     for (int d = 0; d < width; d += kLanes) store(to + d, fma(load(from + d), new_factor, load(to + d) * old_factor));
-  }
+  });
 }
 
 void finish(const AttentionTile& tile, const AttentionState& state, float* out, std::ptrdiff_t out_stride) {
   const int width = padded_to_lanes(tile.head_dim);
-  for (int i = 0; i < tile.n_queries(); ++i) {
-    float* to = out + tile.row(i) * out_stride + tile.head(i) * tile.head_dim;
+  for_each_query(tile, [&](int i, int row, int head) {
+    float* to = out + row * out_stride + head * tile.head_dim;
     const Lanes sum_of_weights = broadcast(state.sum[i]);
     for (int d = 0; d < tile.head_dim; d += kLanes) {
       store_up_to(to + d, load(state.values + i * width + d) / sum_of_weights, tile.head_dim - d);
     }
-  }
+  });
 }
 
 }  // namespace

@@ -35,14 +35,14 @@ inline IntLanes add_codes(IntLanes sums, IntLanes codes, FourCodes query) {
 }
 #endif
 
-// scores[query][16 · panel ...] = q · k for n_queries × n_panels at once, blocks in order.
+// scores[query][16 · panel ...] = scale · q · k for n_queries × n_panels at once, blocks in order.
 template <int n_queries, int n_panels>
-inline void score_quantized(const void* const* q, const void* const* k, int head_dim, float* scores) {
+inline void score_quantized(const void* const* q, const void* const* k, const AttentionTile& tile, float* scores) {
   Lanes dot[n_queries][n_panels];
   for (int i = 0; i < n_queries; ++i) {
     for (int p = 0; p < n_panels; ++p) dot[i][p] = zero();
   }
-  for (int block = 0; block < head_dim / kBlock; ++block) {
+  for (int block = 0; block < tile.head_dim / kBlock; ++block) {
     const ActivationBlock* query[n_queries];
     IntLanes sums[n_queries][n_panels];
     for (int i = 0; i < n_queries; ++i) {
@@ -61,15 +61,16 @@ inline void score_quantized(const void* const* q, const void* const* k, int head
     }
     for (int p = 0; p < n_panels; ++p) {
       const auto* codes = static_cast<const std::uint8_t*>(k[p]);
-      const auto* scales = reinterpret_cast<const std::uint16_t*>(codes + head_dim * kPanelTokens);
+      const auto* scales = reinterpret_cast<const std::uint16_t*>(codes + tile.head_dim * kPanelTokens);
       const Lanes scale = load_f16(scales + block * kPanelTokens);
       for (int i = 0; i < n_queries; ++i) {
         dot[i][p] = fma(from_int(sums[i][p]), scale * broadcast(query[i]->scale), dot[i][p]);
       }
     }
   }
+  const Lanes scale = broadcast(tile.scale);
   for (int i = 0; i < n_queries; ++i) {
-    for (int p = 0; p < n_panels; ++p) store(scores + i * kSplitTokens + p * kPanelTokens, dot[i][p]);
+    for (int p = 0; p < n_panels; ++p) store(scores + i * kScoreStride + p * kPanelTokens, dot[i][p] * scale);
   }
 }
 
@@ -88,7 +89,7 @@ inline void add_quantized(const HeadValues& v, int begin, int end, int element, 
     float factors[n_queries][n_blocks][kPanelTokens];
     for (int block = 0; block < n_blocks; ++block) {
       const Lanes scale = load_f16(scales + (element / kBlock + block) * kPanelTokens);
-      for (int i = 0; i < n_queries; ++i) store(factors[i][block], load(weights + i * kSplitTokens + first) * scale);
+      for (int i = 0; i < n_queries; ++i) store(factors[i][block], load(weights + i * kScoreStride + first) * scale);
     }
     const int stop = first + kPanelTokens < end ? first + kPanelTokens : end;
     for (; begin < stop; ++begin) {

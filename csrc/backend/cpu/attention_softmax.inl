@@ -11,31 +11,28 @@ struct Softmax {
   float greatest, sum;
 };
 
-// Turns the raw dot products of one query into exp(score - greatest), zero outside what it sees, as Kept wants them;
+constexpr std::int32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+// Makes the scores of a panel's tokens that a query may not see -infinity.
+inline void hide_unseen(Visible seen, int panel, float* scores) {
+  const IntLanes token = load_int(kLaneNumbers) + broadcast_int(panel);
+  const Mask is_seen = less(broadcast_int(seen.begin - 1), token) & less(token, broadcast_int(seen.end));
+  store(scores + panel, select(is_seen, load(scores + panel), broadcast(-__builtin_inff())));
+}
+
+// Turns the scaled dot products of one query into exp(score - greatest), zero outside what it sees, as Kept wants them;
 // their sum is of what it then uses.
 template <class Kept>
 inline Softmax weigh_scores(const AttentionTile& tile, Visible seen, float* scores) {
-  std::int32_t lane_numbers[kLanes];
-  for (int i = 0; i < kLanes; ++i) lane_numbers[i] = i;
-  const IntLanes lanes = load_int(lane_numbers);
-  const Lanes least = broadcast(-__builtin_inff());
   const int first = seen.begin / kPanelTokens * kPanelTokens;
-
-  Lanes most = least;
-  for (int t = first; t < seen.end; t += kPanelTokens) {
-    Lanes score = load(scores + t) * broadcast(tile.scale);
-    if (tile.soft_cap > 0) {
-      const Lanes cap = broadcast(tile.soft_cap);
-      score = cap * tanh(score / cap);
-    }
-    if (t < seen.begin || t + kPanelTokens > seen.end) {
-      const IntLanes token = lanes + broadcast_int(t);
-      const Mask is_seen = less(broadcast_int(seen.begin - 1), token) & less(token, broadcast_int(seen.end));
-      score = select(is_seen, score, least);
-    }
-    store(scores + t, score);
-    most = max(most, score);
+  if (tile.soft_cap > 0) {
+    const Lanes cap = broadcast(tile.soft_cap);
+    for (int t = first; t < seen.end; t += kPanelTokens) store(scores + t, cap * tanh(load(scores + t) / cap));
   }
+  if (seen.begin > first) hide_unseen(seen, first, scores);
+  if (seen.end % kPanelTokens > 0) hide_unseen(seen, seen.end / kPanelTokens * kPanelTokens, scores);
+  Lanes most = load(scores + first);
+  for (int t = first + kPanelTokens; t < seen.end; t += kPanelTokens) most = max(most, load(scores + t));
   const float greatest = max_of(most);
   Lanes sum_of_weights = zero();
   for (int t = first; t < seen.end; t += kPanelTokens) {

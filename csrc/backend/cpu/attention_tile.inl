@@ -20,7 +20,7 @@ constexpr int kScoreAccumulators = Kept::kQuantized ? kAccumulators / 2 : kAccum
 template <class Kept>
 constexpr int kScoreQueries = kAccumulators >= 16 || Kept::kQuantized ? kScoreAccumulators<Kept> / 2 : kAccumulators;
 template <class Kept>
-constexpr int kValueQueries = kAccumulators >= 16 ? 4
+constexpr int kValueQueries = kAccumulators >= 16 ? 8
                               : Kept::kQuantized  ? 2
                                                   : kAccumulators;
 
@@ -51,9 +51,26 @@ inline Visible visible(const AttentionTile& tile, int row, int split_position) {
   return {begin > 0 ? begin : 0, end < kSplitTokens ? end : kSplitTokens};
 }
 
-inline const float* query(const AttentionTile& tile, int i) {
-  return tile.q + tile.row(i) * tile.row_stride + tile.head(i) * tile.head_dim;
+// Calls visit(query, row, head) in the order of the queries, heads counted from the tile's first.
+template <class Visit>
+[[gnu::always_inline]] inline void for_each_query(const AttentionTile& tile, const Visit& visit) {
+  int query = 0;
+  for (int kv_head = 0; kv_head < tile.n_kv_heads; ++kv_head) {
+    for (int row = 0; row < tile.n_rows; ++row) {
+      for (int head = 0; head < tile.n_heads; ++head) visit(query++, row, kv_head * tile.n_heads + head);
+    }
+  }
 }
+
+// The rows of all queries.
+struct QueryRows {
+  const float* first[kTileQueries];
+
+  explicit QueryRows(const AttentionTile& tile) {
+    for_each_query(tile,
+                   [&](int i, int row, int head) { first[i] = tile.q + row * tile.row_stride + head * tile.head_dim; });
+  }
+};
 
 // The values of one kv head in a split, as panels' addresses.
 struct HeadValues {

@@ -15,7 +15,7 @@ template <class Kept, int n_queries, int n_lanes, int part = 0>
   typename Kept::Part value[n_lanes];
   for (int j = 0; j < n_lanes; ++j) value[j] = Kept::template read<part>(row, element + j * kLanes);
   for (int i = 0; i < n_queries; ++i) {
-    const typename Kept::Part weight = Kept::template factor<part>(weights + i * kSplitTokens, step);
+    const typename Kept::Part weight = Kept::template factor<part>(weights + i * kScoreStride, step);
     for (int j = 0; j < n_lanes; ++j) sums[i][j] = Kept::add(sums[i][j], value[j], weight);
   }
   if constexpr (part + 1 < Kept::kParts) {
@@ -33,10 +33,18 @@ inline void add_values_block(const HeadValues& v, int begin, int end, int elemen
     for (int j = 0; j < n_lanes; ++j) sums[i][j] = load(values + i * v.width + element + j * kLanes);
   }
   while (begin < end) {
-    const void* const panel = v.panel(begin * Kept::kElements);
-    const int panel_end = begin / kPanelSteps * kPanelSteps + kPanelSteps;
-    for (const int stop = panel_end < end ? panel_end : end; begin < stop; ++begin) {
-      const typename Kept::Row row = Kept::values(panel, begin % kPanelSteps, v.width);
+    const int within = begin % kPanelSteps;
+    typename Kept::Row row = Kept::values(v.panel(begin * Kept::kElements), within, v.width);
+    const int stop = begin + kPanelSteps - within;
+    if (within == 0 && stop <= end) {
+#pragma GCC unroll 8
+      for (int step = 0; step < kPanelSteps; ++step, row += v.width) {
+        add_weighed<Kept>(row, element, weights, begin + step, sums);
+      }
+      begin = stop;
+      continue;
+    }
+    for (const int panel_end = stop < end ? stop : end; begin < panel_end; ++begin, row += v.width) {
       add_weighed<Kept>(row, element, weights, begin, sums);
     }
   }
@@ -46,9 +54,9 @@ inline void add_values_block(const HeadValues& v, int begin, int end, int elemen
 }
 
 template <class Kept, int n_queries, int n_lanes>
-inline void add_values_lanes(const HeadValues& v, int begin, int end, int element, const float* weights,
-                             float* values) {
-  for (; element + n_lanes * kLanes <= v.width; element += n_lanes * kLanes) {
+inline void add_values_lanes(const HeadValues& v, int begin, int end, int element, int end_element,
+                             const float* weights, float* values) {
+  for (; element + n_lanes * kLanes <= end_element; element += n_lanes * kLanes) {
     if constexpr (Kept::kQuantized) {
       add_quantized<n_queries, n_lanes>(v, begin, end, element, weights, values);
     } else {
@@ -56,16 +64,17 @@ inline void add_values_lanes(const HeadValues& v, int begin, int end, int elemen
     }
   }
   if constexpr (n_lanes > 1) {
-    add_values_lanes<Kept, n_queries, n_lanes / 2>(v, begin, end, element, weights, values);
+    add_values_lanes<Kept, n_queries, n_lanes / 2>(v, begin, end, element, end_element, weights, values);
   }
 }
 
-// Over all elements of n_queries queries.
+// Over some elements of n_queries queries: as many as there are accumulators at once.
 template <class Kept, int n_queries>
-inline void add_values(const HeadValues& v, int begin, int end, const float* weights, float* values) {
-  if (begin >= end) return;
+inline void add_values(const HeadValues& v, int begin, int end, int element, int end_element, const float* weights,
+                       float* values) {
   constexpr int n_lanes = power_within(kAccumulators / n_queries);
-  add_values_lanes<Kept, n_queries, n_lanes>(v, begin, end, 0, weights, values);
+  if (begin >= end) return;
+  add_values_lanes<Kept, n_queries, n_lanes>(v, begin, end, element, end_element, weights, values);
 }
 
 // Adds a token whose neighbour in the pair is not seen, and may be anything.
@@ -94,7 +103,7 @@ inline void add_values_of_query(const HeadValues& v, Visible tokens, const float
   if constexpr (kTogether > 1) {
     if (tokens.begin % kTogether != 0) add_lone_token<Kept>(v, tokens.begin++, weights, values);
   }
-  add_values<Kept, 1>(v, tokens.begin / kTogether, tokens.end / kTogether, weights, values);
+  add_values<Kept, 1>(v, tokens.begin / kTogether, tokens.end / kTogether, 0, v.width, weights, values);
   if constexpr (kTogether > 1) {
     if (tokens.begin < tokens.end && tokens.end % kTogether != 0) {
       add_lone_token<Kept>(v, tokens.end - 1, weights, values);
@@ -102,38 +111,87 @@ inline void add_values_of_query(const HeadValues& v, Visible tokens, const float
   }
 }
 
-// Queries of one block may see different tokens: what all see is taken together, the rest one query at a time. Each
-// query's tokens stay in ascending order.
+// The queries of one block may see different tokens: steps that all see, which are taken together, and for each query
+// the tokens before and after them, which are taken alone.
+struct CommonSteps {
+  int begin, end;  // equal where no step is common: then all tokens come after them
+};
+
+template <class Kept, int n_queries>
+inline CommonSteps common_steps(const Visible* seen) {
+  constexpr int kTogether = Kept::kElements;
+  Visible common = seen[0];
+  for (int i = 1; i < n_queries; ++i) {
+    if (seen[i].begin > common.begin) common.begin = seen[i].begin;
+    if (seen[i].end < common.end) common.end = seen[i].end;
+  }
+  const int begin = (common.begin + kTogether - 1) / kTogether;
+  const int end = common.end / kTogether;
+  return begin < end ? CommonSteps{begin, end} : CommonSteps{0, 0};
+}
+
+template <class Kept, int n_queries>
+inline void add_values_before(const HeadValues& v, CommonSteps common, const Visible* seen, const float* weights,
+                              float* values) {
+  for (int i = 0; i < n_queries; ++i) {
+    const Visible before = {seen[i].begin, common.begin * Kept::kElements};
+    add_values_of_query<Kept>(v, before, weights + i * kScoreStride, values + i * v.width);
+  }
+}
+
+template <class Kept, int n_queries>
+inline void add_values_after(const HeadValues& v, CommonSteps common, const Visible* seen, const float* weights,
+                             float* values) {
+  const int end = common.end * Kept::kElements;
+  for (int i = 0; i < n_queries; ++i) {
+    const Visible after = {end > seen[i].begin ? end : seen[i].begin, seen[i].end};
+    add_values_of_query<Kept>(v, after, weights + i * kScoreStride, values + i * v.width);
+  }
+}
+
+// In order of memory. Each query's tokens stay in ascending order, here and below.
 template <class Kept, int n_queries>
 inline void add_values_of_queries(const HeadValues& v, const Visible* seen, int count, const float* weights,
                                   float* values) {
-  constexpr int kTogether = Kept::kElements;
   for (; count >= n_queries; count -= n_queries) {
-    Visible common = seen[0];
-    for (int i = 1; i < n_queries; ++i) {
-      if (seen[i].begin > common.begin) common.begin = seen[i].begin;
-      if (seen[i].end < common.end) common.end = seen[i].end;
-    }
-    const int begin = (common.begin + kTogether - 1) / kTogether;
-    const int end = common.end / kTogether;
-    const bool together = common.begin < common.end && begin < end;
-    for (int i = 0; i < n_queries; ++i) {
-      const Visible before = {seen[i].begin, together ? begin * kTogether : seen[i].end};
-      add_values_of_query<Kept>(v, before, weights + i * kSplitTokens, values + i * v.width);
-    }
-    if (together) {
-      add_values<Kept, n_queries>(v, begin, end, weights, values);
-      for (int i = 0; i < n_queries; ++i) {
-        const Visible after = {end * kTogether, seen[i].end};
-        add_values_of_query<Kept>(v, after, weights + i * kSplitTokens, values + i * v.width);
-      }
-    }
+    const CommonSteps common = common_steps<Kept, n_queries>(seen);
+    add_values_before<Kept, n_queries>(v, common, seen, weights, values);
+    add_values<Kept, n_queries>(v, common.begin, common.end, 0, v.width, weights, values);
+    add_values_after<Kept, n_queries>(v, common, seen, weights, values);
     seen += n_queries;
-    weights += n_queries * kSplitTokens;
+    weights += n_queries * kScoreStride;
     values += n_queries * v.width;
   }
   if constexpr (n_queries > 1)
     add_values_of_queries<Kept, power_within(n_queries - 1)>(v, seen, count, weights, values);
+}
+
+// Many queries share some columns of V, which then stay in the first cache; returns how many queries were done.
+template <class Kept>
+inline int add_values_by_columns(const HeadValues& v, const Visible* seen, int count, const float* weights,
+                                 float* values) {
+  constexpr int n_queries = kValueQueries<Kept>;
+  constexpr int kColumns = 2 * kLanes;
+  CommonSteps common[kTileQueries / n_queries];
+  count = count / n_queries * n_queries;
+  for (int i = 0; i < count; i += n_queries) {
+    common[i / n_queries] = common_steps<Kept, n_queries>(seen + i);
+    add_values_before<Kept, n_queries>(v, common[i / n_queries], seen + i, weights + i * kScoreStride,
+                                       values + i * v.width);
+  }
+  for (int element = 0; element < v.width; element += kColumns) {
+    const int end_element = element + kColumns < v.width ? element + kColumns : v.width;
+    for (int i = 0; i < count; i += n_queries) {
+      const CommonSteps steps = common[i / n_queries];
+      add_values<Kept, n_queries>(v, steps.begin, steps.end, element, end_element, weights + i * kScoreStride,
+                                  values + i * v.width);
+    }
+  }
+  for (int i = 0; i < count; i += n_queries) {
+    add_values_after<Kept, n_queries>(v, common[i / n_queries], seen + i, weights + i * kScoreStride,
+                                      values + i * v.width);
+  }
+  return count;
 }
 
 // Adds up the values of all queries, each over the tokens it sees.
@@ -143,6 +201,18 @@ inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels,
   constexpr int chunk = kPanelsAtOnce * kPanelTokens;
   const int per_kv_head = tile.n_rows * tile.n_heads;
   const int width = padded_to_lanes(tile.head_dim);
+  if (per_kv_head >= 2 * kValueQueries<Kept>) {
+    for (int head = 0; head < tile.n_kv_heads; ++head) {
+      const HeadValues v = {panels.v, head * panels.v_head_bytes, width};
+      int i = head * per_kv_head;
+      const int done =
+          add_values_by_columns<Kept>(v, seen + i, per_kv_head, weights + i * kScoreStride, values + i * width);
+      i += done;
+      add_values_of_queries<Kept, kValueQueries<Kept>>(v, seen + i, per_kv_head - done, weights + i * kScoreStride,
+                                                       values + i * width);
+    }
+    return;
+  }
   for (int begin = any.begin / chunk * chunk; begin < any.end; begin += chunk) {
     Visible here[kTileQueries];
     for (int i = 0; i < tile.n_queries(); ++i) {
@@ -152,7 +222,7 @@ inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels,
     for (int head = 0; head < tile.n_kv_heads; ++head) {
       const int i = head * per_kv_head;
       add_values_of_queries<Kept, kValueQueries<Kept>>({panels.v, head * panels.v_head_bytes, width}, here + i,
-                                                       per_kv_head, weights + i * kSplitTokens, values + i * width);
+                                                       per_kv_head, weights + i * kScoreStride, values + i * width);
     }
   }
 }

@@ -37,9 +37,6 @@ struct AttentionTile {
   int window;      // 0: none
 
   constexpr int n_queries() const { return n_kv_heads * n_rows * n_heads; }
-  constexpr int row(int query) const { return query / n_heads % n_rows; }
-  // Counted from the tile's first head.
-  constexpr int head(int query) const { return query / (n_heads * n_rows) * n_heads + query % n_heads; }
 };
 
 // Where the keys and values of a split lie for the tile's first kv head, per panel of 16 tokens: K as
@@ -54,17 +51,20 @@ struct SplitPanels {
 };
 
 // The softmax of some queries over some keys, not yet divided: greatest score, sum of exp(score - greatest), and the
-// values weighted alike. Queries that saw no key have their entries left as they were.
+// values weighted alike. The entries of queries that saw no key mean nothing.
 struct AttentionState {
   float* greatest;  // [queries]
   float* sum;       // [queries]
   float* values;    // [queries][padded head_dim]
 };
 
+// Rows of scores are this far apart: at a power of two they would contend for a few sets of the cache.
+constexpr int kScoreStride = kSplitTokens + kPanelTokens;
+
 // What one split needs beside its state.
 struct SplitScratch {
-  float* scores;   // [kTileQueries][kSplitTokens]
-  float* queries;  // [kTileQueries][padded head_dim]
+  float* scores;   // [kTileQueries][kScoreStride]
+  float* queries;  // room for kTileQueries · padded head_dim
 };
 
 // One head's keys and values of consecutive tokens of one panel.

@@ -20,8 +20,14 @@ struct KeptAlone {
   static constexpr int kParts = 1;
   using Part = Lanes;
 
-  // A query's Factors; `room`, for its padded row, holds them where they are not there yet.
-  static const void* factors_of(const float* row, int, float*) { return row; }
+  // Queries are packed as [words of a query][kTileQueries], words of kWordElements elements.
+  using Queries = const float*;
+  static constexpr int kWordElements = 1;
+  static IntLanes factor_words(const float* row, int n) { return bits(load_up_to(row, n)); }
+  template <int part>
+  static Lanes query(Queries q, int step, int i) {
+    return broadcast(q[step * kTileQueries + i]);
+  }
   // Writes weights of 16 tokens as Factors into a row of scores whose earlier tokens were read; returns what they
   // then are.
   static Lanes store_weights(float* scores, int token, Lanes x) {
@@ -67,11 +73,12 @@ struct KeptBF16 {
   using Part = PairPart;
   using Element = std::uint32_t;  // the even below
 
-  static const void* factors_of(const float* row, int n, float* room) {
-    for (int d = 0; d < n; d += kLanes) {
-      store_factors(reinterpret_cast<PairFactor*>(room) + d, round_bf16(load_up_to(row + d, n - d)));
-    }
-    return room;
+  using Queries = const float*;
+  static constexpr int kWordElements = kPairWordElements;
+  static IntLanes factor_words(const float* row, int n) { return pair_factor_words(row, n); }
+  template <int part>
+  static Part query(Queries q, int step, int i) {
+    return broadcast_query<part>(q + step * (kElements / kWordElements) * kTileQueries + i, kTileQueries);
   }
   static Lanes store_weights(float* scores, int token, Lanes x) {
     return store_rounded(reinterpret_cast<PairFactor*>(scores) + token, x);
@@ -95,12 +102,8 @@ struct KeptBF16 {
     return part_of_pairs<part>(load_words(row + element) & broadcast_int(static_cast<std::int32_t>(mask)));
   }
   static IntLanes words_of(const float* row, int n) {
-    std::uint16_t halves[2 * kLanes];
-    store_bf16(halves, load_up_to(row, n));
-    store_bf16(halves + kLanes, load_up_to(row + kLanes, n > kLanes ? n - kLanes : 0));
-    std::int32_t words[kLanes];
-    __builtin_memcpy(words, halves, sizeof words);
-    return load_int(words);
+    return join_upper_halves(round_bf16(load_up_to(row, n)),
+                             round_bf16(load_up_to(row + kLanes, n > kLanes ? n - kLanes : 0)));
   }
   static void write(Element* to, IntLanes words) { store_int(reinterpret_cast<std::int32_t*>(to), words); }
 };

@@ -7,6 +7,23 @@
 namespace imp::cpu {
 namespace {
 
+// The upper halves of 32 words, those of x first, neighbours in pairs.
+inline IntLanes join_upper_halves(IntLanes x, IntLanes y) {
+#if defined(__AVX512BW__)
+  alignas(64) constexpr std::uint16_t kUpper[2 * kLanes] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                            23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                            45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  return {_mm512_permutex2var_epi16(x.v, _mm512_loadu_si512(kUpper), y.v)};
+#else
+  std::uint16_t halves[2 * kLanes];
+  store_u16(halves, shift_right_logical<16>(x));
+  store_u16(halves + kLanes, shift_right_logical<16>(y));
+  std::int32_t words[kLanes];
+  __builtin_memcpy(words, halves, sizeof words);
+  return load_int(words);
+#endif
+}
+
 #if defined(__AVX512BF16__)
 constexpr int kPairParts = 1;
 using PairPart = Pairs;
@@ -15,11 +32,17 @@ inline PairPart part_of_pairs(IntLanes x) {
   return pairs_of(x);
 }
 
-// A factor that pairs are multiplied by, as memory holds it.
+// A factor that pairs are multiplied by, as a row of weights has it; a word of a query has kPairWordElements.
 using PairFactor = std::uint16_t;
-// Of words rounded by round_bf16.
-inline void store_factors(PairFactor* to, IntLanes rounded) {
-  store_u16(to, shift_right_logical<16>(rounded));
+constexpr int kPairWordElements = 2;
+// The first n elements of a row as words of a query; denormals become zero.
+inline IntLanes pair_factor_words(const float* row, int n) {
+  const Lanes upper = load_up_to(row + kLanes, n > kLanes ? n - kLanes : 0);
+  return {__builtin_bit_cast(__m512i, _mm512_cvtne2ps_pbh(upper.v, load_up_to(row, n).v))};
+}
+template <int part>
+inline PairPart broadcast_query(const float* words, int) {
+  return pairs_of(bits(broadcast(*words)));
 }
 // Rounds as round_bf16 does what is no denormal and no NaN with bits that a bfloat16 drops, and returns what it stored.
 inline Lanes store_rounded(PairFactor* to, Lanes x) {
@@ -48,15 +71,23 @@ inline Lanes add_product(Lanes sum, PairPart a, PairPart b) {
 
 // A float: factors are read often, and taken apart once.
 using PairFactor = float;
-inline void store_factors(PairFactor* to, IntLanes rounded) {
-  store(to, from_bits(rounded & broadcast_int(static_cast<std::int32_t>(0xFFFF0000))));
+constexpr int kPairWordElements = 1;
+inline IntLanes pair_factor_words(const float* row, int n) {
+  const Lanes x = load_up_to(row, n);
+  const Mask is_denormal = less(bits(x) & broadcast_int(0x7FFFFFFF), broadcast_int(0x00800000));
+  return select(is_denormal, broadcast_int(0), round_bf16(x) & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)));
+}
+template <int part>
+inline PairPart broadcast_query(const float* words, int stride) {
+  return broadcast(words[(1 - part) * stride]);
 }
 inline Lanes store_rounded(PairFactor* to, Lanes x) {
   const IntLanes word = bits(x);
   const IntLanes odd = shift_right_logical<16>(word) & broadcast_int(1);
-  const IntLanes rounded = word + broadcast_int(0x7FFF) + odd;
-  store_factors(to, rounded);
-  return from_bits(rounded & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)));
+  const Lanes rounded =
+      from_bits((word + broadcast_int(0x7FFF) + odd) & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)));
+  store(to, rounded);
+  return rounded;
 }
 template <int part>
 inline PairPart broadcast_factors(const PairFactor* from) {

@@ -16,6 +16,7 @@ constexpr int kBlockWords = 8;  // of four codes each
 struct KeptQ8 {
   static constexpr bool kQuantized = true;
   static constexpr int kElements = 1;
+  using Queries = const void* const*;  // of blocks
 
   static const void* factors_of(const float* row, int n, float* room) {
     auto* blocks = reinterpret_cast<ActivationBlock*>(room);

@@ -17,9 +17,17 @@ inline Lanes copy_sign(Lanes x, Lanes y) {
   return from_bits((bits(x) & broadcast_int(0x7FFFFFFF)) | (bits(y) & broadcast_int(INT32_MIN)));
 }
 
-// 2^n for n in [-126, 127].
-inline Lanes power_of_two(IntLanes n) {
-  return from_bits(shift_left<23>(n + broadcast_int(127)));
+// x · 2^n for integers n in [-252, 254], where x is in [0.5, 2]; 0 where that would be subnormal.
+inline Lanes times_power_of_two(Lanes x, Lanes n) {
+#if defined(__AVX512F__)
+  return {_mm512_scalef_ps(x.v, n.v)};
+#else
+  // In two steps, because 2^n alone has no float for n > 127 or n < -126.
+  const auto power = [](IntLanes k) { return from_bits(shift_left<23>(k + broadcast_int(127))); };
+  const IntLanes exponent = to_int(n);
+  const IntLanes half = shift_right<1>(exponent);
+  return x * power(half) * power(exponent - half);
+#endif
 }
 
 // e^x within 1.5 ulp; 0 where the result would be subnormal, infinity above 88.73, NaN for NaN. Non-decreasing. Inline
@@ -37,10 +45,7 @@ inline Lanes power_of_two(IntLanes n) {
   p = fma(p, r, broadcast(0.166665204F));
   p = fma(p, r, broadcast(0.499999934F));
   const Lanes mantissa = fma(p, r * r, r) + broadcast(1.0F);
-  // In two steps, because 2^n alone has no float for n = 128 or n < -126.
-  const IntLanes exponent = to_int(n);
-  const IntLanes half = shift_right<1>(exponent);
-  return mantissa * power_of_two(half) * power_of_two(exponent - half);
+  return times_power_of_two(mantissa, n);
 }
 
 // 1 / (1 + e^-x)
