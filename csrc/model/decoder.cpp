@@ -113,8 +113,8 @@ Rows Decoder::forward(const Batch& batch, KvPool& pool) {
 
 void Decoder::embed(const Batch& batch) {
   const std::size_t n = batch.tokens.size();
-  for (Rows* rows : {&x_, &normed_, &q_, &k_, &v_, &attended_, &scores_, &branch_, &shared_score_, &shared_gate_,
-                     &shared_}) {
+  for (Rows* rows :
+       {&x_, &normed_, &q_, &k_, &v_, &attended_, &scores_, &branch_, &shared_score_, &shared_gate_, &shared_}) {
     *rows = first(*rows, n);
   }
   const auto n_inner = static_cast<std::size_t>(inner_size(config_, static_cast<int>(n)).rows);

@@ -98,8 +98,9 @@ void GemmRunner::reserve(const GemmNeeds& needs) {
 }
 
 std::size_t GemmRunner::total_bytes(const Scratch& scratch) const {
-  return std::accumulate(scratch.prepared.begin(), scratch.prepared.end(),
-                         (scratch.stride + scratch.gated * sizeof(float)) * static_cast<std::size_t>(pool_.n_threads()));
+  return std::accumulate(
+      scratch.prepared.begin(), scratch.prepared.end(),
+      (scratch.stride + scratch.gated * sizeof(float)) * static_cast<std::size_t>(pool_.n_threads()));
 }
 
 std::size_t GemmRunner::scratch_bytes(const GemmNeeds& needs) const {
