@@ -41,6 +41,7 @@ void register_options(py::module_& module) {
       .def_readwrite("max_sessions", &EngineOptions::max_sessions)
       .def_readwrite("prefill_chunk", &EngineOptions::prefill_chunk)
       .def_readwrite("step_tokens", &EngineOptions::step_tokens)
+      .def_readwrite("prefill_per_decode", &EngineOptions::prefill_per_decode)
       .def_readwrite("max_wait_ms", &EngineOptions::max_wait_ms)
       .def_readwrite("tenant_share", &EngineOptions::tenant_share)
       .def_readwrite("evict_sessions", &EngineOptions::evict_sessions)

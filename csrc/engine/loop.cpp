@@ -35,6 +35,7 @@ SchedulerOptions scheduler_options(const EngineOptions& options, const ForwardPa
           .step_tokens = options.step_tokens,
           .max_logits_rows = forward.limits().max_logits_rows,
           .prefill_chunk = options.prefill_chunk,
+          .prefill_per_decode = options.prefill_per_decode,
           .max_context = options.max_context,
           .max_wait_ns = options.max_wait_ms * 1'000'000,
           .tenant_share = options.tenant_share,
@@ -97,6 +98,8 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
               " blocks of " + std::to_string(block_tokens) + " tokens");
   require(options.max_running > 0, and_found("max_running must be positive, found", options.max_running));
   require(options.prefill_chunk > 0, and_found("prefill_chunk must be positive, found", options.prefill_chunk));
+  require(options.prefill_per_decode >= 0,
+          and_found("prefill_per_decode must not be negative, found", options.prefill_per_decode));
   require(options.step_tokens >= options.max_running,
           and_found("step_tokens", options.step_tokens) + " is below " + and_found("max_running", options.max_running));
   require(limits.max_rows >= options.step_tokens, and_found("step_tokens", options.step_tokens) +

@@ -99,6 +99,7 @@ void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   plan.clear();
   Budget budget{options_.step_tokens, options_.max_logits_rows, options_.max_running};
   plan_decodes(budget, plan);
+  leave_time_to_decodes(budget, plan);
   plan_prefills(now_ns, budget, plan);
   admit(now_ns, budget, plan);
 }
@@ -128,6 +129,15 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
     }
   }
   starved_ = starved;
+}
+
+// A step takes as long as its rows: a whole chunk of a prompt would keep all others waiting many times as long as a
+// step of theirs takes.
+void Scheduler::leave_time_to_decodes(Budget& budget, const StepPlan& plan) const {
+  // Down to about as many, rows cost little more than the weights that are read for any.
+  constexpr int kLeast = 20;
+  if (plan.n_decode_rows == 0 || options_.prefill_per_decode == 0) return;
+  budget.rows = std::min(budget.rows, std::max(kLeast, options_.prefill_per_decode * plan.n_decode_rows));
 }
 
 void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan) {

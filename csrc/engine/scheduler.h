@@ -11,10 +11,11 @@
 namespace imp {
 
 struct SchedulerOptions {
-  int max_running = 0;      // sequences in one step
-  int step_tokens = 0;      // rows of one step; at least max_running
-  int max_logits_rows = 0;  // rows of one step with logits; at least max_running
-  int prefill_chunk = 0;    // rows of one sequence in one step
+  int max_running = 0;         // sequences in one step
+  int step_tokens = 0;         // rows of one step; at least max_running
+  int max_logits_rows = 0;     // rows of one step with logits; at least max_running
+  int prefill_chunk = 0;       // rows of one sequence in one step
+  int prefill_per_decode = 0;  // rows of prompts for each decode row of the same step; 0: no bound
   int max_context = 0;
   std::int64_t max_wait_ns = 0;
   double tenant_share = 1;
@@ -49,7 +50,8 @@ struct StepPlan {
 
 // A pure object: no clock, no thread, no device. next_step follows from the calls before it and the time it is given.
 //
-// A step decodes every runnable sequence, then spends what is left of its rows on prefill chunks. Runs are admitted by
+// A step decodes every runnable sequence, then spends what is left of its rows on prefill chunks; but where it decodes,
+// on so few that who waits for a next token waits about as long for each. Runs are admitted by
 // priority, then from the tenant served least, then in the order of arrival, and none overtakes by being small; one
 // that has waited for max_wait goes first. A generation is admitted when its tokens and a decode reserve fit, and
 // waits until then; a session takes what it needs or is refused. Where a running generation lacks a block, the newest
@@ -93,6 +95,7 @@ class Scheduler {
   enum class Admission : std::uint8_t { admitted, blocked, refused };
 
   void plan_decodes(Budget& budget, StepPlan& plan);
+  void leave_time_to_decodes(Budget& budget, const StepPlan& plan) const;
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
   void plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan);
   Room make_room(Sequence& sequence, StepPlan& plan);

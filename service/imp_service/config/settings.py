@@ -97,6 +97,11 @@ class Scheduler:
     max_waiting_bytes: int = key(Size(1024, 64 * GIB), 64 * 1024**2, "prompt text that waits; beyond: QUEUE_FULL")
     prefill_chunk: int = key(Count(1, 65536), 512, "most tokens of one prompt in one step")
     step_tokens: int = key(Count(1, 65536), 512, "most tokens in one step, decoded and prefilled together")
+    prefill_per_decode: int = key(
+        Integer(0, 65536),
+        5,
+        "prompt tokens in a step for each sequence that generates in it, 20 at least; 0: no bound",
+    )
     max_wait: timedelta = key(Duration("1ms", "24h"), timedelta(seconds=60), "after this, served before any priority")
     tenant_share: float = key(
         Real(0.01, 1.0), 0.5, "most of running, waiting and cached that one tenant has while others wait"

@@ -139,6 +139,7 @@ def _engine_options(settings: Settings, model: _core.Model) -> _core.EngineOptio
         max_sessions=settings.sessions.max,
         prefill_chunk=scheduler.prefill_chunk,
         step_tokens=scheduler.step_tokens,
+        prefill_per_decode=scheduler.prefill_per_decode,
         max_wait_ms=int(scheduler.max_wait.total_seconds() * 1000),
         tenant_share=scheduler.tenant_share,
         evict_sessions=settings.sessions.evict,
