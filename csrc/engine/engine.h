@@ -27,7 +27,7 @@ struct EngineOptions {
   int max_sessions = 256;
   int prefill_chunk = 512;           // tokens of one sequence evaluated in one step
   int step_tokens = 512;             // rows of one step, decode rows included; at least max_running
-  int prefill_per_decode = 5;        // rows of prompts for each decode row of the same step; 0: as many as fit
+  int prefill_per_decode = 6;        // rows of prompts for each decode row of the same step; 0: as many as fit
   std::int64_t max_wait_ms = 60000;  // a run that waited this long goes before higher priorities
   double tenant_share = 0.5;         // of running, waiting and the prefix cache, while others want them
   bool evict_sessions = false;       // close the longest idle session where blocks are lacking

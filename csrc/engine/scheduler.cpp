@@ -135,7 +135,7 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
 // step of theirs takes.
 void Scheduler::leave_time_to_decodes(Budget& budget, const StepPlan& plan) const {
   // Down to about as many, rows cost little more than the weights that are read for any.
-  constexpr int kLeast = 20;
+  constexpr int kLeast = 24;
   if (plan.n_decode_rows == 0 || options_.prefill_per_decode == 0) return;
   budget.rows = std::min(budget.rows, std::max(kLeast, options_.prefill_per_decode * plan.n_decode_rows));
 }

@@ -47,11 +47,11 @@ def test_sch_3_o07_decode_rows_come_first_and_wait_for_no_more_than_a_chunk() ->
     assert (steps[0]["n_decode_rows"], steps[0]["n_prefill_rows"]) == (8, 64)
 
 
-@pytest.mark.parametrize(("n_decoders", "rows"), [(0, 512), (1, 20), (4, 20), (5, 25), (16, 80), (100, 412)])
+@pytest.mark.parametrize(("n_decoders", "rows"), [(0, 512), (1, 24), (4, 24), (5, 30), (16, 96), (100, 412)])
 def test_sch_3_o07_prompts_take_few_rows_where_others_generate(n_decoders: int, rows: int) -> None:
-    """Five for each decoder and never less than 20, of several prompts together; a whole step where nobody decodes."""
+    """Six for each decoder and never less than 24, of several prompts together; a whole step where nobody decodes."""
     bench = _testing.SchedulerBench(
-        n_blocks=1000, max_running=128, step_tokens=512, prefill_chunk=512, prefill_per_decode=5, max_context=2048
+        n_blocks=1000, max_running=128, step_tokens=512, prefill_chunk=512, prefill_per_decode=6, max_context=2048
     )
     for _ in range(n_decoders):
         bench.enqueue(0, 1, 100)

@@ -99,8 +99,8 @@ class Scheduler:
     step_tokens: int = key(Count(1, 65536), 512, "most tokens in one step, decoded and prefilled together")
     prefill_per_decode: int = key(
         Integer(0, 65536),
-        5,
-        "prompt tokens in a step for each sequence that generates in it, 20 at least; 0: no bound",
+        6,
+        "prompt tokens in a step for each sequence that generates in it, 24 at least; 0: no bound",
     )
     max_wait: timedelta = key(Duration("1ms", "24h"), timedelta(seconds=60), "after this, served before any priority")
     tenant_share: float = key(
