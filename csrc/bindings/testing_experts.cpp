@@ -3,13 +3,12 @@
 
 #include "bindings/testing_device.h"
 #include "bindings/testing_ops.h"
+#include "bindings/testing_weights.h"
 
 namespace py = pybind11;
 
 namespace imp::bindings {
 namespace {
-
-using Bytes = py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>;
 
 Ints to_ints(const std::int32_t* values, const std::vector<py::ssize_t>& shape) {
   Ints array(shape);
@@ -38,53 +37,39 @@ py::tuple route_experts(TestingDevice& device, const Floats& scores, int n_used,
 
 // A matrix [n, k] for each of the experts, whose types may differ.
 std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::vector<std::string>& dtypes,
-                                          const std::vector<Bytes>& files, std::int64_t n, std::int64_t k) {
-  std::vector<LinearRequest> requests;
+                                          const std::vector<Bytes>& files, int n, int k) {
+  std::vector<std::unique_ptr<Linear>> weights;
   for (std::size_t expert = 0; expert < files.size(); ++expert) {
-    const auto type = dtype_from_name(dtypes.at(expert));
-    if (!type) throw std::invalid_argument("no dtype " + dtypes[expert]);
-    const GemmProblem problem = {*type, n, k};
-    const auto row = static_cast<std::size_t>(*row_bytes(*type, k));
-    const std::uint8_t* const matrix = files[expert].data();
-    const auto read = [matrix, row](std::int64_t first, std::int64_t n_rows, std::byte* out) {
-      std::memcpy(out, matrix + static_cast<std::size_t>(first) * row, static_cast<std::size_t>(n_rows) * row);
-    };
-    requests.push_back(
-        {{.name = "experts", .problem = problem, .read = read}, backend.registry().plan(problem, "experts", {})});
+    weights.push_back(weight_of(backend, dtypes.at(expert), files[expert], n, k));
   }
-  return backend.load_linears(requests, {});
+  return weights;
 }
 
 // What row i is multiplied to by each of its experts, [rows, n_used · n] by descending score, and their weighted sum
 // [rows, n]. x has a row for each row of scores, or, of_experts, for each grouped row.
 py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& scores, int n_used,
-                          const std::vector<std::string>& dtypes, const std::vector<Bytes>& files, std::int64_t n,
+                          const std::vector<std::string>& dtypes, const std::vector<Bytes>& files, int n,
                           bool of_experts) {
   Backend& backend = device.backend();
   const ExpertRouting routing = routing_of(scores, n_used, true, 1);
-  const auto weights = load(backend, dtypes, files, n, x.shape(1));
-  WorkspaceNeeds needs = {.max_rows = static_cast<int>(scores.shape(0)),
-                          .max_logits_rows = 1,
-                          .vocab_size = 16,
-                          .max_context = 16,
-                          .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},
-                          .weights = {weights.front().get()},
-                          .experts = routing};
+  const auto weights = load(backend, dtypes, files, n, static_cast<int>(x.shape(1)));
+  WorkspaceNeeds needs = needs_of(static_cast<int>(scores.shape(0)), {weights.front().get()});
+  needs.experts = routing;
   for (const auto& weight : weights) needs.expert_weights.push_back(weight.get());
   backend.reserve(needs);
 
   const ExpertRows rows = route(device, scores, routing);
-  const Rows grouped = device.empty_rows(rows.n_rows * n_used, static_cast<int>(n));
+  const Rows grouped = device.empty_rows(rows.n_rows * n_used, n);
   const ExpertTerm term = {weights, grouped};
   if (of_experts) {
     backend.linear_of_experts(device.to_rows(x), rows, term);
   } else {
     backend.linear_to_experts(device.to_rows(x), rows, {&term, 1});
   }
-  const Rows mixed = device.empty_rows(rows.n_rows, static_cast<int>(n));
+  const Rows mixed = device.empty_rows(rows.n_rows, n);
   backend.mix_experts(grouped, rows, mixed);
   const Floats products = TestingDevice::to_array(grouped);
-  Floats by_row({rows.n_rows, n_used, static_cast<int>(n)});
+  Floats by_row({rows.n_rows, n_used, n});
   for (int i = 0; i < rows.n_rows * n_used; ++i) {
     std::copy_n(products.data(rows.places[i], 0), n, by_row.mutable_data() + i * n);
   }

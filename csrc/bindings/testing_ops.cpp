@@ -5,13 +5,12 @@
 
 #include "base/error.h"
 #include "bindings/testing_device.h"
+#include "bindings/testing_weights.h"
 
 namespace py = pybind11;
 
 namespace imp::bindings {
 namespace {
-
-using Bytes = py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>;
 
 std::unique_ptr<Vector> vector_of(TestingDevice& device, const Floats& values) {
   return device.backend().load_vector({values.data(), static_cast<std::size_t>(values.size())});
@@ -104,28 +103,6 @@ Floats read_row(TestingDevice& device, const Floats& x, int row) {
   Floats out(rows.width);
   device.backend().read_row(rows, row, {out.mutable_data(), static_cast<std::size_t>(rows.width)});
   return out;
-}
-
-// A weight [n, k] of the bytes that a file would hold.
-std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, const Bytes& file, int n, int k) {
-  const auto type = dtype_from_name(dtype);
-  if (!type) throw std::invalid_argument("no dtype " + dtype);
-  const GemmProblem problem = {*type, n, k};
-  const auto row = static_cast<std::size_t>(*row_bytes(*type, k));
-  const WeightSource source = {"w", problem, [&](std::int64_t first, std::int64_t n_rows, std::byte* out) {
-                                 std::memcpy(out, file.data() + static_cast<std::size_t>(first) * row,
-                                             static_cast<std::size_t>(n_rows) * row);
-                               }};
-  return backend.load_linear(source, backend.registry().plan(problem, "w", {}));
-}
-
-WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights) {
-  return {.max_rows = n_rows,
-          .max_logits_rows = 1,
-          .vocab_size = 16,
-          .max_context = 16,
-          .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},
-          .weights = std::move(weights)};
 }
 
 // `table` is the bytes of [n, k] in the file's format of `dtype`.

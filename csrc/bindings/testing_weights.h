@@ -1,0 +1,22 @@
+// What tests of products share: weights of a file's bytes, and a backend's scratch for them.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace imp::bindings {
+
+using Bytes = pybind11::array_t<std::uint8_t, pybind11::array::c_style | pybind11::array::forcecast>;
+
+// A weight [n, k] of the bytes that a file would hold.
+std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, const Bytes& file, int n, int k);
+
+// For products alone: all else is as small as can be.
+WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights);
+
+}  // namespace imp::bindings
