@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/attention.h"
+#include "backend/batch.h"
 #include "backend/experts.h"
 #include "backend/gemm.h"
 #include "backend/gemm_registry.h"
@@ -106,6 +107,15 @@ struct WorkspaceNeeds {
   std::vector<const Linear*> expert_weights = {};
 };
 
+// What a step computes. It is told the batch as the device has it, which may have rows behind those it was given: of
+// token 0 at position 0, each a sequence of its own with a block that no other has, and logits of their own where the
+// last row's are wanted.
+class StepBody {
+ public:
+  virtual ~StepBody() = default;
+  virtual void run(const Batch& batch, KvPool& pool) = 0;
+};
+
 // How often an op, or one of the kernels behind it, has run since the backend was made. Attention is told apart:
 // attend_decode for sequences of one row, attend_prefill for those of more.
 struct Launch {
@@ -149,6 +159,11 @@ class Backend {
   // From now on each op says when it ran, to a trace that outlives it; nullptr ends that. Called by the ops' thread.
   virtual void trace_ops(OpTrace* trace) noexcept = 0;
 
+  // Evaluates a batch with ops that read its tokens, positions, sequences and rows of logits, and a cache. A backend may
+  // keep what body did and do it again for a batch of the same shape and the same cache without calling it: so what body
+  // does depends on nothing else that could change. Throws DeviceError(DEVICE_FAULT).
+  virtual void run_step(const Batch& batch, KvPool& pool, StepBody& body) = 0;
+
   // out[i, :] = scale · table[tokens[i], :]; the table may be the output head itself (tied weights).
   virtual void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) = 0;
 
@@ -170,7 +185,8 @@ class Backend {
   // Normalizes each head of each row of x [n, n_heads · head_dim] in place, and rotates it by its row of angles.
   virtual void rope(Rows x, int head_dim, const Norm& norm, const Rope& rope, Rows angles) = 0;
 
-  // Writes rows of k and v [n, n_kv_heads · head_dim] as the K and V of their positions in one layer.
+  // Writes rows of k and v [n, n_kv_heads · head_dim] as the K and V of their positions in one layer. Two sequences
+  // share no block that is written.
   virtual void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) = 0;
 
   // out[i, :] = attention of row i of q [n, n_heads · head_dim] over the keys at positions 0 … its own, within the

@@ -26,6 +26,7 @@ struct ExpertRows {
   float* weights = nullptr;         // [n_rows, n_used]
   std::int32_t* places = nullptr;   // [n_rows, n_used]: the grouped row
   std::int32_t* begins = nullptr;   // [n_experts + 1]: the first grouped row of each expert
+  std::int32_t* sources = nullptr;  // [grouped rows]: the batch's row of each; null where the backend needs none
 };
 
 // Bytes of ExpertRows for n_rows.

@@ -6,11 +6,21 @@ namespace imp {
 std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexcept {
   const std::int64_t panels = (problem.n + kPanelRows - 1) / kPanelRows;
   const std::int64_t rows = layout == WeightLayout::file ? problem.n : panels * kPanelRows;
-  return static_cast<std::size_t>(rows * *row_bytes(problem.weight, problem.k));
+  const std::int64_t tiles = (problem.k + kTileDepth - 1) / kTileDepth;
+  const std::int64_t elements = layout == WeightLayout::tile16 ? tiles * kTileDepth : problem.k;
+  return static_cast<std::size_t>(rows * *row_bytes(problem.weight, elements));
 }
 
 std::string_view name_of(WeightLayout layout) noexcept {
-  return layout == WeightLayout::file ? "file" : "panel16";
+  switch (layout) {
+    case WeightLayout::file:
+      return "file";
+    case WeightLayout::panel16:
+      return "panel16";
+    case WeightLayout::tile16:
+      break;
+  }
+  return "tile16";
 }
 
 std::string_view name_of(ActivationFormat format) noexcept {
@@ -20,9 +30,15 @@ std::string_view name_of(ActivationFormat format) noexcept {
     case ActivationFormat::bf16:
       return "bf16";
     case ActivationFormat::q8_block32:
+      return "q8_block32";
+    case ActivationFormat::q8_rows:
+      return "q8_rows";
+    case ActivationFormat::f16_rows:
+      return "f16_rows";
+    case ActivationFormat::bf16_rows:
       break;
   }
-  return "q8_block32";
+  return "bf16_rows";
 }
 
 std::string_view name_of(ReductionId reduction) noexcept {
@@ -32,9 +48,15 @@ std::string_view name_of(ReductionId reduction) noexcept {
     case ReductionId::bf16_pairs:
       return "bf16_pairs";
     case ReductionId::q8_block32:
+      return "q8_block32";
+    case ReductionId::q8_slices:
+      return "q8_slices";
+    case ReductionId::float_slices:
+      return "float_slices";
+    case ReductionId::float_steps:
       break;
   }
-  return "q8_block32";
+  return "float_steps";
 }
 
 }  // namespace imp

@@ -26,18 +26,28 @@ struct DeviceCaps {
   bool avx512 = false;              // F, BW, VL, DQ
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
-  bool neon_dot = false;       // AArch64's dot products of bytes
-  int compute_capability = 0;  // CUDA: 90 for 9.0
+  bool neon_dot = false;  // AArch64's dot products of bytes
+  // Of GPUs.
+  int compute_capability = 0;    // 90 for 9.0
+  int n_processors = 0;          // streaming multiprocessors
+  std::size_t shared_bytes = 0;  // of shared memory that a block may ask for
+  std::size_t l2_bytes = 0;
+  bool wgmma = false;  // products of warpgroups, and copies of tensors into shared memory
 };
 
 // How the bytes of a weight lie in memory. `file` is the file's own: rows of blocks, one after the other.
 // `panel16` interleaves 16 rows so that one vector load holds the same element (or group of elements) of each.
-enum class WeightLayout : std::uint8_t { file, panel16 };
+// `tile16` is made of tiles of 16 rows by 256 elements, each contiguous, in the order in which a GPU's matrix
+// instructions take them: tiles along k, then along the rows; missing rows and elements are zero.
+enum class WeightLayout : std::uint8_t { file, panel16, tile16 };
 inline constexpr std::int64_t kPanelRows = 16;
+inline constexpr std::int64_t kTileDepth = 256;
 
 // What a kernel reads activations as: float32 rows, rows rounded to bfloat16 with an even number of elements (the last
-// may be a zero beyond k), or rows of 32-element int8 blocks with a scale and sums.
-enum class ActivationFormat : std::uint8_t { f32, bf16, q8_block32 };
+// may be a zero beyond k), or rows of 32-element int8 blocks with a scale and sums. Those of tile16 are padded with
+// zeros to whole tiles: q8_rows has a row's int8 first and its scales and sums behind them; f16_rows has float16 after a
+// power of two for each row.
+enum class ActivationFormat : std::uint8_t { f32, bf16, q8_block32, q8_rows, f16_rows, bf16_rows };
 
 // The order of a kernel's floating-point sums. Kernels of one id give equal bits for equal inputs.
 enum class ReductionId : std::uint8_t {
@@ -49,6 +59,14 @@ enum class ReductionId : std::uint8_t {
   // activations' scale), the sum being that of both halves' dots times their scales, and of their minima where there
   // are any.
   q8_block32,
+  // Of tile16 from q8_rows: the exact integer of each 32-block, scaled in four chains by block number modulo 4, summed
+  // as (0 + 2) + (1 + 3); slices of k of a size that depends on k alone, in ascending order.
+  q8_slices,
+  // Of tile16 from float16 or bfloat16: what the matrix instructions sum of 16 elements at a time, k ascending, in
+  // slices as above.
+  float_slices,
+  // As float_slices, without slices.
+  float_steps,
 };
 
 // Whether a kernel has run on the hardware it is for. CPU rows are validated: the tests run them.
@@ -57,23 +75,28 @@ enum class Maturity : std::uint8_t { emulated, validated };
 // max_m of a kernel that takes any number of rows.
 inline constexpr int kAnyRows = std::numeric_limits<int>::max();
 
+struct GemmLaunch;
+
 struct GemmKernel {
   std::string_view name;  // its function is run_NAME; = test id = bench row = log word = imp.conf word
   DType weight;           // ignored where any_weight is set
   bool any_weight;        // the kernel goes through the type's dequantizer
   WeightLayout layout;
   ActivationFormat activations;
-  int max_m;  // rows it is meant for
+  int max_m;  // rows it can take
   ReductionId reduction;
   Maturity maturity;
   // nullptr where the kernel fits a weight of its type on this device, else the reason in words.
   const char* (*refuses)(const GemmProblem&, const DeviceCaps&);
   // Does not shrink as m grows.
   std::size_t (*scratch_bytes)(const GemmProblem&, int m);
-  void (*run)(const GemmArgs&);
+  void (*run)(const GemmArgs&);                  // of the CPU's kernels: computes
+  void (*launch)(const GemmLaunch&) = nullptr;  // of a GPU's: puts the work on the device's stream
+  int best_m = kAnyRows;  // rows up to which it is meant to run where a plan may mix reductions
 };
 
-// Bytes of a weight in a layout: panels are padded to 16 rows of the file's size. k fills whole blocks.
+// Bytes of a weight in a layout: panels are padded to 16 rows of the file's size, tiles also to 256 elements. k fills
+// whole blocks.
 std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexcept;
 
 // Their words, as logs and explanations use them.

@@ -108,8 +108,9 @@ struct Selection {
 
 class Selector {
  public:
-  Selector(std::span<const GemmKernel> kernels, const DeviceCaps& caps, const GemmProblem& problem, Tuning tuning)
-      : kernels_(kernels), caps_(caps), problem_(problem), tuning_(tuning) {}
+  Selector(std::span<const GemmKernel> kernels, const DeviceCaps& caps, const GemmProblem& problem, Tuning tuning,
+           const PlanPolicy& policy)
+      : kernels_(kernels), caps_(caps), problem_(problem), tuning_(tuning), policy_(policy) {}
 
   Selection select(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
     require_known(kernels_, overrides);
@@ -129,28 +130,34 @@ class Selector {
       tune(selection);
       return selection;
     }
-    throw InternalError(Reason::BUG, "the kernel list does not end in one that takes everything");
+    refuse_immature();
   }
 
   // Why this kernel may not be chosen by default; empty where it may.
   std::string refusal(const GemmKernel& kernel) const {
     const char* const reason = kernel.refuses(problem_, caps_);
     if (reason != nullptr) return reason;
-    if (kernel.maturity == Maturity::emulated) return "has not run on its hardware; only an override may choose it";
+    if (!is_mature(kernel)) return "has not run on its hardware; only an override may choose it";
     return {};
   }
 
   // `first` and the kernels of its layout and sums for larger m; empty where they do not reach every m.
   std::vector<PlannedKernel> complete(const GemmKernel& first) const {
-    std::vector<PlannedKernel> chosen{{&first, first.max_m}};
+    std::vector<PlannedKernel> chosen{{&first, rows_for(first)}};
     for (const GemmKernel& kernel : kernels_) {
-      if (kernel.max_m > chosen.back().max_m && multiplies(kernel, problem_.weight) && same_sums(kernel, first) &&
+      if (rows_for(kernel) > chosen.back().max_m && multiplies(kernel, problem_.weight) && fits(kernel, first) &&
           refusal(kernel).empty()) {
-        chosen.push_back({&kernel, kernel.max_m});
+        chosen.push_back({&kernel, rows_for(kernel)});
       }
     }
+    if (chosen.back().kernel->max_m == kAnyRows) chosen.back().max_m = kAnyRows;
     if (chosen.back().max_m != kAnyRows) chosen.clear();
     return chosen;
+  }
+
+  // Whether a plan that begins with `first` may go on with this kernel.
+  bool fits(const GemmKernel& kernel, const GemmKernel& first) const {
+    return policy_.one_reduction ? same_sums(kernel, first) : kernel.layout == first.layout;
   }
 
   // Puts the tuning's kernels in the place of those chosen by order, all or none.
@@ -172,13 +179,35 @@ class Selector {
     selection.is_tuned = true;
   }
 
-  static std::string incomplete(const GemmKernel& first) {
-    return "takes up to " + std::to_string(first.max_m) + " rows, and no kernel of its layout (" +
-           std::string(name_of(first.layout)) + ") and reduction (" + std::string(name_of(first.reduction)) +
-           ") takes more";
+  std::string incomplete(const GemmKernel& first) const {
+    std::string text = "takes up to " + std::to_string(first.max_m) + " rows, and no kernel of its layout (" +
+                       std::string(name_of(first.layout)) + ")";
+    if (policy_.one_reduction) text += " and reduction (" + std::string(name_of(first.reduction)) + ")";
+    return text + " takes more";
   }
 
  private:
+  bool is_mature(const GemmKernel& kernel) const { return kernel.maturity >= policy_.least_maturity; }
+
+  int rows_for(const GemmKernel& kernel) const {
+    return policy_.one_reduction ? kernel.max_m : std::min(kernel.max_m, kernel.best_m);
+  }
+
+  [[noreturn]] void refuse_immature() const {
+    std::string names;
+    for (const GemmKernel& kernel : kernels_) {
+      if (!multiplies(kernel, problem_.weight) || kernel.refuses(problem_, caps_) != nullptr || is_mature(kernel)) {
+        continue;
+      }
+      names.append(names.empty() ? "" : ", ").append(kernel.name);
+    }
+    IMP_CHECK(!names.empty());  // else the list does not end in one that takes everything
+    throw ModelError(Reason::MODEL_UNSUPPORTED,
+                     "weights of " + std::string(traits(problem_.weight).name) + ": no kernel for them has run on " +
+                         "hardware of this kind yet; model.overrides.least_maturity = \"emulated\" takes those that " +
+                         "have only been emulated: " + names);
+  }
+
   const GemmKernel* forced(const GemmOverride& override) const {
     const GemmKernel* const kernel = find_kernel(kernels_, override.kernel);
     if (!multiplies(*kernel, problem_.weight)) {
@@ -193,6 +222,7 @@ class Selector {
   const DeviceCaps& caps_;
   const GemmProblem& problem_;
   Tuning tuning_;
+  const PlanPolicy& policy_;
 };
 
 std::string rows_of(int max_m) {
@@ -212,10 +242,10 @@ std::string why(const Selection& selection, const GemmKernel& kernel) {
 
 std::string why_not(const Selector& selector, const Selection& selection, const GemmKernel& kernel) {
   if (std::string refusal = selector.refusal(kernel); !refusal.empty()) return refusal;
-  if (!same_sums(kernel, *selection.first)) {
+  if (!selector.fits(kernel, *selection.first)) {
     // It came first and fits: only rows that nothing completes, or an override, can have passed it over.
     const bool passed_over = &kernel < selection.first && selection.override == nullptr;
-    if (passed_over) return Selector::incomplete(kernel);
+    if (passed_over) return selector.incomplete(kernel);
     return "another layout or reduction than " + std::string(selection.first->name);
   }
   if (selection.override != nullptr && &kernel < selection.first) return "an override names another";
@@ -245,14 +275,15 @@ GemmRegistry::GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps
 }
 
 GemmPlan GemmRegistry::plan(const GemmProblem& problem, std::string_view tensor_name,
-                            std::span<const GemmOverride> overrides) const {
-  Selection selection = Selector(kernels_, caps_, problem, tuning_).select(tensor_name, overrides);
+                            std::span<const GemmOverride> overrides, const PlanPolicy& policy) const {
+  Selection selection = Selector(kernels_, caps_, problem, tuning_, policy).select(tensor_name, overrides);
   return {selection.first->layout, std::move(selection.chosen)};
 }
 
 std::vector<GemmCandidate> GemmRegistry::explain(const GemmProblem& problem, std::string_view tensor_name,
-                                                 std::span<const GemmOverride> overrides) const {
-  const Selector selector(kernels_, caps_, problem, tuning_);
+                                                 std::span<const GemmOverride> overrides,
+                                                 const PlanPolicy& policy) const {
+  const Selector selector(kernels_, caps_, problem, tuning_, policy);
   const Selection selection = selector.select(tensor_name, overrides);
   std::vector<GemmCandidate> lines;
   for (const GemmKernel& kernel : kernels_) {
@@ -266,7 +297,8 @@ std::vector<GemmCandidate> GemmRegistry::explain(const GemmProblem& problem, std
 }
 
 std::vector<std::string_view> GemmRegistry::interchangeable(const GemmProblem& problem, int max_m) const {
-  const Selector selector(kernels_, caps_, problem, {});
+  const PlanPolicy policy;
+  const Selector selector(kernels_, caps_, problem, {}, policy);
   const Selection selection = selector.select("", {});
   std::vector<std::string_view> names;
   for (const GemmKernel& kernel : kernels_) {

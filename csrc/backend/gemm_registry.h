@@ -16,8 +16,14 @@ struct PlannedKernel {
   int max_m = kAnyRows;
 };
 
-// The kernels of one weight: the first whose max_m is at least m runs. All share one layout, one activation format
-// and one reduction id, so that a row's bits do not depend on how many rows it comes with.
+// What the kernels of a plan must have in common, and what they must have gone through.
+struct PlanPolicy {
+  // One activation format and one reduction id, so that a row's bits do not depend on how many rows it comes with.
+  bool one_reduction = true;
+  Maturity least_maturity = Maturity::validated;
+};
+
+// The kernels of one weight: the first whose max_m is at least m runs. All share one layout.
 struct GemmPlan {
   WeightLayout layout = WeightLayout::file;
   std::vector<PlannedKernel> kernels;  // by ascending max_m; the last takes any m
@@ -64,17 +70,19 @@ class GemmRegistry {
   GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps, std::vector<GemmPreference> tuning);
 
   // The first kernel that does not refuse, and whose layout and reduction some kernel can complete for every m,
-  // decides layout and reduction; then kernels of the same layout and reduction for larger m, in the list's order.
+  // decides layout and reduction; then kernels of the same layout and reduction for larger m, in the list's order; of
+  // the layout alone where the policy lets reductions mix.
   // The tuning's kernels take their place where all of them fit and share that layout and reduction: it changes no
   // bit of a result, and no override.
-  // What has not run on its hardware is taken only by an override. Throws ModelError(OVERRIDE_INVALID) where an
+  // What has not the policy's maturity is taken only by an override. Throws ModelError(OVERRIDE_INVALID) where an
   // override names a kernel that is unknown (listing the known) or that refuses (with its reason), or where two of
-  // equal rank disagree. tensor_name may be empty: then only type names match.
-  GemmPlan plan(const GemmProblem& problem, std::string_view tensor_name,
-                std::span<const GemmOverride> overrides) const;
+  // equal rank disagree, and MODEL_UNSUPPORTED where no kernel is mature enough, naming those that are not. tensor_name
+  // may be empty: then only type names match.
+  GemmPlan plan(const GemmProblem& problem, std::string_view tensor_name, std::span<const GemmOverride> overrides,
+                const PlanPolicy& policy = {}) const;
   // A line for each kernel that could multiply the weight's type, in the list's order. Throws as plan() does.
   std::vector<GemmCandidate> explain(const GemmProblem& problem, std::string_view tensor_name,
-                                     std::span<const GemmOverride> overrides) const;
+                                     std::span<const GemmOverride> overrides, const PlanPolicy& policy = {}) const;
   // The kernels that a tuning may choose for up to max_m rows of such a weight: those that give the bits of the untuned
   // plan from its layout, in the list's order.
   std::vector<std::string_view> interchangeable(const GemmProblem& problem, int max_m) const;

@@ -12,7 +12,7 @@
 namespace imp {
 
 struct DeviceOptions {
-  std::string kind = "cpu";  // "cpu" or "cuda"
+  std::string kind = "cpu";  // "cpu", "cuda", or for tests "cuda_emulated"
   std::string isa = "auto";  // CPU: auto, or one of known_isas(); one the CPU lacks is an error
   int n_threads = 1;
   std::vector<int> cpus;  // CPU of each thread; empty: not pinned

@@ -145,8 +145,9 @@ py::dict launches(TestingDevice& device) {
 
 void register_testing_ops(py::module_& module) {
   py::class_<TestingDevice, std::shared_ptr<TestingDevice>>(module, "Device",
-                                                            "A CPU backend; its ops take and give arrays.")
-      .def(py::init<const std::string&, int>(), py::kw_only(), py::arg("isa") = "auto", py::arg("n_threads") = 1)
+                                                            "A backend; its ops take and give arrays.")
+      .def(py::init<const std::string&, const std::string&, int>(), py::kw_only(), py::arg("kind") = "cpu",
+           py::arg("isa") = "auto", py::arg("n_threads") = 1)
       .def_property_readonly("name", [](TestingDevice& device) { return device.backend().device_name(); })
       .def_property_readonly("scratch_bytes", [](TestingDevice& device) { return device.backend().scratch_bytes(); })
       .def("launches", &launches)

@@ -41,6 +41,7 @@ class ScriptBackend final : public Backend {
   std::size_t scratch_bytes() const noexcept override { return 0; }
   std::vector<Launch> launches() const override { return {}; }
   void trace_ops(OpTrace*) noexcept override {}
+  void run_step(const Batch& batch, KvPool& cache, StepBody& body) override { body.run(batch, cache); }
   void embed(std::span<const std::int32_t>, const Linear&, float, Rows) override;
   void rms_norm(Rows, const Norm&, Rows) override;
   void add_norm(Rows, Rows, const Norm&, Rows) override;

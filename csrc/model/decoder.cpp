@@ -103,12 +103,17 @@ Rows Decoder::forward(const Batch& batch, KvPool& pool) {
   IMP_CHECK(batch.tokens.size() <= static_cast<std::size_t>(limits_.max_rows));
   IMP_CHECK(batch.positions.size() == batch.tokens.size());
   IMP_CHECK(batch.logits_rows.size() <= static_cast<std::size_t>(limits_.max_logits_rows));
+  backend_.run_step(batch, pool, *this);
+  return first(logits_, batch.logits_rows.size());
+}
+
+void Decoder::run(const Batch& batch, KvPool& pool) {
   embed(batch);
   for (int layer = 0; layer < config_.n_layers; ++layer) {
     attention(batch, pool, layer);
     feed_forward(layer);
   }
-  return head(batch);
+  head(batch);
 }
 
 void Decoder::embed(const Batch& batch) {
@@ -190,14 +195,13 @@ void Decoder::experts(const LayerWeights& w) {
   if (config_.shared_ffn_size > 0) backend_.add_gated(branch_, shared_, shared_score_);
 }
 
-Rows Decoder::head(const Batch& batch) {
+void Decoder::head(const Batch& batch) {
   const Rows last = first(last_, batch.logits_rows.size());
   const Rows logits = first(logits_, batch.logits_rows.size());
   backend_.gather_rows(x_, batch.logits_rows, last);
   backend_.rms_norm(last, norm(weights_.final_norm), last);
   backend_.linear(last, std::array{LinearTerm{&weights_.output_head(), nullptr, logits}});
   if (config_.logit_soft_cap > 0) backend_.soft_cap(logits, config_.logit_soft_cap);
-  return logits;
 }
 
 WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits) {

@@ -11,7 +11,7 @@
 namespace imp {
 
 // Used by one thread at a time; a model may have several decoders. Model and backend outlive it.
-class Decoder final : public ForwardPass {
+class Decoder final : public ForwardPass, private StepBody {
  public:
   // Makes all activations and tells the backend what a step will need. Throws ResourceExhausted(NO_MEMORY), and
   // ModelError where the backend cannot run such a model.
@@ -23,6 +23,7 @@ class Decoder final : public ForwardPass {
   Rows forward(const Batch& batch, KvPool& pool) override;
 
  private:
+  void run(const Batch& batch, KvPool& pool) override;
   void make_workspace();
   Norm norm(const Values& weight) const;
   void embed(const Batch& batch);  // to x, and normed for the first layer
@@ -33,7 +34,7 @@ class Decoder final : public ForwardPass {
   void dense(const LayerWeights& w);    // normed to branch
   void experts(const LayerWeights& w);  // likewise
   void route(const LayerWeights& w);
-  Rows head(const Batch& batch);
+  void head(const Batch& batch);  // to logits
 
   const ModelConfig& config_;
   const Weights& weights_;

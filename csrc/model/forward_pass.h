@@ -5,7 +5,7 @@
 
 #include "backend/kv_pool.h"
 #include "backend/rows.h"
-#include "model/batch.h"
+#include "backend/batch.h"
 
 namespace imp {
 

@@ -67,6 +67,7 @@ class CpuBackend final : public Backend {
   std::vector<Launch> launches() const override;
   void trace_ops(OpTrace* trace) noexcept override { trace_ = trace; }
 
+  void run_step(const Batch& batch, KvPool& pool, StepBody& body) override { body.run(batch, pool); }
   void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) override;
   void rms_norm(Rows x, const Norm& norm, Rows out) override;
   void add_norm(Rows x, Rows y, const Norm& norm, Rows out) override;

@@ -8,7 +8,7 @@
 
 namespace imp::cuda {
 
-// Throws DeviceError(DEVICE_MISSING) where there is no GPU that imp can use.
+// Throws DeviceError(DEVICE_MISSING) where there is no GPU that imp can use, with the reason.
 std::unique_ptr<Backend> make_cuda_backend(const DeviceOptions& options);
 
 }  // namespace imp::cuda

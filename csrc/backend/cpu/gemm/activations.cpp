@@ -18,26 +18,16 @@ RowPreparers preparers([[maybe_unused]] const DeviceCaps& caps) noexcept {
 }  // namespace
 
 PrepareRow preparer_for(ActivationFormat format, const DeviceCaps& caps) noexcept {
-  switch (format) {
-    case ActivationFormat::q8_block32:
-      return preparers(caps).quantize;
-    case ActivationFormat::bf16:
-      return preparers(caps).round;
-    case ActivationFormat::f32:
-      break;
-  }
+  if (format == ActivationFormat::q8_block32) return preparers(caps).quantize;
+  if (format == ActivationFormat::bf16) return preparers(caps).round;
   return nullptr;
 }
 
 std::ptrdiff_t prepared_bytes(ActivationFormat format, std::int64_t k) noexcept {
-  switch (format) {
-    case ActivationFormat::q8_block32:
-      return static_cast<std::ptrdiff_t>(k / 32 * static_cast<std::int64_t>(sizeof(ActivationBlock)));
-    case ActivationFormat::bf16:
-      return static_cast<std::ptrdiff_t>((k + 1) / 2 * 4);
-    case ActivationFormat::f32:
-      break;
+  if (format == ActivationFormat::q8_block32) {
+    return static_cast<std::ptrdiff_t>(k / 32 * static_cast<std::int64_t>(sizeof(ActivationBlock)));
   }
+  if (format == ActivationFormat::bf16) return static_cast<std::ptrdiff_t>((k + 1) / 2 * 4);
   return 0;
 }
 

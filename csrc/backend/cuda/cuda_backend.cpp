@@ -1,0 +1,202 @@
+// The CUDA backend's memory: what it makes, what it reserves, what it counts; and its steps.
+#include "backend/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cuda/cuda_kv_pool.h"
+#include "backend/cuda/gemm/kernel_list.h"
+#include "backend/cuda/gemm/load_linears.h"
+#include "backend/cuda/running.h"
+#include "base/error.h"
+
+namespace imp::cuda {
+namespace {
+
+// Steps of a few batch sizes are replayed; each size of one model has one graph.
+constexpr std::size_t kMaxGraphs = 32;
+
+// In the order of Op.
+constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count)> kOpNames = {
+    "embed",          "rms_norm",         "add_norm",      "rope_angles", "rope",      "append_kv", "attend_decode",
+    "attend_prefill", "gated_activation", "route_experts", "mix_experts", "add",       "add_gated", "soft_cap",
+    "gather_rows",    "sample",           "score",         "read_row",    "copy_block"};
+
+class CudaVector final : public Vector {
+ public:
+  CudaVector(std::shared_ptr<std::byte> memory, int size) : memory_(std::move(memory)), size_(size) {}
+  const float* data() const noexcept override { return reinterpret_cast<const float*>(memory_.get()); }
+  int size() const noexcept override { return size_; }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  int size_;
+};
+
+GemmNeeds gemm_needs(const WorkspaceNeeds& needs) {
+  return {.max_rows = needs.max_rows,
+          .weights = needs.weights,
+          .experts = needs.experts,
+          .expert_weights = needs.expert_weights};
+}
+
+// Blocks of the smallest size that a batch may name.
+std::int64_t most_blocks(const WorkspaceNeeds& needs) {
+  constexpr int kLeastBlockTokens = 16;
+  return std::int64_t{needs.max_rows} * (needs.max_context / kLeastBlockTokens + 1);
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(const DeviceFacts& facts, const DeviceOptions& options)
+    : facts_(facts),
+      registry_(kernel_list(), facts.caps, options.tuning),
+      threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
+      inputs_(stream_),
+      gemm_(registry_, stream_),
+      attention_(stream_),
+      sampler_(stream_),
+      graphs_(stream_, kMaxGraphs) {
+  const Status status = make_stream(stream_);
+  if (!status.is_ok()) {
+    throw DeviceError(Reason::DEVICE_MISSING, std::string("device cuda: ") + facts.name + ": " + status.name);
+  }
+}
+
+CudaBackend::~CudaBackend() {
+  synchronize(stream_);
+  free_stream(stream_);
+}
+
+std::string CudaBackend::device_name() const {
+  return facts_.name;
+}
+
+std::unique_ptr<Linear> CudaBackend::load_linear(const WeightSource& source, const GemmPlan& plan) {
+  const LinearRequest request{source, plan};
+  return std::move(load_linears({&request, 1}, {}).front());
+}
+
+std::vector<std::unique_ptr<Linear>> CudaBackend::load_linears(std::span<const LinearRequest> requests,
+                                                               const BytesRead& progress) {
+  std::vector<std::unique_ptr<Linear>> loaded = load_cuda_linears(requests, weights_, threads_, stream_, progress);
+  finish();
+  return loaded;
+}
+
+std::unique_ptr<Vector> CudaBackend::load_vector(std::span<const float> values) {
+  std::shared_ptr<std::byte> memory = weights_.allocate(values.size_bytes());
+  copy_to_device(stream_, memory.get(), values.data(), values.size_bytes());
+  finish();
+  return std::make_unique<CudaVector>(std::move(memory), static_cast<int>(values.size()));
+}
+
+std::unique_ptr<KvPool> CudaBackend::make_kv_pool(const KvGeometry& geometry) {
+  return std::make_unique<CudaKvPool>(geometry);
+}
+
+Rows CudaBackend::make_rows(int n_rows, int width) {
+  constexpr int kLineFloats = 16;
+  const std::ptrdiff_t stride = (width + kLineFloats - 1) / kLineFloats * kLineFloats;
+  rows_.push_back(
+      workspace_.allocate(static_cast<std::size_t>(n_rows) * static_cast<std::size_t>(stride) * sizeof(float)));
+  return {.data = reinterpret_cast<float*>(rows_.back().get()), .n_rows = n_rows, .width = width, .stride = stride};
+}
+
+ExpertRows CudaBackend::make_expert_rows(int n_rows, const ExpertRouting& routing) {
+  const std::ptrdiff_t n_grouped = std::ptrdiff_t{n_rows} * routing.n_used;
+  rows_.push_back(workspace_.allocate(expert_rows_bytes(n_rows, routing) +
+                                      static_cast<std::size_t>(n_grouped) * sizeof(std::int32_t)));
+  auto* const experts = reinterpret_cast<std::int32_t*>(rows_.back().get());
+  return {.n_rows = n_rows,
+          .n_experts = routing.n_experts,
+          .n_used = routing.n_used,
+          .experts = experts,
+          .weights = reinterpret_cast<float*>(experts + n_grouped),
+          .places = experts + 2 * n_grouped,
+          .begins = experts + 4 * n_grouped,
+          .sources = experts + 3 * n_grouped};
+}
+
+void CudaBackend::reserve(const WorkspaceNeeds& needs) {
+  inputs_.reserve(needs.max_rows, most_blocks(needs));
+  gemm_.reserve(gemm_needs(needs));
+  attention_.reserve(needs.max_rows, needs.max_context, needs.attention);
+  sampler_.reserve(needs.max_logits_rows, needs.vocab_size, needs.max_context);
+  padded_.reserve(needs.max_rows);
+  finish();
+}
+
+std::size_t CudaBackend::scratch_bytes(const WorkspaceNeeds& needs) const {
+  return Inputs::n_bytes(needs.max_rows, most_blocks(needs)) + gemm_.scratch_bytes(gemm_needs(needs)) +
+         attention_.scratch_bytes(needs.max_rows, needs.max_context, needs.attention) +
+         sampler_.scratch_bytes(needs.max_logits_rows, needs.vocab_size, needs.max_context);
+}
+
+std::size_t CudaBackend::scratch_bytes() const noexcept {
+  return inputs_.n_bytes() + gemm_.scratch_bytes() + attention_.scratch_bytes() + sampler_.scratch_bytes();
+}
+
+#if IMP_TESTING
+void CudaBackend::fill_scratch(std::uint8_t value) {
+  gemm_.fill_scratch(value);
+  attention_.fill_scratch(value);
+  sampler_.fill_scratch(value);
+  finish();
+}
+#endif
+
+CudaBackend::Running CudaBackend::run(Op op) noexcept {
+  const auto index = static_cast<std::size_t>(op);
+  launches_[index].fetch_add(1, std::memory_order_relaxed);
+  return {stream_, trace_, kOpNames[index]};
+}
+
+CudaBackend::Running CudaBackend::run(std::string_view kernel) noexcept {
+  return {stream_, trace_, kernel};
+}
+
+void CudaBackend::finish() {
+  synchronize(stream_);
+  require_whole();
+}
+
+void CudaBackend::require_whole() const {
+  if (stream_.is_ok()) return;
+  const Status& status = stream_.first_failure();
+  throw DeviceError(Reason::DEVICE_FAULT, "device cuda: " + facts_.name + ": " + status.name + " (" +
+                                              std::to_string(status.code) + "); the GPU can no longer be used");
+}
+
+void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
+  require_whole();
+  // What the step before has begun reads what is written now.
+  synchronize(stream_);
+  const bool is_decode = std::ranges::all_of(batch.sequences, [](const SequenceRows& one) { return one.n_rows == 1; });
+  const bool has_logits = batch.logits_rows.size() == batch.tokens.size();
+  const bool repeats = is_decode && (has_logits || batch.logits_rows.empty()) && trace_ == nullptr;
+  if (!repeats) {
+    inputs_.load(batch);
+    graphs_.count_eager();
+    body.run(batch, pool);
+  } else {
+    const Batch padded = padded_.pad(batch, static_cast<const CudaKvPool&>(pool).spare_block());
+    inputs_.load(padded);
+    const StepKey key = {&body, &pool, static_cast<int>(padded.tokens.size()), has_logits};
+    graphs_.run(key, [&] { body.run(padded, pool); });
+  }
+  inputs_.forget();
+  require_whole();
+}
+
+std::vector<Launch> CudaBackend::launches() const {
+  std::vector<Launch> result;
+  for (std::size_t op = 0; op < kOpNames.size(); ++op) {
+    result.push_back({kOpNames[op], launches_[op].load(std::memory_order_relaxed)});
+  }
+  const std::vector<std::uint64_t> products = gemm_.launches();
+  for (std::size_t i = 0; i < products.size(); ++i) result.push_back({registry_.kernels()[i].name, products[i]});
+  return result;
+}
+
+}  // namespace imp::cuda

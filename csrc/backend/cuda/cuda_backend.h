@@ -1,0 +1,131 @@
+// A GPU as a device: its memory, its stream, and the ops.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/attention.h"
+#include "backend/cuda/device_memory.h"
+#include "backend/cuda/gemm/gemm_runner.h"
+#include "backend/cuda/inputs.h"
+#include "backend/cuda/padded_batch.h"
+#include "backend/cuda/runtime.h"
+#include "backend/cuda/sampling.h"
+#include "backend/cuda/step_graphs.h"
+#include "backend/make_backend.h"
+#include "base/thread_pool.h"
+
+namespace imp::cuda {
+
+// The ops that a backend counts.
+enum class Op : std::uint8_t {
+  embed,
+  rms_norm,
+  add_norm,
+  rope_angles,
+  rope,
+  append_kv,
+  attend_decode,
+  attend_prefill,
+  gated_activation,
+  route_experts,
+  mix_experts,
+  add,
+  add_gated,
+  soft_cap,
+  gather_rows,
+  sample,
+  score,
+  read_row,
+  copy_block,
+  count,
+};
+
+// Ops put work on the stream and return. What fails is kept there and thrown where results are read: by run_step(),
+// sample(), score(), read_row() and synchronize().
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const DeviceFacts& facts, const DeviceOptions& options);
+  ~CudaBackend() override;
+
+  const DeviceCaps& caps() const noexcept override { return registry_.caps(); }
+  std::string device_name() const override;
+  int n_threads() const noexcept override { return threads_.n_threads(); }
+  const GemmRegistry& registry() const noexcept override { return registry_; }
+
+  std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) override;
+  std::vector<std::unique_ptr<Linear>> load_linears(std::span<const LinearRequest> requests,
+                                                    const BytesRead& progress) override;
+  std::unique_ptr<Vector> load_vector(std::span<const float> values) override;
+  std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
+  Rows make_rows(int n_rows, int width) override;
+  ExpertRows make_expert_rows(int n_rows, const ExpertRouting& routing) override;
+  void reserve(const WorkspaceNeeds& needs) override;
+  std::size_t scratch_bytes(const WorkspaceNeeds& needs) const override;
+  std::size_t scratch_bytes() const noexcept override;
+  std::vector<Launch> launches() const override;
+  void trace_ops(OpTrace* trace) noexcept override { trace_ = trace; }
+
+  void run_step(const Batch& batch, KvPool& pool, StepBody& body) override;
+  void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) override;
+  void rms_norm(Rows x, const Norm& norm, Rows out) override;
+  void add_norm(Rows x, Rows y, const Norm& norm, Rows out) override;
+  void linear(Rows x, std::span<const LinearTerm> terms) override;
+  void gated_linear(Rows x, const GatedTerm& term, GatedActivation kind) override;
+  void rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) override;
+  void rope(Rows x, int head_dim, const Norm& norm, const Rope& rope, Rows angles) override;
+  void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) override;
+  void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
+              Rows q, Rows out) override;
+  void gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) override;
+  void route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) override;
+  void linear_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) override;
+  void linear_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) override;
+  void mix_experts(Rows grouped, const ExpertRows& rows, Rows out) override;
+  void add(Rows x, Rows y) override;
+  void add_gated(Rows x, Rows y, Rows gates) override;
+  void soft_cap(Rows x, float cap) override;
+  void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
+  void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
+  void read_row(Rows logits, int row, std::span<float> out) override;
+  void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
+
+#if IMP_TESTING
+  // Sets every byte of scratch: no result may depend on what it held.
+  void fill_scratch(std::uint8_t value);
+  Stream& stream() noexcept { return stream_; }
+#endif
+
+ private:
+  // Counts an op and, where ops are traced, times it until the device has done it.
+  class Running;
+  Running run(Op op) noexcept;
+  Running run(std::string_view kernel) noexcept;
+
+  // Waits for the device, and throws what went wrong since the last time.
+  void finish();
+  void require_whole() const;  // the latter alone
+
+  DeviceFacts facts_;
+  GemmRegistry registry_;
+  ThreadPool threads_;  // packs weights
+  Stream stream_;
+  DeviceArena weights_;
+  DeviceArena workspace_;
+  Inputs inputs_;
+  GemmRunner gemm_;
+  Attention attention_;
+  Sampler sampler_;
+  StepGraphs graphs_;
+  PaddedBatch padded_;
+  std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows and make_expert_rows handed out
+  std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Op::count)> launches_{};
+  OpTrace* trace_ = nullptr;
+};
+
+}  // namespace imp::cuda

@@ -1,0 +1,158 @@
+// The device's runtime in the process's own memory, for tests: work is done when it is submitted.
+#include "backend/cuda/runtime.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "backend/cuda/emu/faults.h"
+#include "backend/cuda/emu/graph_state.h"
+
+namespace imp::cuda {
+namespace {
+
+// A device is one for the whole process, as its faults are.
+std::mutex device_lock;
+emu::Faults faults;
+std::atomic<std::size_t> n_bytes_in_use = 0;
+
+constexpr std::size_t kHeader = 256;  // before each piece, with its size
+
+constexpr Status kLost = {StatusKind::fault, 719, "cudaErrorLaunchFailure"};
+
+Status next_launch() {
+  const std::lock_guard lock(device_lock);
+  if (faults.launches_before_fault < 0) return {};
+  if (faults.launches_before_fault == 0) return kLost;
+  --faults.launches_before_fault;
+  return {};
+}
+
+void copy(Stream& stream, void* to, const void* from, std::size_t n_bytes) {
+  if (n_bytes == 0) return;
+  emu::submit(stream, [=] { std::memcpy(to, from, n_bytes); });
+}
+
+}  // namespace
+
+namespace emu {
+
+void set_faults(const Faults& wanted) {
+  const std::lock_guard lock(device_lock);
+  faults = wanted;
+}
+
+std::size_t bytes_in_use() noexcept {
+  return n_bytes_in_use;
+}
+
+void submit(Stream& stream, std::function<void()> work) {
+  if (!stream.is_ok()) return;
+  if (stream.captured != nullptr) return stream.captured->state().work.push_back(std::move(work));
+  stream.keep(next_launch());
+  if (stream.is_ok()) work();
+}
+
+}  // namespace emu
+
+Status find_device(DeviceFacts& facts) {
+  const std::lock_guard lock(device_lock);
+  facts.name = "emulated GPU";
+  // No instruction that only some devices have; enough shared memory for what is written for an H200.
+  facts.caps = {.device = "cuda",
+                .compute_capability = 90,
+                .n_processors = 4,
+                .shared_bytes = 227 << 10,
+                .l2_bytes = 1 << 20,
+                .wgmma = false};
+  facts.total_bytes = faults.total_bytes;
+  facts.driver_version = facts.runtime_version = 13000;
+  return faults.device;
+}
+
+Status make_stream(Stream&) {
+  return {};
+}
+
+void free_stream(Stream&) noexcept {}
+
+Status free_bytes(std::size_t& bytes) {
+  const std::lock_guard lock(device_lock);
+  bytes = faults.total_bytes - std::min(faults.total_bytes, n_bytes_in_use.load());
+  return {};
+}
+
+Status allocate(std::size_t n_bytes, std::byte** memory) {
+  constexpr Status kNoMemory = {StatusKind::no_memory, 2, "cudaErrorMemoryAllocation"};
+  std::size_t left = 0;
+  free_bytes(left);
+  if (n_bytes > left) return kNoMemory;
+  auto* const piece = static_cast<std::byte*>(std::aligned_alloc(kHeader, (kHeader + n_bytes + kHeader - 1) / kHeader * kHeader));
+  if (piece == nullptr) return kNoMemory;
+  std::memcpy(piece, &n_bytes, sizeof n_bytes);
+  std::memset(piece + kHeader, 0xA5, n_bytes);  // a device's memory holds whatever it held
+  n_bytes_in_use += n_bytes;
+  *memory = piece + kHeader;
+  return {};
+}
+
+void release(std::byte* memory) noexcept {
+  if (memory == nullptr) return;
+  std::size_t n_bytes = 0;
+  std::memcpy(&n_bytes, memory - kHeader, sizeof n_bytes);
+  n_bytes_in_use -= n_bytes;
+  std::free(memory - kHeader);
+}
+
+Status allocate_host(std::size_t n_bytes, std::byte** memory) {
+  *memory = static_cast<std::byte*>(std::aligned_alloc(kHeader, (n_bytes + kHeader - 1) / kHeader * kHeader));
+  return *memory != nullptr ? Status{} : Status{StatusKind::no_memory, 2, "cudaErrorMemoryAllocation"};
+}
+
+void release_host(std::byte* memory) noexcept {
+  std::free(memory);
+}
+
+void copy_to_device(Stream& stream, void* to, const void* from, std::size_t n_bytes) {
+  copy(stream, to, from, n_bytes);
+}
+
+void copy_to_host(Stream& stream, void* to, const void* from, std::size_t n_bytes) {
+  copy(stream, to, from, n_bytes);
+}
+
+void copy_on_device(Stream& stream, void* to, const void* from, std::size_t n_bytes) {
+  copy(stream, to, from, n_bytes);
+}
+
+void fill(Stream& stream, void* to, int byte, std::size_t n_bytes) {
+  emu::submit(stream, [=] { std::memset(to, byte, n_bytes); });
+}
+
+void synchronize(Stream&) {}
+
+Graph::Graph() : state_(std::make_unique<State>()) {}
+Graph::~Graph() = default;
+
+void Graph::begin(Stream& stream) {
+  state_->work.clear();
+  stream.captured = this;
+}
+
+Status Graph::end(Stream& stream) {
+  stream.captured = nullptr;
+  const std::lock_guard lock(device_lock);
+  if (faults.captures_fail) return {StatusKind::fault, 901, "cudaErrorStreamCaptureInvalidated"};
+  return stream.first_failure();
+}
+
+void Graph::replay(Stream& stream) {
+  for (const std::function<void()>& work : state_->work) {
+    stream.keep(next_launch());
+    if (!stream.is_ok()) return;
+    work();
+  }
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,137 @@
+// The parts of a batch, one behind the other in one piece of memory, so that one copy brings them all.
+#include "backend/cuda/inputs.h"
+
+#include <algorithm>
+
+#include "backend/cuda/device_memory.h"
+#include "backend/cuda/runtime.h"
+#include "base/error.h"
+
+namespace imp::cuda {
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::int32_t);
+
+template <class T>
+bool is_same(std::span<const T> a, std::span<const T> b) {
+  return !a.empty() && a.data() == b.data() && a.size() == b.size();
+}
+
+}  // namespace
+
+Inputs::Places Inputs::places(int max_rows, std::int64_t n_blocks) {
+  const std::int64_t n = (max_rows + 31) / 32 * 32;
+  return {.tokens = 0,
+          .positions = n,
+          .logits_rows = 2 * n,
+          .first_rows = 3 * n,
+          .row_counts = 4 * n,
+          .first_positions = 5 * n,
+          .first_blocks = 6 * n,
+          .sequence_of = 7 * n,
+          .blocks = 8 * n,
+          .end = 8 * n + n_blocks};
+}
+
+std::size_t Inputs::n_bytes(int max_rows, std::int64_t n_blocks) {
+  return static_cast<std::size_t>(places(max_rows, n_blocks).end) * kWord;
+}
+
+std::size_t Inputs::n_bytes() const noexcept {
+  return static_cast<std::size_t>(at_.end) * kWord;
+}
+
+void Inputs::reserve(int max_rows, std::int64_t n_blocks) {
+  if (max_rows <= max_rows_ && n_blocks <= n_blocks_) return;
+  max_rows_ = std::max(max_rows_, max_rows);
+  n_blocks_ = std::max(n_blocks_, n_blocks);
+  at_ = places(max_rows_, n_blocks_);
+  host_ = allocate_staging(n_bytes());
+  device_ = allocate_on_device(n_bytes());
+  forget();
+}
+
+void Inputs::send(std::int64_t begin, std::int64_t end) {
+  IMP_CHECK(stream_.captured == nullptr);
+  const std::size_t offset = static_cast<std::size_t>(begin) * kWord;
+  copy_to_device(stream_, device_.get() + offset, host_.get() + offset, static_cast<std::size_t>(end - begin) * kWord);
+}
+
+const std::int32_t* Inputs::put(std::int64_t place, std::span<const std::int32_t> values) {
+  IMP_CHECK(static_cast<int>(values.size()) <= max_rows_);
+  std::ranges::copy(values, reinterpret_cast<std::int32_t*>(host_.get()) + place);
+  return reinterpret_cast<const std::int32_t*>(device_.get()) + place;
+}
+
+void Inputs::stage_sequences(std::span<const SequenceRows> sequences) {
+  auto* const words = reinterpret_cast<std::int32_t*>(host_.get());
+  IMP_CHECK(static_cast<int>(sequences.size()) <= max_rows_);
+  staged_blocks_ = 0;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const SequenceRows& sequence = sequences[i];
+    const auto at = static_cast<std::int64_t>(i);
+    words[at_.first_rows + at] = sequence.first_row;
+    words[at_.row_counts + at] = sequence.n_rows;
+    words[at_.first_positions + at] = sequence.first_position;
+    words[at_.first_blocks + at] = static_cast<std::int32_t>(staged_blocks_);
+    IMP_CHECK(staged_blocks_ + static_cast<std::int64_t>(sequence.blocks.size()) <= n_blocks_);
+    std::ranges::copy(sequence.blocks, words + at_.blocks + staged_blocks_);
+    staged_blocks_ += static_cast<std::int64_t>(sequence.blocks.size());
+    IMP_CHECK(sequence.first_row + sequence.n_rows <= max_rows_);
+    std::fill_n(words + at_.sequence_of + sequence.first_row, sequence.n_rows, static_cast<std::int32_t>(i));
+  }
+}
+
+void Inputs::load(const Batch& batch) {
+  // What was staged for the batch before is on the device: its results have been read.
+  put(at_.tokens, batch.tokens);
+  put(at_.positions, batch.positions);
+  put(at_.logits_rows, batch.logits_rows);
+  stage_sequences(batch.sequences);
+  batch_ = batch;
+  send(0, at_.blocks + staged_blocks_);
+}
+
+const std::int32_t* Inputs::tokens(std::span<const std::int32_t> tokens) {
+  const std::int32_t* const on_device = reinterpret_cast<const std::int32_t*>(device_.get()) + at_.tokens;
+  if (is_same(tokens, batch_.tokens)) return on_device;
+  put(at_.tokens, tokens);
+  send(at_.tokens, at_.tokens + static_cast<std::int64_t>(tokens.size()));
+  return on_device;
+}
+
+const std::int32_t* Inputs::positions(std::span<const std::int32_t> positions) {
+  const std::int32_t* const on_device = reinterpret_cast<const std::int32_t*>(device_.get()) + at_.positions;
+  if (is_same(positions, batch_.positions)) return on_device;
+  put(at_.positions, positions);
+  send(at_.positions, at_.positions + static_cast<std::int64_t>(positions.size()));
+  return on_device;
+}
+
+const std::int32_t* Inputs::logits_rows(std::span<const std::int32_t> rows) {
+  const std::int32_t* const on_device = reinterpret_cast<const std::int32_t*>(device_.get()) + at_.logits_rows;
+  if (is_same(rows, batch_.logits_rows)) return on_device;
+  put(at_.logits_rows, rows);
+  send(at_.logits_rows, at_.logits_rows + static_cast<std::int64_t>(rows.size()));
+  return on_device;
+}
+
+SequencesOnDevice Inputs::sequences(std::span<const SequenceRows> sequences) {
+  if (!is_same(sequences, batch_.sequences)) {
+    stage_sequences(sequences);
+    send(at_.first_rows, at_.blocks + staged_blocks_);
+  }
+  const auto* const words = reinterpret_cast<const std::int32_t*>(device_.get());
+  int n_rows = 0;
+  for (const SequenceRows& sequence : sequences) n_rows = std::max(n_rows, sequence.first_row + sequence.n_rows);
+  return {.n_sequences = static_cast<int>(sequences.size()),
+          .n_rows = n_rows,
+          .first_rows = words + at_.first_rows,
+          .row_counts = words + at_.row_counts,
+          .first_positions = words + at_.first_positions,
+          .first_blocks = words + at_.first_blocks,
+          .blocks = words + at_.blocks,
+          .sequence_of = words + at_.sequence_of};
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,66 @@
+// What a step's ops read of its batch, on the device at addresses that never change.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/batch.h"
+#include "backend/cuda/stream.h"
+
+namespace imp::cuda {
+
+// The sequences of a batch, on the device.
+struct SequencesOnDevice {
+  int n_sequences = 0;
+  int n_rows = 0;                        // of all
+  const std::int32_t* first_rows = nullptr;       // [n_sequences]
+  const std::int32_t* row_counts = nullptr;       // [n_sequences]
+  const std::int32_t* first_positions = nullptr;  // [n_sequences]
+  const std::int32_t* first_blocks = nullptr;     // [n_sequences]: where its blocks begin in `blocks`
+  const std::int32_t* blocks = nullptr;
+  const std::int32_t* sequence_of = nullptr;      // [n_rows]
+};
+
+// Ops name the batch's parts by the spans that they were given. Where those are of the batch that was loaded last, its
+// copy on the device is meant; others are copied at the time, which a captured step cannot do.
+class Inputs {
+ public:
+  explicit Inputs(Stream& stream) : stream_(stream) {}
+
+  // Of batches of up to max_rows rows in as many sequences, which hold n_blocks blocks together. Never shrinks.
+  void reserve(int max_rows, std::int64_t n_blocks);
+  static std::size_t n_bytes(int max_rows, std::int64_t n_blocks);
+  std::size_t n_bytes() const noexcept;
+
+  // Copies a batch to the device. The batch lives until the next call.
+  void load(const Batch& batch);
+  void forget() noexcept { batch_ = {}; }
+
+  const std::int32_t* tokens(std::span<const std::int32_t> tokens);
+  const std::int32_t* positions(std::span<const std::int32_t> positions);
+  const std::int32_t* logits_rows(std::span<const std::int32_t> rows);
+  SequencesOnDevice sequences(std::span<const SequenceRows> sequences);
+
+ private:
+  // Where each part begins, in words.
+  struct Places {
+    std::int64_t tokens, positions, logits_rows, first_rows, row_counts, first_positions, first_blocks, sequence_of,
+        blocks, end;
+  };
+  static Places places(int max_rows, std::int64_t n_blocks);
+  const std::int32_t* put(std::int64_t place, std::span<const std::int32_t> values);
+  void stage_sequences(std::span<const SequenceRows> sequences);
+  void send(std::int64_t begin, std::int64_t end);
+
+  Stream& stream_;
+  int max_rows_ = 0;
+  std::int64_t n_blocks_ = 0;
+  Places at_{};
+  std::shared_ptr<std::byte> host_, device_;
+  Batch batch_;
+  std::int64_t staged_blocks_ = 0;
+};
+
+}  // namespace imp::cuda

@@ -1,0 +1,22 @@
+// The cache's order of use.
+#include "backend/cuda/step_graphs.h"
+
+#include <algorithm>
+
+namespace imp::cuda {
+
+StepGraphs::Entry& StepGraphs::find(const StepKey& key) {
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+    return entries_.front();
+  }
+  if (entries_.size() == capacity_) {
+    if (entries_.back().graph != nullptr) ++counts_.evictions;
+    entries_.pop_back();
+  }
+  entries_.emplace_front().key = key;
+  return entries_.front();
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,89 @@
+// Steps of one shape, captured once and done again: one launch instead of some hundred.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <list>
+#include <memory>
+
+#include "backend/cuda/runtime.h"
+
+namespace imp::cuda {
+
+// Steps of one key do the same work on the same addresses; what differs lies in memory.
+struct StepKey {
+  const void* body = nullptr;
+  const void* pool = nullptr;
+  int n_rows = 0;
+  bool has_logits = false;
+
+  auto operator<=>(const StepKey&) const = default;
+};
+
+struct StepGraphCounts {
+  std::uint64_t eager = 0;  // steps done launch by launch
+  std::uint64_t captures = 0;
+  std::uint64_t replays = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t failures = 0;  // captures that came to nothing: their steps stay eager
+};
+
+// Holds at most `capacity` graphs, the least recently used goes first. A key's first step is eager: a kernel that was
+// never run cannot be captured.
+class StepGraphs {
+ public:
+  StepGraphs(Stream& stream, std::size_t capacity) : stream_(stream), capacity_(capacity) {}
+
+  // Calls step() where it does not replay what step() did before.
+  template <class Step>
+  void run(const StepKey& key, const Step& step);
+
+  const StepGraphCounts& counts() const noexcept { return counts_; }
+  // A step that has no key.
+  void count_eager() noexcept { ++counts_.eager; }
+
+ private:
+  struct Entry {
+    StepKey key;
+    bool is_met = false;
+    std::unique_ptr<Graph> graph;  // null until its second step
+    bool is_eager = false;         // its capture failed
+  };
+  // The key's, moved to the front; made where there is none.
+  Entry& find(const StepKey& key);
+
+  Stream& stream_;
+  std::size_t capacity_;
+  std::list<Entry> entries_;  // most recently used first
+  StepGraphCounts counts_;
+};
+
+template <class Step>
+void StepGraphs::run(const StepKey& key, const Step& step) {
+  Entry& entry = find(key);
+  if (entry.graph != nullptr) {
+    ++counts_.replays;
+    return entry.graph->replay(stream_);
+  }
+  const bool is_first = !entry.is_met;
+  entry.is_met = true;
+  if (is_first || entry.is_eager) {
+    ++counts_.eager;
+    return step();
+  }
+  auto graph = std::make_unique<Graph>();
+  graph->begin(stream_);
+  step();
+  if (!graph->end(stream_).is_ok()) {
+    stream_.forget_failure();  // where the device itself is lost, it fails again
+    entry.is_eager = true;
+    ++counts_.failures;
+    ++counts_.eager;
+    return step();
+  }
+  ++counts_.captures;
+  entry.graph = std::move(graph);
+  entry.graph->replay(stream_);
+}
+
+}  // namespace imp::cuda
