@@ -47,8 +47,4 @@ void Sampler::fill_scratch(std::uint8_t) { static_cast<void>(stream_); }
 void Sampler::sample(Rows, std::span<const SampleRequest>, std::span<SampleResult>) {}
 void Sampler::score(Rows, std::span<const ScoreRequest>, std::span<SampleResult>) {}
 
-// experts
-void route_experts(Stream&, Rows, const ExpertRouting&, const ExpertRows&) {}
-void mix_experts(Stream&, Rows, const ExpertRows&, Rows) {}
-
 }  // namespace imp::cuda

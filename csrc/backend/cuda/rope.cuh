@@ -1,0 +1,70 @@
+// Rotary positions: the device's side.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cuda/arch.cuh"
+#include "backend/cuda/scalar_math.cuh"
+#include "backend/cuda/warp.cuh"
+#include "backend/rows.h"
+
+namespace imp::cuda {
+
+constexpr int kAngleThreads = 64;
+constexpr int kRopeThreads = 128;
+
+// A piece of a rope's frequencies, as an argument: a launch that is captured keeps it.
+struct Frequencies {
+  static constexpr int kMost = 128;
+  double of[kMost];
+};
+
+// One block for each row, one thread for each pair. In double precision: at position 2^24 a float's angle would be off
+// by a whole radian.
+static __global__ void __launch_bounds__(kAngleThreads)
+    rope_angles_kernel(const std::int32_t* positions, Frequencies frequencies, int first_pair, int n_here, int n_pairs,
+                       float magnitude, Rows out) {
+  float* const to = out.data + blockIdx.x * out.stride + first_pair;
+  for (int i = static_cast<int>(threadIdx.x); i < n_here; i += kAngleThreads) {
+    const SinCos angle = sin_cos(static_cast<double>(positions[blockIdx.x]) * frequencies.of[i]);
+    to[i] = static_cast<float>(angle.cos * static_cast<double>(magnitude));
+    to[n_pairs + i] = static_cast<float>(angle.sin * static_cast<double>(magnitude));
+  }
+}
+
+struct RopeShape {
+  int head_dim;
+  int n_pairs;
+  bool is_adjacent;
+  float epsilon;
+};
+
+// One warp for each head of each row: its norm where there is a weight, then its rotation.
+static __global__ void __launch_bounds__(kRopeThreads)
+    rope_kernel(Rows x, RopeShape shape, const float* norm_weight, Rows angles) {
+  const int n_heads = x.width / shape.head_dim;
+  const int number = static_cast<int>(blockIdx.x * (kRopeThreads / kWarpSize) + threadIdx.x / kWarpSize);
+  if (number >= n_heads * x.n_rows) return;
+  const int lane = static_cast<int>(threadIdx.x % kWarpSize);
+  const int row = number / n_heads;
+  float* const head = x.data + row * x.stride + number % n_heads * shape.head_dim;
+  if (norm_weight != nullptr) {
+    float sum = 0;
+    for (int i = lane; i < shape.head_dim; i += kWarpSize) sum = fmaf(head[i], head[i], sum);
+    const float mean = warp_sum(sum) / static_cast<float>(shape.head_dim);
+    const float factor = 1.0F / sqrtf(mean + shape.epsilon);
+    for (int i = lane; i < shape.head_dim; i += kWarpSize) head[i] = head[i] * factor * norm_weight[i];
+    __syncwarp();
+  }
+  const float* const cosines = angles.data + row * angles.stride;
+  for (int i = lane; i < shape.n_pairs; i += kWarpSize) {
+    float* const first = head + (shape.is_adjacent ? 2 * i : i);
+    float* const second = shape.is_adjacent ? first + 1 : first + shape.n_pairs;
+    const float cosine = cosines[i], sine = cosines[shape.n_pairs + i];
+    const float a = *first, b = *second;
+    *first = fmaf(a, cosine, -(b * sine));
+    *second = fmaf(a, sine, b * cosine);
+  }
+}
+
+}  // namespace imp::cuda
