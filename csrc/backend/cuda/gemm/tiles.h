@@ -1,0 +1,116 @@
+// The layout tile16: where in a tile of 16 rows by 256 elements each part of a weight lies.
+//
+// A tile has as many bytes as its rows in the file. Tiles follow each other along k, then along the rows. What a lane
+// of a warp holds of a matrix instruction's left operand is 16 bytes at 16 · lane, so that every load of weights is of
+// 16 bytes, and the bytes of a warp are consecutive:
+//   int8    fragments of 16x32: lane = row % 8 · 4 + k % 16 / 4, register = row / 8 + k % 32 / 16 · 2, byte = k % 4
+//   16 bits fragments of 16x16: lane = row % 8 · 4 + k % 8 / 2, register = row / 8 + k % 16 / 8 · 2, half = k % 2
+// Codes of fewer bits share the bytes of a fragment: of 4 bits two fragments (the even one in the lower half), of 2
+// bits four, of 1 bit eight.
+//
+// Parts, in this order:
+//   Q8_0       8-bit codes, scales
+//   Q4_0       4-bit codes, scales
+//   Q4_K       4-bit codes, headers
+//   Q5_K       4-bit codes, fifth bits, headers
+//   Q6_K       4-bit codes, pairs of high bits, scales (two int8, of 16 elements each, in place of one float16),
+//   factors F16, BF16  the elements
+#pragma once
+
+#include "backend/gemm.h"
+
+namespace imp::cuda {
+
+inline constexpr int kTileRows = static_cast<int>(kPanelRows);
+inline constexpr int kTileElements = static_cast<int>(kTileDepth);  // of a row
+inline constexpr int kBlockElements = 32;
+inline constexpr int kTileBlocks = kTileElements / kBlockElements;
+inline constexpr int kLaneBytes = 16;                   // of a fragment
+inline constexpr int kFragmentBytes = 32 * kLaneBytes;  // of 16x32 int8, or of 16x16 elements of 16 bits
+
+constexpr std::int64_t tiles_along(std::int64_t k) {
+  return (k + kTileElements - 1) / kTileElements;
+}
+constexpr std::int64_t strips_of(std::int64_t n) {
+  return (n + kTileRows - 1) / kTileRows;
+}
+
+// Of element k of a row within a fragment of int8.
+constexpr int byte_in_fragment(int row, int k) {
+  const int lane = row % 8 * 4 + k % 16 / 4, in_register = row / 8 + k % 32 / 16 * 2;
+  return lane * kLaneBytes + in_register * 4 + k % 4;
+}
+// Where in a tile the bytes of element k (0 to 255) of a row (0 to 15) are, and at which bit the element begins.
+constexpr int byte_offset(int row, int k) {
+  return k / 32 * kFragmentBytes + byte_in_fragment(row, k);
+}
+constexpr int nibble_offset(int row, int k) {
+  return k / 64 * kFragmentBytes + byte_in_fragment(row, k);
+}
+constexpr int nibble_shift(int k) {
+  return k / 32 % 2 * 4;
+}
+// These two are relative to the part.
+constexpr int pair_offset(int row, int k) {
+  return k / 128 * kFragmentBytes + byte_in_fragment(row, k);
+}
+constexpr int pair_shift(int k) {
+  return k / 32 % 4 * 2;
+}
+constexpr int bit_offset(int row, int k) {
+  return byte_in_fragment(row, k);
+}
+constexpr int bit_shift(int k) {
+  return k / 32;
+}
+constexpr int half_offset(int row, int k) {
+  const int lane = row % 8 * 4 + k % 8 / 2, in_register = row / 8 + k % 16 / 8 * 2;
+  return k / 16 * kFragmentBytes + lane * kLaneBytes + in_register * 4 + k % 2 * 2;
+}
+
+// Relative to their parts. A lane's two rows are neighbours.
+constexpr int scale_offset(int row, int block) {  // two bytes
+  return ((row % 8 * kTileBlocks + block) * 2 + row / 8) * 2;
+}
+constexpr int header_offset(int row) {  // 16 bytes: d and dmin as float16, and twelve bytes of scales and minima
+  return (row % 8 * 2 + row / 8) * 16;
+}
+constexpr int factor_offset(int row) {  // float16
+  return (row % 8 * 2 + row / 8) * 2;
+}
+
+// Where the parts behind the codes begin, and the size of a tile.
+template <DType kType>
+struct Tile;
+template <>
+struct Tile<DType::Q8_0> {
+  static constexpr int kScales = 8 * kFragmentBytes, kBytes = kScales + kTileRows * kTileBlocks * 2;
+};
+template <>
+struct Tile<DType::Q4_0> {
+  static constexpr int kScales = 4 * kFragmentBytes, kBytes = kScales + kTileRows * kTileBlocks * 2;
+};
+template <>
+struct Tile<DType::Q4_K> {
+  static constexpr int kHeaders = 4 * kFragmentBytes, kBytes = kHeaders + kTileRows * 16;
+};
+template <>
+struct Tile<DType::Q5_K> {
+  static constexpr int kFifthBits = 4 * kFragmentBytes, kHeaders = kFifthBits + kFragmentBytes;
+  static constexpr int kBytes = kHeaders + kTileRows * 16;
+};
+template <>
+struct Tile<DType::Q6_K> {
+  static constexpr int kHighBits = 4 * kFragmentBytes, kScales = kHighBits + 2 * kFragmentBytes;
+  static constexpr int kFactors = kScales + kTileRows * kTileBlocks * 2, kBytes = kFactors + kTileRows * 2;
+};
+template <>
+struct Tile<DType::F16> {
+  static constexpr int kBytes = 16 * kFragmentBytes;
+};
+template <>
+struct Tile<DType::BF16> {
+  static constexpr int kBytes = 16 * kFragmentBytes;
+};
+
+}  // namespace imp::cuda
