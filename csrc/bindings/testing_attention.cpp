@@ -77,10 +77,10 @@ class TestingCache {
                      .max_context = most,
                      .attention = params,
                      .weights = {}});
-    if (scratch_fill) static_cast<cpu::CpuBackend&>(backend).fill_scratch(static_cast<std::uint8_t>(*scratch_fill));
+    if (scratch_fill) backend.fill_scratch(static_cast<std::uint8_t>(*scratch_fill));
     const Rows out = device_->empty_rows(rows.n_rows, rows.width);
     backend.attend(*pool_, layer, batch, params, rows, out);
-    return TestingDevice::to_array(out);
+    return device_->to_array(out);
   }
 
   void copy_block(std::int32_t from, std::int32_t to) { device_->backend().copy_block(*pool_, from, to); }

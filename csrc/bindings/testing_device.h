@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "backend/make_backend.h"
 
@@ -25,35 +26,42 @@ class TestingDevice {
 
   // Rows of the backend's own, whose padding holds NaN: no op may let it in.
   Rows empty_rows(int n_rows, int width) {
-    Rows rows = backend_->make_rows(n_rows, width);
-    std::memset(rows.data, 0xFF,
-                static_cast<std::size_t>(n_rows) * static_cast<std::size_t>(rows.stride) * sizeof(float));
+    const Rows rows = backend_->make_rows(n_rows, width);
+    const std::vector<std::uint32_t> nan(n_floats(rows), kUnwritten);
+    backend_->write_device(rows.data, nan.data(), nan.size() * sizeof(float));
     return rows;
   }
 
   Rows to_rows(const Floats& values) {
     if (values.ndim() != 2) throw std::invalid_argument("rows have two dimensions");
-    Rows rows = empty_rows(static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
-    for (int i = 0; i < rows.n_rows; ++i) std::copy_n(values.data(i, 0), rows.width, rows.data + i * rows.stride);
+    const Rows rows = empty_rows(static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
+    for (int i = 0; i < rows.n_rows; ++i) {
+      backend_->write_device(rows.data + i * rows.stride, values.data(i, 0), static_cast<std::size_t>(rows.width) * 4);
+    }
     return rows;
   }
 
   // Throws where the op wrote into the padding.
-  static Floats to_array(Rows rows) {
+  Floats to_array(Rows rows) {
+    std::vector<std::uint32_t> words(n_floats(rows));
+    backend_->read_device(words.data(), rows.data, words.size() * sizeof(float));
     Floats values({rows.n_rows, rows.width});
     for (int i = 0; i < rows.n_rows; ++i) {
-      const float* row = rows.data + i * rows.stride;
-      std::copy_n(row, rows.width, values.mutable_data(i, 0));
+      const std::uint32_t* const row = words.data() + i * rows.stride;
+      std::memcpy(values.mutable_data(i, 0), row, static_cast<std::size_t>(rows.width) * sizeof(float));
       for (std::ptrdiff_t j = rows.width; j < rows.stride; ++j) {
-        std::uint32_t word;
-        std::memcpy(&word, row + j, sizeof word);
-        if (word != 0xFFFFFFFFU) throw std::runtime_error("an op wrote beyond its row");
+        if (row[j] != kUnwritten) throw std::runtime_error("an op wrote beyond its row");
       }
     }
     return values;
   }
 
  private:
+  static constexpr std::uint32_t kUnwritten = 0xFFFFFFFF;  // a NaN
+  static std::size_t n_floats(Rows rows) {
+    return static_cast<std::size_t>(rows.n_rows) * static_cast<std::size_t>(rows.stride);
+  }
+
   std::unique_ptr<Backend> backend_;
 };
 

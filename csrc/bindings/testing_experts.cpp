@@ -68,12 +68,12 @@ py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& 
   }
   const Rows mixed = device.empty_rows(rows.n_rows, n);
   backend.mix_experts(grouped, rows, mixed);
-  const Floats products = TestingDevice::to_array(grouped);
+  const Floats products = device.to_array(grouped);
   Floats by_row({rows.n_rows, n_used, n});
   for (int i = 0; i < rows.n_rows * n_used; ++i) {
     std::copy_n(products.data(rows.places[i], 0), n, by_row.mutable_data() + i * n);
   }
-  return py::make_tuple(by_row, TestingDevice::to_array(mixed));
+  return py::make_tuple(by_row, device.to_array(mixed));
 }
 
 }  // namespace

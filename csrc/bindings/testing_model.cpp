@@ -67,7 +67,7 @@ class Forward {
     return bytes;
   }
 
-  void fill_scratch(std::uint8_t value) { static_cast<cpu::CpuBackend&>(*loaded_.backend).fill_scratch(value); }
+  void fill_scratch(std::uint8_t value) { loaded_.backend->fill_scratch(value); }
 
  private:
   const LoadedModel& loaded_;

@@ -33,7 +33,7 @@ Floats rms_norm(TestingDevice& device, const Floats& x, const Floats& weight, fl
   const Rows out = in_place ? rows : device.empty_rows(rows.n_rows, rows.width);
   const auto vector = vector_of(device, weight);
   device.backend().rms_norm(rows, {vector.get(), epsilon}, out);
-  return TestingDevice::to_array(out);
+  return device.to_array(out);
 }
 
 // The sum, and what it is normalized to.
@@ -42,16 +42,17 @@ py::tuple add_norm(TestingDevice& device, const Floats& x, const Floats& y, cons
   const Rows out = device.empty_rows(rows.n_rows, rows.width);
   const auto vector = vector_of(device, weight);
   device.backend().add_norm(rows, device.to_rows(y), {vector.get(), epsilon}, out);
-  return py::make_tuple(TestingDevice::to_array(rows), TestingDevice::to_array(out));
+  return py::make_tuple(device.to_array(rows), device.to_array(out));
 }
 
 Floats rope_angles(TestingDevice& device, const Ints& positions, const std::vector<double>& frequencies,
                    float magnitude) {
   const Rope rope = {
       .dims = static_cast<int>(2 * frequencies.size()), .frequencies = frequencies, .magnitude = magnitude};
+  device.backend().reserve(needs_of(static_cast<int>(positions.size()), {}));
   const Rows out = device.empty_rows(static_cast<int>(positions.size()), rope.dims);
   device.backend().rope_angles(span_of(positions), rope, out);
-  return TestingDevice::to_array(out);
+  return device.to_array(out);
 }
 
 Floats rope(TestingDevice& device, const Floats& x, int head_dim, const std::string& style, const Floats& angles,
@@ -60,7 +61,7 @@ Floats rope(TestingDevice& device, const Floats& x, int head_dim, const std::str
   const Rope rope = {.style = style_of(style), .dims = static_cast<int>(angles.shape(1)), .frequencies = {}};
   const auto vector = norm_weight ? vector_of(device, *norm_weight) : nullptr;
   device.backend().rope(rows, head_dim, {vector.get(), epsilon}, rope, device.to_rows(angles));
-  return TestingDevice::to_array(rows);
+  return device.to_array(rows);
 }
 
 Floats gated_activation(TestingDevice& device, const std::string& kind, const Floats& gate, const Floats& up,
@@ -70,32 +71,33 @@ Floats gated_activation(TestingDevice& device, const std::string& kind, const Fl
   Rows out = into == "gate" ? gates : ups;
   if (into == "new") out = device.empty_rows(gates.n_rows, gates.width);
   device.backend().gated_activation(activation_of(kind), gates, ups, out);
-  return TestingDevice::to_array(out);
+  return device.to_array(out);
 }
 
 Floats add(TestingDevice& device, const Floats& x, const Floats& y) {
   const Rows rows = device.to_rows(x);
   device.backend().add(rows, device.to_rows(y));
-  return TestingDevice::to_array(rows);
+  return device.to_array(rows);
 }
 
 Floats add_gated(TestingDevice& device, const Floats& x, const Floats& y, const Floats& gates) {
   const Rows rows = device.to_rows(x);
   device.backend().add_gated(rows, device.to_rows(y), device.to_rows(gates));
-  return TestingDevice::to_array(rows);
+  return device.to_array(rows);
 }
 
 Floats soft_cap(TestingDevice& device, const Floats& x, float cap) {
   const Rows rows = device.to_rows(x);
   device.backend().soft_cap(rows, cap);
-  return TestingDevice::to_array(rows);
+  return device.to_array(rows);
 }
 
 Floats gather_rows(TestingDevice& device, const Floats& x, const Ints& indices) {
   const Rows rows = device.to_rows(x);
+  device.backend().reserve(needs_of(static_cast<int>(indices.size()), {}));
   const Rows out = device.empty_rows(static_cast<int>(indices.size()), rows.width);
   device.backend().gather_rows(rows, span_of(indices), out);
-  return TestingDevice::to_array(out);
+  return device.to_array(out);
 }
 
 Floats read_row(TestingDevice& device, const Floats& x, int row) {
@@ -112,7 +114,7 @@ Floats embed(TestingDevice& device, const Ints& tokens, const std::string& dtype
   device.backend().reserve(needs_of(static_cast<int>(tokens.size()), {weight.get()}));
   const Rows out = device.empty_rows(static_cast<int>(tokens.size()), k);
   device.backend().embed(span_of(tokens), *weight, scale, out);
-  return TestingDevice::to_array(out);
+  return device.to_array(out);
 }
 
 // Type, file's bytes and bias of a matrix.
@@ -132,7 +134,7 @@ Floats gated_linear(TestingDevice& device, const std::string& kind, const Floats
   const Rows out = device.empty_rows(rows.n_rows, n);
   device.backend().gated_linear(rows, {weights[0].get(), biases[0].get(), weights[1].get(), biases[1].get(), out},
                                 activation_of(kind));
-  return TestingDevice::to_array(out);
+  return device.to_array(out);
 }
 
 py::dict launches(TestingDevice& device) {

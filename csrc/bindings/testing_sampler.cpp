@@ -120,11 +120,11 @@ py::list sample(TestingDevice& device, const Floats& logits, const std::vector<p
   }
   const Rows rows = device.to_rows(logits);
   reserve_for(device, rows.width, history);
-  auto& backend = static_cast<cpu::CpuBackend&>(device.backend());
+  Backend& backend = device.backend();
   if (scratch_fill) backend.fill_scratch(static_cast<std::uint8_t>(*scratch_fill));
   std::vector<SampleResult> results(requests.size());
   backend.sample(rows, requests, results);
-  const Floats after = TestingDevice::to_array(rows);
+  const Floats after = device.to_array(rows);
   if (std::memcmp(after.data(), logits.data(), static_cast<std::size_t>(logits.nbytes())) != 0) {
     throw std::runtime_error("the sampler changed its logits");
   }

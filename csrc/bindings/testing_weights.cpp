@@ -16,7 +16,8 @@ std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, co
                                  std::memcpy(out, file.data() + static_cast<std::size_t>(first) * row,
                                              static_cast<std::size_t>(n_rows) * row);
                                }};
-  return backend.load_linear(source, backend.registry().plan(problem, "w", {}));
+  // Kernels that have only been emulated are what is tested.
+  return backend.load_linear(source, backend.registry().plan(problem, "w", {}, {.least_maturity = Maturity::emulated}));
 }
 
 WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights) {

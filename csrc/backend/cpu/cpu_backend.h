@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -93,8 +94,9 @@ class CpuBackend final : public Backend {
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
 
 #if IMP_TESTING
-  // Sets every byte of scratch: no result may depend on what it held.
-  void fill_scratch(std::uint8_t value);
+  void fill_scratch(std::uint8_t value) override;
+  void write_device(void* to, const void* from, std::size_t n_bytes) override { std::memcpy(to, from, n_bytes); }
+  void read_device(void* to, const void* from, std::size_t n_bytes) override { std::memcpy(to, from, n_bytes); }
 #endif
 
  private:

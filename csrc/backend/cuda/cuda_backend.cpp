@@ -144,6 +144,16 @@ void CudaBackend::fill_scratch(std::uint8_t value) {
   sampler_.fill_scratch(value);
   finish();
 }
+
+void CudaBackend::write_device(void* to, const void* from, std::size_t n_bytes) {
+  copy_to_device(stream_, to, from, n_bytes);
+  finish();
+}
+
+void CudaBackend::read_device(void* to, const void* from, std::size_t n_bytes) {
+  copy_to_host(stream_, to, from, n_bytes);
+  finish();
+}
 #endif
 
 CudaBackend::Running CudaBackend::run(Op op) noexcept {

@@ -96,9 +96,9 @@ class CudaBackend final : public Backend {
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
 
 #if IMP_TESTING
-  // Sets every byte of scratch: no result may depend on what it held.
-  void fill_scratch(std::uint8_t value);
-  Stream& stream() noexcept { return stream_; }
+  void fill_scratch(std::uint8_t value) override;
+  void write_device(void* to, const void* from, std::size_t n_bytes) override;
+  void read_device(void* to, const void* from, std::size_t n_bytes) override;
 #endif
 
  private:
