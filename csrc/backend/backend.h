@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -135,6 +136,9 @@ class Backend {
   virtual int n_threads() const noexcept = 0;
   virtual const GemmRegistry& registry() const noexcept = 0;
 
+  // Bytes that weights, cache and scratch may take of the device's own memory; empty where that is the process's.
+  virtual std::optional<std::uint64_t> own_memory_bytes() const { return std::nullopt; }
+
   // Memory. Each throws ResourceExhausted(NO_MEMORY) with what was asked for.
   virtual std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) = 0;
   // Many at once, in their order; the sources are read from several threads.
@@ -159,9 +163,9 @@ class Backend {
   // From now on each op says when it ran, to a trace that outlives it; nullptr ends that. Called by the ops' thread.
   virtual void trace_ops(OpTrace* trace) noexcept = 0;
 
-  // Evaluates a batch with ops that read its tokens, positions, sequences and rows of logits, and a cache. A backend may
-  // keep what body did and do it again for a batch of the same shape and the same cache without calling it: so what body
-  // does depends on nothing else that could change. Throws DeviceError(DEVICE_FAULT).
+  // Evaluates a batch with ops that read its tokens, positions, sequences and rows of logits, and a cache. A backend
+  // may keep what body did and do it again for a batch of the same shape and the same cache without calling it: so what
+  // body does depends on nothing else that could change. Throws DeviceError(DEVICE_FAULT).
   virtual void run_step(const Batch& batch, KvPool& pool, StepBody& body) = 0;
 
   // out[i, :] = scale · table[tokens[i], :]; the table may be the output head itself (tied weights).

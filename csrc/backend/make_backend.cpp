@@ -1,7 +1,10 @@
 // The devices by name.
 #include "backend/make_backend.h"
 
+#include <optional>
+
 #include "backend/cpu/cpu_caps.h"
+#include "backend/cpu/gemm/kernel_list.h"
 #include "backend/cpu/make_cpu_backend.h"
 #include "base/error.h"
 
@@ -13,37 +16,84 @@
 #endif
 
 namespace imp {
-
 namespace {
+
+constexpr const char* kWithoutCuda = "this imp was built without CUDA";
+
+// What there is of one kind of device.
+struct DeviceKind {
+  std::string_view name;
+  const char* missing;  // why it is not in this build; null: it is
+  std::unique_ptr<Backend> (*make)(const DeviceOptions&);
+  std::span<const GemmKernel> (*kernels)() noexcept;
+};
 
 std::unique_ptr<Backend> make_cpu(const DeviceOptions& options) {
   const std::string_view isa = cpu::resolve_isa(options.isa);
   return cpu::make_cpu_backend(cpu::cpu_caps(isa), isa, options);
 }
 
-std::unique_ptr<Backend> make_emulated([[maybe_unused]] const DeviceOptions& options) {
-#if IMP_TESTING
-  return cuda_emulated::make_cuda_backend(options);
+constexpr DeviceKind kKinds[] = {
+    {"cpu", nullptr, make_cpu, cpu::kernel_list},
+#if IMP_CUDA
+    {"cuda", nullptr, cuda::make_cuda_backend, cuda::kernels},
 #else
-  throw DeviceError(Reason::DEVICE_MISSING, "device cuda_emulated: this imp was built without its tests, expected cpu");
+    {"cuda", kWithoutCuda, nullptr, nullptr},
 #endif
+#if IMP_TESTING
+    {"cuda_emulated", nullptr, cuda_emulated::make_cuda_backend, cuda_emulated::kernels},
+#else
+    {"cuda_emulated", "this imp was built without its tests", nullptr, nullptr},
+#endif
+};
+
+const DeviceKind& find(const std::string& name) {
+  for (const DeviceKind& kind : kKinds) {
+    if (kind.name != name) continue;
+    if (kind.missing != nullptr) {
+      throw DeviceError(Reason::DEVICE_MISSING, "device " + name + ": " + kind.missing + ", expected cpu");
+    }
+    return kind;
+  }
+  throw InvalidArgument(Reason::FIELD_INVALID, "device: '" + name + "', expected one of: cpu, cuda");
 }
 
-std::unique_ptr<Backend> make_cuda([[maybe_unused]] const DeviceOptions& options) {
+std::optional<DeviceCaps> known_gpu([[maybe_unused]] const std::string& name) {
 #if IMP_CUDA
-  return cuda::make_cuda_backend(options);
+  return cuda::known_caps(name);
+#elif IMP_TESTING
+  return cuda_emulated::known_caps(name);
 #else
-  throw DeviceError(Reason::DEVICE_MISSING, "device cuda: this imp was built without CUDA, expected cpu");
+  return std::nullopt;
 #endif
 }
 
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
-  if (options.kind == "cpu") return make_cpu(options);
-  if (options.kind == "cuda") return make_cuda(options);
-  if (options.kind == "cuda_emulated") return make_emulated(options);
-  throw InvalidArgument(Reason::FIELD_INVALID, "device: '" + options.kind + "', expected one of: cpu, cuda");
+  return find(options.kind).make(options);
+}
+
+GpuAnswer find_gpu() {
+#if IMP_CUDA
+  return cuda::find_gpu();
+#else
+  return {.name = "", .refusal = kWithoutCuda};
+#endif
+}
+
+std::span<const GemmKernel> kernels_of(const std::string& kind) {
+  return find(kind).kernels();
+}
+
+DeviceCaps gpu_caps(const std::string& name) {
+  if (const auto caps = known_gpu(name)) return *caps;
+  if (name != "auto") {
+    throw InvalidArgument(Reason::FIELD_INVALID, "gpu: '" + name + "', expected one of: auto, h200, a100");
+  }
+  DeviceOptions options;
+  options.kind = "cuda";
+  return make_backend(options)->caps();
 }
 
 }  // namespace imp

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,21 @@ struct DeviceOptions {
   MemoryOptions memory;   // of weights and KV
   std::vector<GemmPreference> tuning;
 };
+
+// The GPU of this machine, as far as imp can use it.
+struct GpuAnswer {
+  std::string name;
+  std::string refusal;  // why it cannot be used; empty: it can
+  bool has_validated_kernels = false;
+};
+GpuAnswer find_gpu();
+
+// The matrix kernels of a kind of device, in order of preference. Throws DeviceError(DEVICE_MISSING) where this imp was
+// built without them.
+std::span<const GemmKernel> kernels_of(const std::string& kind);
+// What a GPU of this name can do ("h200", "a100"), or "auto": the one that is here. Throws InvalidArgument for another
+// name, DeviceError(DEVICE_MISSING).
+DeviceCaps gpu_caps(const std::string& name);
 
 // Throws InvalidArgument for a word it does not know (listing the known) and a tuning that does not fit its kernels,
 // DeviceError(DEVICE_MISSING) where the device

@@ -4,8 +4,8 @@
 #include <pybind11/stl.h>
 
 #include "backend/cpu/device_name.h"
-#include "backend/cpu/gemm/kernel_list.h"
 #include "backend/gemm_registry.h"
+#include "backend/make_backend.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/memory_policy.h"
@@ -40,9 +40,9 @@ DType dtype_of(const std::string& name) {
   return *dtype;
 }
 
-py::list kernels() {
+py::list kernels(const std::string& device) {
   py::list rows;
-  for (const GemmKernel& kernel : cpu::kernel_list()) {
+  for (const GemmKernel& kernel : kernels_of(device)) {
     py::dict row;
     row["name"] = std::string(kernel.name);
     row["weight"] = kernel.any_weight ? "any" : std::string(traits(kernel.weight).name);
@@ -65,11 +65,18 @@ GemmProblem problem_of(const std::string& weight, std::int64_t n, std::int64_t k
   return problem;
 }
 
-py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& isa,
-                 const PythonTuning& tuning) {
-  const GemmRegistry registry(cpu::kernel_list(), caps_of(isa), preferences_of(tuning));
+PlanPolicy policy_of(bool deterministic, bool emulated) {
+  return {.one_reduction = deterministic, .least_maturity = emulated ? Maturity::emulated : Maturity::validated};
+}
+
+py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& device,
+                 const std::string& isa, const std::string& gpu, const PythonTuning& tuning, bool deterministic,
+                 bool emulated) {
+  const DeviceCaps caps = device == "cpu" ? caps_of(isa) : gpu_caps(gpu);
+  const GemmRegistry registry(kernels_of(device), caps, preferences_of(tuning));
   py::list rows;
-  for (const GemmCandidate& candidate : registry.explain(problem_of(weight, n, k), "", {})) {
+  for (const GemmCandidate& candidate :
+       registry.explain(problem_of(weight, n, k), "", {}, policy_of(deterministic, emulated))) {
     rows.append(py::make_tuple(std::string(candidate.kernel), candidate.accepted, candidate.reason));
   }
   return rows;
@@ -77,7 +84,7 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
 
 std::vector<std::string> interchangeable(const std::string& weight, std::int64_t n, std::int64_t k,
                                          std::optional<int> max_m, const std::string& isa) {
-  const GemmRegistry registry(cpu::kernel_list(), caps_of(isa));
+  const GemmRegistry registry(kernels_of("cpu"), caps_of(isa));
   const auto names = registry.interchangeable(problem_of(weight, n, k), max_m.value_or(kAnyRows));
   return {names.begin(), names.end()};
 }
@@ -110,10 +117,20 @@ void register_backend(py::module_& module) {
         return names;
       },
       "The weight types that can be read and multiplied.");
-  module.def("kernels", &kernels, "The matrix kernels of the CPU in order of preference, one dict each.");
-  module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(), py::arg("isa") = "auto",
-             py::arg("tuning") = PythonTuning{},
-             "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not.");
+  module.def(
+      "find_gpu",
+      [] {
+        const GpuAnswer gpu = find_gpu();
+        return py::make_tuple(gpu.name, gpu.refusal, gpu.has_validated_kernels);
+      },
+      "The GPU's name, why imp cannot use one (empty: it can), and whether kernels for it have run on such hardware.");
+  module.def("kernels", &kernels, py::arg("device") = "cpu",
+             "The matrix kernels of a device in order of preference, one dict each.");
+  module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
+             py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("gpu") = "auto",
+             py::arg("tuning") = PythonTuning{}, py::arg("deterministic") = false, py::arg("emulated") = false,
+             "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; "
+             "`emulated`: kernels may be used that never ran on their hardware.");
   module.def("interchangeable", &interchangeable, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("max_m") = py::none(), py::arg("isa") = "auto",
              "The kernels that give the bits of the untuned plan from its layout, for up to max_m rows or any number.");

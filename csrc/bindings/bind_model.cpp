@@ -61,7 +61,8 @@ void register_overrides(py::module_& module) {
            py::arg("low_freq_factor") = py::none(), py::arg("high_freq_factor") = py::none());
 
   py::class_<ModelOverrides>(module, "ModelOverrides",
-                             "What a user changes about a model. Every attribute is None, or empty, until it is set.")
+                             "What a user changes about a model. Attributes without a value of their own are None, or "
+                             "empty, until they are set.")
       .def(py::init<>())
       .def_readwrite("max_context", &ModelOverrides::max_context)
       .def_property(
@@ -87,6 +88,16 @@ void register_overrides(py::module_& module) {
             for (const auto& [pattern, kernel] : pairs) self.gemm.push_back({pattern, kernel});
           },
           "(weight type or tensor glob, kernel) pairs; set as a whole.")
+      .def_readwrite("deterministic", &ModelOverrides::deterministic)
+      .def_property(
+          "least_maturity",
+          [](const ModelOverrides& self) {
+            return self.least_maturity == Maturity::validated ? "validated" : "emulated";
+          },
+          [](ModelOverrides& self, const std::string& word) {
+            if (word != "validated" && word != "emulated") refuse_word("least_maturity", word, "validated, emulated");
+            self.least_maturity = word == "validated" ? Maturity::validated : Maturity::emulated;
+          })
       .def_readwrite("eos_token_ids", &ModelOverrides::eos_token_ids)
       .def_readwrite("suppress_tokens", &ModelOverrides::suppress_tokens);
 }

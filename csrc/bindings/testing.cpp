@@ -24,4 +24,5 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_testing_attention(module);
   imp::bindings::register_testing_experts(module);
   imp::bindings::register_testing_sampler(module);
+  imp::bindings::register_testing_emulated_gpu(module);
 }

@@ -19,8 +19,8 @@ using Ints = pybind11::array_t<std::int32_t, pybind11::array::c_style | pybind11
 class TestingDevice {
  public:
   TestingDevice(const std::string& kind, const std::string& isa, int n_threads)
-      : backend_(make_backend(
-            {.kind = kind, .isa = isa, .n_threads = n_threads, .cpus = {}, .memory = {}, .tuning = {}})) {}
+      : backend_(
+            make_backend({.kind = kind, .isa = isa, .n_threads = n_threads, .cpus = {}, .memory = {}, .tuning = {}})) {}
 
   Backend& backend() { return *backend_; }
 

@@ -77,9 +77,10 @@ class Forward {
 py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std::uint64_t scratch_bytes,
                    std::uint64_t logits_bytes, std::uint64_t reserve_bytes, std::uint64_t kv_block_bytes,
                    int kv_block_tokens, std::optional<std::uint64_t> kv_bytes, int model_context,
-                   std::optional<int> max_context) {
-  const MemoryPlan plan = plan_memory({budget_bytes, weights_bytes, scratch_bytes, logits_bytes, reserve_bytes,
-                                       kv_block_bytes, kv_block_tokens, kv_bytes, model_context, max_context});
+                   std::optional<int> max_context, bool is_for_models) {
+  const MemoryPlan plan =
+      plan_memory({budget_bytes, weights_bytes, scratch_bytes, logits_bytes, reserve_bytes, kv_block_bytes,
+                   kv_block_tokens, kv_bytes, model_context, max_context, is_for_models});
   py::dict items;
   for (const MemoryItem& item : plan.items) items[py::str(item.name)] = item.bytes;
   return py::dict(py::arg("items") = items, py::arg("n_blocks") = plan.n_blocks,
@@ -112,7 +113,8 @@ void register_model_testing(py::module_& module) {
       .def("fill_scratch", &Forward::fill_scratch, py::arg("value"));
   module.def("plan_memory", &plan_dict, py::kw_only(), py::arg("budget_bytes"), py::arg("weights_bytes"),
              py::arg("scratch_bytes"), py::arg("logits_bytes"), py::arg("reserve_bytes"), py::arg("kv_block_bytes"),
-             py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"));
+             py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"),
+             py::arg("is_for_models") = false);
   module.def("rope_frequencies", &rope_frequencies, py::arg("dims"), py::arg("theta"), py::arg("scaling"),
              py::arg("factors") = std::vector<float>{});
   module.def("architectures", [](const std::string& format) {

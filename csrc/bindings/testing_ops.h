@@ -5,6 +5,8 @@
 
 namespace imp::bindings {
 
+void register_testing_emulated_gpu(pybind11::module_& module);
+
 void register_testing_ops(pybind11::module_& module);
 void register_testing_attention(pybind11::module_& module);
 void register_testing_experts(pybind11::module_& module);

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "backend/batch.h"
 #include "backend/kv_pool.h"
 #include "backend/rows.h"
-#include "backend/batch.h"
 
 namespace imp {
 

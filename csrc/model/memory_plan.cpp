@@ -58,6 +58,7 @@ std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_
 
 std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t room) {
   if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
+  if (request.is_for_models) return room / request.kv_block_bytes;
   constexpr std::uint64_t kSequences = 4;
   const std::uint64_t fixed = sum(request.weights_bytes, request.scratch_bytes);
   const std::uint64_t half = left_of(request.budget_bytes, fixed) / 2;

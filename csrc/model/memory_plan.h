@@ -19,6 +19,7 @@ struct MemoryRequest {
   std::optional<std::uint64_t> kv_bytes;  // empty: as much as is reasonable
   int model_context = 1;                  // tokens a sequence may hold where nobody says otherwise
   std::optional<int> max_context;         // somebody says so: the cache must hold it
+  bool is_for_models = false;             // nothing else wants the memory: the cache takes what is left
 };
 
 struct MemoryItem {
@@ -37,8 +38,9 @@ struct MemoryPlan {
 std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budget_bytes);
 
 // Pure. An unstated size of the cache is half of what weights and scratch leave, within what logits and reserve leave,
-// and at most enough for 4 sequences of full length. Throws ResourceExhausted(NO_MEMORY) with the items where they do
-// not fit, InvalidArgument where a stated context does not fit into a stated cache.
+// and at most enough for 4 sequences of full length; memory that is for models alone it takes whole. Throws
+// ResourceExhausted(NO_MEMORY) with the items where they do not fit, InvalidArgument where a stated context does not
+// fit into a stated cache.
 MemoryPlan plan_memory(const MemoryRequest& request);
 
 }  // namespace imp

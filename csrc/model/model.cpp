@@ -103,10 +103,16 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
                    const LoadOptions& options) {
   LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .memory = {}};
   const ModelConfig& config = plan.resolved.config;
-  plan.weights = plan_weights(file, plan.resolved, backend.registry(), overrides.gemm);
+  plan.weights = plan_weights(file, plan.resolved, backend.registry(), overrides.gemm,
+                              {.one_reduction = overrides.deterministic, .least_maturity = overrides.least_maturity});
   const std::uint64_t scratch =
       as_unsupported(file, [&] { return scratch_bytes(config, plan.weights, options.limits, backend); });
   plan.memory = memory_request(config, plan.weights, scratch, overrides, options);
+  if (const auto own = backend.own_memory_bytes()) {
+    plan.memory.budget_bytes = *own;
+    plan.memory.reserve_bytes = 0;
+    plan.memory.is_for_models = true;
+  }
   return plan;
 }
 

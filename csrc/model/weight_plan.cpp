@@ -98,7 +98,7 @@ void require_overrides_match(std::span<const WeightPlace> places, std::span<cons
 }  // namespace
 
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
-                        std::span<const GemmOverride> overrides) {
+                        std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
   const TensorNames& names = *model.architecture->names;
   Weights unused;  // places point into it; only names and shapes matter here
   const std::vector<WeightPlace> places = weight_places(model.config, names, unused);
@@ -117,7 +117,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
       weight.n_bytes = static_cast<std::size_t>(place.n) * sizeof(float);
     } else {
       weight.plan = place.use == WeightUse::lookup ? lookup_plan(registry)
-                                                   : registry.plan(weight.problem, place.tensor, overrides);
+                                                   : registry.plan(weight.problem, place.tensor, overrides, policy);
       weight.n_bytes = packed_bytes(weight.problem, weight.plan.layout) * static_cast<std::size_t>(place.n_matrices);
     }
     plan.n_bytes += weight.n_bytes;

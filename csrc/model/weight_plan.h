@@ -33,6 +33,6 @@ struct WeightPlan {
 // fit, or that stands among the model's tensors and is part of none of its layers; tensors of other names only give a
 // warning. Throws OVERRIDE_INVALID as GemmRegistry does. The file outlives the plan.
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
-                        std::span<const GemmOverride> overrides);
+                        std::span<const GemmOverride> overrides, const PlanPolicy& policy);
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-"""The backend's ops against float64, on every instruction set of this machine and with one thread and several."""
+"""The backends' ops against float64: on every instruction set of this CPU, with one thread and several, and on GPUs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
-from support.devices import DEVICES, each_device
+from support.devices import each_device, each_family
 
 Array = np.ndarray
 
@@ -20,9 +20,9 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20)
 
 
-def same_on_all(op: Callable[[core.Device], Array]) -> Array:
-    """The op's result, which has the same bits on every device."""
-    results = [op(device) for device in DEVICES]
+def same_on_all(devices: list[core.Device], op: Callable[[core.Device], Array]) -> Array:
+    """The op's result, which has the same bits on every device of a family."""
+    results = [op(device) for device in devices]
     for result in results[1:]:
         assert_same_bits(result, results[0])
     return results[0]
@@ -48,12 +48,15 @@ def rms_norm_oracle(x: Array, weight: Array, epsilon: float) -> Array:
     return (runs / np.sqrt(mean + np.float64(np.float32(epsilon))) * weight).reshape(x.shape)
 
 
+@each_family
 @pytest.mark.parametrize("width", [8, 80, 257, 2048])
 @pytest.mark.parametrize("make", [normal, extremes])
-def test_krn_3_rms_norm(rng: np.random.Generator, width: int, make: Callable[..., Array]) -> None:
+def test_krn_3_rms_norm(
+    devices: list[core.Device], rng: np.random.Generator, width: int, make: Callable[..., Array]
+) -> None:
     x, weight = make(rng, 5, width), normal(rng, width)
-    actual = same_on_all(lambda device: device.rms_norm(x, weight, 1e-5))
-    assert_same_bits(DEVICES[0].rms_norm(x, weight, 1e-5, in_place=True), actual)
+    actual = same_on_all(devices, lambda device: device.rms_norm(x, weight, 1e-5))
+    assert_same_bits(devices[0].rms_norm(x, weight, 1e-5, in_place=True), actual)
     expected = rms_norm_oracle(x, weight, 1e-5)
     bound = tolerances.rms_norm(x.astype(np.float64), weight.astype(np.float64))
     assert_close(actual, expected, bound)
@@ -63,10 +66,13 @@ def test_krn_3_rms_norm(rng: np.random.Generator, width: int, make: Callable[...
             assert_close(actual, wrong, bound)
 
 
+@each_family
 @pytest.mark.parametrize("width", [8, 257, 5000])
-def test_krn_3_a_sum_is_normalized_as_if_by_itself(rng: np.random.Generator, width: int) -> None:
+def test_krn_3_a_sum_is_normalized_as_if_by_itself(
+    devices: list[core.Device], rng: np.random.Generator, width: int
+) -> None:
     x, y, weight = normal(rng, 7, width), normal(rng, 7, width), normal(rng, width)
-    for device in DEVICES:
+    for device in devices:
         total, normed = device.add_norm(x, y, weight, 1e-5)
         assert_same_bits(total, device.add(x, y))
         assert_same_bits(normed, device.rms_norm(total, weight, 1e-5))
@@ -86,13 +92,14 @@ def frequencies(scaling: str) -> Array:
     return plain
 
 
+@each_family
 @pytest.mark.parametrize("scaling", ["none", "linear", "yarn", "proportional"])
-def test_gen_22_d09_rope_angles_at_any_position(scaling: str) -> None:
+def test_gen_22_d09_rope_angles_at_any_position(devices: list[core.Device], scaling: str) -> None:
     positions = np.array([0, 3, 4, 5, 8191, 2**24 - 1, 2**24], np.int32)
     magnitude = 1.1386 if scaling == "yarn" else 1.0
     plan = frequencies(scaling)
-    actual = same_on_all(lambda device: device.rope_angles(positions, plan.tolist(), magnitude))
-    assert_same_bits(actual[4:5], DEVICES[0].rope_angles(positions[4:5], plan.tolist(), magnitude))
+    actual = same_on_all(devices, lambda device: device.rope_angles(positions, plan.tolist(), magnitude))
+    assert_same_bits(actual[4:5], devices[0].rope_angles(positions[4:5], plan.tolist(), magnitude))
     angles = positions[:, None] * plan
     expected = np.concatenate([np.cos(angles), np.sin(angles)], axis=1) * np.float64(np.float32(magnitude))
     assert tolerances.ANGLE < tolerances.UNIT_CIRCLE
@@ -116,14 +123,15 @@ def rope_oracle(x: Array, angles: Array, head_dim: int, style: str) -> tuple[Arr
     return out.reshape(x.shape), bound.reshape(x.shape)
 
 
+@each_family
 @pytest.mark.parametrize("style", ["adjacent", "halves"])
 @pytest.mark.parametrize(("head_dim", "dims"), [(8, 8), (80, 80), (128, 96), (96, 20)])
 def test_krn_3_rope_rotates_pairs_of_either_style(
-    rng: np.random.Generator, style: str, head_dim: int, dims: int
+    devices: list[core.Device], rng: np.random.Generator, style: str, head_dim: int, dims: int
 ) -> None:
     x = normal(rng, 4, 3 * head_dim)
-    angles = DEVICES[0].rope_angles(np.array([7, 1, 300, 90], np.int32), (0.7 ** np.arange(dims // 2)).tolist())
-    actual = same_on_all(lambda device: device.rope(x, head_dim, style, angles))
+    angles = devices[0].rope_angles(np.array([7, 1, 300, 90], np.int32), (0.7 ** np.arange(dims // 2)).tolist())
+    actual = same_on_all(devices, lambda device: device.rope(x, head_dim, style, angles))
     expected, bound = rope_oracle(x, angles, head_dim, style)
     assert_close(actual, expected, bound)
     for wrong in (
@@ -134,11 +142,14 @@ def test_krn_3_rope_rotates_pairs_of_either_style(
             assert_close(actual, wrong, bound)
 
 
+@each_family
 @pytest.mark.parametrize("style", ["adjacent", "halves"])
-def test_krn_3_heads_are_normalized_before_they_turn(rng: np.random.Generator, style: str) -> None:
+def test_krn_3_heads_are_normalized_before_they_turn(
+    devices: list[core.Device], rng: np.random.Generator, style: str
+) -> None:
     x, weight = normal(rng, 4, 3 * 80), normal(rng, 80)
-    angles = DEVICES[0].rope_angles(np.array([7, 1, 300, 90], np.int32), (0.7 ** np.arange(36)).tolist())
-    for device in DEVICES:
+    angles = devices[0].rope_angles(np.array([7, 1, 300, 90], np.int32), (0.7 ** np.arange(36)).tolist())
+    for device in devices:
         normed = device.rms_norm(x.reshape(12, 80), weight, 1e-5).reshape(x.shape)
         expected = device.rope(normed, 80, style, angles)
         assert_same_bits(device.rope(x, 80, style, angles, weight, 1e-5), expected)
@@ -154,8 +165,9 @@ def gelu_oracle(gate: Array, up: Array) -> Array:
     return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
 
 
+@each_family
 @pytest.mark.parametrize("width", [5, 96, 4097, 9000])
-def test_krn_3_gated_activations(rng: np.random.Generator, width: int) -> None:
+def test_krn_3_gated_activations(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
     gate = normal(rng, 3, width) * np.float32(4)
     gate[1, :5] = [100, -100, 0, -0.0, 1e-20]
     up = normal(rng, 3, width)
@@ -167,7 +179,7 @@ def test_krn_3_gated_activations(rng: np.random.Generator, width: int) -> None:
         if kind == "gelu_tanh":
             bound = tolerances.gelu_tanh(wide_gate, wide_up)
         results = [
-            same_on_all(lambda device, kind=kind, into=into: device.gated_activation(kind, gate, up, into))
+            same_on_all(devices, lambda device, kind=kind, into=into: device.gated_activation(kind, gate, up, into))
             for into in ("new", "gate", "up")
         ]
         for actual in results:
@@ -179,25 +191,27 @@ def test_krn_3_gated_activations(rng: np.random.Generator, width: int) -> None:
             assert_close(results[0], (gelu_oracle if kind == "silu" else silu_oracle)(wide_gate, wide_up), bound)
 
 
+@each_family
 @pytest.mark.parametrize("width", [7, 4100])
-def test_krn_3_add_soft_cap_gather_and_read(rng: np.random.Generator, width: int) -> None:
+def test_krn_3_add_soft_cap_gather_and_read(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
     x, y = extremes(rng, 6, width), extremes(rng, 6, width)
-    assert_same_bits(same_on_all(lambda device: device.add(x, y)), x + y)
+    assert_same_bits(same_on_all(devices, lambda device: device.add(x, y)), x + y)
 
     moderate = normal(rng, 6, width) * np.float32(40)
-    actual = same_on_all(lambda device: device.soft_cap(moderate, 30.0))
+    actual = same_on_all(devices, lambda device: device.soft_cap(moderate, 30.0))
     expected = 30 * np.tanh(moderate.astype(np.float64) / 30)
     assert_close(actual, expected, tolerances.elementwise(expected, 8))
     with pytest.raises(AssertionError):
         assert_close(actual, np.clip(moderate, -30, 30), tolerances.elementwise(expected, 8))
 
     rows = np.array([5, 0, 0, 3], np.int32)
-    assert_same_bits(same_on_all(lambda device: device.gather_rows(x, rows)), x[rows])
-    assert_same_bits(same_on_all(lambda device: device.read_row(x, 4)), x[4])
+    assert_same_bits(same_on_all(devices, lambda device: device.gather_rows(x, rows)), x[rows])
+    assert_same_bits(same_on_all(devices, lambda device: device.read_row(x, 4)), x[4])
 
 
+@each_family
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-def test_krn_3_embed_reads_float_rows_exactly(rng: np.random.Generator, dtype: str) -> None:
+def test_krn_3_embed_reads_float_rows_exactly(devices: list[core.Device], rng: np.random.Generator, dtype: str) -> None:
     table = normal(rng, 37, 96)
     words = table.astype(np.float16) if dtype == "f16" else table
     stored = words.tobytes()
@@ -205,16 +219,21 @@ def test_krn_3_embed_reads_float_rows_exactly(rng: np.random.Generator, dtype: s
         stored = (table.view(np.uint32) >> 16).astype(np.uint16).tobytes()
         words = (table.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     tokens = np.array([36, 0, 17, 17, 1], np.int32)
-    actual = same_on_all(lambda device: device.embed(tokens, dtype, np.frombuffer(stored, np.uint8), 37, 96, 2.5))
+    actual = same_on_all(
+        devices, lambda device: device.embed(tokens, dtype, np.frombuffer(stored, np.uint8), 37, 96, 2.5)
+    )
     assert_same_bits(actual, words.astype(np.float32)[tokens] * np.float32(2.5))
 
 
-def test_krn_3_embed_decodes_quantized_rows(rng: np.random.Generator) -> None:
+@each_family
+def test_krn_3_embed_decodes_quantized_rows(devices: list[core.Device], rng: np.random.Generator) -> None:
     gguf = pytest.importorskip("gguf")
     table = gguf.quants.quantize(normal(rng, 40, 256), gguf.GGMLQuantizationType.Q8_0)
     expected = gguf.quants.dequantize(table, gguf.GGMLQuantizationType.Q8_0).astype(np.float32)
     tokens = np.array([39, 2, 31, 0], np.int32)
-    actual = same_on_all(lambda device: device.embed(tokens, "q8_0", np.frombuffer(table.tobytes(), np.uint8), 40, 256))
+    actual = same_on_all(
+        devices, lambda device: device.embed(tokens, "q8_0", np.frombuffer(table.tobytes(), np.uint8), 40, 256)
+    )
     assert_same_bits(actual, expected[tokens])
 
 

@@ -1,6 +1,8 @@
-"""CPU backends for tests: each instruction set of this machine, with one thread and with several."""
+"""Backends for tests: the CPU's by instruction set, with one thread and with several, and the GPU's by hardware."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -24,4 +26,26 @@ ISAS = available_isas()
 DEVICES = [core.Device(isa=isa, n_threads=n_threads) for isa in ISAS for n_threads in (1, 3)]
 BEST = DEVICES[-1]
 
-each_device = pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name.split("(")[-1].rstrip(")"))
+
+def gpu_devices() -> list[core.Device]:
+    """The emulated GPU, and the real one where there is one; or else it is an error where one is required."""
+    found = [core.Device(kind="cuda_emulated")]
+    try:
+        found.append(core.Device(kind="cuda"))
+    except Exception as error:
+        if os.environ.get("IMP_REQUIRE_GPU") == "1":
+            raise
+        assert "device cuda: " in str(error)
+    return found
+
+
+GPUS = gpu_devices()
+# Devices whose ops give equal bits: what one of a family gives, all must give.
+FAMILIES = [DEVICES, *([gpu] for gpu in GPUS)]
+
+each_family = pytest.mark.parametrize(
+    "devices", FAMILIES, ids=lambda devices: "cpu" if devices is DEVICES else devices[0].name.replace(" ", "_")
+)
+each_device = pytest.mark.parametrize(
+    "device", [*DEVICES, *GPUS], ids=lambda device: device.name.split("(")[-1].rstrip(")").replace(" ", "_")
+)

@@ -65,23 +65,20 @@ __device__ __forceinline__ std::uint32_t and_or(std::uint32_t value, std::uint32
 
 // d[16x8] += a[16x16] · b[16x8], float32 sums.
 __device__ __forceinline__ void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 __device__ __forceinline__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 // d[16x8] += a[16x32] · b[32x8] of int8, exact.
 __device__ __forceinline__ void mma_s8(int (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 // d[16x8] += a[16x16] · b[16x8] of int8, exact: half the depth of mma_s8, with two registers of a and one of b.
 __device__ __forceinline__ void mma_s8_k16(int (&d)[4], const std::uint32_t (&a)[2], std::uint32_t b) {
@@ -162,8 +159,8 @@ inline std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c
   const auto one = [](std::uint16_t x, std::uint16_t y, std::uint16_t z) {
     // Exact in double but for sums of very different sizes; rounded to odd on the way to float, so that the second
     // rounding is the only one.
-    const double exact = static_cast<double>(f16_to_f32(x)) * static_cast<double>(f16_to_f32(y)) +
-                         static_cast<double>(f16_to_f32(z));
+    const double exact =
+        static_cast<double>(f16_to_f32(x)) * static_cast<double>(f16_to_f32(y)) + static_cast<double>(f16_to_f32(z));
     auto rounded = static_cast<float>(exact);
     if (static_cast<double>(rounded) != exact && std::isfinite(rounded)) {
       auto bits = imp_bits_of<std::uint32_t>(rounded);
@@ -212,14 +209,12 @@ void mma_emulated(Accumulator (&d)[4], const std::uint32_t* a, const std::uint32
 }
 
 inline void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma_emulated<2, 2>(d, a, b, [](std::uint32_t word, int i) {
-    return f16_to_f32(static_cast<std::uint16_t>(word >> (16 * i)));
-  });
+  mma_emulated<2, 2>(
+      d, a, b, [](std::uint32_t word, int i) { return f16_to_f32(static_cast<std::uint16_t>(word >> (16 * i))); });
 }
 inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma_emulated<2, 2>(d, a, b, [](std::uint32_t word, int i) {
-    return bf16_to_f32(static_cast<std::uint16_t>(word >> (16 * i)));
-  });
+  mma_emulated<2, 2>(
+      d, a, b, [](std::uint32_t word, int i) { return bf16_to_f32(static_cast<std::uint16_t>(word >> (16 * i))); });
 }
 inline int int8_of(std::uint32_t word, int i) {
   return static_cast<std::int8_t>(word >> (8 * i));

@@ -72,6 +72,14 @@ std::string CudaBackend::device_name() const {
   return facts_.name;
 }
 
+std::optional<std::uint64_t> CudaBackend::own_memory_bytes() const {
+  // Of what is free: the driver, graphs and the ends of chunks take some that no plan counts.
+  constexpr std::size_t kLeftOver = std::size_t{512} << 20;
+  std::size_t free = 0;
+  if (!free_bytes(free).is_ok()) return 0;
+  return free - std::min(free, std::min(kLeftOver, free / 8));
+}
+
 std::unique_ptr<Linear> CudaBackend::load_linear(const WeightSource& source, const GemmPlan& plan) {
   const LinearRequest request{source, plan};
   return std::move(load_linears({&request, 1}, {}).front());

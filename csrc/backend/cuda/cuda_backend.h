@@ -57,6 +57,7 @@ class CudaBackend final : public Backend {
   int n_threads() const noexcept override { return threads_.n_threads(); }
   const GemmRegistry& registry() const noexcept override { return registry_; }
 
+  std::optional<std::uint64_t> own_memory_bytes() const override;
   std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) override;
   std::vector<std::unique_ptr<Linear>> load_linears(std::span<const LinearRequest> requests,
                                                     const BytesRead& progress) override;
@@ -96,6 +97,8 @@ class CudaBackend final : public Backend {
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
 
 #if IMP_TESTING
+  Stream& stream() noexcept { return stream_; }
+  const StepGraphCounts& step_counts() const noexcept { return graphs_.counts(); }
   void fill_scratch(std::uint8_t value) override;
   void write_device(void* to, const void* from, std::size_t n_bytes) override;
   void read_device(void* to, const void* from, std::size_t n_bytes) override;

@@ -8,8 +8,8 @@
 
 namespace imp::cuda {
 
-// By layer, block, kv head, then K [tokens][head_dim] and V [tokens][head_dim]: one head's page of a block is contiguous.
-// Behind the blocks of each layer lies one more, which rows that belong to no sequence write to.
+// By layer, block, kv head, then K [tokens][head_dim] and V [tokens][head_dim]: one head's page of a block is
+// contiguous. Behind the blocks of each layer lies one more, which rows that belong to no sequence write to.
 class CudaKvPool final : public KvPool {
  public:
   // Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).

@@ -18,10 +18,10 @@ constexpr std::size_t kAlignment = 256;
   if (status.kind != StatusKind::no_memory) {
     throw DeviceError(Reason::DEVICE_FAULT, std::string("device cuda: ") + status.name + " when memory was asked for");
   }
-  throw ResourceExhausted(Reason::NO_MEMORY,
-                          std::string(what) + ": " + std::to_string(n_bytes) + " bytes, " + std::to_string(available) +
-                              " are free",
-                          {{"needed", std::to_string(n_bytes)}, {"available", std::to_string(available)}});
+  throw ResourceExhausted(
+      Reason::NO_MEMORY,
+      std::string(what) + ": " + std::to_string(n_bytes) + " bytes, " + std::to_string(available) + " are free",
+      {{"needed", std::to_string(n_bytes)}, {"available", std::to_string(available)}});
 }
 
 }  // namespace

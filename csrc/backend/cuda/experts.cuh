@@ -14,8 +14,8 @@ namespace imp::cuda {
 constexpr int kRouteThreads = 128;
 constexpr int kGroupThreads = 256;
 
-// Greater scores have greater places, of equal ones the lower expert; NaN comes before all numbers, so that it is chosen
-// and seen. No two experts share a place.
+// Greater scores have greater places, of equal ones the lower expert; NaN comes before all numbers, so that it is
+// chosen and seen. No two experts share a place.
 __device__ __forceinline__ unsigned long long place_in_order(float score, int expert) {
   if (score == 0) score = 0;  // -0 is no less than +0
   const int bits = __float_as_int(score);
@@ -60,8 +60,7 @@ static __global__ void __launch_bounds__(kRouteThreads)
       weights[i] = weight;
     }
   }
-  const float total =
-      routing.normalized ? total_of_chosen : softmax_total(of_row, routing.n_experts, greatest, lane);
+  const float total = routing.normalized ? total_of_chosen : softmax_total(of_row, routing.n_experts, greatest, lane);
   __syncwarp();
   for (int i = lane; i < routing.n_used; i += kWarpSize) weights[i] = weights[i] / total * routing.scale;
 }

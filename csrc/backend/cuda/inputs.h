@@ -14,13 +14,13 @@ namespace imp::cuda {
 // The sequences of a batch, on the device.
 struct SequencesOnDevice {
   int n_sequences = 0;
-  int n_rows = 0;                        // of all
+  int n_rows = 0;                                 // of all
   const std::int32_t* first_rows = nullptr;       // [n_sequences]
   const std::int32_t* row_counts = nullptr;       // [n_sequences]
   const std::int32_t* first_positions = nullptr;  // [n_sequences]
   const std::int32_t* first_blocks = nullptr;     // [n_sequences]: where its blocks begin in `blocks`
   const std::int32_t* blocks = nullptr;
-  const std::int32_t* sequence_of = nullptr;      // [n_rows]
+  const std::int32_t* sequence_of = nullptr;  // [n_rows]
 };
 
 // Ops name the batch's parts by the spans that they were given. Where those are of the batch that was loaded last, its

@@ -1,9 +1,12 @@
 // Finds the GPU, or says why there is none.
 #include "backend/cuda/make_cuda_backend.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/gemm/kernel_list.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -25,20 +28,57 @@ std::string why(const Status& status, const DeviceFacts& facts) {
   return "no GPU that this process may use: " + code;
 }
 
+// Why there is no GPU that imp can use; empty where there is one, and `facts` are its.
+std::string refusal(DeviceFacts& facts) {
+  if (const Status status = find_device(facts); !status.is_ok()) return why(status, facts);
+  constexpr int kLeastCapability = 80;
+  const int capability = facts.caps.compute_capability;
+  if (capability >= kLeastCapability) return {};
+  return facts.name + " has compute capability " + std::to_string(capability / 10) + "." +
+         std::to_string(capability % 10) + ", expected 8.0 or later";
+}
+
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(const DeviceOptions& options) {
   DeviceFacts facts;
-  const Status status = find_device(facts);
-  if (!status.is_ok()) throw DeviceError(Reason::DEVICE_MISSING, "device cuda: " + why(status, facts));
-  constexpr int kLeastCapability = 80;
-  if (facts.caps.compute_capability < kLeastCapability) {
-    throw DeviceError(Reason::DEVICE_MISSING, "device cuda: " + facts.name + " has compute capability " +
-                                                  std::to_string(facts.caps.compute_capability / 10) + "." +
-                                                  std::to_string(facts.caps.compute_capability % 10) +
-                                                  ", expected 8.0 or later");
-  }
+  const std::string reason = refusal(facts);
+  if (!reason.empty()) throw DeviceError(Reason::DEVICE_MISSING, "device cuda: " + reason);
   return std::make_unique<CudaBackend>(facts, options);
+}
+
+GpuAnswer find_gpu() {
+  DeviceFacts facts;
+  std::string reason = refusal(facts);
+  const auto is_validated = [](const GemmKernel& kernel) {
+    return !kernel.any_weight && kernel.maturity == Maturity::validated;
+  };
+  return {.name = facts.name,
+          .refusal = std::move(reason),
+          .has_validated_kernels = std::ranges::any_of(kernel_list(), is_validated)};
+}
+
+std::span<const GemmKernel> kernels() noexcept {
+  return kernel_list();
+}
+
+std::optional<DeviceCaps> known_caps(std::string_view device) noexcept {
+  if (device == "h200") {
+    return DeviceCaps{.device = "cuda",
+                      .compute_capability = 90,
+                      .n_processors = 132,
+                      .shared_bytes = 227 << 10,
+                      .l2_bytes = std::size_t{60} << 20,
+                      .wgmma = true};
+  }
+  if (device == "a100") {
+    return DeviceCaps{.device = "cuda",
+                      .compute_capability = 80,
+                      .n_processors = 108,
+                      .shared_bytes = 163 << 10,
+                      .l2_bytes = std::size_t{40} << 20};
+  }
+  return std::nullopt;
 }
 
 }  // namespace imp::cuda

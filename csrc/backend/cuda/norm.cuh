@@ -11,8 +11,8 @@ constexpr int kNormThreads = 256;
 
 // One block for each row. With y, x += y comes first. out may be x.
 template <bool kAdds>
-__global__ void __launch_bounds__(kNormThreads) rms_norm_kernel(Rows x, Rows y, const float* weight, float epsilon,
-                                                                Rows out) {
+__global__ void __launch_bounds__(kNormThreads)
+    rms_norm_kernel(Rows x, Rows y, const float* weight, float epsilon, Rows out) {
   __shared__ float sums[kNormThreads / kWarpSize];
   float* const row = x.data + blockIdx.x * x.stride;
   float sum = 0;

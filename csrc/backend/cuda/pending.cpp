@@ -15,35 +15,59 @@ std::vector<std::unique_ptr<Linear>> load_cuda_linears(std::span<const LinearReq
   IMP_CHECK(false);
   return {};
 }
-std::span<const GemmKernel> kernel_list() noexcept { return {}; }
+std::span<const GemmKernel> kernel_list() noexcept {
+  return {};
+}
 GemmRunner::GemmRunner(const GemmRegistry& registry, Stream& stream) : registry_(registry), stream_(stream) {}
 void GemmRunner::reserve(const GemmNeeds&) {}
-std::size_t GemmRunner::scratch_bytes(const GemmNeeds&) const { return 0; }
-std::size_t GemmRunner::scratch_bytes() const noexcept { return 0; }
-void GemmRunner::fill_scratch(std::uint8_t) { static_cast<void>(registry_), static_cast<void>(stream_); }
+std::size_t GemmRunner::scratch_bytes(const GemmNeeds&) const {
+  return 0;
+}
+std::size_t GemmRunner::scratch_bytes() const noexcept {
+  return 0;
+}
+void GemmRunner::fill_scratch(std::uint8_t) {
+  static_cast<void>(registry_), static_cast<void>(stream_);
+}
 void GemmRunner::run(Rows, std::span<const LinearTerm>) {}
 void GemmRunner::run_gated(Rows, const GatedTerm&, GatedActivation) {}
 void GemmRunner::run_to_experts(Rows, const ExpertRows&, std::span<const ExpertTerm>) {}
 void GemmRunner::run_of_experts(Rows, const ExpertRows&, const ExpertTerm&) {}
-std::vector<std::uint64_t> GemmRunner::launches() const { return {}; }
+std::vector<std::uint64_t> GemmRunner::launches() const {
+  return {};
+}
 void embed(Stream&, const std::int32_t*, int, const std::byte*, DType, WeightLayout, std::int64_t, float, Rows) {}
 
 // attention
 CudaKvPool::CudaKvPool(const KvGeometry& geometry) : geometry_(geometry) {}
-std::size_t CudaKvPool::n_bytes() const noexcept { return 0; }
+std::size_t CudaKvPool::n_bytes() const noexcept {
+  return 0;
+}
 void Attention::reserve(int, int, const AttentionParams&) {}
-std::size_t Attention::scratch_bytes(int, int, const AttentionParams&) const { return 0; }
-std::size_t Attention::scratch_bytes() const noexcept { return 0; }
-void Attention::fill_scratch(std::uint8_t) { static_cast<void>(stream_); }
+std::size_t Attention::scratch_bytes(int, int, const AttentionParams&) const {
+  return 0;
+}
+std::size_t Attention::scratch_bytes() const noexcept {
+  return 0;
+}
+void Attention::fill_scratch(std::uint8_t) {
+  static_cast<void>(stream_);
+}
 void Attention::append(const CudaKvPool&, int, const SequencesOnDevice&, Rows, Rows) {}
 void Attention::run(const CudaKvPool&, int, std::span<const SequenceRows>, const SequencesOnDevice&,
                     const AttentionParams&, Rows, Rows) {}
 
 // sampling
 void Sampler::reserve(int, int, int) {}
-std::size_t Sampler::scratch_bytes(int, int, int) const { return 0; }
-std::size_t Sampler::scratch_bytes() const noexcept { return 0; }
-void Sampler::fill_scratch(std::uint8_t) { static_cast<void>(stream_); }
+std::size_t Sampler::scratch_bytes(int, int, int) const {
+  return 0;
+}
+std::size_t Sampler::scratch_bytes() const noexcept {
+  return 0;
+}
+void Sampler::fill_scratch(std::uint8_t) {
+  static_cast<void>(stream_);
+}
 void Sampler::sample(Rows, std::span<const SampleRequest>, std::span<SampleResult>) {}
 void Sampler::score(Rows, std::span<const ScoreRequest>, std::span<SampleResult>) {}
 

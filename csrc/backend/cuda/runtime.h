@@ -15,7 +15,7 @@ struct DeviceFacts {
   std::string name;
   DeviceCaps caps;
   std::size_t total_bytes = 0;
-  int driver_version = 0;   // 13000 for 13.0
+  int driver_version = 0;  // 13000 for 13.0
   int runtime_version = 0;
 };
 

@@ -19,7 +19,7 @@ class Sampler {
   // For up to max_rows rows of logits at a time; may be called again, and never shrinks.
   void reserve(int max_rows, int vocab_size, int max_context);
   std::size_t scratch_bytes(int max_rows, int vocab_size, int max_context) const;  // what it would hold
-  std::size_t scratch_bytes() const noexcept;                                     // held now
+  std::size_t scratch_bytes() const noexcept;                                      // held now
 #if IMP_TESTING
   void fill_scratch(std::uint8_t value);
 #endif

@@ -23,9 +23,9 @@ class Stream {
   // After a failure that changed nothing.
   void forget_failure() noexcept { first_failure_ = {}; }
 
-  void* handle = nullptr;      // the runtime's own; nullptr: its default stream
-  Graph* captured = nullptr;   // while set, launches and copies are put there and not begun
-  unsigned thread_order = 0;   // emulation: a seed for the order in which the threads of a block run
+  void* handle = nullptr;     // the runtime's own; nullptr: its default stream
+  Graph* captured = nullptr;  // while set, launches and copies are put there and not begun
+  unsigned thread_order = 0;  // emulation: a seed for the order in which the threads of a block run
 
  private:
   Status first_failure_;

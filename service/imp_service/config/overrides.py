@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from imp_service.config.kinds import Choice, Integer, ListOf, Real, Text
+from imp_service.config.kinds import Boolean, Choice, Integer, ListOf, Real, Text
 from imp_service.config.quantities import Count
 from imp_service.config.table import key, named, section
 
@@ -61,5 +61,11 @@ class ModelOverrides:
         "kernel of a quant type or of the tensors a pattern matches",
         name=Text("a quant type or a tensor pattern", most_bytes=256),
         example=("q4_k", "reference"),
+    )
+    deterministic: bool = key(
+        Boolean(), False, "the same bits whatever shares a step, at some cost; on the CPU always so, at none"
+    )
+    least_maturity: str = key(
+        Choice("validated", "emulated"), "validated", "kernels may run that have only been emulated, or not"
     )
     default_sampling: DefaultSampling = section(DefaultSampling, "what a request gets that leaves a field unset")

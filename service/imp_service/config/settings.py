@@ -51,7 +51,11 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    kind: str | Auto = key(AutoOr(Choice("cpu", "cuda")), AUTO, "where models run; auto: on the best there is")
+    kind: str | Auto = key(
+        AutoOr(Choice("cpu", "cuda", "cuda_emulated")),
+        AUTO,
+        "where models run; auto: on the best there is; cuda_emulated: for tests of kernels",
+    )
     isa: str | Auto = key(
         AutoOr(Choice("generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "neondot")),
         AUTO,

@@ -5,6 +5,7 @@ What they name is taken, or the start fails.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service import _core
@@ -13,13 +14,43 @@ from imp_service.config.host import resolve_threads
 from imp_service.config.placement import resolve_cpus, resolve_memory
 
 CPU = "cpu"
+CUDA = "cuda"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The GPU of this machine, as far as imp can use it."""
+
+    name: str
+    refusal: str  # why it cannot be used; empty: it can
+    has_validated_kernels: bool
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether `auto` means it."""
+        return not self.refusal and self.has_validated_kernels
+
+    @property
+    def text(self) -> str:
+        """The GPU, or why models run on the CPU."""
+        if self.refusal:
+            return self.refusal
+        if not self.has_validated_kernels:
+            return f"{self.name} is here, but imp's kernels for it have only been emulated (docs/cuda.md)"
+        return self.name
+
+
+def find_gpu() -> Gpu:
+    """Asks the driver, where this imp was built with CUDA."""
+    return Gpu(*_core.find_gpu())
 
 
 def resolve_device(config: Config) -> Config:
     """Settings with `device.kind` decided, where it is auto."""
     if config.settings.device.kind is not AUTO:
         return config
-    return config.resolve(("device", "kind"), CPU, "imp computes on the CPU: its CUDA backend is not built yet")
+    gpu = find_gpu()
+    return config.resolve(("device", "kind"), CUDA if gpu.is_chosen else CPU, gpu.text)
 
 
 def place_memory(config: Config, root: Path = Path("/")) -> tuple[Config, tuple[int, ...]]:

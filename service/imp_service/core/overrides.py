@@ -16,6 +16,8 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
     overrides.rope_theta = wanted.rope_theta
     overrides.rope_scaling = _rope_scaling(wanted.rope_scaling)
     overrides.gemm = list(wanted.gemm.items())
+    overrides.deterministic = wanted.deterministic
+    overrides.least_maturity = wanted.least_maturity
     overrides.eos_token_ids = _list(wanted.eos_token_ids)
     overrides.suppress_tokens = _list(wanted.suppress_tokens)
     return overrides

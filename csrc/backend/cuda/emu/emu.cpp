@@ -103,7 +103,8 @@ void thread_main() {
 
 std::vector<Meeting> groups_of(unsigned n_threads, unsigned size) {
   std::vector<Meeting> groups;
-  for (unsigned first = 0; first < n_threads; first += size) groups.push_back({std::min(size, n_threads - first), 0, 0});
+  for (unsigned first = 0; first < n_threads; first += size)
+    groups.push_back({std::min(size, n_threads - first), 0, 0});
   return groups;
 }
 

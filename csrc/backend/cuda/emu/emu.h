@@ -4,8 +4,8 @@
 // that are waited for, atomics on integers, and through arch.cuh the matrix instructions. The order in which fibers run
 // is permuted by a seed, so that a missing barrier shows as a wrong result under some seed. Dynamic shared memory is
 // poisoned before every block; a barrier that some thread does not reach ends the process with a message, as a device
-// would hang. Says nothing of memory ordering, launch limits and speed. Static shared memory holds what the block before
-// left there.
+// would hang. Says nothing of memory ordering, launch limits and speed. Static shared memory holds what the block
+// before left there.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Failures that tests ask of the emulated device.
+// What the emulated device is, and what it fails at.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,18 @@
 
 namespace imp::cuda::emu {
 
-// Of the whole process; what is not set never fails.
 struct Faults {
-  Status device;                           // what finding the device comes to
-  std::int64_t launches_before_fault = -1;  // then the device is lost; -1: never
+  Status device;               // what finding the device comes to
+  int driver_version = 13000;  // 0: there is none
+  int compute_capability = 90;
+  bool wgmma = false;                              // whether the device says that it has it
   std::size_t total_bytes = std::size_t{8} << 30;  // of device memory
+  std::int64_t launches_before_fault = -1;         // then the device is lost; -1: never
   bool captures_fail = false;
 };
 
-void set_faults(const Faults& faults);
-// Bytes that allocate() has handed out and that were not released.
-std::size_t bytes_in_use() noexcept;
+// As the environment variable IMP_EMULATED_GPU says: words with a space between them, such as "no_driver",
+// "driver_version=12040", "launches_before_fault=100". Aborts with a message for another word: it is for tests alone.
+Faults faults_of_environment();
 
 }  // namespace imp::cuda::emu

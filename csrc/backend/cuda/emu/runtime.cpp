@@ -38,15 +38,6 @@ void copy(Stream& stream, void* to, const void* from, std::size_t n_bytes) {
 
 namespace emu {
 
-void set_faults(const Faults& wanted) {
-  const std::lock_guard lock(device_lock);
-  faults = wanted;
-}
-
-std::size_t bytes_in_use() noexcept {
-  return n_bytes_in_use;
-}
-
 void submit(Stream& stream, std::function<void()> work) {
   if (!stream.is_ok()) return;
   if (stream.captured != nullptr) return stream.captured->state().work.push_back(std::move(work));
@@ -58,16 +49,18 @@ void submit(Stream& stream, std::function<void()> work) {
 
 Status find_device(DeviceFacts& facts) {
   const std::lock_guard lock(device_lock);
+  faults = emu::faults_of_environment();
   facts.name = "emulated GPU";
   // No instruction that only some devices have; enough shared memory for what is written for an H200.
   facts.caps = {.device = "cuda",
-                .compute_capability = 90,
+                .compute_capability = faults.compute_capability,
                 .n_processors = 4,
                 .shared_bytes = 227 << 10,
                 .l2_bytes = 1 << 20,
-                .wgmma = false};
+                .wgmma = faults.wgmma};
   facts.total_bytes = faults.total_bytes;
-  facts.driver_version = facts.runtime_version = 13000;
+  facts.driver_version = faults.driver_version;
+  facts.runtime_version = 13000;
   return faults.device;
 }
 
@@ -88,7 +81,8 @@ Status allocate(std::size_t n_bytes, std::byte** memory) {
   std::size_t left = 0;
   free_bytes(left);
   if (n_bytes > left) return kNoMemory;
-  auto* const piece = static_cast<std::byte*>(std::aligned_alloc(kHeader, (kHeader + n_bytes + kHeader - 1) / kHeader * kHeader));
+  auto* const piece =
+      static_cast<std::byte*>(std::aligned_alloc(kHeader, (kHeader + n_bytes + kHeader - 1) / kHeader * kHeader));
   if (piece == nullptr) return kNoMemory;
   std::memcpy(piece, &n_bytes, sizeof n_bytes);
   std::memset(piece + kHeader, 0xA5, n_bytes);  // a device's memory holds whatever it held

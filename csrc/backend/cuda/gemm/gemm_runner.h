@@ -24,7 +24,8 @@ struct GemmNeeds {
   std::span<const Linear* const> expert_weights = {};  // stacks of n_experts, one after the other
 };
 
-// Owns what products need beside weights: the prepared inputs, scratch, tables of experts' weights, the launch counters.
+// Owns what products need beside weights: the prepared inputs, scratch, tables of experts' weights, the launch
+// counters.
 class GemmRunner {
  public:
   GemmRunner(const GemmRegistry& registry, Stream& stream);
