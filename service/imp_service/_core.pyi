@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'inspect_model', 'interchangeable', 'interleave_refusal', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'time_kernel']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -94,9 +94,11 @@ class RopeScaling:
         ...
 class ModelOverrides:
     """
-    What a user changes about a model. Every attribute is None, or empty, until it is set.
+    What a user changes about a model. Attributes without a value of their own are None, or empty, until they are set.
     """
+    deterministic: bool
     kv_dtype: str | None
+    least_maturity: str
     rope_scaling: RopeScaling
     def __init__(self) -> None:
         ...
@@ -749,9 +751,13 @@ def dtypes() -> list[str]:
     """
     The weight types that can be read and multiplied.
     """
-def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, isa: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = []) -> list[typing.Any]:
+def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, device: str = 'cpu', isa: str = 'auto', gpu: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], deterministic: bool = False, emulated: bool = False) -> list[typing.Any]:
     """
-    For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not.
+    For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; `emulated`: kernels may be used that never ran on their hardware.
+    """
+def find_gpu() -> tuple[str, str, bool]:
+    """
+    The GPU's name, why imp cannot use one (empty: it can), and whether kernels for it have run on such hardware.
     """
 def inspect_model(file: ModelFile, overrides: ModelOverrides = ...) -> dict[str, typing.Any]:
     """
@@ -765,9 +771,9 @@ def interleave_refusal(nodes: collections.abc.Sequence[typing.SupportsInt | typi
     """
     Why the system would not spread memory over these NUMA nodes; empty where it would.
     """
-def kernels() -> list[typing.Any]:
+def kernels(device: str = 'cpu') -> list[typing.Any]:
     """
-    The matrix kernels of the CPU in order of preference, one dict[str, typing.Any] each.
+    The matrix kernels of a device in order of preference, one dict[str, typing.Any] each.
     """
 def known_isas() -> list[str]:
     """

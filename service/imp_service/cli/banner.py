@@ -13,16 +13,23 @@ if TYPE_CHECKING:
     from imp_service.core import ModelFile, TensorInfo
     from imp_service.generation import LanguageModel
 
-NO_GPU = "none (imp computes on the CPU)"
-
 
 def banner(model: "LanguageModel", file: "ModelFile") -> str:
     """Version, model, CPU, threads and why, GPU: one line."""
     name = "built-in demo" if is_built_in(model.config) else model.name
-    return (
-        f"imp {__version__}  model: {name} ({describe_weights(file.tensors)})"
-        f"  CPU: {model.core.device_name}, {threads_text(model.config)}  GPU: {NO_GPU}"
-    )
+    return f"imp {__version__}  model: {name} ({describe_weights(file.tensors)})  {device_text(model)}"
+
+
+def device_text(model: "LanguageModel") -> str:
+    """As "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)  GPU: none (no NVIDIA driver here: …)"."""
+    from imp_service.core.device import CPU, find_gpu, processor_name
+
+    threads = threads_text(model.config)
+    if model.config.settings.device.kind != CPU:
+        return f"CPU: {processor_name()}, {threads}  GPU: {model.core.device_name}"
+    entry = next(entry for entry in model.config.entries() if entry.name == "device.kind")
+    reason = find_gpu().text if entry.origin.source == "auto" else f"device.kind is {CPU}"
+    return f"CPU: {model.core.device_name}, {threads}  GPU: none ({reason})"
 
 
 def introduce(model: "LanguageModel", file: "ModelFile") -> None:

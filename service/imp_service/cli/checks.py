@@ -209,8 +209,13 @@ def _model(config: "Config | None") -> Check:
 
 
 def _gpu(root: Path) -> Check:
+    from imp_service.core.device import find_gpu
+
     try:
         driver = (root / NVIDIA_DRIVER).read_text(encoding="ascii", errors="replace").partition("\n")[0]
     except OSError:
-        return Check("gpu", "ok", "none used: no NVIDIA driver here, and imp computes on the CPU")
-    return Check("gpu", "ok", f"none used: imp computes on the CPU ({driver.strip()} is installed)")
+        driver = "no NVIDIA driver here"
+    gpu = find_gpu()
+    if gpu.is_chosen:
+        return Check("gpu", "ok", f"{gpu.name} ({driver.strip()})")
+    return Check("gpu", "ok", f"none used: {gpu.text} ({driver.strip()})")

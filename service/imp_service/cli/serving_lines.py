@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from imp_service import __version__
-from imp_service.cli.banner import NO_GPU, is_built_in, threads_text
+from imp_service.cli.banner import device_text, is_built_in, threads_text
 from imp_service.cli.units import memory_text
 from imp_service.client import DEFAULT_ADDRESS
 from imp_service.config.address import Address
@@ -60,8 +60,7 @@ def _tell_person(service: "Service") -> None:
     name = "built-in demo" if is_built_in(host.config) else host.model.name
     others = {"health": server.health_address, "admin": server.admin_address, "metrics": server.metrics_address}
     lines = [
-        f"imp {__version__}  model: {name}  CPU: {host.model.core.device_name}, {threads_text(host.config)}"
-        f"  GPU: {NO_GPU}",
+        f"imp {__version__}  model: {name}  {device_text(host.model)}",
         f"memory: {_memory_text(host.model.core.memory)}",
         f"serving imp.v1 on {' and '.join(server.addresses)}"
         + "".join(f", {what} on {address}" for what, address in others.items() if address),

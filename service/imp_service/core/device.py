@@ -40,6 +40,12 @@ class Gpu:
         return self.name
 
 
+def processor_name() -> str:
+    """The CPU as its maker names it."""
+    name: str = _core.processor_name()
+    return name
+
+
 def find_gpu() -> Gpu:
     """Asks the driver, where this imp was built with CUDA."""
     return Gpu(*_core.find_gpu())

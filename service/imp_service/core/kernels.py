@@ -29,14 +29,37 @@ class Candidate:
     reason: str
 
 
-def list_kernels() -> list[Kernel]:
-    """Every kernel, in order of preference."""
-    return [Kernel(**row) for row in _core.kernels()]
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a choice of kernels depends on, beside the weight."""
+
+    device: str = "cpu"
+    isa: str = "auto"  # of a CPU
+    gpu: str = "auto"  # of a GPU: the one that is here, h200 or a100
+    tuning: Sequence[Preference] = ()
+    deterministic: bool = False
+    least_maturity: str = "validated"
 
 
-def explain(weight: str, n: int, k: int, isa: str = "auto", tuning: Sequence[Preference] = ()) -> list[Candidate]:
-    """Each kernel that could multiply an n × k weight. Raises FIELD_INVALID for an unknown type or instruction set."""
-    return [Candidate(*row) for row in _core.explain(weight, n, k, isa=isa, tuning=list(tuning))]
+def list_kernels(device: str = "cpu") -> list[Kernel]:
+    """Every kernel of a device, in order of preference. Raises DEVICE_MISSING where imp was built without them."""
+    return [Kernel(**row) for row in _core.kernels(device)]
+
+
+def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
+    """Each kernel that could multiply an n × k weight. Raises FIELD_INVALID for an unknown word."""
+    rows = _core.explain(
+        weight,
+        n,
+        k,
+        device=choice.device,
+        isa=choice.isa,
+        gpu=choice.gpu,
+        tuning=list(choice.tuning),
+        deterministic=choice.deterministic,
+        emulated=choice.least_maturity == "emulated",
+    )
+    return [Candidate(*row) for row in rows]
 
 
 def best_isa() -> str:
