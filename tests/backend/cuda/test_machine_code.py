@@ -1,0 +1,262 @@
+"""What the GPU will run, read off the compiler's output: no GPU is needed, nvcc is."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+from imp_service import _core
+from support import machine_code
+from support.machine_code import Compiled, Kernel, ToolMissing
+
+# A full build's compilation for one architecture.
+CPU_SECONDS = 120
+# With more, a processor holds one warp of 256 threads less than twice; name -> what it may have, and why.
+REGISTERS = 168
+MORE_REGISTERS: dict[str, tuple[int, str]] = {}
+# Name -> why it keeps something in local memory.
+LOCAL_MEMORY: dict[str, str] = {
+    "reference_kernel": "a block of any type is decoded into an array whose elements are found by index",
+}
+# Name -> why it reads less than 16 bytes of a weight at once.
+NARROW_WEIGHTS: dict[str, str] = {
+    "reference_kernel": "reads bytes of the file's own layout",
+}
+# A word in a kernel's name -> the instruction that it promises.
+PROMISES = {"imma": r"IMMA\..*", "wgmma": r"HGMMA\..*", "mma": r"(H|I|HG)MMA\..*", "dp4a": r"IDP\.4A\..*"}
+STREAMED = r"LDG\.E\.NA\..*"
+WIDE = r"(LDG\.E\.NA\..*128\..*|LDGSTS\..*128.*|UBLKCP.*|UTMALDG.*)"
+LOCAL = r"(LDL|STL)(\..*)?"
+
+CONTROLS = """\
+// Kernels that do what none may do, one each.
+__global__ void __launch_bounds__(1024) spills(const float* in, float* out, int n) {
+  float values[96];
+  for (int i = 0; i < 96; ++i) values[i] = in[i * n + threadIdx.x];
+  __syncthreads();
+  for (int i = 0; i < 96; ++i) out[i * n + threadIdx.x] = values[95 - i] * in[i];
+}
+__global__ void keeps_an_array(const float* in, float* out, int n) {
+  float values[40];
+  for (int i = 0; i < 40; ++i) values[(i * n) % 40] = in[i];
+  out[threadIdx.x] = values[n % 40];
+}
+__global__ void narrow_imma_kernel(const unsigned* in, unsigned* out) {
+  unsigned v;
+  asm volatile("ld.global.nc.L1::no_allocate.u32 %0,[%1];" : "=r"(v) : "l"(in + threadIdx.x));
+  out[threadIdx.x] = v;
+}
+__global__ void overlaps(const unsigned* in, unsigned* out) {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  out[threadIdx.x] = in[threadIdx.x];
+}
+"""
+
+
+def architecture_id(source: Path) -> str:
+    return source.relative_to(machine_code.ROOM).as_posix()
+
+
+SOURCES = machine_code.sources()
+each_source = pytest.mark.parametrize("source", SOURCES, ids=architecture_id)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cubins")
+
+
+@functools.cache
+def compiled(source: Path, architecture: str, folder: Path) -> Compiled:
+    try:
+        return machine_code.compile_source(source, architecture, folder)
+    except ToolMissing as missing:
+        pytest.skip(str(missing))
+
+
+def kernels_with_code(source: Path, folder: Path) -> list[Kernel]:
+    """Of the build's own architecture."""
+    try:
+        machine_code.disassembler()
+    except ToolMissing as missing:
+        pytest.skip(str(missing))
+    kernels = list(compiled(source, "90a", folder).kernels)
+    assert [kernel.name for kernel in kernels if not kernel.instructions] == []
+    return kernels
+
+
+def named(kernels: list[Kernel], name: str) -> Kernel:
+    return next(kernel for kernel in kernels if kernel.name == name)
+
+
+# The findings about one kernel: words, or none.
+
+
+def memory_findings(kernel: Kernel) -> list[str]:
+    if kernel.name in LOCAL_MEMORY:
+        return []
+    found = [f"{kernel.spill_bytes} bytes spilled"] if kernel.spill_bytes else []
+    found += [f"a stack of {kernel.stack_bytes} bytes"] if kernel.stack_bytes else []
+    return found + [f"{word} in local memory" for word in kernel.words(LOCAL)]
+
+
+def register_findings(kernel: Kernel) -> list[str]:
+    most, _ = MORE_REGISTERS.get(kernel.name, (REGISTERS, ""))
+    return [f"{kernel.registers} registers, expected at most {most}"] if kernel.registers > most else []
+
+
+def load_findings(kernel: Kernel) -> list[str]:
+    """Of a kernel that multiplies weights."""
+    if kernel.name in NARROW_WEIGHTS:
+        return []
+    found = [f"narrow loads of weights: {word}" for word in kernel.words(STREAMED) if not re.fullmatch(WIDE, word)]
+    return found if kernel.count(WIDE) else [*found, "no load of 16 bytes"]
+
+
+def promise_findings(kernel: Kernel) -> list[str]:
+    words = kernel.name.split("_")
+    return [f"no {word}" for word, pattern in PROMISES.items() if word in words and not kernel.count(pattern)]
+
+
+def overlap_findings(kernel: Kernel, overlapping: set[str]) -> list[str]:
+    waits = kernel.count("ACQBULK") > 0
+    if waits == (kernel.name in overlapping):
+        return []
+    return ["waits for its predecessor, and no launch overlaps it" if waits else "overlaps, and does not wait"]
+
+
+def launches_that_overlap(text: str) -> set[str]:
+    """The kernels that a source launches so that they begin before their predecessors end."""
+    found = set()
+    for match in re.finditer(r"\blaunch\(", text):
+        arguments = enclosed(text, match.end())
+        if re.search(r"\.overlaps_predecessor = true", arguments):
+            found.update(re.findall(r"\b\w+_kernel\b", arguments))
+    return found
+
+
+def enclosed(text: str, begin: int) -> str:
+    """From behind a parenthesis to the one that closes it."""
+    depth, end = 1, begin
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        end += 1
+    return text[begin : end - 1]
+
+
+# Everything that is built.
+
+
+@each_source
+@pytest.mark.parametrize("architecture", ["90a", "80"])
+def test_it_compiles_without_warnings_and_spills(source: Path, architecture: str, folder: Path) -> None:
+    kernels = compiled(source, architecture, folder).kernels
+    assert {k.symbol: k.spill_bytes for k in kernels if k.spill_bytes and k.name not in LOCAL_MEMORY} == {}
+
+
+@each_source
+def test_nothing_lies_in_local_memory(source: Path, folder: Path) -> None:
+    kernels = kernels_with_code(source, folder)
+    assert {kernel.symbol: found for kernel in kernels if (found := memory_findings(kernel))} == {}
+
+
+@each_source
+def test_registers_stay_below_the_cap(source: Path, folder: Path) -> None:
+    kernels = compiled(source, "90a", folder).kernels
+    print("\n".join(f"{kernel.registers:4} {kernel.symbol}" for kernel in kernels))
+    assert {kernel.symbol: found for kernel in kernels if (found := register_findings(kernel))} == {}
+
+
+@pytest.mark.parametrize("source", [s for s in SOURCES if s.parent.name == "gemm"], ids=architecture_id)
+def test_weights_are_loaded_16_bytes_at_once(source: Path, folder: Path) -> None:
+    kernels = [kernel for kernel in kernels_with_code(source, folder) if multiplies(kernel)]
+    assert {kernel.symbol: found for kernel in kernels if (found := load_findings(kernel))} == {}
+
+
+def multiplies(kernel: Kernel) -> bool:
+    return any(word in kernel.name.split("_") for word in PROMISES)
+
+
+@each_source
+def test_kernels_use_the_instructions_that_they_are_named_after(source: Path, folder: Path) -> None:
+    kernels = kernels_with_code(source, folder)
+    assert {kernel.symbol: found for kernel in kernels if (found := promise_findings(kernel))} == {}
+
+
+@each_source
+def test_who_overlaps_its_predecessor_waits_for_it(source: Path, folder: Path) -> None:
+    overlapping = launches_that_overlap(source.read_text())
+    kernels = kernels_with_code(source, folder)
+    assert {kernel.symbol: found for kernel in kernels if (found := overlap_findings(kernel, overlapping))} == {}
+
+
+def test_every_listed_kernel_is_compiled(folder: Path) -> None:
+    """The last word of a row's name is its function's first: q8_0_dp4a is dp4a_kernel."""
+    compiled_names = {kernel.name for source in SOURCES for kernel in compiled(source, "90a", folder).kernels}
+    rows = [row["name"] for row in _core.kernels("cuda_emulated")]
+    assert [name for name in rows if f"{name.split('_')[-1]}_kernel" not in compiled_names] == []
+
+
+def test_compiling_costs_little(folder: Path) -> None:
+    seconds = {architecture_id(source): compiled(source, "90a", folder).cpu_seconds for source in SOURCES}
+    for name, cost in sorted(seconds.items(), key=lambda item: -item[1]):
+        print(f"{cost:7.2f} s {name}")
+    total = sum(seconds.values())
+    print(f"{total:7.2f} s in all, of {CPU_SECONDS}")
+    assert total <= CPU_SECONDS, seconds
+
+
+# What the checks say of kernels that do wrong.
+
+
+@pytest.fixture(scope="module")
+def controls(folder: Path) -> list[Kernel]:
+    source = folder / "controls.cu"
+    source.write_text(CONTROLS)
+    return kernels_with_code(source, folder)
+
+
+def test_spills_and_arrays_are_found(controls: list[Kernel]) -> None:
+    spills, array = named(controls, "spills"), named(controls, "keeps_an_array")
+    assert any("spilled" in found for found in memory_findings(spills))
+    assert "STL in local memory" in memory_findings(spills)
+    assert array.spill_bytes == 0
+    assert any("stack" in found for found in memory_findings(array))
+
+
+def test_narrow_loads_and_broken_promises_are_found(controls: list[Kernel]) -> None:
+    kernel = named(controls, "narrow_imma_kernel")
+    assert load_findings(kernel) == ["narrow loads of weights: LDG.E.NA.CONSTANT", "no load of 16 bytes"]
+    assert promise_findings(kernel) == ["no imma"]
+
+
+def test_too_many_registers_are_found(controls: list[Kernel], monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = named(controls, "overlaps")
+    assert register_findings(kernel) == []
+    monkeypatch.setitem(MORE_REGISTERS, "overlaps", (1, "a control"))
+    assert register_findings(kernel) == [f"{kernel.registers} registers, expected at most 1"]
+
+
+def test_waiting_goes_with_overlapping(controls: list[Kernel]) -> None:
+    waits, plain = named(controls, "overlaps"), named(controls, "keeps_an_array")
+    assert overlap_findings(waits, {"overlaps"}) == overlap_findings(plain, set()) == []
+    assert overlap_findings(waits, set()) == ["waits for its predecessor, and no launch overlaps it"]
+    assert overlap_findings(plain, {"keeps_an_array"}) == ["overlaps, and does not wait"]
+    text = "launch(s, a_kernel<1>, {.grid = f(1), .overlaps_predecessor = true}, x); launch(s, b_kernel, {1}, y);"
+    assert launches_that_overlap(text) == {"a_kernel"}
+
+
+def test_warnings_are_errors(folder: Path) -> None:
+    source = folder / "warns.cu"
+    source.write_text("__global__ void warns(int* out) { int unread = 1; unread = 2; *out = 3; return; *out = 4; }\n")
+    with pytest.raises(AssertionError, match=r"warns\.cu for sm_90a"):
+        compiled(source, "90a", folder)
+
+
+def test_symbols_are_read() -> None:
+    assert machine_code.function_name("_ZN3imp4cuda11dp4a_kernelILNS_5DTypeE12ELi4EEEvNS0_8TileWorkE") == "dp4a_kernel"
+    assert machine_code.function_name("_Z6spillsPKfPfi") == "spills"
+    assert machine_code.function_name("plain") == "plain"

@@ -1,0 +1,143 @@
+"""What nvcc makes of the CUDA sources: registers, spills and instructions of every kernel, without a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CSRC = ROOT / "csrc"
+ROOM = CSRC / "backend" / "cuda"
+
+
+class ToolMissing(Exception):
+    """The reason, in words."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One compiled kernel."""
+
+    name: str  # of its function, without namespaces and template arguments
+    symbol: str
+    registers: int
+    stack_bytes: int
+    spill_bytes: int
+    instructions: Counter[str]  # with their suffixes: "LDG.E.128" -> how often; empty where they were not read
+
+    def count(self, pattern: str) -> int:
+        return sum(n for word, n in self.instructions.items() if re.fullmatch(pattern, word))
+
+    def words(self, pattern: str) -> list[str]:
+        return sorted(word for word in self.instructions if re.fullmatch(pattern, word))
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """One source file for one architecture."""
+
+    source: str
+    cpu_seconds: float
+    kernels: tuple[Kernel, ...]
+
+
+def nvcc() -> str:
+    found = os.environ.get("CUDACXX") or shutil.which("nvcc")
+    if not found:
+        raise ToolMissing("no nvcc: neither on PATH nor named by CUDACXX")
+    return found
+
+
+def disassembler() -> str:
+    """cuobjdump, with nvdisasm beside it or on PATH: of a toolkit, or of NVIDIA's Python packages."""
+    package = importlib.util.find_spec("nvidia")
+    roots = [Path(root) for root in (package.submodule_search_locations or ())] if package is not None else []
+    for folder in (folder for root in roots for folder in sorted(root.glob("cu*/bin"))):
+        if (folder / "cuobjdump").exists() and (folder / "nvdisasm").exists():
+            return str(folder / "cuobjdump")
+    found = shutil.which("cuobjdump")
+    if found and shutil.which("nvdisasm"):
+        return found
+    raise ToolMissing("no cuobjdump and nvdisasm: neither on PATH nor in NVIDIA's packages for Python")
+
+
+def build_flags() -> list[str]:
+    """What the build gives nvcc."""
+    text = (CSRC / "CMakeLists.txt").read_text()
+    found = re.findall(r"\$<\$<COMPILE_LANGUAGE:CUDA>:([^>]*)>", text)
+    return ["-std=c++20", "-O3", "-DNDEBUG", *(flag for group in found for flag in group.split(";"))]
+
+
+def sources() -> list[Path]:
+    return sorted([*ROOM.glob("*.cu"), *(ROOM / "gemm").glob("*.cu")])
+
+
+def compile_source(source: Path, architecture: str, folder: Path) -> Compiled:
+    """Compiles for one architecture ("90a"), and reads what came of it. Throws AssertionError with nvcc's words."""
+    cubin = folder / f"{source.stem}.{architecture}.cubin"
+    target = f"arch=compute_{architecture},code=sm_{architecture}"
+    command = [nvcc(), *build_flags(), "-gencode", target, "-Xptxas", "-v", "-I", str(CSRC), "-cubin"]
+    process = subprocess.Popen(
+        [*command, str(source), "-o", str(cubin)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None  # narrows
+    log = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)  # of the compiler and of all that it ran
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    assert process.returncode == 0, f"{source.name} for sm_{architecture}:\n{log}"
+    return Compiled(source.name, usage.ru_utime + usage.ru_stime, read_kernels(log, disassemble(cubin)))
+
+
+def disassemble(cubin: Path) -> str:
+    """Nothing where there is no tool for it."""
+    try:
+        tool = disassembler()
+    except ToolMissing:
+        return ""
+    environment = {**os.environ, "PATH": f"{Path(tool).parent}:{os.environ.get('PATH', '')}"}
+    found = subprocess.run([tool, "-sass", str(cubin)], env=environment, capture_output=True, text=True, check=True)
+    return found.stdout
+
+
+def read_kernels(ptxas_log: str, sass: str) -> tuple[Kernel, ...]:
+    instructions = read_instructions(sass)
+    kernels = []
+    for part in ptxas_log.split("Compiling entry function '")[1:]:
+        symbol = part[: part.index("'")]
+        numbers = {word: int(number) for number, word in re.findall(r"(\d+) bytes (stack frame|spill \w+)", part)}
+        registers = re.search(r"Used (\d+) registers", part)
+        assert registers is not None, part
+        kernels.append(
+            Kernel(function_name(symbol), symbol, int(registers[1]), numbers["stack frame"],
+                   numbers["spill stores"] + numbers["spill loads"], instructions.get(symbol, Counter()))
+        )  # fmt: skip
+    return tuple(sorted(kernels, key=lambda kernel: kernel.symbol))
+
+
+def read_instructions(sass: str) -> dict[str, Counter[str]]:
+    """How often each instruction stands in each function."""
+    found: dict[str, Counter[str]] = {}
+    for part in sass.split("Function : ")[1:]:
+        symbol, _, body = part.partition("\n")
+        words = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][A-Z0-9_.]*)", body)
+        found[symbol.strip()] = Counter(words)
+    return found
+
+
+def function_name(symbol: str) -> str:
+    """The last name of a mangled function: `_ZN3imp4cuda11dp4a_kernelILi4EEEvPf` is dp4a_kernel."""
+    at = re.match(r"_ZN?", symbol)
+    if at is None:
+        return symbol
+    name, rest = symbol, symbol[at.end() :]
+    while (length := re.match(r"\d+", rest)) is not None:
+        rest = rest[length.end() :]
+        name, rest = rest[: int(length[0])], rest[int(length[0]) :]
+    return name
