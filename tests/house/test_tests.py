@@ -20,6 +20,7 @@ AT_LEAST = {
     "engine": 40,
     "examples": 9,
     "files": 40,
+    "gpu": 10,
     "house": 15,
     "model": 30,
     "service": 200,

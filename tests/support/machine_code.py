@@ -11,6 +11,8 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+from gpu_check.sources import build_flags
+
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 ROOM = CSRC / "backend" / "cuda"
@@ -65,13 +67,6 @@ def disassembler() -> str:
     if found and shutil.which("nvdisasm"):
         return found
     raise ToolMissing("no cuobjdump and nvdisasm: neither on PATH nor in NVIDIA's packages for Python")
-
-
-def build_flags() -> list[str]:
-    """What the build gives nvcc."""
-    text = (CSRC / "CMakeLists.txt").read_text()
-    found = re.findall(r"\$<\$<COMPILE_LANGUAGE:CUDA>:([^>]*)>", text)
-    return ["-std=c++20", "-O3", "-DNDEBUG", *(flag for group in found for flag in group.split(";"))]
 
 
 def sources() -> list[Path]:
