@@ -27,19 +27,20 @@ DEVICES = [core.Device(isa=isa, n_threads=n_threads) for isa in ISAS for n_threa
 BEST = DEVICES[-1]
 
 
-def gpu_devices() -> list[core.Device]:
+def gpu_kinds() -> list[str]:
     """The emulated GPU, and the real one where there is one; or else it is an error where one is required."""
-    found = [core.Device(kind="cuda_emulated")]
     try:
-        found.append(core.Device(kind="cuda"))
+        core.Device(kind="cuda")
     except Exception as error:
         if os.environ.get("IMP_REQUIRE_GPU") == "1":
             raise
         assert "device cuda: " in str(error)
-    return found
+        return ["cuda_emulated"]
+    return ["cuda_emulated", "cuda"]
 
 
-GPUS = gpu_devices()
+GPU_KINDS = gpu_kinds()
+GPUS = [core.Device(kind=kind) for kind in GPU_KINDS]
 # Devices whose ops give equal bits: what one of a family gives, all must give.
 FAMILIES = [DEVICES, *([gpu] for gpu in GPUS)]
 

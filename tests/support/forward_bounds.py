@@ -23,6 +23,11 @@ def float16_cache_bound(model: TinyModel) -> float:
     return float32_bound(model) + 3 * model.n_layers * FLOAT16_ROUNDING
 
 
+def float16_products_bound(model: TinyModel) -> float:
+    """Inputs of products rounded to float16, and in attention queries and the softmax too: each by half of a unit."""
+    return _with_activations_off(2 * FLOAT16_ROUNDING, model)
+
+
 def _with_activations_off(by: float, model: TinyModel) -> float:
     """Errors of all products in a row are independent: they add up as squares."""
     return float(by * np.sqrt(SUMS_PER_LAYER * model.n_layers + 1)) + float16_cache_bound(model)

@@ -24,10 +24,21 @@ def overrides(**values: Any) -> _core.ModelOverrides:
     return result
 
 
-def load(source: TinyModel | Path, folder: Path, *, threads: int = 1, max_rows: int = 1024, **changes: Any) -> Any:
+def load(
+    source: TinyModel | Path,
+    folder: Path,
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    max_rows: int = 1024,
+    **changes: Any,
+) -> Any:
+    """On a GPU with kernels that may have been emulated alone: they are what is tested."""
     path = source if isinstance(source, Path) else source.write(folder / "m.gguf")
+    if device != "cpu":
+        changes = {"least_maturity": "emulated", **changes}
     return _core.Model.load(
-        _core.open_model_file(path), overrides=overrides(**changes), threads=threads, max_rows=max_rows,
+        _core.open_model_file(path), overrides=overrides(**changes), device=device, threads=threads, max_rows=max_rows,
         max_logits_rows=max_rows, kv_bytes=1 << 20,
     )  # fmt: skip
 

@@ -1,0 +1,162 @@
+"""Decode steps are captured once for each size of a batch, and done again for any lengths: on the emulated GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from imp_service import _core
+from imp_service import _testing as core
+from support.forward_runs import BLOCK, load, prompt
+from support.tiny_models import tiny
+
+GPU = "cuda_emulated"
+
+
+class Sequences:
+    """Sequences of one model that generate together, each with the blocks that it needs."""
+
+    def __init__(self, model: Any, n_blocks: int = 64) -> None:
+        self.model = model
+        self.forward = core.Forward(model, n_blocks)
+        self.free = list(range(n_blocks))
+        self.blocks: dict[int, list[int]] = {}
+        self.tokens: dict[int, list[int]] = {}
+
+    def begin(self, number: int, tokens: list[int]) -> np.ndarray:
+        """Evaluates a prompt; gives the last row's logits."""
+        self.tokens[number], self.blocks[number] = [], []
+        return self.step({number: tokens})[number]
+
+    def step(self, added: dict[int, list[int]]) -> dict[int, np.ndarray]:
+        """Tokens for some sequences, as one batch; gives the logits of each one's last row."""
+        inputs, rows, n_rows = [], [], 0
+        for number, tokens in added.items():
+            held = len(self.tokens[number])
+            while len(self.blocks[number]) * BLOCK < held + len(tokens):
+                self.blocks[number].append(self.free.pop())
+            inputs.append(core.SequenceInput(tokens, held, self.blocks[number]))
+            n_rows += len(tokens)
+            rows.append(n_rows - 1)
+            self.tokens[number] += tokens
+        return dict(zip(added, self.forward.run(inputs, rows), strict=True))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        counts: dict[str, int] = core.gpu_step_counts(self.model)
+        return counts
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Any:
+    return load(tiny("llama"), tmp_path, device=GPU, deterministic=True)
+
+
+def test_each_size_is_captured_once_whatever_the_lengths(model: Any) -> None:
+    running = Sequences(model)
+    for number in range(4):
+        running.begin(number, prompt(5 + 7 * number, 50, seed=number))
+    eager = running.counts["eager"]
+    for step in range(20):  # across the ends of blocks
+        n = 3 if step % 2 else 4
+        running.step({number: [step + number] for number in range(n)})
+        running.step({0: [step]})
+    counts = running.counts
+    # Batches of 3 and 4 are one size, 1 is another; the first of each size runs launch by launch.
+    assert counts["captures"] == 2
+    assert counts["eager"] == eager + 2
+    assert counts["replays"] == 40 - 2 - 2
+    assert counts["evictions"] == counts["failures"] == 0
+
+
+def test_det_10_a_step_has_the_same_bits_captured_padded_or_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against steps that are never captured, and against sequences that step alone."""
+    source = tiny("qwen3")
+    prompts = [prompt(3 + 11 * number, 50, seed=number) for number in range(3)]
+
+    def run(together: bool) -> tuple[list[np.ndarray], dict[str, int]]:
+        running = Sequences(load(source, tmp_path, device=GPU, deterministic=True))
+        rows = [running.begin(number, tokens) for number, tokens in enumerate(prompts)]
+        for step in range(6):
+            added = {number: [step + 5 * number] for number in range(3)}
+            batches = [added] if together else [{number: tokens} for number, tokens in added.items()]
+            for batch in batches:
+                rows += running.step(batch).values()
+        return rows, running.counts
+
+    together, counts = run(together=True)
+    assert counts["replays"] == 4
+    alone, counts = run(together=False)
+    assert counts["captures"] == 1
+    monkeypatch.setenv("IMP_EMULATED_GPU", "captures_fail")
+    eager, counts = run(together=True)
+    assert (counts["captures"], counts["failures"], counts["replays"]) == (0, 1, 0)
+    for one, two, three in zip(together, alone, eager, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+    assert len({row.tobytes() for row in together}) == len(together)
+
+
+def test_fewer_graphs_are_kept_than_there_are_shapes(model: Any) -> None:
+    """A pool of its own is a shape of its own: the least recently used graph goes, and its step is captured anew."""
+    pools = [Sequences(model, n_blocks=2) for _ in range(40)]
+    for pool in pools:
+        pool.begin(0, [1, 2, 3])
+    for _ in range(3):
+        for pool in pools:
+            pool.step({0: [4]})
+    counts = pools[0].counts
+    assert counts["replays"] == 0  # each was gone before its third step
+    again = pools[-1]
+    before = again.counts["captures"]
+    for _ in range(3):
+        again.step({0: [4]})
+    assert again.counts["replays"] > 0
+    assert again.counts["captures"] in (before, before + 1)
+
+
+@pytest.mark.parametrize("launches", [0, 40, 300])
+def test_a_lost_device_is_said_and_stays_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launches: int) -> None:
+    source = tiny("llama")
+    monkeypatch.setenv("IMP_EMULATED_GPU", f"launches_before_fault={1000 + launches}")
+    running = Sequences(load(source, tmp_path, device=GPU))
+    with pytest.raises(_core.DeviceError, match="emulated GPU: cudaErrorLaunchFailure") as error:
+        running.begin(0, [1, 2, 3])
+        for step in range(100):
+            running.step({0: [step % 50]})
+    assert error.value.reason == "DEVICE_FAULT"
+    with pytest.raises(_core.DeviceError, match="can no longer be used"):
+        running.step({0: [1]})
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("no_driver", r"no NVIDIA driver here: cudaErrorInsufficientDriver \(35\)"),
+        ("driver_version=12040", r"the NVIDIA driver serves CUDA up to 12\.4, expected 13\.0 or later"),
+        ("no_device", r"no GPU that this process may use: cudaErrorNoDevice \(100\)"),
+        ("broken", r"the GPU does not answer: cudaErrorSystemNotReady \(802\)"),
+        ("compute_capability=75", r"emulated GPU has compute capability 7\.5, expected 8\.0 or later"),
+    ],
+)
+def test_lif_3_a_gpu_that_cannot_be_used_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, message: str
+) -> None:
+    monkeypatch.setenv("IMP_EMULATED_GPU", state)
+    with pytest.raises(_core.DeviceError, match=f"^device cuda: {message}") as error:
+        load(tiny("llama"), tmp_path, device=GPU)
+    assert error.value.reason == "DEVICE_MISSING"
+
+
+def test_memory_that_does_not_suffice_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IMP_EMULATED_GPU", "total_bytes=2000000")
+    with pytest.raises(_core.ResourceExhausted, match="weights .* of ") as error:
+        load(tiny("llama"), tmp_path, device=GPU)
+    assert error.value.reason == "NO_MEMORY"

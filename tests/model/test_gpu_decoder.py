@@ -1,0 +1,79 @@
+"""The decoder on a GPU, emulated or real, equals the definition of a transformer for every architecture and type."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from imp_service import _testing as core
+from support.devices import GPU_KINDS
+from support.forward_bounds import float16_products_bound, int8_activations_bound
+from support.forward_runs import Cache, load, logits, prompt, rms_distance
+from support.tiny_models import FAMILIES, TinyModel, tiny
+
+pytestmark = pytest.mark.parametrize("device", GPU_KINDS)
+
+TYPES = [row["name"] for row in core.dtypes()]
+# Types with kernels of their own for few rows and for many; all others are decoded by one.
+TILED = ("q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "f16", "bf16")
+
+
+def of_type(dtype: str, architecture: str = "qwen3") -> TinyModel:
+    return tiny(
+        architecture, hidden_size=256, ffn_size=512, n_heads=4, n_kv_heads=2, head_dim=64, n_layers=2, dtype=dtype
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_architecture_equals_the_definition(device: str, family: str, tmp_path: Path) -> None:
+    model = tiny(family)
+    tokens = prompt(40, model.vocab_size)
+    got = logits(load(model, tmp_path, device=device), tokens)
+    bound = float16_products_bound(model)
+    assert rms_distance(got, model.oracle().logits(tokens)) < bound
+    # Negative controls: another model's logits, and these tokens one place on.
+    assert rms_distance(got, dataclasses.replace(model, seed=1).oracle().logits(tokens)) > 10 * bound
+    assert rms_distance(got, np.roll(model.oracle().logits(tokens), 1, axis=0)) > 10 * bound
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_weight_type_is_within_its_bound(device: str, dtype: str, tmp_path: Path) -> None:
+    model = of_type(dtype)
+    tokens = prompt(12, model.vocab_size)
+    loaded = load(model, tmp_path, device=device)
+    [products] = {weight["kernels"][0] for weight in loaded.weights[1:] if weight["layout"] != "vector"}
+    assert (products == "reference") == (dtype not in TILED)
+    got = logits(loaded, tokens)
+    bound = int8_activations_bound(model)  # the loosest of the formats of inputs
+    assert rms_distance(got, model.oracle().logits(tokens)) < bound
+    assert rms_distance(got, dataclasses.replace(model, seed=1).oracle().logits(tokens)) > 3 * bound
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3moe", "gemma2"])
+def test_det_13_no_bit_depends_on_batch_or_chunk(device: str, family: str, tmp_path: Path) -> None:
+    """In deterministic mode, of quantized weights too."""
+    model = tiny(family, hidden_size=256, ffn_size=256, n_layers=2, dtype="q8_0")
+    cache = Cache(load(model, tmp_path, device=device, deterministic=True))
+    first, second = prompt(23, model.vocab_size, seed=1), prompt(9, model.vocab_size, seed=2)
+    whole = cache.prefill(first)
+    np.testing.assert_array_equal(cache.prefill(first, chunk=1), whole)
+    np.testing.assert_array_equal(cache.prefill(first, chunk=5), whole)
+    together = cache.run((first, 0, cache.blocks(23)), (second, 0, cache.blocks(9)))
+    np.testing.assert_array_equal(together[0], whole)
+    np.testing.assert_array_equal(together[1], cache.prefill(second))
+    assert (whole[0] != whole[1]).any()
+
+
+def test_det_11_runs_of_one_batch_have_the_same_bits(device: str, tmp_path: Path) -> None:
+    """Whatever lay in scratch before."""
+    model = tiny("qwen2moe", dtype="q8_0", hidden_size=256, n_layers=2)
+    cache = Cache(load(model, tmp_path, device=device))
+    tokens = prompt(17, model.vocab_size)
+    outputs = set()
+    for fill in range(20):
+        cache.forward.fill_scratch(fill * 13)
+        outputs.add(cache.run((tokens, 0, list(range(2))), (tokens[:3], 0, [5]))[0].tobytes())
+    assert len(outputs) == 1
