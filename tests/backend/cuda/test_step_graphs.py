@@ -157,6 +157,6 @@ def test_memory_that_does_not_suffice_is_refused_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IMP_EMULATED_GPU", "total_bytes=2000000")
-    with pytest.raises(_core.ResourceExhausted, match="weights .* of ") as error:
+    with pytest.raises(_core.ResourceExhausted, match=r"weights .* of ") as error:
         load(tiny("llama"), tmp_path, device=GPU)
     assert error.value.reason == "NO_MEMORY"
