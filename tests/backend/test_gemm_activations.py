@@ -10,7 +10,7 @@ from backend.gemm_families import CASES, KERNELS, QUANTIZING, k_of
 from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
-from support.weights import Weight, block_of, decode, random_rows, random_weight
+from support.weights import MIN_OFFSETS, magnitudes, random_rows, random_weight
 
 ISAS = [isa for isa in core.isas_here() if isa in ("generic", "avx2", "avx512")]
 Floats = NDArray[np.float32]
@@ -60,21 +60,6 @@ def test_det_7_gemm_10_quantization_is_its_definition(isa: str) -> None:
     np.testing.assert_array_equal(biases, -128 * sums)
 
 
-# Of types that add a minimum to each element, where the minimum's float16 is.
-MIN_OFFSETS = {"q4_1": 2, "q5_1": 2, "q2_k": 82, "q4_k": 2, "q5_k": 2}
-
-
-def magnitudes(weight: Weight, k: int) -> NDArray[np.float64]:
-    """What is multiplied and added up: the code times its scale, and the minimum, which may cancel each other."""
-    if weight.dtype not in MIN_OFFSETS:
-        return np.abs(weight.values.astype(np.float64))
-    blocks = weight.file.reshape(-1, block_of(weight.dtype)[1]).copy()
-    offset = MIN_OFFSETS[weight.dtype]
-    blocks[:, offset : offset + 2] = 0
-    scaled = decode(weight.dtype, blocks.ravel(), weight.n, k).astype(np.float64)
-    return np.abs(scaled) + np.abs(scaled - weight.values)
-
-
 @pytest.mark.parametrize(("kernel", "dtype"), [case for case in CASES if KERNELS[case[0]]["activations"] == QUANTIZING])
 def test_gemm_10_products_of_quantized_rows_are_right_to_the_last_places(kernel: str, dtype: str) -> None:
     """With the quantized activations as the exact input only the sum's roundings remain."""
@@ -83,7 +68,7 @@ def test_gemm_10_products_of_quantized_rows_are_right_to_the_last_places(kernel:
     codes, scales = quantize(x)
     exact_x = (codes.reshape(9, -1, 32) * scales.astype(np.float64)[..., None]).reshape(9, k)
     exact = exact_x @ weight.values.T.astype(np.float64)
-    bound = tolerances.sum_of_blocks(exact_x, magnitudes(weight, k), n_sums=1 + (dtype in MIN_OFFSETS))
+    bound = tolerances.sum_of_blocks(exact_x, magnitudes(weight), n_sums=1 + (dtype in MIN_OFFSETS))
     out = core.gemm_run_kernel(kernel, dtype, weight.file, 53, x)
     assert (np.abs(out - exact) <= bound).all()
     changed = weight.file.copy()

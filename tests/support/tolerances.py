@@ -64,6 +64,23 @@ def sum_of_blocks(x: Float64s, w: Float64s, block: int = 32, n_sums: int = 1) ->
     return rounding_of_sum(n_sums * n_blocks + 2) * (np.abs(x) @ np.abs(w).T) + flushed
 
 
+def sum_of_slices(x: Float64s, w: Float64s, n_sums: int = 1) -> Float64s:
+    """As sum_of_blocks, where a term is in one of four chains of one of eight slices; the last of k padded."""
+    n_blocks = -(-x.shape[1] // 256) * 8
+    flushed = 2 * n_blocks * FLOAT32_TINY * 128**2 * 32
+    # The dot, the scales' product; the chain; two sums of chains, those of slices, the bias.
+    n_roundings = 2 + n_sums * (-(-n_blocks // 8 // 8) * 2) + 2 + 8 + 1
+    return rounding_of_sum(n_roundings) * (np.abs(x) @ np.abs(w).T) + flushed
+
+
+def matrix_instructions(x: Float64s, w: Float64s) -> Float64s:
+    """For exact products of two 16-bit elements each: instructions align and cut off what they sum, which is at most
+    twice a rounding for each; then the sums of slices, a factor, the bias.
+    """
+    k = x.shape[1]
+    return rounding_of_sum(2 * k + 10) * (np.abs(x) @ np.abs(w).T) + k * FLOAT32_TINY
+
+
 def bfloat16_activations(x: Float64s, w: Float64s) -> Float64s:
     """For activations rounded to 8 bits on the way, each by at most 2^-8 of itself, beside what the sum does."""
     return BFLOAT16_ROUNDING * (np.abs(x) @ np.abs(w).T) + (1 + BFLOAT16_ROUNDING) * sum_of_products(x, w)

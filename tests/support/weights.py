@@ -64,3 +64,18 @@ def random_rows(m: int, k: int, seed: int = 0) -> NDArray[np.float32]:
     """Activations whose rows and blocks differ in size."""
     rng = np.random.default_rng([seed, m, k])
     return (rng.normal(0, 1, (m, k)) * np.exp(rng.normal(0, 1, (m, 1)))).astype(np.float32)
+
+
+# Of types that add a minimum to each element, where the minimum's float16 is.
+MIN_OFFSETS = {"q4_1": 2, "q5_1": 2, "q2_k": 82, "q4_k": 2, "q5_k": 2}
+
+
+def magnitudes(weight: Weight) -> NDArray[np.float64]:
+    """What is multiplied and added up: the code times its scale, and the minimum, which may cancel each other."""
+    if weight.dtype not in MIN_OFFSETS:
+        return np.abs(weight.values.astype(np.float64))
+    blocks = weight.file.reshape(-1, block_of(weight.dtype)[1]).copy()
+    offset = MIN_OFFSETS[weight.dtype]
+    blocks[:, offset : offset + 2] = 0
+    scaled = decode(weight.dtype, blocks.ravel(), *weight.values.shape).astype(np.float64)
+    return np.abs(scaled) + np.abs(scaled - weight.values)

@@ -9,6 +9,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #define IMP_UNROLL _Pragma("unroll")
+#define IMP_ROLLED _Pragma("unroll 1")
 #define IMP_DYNAMIC_SHARED(type, name)                                   \
   extern __shared__ __align__(1024) unsigned char imp_dynamic_shared_[]; \
   type* const name = reinterpret_cast<type*>(imp_dynamic_shared_)
@@ -16,6 +17,7 @@
 #include "backend/cuda/emu/emu.h"
 #include "tensor/half.h"
 #define IMP_UNROLL
+#define IMP_ROLLED
 #define IMP_DYNAMIC_SHARED(type, name) type* const name = reinterpret_cast<type*>(imp::cuda::emu::dynamic_shared())
 #endif
 

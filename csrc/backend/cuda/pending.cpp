@@ -15,9 +15,6 @@ std::vector<std::unique_ptr<Linear>> load_cuda_linears(std::span<const LinearReq
   IMP_CHECK(false);
   return {};
 }
-std::span<const GemmKernel> kernel_list() noexcept {
-  return {};
-}
 GemmRunner::GemmRunner(const GemmRegistry& registry, Stream& stream) : registry_(registry), stream_(stream) {}
 void GemmRunner::reserve(const GemmNeeds&) {}
 std::size_t GemmRunner::scratch_bytes(const GemmNeeds&) const {

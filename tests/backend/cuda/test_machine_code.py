@@ -16,7 +16,9 @@ from support.machine_code import Compiled, Kernel, ToolMissing
 CPU_SECONDS = 120
 # With more, a processor holds one warp of 256 threads less than twice; name -> what it may have, and why.
 REGISTERS = 168
-MORE_REGISTERS: dict[str, tuple[int, str]] = {}
+MORE_REGISTERS: dict[str, tuple[int, str]] = {
+    "imma_kernel": (255, "chains are 64 of them for 32 columns; beyond 128 a processor holds one block in any case"),
+}
 # Name -> why it keeps something in local memory.
 LOCAL_MEMORY: dict[str, str] = {
     "reference_kernel": "a block of any type is decoded into an array whose elements are found by index",

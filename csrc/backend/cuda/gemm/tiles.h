@@ -25,6 +25,7 @@ inline constexpr int kTileRows = static_cast<int>(kPanelRows);
 inline constexpr int kTileElements = static_cast<int>(kTileDepth);  // of a row
 inline constexpr int kBlockElements = 32;
 inline constexpr int kTileBlocks = kTileElements / kBlockElements;
+inline constexpr int kQuadBlocks = 4;
 inline constexpr int kLaneBytes = 16;                   // of a fragment
 inline constexpr int kFragmentBytes = 32 * kLaneBytes;  // of 16x32 int8, or of 16x16 elements of 16 bits
 

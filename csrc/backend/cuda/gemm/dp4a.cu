@@ -1,0 +1,51 @@
+// Quantized weights by up to four rows of int8: the host's side.
+#include "backend/cuda/gemm/dp4a.cuh"
+
+#include "backend/cuda/gemm/tile_kernels.h"
+
+namespace imp::cuda {
+namespace {
+
+template <DType kType, int kColumns>
+void launch_columns(const GemmLaunch& launch, const TileWork& work) {
+  const auto x_bytes = static_cast<std::size_t>(kColumns * work.n_tiles * kRowBytesOfTile);
+  cuda::launch(stream_of(launch), dp4a_kernel<kType, kColumns>, shape_of(work, kColumns, x_bytes), work);
+}
+
+template <DType kType>
+void launch_dp4a(const GemmLaunch& launch) {
+  const TileWork work = tile_work_of(launch);
+  switch (columns_for(work, 1, kDp4aColumns)) {
+    case 1:
+      return launch_columns<kType, 1>(launch, work);
+    case 2:
+      return launch_columns<kType, 2>(launch, work);
+    default:
+      return launch_columns<kType, kDp4aColumns>(launch, work);
+  }
+}
+
+}  // namespace
+
+std::size_t dp4a_shared_bytes(std::int64_t k) noexcept {
+  return static_cast<std::size_t>(kDp4aColumns * tiles_along(k) * kRowBytesOfTile) +
+         static_cast<std::size_t>(n_sums(2, kMaxSlices, kDp4aColumns)) * sizeof(float);
+}
+
+void launch_q8_0_dp4a(const GemmLaunch& launch) {
+  launch_dp4a<DType::Q8_0>(launch);
+}
+void launch_q4_0_dp4a(const GemmLaunch& launch) {
+  launch_dp4a<DType::Q4_0>(launch);
+}
+void launch_q4_k_dp4a(const GemmLaunch& launch) {
+  launch_dp4a<DType::Q4_K>(launch);
+}
+void launch_q5_k_dp4a(const GemmLaunch& launch) {
+  launch_dp4a<DType::Q5_K>(launch);
+}
+void launch_q6_k_dp4a(const GemmLaunch& launch) {
+  launch_dp4a<DType::Q6_K>(launch);
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,157 @@
+// Quantized weights by up to four rows of int8: dot products of four elements in each lane.
+//
+// A block makes 16 columns of out, its warps slices of k; the rows of x are in shared memory. Of four blocks of 32
+// elements, lane 4 · g + t has parts of the dots of rows g and g + 8; as exact integers they are added up so that t has
+// the whole of block t, which it alone scales: its sum is the chain of blocks that are t modulo 4.
+#pragma once
+
+#include "backend/cuda/gemm/decode_tile.cuh"
+#include "backend/cuda/gemm/q8_input.cuh"
+#include "backend/cuda/gemm/tile_work.cuh"
+
+namespace imp::cuda {
+
+constexpr int kDp4aColumns = 4;  // at most
+
+// v[i] summed over the four lanes of a group; lane t gets the sum for i = t.
+static __device__ __forceinline__ int transposed_sum(const int (&v)[4], int t) {
+  const bool upper = (t & 2) != 0, odd = (t & 1) != 0;
+  const int first = (upper ? v[2] : v[0]) + __shfl_xor_sync(kAllLanes, upper ? v[0] : v[2], 2);
+  const int second = (upper ? v[3] : v[1]) + __shfl_xor_sync(kAllLanes, upper ? v[1] : v[3], 2);
+  return (odd ? second : first) + __shfl_xor_sync(kAllLanes, odd ? first : second, 1);
+}
+
+// What a lane holds of the weights of four blocks.
+template <class Codes>
+struct QuadCodes {
+  std::uint32_t a[4][4];
+  float scale[2], min[2];  // of the lane's own block
+  int half_scales[4][2][2];
+
+  __device__ __forceinline__ QuadCodes(const Codes& codes, int t) {
+    IMP_UNROLL
+    for (int i = 0; i < 4; ++i) codes.fragment(i, a[i]);
+    codes.scales(t, scale);
+    if constexpr (Codes::kHasMin) codes.mins(t, min);
+    if constexpr (Codes::kHasHalfScales) {
+      IMP_UNROLL
+      for (int i = 0; i < 4; ++i) codes.half_scales(i, half_scales[i]);
+    }
+  }
+  // This lane's part of the dot of a block in row g + 8 · h, times the scales of its halves where they have some.
+  __device__ __forceinline__ int dot(int i, int h, int x_first, int x_last) const {
+    const int first = static_cast<int>(a[i][h]), last = static_cast<int>(a[i][h + 2]);
+    if constexpr (Codes::kHasHalfScales) {
+      return __dp4a(first, x_first, 0) * half_scales[i][h][0] + __dp4a(last, x_last, 0) * half_scales[i][h][1];
+    }
+    return __dp4a(first, x_first, __dp4a(last, x_last, 0));
+  }
+};
+
+// Adds a quad, whose first block has this number, to the chains of each row of x.
+template <class Codes, int kColumns>
+__device__ __forceinline__ void add_quad(const Codes& codes, const std::byte* x, int n_tiles, int block, int t,
+                                         float (&chains)[kColumns][2]) {
+  const QuadCodes<Codes> weights(codes, t);
+  IMP_UNROLL
+  for (int column = 0; column < kColumns; ++column) {
+    const std::byte* const row = x + column * n_tiles * kRowBytesOfTile;
+    const int* const x_codes = reinterpret_cast<const int*>(row + block * kBlockElements) + t;
+    int dots[2][4];
+    IMP_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      IMP_UNROLL
+      for (int h = 0; h < 2; ++h) dots[h][i] = weights.dot(i, h, x_codes[i * 8], x_codes[i * 8 + 4]);
+    }
+    const uint2 scaled = reinterpret_cast<const uint2*>(row + n_tiles * kCodeBytesOfTile)[block + t];
+    const BlockInput input = block_input(scaled.x, scaled.y);
+    IMP_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      chains[column][h] = add_block<Codes>(static_cast<float>(transposed_sum(dots[h], t)), weights.scale[h],
+                                           weights.min[h], input, chains[column][h]);
+    }
+  }
+}
+
+// (0 + 2) + (1 + 3) of the chains of a group's lanes, to where the slices meet.
+template <int kColumns>
+__device__ __forceinline__ void store_sums(const float (&chains)[kColumns][2], float* sums, int lane) {
+  IMP_UNROLL
+  for (int column = 0; column < kColumns; ++column) {
+    IMP_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float sum = chains[column][h];
+      sum += __shfl_xor_sync(kAllLanes, sum, 2);
+      sum += __shfl_xor_sync(kAllLanes, sum, 1);
+      if (lane % 4 == 0) sums[column * kSumStride + lane / 4 + 8 * h] = sum;
+    }
+  }
+}
+
+// Begins to copy the block's rows of x to shared memory.
+template <int kColumns>
+__device__ __forceinline__ void begin_copies(const TileWork& work, const TilePlace& place, std::byte* shared) {
+  const int row_bytes = work.n_tiles * kRowBytesOfTile;
+  IMP_UNROLL
+  for (int column = 0; column < kColumns; ++column) {
+    const std::byte* const row = find_x(work, place, column);
+    for (int at = static_cast<int>(threadIdx.x) * 16; at < row_bytes; at += static_cast<int>(blockDim.x) * 16) {
+      arch::begin_copy16(shared + column * row_bytes + at, row + at);
+    }
+  }
+  arch::end_copy_group();
+}
+
+// Blocks that share a processor's registers, without spilling any.
+template <class Codes>
+constexpr int dp4a_blocks(int columns) {
+  return columns == 1 && !Codes::kHasMin ? 3 : 2;
+}
+
+// The next chunk of weights is under way while one is multiplied; so is the first while x arrives.
+template <DType kType, int kColumns>
+__global__ void __launch_bounds__(kTileThreads, dp4a_blocks<TileCodes<kType>>(kColumns))
+    dp4a_kernel(const __grid_constant__ TileWork work) {
+  using Codes = TileCodes<kType>;
+  IMP_DYNAMIC_SHARED(std::byte, x);
+  float* const sums = reinterpret_cast<float*>(x + kColumns * work.n_tiles * kRowBytesOfTile);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize, slice = static_cast<int>(threadIdx.x) / kWarpSize;
+
+  TilePlace place;
+  if (!find_place(work, kColumns, &place)) return;
+  const bool is_pair = work.fusion != GemmFusion::none;
+  const std::byte* strip = find_strip(work, place, place.term, Codes::kTileBytes);
+  const std::byte* const second = is_pair ? find_strip(work, place, 1, Codes::kTileBytes) : strip;
+  if (strip == nullptr || second == nullptr) return;
+
+  const TileRange tiles = slice_of(work.n_tiles, slice);
+  const int begin = tiles.begin * Codes::kChunks, end = tiles.end * Codes::kChunks;
+  const auto load = [&](Codes& codes, int chunk) {
+    codes.load(strip + chunk / Codes::kChunks * Codes::kTileBytes, chunk % Codes::kChunks, lane);
+  };
+  begin_copies<kColumns>(work, place, x);
+  Codes next;
+  load(next, begin);
+  arch::wait_for_copies<0>();
+  __syncthreads();
+
+  for (int product = 0;; ++product) {
+    float chains[kColumns][2] = {};
+    for (int chunk = begin; chunk < end; ++chunk) {
+      Codes codes = next;
+      if (chunk + 1 < end) load(next, chunk + 1);
+      IMP_ROLLED
+      for (int quad = chunk * Codes::kQuads; quad < (chunk + 1) * Codes::kQuads; ++quad, codes.advance()) {
+        add_quad(codes, x, work.n_tiles, quad * kQuadBlocks, lane % 4, chains);
+      }
+    }
+    store_sums(chains, sums_of(sums, product, slice, kColumns), lane);
+    if (product == (is_pair ? 1 : 0)) break;
+    strip = second;
+    load(next, begin);
+  }
+  __syncthreads();
+  write_out<kColumns>(work, place, sums, 0);
+}
+
+}  // namespace imp::cuda

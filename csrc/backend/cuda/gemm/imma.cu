@@ -1,0 +1,45 @@
+// Quantized weights by any number of rows of int8: the host's side.
+#include "backend/cuda/gemm/imma.cuh"
+
+#include "backend/cuda/gemm/tile_kernels.h"
+
+namespace imp::cuda {
+namespace {
+
+template <DType kType, int kGroups>
+void launch_groups(const GemmLaunch& launch, const TileWork& work) {
+  cuda::launch(stream_of(launch), imma_kernel<kType, kGroups>, shape_of(work, kGroups * kGroupColumns, 0), work);
+}
+
+template <DType kType>
+void launch_imma(const GemmLaunch& launch) {
+  const TileWork work = tile_work_of(launch);
+  switch (columns_for(work, kGroupColumns, 4 * kGroupColumns) / kGroupColumns) {
+    case 1:
+      return launch_groups<kType, 1>(launch, work);
+    case 2:
+      return launch_groups<kType, 2>(launch, work);
+    default:
+      return launch_groups<kType, 4>(launch, work);
+  }
+}
+
+}  // namespace
+
+void launch_q8_0_imma(const GemmLaunch& launch) {
+  launch_imma<DType::Q8_0>(launch);
+}
+void launch_q4_0_imma(const GemmLaunch& launch) {
+  launch_imma<DType::Q4_0>(launch);
+}
+void launch_q4_k_imma(const GemmLaunch& launch) {
+  launch_imma<DType::Q4_K>(launch);
+}
+void launch_q5_k_imma(const GemmLaunch& launch) {
+  launch_imma<DType::Q5_K>(launch);
+}
+void launch_q6_k_imma(const GemmLaunch& launch) {
+  launch_imma<DType::Q6_K>(launch);
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,183 @@
+// Quantized weights by any number of rows of int8: matrix instructions, with the bits of dp4a.cuh.
+//
+// A block makes 16 columns of out for 8 · kGroups rows, its warps slices of k. Weights are the instructions' left
+// operand, rows of x its columns. Lane 4 · g + t has of each group sums of the strip's rows g and g + 8 by the group's
+// columns 2t and 2t + 1: of each of them four chains, by block number modulo 4.
+#pragma once
+
+#include "backend/cuda/gemm/decode_tile.cuh"
+#include "backend/cuda/gemm/q8_input.cuh"
+#include "backend/cuda/gemm/tile_work.cuh"
+
+namespace imp::cuda {
+
+constexpr int kGroupColumns = 8;
+
+// What a lane reads of x for a group: from where on, in words of four bytes from the beginning of x, so that a register
+// holds it.
+struct GroupInput {
+  std::uint32_t codes;      // of column g, from element 4t of a block on
+  std::uint32_t scaled[2];  // scales and sums of columns 2t and 2t + 1
+};
+
+// What a lane holds of the weights of a block.
+template <class Codes>
+struct BlockCodes {
+  std::uint32_t a[4];
+  float scale[2], min[2];
+  int half_scales[2][2];
+
+  __device__ __forceinline__ BlockCodes(const Codes& codes, int i) {
+    codes.fragment(i, a);
+    codes.scales(i, scale);
+    if constexpr (Codes::kHasMin) codes.mins(i, min);
+    if constexpr (Codes::kHasHalfScales) codes.half_scales(i, half_scales);
+  }
+  // Exact dots with a group's columns, times the scales of the block's halves where they have some.
+  __device__ __forceinline__ void multiply(const std::uint32_t* x_codes, float (&dots)[4]) const {
+    const std::uint32_t b[2] = {x_codes[0], x_codes[4]};
+    if constexpr (Codes::kHasHalfScales) {
+      const std::uint32_t first[2] = {a[0], a[1]}, last[2] = {a[2], a[3]};
+      int of_first[4] = {}, of_last[4] = {};
+      arch::mma_s8_k16(of_first, first, b[0]);
+      arch::mma_s8_k16(of_last, last, b[1]);
+      IMP_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        dots[i] = static_cast<float>(of_first[i] * half_scales[i / 2][0] + of_last[i] * half_scales[i / 2][1]);
+      }
+    } else {
+      // Dots are below 2^20. Added to the bits of 1.5 · 2^23 they become floats without a conversion, which is slower.
+      constexpr int kBias = 0x4B400000;
+      int biased[4] = {kBias, kBias, kBias, kBias};
+      arch::mma_s8(biased, a, b);
+      IMP_UNROLL
+      for (int i = 0; i < 4; ++i) dots[i] = __int_as_float(biased[i]) - 0x1.8p23F;
+    }
+  }
+};
+
+// Adds two blocks to a group's chains: those at `pair` and after it of a quad. codes and scaled are x from the quad on.
+template <class Codes>
+__device__ __forceinline__ void add_pair(const BlockCodes<Codes> (&weights)[2], int pair, const std::uint32_t* codes,
+                                         const std::uint32_t* scaled, const GroupInput& x, float (&chains)[4][4]) {
+  arch::Vec16 both[2];  // of the lane's two columns: scale and sums of both blocks
+  IMP_UNROLL
+  for (int j = 0; j < 2; ++j) {
+    both[j] = *reinterpret_cast<const arch::Vec16*>(scaled + x.scaled[j] + pair * kScaledBytes / 4);
+  }
+  IMP_UNROLL
+  for (int b = 0; b < 2; ++b) {
+    float dots[4];
+    weights[b].multiply(codes + x.codes + (pair + b) * kBlockElements / 4, dots);
+    const BlockInput inputs[2] = {block_input(both[0].word[2 * b], both[0].word[2 * b + 1]),
+                                  block_input(both[1].word[2 * b], both[1].word[2 * b + 1])};
+    IMP_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      float& chain = chains[pair + b][i];
+      chain = add_block<Codes>(dots[i], weights[b].scale[i / 2], weights[b].min[i / 2], inputs[i % 2], chain);
+    }
+  }
+}
+
+template <class Codes, int kGroups>
+__device__ __forceinline__ void add_quad(const Codes& weights, int quad, const TileWork& work,
+                                         const GroupInput (&x)[kGroups], float (&chains)[kGroups][4][4]) {
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(work.x);
+  const std::uint32_t* const codes = words + quad * kQuadBlocks * kBlockElements / 4;
+  const std::uint32_t* const scaled =
+      words + work.n_tiles * kCodeBytesOfTile / 4 + quad * kQuadBlocks * kScaledBytes / 4;
+  IMP_UNROLL
+  for (int pair = 0; pair < kQuadBlocks; pair += 2) {
+    const BlockCodes<Codes> two[2] = {{weights, pair}, {weights, pair + 1}};
+    IMP_UNROLL
+    for (int group = 0; group < kGroups; ++group) add_pair(two, pair, codes, scaled, x[group], chains[group]);
+  }
+}
+
+template <int kGroups>
+__device__ __forceinline__ void find_inputs(const TileWork& work, const TilePlace& place, int lane,
+                                            GroupInput (&x)[kGroups]) {
+  const auto row_of = [&](int column) {
+    return static_cast<std::uint32_t>((find_x(work, place, column) - work.x) / 4);
+  };
+  const int t = lane % 4;
+  IMP_UNROLL
+  for (int group = 0; group < kGroups; ++group) {
+    const int column = group * kGroupColumns;
+    x[group].codes = row_of(column + lane / 4) + static_cast<std::uint32_t>(t);
+    IMP_UNROLL
+    for (int j = 0; j < 2; ++j) x[group].scaled[j] = row_of(column + t * 2 + j);
+  }
+}
+
+// As matrix instructions leave them: where the slices meet.
+template <int kGroups>
+__device__ __forceinline__ void store_sums(const float (&chains)[kGroups][4][4], float* sums, int lane) {
+  IMP_UNROLL
+  for (int group = 0; group < kGroups; ++group) {
+    IMP_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float (&chain)[4][4] = chains[group];
+      const int column = group * kGroupColumns + lane % 4 * 2 + i % 2;
+      sums[column * kSumStride + lane / 4 + i / 2 * 8] = (chain[0][i] + chain[2][i]) + (chain[1][i] + chain[3][i]);
+    }
+  }
+}
+
+// Blocks that share a processor's registers, without spilling any: chains alone are 16 of a thread's for each group.
+constexpr int imma_blocks(int n_groups) {
+  return n_groups == 1 ? 2 : 1;
+}
+
+// The next chunk of weights is under way while one is multiplied, if registers are left for it.
+template <DType kType, int kGroups>
+__global__ void __launch_bounds__(kTileThreads, imma_blocks(kGroups))
+    imma_kernel(const __grid_constant__ TileWork work) {
+  using Codes = TileCodes<kType>;
+  constexpr int kColumns = kGroups * kGroupColumns;
+  IMP_DYNAMIC_SHARED(float, sums);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize, slice = static_cast<int>(threadIdx.x) / kWarpSize;
+
+  TilePlace place;
+  if (!find_place(work, kColumns, &place)) return;
+  const bool is_pair = work.fusion != GemmFusion::none;
+  const std::byte* strip = find_strip(work, place, place.term, Codes::kTileBytes);
+  const std::byte* const second = is_pair ? find_strip(work, place, 1, Codes::kTileBytes) : strip;
+  if (strip == nullptr || second == nullptr) return;
+
+  const TileRange tiles = slice_of(work.n_tiles, slice);
+  const int begin = tiles.begin * Codes::kChunks, end = tiles.end * Codes::kChunks;
+  const auto load = [&](Codes& codes, int chunk) {
+    codes.load(strip + chunk / Codes::kChunks * Codes::kTileBytes, chunk % Codes::kChunks, lane);
+  };
+  constexpr bool kFetchesAhead = kGroups < 4;
+  Codes next;
+  if (kFetchesAhead) load(next, begin);
+  GroupInput x[kGroups];
+  find_inputs(work, place, lane, x);
+
+  for (int product = 0;; ++product) {
+    float chains[kGroups][4][4] = {};
+    for (int chunk = begin; chunk < end; ++chunk) {
+      Codes codes;
+      if constexpr (kFetchesAhead) {
+        codes = next;
+        if (chunk + 1 < end) load(next, chunk + 1);
+      } else {
+        load(codes, chunk);
+      }
+      IMP_ROLLED
+      for (int quad = chunk * Codes::kQuads; quad < (chunk + 1) * Codes::kQuads; ++quad, codes.advance()) {
+        add_quad(codes, quad, work, x, chains);
+      }
+    }
+    store_sums(chains, sums_of(sums, product, slice, kColumns), lane);
+    if (product == (is_pair ? 1 : 0)) break;
+    strip = second;
+    if (kFetchesAhead) load(next, begin);
+  }
+  __syncthreads();
+  write_out<kColumns>(work, place, sums, 0);
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,32 @@
+// Rows of x as q8_rows: what integer kernels read of them, and the one order in which they add up scaled blocks.
+#pragma once
+
+#include "backend/cuda/arch.cuh"
+#include "backend/cuda/gemm/tiles.h"
+
+namespace imp::cuda {
+
+// A row has int8 codes, then for each block {float scale; int16 sums of the codes of each half}; k is padded to tiles.
+constexpr int kScaledBytes = 8;  // of a block, behind the codes
+constexpr int kCodeBytesOfTile = kTileElements;
+constexpr int kRowBytesOfTile = kCodeBytesOfTile + kTileBlocks * kScaledBytes;
+
+// What a block of x is multiplied by: its scale, and the sum of its elements.
+struct BlockInput {
+  float scale, sum;
+};
+__device__ __forceinline__ BlockInput block_input(std::uint32_t scale_bits, std::uint32_t half_sums) {
+  const float scale = __uint_as_float(scale_bits);
+  const int sum = static_cast<std::int16_t>(half_sums) + static_cast<std::int16_t>(half_sums >> 16);
+  return {scale, scale * static_cast<float>(sum)};
+}
+
+// Adds a block to a chain: of the exact dot product of codes, and of the minimum where the type has one. Kernels with
+// this one order have equal bits (ReductionId::q8_slices).
+template <class Codes>
+__device__ __forceinline__ float add_block(float dot, float scale, float min, const BlockInput& x, float chain) {
+  chain = fmaf(dot, scale * x.scale, chain);
+  return Codes::kHasMin ? fmaf(min, x.sum, chain) : chain;
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,94 @@
+"""Matrix kernels of the GPU on arrays: rows of x in each format with their exact values, and how far sums may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imp_service import _testing as core
+from support import tolerances
+from support.weights import MIN_OFFSETS, Weight, magnitudes
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+Float64s = NDArray[np.float64]
+
+INTEGER_TYPES = ["q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]
+# The format of x that each type's kernels read.
+FORMATS = {**dict.fromkeys(INTEGER_TYPES, "q8_rows"), "f16": "f16_rows", "bf16": "bf16_rows"}
+TILE_TYPES = list(FORMATS)
+
+BLOCK_INPUT = np.dtype([("scale", "<f4"), ("half_sums", "<i2", 2)])
+
+
+@dataclass(frozen=True)
+class Input:
+    bytes: Bytes  # rows, further apart than they are long
+    exact: Float64s  # what they say
+
+    def rows(self, which: slice | list[int]) -> Input:
+        return Input(np.ascontiguousarray(self.bytes[which]), self.exact[which])
+
+
+def with_gaps(rows: Bytes) -> Bytes:
+    """Rows begin at multiples of 16 bytes; between them is what no kernel may let in."""
+    gap = 16 + -rows.shape[1] % 16
+    return np.concatenate([rows, np.full((len(rows), gap), 0xFF, np.uint8)], axis=1)
+
+
+def padded(x: Floats) -> Floats:
+    return np.pad(x, ((0, 0), (0, -x.shape[1] % 256)))
+
+
+def q8_rows(x: Floats) -> Input:
+    blocks = padded(x).reshape(len(x), -1, 32)
+    scales = (np.abs(blocks).max(axis=2) / 127).astype(np.float32)
+    codes = np.rint(blocks / np.where(scales == 0, 1, scales)[..., None]).astype(np.int8)
+    scaled = np.zeros(scales.shape, BLOCK_INPUT)
+    scaled["scale"] = scales
+    scaled["half_sums"] = codes.reshape(*scales.shape, 2, 16).sum(axis=-1, dtype=np.int16)
+    rows = np.concatenate([codes.reshape(len(x), -1).view(np.uint8), scaled.view(np.uint8).reshape(len(x), -1)], axis=1)
+    exact = codes * scales.astype(np.float64)[..., None]
+    return Input(with_gaps(rows), exact.reshape(len(x), -1)[:, : x.shape[1]])
+
+
+def f16_rows(x: Floats) -> Input:
+    """The largest element of a row is between 0.5 and 1 after its power of two."""
+    wide = padded(x)
+    factors = np.exp2(np.frexp(np.abs(wide).max(axis=1))[1]).astype(np.float32)
+    halves = (wide / factors[:, None]).astype(np.float16)
+    rows = np.concatenate([halves.view(np.uint8), factors[:, None].view(np.uint8)], axis=1)
+    exact = halves.astype(np.float64) * factors[:, None]
+    return Input(with_gaps(rows), exact[:, : x.shape[1]])
+
+
+def bf16_rows(x: Floats) -> Input:
+    upper = (padded(x).view(np.uint32) >> 16).astype(np.uint32)
+    exact = (upper << 16).view(np.float32).astype(np.float64)
+    return Input(with_gaps(upper.astype(np.uint16).view(np.uint8)), exact[:, : x.shape[1]])
+
+
+def input_for(dtype: str, x: Floats) -> Input:
+    return {"q8_rows": q8_rows, "f16_rows": f16_rows, "bf16_rows": bf16_rows}[FORMATS[dtype]](x)
+
+
+def product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:
+    """Exact, and how far a kernel may be from it."""
+    exact = x @ weight.values.T.astype(np.float64) + (0 if bias is None else bias)
+    sizes = magnitudes(weight)
+    if weight.dtype in INTEGER_TYPES:
+        bound = tolerances.sum_of_slices(x, sizes, n_sums=1 + (weight.dtype in MIN_OFFSETS))
+    else:
+        bound = tolerances.matrix_instructions(x, sizes)
+    return exact, bound + (0 if bias is None else np.abs(bias) * tolerances.FLOAT32_ROUNDING)
+
+
+def run(
+    device: str, kernel: str, weights: list[tuple[object, int, Floats | None]], x: Input, k: int, **how: object
+) -> list[Floats]:
+    """`weights` are terms: (a file's bytes or the experts' list of them, n, bias)."""
+    dtype = next(dtype for dtype in TILE_TYPES if kernel.startswith(f"{dtype}_"))
+    m = how.pop("m", len(x.bytes))
+    return core.cuda_gemm(device, kernel, dtype, weights, k, x.bytes, m, **how)
