@@ -7,6 +7,9 @@
 
 namespace imp {
 
+// Of one request, each for a token of its own.
+inline constexpr int kMaxLogitBias = 1024;
+
 struct LogitBias {
   std::int32_t token = 0;
   float bias = 0;

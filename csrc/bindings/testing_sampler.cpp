@@ -5,8 +5,9 @@
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/logprobs.h"
 #include "backend/cpu/penalties.h"
-#include "backend/cpu/philox.h"
 #include "backend/cpu/support.h"
+#include "backend/philox.h"
+#include "backend/sampling_rules.h"
 #include "base/float_mode.h"
 #include "bindings/testing_device.h"
 #include "bindings/testing_ops.h"
@@ -98,10 +99,11 @@ py::tuple outcome(const SampleResult& result, const std::vector<Candidate>& cand
   return py::make_tuple(name_of(result.status), result.token, result.logprob, list);
 }
 
-void reserve_for(TestingDevice& device, int vocab_size, std::size_t history) {
+// A device takes as many requests at a time as there are rows.
+void reserve_for(TestingDevice& device, Rows logits, std::size_t history) {
   device.backend().reserve({.max_rows = 1,
-                            .max_logits_rows = 1,
-                            .vocab_size = vocab_size,
+                            .max_logits_rows = logits.n_rows,
+                            .vocab_size = logits.width,
                             .max_context = static_cast<int>(history),
                             .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},
                             .weights = {}});
@@ -119,7 +121,7 @@ py::list sample(TestingDevice& device, const Floats& logits, const std::vector<p
     history = std::max(history, held.back()->history.size());
   }
   const Rows rows = device.to_rows(logits);
-  reserve_for(device, rows.width, history);
+  reserve_for(device, rows, history);
   Backend& backend = device.backend();
   if (scratch_fill) backend.fill_scratch(static_cast<std::uint8_t>(*scratch_fill));
   std::vector<SampleResult> results(requests.size());
@@ -136,7 +138,7 @@ py::list sample(TestingDevice& device, const Floats& logits, const std::vector<p
 py::list score(TestingDevice& device, const Floats& logits, const std::vector<std::pair<int, std::int32_t>>& asked,
                int n_candidates) {
   const Rows rows = device.to_rows(logits);
-  reserve_for(device, rows.width, 1);
+  reserve_for(device, rows, 1);
   std::vector<std::vector<Candidate>> candidates(asked.size(),
                                                  std::vector<Candidate>(static_cast<std::size_t>(n_candidates)));
   std::vector<ScoreRequest> requests;
@@ -214,8 +216,9 @@ void register_testing_sampler(py::module_& module) {
   module.def("sample", &sample, py::arg("device"), py::arg("logits"), py::arg("requests"),
              py::arg("scratch_fill") = py::none());
   module.def("score", &score, py::arg("device"), py::arg("logits"), py::arg("requests"), py::arg("n_candidates") = 0);
-  module.def("philox", &cpu::philox, py::arg("counter"), py::arg("key"));
-  module.def("draw_bits", &cpu::draw_bits, py::arg("seed"), py::arg("sequence"), py::arg("index"));
+  module.def("philox", &philox, py::arg("counter"), py::arg("key"));
+  module.def("mass_share", &share, py::arg("p"), py::arg("total"));
+  module.def("draw_bits", &draw_bits, py::arg("seed"), py::arg("sequence"), py::arg("index"));
   py::class_<Row>(module, "SamplerRow", "One row of logits, and the sampler's steps over it.")
       .def(py::init<const std::string&, Floats>(), py::arg("isa"), py::arg("logits"))
       .def("adjusted", &Row::adjusted, py::arg("fields"))

@@ -11,7 +11,6 @@
 namespace imp {
 namespace {
 
-constexpr std::size_t kMaxLogitBias = 1024;
 constexpr float kMaxBias = 100;
 
 enum class Lower : bool { included, excluded };

@@ -8,9 +8,6 @@
 
 namespace imp::cpu {
 
-// Whether a request leaves its logits as they are.
-bool leaves_logits(const SampleRequest& request);
-
 // Applies, in this order: repetition penalty, frequency and presence penalty, DRY, logit bias (each result kept
 // finite), then the masks, which set what they exclude to minus infinity.
 void adjust_logits(const SampleRequest& request, std::span<float> logits, const SamplingScratch& scratch);

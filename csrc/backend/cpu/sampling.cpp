@@ -4,40 +4,32 @@
 #include <algorithm>
 #include <limits>
 
+#include "backend/adjustments.h"
 #include "backend/cpu/logprobs.h"
 #include "backend/cpu/penalties.h"
-#include "backend/cpu/philox.h"
 #include "backend/cpu/support.h"
+#include "backend/philox.h"
+#include "backend/sampling_rules.h"
 #include "base/arena.h"
 #include "base/error.h"
 
 namespace imp::cpu {
 namespace {
 
-constexpr float kGreedyBelow = 1e-4F;
-
 std::span<const float> row_of(Rows logits, int row) {
   return {logits.data + row * logits.stride, static_cast<std::size_t>(logits.width)};
-}
-
-bool is_greedy(const SamplerParams& params) {
-  return params.temperature < kGreedyBelow || params.top_k == 1;
-}
-
-// The pending token has no place in the cache.
-int history_of(int max_context) {
-  return max_context + 1;
 }
 
 }  // namespace
 
 std::size_t Sampler::scratch_bytes(int vocab_size, int max_context) const {
-  return static_cast<std::size_t>(threads_.n_threads()) * SamplingScratch::n_bytes(vocab_size, history_of(max_context));
+  return static_cast<std::size_t>(threads_.n_threads()) *
+         SamplingScratch::n_bytes(vocab_size, max_history_of(max_context));
 }
 
 void Sampler::reserve(int vocab_size, int max_context) {
   vocab_size_ = std::max(vocab_size_, vocab_size);
-  max_history_ = std::max(max_history_, history_of(max_context));
+  max_history_ = std::max(max_history_, max_history_of(max_context));
   const std::size_t stride = SamplingScratch::n_bytes(vocab_size_, max_history_);
   const std::size_t n_bytes = static_cast<std::size_t>(threads_.n_threads()) * stride;
   if (n_bytes > scratch_bytes_) memory_ = Arena(n_bytes).allocate(n_bytes);

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/prefix_select.h"
 #include "backend/cpu/scalar_math.h"
+#include "backend/sampling_rules.h"
 
 namespace imp::cpu {
 namespace {
@@ -26,24 +27,8 @@ std::uint64_t order_of(LogitKey key) {
   return static_cast<std::uint32_t>(key) ^ 0x80000000U;
 }
 
-// ceil(p · total), at least 1, exactly: p in (0, 1) is a 24-bit integer over a power of two.
-std::uint64_t share(float p, std::uint64_t total) {
-  const auto word = std::bit_cast<std::uint32_t>(p);
-  const int exponent = static_cast<int>(word >> 23);
-  const std::uint32_t mantissa = exponent == 0 ? word : (word & 0x7FFFFFU) | 0x800000U;
-  const int shift = 150 - std::max(exponent, 1);
-  if (shift > 90) return 1;  // the product has at most 86 bits
-  const Wide product = Wide{mantissa} * total;
-  const auto needed = static_cast<std::uint64_t>((product + (Wide{1} << shift) - 1) >> shift);
-  return std::max<std::uint64_t>(needed, 1);
-}
-
 std::uint64_t sum(const std::uint64_t* weights, std::int64_t n) {
   return std::accumulate(weights, weights + n, std::uint64_t{0});
-}
-
-int active_top_k(const SamplerParams& params, int vocab_size) {
-  return params.top_k > 0 && params.top_k < vocab_size ? params.top_k : 0;
 }
 
 // A key below that of every logit within `distance` temperatures of the greatest, whatever the rounding.
@@ -145,10 +130,6 @@ void keep_typical(Shortlist& list, float typical_p) {
 }
 
 }  // namespace
-
-bool keeps_all(const SamplerParams& params, int vocab_size) {
-  return active_top_k(params, vocab_size) == 0 && params.top_p >= 1 && params.min_p <= 0 && params.typical_p >= 1;
-}
 
 bool needs_chunk_keys(const SamplerParams& params, int vocab_size) {
   return active_top_k(params, vocab_size) > 0;

@@ -17,9 +17,6 @@ struct Support {
   std::uint64_t total = 0;
 };
 
-// Whether every candidate of non-zero weight may be drawn.
-bool keeps_all(const SamplerParams& params, int vocab_size);
-
 // Whether choose_support reads the chunk keys of the scratch, which the scan of the same logits writes.
 bool needs_chunk_keys(const SamplerParams& params, int vocab_size);
 

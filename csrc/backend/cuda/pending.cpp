@@ -4,7 +4,6 @@
 #include "backend/cuda/gemm/gemm_runner.h"
 #include "backend/cuda/gemm/kernel_list.h"
 #include "backend/cuda/gemm/load_linears.h"
-#include "backend/cuda/sampling.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -53,19 +52,5 @@ void Attention::fill_scratch(std::uint8_t) {
 void Attention::append(const CudaKvPool&, int, const SequencesOnDevice&, Rows, Rows) {}
 void Attention::run(const CudaKvPool&, int, std::span<const SequenceRows>, const SequencesOnDevice&,
                     const AttentionParams&, Rows, Rows) {}
-
-// sampling
-void Sampler::reserve(int, int, int) {}
-std::size_t Sampler::scratch_bytes(int, int, int) const {
-  return 0;
-}
-std::size_t Sampler::scratch_bytes() const noexcept {
-  return 0;
-}
-void Sampler::fill_scratch(std::uint8_t) {
-  static_cast<void>(stream_);
-}
-void Sampler::sample(Rows, std::span<const SampleRequest>, std::span<SampleResult>) {}
-void Sampler::score(Rows, std::span<const ScoreRequest>, std::span<SampleResult>) {}
 
 }  // namespace imp::cuda

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace imp::cpu {
+namespace imp {
 
 constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
@@ -24,4 +24,4 @@ constexpr std::uint64_t draw_bits(std::uint64_t seed, std::uint32_t sequence, st
   return std::uint64_t{words[0]} << 32 | words[1];
 }
 
-}  // namespace imp::cpu
+}  // namespace imp

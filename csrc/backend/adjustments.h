@@ -1,0 +1,88 @@
+// What a request's history, biases and masks change of its logits, told token by token.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/sampler.h"
+
+namespace imp {
+
+using TokenIds = std::span<const std::int32_t>;
+
+// In this order. The first multiplies or divides; the others add.
+enum class AdjustmentStep : std::uint8_t { repetition, counts, dry, bias };
+inline constexpr int kAdjustmentSteps = 4;
+
+struct AdjustmentScratch {
+  int vocab_size = 0;
+  std::int32_t* counts = nullptr;   // [vocab_size]
+  std::int32_t* matches = nullptr;  // as many as the history has tokens
+
+  bool has(std::int32_t token) const noexcept { return token >= 0 && token < vocab_size; }
+};
+
+bool has_penalties(const SamplerParams& params) noexcept;
+// Whether a request leaves its logits as they are.
+bool leaves_logits(const SampleRequest& request) noexcept;
+
+// The last `window` ids; 0: all.
+TokenIds last(TokenIds ids, std::int32_t window) noexcept;
+
+// counts[id] = how often, for every id of `ids` that exists.
+void count_tokens(TokenIds ids, const AdjustmentScratch& scratch);
+
+// counts[id] = 1 + the length of the longest suffix of the history without a breaker that it followed before, likewise.
+void measure_repeats(TokenIds history, TokenIds breakers, const AdjustmentScratch& scratch);
+
+// What DRY takes away for a repeat of a length that is at least the allowed one.
+float dry_penalty(const SamplerParams& params, std::int32_t length);
+
+// visit(id, count) once for each id with a count, which is 0 afterwards.
+template <class Visit>
+void take_counts(TokenIds ids, const AdjustmentScratch& scratch, const Visit& visit) {
+  for (const std::int32_t id : ids) {
+    if (!scratch.has(id) || scratch.counts[id] == 0) continue;
+    visit(id, scratch.counts[id]);
+    scratch.counts[id] = 0;
+  }
+}
+
+// visit(step, token, amount) in the order of the steps. A token is visited once a step, and by `bias` once for each of
+// its biases. The amount of `repetition` is a divisor of positive logits and a factor of others.
+template <class Visit>
+void visit_adjustments(const SampleRequest& request, const AdjustmentScratch& scratch, const Visit& visit) {
+  const SamplerParams& params = *request.params;
+  if (params.repetition_penalty != 1) {
+    const TokenIds said = last(request.history, params.penalty_window);
+    count_tokens(said, scratch);
+    take_counts(said, scratch, [&](std::int32_t id, std::int32_t) {
+      visit(AdjustmentStep::repetition, id, params.repetition_penalty);
+    });
+  }
+  if (params.frequency_penalty != 0 || params.presence_penalty != 0) {
+    const TokenIds output = request.history.last(static_cast<std::size_t>(request.n_output));
+    const TokenIds said = last(output, params.penalty_window);
+    count_tokens(said, scratch);
+    take_counts(said, scratch, [&](std::int32_t id, std::int32_t count) {
+      const float penalty = params.frequency_penalty * static_cast<float>(count) + params.presence_penalty;
+      visit(AdjustmentStep::counts, id, -penalty);
+    });
+  }
+  if (params.dry_multiplier != 0) {
+    const TokenIds said = last(request.history, params.dry_window);
+    measure_repeats(said, params.dry_breakers, scratch);
+    take_counts(said, scratch, [&](std::int32_t id, std::int32_t longest) {
+      if (longest - 1 >= params.dry_allowed_length) visit(AdjustmentStep::dry, id, -dry_penalty(params, longest - 1));
+    });
+  }
+  for (const LogitBias& entry : params.logit_bias) {
+    if (scratch.has(entry.token)) visit(AdjustmentStep::bias, entry.token, entry.bias);
+  }
+}
+
+// What all masks of a request allow of ids 32 · word and on.
+std::uint32_t allowed_of(const SampleRequest& request, std::size_t word) noexcept;
+bool has_masks(const SampleRequest& request) noexcept;
+
+}  // namespace imp
