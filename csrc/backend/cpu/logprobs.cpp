@@ -29,12 +29,13 @@ void list_candidates(const SamplingOps& ops, std::span<const float> logits, cons
   if (candidates.empty()) return;
   const LogitKey least = least_key_of_top(static_cast<int>(candidates.size()), vocab_size, scratch);
   const int n = ops.gather(logits.data(), vocab_size, least, scratch.ids, scratch.values);
-  // Insertion into the short list, by the logits themselves: log-probabilities of two logits may round to one value.
+  // Insertion into the short list, by the logits themselves: log-probabilities of two logits may round to one value. By
+  // their keys, because denormals would compare as equal, and the first candidate is what greedy sampling takes.
   std::size_t held = 0;
   for (int i = 0; i < n; ++i) {
     const float value = scratch.values[i];
     std::size_t at = held;
-    while (at > 0 && candidates[at - 1].logprob < value) --at;
+    while (at > 0 && key_of(candidates[at - 1].logprob) < key_of(value)) --at;
     if (at == candidates.size()) continue;
     held = std::min(held + 1, candidates.size());
     std::copy_backward(candidates.begin() + static_cast<std::ptrdiff_t>(at),

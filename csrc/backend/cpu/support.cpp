@@ -16,12 +16,6 @@ __extension__ using Wide = unsigned __int128;
 
 constexpr std::uint64_t kOne = std::uint64_t{1} << 40;  // the weight of the greatest logit
 
-LogitKey key_of(float logit) {
-  const auto word = std::bit_cast<std::int32_t>(logit);
-  const std::int32_t key = word ^ (word >> 31 & 0x7FFFFFFF);
-  return key == -1 ? 0 : key;
-}
-
 // The same order, unsigned.
 std::uint64_t order_of(LogitKey key) {
   return static_cast<std::uint32_t>(key) ^ 0x80000000U;
@@ -130,6 +124,12 @@ void keep_typical(Shortlist& list, float typical_p) {
 }
 
 }  // namespace
+
+LogitKey key_of(float logit) {
+  const auto word = std::bit_cast<std::int32_t>(logit);
+  const std::int32_t key = word ^ (word >> 31 & 0x7FFFFFFF);
+  return key == -1 ? 0 : key;
+}
 
 bool needs_chunk_keys(const SamplerParams& params, int vocab_size) {
   return active_top_k(params, vocab_size) > 0;

@@ -17,6 +17,8 @@ struct Support {
   std::uint64_t total = 0;
 };
 
+LogitKey key_of(float logit);
+
 // Whether choose_support reads the chunk keys of the scratch, which the scan of the same logits writes.
 bool needs_chunk_keys(const SamplerParams& params, int vocab_size);
 
