@@ -1,0 +1,190 @@
+"""The GPU check runs to its end on the emulated device, and what it says of numbers is right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_check import main, numbers, report
+from gpu_check.context import Context
+from gpu_check.main import STAGES, Outcome, Stage
+from gpu_check.stages import ledger as ledger_stage
+from gpu_check.stages import numerics, sanitizer
+from gpu_check.stages.kernels import attention_work, speed
+
+
+def context_of(folder: Path, *rows: dict[str, Any]) -> Context:
+    context = Context(folder, is_dry=True)
+    context.measurements.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return context
+
+
+# Stages.
+
+
+def stage_named(name: str, **changes: Any) -> Stage:
+    return Stage(name, **{"seconds": 30, "dry_seconds": 30, **changes})
+
+
+def test_a_stage_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    door = tmp_path / "door.py"
+    door.write_text("import threading\nprint('begun', flush=True)\nthreading.Event().wait()\n")
+    monkeypatch.setattr(main, "DOOR", door)
+    (outcome,) = main.run_stages(context_of(tmp_path), [stage_named("probe", dry_seconds=1)])
+    assert outcome.status == "timed out"
+    assert outcome.is_fatal
+    assert "begun" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_stage_that_fails_says_why_and_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    door = tmp_path / "door.py"
+    door.write_text("import sys\nprint('probe: no such device')\nsys.exit('probe' in sys.argv)\n")
+    monkeypatch.setattr(main, "DOOR", door)
+    first, second = main.run_stages(context_of(tmp_path), [stage_named("probe"), stage_named("kernels")])
+    assert (first.status, first.message) == ("failed", "probe: no such device")
+    assert second.status == "passed"
+
+
+def test_without_a_build_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    door = tmp_path / "door.py"
+    door.write_text("raise SystemExit(1)\n")
+    monkeypatch.setattr(main, "DOOR", door)
+    outcomes = main.run_stages(context_of(tmp_path), [stage_named("build"), stage_named("kernels")])
+    assert [outcome.status for outcome in outcomes] == ["failed", "not reached"]
+
+
+def test_a_stage_has_no_more_time_than_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "DRY_SECONDS", 0)
+    (outcome,) = main.run_stages(context_of(tmp_path), [stage_named("probe")])
+    assert (outcome.status, outcome.message) == ("not reached", "no time was left")
+
+
+def test_a_run_takes_less_than_nine_minutes() -> None:
+    assert main.SECONDS < 9 * 60
+    required = [stage.seconds for stage in STAGES if stage.is_required]
+    assert sum(required) <= main.SECONDS
+
+
+def test_only_known_stages_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.arguments_of(["--stages", "probe,kernels", "--only", "a,b"]).only == ("a", "b")
+    with pytest.raises(SystemExit):
+        main.arguments_of(["--stages", "probe,nothing"])
+    assert "nothing, expected some of probe" in capsys.readouterr().err
+
+
+# Numbers.
+
+
+def test_quantiles_lie_between() -> None:
+    assert numbers.quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert numbers.quantile([0.0, 10.0], 0.1) == 1.0
+    assert numbers.quantile([7.0], 0.9) == 7.0
+    with pytest.raises(ValueError, match="no values"):
+        numbers.quantile([], 0.5)
+
+
+def test_a_speed_stands_beside_the_limit_that_is_nearer(tmp_path: Path) -> None:
+    ceilings = [{"stage": "ceilings", "what": "ceiling", "name": name, "rate": rate}
+                for name, rate in (("read", 4e12), ("bf16", 8e14))]  # fmt: skip
+    context = context_of(tmp_path, *ceilings)
+    decode = speed(context, [1e-3] * 3, (1, 1000, 1000), 2_000_000_000)
+    assert (decode["unit"], decode["rate"], decode["fraction"]) == ("GB/s", 2e12, 0.5)
+    prefill = speed(context, [1e-3] * 3, (2048, 1000, 1000), 2_000_000_000)
+    assert (prefill["unit"], prefill["rate"]) == ("TFLOP/s", 2 * 2048 * 1e6 / 1e-3)
+    assert speed(context_of(tmp_path), [1.0], (1, 8, 8), 64)["fraction"] is None
+
+
+def test_attention_counts_what_the_mask_leaves() -> None:
+    work = attention_work((2, 3, 5), (4, 2, 8))
+    assert work == {"bytes": 4.0 * 2 * 5 * 2 * 8, "ops": 4.0 * 2 * (3 + 4 + 5) * 4 * 8}
+
+
+# What tests and tools say.
+
+JUNIT = """<testsuites><testsuite tests="{tests}" failures="{failures}" errors="{errors}" time="2.5">
+<testcase name="a">{skip}</testcase></testsuite></testsuites>"""
+
+
+@pytest.mark.parametrize(
+    ("counts", "skip", "word"),
+    [
+        ((3, 0, 0), "", ""),
+        ((3, 1, 1), "", "2 of 3 failed"),
+        ((0, 0, 0), "", "no test ran"),
+        ((3, 0, 0), '<skipped message="no CUDA device: 35"/>', "1 of 2 skipped"),
+        ((3, 0, 0), '<skipped message="this CPU lacks avx512"/>', ""),
+        ((1, 0, 0), '<skipped message="this CPU lacks avx512"/>', "no test ran"),
+    ],
+)
+def test_a_skip_for_the_gpu_and_no_test_at_all_are_failures(counts: tuple[int, ...], skip: str, word: str) -> None:
+    tests, failures, errors = counts
+    text = JUNIT.format(tests=tests, failures=failures, errors=errors, skip=skip)
+    assert numerics.counts_of(text).word == word
+
+
+def test_files_of_tests_that_run_on_gpus_are_found(tmp_path: Path) -> None:
+    names = {path.name for path in numerics.files_of_tests(Context(tmp_path))}
+    assert {"test_ops.py", "test_gpu_decoder.py"} <= names
+    assert "test_arena.py" not in names
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "verdict"),
+    [
+        (0, "ran a\n========= ERROR SUMMARY: 0 errors\n", "clean"),
+        (9, "ran a\n========= ERROR SUMMARY: 12 errors\n", "12 found"),
+        (9, "ran a\n========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)\n", "2 found"),
+        (1, "========= Error: Device not supported\n", "not run: refused here"),
+        (None, "ran a\n", "not run: not done in time"),
+        (1, "ran a\n", "not run: no summary, status 1"),
+        (3, "ran a\n========= ERROR SUMMARY: 0 errors\n", "status 3"),
+    ],
+)
+def test_verdicts_of_the_sanitizer(status: int | None, output: str, verdict: str) -> None:
+    assert sanitizer.verdict_of(status, output) == verdict
+
+
+def test_an_entry_has_what_was_found_of_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_stage.sources, "hash_of", lambda kernel, nvcc: f"{kernel} {nvcc}")
+    context = context_of(
+        tmp_path,
+        {"stage": "probe", "what": "device", "name": "H200", "driver": "580"},
+        {"stage": "numerics", "what": "row", "kernel": "a", "passed": True, "worst": {"decode": 0.25}},
+        {"stage": "numerics", "what": "row", "kernel": "b", "passed": False, "worst": {"decode": 2.0}},
+        {"stage": "kernels", "what": "kernel", "kernel": "a", "shape": "8b q", "m": 1, "rate": 3e12, "unit": "GB/s",
+         "fraction": 0.75},
+        {"stage": "sanitizer", "what": "verdict", "tool": "memcheck", "verdict": "clean", "ran": ["a"]},
+        {"stage": "sanitizer", "what": "verdict", "tool": "racecheck", "verdict": "not run: refused", "ran": ["a"]},
+    )  # fmt: skip
+    (name, entry), = ledger_stage.entries(context, "13.0.88").items()  # fmt: skip
+    assert (name, entry.hash, entry.device, entry.worst_error) == ("a", "a 13.0.88", "H200", {"decode": 0.25})
+    assert entry.speed["8b q m=1"].of_ceiling == 0.75
+    assert entry.sanitizer == "not run"
+
+
+# The report.
+
+
+def test_targets_are_filled_with_what_was_measured(tmp_path: Path) -> None:
+    context = context_of(
+        tmp_path,
+        {"stage": "engine", "what": "decode", "model": "8b q8_0", "batch": 1, "depth": 0, "tokens_per_s": 431.2,
+         "fraction": 0.8},
+        {"stage": "engine", "what": "first token", "model": "8b bf16", "prompt": 512, "milliseconds": 13.96,
+         "fraction": 0.65},
+    )  # fmt: skip
+    lines = report.target_lines(list(context.rows()))
+    assert lines[2] == "| 8B Q8_0, batch 1 | 431 tok/s | 80 % | 60 % | 80 % | 85 % |"
+    assert lines[-1] == "| 8B bf16, first token of 512 | 14.0 ms | 65 % | 22 ms | 14 ms | 12 ms |"
+    assert lines[3].startswith("| 8B Q4_K_M, batch 1 | not measured | – |")
+
+
+def test_the_summary_has_forty_lines_at_most(tmp_path: Path) -> None:
+    rows = [{"stage": "comparators", "what": "comparator", "name": str(i), "tokens_per_s": 1.0, "fraction": None}
+            for i in range(80)]  # fmt: skip
+    lines = report.summary(context_of(tmp_path, *rows), [Outcome("probe", "failed", 1.0, True, "no device")])
+    assert len(lines) == report.MOST_LINES
+    assert lines[-1] == "FAILED"

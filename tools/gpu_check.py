@@ -1,0 +1,17 @@
+"""One run on a machine with a GPU: builds, checks, measures, compares, and writes the ledger.
+
+    python tools/gpu_check.py --out build/gpu_check             # all of it, in less than nine minutes
+    python tools/gpu_check.py --only q8_0_dp4a,q4_k_imma        # these kernels alone
+    python tools/gpu_check.py --stages probe,build,numerics     # these stages alone
+    python tools/gpu_check.py --dry                             # every stage in small on the emulated device
+
+It downloads nothing. Beside what imp needs, the machine has nvcc, CMake, ninja, PyTorch and transformers; what it lacks
+of imp's own needs can lie in a folder of wheels (--wheels). The status is 0 only where every required stage passed.
+"""
+
+import sys
+
+from gpu_check.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""What a stage is given, and where it puts what it finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_check.sources import ROOT
+
+Row = dict[str, Any]
+
+
+class StageError(Exception):
+    """The stage did not pass, in words."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """One run. Stages are processes of their own: what they find goes through a file of JSON lines."""
+
+    out: Path
+    is_dry: bool = False
+    only: tuple[str, ...] = ()  # kernels; empty: all
+    wheels: Path | None = None
+    stage: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Of device, as imp names it."""
+        return "cuda_emulated" if self.is_dry else "cuda"
+
+    @property
+    def measurements(self) -> Path:
+        """Every finding of every stage, one a line, as it came."""
+        return self.out / "measurements.jsonl"
+
+    def record(self, what: str, **values: Any) -> None:
+        """Keeps a finding, at once: the stage may not live to its end."""
+        row = {"stage": self.stage, "what": what, **values}
+        with self.measurements.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(f"{what}: " + ", ".join(f"{name} {shown(value)}" for name, value in values.items()), flush=True)
+
+    def note(self, text: str) -> None:
+        """Something that the report is to say of this stage."""
+        self.record("note", text=text)
+
+    def found(self, stage: str, what: str) -> list[Row]:
+        return [row for row in self.rows() if row["stage"] == stage and row["what"] == what]
+
+    def rows(self) -> Iterator[Row]:
+        if not self.measurements.exists():
+            return
+        for line in self.measurements.read_text().splitlines():
+            yield json.loads(line)
+
+    def ceiling(self, name: str) -> float | None:
+        """Of this run: bytes or operations in a second."""
+        rates = [row["rate"] for row in self.found("ceilings", "ceiling") if row["name"] == name]
+        return rates[-1] if rates else None
+
+    def fraction(self, rate: float, of: str) -> float | None:
+        ceiling = self.ceiling(of)
+        return rate / ceiling if ceiling else None
+
+    def chosen(self, kernel: str) -> bool:
+        return not self.only or kernel in self.only
+
+    def environment(self) -> dict[str, str]:
+        """Of what a stage starts: it imports imp from where `build` put it."""
+        built = [row["python_path"] for row in self.found("build", "built") if row["python_path"]]
+        given = [str(Path(place).resolve()) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join([*built[-1:], *given])}
+
+
+class Budget:
+    """Time that a stage may still take for cases that it can do without."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def is_spent(self) -> bool:
+        return time.monotonic() >= self._end
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return json.dumps(value) if isinstance(value, Mapping | list) else str(value)
+
+
+def python() -> list[str]:
+    return [sys.executable, "-P"]
+
+
+__all__ = ["ROOT", "Budget", "Context", "Row", "StageError", "python", "shown"]

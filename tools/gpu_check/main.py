@@ -1,0 +1,206 @@
+"""The command line, and the order of the stages: each is a process of its own under its own time limit."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+from gpu_check.context import ROOT, Context, StageError
+from gpu_check.report import summary, write_report
+
+DOOR = ROOT / "tools" / "gpu_check.py"
+# Of one file of the output folder.
+MOST_BYTES = 15 << 20
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A module of `stages` with `run(context, seconds)`; seconds on a GPU machine, and in small."""
+
+    name: str
+    seconds: int
+    dry_seconds: int
+    is_required: bool = True
+
+
+# In their order: comparators last but for the words about it all, because they may be cut.
+STAGES = (
+    Stage("probe", 20, 20),
+    Stage("build", 150, 20),
+    Stage("ceilings", 25, 20),
+    Stage("numerics", 110, 60),
+    Stage("sanitizer", 45, 30, is_required=False),
+    Stage("kernels", 80, 30),
+    Stage("engine", 80, 30),
+    Stage("service", 40, 40),
+    Stage("ledger", 10, 20),
+    Stage("comparators", 60, 30, is_required=False),
+)
+# What a run may take in all.
+SECONDS = 530
+DRY_SECONDS = 115
+# A stage that was asked for by name has more time.
+NAMED_FACTOR = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a stage ended."""
+
+    stage: str
+    status: str  # "passed", "failed", "timed out" or "not reached"
+    seconds: float
+    is_required: bool
+    message: str = ""
+
+    @property
+    def is_fatal(self) -> bool:
+        return self.is_required and self.status != "passed"
+
+
+def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__ or __doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    names = [stage.name for stage in STAGES]
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="of the results (default: $OUT, else build/gpu_check)"
+    )
+    parser.add_argument("--only", type=comma_list, default=(), metavar="NAME,…", help="kernels (default: all)")
+    parser.add_argument("--stages", type=comma_list, default=(), metavar="NAME,…", help=", ".join(names))
+    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="packages that the machine lacks")
+    parser.add_argument("--dry", action="store_true", help="all stages in small on the emulated device")
+    parser.add_argument("--worker", choices=names, help=argparse.SUPPRESS)
+    found = parser.parse_args(words)
+    if unknown := sorted(set(found.stages) - set(names)):
+        parser.error(f"--stages: {', '.join(unknown)}, expected some of {', '.join(names)}")
+    return found
+
+
+def comma_list(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    arguments = arguments_of(words)
+    out = arguments.out or Path(os.environ.get("OUT") or ROOT / "build" / "gpu_check")
+    wheels = arguments.wheels.resolve() if arguments.wheels else None
+    context = Context(out.resolve(), arguments.dry, arguments.only, wheels)
+    if arguments.worker:
+        return work(replace(context, stage=arguments.worker))
+    prepare(context.out)
+    chosen = [stage for stage in STAGES if not arguments.stages or stage.name in arguments.stages]
+    outcomes = run_stages(context, chosen, NAMED_FACTOR if arguments.stages else 1)
+    print("\n".join(["", *summary(context, outcomes)]))
+    return 1 if any(outcome.is_fatal for outcome in outcomes) else 0
+
+
+def prepare(out: Path) -> None:
+    """An empty folder, but for what is not ours."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("measurements.jsonl", "results.json", "report.md", "ledger.json", "log.txt"):
+        (out / name).unlink(missing_ok=True)
+
+
+def run_stages(context: Context, stages: Sequence[Stage], factor: float = 1) -> list[Outcome]:
+    """Each may take `factor` times its time."""
+    total = DRY_SECONDS if context.is_dry else SECONDS
+    begin = time.monotonic()
+    outcomes: list[Outcome] = []
+    for stage in stages:
+        limit = min(factor * seconds_for(stage, context.is_dry), total - (time.monotonic() - begin))
+        outcomes.append(run_stage(context, stage, limit))
+        last = outcomes[-1]
+        print(f"== {stage.name}: {last.status}, {last.seconds:.1f} s {last.message}", flush=True)
+        write_results(context, outcomes)
+        write_report(context, outcomes)
+        if stage.name == "build" and last.is_fatal:
+            left = stages[stages.index(stage) + 1 :]
+            outcomes += [Outcome(s.name, "not reached", 0.0, s.is_required, "nothing was built") for s in left]
+            break
+    write_results(context, outcomes)
+    write_report(context, outcomes)
+    return outcomes
+
+
+def seconds_for(stage: Stage, is_dry: bool) -> float:
+    return stage.dry_seconds if is_dry else stage.seconds
+
+
+def run_stage(context: Context, stage: Stage, limit: float) -> Outcome:
+    if limit < 1:
+        return Outcome(stage.name, "not reached", 0.0, stage.is_required, "no time was left")
+    options = ["--only", ",".join(context.only)] if context.only else []
+    options += ["--wheels", str(context.wheels)] if context.wheels else []
+    options += ["--dry"] if context.is_dry else []
+    begin = time.monotonic()
+    log = context.out / "log.txt"
+    with log.open("a") as file:
+        file.write(f"\n==== {stage.name}, at most {limit:.0f} s\n")
+        file.flush()
+        at = file.tell()
+        process = subprocess.Popen(
+            [sys.executable, str(DOOR), "--out", str(context.out), "--worker", stage.name, *options],
+            cwd=ROOT, env={**context.environment(), "GPU_CHECK_SECONDS": str(int(limit))}, stdin=subprocess.DEVNULL,
+            stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        status, message = wait_for(process, limit)
+    if status == "failed":
+        message = last_line(log, at)
+    shorten(log)
+    return Outcome(stage.name, status, time.monotonic() - begin, stage.is_required, message)
+
+
+def wait_for(process: subprocess.Popen[bytes], limit: float) -> tuple[str, str]:
+    """Ends it, and all that it has started, when its time is over."""
+    try:
+        return ("passed", "") if process.wait(timeout=limit) == 0 else ("failed", "")
+    except subprocess.TimeoutExpired:
+        return "timed out", f"after {limit:.0f} s; what it had found by then counts"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def last_line(log: Path, at: int) -> str:
+    lines = [line for line in log.read_bytes()[at:].decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "nothing was said"
+
+
+def shorten(log: Path) -> None:
+    """Keeps the end of what has become too long."""
+    if log.stat().st_size > MOST_BYTES:
+        log.write_bytes(b"...\n" + log.read_bytes()[-MOST_BYTES // 2 :])
+
+
+def write_results(context: Context, outcomes: Sequence[Outcome]) -> None:
+    document = {"stages": [asdict(outcome) for outcome in outcomes], "findings": list(context.rows())}
+    beside = context.out / "results.json.part"
+    beside.write_text(json.dumps(document, indent=0))
+    beside.replace(context.out / "results.json")
+
+
+def work(context: Context) -> int:
+    """In the stage's own process."""
+    sys.path[:] = [path for path in sys.path if path]
+    module = import_module(f"gpu_check.stages.{context.stage}")
+    try:
+        module.run(context, float(os.environ.get("GPU_CHECK_SECONDS", "60")))
+    except StageError as error:
+        print(f"{context.stage}: {error}", flush=True)
+        return 1
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+        return 1
+    return 0

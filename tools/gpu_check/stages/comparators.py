@@ -1,0 +1,111 @@
+"""What others get from this device, in this run: compiled PyTorch, transformers, and llama.cpp where it is here."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gpu_check.context import Budget, Context
+from gpu_check.llama_loop import DRY_SHAPE, SHAPES, LlamaShape, decode_loop
+from gpu_check.numbers import Spread
+
+TOKENS, CONTEXT, REPEATS = 64, 512, 3
+DRY_TOKENS = 2
+
+
+def run(context: Context, seconds: float) -> None:
+    budget = Budget(0.75 * seconds)
+    shapes = {"tiny": DRY_SHAPE} if context.is_dry else SHAPES
+    for name, shape in shapes.items():
+        attempt(context, budget, f"compiled PyTorch {name}", lambda n=name, s=shape: compiled_loop(context, n, s))
+    for name, shape in shapes.items():
+        attempt(context, budget, f"transformers {name}", lambda n=name, s=shape: transformers_loop(context, n, s))
+    attempt(context, budget, "llama.cpp", lambda: llama_cpp(context))
+
+
+def attempt(context: Context, budget: Budget, name: str, work: Callable[[], None]) -> None:
+    """One that cannot be compared with stops no other."""
+    if budget.is_spent:
+        context.note(f"{name}: no time was left")
+        return
+    try:
+        work()
+    except Exception as error:
+        context.note(f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+
+
+def record(context: Context, name: str, shape: LlamaShape, generate: Callable[[int], object], torch: Any) -> None:
+    """Tokens in a second of one sequence, beside the time that its weights' bytes take."""
+    tokens = DRY_TOKENS if context.is_dry else TOKENS
+
+    def once() -> float:
+        wait(context, torch)
+        begin = time.perf_counter()
+        generate(tokens)
+        wait(context, torch)
+        return (time.perf_counter() - begin) / tokens
+
+    begin = time.perf_counter()
+    once()
+    start = time.perf_counter() - begin
+    spread = Spread.of([once() for _ in range(1 if context.is_dry else REPEATS)])
+    rate = 2 * shape.weight_elements / spread.median
+    context.record("comparator", name=name, tokens_per_s=1 / spread.median, fraction=context.fraction(rate, "read"),
+                   start_seconds=start, **spread.as_row())  # fmt: skip
+
+
+def wait(context: Context, torch: Any) -> None:
+    if not context.is_dry:
+        torch.cuda.synchronize()
+
+
+def compiled_loop(context: Context, name: str, shape: LlamaShape) -> None:
+    import torch
+
+    device = "cpu" if context.is_dry else "cuda"
+    generate = decode_loop(torch, shape, device=device, context=CONTEXT, compiled=not context.is_dry)
+    record(context, f"PyTorch compiled, {name} bf16", shape, generate, torch)
+
+
+def transformers_loop(context: Context, name: str, shape: LlamaShape) -> None:
+    import torch
+    import transformers
+
+    device = "cpu" if context.is_dry else "cuda"
+    config = transformers.LlamaConfig(
+        hidden_size=shape.hidden, intermediate_size=shape.ffn, num_hidden_layers=shape.n_layers,
+        num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads, head_dim=shape.head_dim,
+        vocab_size=shape.vocab, max_position_embeddings=4096, bos_token_id=0, eos_token_id=1, pad_token_id=1,
+    )  # fmt: skip
+    with torch.device(device):
+        model = transformers.LlamaForCausalLM(config).to(torch.bfloat16).eval()
+    prompt = torch.zeros((1, 1), dtype=torch.long, device=device)
+
+    def generate(n_tokens: int) -> object:
+        with torch.inference_mode():
+            return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=n_tokens,
+                                  min_new_tokens=n_tokens, do_sample=False, cache_implementation="static")  # fmt: skip
+
+    record(context, f"transformers {transformers.__version__}, {name} bf16", shape, generate, torch)
+
+
+def llama_cpp(context: Context) -> None:
+    """Only of one that was built for GPUs: its speed on a CPU compares with nothing here."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        context.note("llama.cpp: no llama-cpp-python here")
+        return
+    import llama_cpp
+
+    if not llama_cpp.llama_supports_gpu_offload():
+        context.note(f"llama.cpp: llama-cpp-python {llama_cpp.__version__} was built without CUDA")
+        return
+    from imp_service.models import demo_model_path
+
+    model = llama_cpp.Llama(str(demo_model_path()), n_gpu_layers=-1, flash_attn=True, verbose=False)
+    tokens = model.tokenize(b"Once upon a time")
+    begin = time.perf_counter()
+    n = sum(1 for _, _ in zip(model.generate(tokens, temp=0.0), range(TOKENS), strict=False))
+    context.record("comparator", name=f"llama.cpp {llama_cpp.__version__}, built-in model",
+                   tokens_per_s=n / (time.perf_counter() - begin), fraction=None)  # fmt: skip

@@ -1,0 +1,153 @@
+"""Whole models: generation at several batches, first tokens, and what each op takes; random weights of real shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_check.context import Budget, Context
+from gpu_check.numbers import Spread
+
+REPEATS = 3
+DECODE_TOKENS = 48
+PROFILED_STEPS = 6
+# Model and types of its weights: what the targets name comes first.
+MODELS = (("8b", "q4_k_m"), ("8b", "q8_0"), ("1b", "q8_0"), ("1b", "q4_k_m"), ("8b", "bf16"), ("1b", "bf16"))
+# Sequences that generate together, and tokens that each holds before.
+BATCHES = ((1, 0), (16, 1024), (4, 0), (16, 0), (64, 0))
+PROMPTS = (512, 2048, 128)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is done with a model."""
+
+    batches: tuple[tuple[int, int], ...] = BATCHES
+    prompts: tuple[int, ...] = PROMPTS
+    decode_tokens: int = DECODE_TOKENS
+    repeats: int = REPEATS
+    profiled_steps: int = PROFILED_STEPS
+
+
+DRY_SIZES = Sizes(batches=((1, 0), (2, 4)), prompts=(6,), decode_tokens=3, repeats=1, profiled_steps=1)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loaded model."""
+
+    name: str
+    runs: Any  # EngineRuns
+    work: Any  # ModelWork
+    sizes: Sizes
+
+
+def run(context: Context, seconds: float) -> None:
+    budget = Budget(0.85 * seconds)
+    if context.is_dry:
+        measure(context, "demo", None, DRY_SIZES, budget)
+        return
+    for shape, mix in MODELS:
+        if budget.is_spent:
+            context.note(f"no time was left for {shape} {mix} and what comes after it")
+            return
+        measure(context, f"{shape} {mix}", synthetic(shape, mix), Sizes(), budget)
+
+
+def synthetic(shape: str, mix: str) -> Any:
+    """Random weights: as fast as real ones. The 8B's head is its embedding here, whose rows cost next to nothing."""
+    from imp_service import _core
+    from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
+
+    found = SHAPES.get(shape) or Shape(
+        "Llama-3.1-8B", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 131072, 5e5, 1e-5, False
+    )
+    return _core.make_synthetic_file(metadata(found, mix), list(tensors(found, MIXES[mix])))
+
+
+def settings(context: Context, sizes: Sizes) -> list[str]:
+    """Texts of --set."""
+    tokens = max([batch * (depth + sizes.decode_tokens + 64) for batch, depth in sizes.batches] + list(sizes.prompts))
+    return [f"device.kind={context.kind}", 'model.overrides.least_maturity="emulated"',
+            f"kv.bytes={tokens * 2 * 160 * 1024}", "limits.max_context=4096"]  # fmt: skip
+
+
+def measure(context: Context, name: str, file: Any, sizes: Sizes, budget: Budget) -> None:
+    import time
+
+    from imp_service.config import load as load_config
+    from imp_service.config.host import resolve_threads
+    from imp_service.core.bench.engine_runs import EngineRuns
+    from imp_service.core.bench.work import model_work
+    from imp_service.core.load import load
+
+    begin = time.monotonic()
+    loaded = load(resolve_threads(load_config(None, settings(context, sizes))), file)
+    try:
+        model = loaded.model
+        context.record("loaded", model=name, device=model.device_name, seconds=time.monotonic() - begin,
+                       weights_bytes=sum(weight["n_bytes"] for weight in model.weights))  # fmt: skip
+        subject = Subject(name, EngineRuns(loaded.client, model.vocab_size), model_work(model), sizes)
+        for batch, depth in sizes.batches:
+            if budget.is_spent:
+                context.note(f"{name}: no time was left for batch {batch} at depth {depth}")
+                return
+            measure_decode(context, subject, batch, depth)
+        for tokens in sizes.prompts:
+            measure_prompt(context, subject, tokens)
+    finally:
+        loaded.client.close()
+
+
+def measure_decode(context: Context, subject: Subject, batch: int, depth: int) -> None:
+    from imp_service.core.bench.engine_runs import DecodeBatch
+
+    name, runs, work, sizes = subject.name, subject.runs, subject.work, subject.sizes
+    with DecodeBatch(runs, batch, depth) as sequences:
+        sequences.decode(2)  # captures
+        sequences.decode(2)
+        seconds = [sequences.decode(sizes.decode_tokens) for _ in range(sizes.repeats)]
+        needed = work.decode(batch, depth, sizes.decode_tokens)
+        spread = Spread.of(seconds)
+        context.record("decode", model=name, batch=batch, depth=depth, tokens_per_s=needed.tokens / spread.median,
+                       step_us=1e6 * spread.median / (sizes.decode_tokens - 1),
+                       fraction=context.fraction(needed.bytes / spread.median, "read"), **spread.as_row())  # fmt: skip
+        if depth == 0:
+            steps = profiled(runs, sizes.profiled_steps, lambda: sequences.decode(sizes.profiled_steps + 2))
+            record_profile(context, name, f"decode {batch}", steps)
+
+
+def measure_prompt(context: Context, subject: Subject, tokens: int) -> None:
+    """To the first token, in process."""
+    name, runs, work, sizes = subject.name, subject.runs, subject.work, subject.sizes
+    runs.prefill(tokens)
+    seconds = [runs.prefill(tokens) for _ in range(sizes.repeats)]
+    spread = Spread.of(seconds)
+    rate = work.prefill(tokens, tokens).ops / spread.median
+    context.record(
+        "first token", model=name, prompt=tokens, milliseconds=1e3 * spread.median,
+        tokens_per_s=tokens / spread.median, fraction=context.fraction(rate, "bf16"), **spread.as_row(),
+    )  # fmt: skip
+    record_profile(context, name, f"prompt {tokens}", profiled(runs, 1, lambda: runs.prefill(tokens)))
+
+
+def profiled(runs: Any, n_steps: int, work: Any) -> Any:
+    """The profile of the next steps: ops one after the other, each waited for."""
+    client, events = runs.client, []
+    ticket = client.expect(events.append)
+    try:
+        client.engine.profile(ticket, n_steps)
+        work()
+        client.wait(lambda: bool(events))
+    finally:
+        client.forget(ticket)
+    return events[0]
+
+
+def record_profile(context: Context, model: str, case: str, profile: Any) -> None:
+    from imp_service.serving.profile import op_shares
+
+    n_steps = max(1, len(profile.steps))
+    shares = [[share.name, round(1e3 * share.total_ms / n_steps, 2), share.count // n_steps]
+              for share in op_shares(profile)[:16]]  # fmt: skip
+    context.record("profile", model=model, case=case, steps=n_steps, ops=shares)

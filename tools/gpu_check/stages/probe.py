@@ -1,0 +1,57 @@
+"""What is here: the device, its driver, the versions of all that is used, and which source this is."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+from gpu_check.context import ROOT, Context, StageError
+
+PACKAGES = ("torch", "transformers", "numpy", "gguf", "hypothesis", "pytest", "grpcio", "llguidance", "tokenizers",
+            "scikit-build-core", "pybind11", "llama-cpp-python", "triton")  # fmt: skip
+FACTS = ("name", "driver_version", "memory.total", "clocks.sm", "clocks.mem", "clocks.max.sm", "power.limit",
+         "temperature.gpu", "utilization.gpu")  # fmt: skip
+
+
+def run(context: Context, seconds: float) -> None:
+    context.record(
+        "machine", cpus=os.cpu_count(), system=platform.platform(), python=platform.python_version(),
+        commit=commit(), nvcc=first_line("nvcc", "--version", of=-2), cmake=first_line("cmake", "--version"),
+    )  # fmt: skip
+    context.record("packages", **{name: version_of(name) for name in PACKAGES})
+    if context.is_dry:
+        context.record("device", name="emulated GPU", driver="none")
+        return
+    answer = first_line("nvidia-smi", f"--query-gpu={','.join(FACTS)}", "--format=csv,noheader,nounits")
+    values = dict(zip(FACTS, answer.split(", "), strict=False))
+    if "name" not in values or "driver_version" not in values:
+        raise StageError(f"nvidia-smi does not name a device: {answer}")
+    context.record("device", driver=values.pop("driver_version"), **{k.replace(".", "_"): v for k, v in values.items()})
+
+
+def first_line(*command: str, of: int = 0) -> str:
+    """Or why there is none."""
+    if shutil.which(command[0]) is None:
+        return f"no {command[0]}"
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (found.stdout or found.stderr).strip().splitlines()
+    return lines[of] if len(lines) >= max(1, -of) else f"{command[0]} says nothing"
+
+
+def commit() -> str:
+    revision = ROOT / "service" / "imp_service" / "revision.txt"
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        return found.stdout.strip()
+    return revision.read_text().strip() if Path(revision).exists() else "unknown"
+
+
+def version_of(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
