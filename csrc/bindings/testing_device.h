@@ -19,12 +19,10 @@ using Ints = pybind11::array_t<std::int32_t, pybind11::array::c_style | pybind11
 class TestingDevice {
  public:
   TestingDevice(const std::string& kind, const std::string& isa, int n_threads)
-      : kind_(kind),
-        backend_(
+      : backend_(
             make_backend({.kind = kind, .isa = isa, .n_threads = n_threads, .cpus = {}, .memory = {}, .tuning = {}})) {}
 
   Backend& backend() { return *backend_; }
-  const std::string& kind() const { return kind_; }
 
   // Rows of the backend's own, whose padding holds NaN: no op may let it in.
   Rows empty_rows(int n_rows, int width) {
@@ -64,7 +62,6 @@ class TestingDevice {
     return static_cast<std::size_t>(rows.n_rows) * static_cast<std::size_t>(rows.stride);
   }
 
-  std::string kind_;
   std::unique_ptr<Backend> backend_;
 };
 

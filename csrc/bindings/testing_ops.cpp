@@ -3,7 +3,6 @@
 
 #include <pybind11/stl.h>
 
-#include "backend/cuda/make_emulated_backend.h"
 #include "base/error.h"
 #include "bindings/testing_device.h"
 #include "bindings/testing_weights.h"
@@ -138,11 +137,6 @@ Floats gated_linear(TestingDevice& device, const std::string& kind, const Floats
   return device.to_array(out);
 }
 
-void set_thread_order(TestingDevice& device, unsigned seed) {
-  if (device.kind() != "cuda_emulated") throw std::invalid_argument("only an emulated device's order can be set");
-  cuda_emulated::set_thread_order(device.backend(), seed);
-}
-
 py::dict launches(TestingDevice& device) {
   py::dict result;
   for (const Launch& launch : device.backend().launches()) result[py::str(std::string(launch.name))] = launch.count;
@@ -159,7 +153,6 @@ void register_testing_ops(py::module_& module) {
       .def_property_readonly("name", [](TestingDevice& device) { return device.backend().device_name(); })
       .def_property_readonly("scratch_bytes", [](TestingDevice& device) { return device.backend().scratch_bytes(); })
       .def("launches", &launches)
-      .def("set_thread_order", &set_thread_order, py::arg("seed"))
       .def("rms_norm", &rms_norm, py::arg("x"), py::arg("weight"), py::arg("epsilon"), py::arg("in_place") = false)
       .def("add_norm", &add_norm, py::arg("x"), py::arg("y"), py::arg("weight"), py::arg("epsilon"))
       .def("rope_angles", &rope_angles, py::arg("positions"), py::arg("frequencies"), py::arg("magnitude") = 1.0F)

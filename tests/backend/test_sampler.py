@@ -10,8 +10,18 @@ import pytest
 from imp_service import _testing as core
 from support import sampling_oracle as oracle
 from support import tolerances
-from support.devices import BEST, DEVICES, ISAS
-from support.sampler_requests import VOCAB, Fields, draws, normal_rows, one, random_fields, row_of, tokens
+from support.devices import BEST, DEVICES, GPUS, ISAS
+from support.sampler_requests import (
+    VOCAB,
+    Fields,
+    draws,
+    each_sampler,
+    normal_rows,
+    one,
+    random_fields,
+    row_of,
+    tokens,
+)
 
 
 def test_smp_2_the_generator_has_the_published_answers() -> None:
@@ -49,23 +59,25 @@ def test_smp_25_large_rows_agree_on_every_instruction_set() -> None:
         assert core.sample(device, rows, requests) == reference
 
 
-def test_smp_3_greedy_is_the_adjusted_maximum_and_uses_no_randomness() -> None:
+@each_sampler
+def test_smp_3_greedy_is_the_adjusted_maximum_and_uses_no_randomness(device: core.Device, fewer: int) -> None:
     rng = np.random.default_rng(3)
-    rows = normal_rows(3, 1000)
+    n = 1000 // fewer
+    rows = normal_rows(3, n)
     greedy, single = [], []
-    for i in range(1000):
+    for i in range(n):
         fields = {**random_fields(rng, VOCAB), "row": i}
         greedy.append({**fields, "temperature": 0.0, "seed": 1})
         single.append({**fields, "top_k": 1, "seed": 2})
-    chosen = tokens(BEST, rows, greedy)
-    assert tokens(BEST, rows, single) == chosen
-    assert chosen == [int(np.argmax(oracle.adjusted(rows[i], greedy[i]))) for i in range(1000)]
+    chosen = tokens(device, rows, greedy)
+    assert tokens(device, rows, single) == chosen
+    assert chosen == [int(np.argmax(oracle.adjusted(rows[i], greedy[i]))) for i in range(n)]
     assert chosen != np.argmax(rows, axis=1).tolist()
-    assert one(rows[0], temperature=9.9e-5, seed=5) == one(rows[0], temperature=0.0)
+    assert one(rows[0], device, temperature=9.9e-5, seed=5) == one(rows[0], device, temperature=0.0)
 
 
 def test_smp_4_d02_d10_ties_go_to_the_lowest_id() -> None:
-    for device in DEVICES:
+    for device in [*DEVICES, *GPUS]:
         assert one(row_of(1, 3, 3, 2), device, temperature=0.0) == 1
         assert one(row_of(-0.0, 0.0, -1), device, temperature=0.0) == 0
         assert one(np.full(VOCAB, 7, np.float32), device, temperature=0.0) == 0
@@ -79,7 +91,8 @@ def test_smp_4_d02_d10_ties_go_to_the_lowest_id() -> None:
     ):
         for isa in ISAS:
             assert core.SamplerRow(isa, flat).support(fields)[0] == ids
-    assert set(draws(row_of(2, 2, 2, 2), 100, top_k=2)) == {0, 1}
+    for device in [BEST, *GPUS]:
+        assert set(draws(row_of(2, 2, 2, 2), 20, device, top_k=2)) == {0, 1}
 
 
 def test_smp_6_d02_every_index_has_a_fresh_uniform_draw() -> None:
@@ -96,10 +109,12 @@ def test_smp_6_d02_every_index_has_a_fresh_uniform_draw() -> None:
     assert draws(flat, 50, sequence=0) != draws(flat, 50, sequence=1)
 
 
-def test_smp_7_off_values_are_off_and_edges_keep_one() -> None:
-    rows = normal_rows(7, 300)
-    base = [{"row": i, "seed": i, "temperature": 1.3} for i in range(300)]
-    plain = tokens(BEST, rows, base)
+@each_sampler
+def test_smp_7_off_values_are_off_and_edges_keep_one(device: core.Device, fewer: int) -> None:
+    n = 300 // fewer
+    rows = normal_rows(7, n)
+    base = [{"row": i, "seed": i, "temperature": 1.3} for i in range(n)]
+    plain = tokens(device, rows, base)
     for off in (
         {"top_k": 0},
         {"top_k": VOCAB},
@@ -108,17 +123,17 @@ def test_smp_7_off_values_are_off_and_edges_keep_one() -> None:
         {"min_p": 0.0},
         {"typical_p": 1.0},
     ):
-        assert tokens(BEST, rows, [{**fields, **off} for fields in base]) == plain
-    assert tokens(BEST, rows, [{**fields, "top_k": 3} for fields in base]) != plain
+        assert tokens(device, rows, [{**fields, **off} for fields in base]) == plain
+    assert tokens(device, rows, [{**fields, "top_k": 3} for fields in base]) != plain
     best = np.argmax(rows, axis=1).tolist()
     for edge in ({"top_p": 1e-30}, {"top_p": 1e-45}, {"min_p": 1.0}):
-        assert tokens(BEST, rows, [{**fields, **edge} for fields in base]) == best
+        assert tokens(device, rows, [{**fields, **edge} for fields in base]) == best
     for row in rows[:20]:
         ids, weights = core.SamplerRow(ISAS[-1], row).support({})
         exact = np.exp(row.astype(np.float64) - row.max())
         assert ids == list(range(VOCAB))
         assert abs(sum(weights) / 2**40 / exact.sum() - 1) < tolerances.SAMPLER_CUT
-    assert set(draws(np.zeros(16, np.float32), 400)) == set(range(16))
+    assert set(draws(np.zeros(16, np.float32), 150, device)) == set(range(16))
 
 
 def filters(rng: np.random.Generator, vocab: int) -> Iterator[Fields]:
@@ -156,6 +171,26 @@ def test_smp_8_support_sets_are_exact(vocab: int, n_rows: int) -> None:
             wrong_by_one += expected != oracle.kept(row, {**fields, "top_k": max(1, len(expected) - 1)})[0]
     assert compared > 0.99 * 15 * n_rows
     assert wrong_by_one > 0.5 * compared, "the oracle must see one candidate missing"
+
+
+@each_sampler
+def test_smp_8_what_is_drawn_is_of_the_exact_set(device: core.Device, fewer: int) -> None:
+    rng = np.random.default_rng(8)
+    rows = normal_rows(8, 40, vocab=300)
+    kept, requests = [], []
+    for i, row in enumerate(rows[: 40 // min(fewer, 4)]):
+        for fields in filters(rng, 300):
+            expected, margin = oracle.kept(row, fields)
+            if not oracle.decided(margin):
+                continue
+            kept.append((i, expected))
+            requests.append({**fields, "row": i, "seed": len(requests)})
+    drawn = tokens(device, rows, requests)
+    assert all(token in expected for token, (_, expected) in zip(drawn, kept, strict=True))
+    rotated = [*drawn[1:], drawn[0]]  # negative control: draws of other sets are seen
+    assert not all(token in expected for token, (_, expected) in zip(rotated, kept, strict=True))
+    few, _ = oracle.kept(rows[0], {"top_k": 5, "temperature": 3.0})
+    assert set(draws(rows[0], 100, device, top_k=5, temperature=3.0)) == few
 
 
 def test_smp_9_draws_are_those_of_unbounded_integers() -> None:

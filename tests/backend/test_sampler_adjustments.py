@@ -6,8 +6,8 @@ import numpy as np
 
 from imp_service import _testing as core
 from support import sampling_oracle as oracle
-from support.devices import BEST, ISAS
-from support.sampler_requests import VOCAB, normal_rows, one, random_fields, row_of, tokens
+from support.devices import ISAS
+from support.sampler_requests import VOCAB, each_sampler, normal_rows, one, random_fields, row_of, tokens
 
 
 def test_smp_10_repetition_penalty_acts_once_per_distinct_known_id() -> None:
@@ -93,25 +93,29 @@ def test_smp_13_dry_penalises_what_would_lengthen_a_repeat() -> None:
         )
 
 
-def test_smp_14_bias_comes_after_the_penalties() -> None:
+@each_sampler
+def test_smp_14_bias_comes_after_the_penalties(device: core.Device, fewer: int) -> None:
+    del fewer
     row = row_of(1, 4, 3, 2)
     fields = {"repetition_penalty": 2.0, "history": [1], "logit_bias": {1: 2.5, 0: -100.0}}
     assert core.SamplerRow(ISAS[-1], row).adjusted(fields).tolist() == [-99, 4.5, 3, 2]
-    assert one(row, temperature=0.0, logit_bias={1: -100.0}) == 2
+    assert one(row, device, temperature=0.0, logit_bias={1: -100.0}) == 2
+    assert one(row, device, temperature=0.0, **{**fields, "logit_bias": {0: 4.0}}) == 0
 
 
-def test_smp_23_a_mask_restricts_the_draw_only() -> None:
+@each_sampler
+def test_smp_23_a_mask_restricts_the_draw_only(device: core.Device, fewer: int) -> None:
     rng = np.random.default_rng(23)
-    rows = normal_rows(25, 1000)
+    rows = normal_rows(25, 1000 // fewer)
     masks = [(rng.random(VOCAB) < rng.uniform(0.02, 0.9)).tolist() for _ in rows]
     for mask in masks:
         mask[int(rng.integers(VOCAB))] = True
     requests = [{"row": i, "masks": [mask], "seed": i} for i, mask in enumerate(masks)]
-    assert all(masks[i][token] for i, token in enumerate(tokens(BEST, rows, requests)))
-    single = [[j == i % VOCAB for j in range(VOCAB)] for i in range(100)]
+    assert all(masks[i][token] for i, token in enumerate(tokens(device, rows, requests)))
+    single = [[j == i % VOCAB for j in range(VOCAB)] for i in range(len(rows))]
     requests = [{"row": i, "masks": [mask], "temperature": 2.0} for i, mask in enumerate(single)]
-    assert tokens(BEST, rows, requests) == [i % VOCAB for i in range(100)]
+    assert tokens(device, rows, requests) == [i % VOCAB for i in range(len(rows))]
     row = row_of(9, 5, 4, 1)
     allowed = [False, True, True, True]
-    assert one(row, temperature=0.0, masks=[allowed]) == 1
-    assert one(row, temperature=0.0, masks=[allowed], repetition_penalty=2.0, history=[1]) == 2
+    assert one(row, device, temperature=0.0, masks=[allowed]) == 1
+    assert one(row, device, temperature=0.0, masks=[allowed], repetition_penalty=2.0, history=[1]) == 2

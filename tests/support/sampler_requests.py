@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from imp_service import _testing as core
-from support.devices import BEST
+from support.devices import BEST, GPU_KINDS, GPUS
 
 Array = np.ndarray
 Fields = dict[str, Any]
 VOCAB = 83  # no multiple of 16, of 32, or of a chunk
+
+# A device, and how many times fewer requests it is given: the emulated GPU takes thousands of times as long for one.
+SAMPLERS = [
+    (BEST, 1),
+    *((gpu, 20 if kind == "cuda_emulated" else 1) for gpu, kind in zip(GPUS, GPU_KINDS, strict=True)),
+]
+each_sampler = pytest.mark.parametrize(
+    ("device", "fewer"), SAMPLERS, ids=["cpu", *(gpu.name.replace(" ", "_") for gpu in GPUS)]
+)
 
 
 def row_of(*logits: float) -> Array:
@@ -32,9 +42,9 @@ def one(row: Array, device: core.Device = BEST, **fields: Any) -> int:
     return tokens(device, row[None, :], [fields])[0]
 
 
-def draws(row: Array, n: int, **fields: Any) -> list[int]:
+def draws(row: Array, n: int, device: core.Device = BEST, **fields: Any) -> list[int]:
     """The draws of n output indices."""
-    return tokens(BEST, row[None, :], [{"row": 0, "index": i, **fields} for i in range(n)])
+    return tokens(device, row[None, :], [{"row": 0, "index": i, **fields} for i in range(n)])
 
 
 def random_fields(rng: np.random.Generator, vocab: int) -> Fields:

@@ -14,7 +14,5 @@ namespace imp::cuda_emulated {
 std::unique_ptr<Backend> make_cuda_backend(const DeviceOptions& options);
 std::span<const GemmKernel> kernels() noexcept;
 std::optional<DeviceCaps> known_caps(std::string_view device) noexcept;
-// Seeds the order in which the threads of a block run from now on. The backend is one that the above made.
-void set_thread_order(Backend& backend, unsigned seed);
 
 }  // namespace imp::cuda_emulated
