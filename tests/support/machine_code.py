@@ -75,7 +75,7 @@ def sources() -> list[Path]:
 
 def compile_source(source: Path, architecture: str, folder: Path) -> Compiled:
     """Compiles for one architecture ("90a"), and reads what came of it. Throws AssertionError with nvcc's words."""
-    cubin = folder / f"{source.stem}.{architecture}.cubin"
+    cubin = folder / f"{source.parent.name}.{source.stem}.{architecture}.cubin"
     target = f"arch=compute_{architecture},code=sm_{architecture}"
     command = [nvcc(), *build_flags(), "-gencode", target, "-Xptxas", "-v", "-I", str(CSRC), "-cubin"]
     process = subprocess.Popen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -100,4 +101,14 @@ def python() -> list[str]:
     return [sys.executable, "-P"]
 
 
-__all__ = ["ROOT", "Budget", "Context", "Row", "StageError", "python", "shown"]
+def run_module(context: Context, command: list[str], seconds: float) -> tuple[int | None, str]:
+    """Runs a command that imports this package and imp. The status (None: no end in time) and all that it said."""
+    environment = context.environment()
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "tools"), environment["PYTHONPATH"]]))
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, check=False, timeout=max(1.0, seconds))  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        said = error.output or b""
+        return None, said.decode(errors="replace") if isinstance(said, bytes) else said
+    return done.returncode, done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -73,10 +74,10 @@ def build_flags() -> list[str]:
 
 
 def nvcc_version() -> str:
-    """ "13.0.88" of the nvcc on PATH."""
-    tool = shutil.which("nvcc")
+    """ "13.0.88" of the nvcc that builds imp."""
+    tool = os.environ.get("CUDACXX") or shutil.which("nvcc")
     if tool is None:
-        raise LookupError("no nvcc on PATH")
+        raise LookupError("no nvcc: neither on PATH nor named by CUDACXX")
     said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"\bV(\d+\.\d+\.\d+)", said)
     if found is None:

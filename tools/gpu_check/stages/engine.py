@@ -69,7 +69,8 @@ def settings(context: Context, sizes: Sizes) -> list[str]:
     """Texts of --set."""
     tokens = max([batch * (depth + sizes.decode_tokens + 64) for batch, depth in sizes.batches] + list(sizes.prompts))
     return [f"device.kind={context.kind}", 'model.overrides.least_maturity="emulated"',
-            f"kv.bytes={tokens * 2 * 160 * 1024}", "limits.max_context=4096"]  # fmt: skip
+            f"kv.bytes={tokens * 2 * 160 * 1024}", "limits.max_context=4096",
+            "scheduler.prefill_chunk=2048", "scheduler.step_tokens=2048"]  # fmt: skip
 
 
 def measure(context: Context, name: str, file: Any, sizes: Sizes, budget: Budget) -> None:

@@ -64,16 +64,15 @@ def time_products(
     x = tests_support("weights").random_rows(64, k)
     cases = [(kernel.name, m) for kernel in sorted(kernels, key=lambda kernel: kernel.layout) for m in rows
              if m <= min(kernel.max_rows, REFERENCE_ROWS if kernel.weight == "any" else kernel.max_rows)]  # fmt: skip
-    try:
-        taken = core.bench_gpu_products(
-            context.kind, dtype, n, rows=given.file, x=x, cases=cases,
-            walk_bytes=0 if context.is_dry else 2 * CACHE_BYTES, seconds=CASE_SECONDS, threads=os.cpu_count() or 1,
-        )  # fmt: skip
-    except (ValueError, RuntimeError) as error:
-        context.record("refused", shape=shape, weight=dtype, reason=str(error))
-        return
+    taken = core.bench_gpu_products(
+        context.kind, dtype, n, rows=given.file, x=x, cases=cases,
+        walk_bytes=0 if context.is_dry else 2 * CACHE_BYTES, seconds=CASE_SECONDS, threads=os.cpu_count() or 1,
+    )  # fmt: skip
     weight_bytes = len(given.file) // GIVEN_ROWS * n
     for (name, m), seconds in zip(cases, taken, strict=True):
+        if not seconds:
+            context.note(f"{name} refuses {shape}, {m} rows")
+            continue
         context.record("kernel", kernel=name, shape=shape, m=m, **speed(context, seconds, (m, n, k), weight_bytes))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-import os
+import json
 import re
 import subprocess
 import sys
@@ -12,24 +12,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
+from gpu_check.context import ROOT, Context, Row, StageError, python, run_module
+from gpu_check.rows import listed_kernels
 
-from gpu_check.context import ROOT, Context, StageError
-from gpu_check.rows import ListedKernel, listed_kernels, tests_support
-
-# Rows of x, by the phase that they are of.
-CLASSES = {"decode": (1, 2, 4), "batch": (5, 8, 17, 33), "prefill": (64, 129, 513)}
-DRY_CLASSES = {"decode": (1,), "batch": (5,)}
-# n and k: whole tiles; ends of strips and of tiles.
-SHAPES = ((256, 1024), (136, 1280), (1000, 512))
-DRY_SHAPES = ((40, 256),)
 # Whose tests run on GPUs.
 USES_GPUS = re.compile(r"\b(GPU_KINDS|GPUS|each_device|each_family)\b")
 PARALLEL = 6
 
 
 def run(context: Context, seconds: float) -> None:
-    wrong = check_rows(context)
+    wrong = check_rows(context, seconds)
     wrong += check_tests(context, seconds)
     if wrong:
         raise StageError(f"wrong: {', '.join(wrong)}")
@@ -38,49 +30,26 @@ def run(context: Context, seconds: float) -> None:
 # Rows of the list.
 
 
-def check_rows(context: Context) -> list[str]:
+def check_rows(context: Context, seconds: float) -> list[str]:
+    """Each in a process of its own: what breaks the device for one breaks no other."""
+    names = [kernel.name for kernel in listed_kernels(context.kind) if context.chosen(kernel.name)]
+    groups = [names] if context.is_dry else [[name] for name in names]
     wrong = []
-    for kernel in listed_kernels(context.kind):
-        if not context.chosen(kernel.name):
-            continue
-        try:
-            worst = worst_errors(context, kernel)
-        except Exception as error:  # one row's failure is no other's
-            context.record("row", kernel=kernel.name, passed=False, error=f"{type(error).__name__}: {error}")
-            wrong.append(kernel.name)
-            continue
-        passed = all(error <= 1 for error in worst.values())
-        context.record("row", kernel=kernel.name, passed=passed, bound=kernel.bound, worst=worst)
-        wrong += [] if passed else [kernel.name]
+    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
+        for found in pool.map(lambda group: row_errors(context, group, 0.4 * seconds), groups):
+            for row in found:
+                context.record("row", **row)
+                wrong += [] if row["passed"] else [row["kernel"]]
     return wrong
 
 
-def worst_errors(context: Context, kernel: ListedKernel) -> dict[str, float]:
-    """By class of rows: ‖out − ref‖ / ‖ref‖ of the worst output row, as a part of what is allowed."""
-    classes, shapes = (DRY_CLASSES, DRY_SHAPES) if context.is_dry else (CLASSES, SHAPES)
-    worst = {}
-    for name, sizes in classes.items():
-        errors = [error_of(context, kernel, n, k, m) for n, k in shapes for m in sizes if m <= kernel.max_rows]
-        if errors:
-            worst[name] = max(errors) / kernel.bound
-    return worst
-
-
-def error_of(context: Context, kernel: ListedKernel, n: int, k: int, m: int) -> float:
-    """Fresh numbers each time; twice, for equal bits. What was not written is not a number, and never passes."""
-    from imp_service import _testing as core
-
-    weights = tests_support("weights")
-    seed = int.from_bytes(os.urandom(4))
-    weight, x = weights.random_weight(kernel.tested_weight, n, k, seed), weights.random_rows(m, k, seed)
-    outputs = [
-        core.multiply_on_gpu(context.kind, kernel.name, weight.dtype, n, rows=weight.file, x=x) for _ in range(2)
-    ]
-    if outputs[0].tobytes() != outputs[1].tobytes():
-        raise StageError(f"other bits in a second run: n {n}, k {k}, m {m}, seed {seed}")
-    reference = x.astype(np.float64) @ weight.values.astype(np.float64).T
-    errors = np.linalg.norm(outputs[0] - reference, axis=1) / np.linalg.norm(reference, axis=1)
-    return float(np.nan_to_num(errors, nan=np.inf).max())
+def row_errors(context: Context, names: list[str], seconds: float) -> list[Row]:
+    """A finding for each, whatever happens."""
+    command = [*python(), "-m", "gpu_check.row_errors", context.kind, "dry" if context.is_dry else "all", *names]
+    status, output = run_module(context, command, seconds)
+    found = {row["kernel"]: row for line in output.splitlines() if line.startswith("{") for row in [json.loads(line)]}
+    why = f"no answer, status {status}: {output.strip()[-200:]}"
+    return [found.get(name, {"kernel": name, "passed": False, "why": why}) for name in names]
 
 
 # The tests.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import time
 
-from gpu_check.context import ROOT, Context, StageError, python
+from gpu_check.context import Context, StageError, python, run_module
 
 TOOLS = ("memcheck", "racecheck")
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards? displayed)")
@@ -21,14 +20,16 @@ def run(context: Context, seconds: float) -> None:
     if context.is_dry or shutil.which("compute-sanitizer") is None:
         if not context.is_dry:
             context.note("no compute-sanitizer here; the small cases ran without it")
-        status, output = run_one(context, work, end)
+        status, output = run_module(context, work, end - time.monotonic())
         context.record("verdict", tool="none", verdict="not run", ran=ran(output))
         if status != 0:
             raise StageError(f"the small cases ended with status {status}: {output.strip()[-300:]}")
         return
     found = []
     for tool in TOOLS:
-        status, output = run_one(context, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *work], end)
+        status, output = run_module(
+            context, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *work], end - time.monotonic()
+        )
         verdict = verdict_of(status, output)
         context.record("verdict", tool=tool, verdict=verdict, ran=ran(output))
         print(output[-6000:])
@@ -38,20 +39,6 @@ def run(context: Context, seconds: float) -> None:
             found.append(f"{tool}: {verdict}")
     if found:
         raise StageError("; ".join(found))
-
-
-def run_one(context: Context, command: list[str], end: float) -> tuple[int | None, str]:
-    """The status (None: no end in time) and all output."""
-    environment = context.environment()
-    places = [str(ROOT / "tools"), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = ":".join(place for place in places if place)
-    try:
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, check=False, timeout=max(1.0, end - time.monotonic()))  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        said = error.output or b""
-        return None, said.decode(errors="replace") if isinstance(said, bytes) else said
-    return done.returncode, done.stdout
 
 
 def verdict_of(status: int | None, output: str) -> str:

@@ -79,5 +79,8 @@ def measure(context: Context, address: str, end: float) -> None:
                           timeout=max(1.0, end - time.monotonic()))  # fmt: skip
     if done.returncode != 0:
         raise StageError(f"imp bench --server ended with status {done.returncode}")
-    for level in json.loads(done.stdout)["levels"]:
+    levels = json.loads(done.stdout)["levels"]
+    for level in levels:
         context.record("level", **level)
+    if failures := [level["failures"] for level in levels if level["failures"]]:
+        raise StageError(f"calls failed: {failures}")
