@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "tensor/dtype.h"
 
@@ -23,6 +24,10 @@ class KvPool {
   virtual ~KvPool() = default;
   virtual const KvGeometry& geometry() const noexcept = 0;
   virtual std::size_t n_bytes() const noexcept = 0;
+#if IMP_TESTING
+  // All of it, as addresses on the device; empty where there is none.
+  virtual std::span<std::byte> memory() const noexcept { return {}; }
+#endif
 };
 
 // Bytes of one block over all layers, K and V.

@@ -34,18 +34,19 @@ class TestingCache {
 
   // Every byte, used or not.
   void fill(std::uint8_t value) {
-    const auto& pool = static_cast<const cpu::CpuKvPool&>(*pool_);
-    for (int layer = 0; layer < pool.geometry().n_layers; ++layer) {
-      for (std::int32_t block = 0; block < pool.geometry().n_blocks; ++block) {
-        std::ranges::fill(pool.k_block(layer, block), std::byte{value});
-        std::ranges::fill(pool.v_block(layer, block), std::byte{value});
-      }
-    }
+    const std::vector<std::uint8_t> bytes(pool_->memory().size(), value);
+    device_->backend().write_device(pool_->memory().data(), bytes.data(), bytes.size());
   }
 
-  // (K, V) of all heads.
+  py::bytes memory() {
+    std::string bytes(pool_->memory().size(), '\0');
+    device_->backend().read_device(bytes.data(), pool_->memory().data(), bytes.size());
+    return bytes;
+  }
+
+  // (K, V) of all heads, as the CPU lays them out.
   py::tuple block_bytes(int layer, std::int32_t block) const {
-    const auto& pool = static_cast<const cpu::CpuKvPool&>(*pool_);
+    const auto& pool = dynamic_cast<const cpu::CpuKvPool&>(*pool_);
     const auto bytes = [](std::span<const std::byte> span) {
       return py::bytes(reinterpret_cast<const char*>(span.data()), span.size());
     };
@@ -53,39 +54,88 @@ class TestingCache {
   }
 
   void append(int layer, const std::vector<Sequence>& sequences, const Floats& k, const Floats& v) {
-    device_->backend().append_kv(*pool_, layer, rows_of(sequences), device_->to_rows(k), device_->to_rows(v));
+    const std::vector<SequenceRows> batch = rows_of(sequences);
+    reserve(batch, static_cast<int>(k.shape(0)), params_of(pool_->geometry().n_kv_heads, 1, 0, 0), 0);
+    device_->backend().append_kv(*pool_, layer, batch, device_->to_rows(k), device_->to_rows(v));
   }
 
   // max_context 0: what the longest sequence holds; more asks for more scratch.
   Floats attend(int layer, const std::vector<Sequence>& sequences, const Floats& q, int n_heads, float scale,
-                float soft_cap, int window, std::optional<int> scratch_fill) {
-    const KvGeometry& geometry = pool_->geometry();
-    const AttentionParams params = {.n_heads = n_heads,
-                                    .n_kv_heads = geometry.n_kv_heads,
-                                    .head_dim = geometry.head_dim,
-                                    .scale = scale,
-                                    .soft_cap = soft_cap,
-                                    .window = window};
+                float soft_cap, int window, std::optional<int> scratch_fill, int max_context) {
+    const AttentionParams params = params_of(n_heads, scale, soft_cap, window);
     const Rows rows = device_->to_rows(q);
     const std::vector<SequenceRows> batch = rows_of(sequences);
-    int most = 1;
-    for (const SequenceRows& sequence : batch) most = std::max(most, sequence.first_position + sequence.n_rows);
+    reserve(batch, rows.n_rows, params, max_context);
     Backend& backend = device_->backend();
-    backend.reserve({.max_rows = rows.n_rows,
-                     .max_logits_rows = 1,
-                     .vocab_size = 16,
-                     .max_context = most,
-                     .attention = params,
-                     .weights = {}});
     if (scratch_fill) backend.fill_scratch(static_cast<std::uint8_t>(*scratch_fill));
     const Rows out = device_->empty_rows(rows.n_rows, rows.width);
     backend.attend(*pool_, layer, batch, params, rows, out);
     return device_->to_array(out);
   }
 
+  // A result for each of several steps of one body, whose sequences have one row each: where a backend keeps what a
+  // step did, what it did in the second serves those after it. Each step is (sequences, q).
+  std::vector<Floats> attend_in_steps(int layer, const std::vector<std::pair<std::vector<Sequence>, Floats>>& steps,
+                                      int n_heads, float scale, float soft_cap, int window, int max_context) {
+    struct Body final : StepBody {
+      int layer = 0;
+      AttentionParams params;
+      Backend* backend = nullptr;
+      Rows q, out;
+      void run(const Batch& batch, KvPool& pool) override {
+        Rows rows = q, results = out;
+        rows.n_rows = results.n_rows = static_cast<int>(batch.tokens.size());
+        backend->attend(pool, layer, batch.sequences, params, rows, results);
+      }
+    } body;
+    body.layer = layer;
+    body.params = params_of(n_heads, scale, soft_cap, window);
+    body.backend = &device_->backend();
+    constexpr int kMostRows = 64;
+    body.q = device_->to_rows(Floats(std::vector<py::ssize_t>{kMostRows, steps.front().second.shape(1)}));
+    body.out = device_->empty_rows(kMostRows, body.q.width);
+    reserve({}, kMostRows, body.params, max_context);
+    std::vector<Floats> results;
+    for (const auto& [sequences, q] : steps) {
+      const std::vector<SequenceRows> batch = rows_of(sequences);
+      for (py::ssize_t row = 0; row < q.shape(0); ++row) {
+        body.backend->write_device(body.q.data + row * body.q.stride, q.data(row, 0),
+                                   static_cast<std::size_t>(body.q.width) * sizeof(float));
+      }
+      std::vector<std::int32_t> tokens(batch.size()), positions;
+      for (const SequenceRows& sequence : batch) positions.push_back(sequence.first_position);
+      body.backend->run_step({tokens, positions, batch, {}}, *pool_, body);
+      Rows written = body.out;
+      written.n_rows = static_cast<int>(batch.size());
+      results.push_back(device_->to_array(written));
+    }
+    return results;
+  }
+
   void copy_block(std::int32_t from, std::int32_t to) { device_->backend().copy_block(*pool_, from, to); }
 
  private:
+  AttentionParams params_of(int n_heads, float scale, float soft_cap, int window) const {
+    const KvGeometry& geometry = pool_->geometry();
+    return {.n_heads = n_heads,
+            .n_kv_heads = geometry.n_kv_heads,
+            .head_dim = geometry.head_dim,
+            .scale = scale,
+            .soft_cap = soft_cap,
+            .window = window};
+  }
+
+  void reserve(const std::vector<SequenceRows>& batch, int n_rows, const AttentionParams& params, int max_context) {
+    int most = std::max(1, max_context);
+    for (const SequenceRows& sequence : batch) most = std::max(most, sequence.first_position + sequence.n_rows);
+    device_->backend().reserve({.max_rows = n_rows,
+                                .max_logits_rows = 1,
+                                .vocab_size = 16,
+                                .max_context = most,
+                                .attention = params,
+                                .weights = {}});
+  }
+
   static std::vector<SequenceRows> rows_of(const std::vector<Sequence>& sequences) {
     std::vector<SequenceRows> rows;
     int first_row = 0;
@@ -109,10 +159,14 @@ void register_testing_attention(py::module_& module) {
            py::arg("n_blocks"), py::arg("block_tokens") = 16)
       .def_property_readonly("n_bytes", &TestingCache::n_bytes)
       .def("fill", &TestingCache::fill, py::arg("value"))
+      .def("memory", &TestingCache::memory)
       .def("block_bytes", &TestingCache::block_bytes, py::arg("layer"), py::arg("block"))
       .def("append", &TestingCache::append, py::arg("layer"), py::arg("sequences"), py::arg("k"), py::arg("v"))
       .def("attend", &TestingCache::attend, py::arg("layer"), py::arg("sequences"), py::arg("q"), py::arg("n_heads"),
-           py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("scratch_fill") = py::none())
+           py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("scratch_fill") = py::none(),
+           py::arg("max_context") = 0)
+      .def("attend_in_steps", &TestingCache::attend_in_steps, py::arg("layer"), py::arg("steps"), py::arg("n_heads"),
+           py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("max_context") = 0)
       .def("copy_block", &TestingCache::copy_block, py::arg("source"), py::arg("target"));
   module.def("kv_block_bytes", [](const std::string& dtype, int n_layers, int n_kv_heads, int head_dim, int tokens) {
     return kv_block_bytes({.n_layers = n_layers,

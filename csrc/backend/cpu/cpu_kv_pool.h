@@ -22,6 +22,9 @@ class CpuKvPool final : public KvPool {
 
   const KvGeometry& geometry() const noexcept override { return geometry_; }
   std::size_t n_bytes() const noexcept override;
+#if IMP_TESTING
+  std::span<std::byte> memory() const noexcept override { return {memory_.get(), n_bytes()}; }
+#endif
 
   KvStorage storage() const noexcept { return storage_; }
   // Panel `panel` of a block: its tokens [16 · panel, 16 · panel + 16).

@@ -58,6 +58,18 @@ __device__ __forceinline__ std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_
   asm("fma.rn.f16x2 %0,%1,%2,%3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
+// 2^x within 2 ulp; 1 for zeros, 0 where the result would be subnormal, NaN for NaN. Its bits are the device's own.
+__device__ __forceinline__ float exp2_near(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// 1 / x within 1 ulp; 0 for infinity. Its bits are the device's own.
+__device__ __forceinline__ float reciprocal_near(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // Bits of a where the mask has them, else of b.
 __device__ __forceinline__ std::uint32_t and_or(std::uint32_t value, std::uint32_t mask, std::uint32_t bits) {
   std::uint32_t d;
@@ -174,6 +186,13 @@ inline std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c
   const auto low = [](std::uint32_t v) { return static_cast<std::uint16_t>(v); };
   const auto high = [](std::uint32_t v) { return static_cast<std::uint16_t>(v >> 16); };
   return one(low(a), low(b), low(c)) | static_cast<std::uint32_t>(one(high(a), high(b), high(c))) << 16;
+}
+inline float exp2_near(float x) {
+  const float y = std::exp2(x);
+  return y < 0x1p-126F ? 0.0F : y;
+}
+inline float reciprocal_near(float x) {
+  return 1.0F / x;
 }
 inline std::uint32_t and_or(std::uint32_t value, std::uint32_t mask, std::uint32_t bits) {
   return (value & mask) | bits;

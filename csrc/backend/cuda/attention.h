@@ -10,13 +10,16 @@
 #include "backend/cuda/cuda_kv_pool.h"
 #include "backend/cuda/inputs.h"
 #include "backend/cuda/stream.h"
+#include "backend/gemm.h"
 #include "backend/rows.h"
 
 namespace imp::cuda {
 
+// Keys are taken in tiles of 64 and splits of a fixed number of tokens, from position 0 on, and a split's tiles and
+// then the splits become one in ascending order. How work is cut decides no bit.
 class Attention {
  public:
-  explicit Attention(Stream& stream) : stream_(stream) {}
+  Attention(Stream& stream, const DeviceCaps& caps) : stream_(stream), caps_(caps) {}
 
   // For batches of up to max_rows rows of layers no larger than `largest`; may be called again, and never shrinks.
   // Throws InvalidArgument for heads that it cannot do.
@@ -34,7 +37,21 @@ class Attention {
            const SequencesOnDevice& on_device, const AttentionParams& params, Rows q, Rows out);
 
  private:
+  // The greatest of what was asked for.
+  struct Reserved {
+    int sequences = 0;  // of one row, whose splits are worked on apart
+    int context = 0;
+    int heads = 0;
+    int head_dim = 0;
+  };
+  static Reserved reserved_for(int max_rows, int max_context, const AttentionParams& largest);
+  static std::size_t bytes_of(const Reserved& reserved);
+  void require_served(const AttentionParams& params) const;
+
   Stream& stream_;
+  const DeviceCaps& caps_;
+  Reserved reserved_;
+  std::shared_ptr<std::byte> scratch_;
 };
 
 }  // namespace imp::cuda

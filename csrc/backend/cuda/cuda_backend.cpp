@@ -54,7 +54,7 @@ CudaBackend::CudaBackend(const DeviceFacts& facts, const DeviceOptions& options)
       threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
       inputs_(stream_),
       gemm_(registry_, stream_),
-      attention_(stream_),
+      attention_(stream_, registry_.caps()),
       sampler_(stream_),
       graphs_(stream_, kMaxGraphs) {
   const Status status = make_stream(stream_);
@@ -100,7 +100,9 @@ std::unique_ptr<Vector> CudaBackend::load_vector(std::span<const float> values) 
 }
 
 std::unique_ptr<KvPool> CudaBackend::make_kv_pool(const KvGeometry& geometry) {
-  return std::make_unique<CudaKvPool>(geometry);
+  auto pool = std::make_unique<CudaKvPool>(geometry, stream_);
+  finish();
+  return pool;
 }
 
 Rows CudaBackend::make_rows(int n_rows, int width) {

@@ -1,5 +1,4 @@
 // Parts that are being built.
-#include "backend/cuda/attention.h"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/gemm/gemm_runner.h"
 #include "backend/cuda/gemm/kernel_list.h"
@@ -34,23 +33,5 @@ std::vector<std::uint64_t> GemmRunner::launches() const {
 }
 void embed(Stream&, const std::int32_t*, int, const std::byte*, DType, WeightLayout, std::int64_t, float, Rows) {}
 
-// attention
-CudaKvPool::CudaKvPool(const KvGeometry& geometry) : geometry_(geometry) {}
-std::size_t CudaKvPool::n_bytes() const noexcept {
-  return 0;
-}
-void Attention::reserve(int, int, const AttentionParams&) {}
-std::size_t Attention::scratch_bytes(int, int, const AttentionParams&) const {
-  return 0;
-}
-std::size_t Attention::scratch_bytes() const noexcept {
-  return 0;
-}
-void Attention::fill_scratch(std::uint8_t) {
-  static_cast<void>(stream_);
-}
-void Attention::append(const CudaKvPool&, int, const SequencesOnDevice&, Rows, Rows) {}
-void Attention::run(const CudaKvPool&, int, std::span<const SequenceRows>, const SequencesOnDevice&,
-                    const AttentionParams&, Rows, Rows) {}
 
 }  // namespace imp::cuda

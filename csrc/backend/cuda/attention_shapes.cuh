@@ -1,0 +1,22 @@
+// Which instance of a kernel of attention serves a type and a head.
+#pragma once
+
+#include "backend/cuda/kv_types.cuh"
+#include "tensor/dtype.h"
+
+namespace imp::cuda {
+
+// Calls run<Kv, kDim>(): head_dim is at most 256, and what is between the sizes is filled up with zeros.
+template <class Run>
+void with_shape(DType type, int head_dim, const Run& run) {
+  const auto with_type = [&]<class Kv>() {
+    if (head_dim <= 64) return run.template operator()<Kv, 64>();
+    if (head_dim <= 128) return run.template operator()<Kv, 128>();
+    return run.template operator()<Kv, 256>();
+  };
+  if (type == DType::F16) return with_type.template operator()<KvF16>();
+  if (type == DType::BF16) return with_type.template operator()<KvBf16>();
+  if (type == DType::Q8_0) return with_type.template operator()<KvQ8>();
+}
+
+}  // namespace imp::cuda
