@@ -163,6 +163,10 @@ class Backend {
   // From now on each op says when it ran, to a trace that outlives it; nullptr ends that. Called by the ops' thread.
   virtual void trace_ops(OpTrace* trace) noexcept = 0;
 
+  // Sizes of batches of one row for each sequence whose first two steps take longer than those to come, so that somebody
+  // takes them before anybody waits.
+  virtual std::span<const int> batches_to_prepare() const noexcept { return {}; }
+
   // Evaluates a batch with ops that read its tokens, positions, sequences and rows of logits, and a cache. A backend
   // may keep what body did and do it again for a batch of the same shape and the same cache without calling it: so what
   // body does depends on nothing else that could change. Throws DeviceError(DEVICE_FAULT).

@@ -36,6 +36,27 @@ Step::Step(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimit
   draws_.reserve(n_sequences);
   requests_.reserve(n_sequences);
   results_.reserve(n_sequences);
+  prepare();
+}
+
+// All rows are the first token of a sequence, and write the same to block 0, which nobody holds yet.
+void Step::prepare() {
+  const ForwardLimits& most = forward_.limits();
+  const std::int32_t block = 0;
+  for (const int n : backend_.batches_to_prepare()) {
+    if (n > most.max_rows || n > most.max_logits_rows || pool_->geometry().n_blocks == 0) continue;
+    tokens_.assign(static_cast<std::size_t>(n), 0);
+    positions_.assign(static_cast<std::size_t>(n), 0);
+    sequences_.clear();
+    logits_rows_.clear();
+    for (int row = 0; row < n; ++row) {
+      sequences_.push_back({.first_row = row, .n_rows = 1, .first_position = 0, .blocks = {&block, 1}});
+      logits_rows_.push_back(row);
+    }
+    for (int step = 0; step < 2; ++step) {
+      forward_.forward({tokens_, positions_, sequences_, logits_rows_}, *pool_);
+    }
+  }
 }
 
 void Step::copy_blocks(std::vector<BlockCopy>& copies) {

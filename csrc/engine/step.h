@@ -66,6 +66,7 @@ class Step {
   const Interval& last_sample() const noexcept { return last_sample_; }
 
  private:
+  void prepare();  // what the backend wants to have met
   void build_batch(std::span<const PlannedRows> rows);
   void add_rows(const PlannedRows& planned);
   void add_score(Sequence& sequence, int position, int logits_row);

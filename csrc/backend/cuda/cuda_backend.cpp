@@ -2,7 +2,7 @@
 #include "backend/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 #include "backend/cuda/cuda_kv_pool.h"
 #include "backend/cuda/gemm/kernel_list.h"
@@ -51,12 +51,13 @@ std::int64_t most_blocks(const WorkspaceNeeds& needs) {
 CudaBackend::CudaBackend(const DeviceFacts& facts, const DeviceOptions& options)
     : facts_(facts),
       registry_(kernel_list(), facts.caps, options.tuning),
+      launches_(kOpNames.size() + registry_.kernels().size()),
       threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
       inputs_(stream_),
-      gemm_(registry_, stream_),
+      gemm_(registry_, stream_, launches_, kOpNames.size()),
       attention_(stream_, registry_.caps()),
       sampler_(stream_),
-      graphs_(stream_, kMaxGraphs) {
+      graphs_(stream_, launches_, kMaxGraphs) {
   const Status status = make_stream(stream_);
   if (!status.is_ok()) {
     throw DeviceError(Reason::DEVICE_MISSING, std::string("device cuda: ") + facts.name + ": " + status.name);
@@ -168,7 +169,7 @@ void CudaBackend::read_device(void* to, const void* from, std::size_t n_bytes) {
 
 CudaBackend::Running CudaBackend::run(Op op) noexcept {
   const auto index = static_cast<std::size_t>(op);
-  launches_[index].fetch_add(1, std::memory_order_relaxed);
+  launches_.add(index);
   return {stream_, trace_, kOpNames[index]};
 }
 
@@ -186,6 +187,11 @@ void CudaBackend::require_whole() const {
   const Status& status = stream_.first_failure();
   throw DeviceError(Reason::DEVICE_FAULT, "device cuda: " + facts_.name + ": " + status.name + " (" +
                                               std::to_string(status.code) + "); the GPU can no longer be used");
+}
+
+std::span<const int> CudaBackend::batches_to_prepare() const noexcept {
+  static constexpr int kSizes[] = {1, 2, 4, 8};
+  return kSizes;
 }
 
 void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
@@ -211,11 +217,11 @@ void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
 
 std::vector<Launch> CudaBackend::launches() const {
   std::vector<Launch> result;
-  for (std::size_t op = 0; op < kOpNames.size(); ++op) {
-    result.push_back({kOpNames[op], launches_[op].load(std::memory_order_relaxed)});
+  for (std::size_t op = 0; op < kOpNames.size(); ++op) result.push_back({kOpNames[op], launches_[op]});
+  const std::span<const GemmKernel> kernels = registry_.kernels();
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    result.push_back({kernels[i].name, launches_[kOpNames.size() + i]});
   }
-  const std::vector<std::uint64_t> products = gemm_.launches();
-  for (std::size_t i = 0; i < products.size(); ++i) result.push_back({registry_.kernels()[i].name, products[i]});
   return result;
 }
 

@@ -1,8 +1,6 @@
 // A GPU as a device: its memory, its stream, and the ops.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/gemm/gemm_runner.h"
 #include "backend/cuda/inputs.h"
+#include "backend/cuda/launch_counts.h"
 #include "backend/cuda/padded_batch.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/sampling.h"
@@ -71,6 +70,7 @@ class CudaBackend final : public Backend {
   std::vector<Launch> launches() const override;
   void trace_ops(OpTrace* trace) noexcept override { trace_ = trace; }
 
+  std::span<const int> batches_to_prepare() const noexcept override;
   void run_step(const Batch& batch, KvPool& pool, StepBody& body) override;
   void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) override;
   void rms_norm(Rows x, const Norm& norm, Rows out) override;
@@ -116,6 +116,7 @@ class CudaBackend final : public Backend {
 
   DeviceFacts facts_;
   GemmRegistry registry_;
+  LaunchCounts launches_;  // of ops, then of matrix kernels
   ThreadPool threads_;  // packs weights
   Stream stream_;
   DeviceArena weights_;
@@ -127,7 +128,6 @@ class CudaBackend final : public Backend {
   StepGraphs graphs_;
   PaddedBatch padded_;
   std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows and make_expert_rows handed out
-  std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Op::count)> launches_{};
   OpTrace* trace_ = nullptr;
 };
 

@@ -19,4 +19,9 @@ StepGraphs::Entry& StepGraphs::find(const StepKey& key) {
   return entries_.front();
 }
 
+void StepGraphs::replay(Entry& entry) {
+  launches_.add_all(entry.launches);
+  entry.graph->replay(stream_);
+}
+
 }  // namespace imp::cuda

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 
+#include "backend/cuda/launch_counts.h"
 #include "backend/cuda/runtime.h"
 
 namespace imp::cuda {
@@ -32,7 +33,9 @@ struct StepGraphCounts {
 // never run cannot be captured.
 class StepGraphs {
  public:
-  StepGraphs(Stream& stream, std::size_t capacity) : stream_(stream), capacity_(capacity) {}
+  // What a captured step begins is added to `launches` each time it is done.
+  StepGraphs(Stream& stream, LaunchCounts& launches, std::size_t capacity)
+      : stream_(stream), launches_(launches), capacity_(capacity) {}
 
   // Calls step() where it does not replay what step() did before.
   template <class Step>
@@ -47,12 +50,16 @@ class StepGraphs {
     StepKey key;
     bool is_met = false;
     std::unique_ptr<Graph> graph;  // null until its second step
-    bool is_eager = false;         // its capture failed
+    std::vector<std::uint64_t> launches;  // of one replay
+    bool is_eager = false;                // its capture failed
   };
   // The key's, moved to the front; made where there is none.
   Entry& find(const StepKey& key);
 
+  void replay(Entry& entry);
+
   Stream& stream_;
+  LaunchCounts& launches_;
   std::size_t capacity_;
   std::list<Entry> entries_;  // most recently used first
   StepGraphCounts counts_;
@@ -63,7 +70,7 @@ void StepGraphs::run(const StepKey& key, const Step& step) {
   Entry& entry = find(key);
   if (entry.graph != nullptr) {
     ++counts_.replays;
-    return entry.graph->replay(stream_);
+    return replay(entry);
   }
   const bool is_first = !entry.is_met;
   entry.is_met = true;
@@ -72,6 +79,7 @@ void StepGraphs::run(const StepKey& key, const Step& step) {
     return step();
   }
   auto graph = std::make_unique<Graph>();
+  const std::vector<std::uint64_t> before = launches_.snapshot();
   graph->begin(stream_);
   step();
   if (!graph->end(stream_).is_ok()) {
@@ -83,6 +91,7 @@ void StepGraphs::run(const StepKey& key, const Step& step) {
   }
   ++counts_.captures;
   entry.graph = std::move(graph);
+  entry.launches = launches_.since(before);
   entry.graph->replay(stream_);
 }
 
