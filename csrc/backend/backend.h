@@ -52,7 +52,7 @@ struct WeightSource {
   std::string name;
   GemmProblem problem;
   std::function<void(std::int64_t first_row, std::int64_t n_rows, std::byte* out)> read;
-  // Where it is set it takes the place of `read`: what Linear::packed() was for the same plan, from `offset` on. Ranges
+  // Where it is set, for a backend that keeps_packed(), it takes the place of `read`: what Linear::packed() was for the same plan, from `offset` on. Ranges
   // begin at multiples of kPackedRangeBytes and end there or at the weight's end.
   std::function<void(std::uint64_t offset, std::span<std::byte> out)> read_packed = {};
 };
@@ -105,7 +105,7 @@ struct WorkspaceNeeds {
   AttentionParams attention;           // the largest of any layer
   std::vector<const Linear*> weights;  // those of experts not among them
   ExpertRouting experts = {};
-  std::vector<const Linear*> expert_weights = {};
+  std::vector<const Linear*> expert_weights = {};  // stacks of n_experts, one after the other
 };
 
 // What a step computes. It is told the batch as the device has it, which may have rows behind those it was given: of
@@ -138,6 +138,9 @@ class Backend {
 
   // Bytes that weights, cache and scratch may take of the device's own memory; empty where that is the process's.
   virtual std::optional<std::uint64_t> own_memory_bytes() const { return std::nullopt; }
+
+  // Whether the process can read its weights where they are: Linear::packed() has them, and read_packed() fills them in.
+  virtual bool keeps_packed() const noexcept = 0;
 
   // Memory. Each throws ResourceExhausted(NO_MEMORY) with what was asked for.
   virtual std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) = 0;

@@ -35,6 +35,8 @@ std::string_view name_of(ActivationFormat format) noexcept {
       return "q8_rows";
     case ActivationFormat::f16_rows:
       return "f16_rows";
+    case ActivationFormat::f16_even_odd:
+      return "f16_even_odd";
     case ActivationFormat::bf16_rows:
       break;
   }

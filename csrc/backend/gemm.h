@@ -46,8 +46,8 @@ inline constexpr std::int64_t kTileDepth = 256;
 // What a kernel reads activations as: float32 rows, rows rounded to bfloat16 with an even number of elements (the last
 // may be a zero beyond k), or rows of 32-element int8 blocks with a scale and sums. Those of tile16 are padded with
 // zeros to whole tiles: q8_rows has a row's int8 first and its scales and sums behind them; f16_rows has float16 after
-// a power of two for each row.
-enum class ActivationFormat : std::uint8_t { f32, bf16, q8_block32, q8_rows, f16_rows, bf16_rows };
+// a power of two for each row; f16_even_odd is that with the even elements of each 16 before the odd ones.
+enum class ActivationFormat : std::uint8_t { f32, bf16, q8_block32, q8_rows, f16_rows, f16_even_odd, bf16_rows };
 
 // The order of a kernel's floating-point sums. Kernels of one id give equal bits for equal inputs.
 enum class ReductionId : std::uint8_t {
@@ -93,6 +93,7 @@ struct GemmKernel {
   void (*run)(const GemmArgs&);                 // of the CPU's kernels: computes
   void (*launch)(const GemmLaunch&) = nullptr;  // of a GPU's: puts the work on the device's stream
   int best_m = kAnyRows;                        // rows up to which it is meant to run where a plan may mix reductions
+  bool fuses = false;                           // its launches may have a GemmFusion other than none
 };
 
 // Bytes of a weight in a layout: panels are padded to 16 rows of the file's size, tiles also to 256 elements. k fills

@@ -7,6 +7,8 @@
 
 namespace imp {
 
+enum class DType : std::uint8_t;
+
 // One weight, or with experts one stack of them, and where its product goes.
 struct GemmLaunchTerm {
   const std::byte* weight = nullptr;          // in the kernel's layout
@@ -31,17 +33,18 @@ struct GemmLaunch {
 
   void* stream = nullptr;  // the backend's own
   std::span<const GemmLaunchTerm> terms;
+  DType weight_type = {};
   GemmFusion fusion = GemmFusion::none;
   const std::byte* x = nullptr;  // rows in the kernel's activation format
   std::ptrdiff_t x_stride = 0;   // bytes from one row to the next
-  int m = 0;                     // rows of out
+  int m = 0;                     // rows of out; of those of one expert the kernel's max_m at most
   std::int64_t k = 0;
   // With experts: expert e has the rows of out [begins[e], begins[e + 1]); row p of out is of row sources[p] of x, or
   // where that is null of row p.
   int n_experts = 0;
   const std::int32_t* begins = nullptr;
   const std::int32_t* sources = nullptr;
-  std::byte* scratch = nullptr;  // scratch_bytes(problem, m)
+  std::byte* scratch = nullptr;  // what scratch_bytes(problem, m) says of the terms, added up
 };
 
 }  // namespace imp

@@ -207,12 +207,14 @@ std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& o
 py::object packed_dict(const LoadedModel& self) {
   const std::optional<PackedWeights>& packed = self.model->packed();
   if (!packed) return py::none();
-  return py::dict(py::arg("path") = path_object(packed->cache->path()), py::arg("was_read") = packed->was_read,
-                  py::arg("why") = packed->why);
+  const py::object path = packed->cache ? path_object(packed->cache->path()) : py::none();
+  return py::dict(py::arg("path") = path, py::arg("was_read") = packed->was_read, py::arg("why") = packed->why);
 }
 
 bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on) {
-  if (!self.model->packed()) throw InvalidArgument(Reason::FIELD_INVALID, "packed_cache: none was given");
+  const std::optional<PackedWeights>& packed = self.model->packed();
+  if (!packed) throw InvalidArgument(Reason::FIELD_INVALID, "packed_cache: none was given");
+  if (!packed->cache) throw InvalidArgument(Reason::FIELD_INVALID, "packed_cache: " + packed->why);
   constexpr int kPiecesPerQuestion = 32;  // each has to wait for Python's lock
   int n_pieces = 0;
   const auto ask = [&] {
@@ -250,8 +252,8 @@ void register_model(py::module_& module) {
       .def_property_readonly("memory", [](const LoadedModel& self) { return memory_dict(self.model->memory()); })
       .def_property_readonly(
           "packed", &packed_dict,
-          "None without a cache of packed weights; else its file's `path`, whether it `was_read`, and "
-          "`why` not.")
+          "None without a cache of packed weights; else its file's `path`, None where the device cannot have one, "
+          "whether it `was_read`, and `why` not.")
       .def(
           "write_packed", &write_packed, py::arg("goes_on"),
           "Writes the cache's file, without Python's lock. False, and nothing is left behind, where `goes_on()`, asked "

@@ -107,6 +107,27 @@ std::vector<Floats> run_gemm(const std::string& device, const std::string& kerne
   return results;
 }
 
+ActivationFormat format_of(const std::string& name) {
+  for (const ActivationFormat format : {ActivationFormat::q8_rows, ActivationFormat::f16_rows,
+                                        ActivationFormat::f16_even_odd, ActivationFormat::bf16_rows}) {
+    if (name_of(format) == name) return format;
+  }
+  throw py::value_error("no format " + name);
+}
+
+Bytes run_preparation(const std::string& device, const Floats& x, const std::string& format, unsigned thread_order) {
+  const PreparationTrial trial = {.format = format_of(format),
+                                  .x = {x.data(), static_cast<std::size_t>(x.size())},
+                                  .m = static_cast<int>(x.shape(0)),
+                                  .k = static_cast<int>(x.shape(1)),
+                                  .thread_order = thread_order};
+  if (device == "cuda_emulated") return to_array(cuda_emulated::run_preparation(trial));
+#if IMP_CUDA
+  if (device == "cuda") return to_array(cuda::run_preparation(trial));
+#endif
+  throw py::value_error("no device " + device);
+}
+
 }  // namespace
 
 void register_testing_cuda_gemm(py::module_& module) {
@@ -122,6 +143,8 @@ void register_testing_cuda_gemm(py::module_& module) {
         return to_array(cuda_emulated::unpack_tiles(dtype_of(weight), n, k, bytes_of(tiles)));
       },
       py::arg("weight"), py::arg("n"), py::arg("k"), py::arg("tiles"));
+  module.def("cuda_prepare_rows", &run_preparation, py::arg("device"), py::arg("x"), py::arg("format"),
+             py::arg("thread_order") = 0);
   module.def("cuda_gemm", &run_gemm, py::arg("device"), py::arg("kernel"), py::arg("weight"), py::arg("terms"),
              py::arg("k"), py::arg("x"), py::arg("m"), py::arg("fusion") = "none", py::arg("begins") = std::nullopt,
              py::arg("sources") = std::nullopt, py::arg("thread_order") = 0, py::arg("fill") = 0xFF,

@@ -10,10 +10,14 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
-Ints to_ints(const std::int32_t* values, const std::vector<py::ssize_t>& shape) {
-  Ints array(shape);
-  std::copy_n(values, array.size(), array.mutable_data());
+template <class Array, class T>
+Array to_array(TestingDevice& device, const T* values, const std::vector<py::ssize_t>& shape) {
+  Array array(shape);
+  device.backend().read_device(array.mutable_data(), values, static_cast<std::size_t>(array.nbytes()));
   return array;
+}
+Ints to_ints(TestingDevice& device, const std::int32_t* values, const std::vector<py::ssize_t>& shape) {
+  return to_array<Ints>(device, values, shape);
 }
 
 ExpertRows route(TestingDevice& device, const Floats& scores, const ExpertRouting& routing) {
@@ -29,18 +33,18 @@ ExpertRouting routing_of(const Floats& scores, int n_used, bool normalized, floa
 // The experts of each row, their weights, the grouped row for each, and the first grouped row of each expert.
 py::tuple route_experts(TestingDevice& device, const Floats& scores, int n_used, bool normalized, float scale) {
   const ExpertRows rows = route(device, scores, routing_of(scores, n_used, normalized, scale));
-  Floats weights({rows.n_rows, n_used});
-  std::copy_n(rows.weights, weights.size(), weights.mutable_data());
-  return py::make_tuple(to_ints(rows.experts, {rows.n_rows, n_used}), weights,
-                        to_ints(rows.places, {rows.n_rows, n_used}), to_ints(rows.begins, {rows.n_experts + 1}));
+  return py::make_tuple(to_ints(device, rows.experts, {rows.n_rows, n_used}),
+                        to_array<Floats>(device, rows.weights, {rows.n_rows, n_used}),
+                        to_ints(device, rows.places, {rows.n_rows, n_used}),
+                        to_ints(device, rows.begins, {rows.n_experts + 1}));
 }
 
 // A matrix [n, k] for each of the experts, whose types may differ.
 std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::vector<std::string>& dtypes,
-                                          const std::vector<Bytes>& files, int n, int k) {
+                                          const std::vector<Bytes>& files, int n, int k, const Overrides& overrides) {
   std::vector<std::unique_ptr<Linear>> weights;
   for (std::size_t expert = 0; expert < files.size(); ++expert) {
-    weights.push_back(weight_of(backend, dtypes.at(expert), files[expert], n, k));
+    weights.push_back(weight_of(backend, dtypes.at(expert), files[expert], n, k, overrides));
   }
   return weights;
 }
@@ -49,14 +53,15 @@ std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::vector<st
 // [rows, n]. x has a row for each row of scores, or, of_experts, for each grouped row.
 py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& scores, int n_used,
                           const std::vector<std::string>& dtypes, const std::vector<Bytes>& files, int n,
-                          bool of_experts) {
+                          bool of_experts, const Overrides& overrides, int fill) {
   Backend& backend = device.backend();
   const ExpertRouting routing = routing_of(scores, n_used, true, 1);
-  const auto weights = load(backend, dtypes, files, n, static_cast<int>(x.shape(1)));
+  const auto weights = load(backend, dtypes, files, n, static_cast<int>(x.shape(1)), overrides);
   WorkspaceNeeds needs = needs_of(static_cast<int>(scores.shape(0)), {weights.front().get()});
   needs.experts = routing;
   for (const auto& weight : weights) needs.expert_weights.push_back(weight.get());
   backend.reserve(needs);
+  backend.fill_scratch(static_cast<std::uint8_t>(fill));
 
   const ExpertRows rows = route(device, scores, routing);
   const Rows grouped = device.empty_rows(rows.n_rows * n_used, n);
@@ -69,9 +74,10 @@ py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& 
   const Rows mixed = device.empty_rows(rows.n_rows, n);
   backend.mix_experts(grouped, rows, mixed);
   const Floats products = device.to_array(grouped);
+  const Ints places = to_ints(device, rows.places, {rows.n_rows * n_used});
   Floats by_row({rows.n_rows, n_used, n});
   for (int i = 0; i < rows.n_rows * n_used; ++i) {
-    std::copy_n(products.data(rows.places[i], 0), n, by_row.mutable_data() + i * n);
+    std::copy_n(products.data(places.at(i), 0), n, by_row.mutable_data() + i * n);
   }
   return py::make_tuple(by_row, device.to_array(mixed));
 }
@@ -82,7 +88,8 @@ void register_testing_experts(py::module_& module) {
   module.def("route_experts", &route_experts, py::arg("device"), py::arg("scores"), py::arg("n_used"), py::kw_only(),
              py::arg("normalized") = true, py::arg("scale") = 1.0F);
   module.def("expert_products", &expert_products, py::arg("device"), py::arg("x"), py::arg("scores"), py::arg("n_used"),
-             py::arg("dtypes"), py::arg("files"), py::arg("n"), py::kw_only(), py::arg("of_experts") = false);
+             py::arg("dtypes"), py::arg("files"), py::arg("n"), py::kw_only(), py::arg("of_experts") = false,
+             py::arg("overrides") = Overrides{}, py::arg("fill") = 0);
 }
 
 }  // namespace imp::bindings

@@ -1,6 +1,7 @@
 // `_testing.Device`: every op of a CPU backend on arrays, for each instruction set and number of threads.
 #include "bindings/testing_ops.h"
 
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include "base/error.h"
@@ -109,8 +110,8 @@ Floats read_row(TestingDevice& device, const Floats& x, int row) {
 
 // `table` is the bytes of [n, k] in the file's format of `dtype`.
 Floats embed(TestingDevice& device, const Ints& tokens, const std::string& dtype, const Bytes& table, int n, int k,
-             float scale) {
-  const auto weight = weight_of(device.backend(), dtype, table, n, k);
+             float scale, const Overrides& overrides) {
+  const auto weight = weight_of(device.backend(), dtype, table, n, k, overrides);
   device.backend().reserve(needs_of(static_cast<int>(tokens.size()), {weight.get()}));
   const Rows out = device.empty_rows(static_cast<int>(tokens.size()), k);
   device.backend().embed(span_of(tokens), *weight, scale, out);
@@ -121,20 +122,83 @@ Floats embed(TestingDevice& device, const Ints& tokens, const std::string& dtype
 using Matrix = std::tuple<std::string, Bytes, std::optional<Floats>>;
 
 Floats gated_linear(TestingDevice& device, const std::string& kind, const Floats& x, int n, const Matrix& gate,
-                    const Matrix& up) {
+                    const Matrix& up, const Overrides& overrides, int fill) {
   const Rows rows = device.to_rows(x);
   std::unique_ptr<Linear> weights[2];
   std::unique_ptr<Vector> biases[2];
   for (int i = 0; i < 2; ++i) {
     const auto& [dtype, file, bias] = i == 0 ? gate : up;
-    weights[i] = weight_of(device.backend(), dtype, file, n, rows.width);
+    weights[i] = weight_of(device.backend(), dtype, file, n, rows.width, overrides);
     if (bias) biases[i] = vector_of(device, *bias);
   }
   device.backend().reserve(needs_of(rows.n_rows, {weights[0].get(), weights[1].get()}));
+  device.backend().fill_scratch(static_cast<std::uint8_t>(fill));
   const Rows out = device.empty_rows(rows.n_rows, n);
   device.backend().gated_linear(rows, {weights[0].get(), biases[0].get(), weights[1].get(), biases[1].get(), out},
                                 activation_of(kind));
   return device.to_array(out);
+}
+
+// Products of x with matrices of some rows each, the scratch filled with a byte before.
+py::list linear(TestingDevice& device, const Floats& x, const std::vector<std::pair<int, Matrix>>& terms,
+                const Overrides& overrides, int fill) {
+  Backend& backend = device.backend();
+  const Rows rows = device.to_rows(x);
+  std::vector<std::unique_ptr<Linear>> weights;
+  std::vector<std::unique_ptr<Vector>> biases;
+  std::vector<LinearTerm> products;
+  std::vector<const Linear*> named;
+  for (const auto& [n, matrix] : terms) {
+    const auto& [dtype, file, bias] = matrix;
+    weights.push_back(weight_of(backend, dtype, file, n, rows.width, overrides));
+    biases.push_back(bias ? vector_of(device, *bias) : nullptr);
+    named.push_back(weights.back().get());
+    products.push_back({named.back(), biases.back().get(), device.empty_rows(rows.n_rows, n)});
+  }
+  backend.reserve(needs_of(rows.n_rows, named));
+  backend.fill_scratch(static_cast<std::uint8_t>(fill));
+  backend.linear(rows, products);
+  py::list outs;
+  for (const LinearTerm& product : products) outs.append(device.to_array(product.out));
+  return outs;
+}
+
+// Loads matrices [n, k] of types at once; read(which, first row, number) gives rows, progress(bytes) is told of them.
+// Returns the bytes that each takes on the device.
+std::vector<std::size_t> load_linears(TestingDevice& device,
+                                      const std::vector<std::tuple<std::string, std::int64_t, std::int64_t>>& shapes,
+                                      const std::function<py::bytes(int, std::int64_t, std::int64_t)>& read,
+                                      const std::function<void(std::uint64_t)>& progress) {
+  std::vector<LinearRequest> requests;
+  for (const auto& [dtype, n, k] : shapes) {
+    const GemmProblem problem = {dtype_from_name(dtype).value(), n, k};
+    const auto which = static_cast<int>(requests.size());
+    const auto read_rows = [&read, which](std::int64_t first, std::int64_t n_rows, std::byte* out) {
+      const py::gil_scoped_acquire lock;
+      const std::string rows = read(which, first, n_rows);
+      std::memcpy(out, rows.data(), rows.size());
+    };
+    requests.push_back({{std::to_string(which), problem, read_rows},
+                        device.backend().registry().plan({problem.weight, 1, traits(problem.weight).block_elements},
+                                                         "w", {}, {.least_maturity = Maturity::emulated})});
+  }
+  const py::gil_scoped_release unlocked;
+  const auto loaded = device.backend().load_linears(requests, [&](std::uint64_t n_bytes) {
+    const py::gil_scoped_acquire lock;
+    progress(n_bytes);
+  });
+  std::vector<std::size_t> sizes;
+  for (const auto& weight : loaded) sizes.push_back(weight->n_bytes());
+  return sizes;
+}
+
+// What a device without scratch would hold for such a matrix, and what this one holds after it was told of it.
+py::tuple scratch_for(TestingDevice& device, const std::string& dtype, const Bytes& file, int n, int k, int n_rows) {
+  const auto weight = weight_of(device.backend(), dtype, file, n, k);
+  const WorkspaceNeeds needs = needs_of(n_rows, {weight.get()});
+  const std::size_t told = device.backend().scratch_bytes(needs);
+  device.backend().reserve(needs);
+  return py::make_tuple(told, device.backend().scratch_bytes());
 }
 
 py::dict launches(TestingDevice& device) {
@@ -158,7 +222,13 @@ void register_testing_ops(py::module_& module) {
       .def("rope_angles", &rope_angles, py::arg("positions"), py::arg("frequencies"), py::arg("magnitude") = 1.0F)
       .def("rope", &rope, py::arg("x"), py::arg("head_dim"), py::arg("style"), py::arg("angles"),
            py::arg("norm_weight") = py::none(), py::arg("epsilon") = 0.0F)
-      .def("gated_linear", &gated_linear, py::arg("kind"), py::arg("x"), py::arg("n"), py::arg("gate"), py::arg("up"))
+      .def("linear", &linear, py::arg("x"), py::arg("terms"), py::kw_only(), py::arg("overrides") = Overrides{},
+           py::arg("fill") = 0)
+      .def("load_linears", &load_linears, py::arg("shapes"), py::arg("read"), py::arg("progress"))
+      .def("scratch_for", &scratch_for, py::arg("dtype"), py::arg("file"), py::arg("n"), py::arg("k"),
+           py::arg("n_rows"))
+      .def("gated_linear", &gated_linear, py::arg("kind"), py::arg("x"), py::arg("n"), py::arg("gate"), py::arg("up"),
+           py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("fill") = 0)
       .def("gated_activation", &gated_activation, py::arg("kind"), py::arg("gate"), py::arg("up"),
            py::arg("into") = "new")
       .def("add", &add, py::arg("x"), py::arg("y"))
@@ -167,7 +237,7 @@ void register_testing_ops(py::module_& module) {
       .def("gather_rows", &gather_rows, py::arg("x"), py::arg("rows"))
       .def("read_row", &read_row, py::arg("x"), py::arg("row"))
       .def("embed", &embed, py::arg("tokens"), py::arg("dtype"), py::arg("table"), py::arg("n"), py::arg("k"),
-           py::arg("scale") = 1.0F);
+           py::arg("scale") = 1.0F, py::arg("overrides") = Overrides{});
 }
 
 }  // namespace imp::bindings

@@ -30,6 +30,7 @@ class ScriptBackend final : public Backend {
   std::string device_name() const override { return "script"; }
   int n_threads() const noexcept override { return 1; }
   const GemmRegistry& registry() const noexcept override { return registry_; }
+  bool keeps_packed() const noexcept override { return false; }
   std::unique_ptr<Linear> load_linear(const WeightSource&, const GemmPlan&) override;
   std::vector<std::unique_ptr<Linear>> load_linears(std::span<const LinearRequest>, const BytesRead&) override;
   std::unique_ptr<Vector> load_vector(std::span<const float>) override;

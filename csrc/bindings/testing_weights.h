@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -13,8 +14,12 @@ namespace imp::bindings {
 
 using Bytes = pybind11::array_t<std::uint8_t, pybind11::array::c_style | pybind11::array::forcecast>;
 
-// A weight [n, k] of the bytes that a file would hold.
-std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, const Bytes& file, int n, int k);
+// Pairs of a pattern and a kernel.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+// A weight [n, k], named w, of the bytes that a file would hold.
+std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, const Bytes& file, int n, int k,
+                                  const Overrides& overrides = {});
 
 // For products alone: all else is as small as can be.
 WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights);

@@ -29,7 +29,8 @@ std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, c
   for (const PlannedWeight& weight : plan.weights) {
     if (weight.use == WeightUse::vector) continue;
     matrices.emplace_back(weight);
-    (weight.use == WeightUse::expert ? needs.expert_weights : needs.weights).push_back(&matrices.back());
+    auto& uses = weight.use == WeightUse::expert ? needs.expert_weights : needs.weights;
+    uses.insert(uses.end(), static_cast<std::size_t>(weight.n_matrices), &matrices.back());
   }
   return activation_bytes(config, limits) + backend.scratch_bytes(needs);
 }

@@ -186,6 +186,10 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
     }
   }
   std::vector<Matrix> loaded;
+  if (packed && !backend.keeps_packed()) {
+    packed->why = "device " + std::string(backend.caps().device) + " has its weights in memory of its own";
+    packed = nullptr;
+  }
   if (packed) {
     packed->cache.emplace(packed->folder, file, matrices.all, model.config.head_dim);
     loaded = load_packed(matrices.all, backend, told, *packed);

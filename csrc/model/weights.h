@@ -17,7 +17,7 @@ namespace imp {
 // A model's cache of packed weights and what became of it at the load.
 struct PackedWeights {
   std::string folder;
-  std::optional<PackedCache> cache;
+  std::optional<PackedCache> cache;     // none where the device cannot have one
   std::vector<const Linear*> matrices;  // in the cache's order
   bool was_read = false;
   std::string why;  // it was not

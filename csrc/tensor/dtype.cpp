@@ -3,60 +3,58 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <type_traits>
 
-#include "tensor/quant/floats.h"
-#include "tensor/quant/iq1_m.h"
-#include "tensor/quant/iq1_s.h"
-#include "tensor/quant/iq2_s.h"
-#include "tensor/quant/iq2_xs.h"
-#include "tensor/quant/iq2_xxs.h"
-#include "tensor/quant/iq3_s.h"
-#include "tensor/quant/iq3_xxs.h"
-#include "tensor/quant/iq4_nl.h"
-#include "tensor/quant/iq4_xs.h"
-#include "tensor/quant/mxfp4.h"
-#include "tensor/quant/q2_k.h"
-#include "tensor/quant/q3_k.h"
-#include "tensor/quant/q4_0.h"
-#include "tensor/quant/q4_1.h"
-#include "tensor/quant/q4_k.h"
-#include "tensor/quant/q5_0.h"
-#include "tensor/quant/q5_1.h"
-#include "tensor/quant/q5_k.h"
-#include "tensor/quant/q6_k.h"
-#include "tensor/quant/q8_0.h"
-#include "tensor/quant/tq1_0.h"
-#include "tensor/quant/tq2_0.h"
+#include "tensor/quant/decode.h"
+#include "tensor/quant/load_block.h"
+#include "tensor/quant/with_block.h"
 
 namespace imp {
 namespace {
 
+template <class Block>
+void dequantize(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept {
+  if constexpr (std::is_same_v<Block, quant::BlockF32>) {
+    std::memcpy(out, blocks, static_cast<std::size_t>(n_blocks) * sizeof(Block));
+    return;
+  }
+  for (std::int64_t n = 0; n < n_blocks; ++n, out += Block::kElements) {
+    quant::decode_groups(quant::load_block<Block>(blocks, n), 0, Block::kGroups, out);
+  }
+}
+
+template <class Block>
+constexpr DTypeTraits row(DType dtype, std::string_view name) noexcept {
+  return {dtype, name, Block::kElements, sizeof(Block), dequantize<Block>};
+}
+
 constexpr std::array kTable{
-    DTypeTraits{DType::F32, "f32", 1, 4, quant::dequantize_f32},
-    DTypeTraits{DType::F16, "f16", 1, 2, quant::dequantize_f16},
-    DTypeTraits{DType::BF16, "bf16", 1, 2, quant::dequantize_bf16},
-    DTypeTraits{DType::Q4_0, "q4_0", 32, sizeof(quant::BlockQ4_0), quant::dequantize_q4_0},
-    DTypeTraits{DType::Q4_1, "q4_1", 32, sizeof(quant::BlockQ4_1), quant::dequantize_q4_1},
-    DTypeTraits{DType::Q5_0, "q5_0", 32, sizeof(quant::BlockQ5_0), quant::dequantize_q5_0},
-    DTypeTraits{DType::Q5_1, "q5_1", 32, sizeof(quant::BlockQ5_1), quant::dequantize_q5_1},
-    DTypeTraits{DType::Q8_0, "q8_0", 32, sizeof(quant::BlockQ8_0), quant::dequantize_q8_0},
-    DTypeTraits{DType::Q2_K, "q2_k", 256, sizeof(quant::BlockQ2_K), quant::dequantize_q2_k},
-    DTypeTraits{DType::Q3_K, "q3_k", 256, sizeof(quant::BlockQ3_K), quant::dequantize_q3_k},
-    DTypeTraits{DType::Q4_K, "q4_k", 256, sizeof(quant::BlockQ4_K), quant::dequantize_q4_k},
-    DTypeTraits{DType::Q5_K, "q5_k", 256, sizeof(quant::BlockQ5_K), quant::dequantize_q5_k},
-    DTypeTraits{DType::Q6_K, "q6_k", 256, sizeof(quant::BlockQ6_K), quant::dequantize_q6_k},
-    DTypeTraits{DType::IQ4_NL, "iq4_nl", 32, sizeof(quant::BlockIQ4_NL), quant::dequantize_iq4_nl},
-    DTypeTraits{DType::IQ4_XS, "iq4_xs", 256, sizeof(quant::BlockIQ4_XS), quant::dequantize_iq4_xs},
-    DTypeTraits{DType::MXFP4, "mxfp4", 32, sizeof(quant::BlockMXFP4), quant::dequantize_mxfp4},
-    DTypeTraits{DType::TQ1_0, "tq1_0", 256, sizeof(quant::BlockTQ1_0), quant::dequantize_tq1_0},
-    DTypeTraits{DType::TQ2_0, "tq2_0", 256, sizeof(quant::BlockTQ2_0), quant::dequantize_tq2_0},
-    DTypeTraits{DType::IQ1_S, "iq1_s", 256, sizeof(quant::BlockIQ1_S), quant::dequantize_iq1_s},
-    DTypeTraits{DType::IQ1_M, "iq1_m", 256, sizeof(quant::BlockIQ1_M), quant::dequantize_iq1_m},
-    DTypeTraits{DType::IQ2_XXS, "iq2_xxs", 256, sizeof(quant::BlockIQ2_XXS), quant::dequantize_iq2_xxs},
-    DTypeTraits{DType::IQ2_XS, "iq2_xs", 256, sizeof(quant::BlockIQ2_XS), quant::dequantize_iq2_xs},
-    DTypeTraits{DType::IQ2_S, "iq2_s", 256, sizeof(quant::BlockIQ2_S), quant::dequantize_iq2_s},
-    DTypeTraits{DType::IQ3_XXS, "iq3_xxs", 256, sizeof(quant::BlockIQ3_XXS), quant::dequantize_iq3_xxs},
-    DTypeTraits{DType::IQ3_S, "iq3_s", 256, sizeof(quant::BlockIQ3_S), quant::dequantize_iq3_s},
+    row<quant::BlockF32>(DType::F32, "f32"),
+    row<quant::BlockF16>(DType::F16, "f16"),
+    row<quant::BlockBF16>(DType::BF16, "bf16"),
+    row<quant::BlockQ4_0>(DType::Q4_0, "q4_0"),
+    row<quant::BlockQ4_1>(DType::Q4_1, "q4_1"),
+    row<quant::BlockQ5_0>(DType::Q5_0, "q5_0"),
+    row<quant::BlockQ5_1>(DType::Q5_1, "q5_1"),
+    row<quant::BlockQ8_0>(DType::Q8_0, "q8_0"),
+    row<quant::BlockQ2_K>(DType::Q2_K, "q2_k"),
+    row<quant::BlockQ3_K>(DType::Q3_K, "q3_k"),
+    row<quant::BlockQ4_K>(DType::Q4_K, "q4_k"),
+    row<quant::BlockQ5_K>(DType::Q5_K, "q5_k"),
+    row<quant::BlockQ6_K>(DType::Q6_K, "q6_k"),
+    row<quant::BlockIQ4_NL>(DType::IQ4_NL, "iq4_nl"),
+    row<quant::BlockIQ4_XS>(DType::IQ4_XS, "iq4_xs"),
+    row<quant::BlockMXFP4>(DType::MXFP4, "mxfp4"),
+    row<quant::BlockTQ1_0>(DType::TQ1_0, "tq1_0"),
+    row<quant::BlockTQ2_0>(DType::TQ2_0, "tq2_0"),
+    row<quant::BlockIQ1_S>(DType::IQ1_S, "iq1_s"),
+    row<quant::BlockIQ1_M>(DType::IQ1_M, "iq1_m"),
+    row<quant::BlockIQ2_XXS>(DType::IQ2_XXS, "iq2_xxs"),
+    row<quant::BlockIQ2_XS>(DType::IQ2_XS, "iq2_xs"),
+    row<quant::BlockIQ2_S>(DType::IQ2_S, "iq2_s"),
+    row<quant::BlockIQ3_XXS>(DType::IQ3_XXS, "iq3_xxs"),
+    row<quant::BlockIQ3_S>(DType::IQ3_S, "iq3_s"),
 };
 
 constexpr bool in_enum_order() {

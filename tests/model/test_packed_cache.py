@@ -310,3 +310,25 @@ def test_mod_23_nothing_is_kept_unless_asked_for(tmp_path: Path) -> None:
     with pytest.raises(_core.InvalidArgument, match="packed_cache: none was given"):
         model.write_packed(goes_on)
     assert np.isfinite(logits(model)).all()
+
+
+def test_mod_23_a_device_with_memory_of_its_own_has_none(tmp_path: Path, cache: Path) -> None:
+    """Not even one that the CPU has left for the very same model."""
+    path = write_model(tmp_path)
+    file = written(path, cache)
+    content = file.read_bytes()
+    changed = _core.ModelOverrides()
+    changed.least_maturity = "emulated"
+    model = _core.Model.load(
+        _core.open_model_file(path), overrides=changed, device="cuda_emulated", max_rows=8, max_logits_rows=8,
+        kv_bytes=1 << 20, packed_cache=cache,
+    )  # fmt: skip
+    assert model.packed == {
+        "path": None,
+        "was_read": False,
+        "why": "device cuda has its weights in memory of its own",
+    }
+    with pytest.raises(_core.InvalidArgument, match="memory of its own"):
+        model.write_packed(goes_on)
+    assert [each.name for each in cache.iterdir()] == [file.name]
+    assert file.read_bytes() == content

@@ -18,6 +18,7 @@ INT8_ACTIVATIONS_RMS = 1.5e-2
 # Likewise: with 8 significant bits an error is uniform within 2^-8 of the power of two below each activation, which is
 # 2^-8 / sqrt(3) of it at most.
 BFLOAT16_ACTIVATIONS_RMS = 2.0**-8
+FLOAT16_ACTIVATIONS_RMS = 2.0**-11
 
 # The contracts' bound for log probabilities (GEN-26, SMP-22): float32 logits of up to about 100 have steps of 1e-5, and
 # the log-sum-exp adds a few.

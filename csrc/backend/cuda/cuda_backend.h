@@ -55,6 +55,7 @@ class CudaBackend final : public Backend {
   std::string device_name() const override;
   int n_threads() const noexcept override { return threads_.n_threads(); }
   const GemmRegistry& registry() const noexcept override { return registry_; }
+  bool keeps_packed() const noexcept override { return false; }
 
   std::optional<std::uint64_t> own_memory_bytes() const override;
   std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) override;

@@ -4,6 +4,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_kv_pool.h"
 #include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/gemm/cuda_linear.h"
 #include "backend/cuda/running.h"
 #include "base/error.h"
 

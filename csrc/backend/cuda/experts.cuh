@@ -15,11 +15,11 @@ constexpr int kRouteThreads = 128;
 constexpr int kGroupThreads = 256;
 
 // Greater scores have greater places, of equal ones the lower expert; NaN comes before all numbers, so that it is
-// chosen and seen. No two experts share a place.
+// chosen and seen. No two experts share a place, and none has the last there is.
 __device__ __forceinline__ unsigned long long place_in_order(float score, int expert) {
   if (score == 0) score = 0;  // -0 is no less than +0
   const int bits = __float_as_int(score);
-  const int key = score != score ? 0x7FFFFFFF : bits ^ (bits >> 31 & 0x7FFFFFFF);
+  const int key = score != score ? 0x7FFFFFFE : bits ^ (bits >> 31 & 0x7FFFFFFF);
   const unsigned ascending = static_cast<unsigned>(key) ^ 0x80000000U;
   return static_cast<unsigned long long>(ascending) << 32 | (0xFFFFFFFFU - static_cast<unsigned>(expert));
 }

@@ -3,12 +3,15 @@
 
 #if IMP_TESTING
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 
 #include "backend/cuda/device_memory.h"
+#include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/kernel_list.h"
 #include "backend/cuda/gemm/layouts.h"
 #include "backend/cuda/gemm/tiles.h"
@@ -180,6 +183,7 @@ std::vector<std::vector<float>> run_gemm(const GemmTrial& trial) {
   }
   kernel.launch({.stream = &*stream,
                  .terms = launched,
+                 .weight_type = trial.weight,
                  .fusion = trial.fusion,
                  .x = x.data(),
                  .x_stride = trial.x_stride,
@@ -194,6 +198,23 @@ std::vector<std::vector<float>> run_gemm(const GemmTrial& trial) {
   std::vector<std::vector<float>> results;
   for (const auto& term : terms) results.push_back(term->read());
   return results;
+}
+
+std::vector<std::byte> run_preparation(const PreparationTrial& trial) {
+  constexpr int kGap = 5;  // floats between the rows: NaN
+  const std::int64_t stride = trial.k + kGap;
+  std::vector<float> rows(static_cast<std::size_t>(trial.m * stride), std::numeric_limits<float>::quiet_NaN());
+  for (int row = 0; row < trial.m; ++row) {
+    std::copy_n(trial.x.data() + std::ptrdiff_t{row} * trial.k, trial.k, rows.data() + row * stride);
+  }
+  OpenStream stream(trial.thread_order);
+  const Guarded x(stream, "input", bytes_of(std::span<const float>(rows)));
+  const auto n_bytes = static_cast<std::size_t>(trial.m * activation_row_bytes(trial.format, trial.k));
+  const Guarded out(stream, "prepared rows", n_bytes, 0xFF);
+  prepare_rows(*stream, {reinterpret_cast<float*>(x.data()), trial.m, trial.k, stride}, trial.format, out.data());
+  stream.finish();
+  static_cast<void>(x.read());
+  return out.read();
 }
 
 std::vector<std::byte> pack_tiles(DType weight, std::int64_t n, std::int64_t k, std::span<const std::byte> file) {

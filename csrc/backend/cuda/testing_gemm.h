@@ -1,4 +1,5 @@
-// For tests: packs weights, and runs a kernel of the list on arrays of the host, with canaries around all it may touch.
+// For tests: packs weights, prepares activations, and runs a kernel of the list on arrays of the host, with canaries
+// around all it may touch.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/gemm.h"
 #include "backend/gemm_launch.h"
 #include "tensor/dtype.h"
 
@@ -34,11 +36,22 @@ struct GemmTrial {
   std::uint8_t fill = 0xFF;  // of outputs and scratch, before
 };
 
-// Both throw std::invalid_argument where there is no such kernel or it refuses, std::runtime_error where the kernel
+// Rows of x [m, k], which are further apart than they are wide, as the kernels of the format read them. Throws as
+// run_gemm() does.
+struct PreparationTrial {
+  ActivationFormat format = ActivationFormat::q8_rows;
+  std::span<const float> x;
+  int m = 0;
+  int k = 0;
+  unsigned thread_order = 0;
+};
+
+// These throw std::invalid_argument where there is no such kernel or it refuses, std::runtime_error where the kernel
 // wrote what is not its own. A term's out, row by row: what was not written holds the fill.
 #define IMP_DECLARE_GEMM_TRIALS(room)                                                                                  \
   namespace room {                                                                                                     \
   std::vector<std::vector<float>> run_gemm(const GemmTrial& trial);                                                    \
+  std::vector<std::byte> run_preparation(const PreparationTrial& trial);                                               \
   std::vector<std::byte> pack_tiles(DType weight, std::int64_t n, std::int64_t k, std::span<const std::byte> file);    \
   std::vector<std::byte> unpack_tiles(DType weight, std::int64_t n, std::int64_t k, std::span<const std::byte> tiles); \
   }

@@ -1,13 +1,37 @@
 // The unquantized types as blocks of one element: F32, F16 and BF16.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "tensor/half.h"
+#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
-void dequantize_f32(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
-void dequantize_f16(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
-void dequantize_bf16(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+struct BlockF32 {
+  static constexpr int kElements = 1, kGroups = 1;
+
+  float value;
+};
+struct BlockF16 {
+  static constexpr int kElements = 1, kGroups = 1;
+
+  std::uint16_t bits;
+};
+struct BlockBF16 {
+  static constexpr int kElements = 1, kGroups = 1;
+
+  std::uint16_t bits;
+};
+
+IMP_QUANT_CODE void decode(const BlockF32& block, float* out) noexcept {
+  *out = block.value;
+}
+IMP_QUANT_CODE void decode(const BlockF16& block, float* out) noexcept {
+  *out = f16_to_f32(block.bits);
+}
+IMP_QUANT_CODE void decode(const BlockBF16& block, float* out) noexcept {
+  *out = bf16_to_f32(block.bits);
+}
 
 }  // namespace imp::quant

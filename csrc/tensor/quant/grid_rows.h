@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tensor/quant/device_code.h"
+
 namespace imp::quant {
 
 // A grid whose codes of `bits` bits, the first one lowest, are replaced by their levels at compile time.
@@ -21,15 +23,31 @@ constexpr auto with_levels(const std::uint16_t (&codes)[n_rows], const float (&l
 }
 
 // What codes of 2 bits mean in all grids of such; none is 3.
-inline constexpr float kTwoBitLevels[4] = {8, 25, 43, 0};
+IMP_QUANT_TABLE float kTwoBitLevels[4] = {8, 25, 43, 0};
 
 // Seven signs, and an eighth that makes the number of negative ones even.
 constexpr unsigned eight_signs(unsigned seven) noexcept {
   return seven | (static_cast<unsigned>(std::popcount(seven)) & 1) << 7;
 }
 
+#ifdef __CUDACC__
+
+// A row times the scale, the i-th level negative where bit i of `signs` is set.
+template <int length, int bits, const auto& codes, const auto& levels>
+struct LevelGrid {
+  static __device__ __forceinline__ void put(int row, unsigned signs, float scale, float* out) noexcept {
+    const unsigned code = codes[row];
+    for (int i = 0; i < length; ++i) {
+      const float level = levels[code >> (bits * i) & ((1 << bits) - 1)];
+      out[i] = scale * ((signs >> i & 1) != 0 ? -level : level);
+    }
+  }
+};
+
+#else
+
 // Four levels times the scale, the i-th negative where bit i of `signs` is set.
-inline void put_four(const float* levels, unsigned signs, float scale, float* out) noexcept {
+[[gnu::always_inline]] inline void put_four(const float* levels, unsigned signs, float scale, float* out) noexcept {
   using Words = std::uint32_t __attribute__((vector_size(16)));
   using Floats = float __attribute__((vector_size(16)));
   constexpr Words kBits = {1, 2, 4, 8}, kSign = {1U << 31, 1U << 31, 1U << 31, 1U << 31};
@@ -40,9 +58,17 @@ inline void put_four(const float* levels, unsigned signs, float scale, float* ou
   std::memcpy(out, &values, sizeof values);
 }
 
-inline void put_eight(const std::array<float, 8>& levels, unsigned signs, float scale, float* out) noexcept {
-  put_four(levels.data(), signs, scale, out);
-  put_four(levels.data() + 4, signs >> 4, scale, out + 4);
-}
+// Here the levels themselves are kept.
+template <int length, int bits, const auto& codes, const auto& levels>
+struct LevelGrid {
+  static constexpr auto kRows = with_levels<length, bits>(codes, levels);
+
+  [[gnu::always_inline]] static void put(int row, unsigned signs, float scale, float* out) noexcept {
+    const float* const its_levels = kRows[static_cast<std::size_t>(row)].data();
+    for (int i = 0; i < length; i += 4) put_four(its_levels + i, signs >> i, scale, out + i);
+  }
+};
+
+#endif
 
 }  // namespace imp::quant

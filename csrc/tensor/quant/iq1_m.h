@@ -2,18 +2,37 @@
 // of them at a time a row of the grid of IQ1_S.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "tensor/half.h"
+#include "tensor/quant/device_code.h"
+#include "tensor/quant/iq1_grid.h"
 
 namespace imp::quant {
 
 struct BlockIQ1_M {
+  static constexpr int kElements = 256, kGroups = 16;
+
   std::uint8_t rows[32];       // byte j: low bits of the row of weights 8j to 8j + 7
   std::uint8_t high_bits[16];  // a nibble for each row, the low half first: its three high bits, the eighths' sign
   std::uint16_t scales[4];     // of each 3 bits for each of four groups, then 4 of d, an f16, the low ones first
 };
 static_assert(sizeof(BlockIQ1_M) == 56);
 
-void dequantize_iq1_m(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+IMP_QUANT_CODE float scale_of_all(const BlockIQ1_M& block) noexcept {
+  unsigned bits = 0;
+  for (int i = 0; i < 4; ++i) bits |= static_cast<unsigned>(block.scales[i] >> 12) << (4 * i);
+  return f16_to_f32(static_cast<std::uint16_t>(bits));
+}
+
+IMP_QUANT_CODE void decode(const BlockIQ1_M& block, int begin, int end, float* out) noexcept {
+  const float d = scale_of_all(block);
+  for (int j = 2 * begin; j < 2 * end; ++j) {
+    const float scale = d * static_cast<float>(2 * (block.scales[j / 8] >> (j / 2 % 4 * 3) & 7) + 1);
+    const int nibble = block.high_bits[j / 2] >> (j % 2 * 4) & 0x0f;
+    const unsigned row = kIq1Grid[block.rows[j] | (nibble & 7) << 8];
+    put_trits(row, (nibble & 8) != 0 ? -0.125F : 0.125F, scale, out + 8 * j);
+  }
+}
 
 }  // namespace imp::quant

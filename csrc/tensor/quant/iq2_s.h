@@ -2,12 +2,18 @@
 // a row of a grid of 1024.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "tensor/half.h"
+#include "tensor/quant/device_code.h"
+#include "tensor/quant/grid_rows.h"
+#include "tensor/quant/iq2_s_grid.h"
 
 namespace imp::quant {
 
 struct BlockIQ2_S {
+  static constexpr int kElements = 256, kGroups = 16;
+
   std::uint16_t d;            // f16
   std::uint8_t rows[32];      // byte j: low bits of the row of weights 8j to 8j + 7
   std::uint8_t signs[32];     // bit i of byte j: weight 8j + i is negative
@@ -16,6 +22,15 @@ struct BlockIQ2_S {
 };
 static_assert(sizeof(BlockIQ2_S) == 82);
 
-void dequantize_iq2_s(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+IMP_QUANT_CODE void decode(const BlockIQ2_S& block, int begin, int end, float* out) noexcept {
+  using Grid = LevelGrid<8, 2, kIq2SGrid, kTwoBitLevels>;
+  const float d = f16_to_f32(block.d);
+  for (int j = 2 * begin; j < 2 * end; ++j) {
+    const int nibble = block.scales[j / 4] >> (j / 2 % 2 * 4) & 0x0f;
+    const float scale = d * (static_cast<float>(nibble) + 0.5F) * 0.25F;
+    const int row = block.rows[j] | (block.high_bits[j / 4] >> (j % 4 * 2) & 3) << 8;
+    Grid::put(row, block.signs[j], scale, out + 8 * j);
+  }
+}
 
 }  // namespace imp::quant

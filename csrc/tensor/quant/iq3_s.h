@@ -2,12 +2,18 @@
 // row of a grid of 512.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "tensor/half.h"
+#include "tensor/quant/device_code.h"
+#include "tensor/quant/grid_rows.h"
+#include "tensor/quant/iq3_s_grid.h"
 
 namespace imp::quant {
 
 struct BlockIQ3_S {
+  static constexpr int kElements = 256, kGroups = 8;
+
   std::uint16_t d;            // f16
   std::uint8_t rows[64];      // byte j: low bits of the row of weights 4j to 4j + 3
   std::uint8_t high_bits[8];  // bit i of byte j: the ninth of row 8j + i
@@ -16,6 +22,20 @@ struct BlockIQ3_S {
 };
 static_assert(sizeof(BlockIQ3_S) == 110);
 
-void dequantize_iq3_s(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+IMP_QUANT_TABLE float kIq3SLevels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
+
+IMP_QUANT_CODE void decode(const BlockIQ3_S& block, int begin, int end, float* out) noexcept {
+  using Grid = LevelGrid<4, 3, kIq3SGrid, kIq3SLevels>;
+  const float d = f16_to_f32(block.d);
+  for (int j = 4 * begin; j < 4 * end; ++j) {
+    const float scale = d * static_cast<float>(2 * (block.scales[j / 8] >> (j / 4 % 2 * 4) & 0x0f) + 1);
+    const int high_bits = block.high_bits[j / 4] >> (j % 4 * 2);
+    const int first = block.rows[2 * j] | (high_bits & 1) << 8;
+    const int last = block.rows[2 * j + 1] | (high_bits & 2) << 7;
+    const unsigned signs = block.signs[j];
+    Grid::put(first, signs, scale, out + 8 * j);
+    Grid::put(last, signs >> 4, scale, out + 8 * j + 4);
+  }
+}
 
 }  // namespace imp::quant

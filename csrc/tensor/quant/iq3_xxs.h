@@ -2,18 +2,41 @@
 // a row of a grid of 256.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "tensor/half.h"
+#include "tensor/quant/device_code.h"
+#include "tensor/quant/grid_rows.h"
+#include "tensor/quant/iq3_xxs_grid.h"
 
 namespace imp::quant {
 
 struct BlockIQ3_XXS {
+  static constexpr int kElements = 256, kGroups = 8;
+
   std::uint16_t d;                       // f16
   std::uint8_t rows[64];                 // byte j: of weights 4j to 4j + 3
   std::uint16_t signs_and_scales[8][2];  // of a group 32 bits, low half first: 7 for each 8 signs, then the scale
 };
 static_assert(sizeof(BlockIQ3_XXS) == 98);
 
-void dequantize_iq3_xxs(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+IMP_QUANT_TABLE float kIq3XxsLevels[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+
+IMP_QUANT_CODE void decode(const BlockIQ3_XXS& block, int begin, int end, float* out) noexcept {
+  using Grid = LevelGrid<4, 3, kIq3XxsGrid, kIq3XxsLevels>;
+  const float d = f16_to_f32(block.d);
+  for (int group = begin; group < end; ++group) {
+    const auto& halves = block.signs_and_scales[group];
+    const unsigned bits = halves[0] | static_cast<unsigned>(halves[1]) << 16;
+    const float scale = d * (static_cast<float>(bits >> 28) + 0.5F) * 0.5F;
+    for (int j = 0; j < 4; ++j) {
+      const std::uint8_t* rows = block.rows + 8 * group + 2 * j;
+      const unsigned signs = eight_signs(bits >> (7 * j) & 0x7f);
+      float* const eight = out + 32 * group + 8 * j;
+      Grid::put(rows[0], signs, scale, eight);
+      Grid::put(rows[1], signs >> 4, scale, eight + 4);
+    }
+  }
+}
 
 }  // namespace imp::quant

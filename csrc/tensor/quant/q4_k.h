@@ -1,19 +1,35 @@
 // Block of Q4_K: 256 weights in 8 groups of 32: (d · scale) · q − dmin · min, q of 4 bits, scale and min of 6.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "tensor/half.h"
+#include "tensor/quant/device_code.h"
+#include "tensor/quant/group_scales.h"
 
 namespace imp::quant {
 
 struct BlockQ4_K {
+  static constexpr int kElements = 256, kGroups = 8;
+
   std::uint16_t d;           // f16
   std::uint16_t dmin;        // f16
-  std::uint8_t scales[12];   // see unpack_scales_and_mins
+  std::uint8_t scales[12];   // see unpack_scale_and_min
   std::uint8_t quants[128];  // byte 32p + i: weight 64p + i in the low half, weight 64p + 32 + i in the high half
 };
 static_assert(sizeof(BlockQ4_K) == 144);
 
-void dequantize_q4_k(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+IMP_QUANT_CODE void decode(const BlockQ4_K& block, int begin, int end, float* out) noexcept {
+  const float d = f16_to_f32(block.d);
+  const float dmin = f16_to_f32(block.dmin);
+  for (int group = begin; group < end; ++group) {
+    const GroupScale its = unpack_scale_and_min(block.scales, group);
+    const float scale = d * static_cast<float>(its.scale);
+    const float min = dmin * static_cast<float>(its.min);
+    const std::uint8_t* quants = block.quants + group / 2 * 32;
+    const int shift = group % 2 * 4;
+    for (int i = 0; i < 32; ++i) out[32 * group + i] = scale * static_cast<float>((quants[i] >> shift) & 0x0f) - min;
+  }
+}
 
 }  // namespace imp::quant

@@ -1,13 +1,17 @@
 // Block of TQ1_0: 256 weights d · (t − 1), t of 3 values, five to a byte.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "tensor/half.h"
+#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
 // A byte is the fraction, in 256ths rounded up, whose digits in base 3 are the weights' t, the first one leading.
 struct BlockTQ1_0 {
+  static constexpr int kElements = 256, kGroups = 1;
+
   std::uint8_t five_of_32[32];  // byte i: weights i, 32 + i … 128 + i
   std::uint8_t five_of_16[16];  // byte i: weights 160 + i, 176 + i … 224 + i
   std::uint8_t four_of_4[4];    // byte i: weights 240 + i, 244 + i … 252 + i
@@ -15,6 +19,23 @@ struct BlockTQ1_0 {
 };
 static_assert(sizeof(BlockTQ1_0) == 54);
 
-void dequantize_tq1_0(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+// The first n_digits of each byte, digit by digit.
+template <int n_bytes>
+IMP_QUANT_CODE void put_digits(const std::uint8_t (&bytes)[n_bytes], int n_digits, float d, float* out) noexcept {
+  int shift = 1;  // by this a digit becomes the leading one, and what was before it goes
+  for (int digit = 0; digit < n_digits; ++digit, shift *= 3, out += n_bytes) {
+    for (int i = 0; i < n_bytes; ++i) {
+      const int rest = static_cast<std::uint8_t>(bytes[i] * shift);
+      out[i] = d * static_cast<float>((3 * rest >> 8) - 1);
+    }
+  }
+}
+
+IMP_QUANT_CODE void decode(const BlockTQ1_0& block, float* out) noexcept {
+  const float d = f16_to_f32(block.d);
+  put_digits(block.five_of_32, 5, d, out);
+  put_digits(block.five_of_16, 5, d, out + 160);
+  put_digits(block.four_of_4, 4, d, out + 240);
+}
 
 }  // namespace imp::quant

@@ -1,17 +1,28 @@
 // Block of TQ2_0: 256 weights d · (q − 1), q of 2 bits.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "tensor/half.h"
+#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
 struct BlockTQ2_0 {
+  static constexpr int kElements = 256, kGroups = 8;
+
   std::uint8_t quants[64];  // byte 32h + i: bits 2s of it are weight 128h + 32s + i
   std::uint16_t d;          // f16
 };
 static_assert(sizeof(BlockTQ2_0) == 66);
 
-void dequantize_tq2_0(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
+IMP_QUANT_CODE void decode(const BlockTQ2_0& block, int begin, int end, float* out) noexcept {
+  const float d = f16_to_f32(block.d);
+  for (int group = begin; group < end; ++group) {
+    const std::uint8_t* quants = block.quants + group / 4 * 32;
+    const int shift = group % 4 * 2;
+    for (int i = 0; i < 32; ++i) out[32 * group + i] = d * static_cast<float>(((quants[i] >> shift) & 3) - 1);
+  }
+}
 
 }  // namespace imp::quant

@@ -40,6 +40,9 @@ class PackedWeights:
         if found["was_read"]:
             self._host.telemetry.log.info(EVENT, message="read", path=found["path"])
             return
+        if found["path"] is None:
+            self._host.telemetry.log.info(EVENT, message=f"not used: {found['why']}")
+            return
         self._host.telemetry.log.info(EVENT, message=f"not read: {found['why']}", path=found["path"])
         self._thread = threading.Thread(target=self._write, args=(found["path"],), name="imp-packed", daemon=True)
         self._thread.start()

@@ -2,32 +2,18 @@
 #include "backend/cpu/gemm/load_linears.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <string>
 #include <utility>
 
 #include "backend/cpu/gemm/layouts.h"
+#include "backend/loading.h"
 #include "base/error.h"
+#include "base/first_error.h"
 
 namespace imp::cpu {
 namespace {
 
 // Read at a time: with what it is packed into well within a core's second-level cache.
 constexpr std::int64_t kBufferBytes = std::int64_t{1} << 18;
-
-void require_shape(const WeightSource& source) {
-  const GemmProblem& problem = source.problem;
-  const auto size = row_bytes(problem.weight, problem.k);
-  // Sums of sizes stay far from overflow below this; the loader of checkpoints has a lower limit of its own.
-  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
-  if (problem.n < 1 || problem.k < 1 || !size || *size > kMaxBytes || problem.n > kMaxBytes / *size) {
-    throw ModelError(Reason::MODEL_SHAPE,
-                     source.name + ": shape [" + std::to_string(problem.n) + ", " + std::to_string(problem.k) +
-                         "] of " + std::string(traits(problem.weight).name) + ", expected rows of whole blocks");
-  }
-}
 
 // A weight and where it goes. In every layout rows are as long as in the file.
 struct Target {
@@ -108,49 +94,6 @@ void load(const Piece& piece, std::byte* buffer) {
   }
 }
 
-// A parallel loop, whose body must not throw: keeps the first exception, after which the rest of the tasks is skipped.
-class FirstError {
- public:
-  template <class Body>
-  void guard(const Body& body) noexcept {
-    if (has_failed_.load(std::memory_order_relaxed)) return;
-    try {
-      body();
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-      has_failed_.store(true, std::memory_order_relaxed);
-    }
-  }
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::atomic<bool> has_failed_{false};
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
-
-// Counts what all threads have read; told on thread 0.
-class Progress {
- public:
-  explicit Progress(const BytesRead& tell) : tell_(tell) {}
-  void add(std::int64_t n_bytes, int thread) {
-    read_.fetch_add(static_cast<std::uint64_t>(n_bytes), std::memory_order_relaxed);
-    if (thread == 0) tell();
-  }
-  void tell() {
-    if (const std::uint64_t n_bytes = read_.exchange(0, std::memory_order_relaxed); tell_ && n_bytes > 0) {
-      tell_(n_bytes);
-    }
-  }
-
- private:
-  const BytesRead& tell_;
-  std::atomic<std::uint64_t> read_{0};
-};
-
 }  // namespace
 
 std::vector<std::unique_ptr<CpuLinear>> load_cpu_linears(std::span<const LinearRequest> requests, Arena& arena,
@@ -174,7 +117,7 @@ std::vector<std::unique_ptr<CpuLinear>> load_cpu_linears(std::span<const LinearR
   std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.n_threads()),
                                               std::vector<std::byte>(static_cast<std::size_t>(buffer_bytes)));
   FirstError error;
-  Progress read(progress);
+  ReadProgress read(progress);
   pool.run(static_cast<int>(pieces.size()), [&](int task, int thread) {
     error.guard([&] {
       const Piece& piece = pieces[static_cast<std::size_t>(task)];

@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/gemm/cuda_linear.h"
+#include "backend/cuda/gemm/expert_tables.h"
 #include "backend/cuda/stream.h"
 #include "backend/gemm_launch.h"
 
@@ -28,6 +27,8 @@ struct GemmNeeds {
 // counters.
 class GemmRunner {
  public:
+  static constexpr std::size_t kMaxTerms = 64;
+
   GemmRunner(const GemmRegistry& registry, Stream& stream);
 
   // Sizes the scratch and writes the tables of experts; may be called again, and never shrinks.
@@ -40,7 +41,9 @@ class GemmRunner {
 
   // As Backend says. The input is prepared once for all terms that read it alike; terms of one kernel are one launch.
   void run(Rows x, std::span<const LinearTerm> terms);
+  // One launch where both products are of one kernel that fuses them.
   void run_gated(Rows x, const GatedTerm& term, GatedActivation kind);
+  // An expert has at most as many rows as the batch: that number chooses the kernels.
   void run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
   void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
 
@@ -48,8 +51,58 @@ class GemmRunner {
   std::vector<std::uint64_t> launches() const;
 
  private:
+  static constexpr std::size_t kFormats = static_cast<std::size_t>(ActivationFormat::bf16_rows) + 1;
+
+  struct Scratch {
+    std::array<std::size_t, kFormats> prepared{};  // the input in each format
+    std::size_t gate = 0;                          // the product that gates another
+    std::size_t kernels = 0;
+    std::size_t total() const noexcept;
+  };
+  // Device memory for one use.
+  struct Room {
+    std::shared_ptr<std::byte> memory;
+    std::size_t n_bytes = 0;
+    void grow(std::size_t needed);
+  };
+  // An input in one format, row after row.
+  struct Prepared {
+    const std::byte* rows = nullptr;
+    std::ptrdiff_t stride = 0;  // bytes
+  };
+  // One input in each format that a product of this call reads.
+  using Inputs = std::array<Prepared, kFormats>;
+  // A product before it is put into a launch.
+  struct Product {
+    const GemmKernel* kernel = nullptr;
+    GemmProblem problem;
+    GemmLaunchTerm term;
+  };
+
+  static Scratch scratch_for(const GemmNeeds& needs);
+  const Prepared& prepare(Rows x, ActivationFormat format, Inputs& inputs);
+
+  // Rows of out and what they are made of: all of a launch but its kernel, its terms and its input's format.
+  struct Batch {
+    Rows x;
+    int m = 0;
+    const ExpertRows* experts = nullptr;
+    const std::int32_t* sources = nullptr;
+  };
+  static Product product_of(const Linear& weight, const Vector* bias, Rows out, int m);
+  static bool is_alike(const Product& a, const Product& b) noexcept;  // they can be terms of one launch
+  void launch(const Batch& batch, std::span<const Product> products, Inputs& inputs);
+  void launch_one(const Batch& batch, std::span<const Product* const> products, GemmFusion fusion, Inputs& inputs);
+  void launch_experts(const Batch& batch, std::span<const ExpertTerm> terms);
+
   const GemmRegistry& registry_;
   Stream& stream_;
+  std::array<Room, kFormats> prepared_;
+  Room gate_;
+  Room kernel_scratch_;
+  ExpertTables tables_;
+  std::vector<Product> products_;  // of this call
+  std::vector<std::atomic<std::uint64_t>> launches_;
 };
 
 }  // namespace imp::cuda

@@ -1,11 +1,15 @@
-// The matrix kernels of the device.
+// The rows of the list, best first.
 #include "backend/cuda/gemm/kernel_list.h"
 
+#include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/tile_kernels.h"
 
 namespace imp::cuda {
 namespace {
 
+const char* refuses_nothing(const GemmProblem&, const DeviceCaps&) {
+  return nullptr;
+}
 std::size_t no_scratch(const GemmProblem&, int) {
   return 0;
 }
@@ -31,7 +35,9 @@ constexpr GemmKernel dp4a_row(std::string_view name, DType weight, void (*launch
           refuses_dp4a,
           no_scratch,
           nullptr,
-          launch};
+          launch,
+          kAnyRows,
+          true};
 }
 constexpr GemmKernel mma_row(std::string_view name, DType weight, ActivationFormat format, ReductionId reduction,
                              void (*launch)(const GemmLaunch&)) {
@@ -47,7 +53,8 @@ constexpr GemmKernel mma_row(std::string_view name, DType weight, ActivationForm
           no_scratch,
           nullptr,
           launch,
-          64};
+          64,
+          true};
 }
 constexpr GemmKernel imma_row(std::string_view name, DType weight, void (*launch)(const GemmLaunch&)) {
   return mma_row(name, weight, ActivationFormat::q8_rows, ReductionId::q8_slices, launch);
@@ -66,6 +73,18 @@ constexpr GemmKernel kKernels[] = {
     imma_row("q6_k_imma", DType::Q6_K, launch_q6_k_imma),
     mma_row("f16_mma", DType::F16, ActivationFormat::f16_rows, ReductionId::float_slices, launch_f16_mma),
     mma_row("bf16_mma", DType::BF16, ActivationFormat::bf16_rows, ReductionId::float_slices, launch_bf16_mma),
+    {.name = "reference",
+     .weight = DType::F32,
+     .any_weight = true,
+     .layout = WeightLayout::file,
+     .activations = ActivationFormat::f32,
+     .max_m = kAnyRows,
+     .reduction = ReductionId::f32_sequential,
+     .maturity = Maturity::emulated,
+     .refuses = refuses_nothing,
+     .scratch_bytes = no_scratch,
+     .run = nullptr,
+     .launch = launch_reference},
 };
 
 }  // namespace

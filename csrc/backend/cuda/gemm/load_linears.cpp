@@ -1,0 +1,175 @@
+// Weights go to the device in batches: while one is copied, the next is read and packed.
+#include "backend/cuda/gemm/load_linears.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cuda/gemm/cuda_linear.h"
+#include "backend/cuda/gemm/layouts.h"
+#include "backend/cuda/runtime.h"
+#include "backend/loading.h"
+#include "base/error.h"
+#include "base/first_error.h"
+
+namespace imp::cuda {
+namespace {
+
+// Staged at a time, twice: so much that a copy's beginning is no part of its time.
+constexpr std::int64_t kBatchBytes = std::int64_t{32} << 20;
+// Read and packed by one thread without a break, and copied at once.
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
+
+// A weight and where it goes.
+struct Target {
+  const LinearRequest* request;
+  std::shared_ptr<std::byte> bytes;
+
+  const WeightSource& source() const noexcept { return request->source; }
+  std::int64_t row_size() const noexcept { return *row_bytes(source().problem.weight, source().problem.k); }
+  // Of 16 rows in the layout. Only in the file's the last may be fewer.
+  std::int64_t strip_bytes() const noexcept {
+    GemmProblem strip = source().problem;
+    strip.n = kPanelRows;
+    return static_cast<std::int64_t>(packed_bytes(strip, request->plan.layout));
+  }
+};
+
+// Whole strips of a weight, for one task.
+struct Piece {
+  const Target* target;
+  std::int64_t first_row, n_rows;
+  std::int64_t staged_at = 0;  // in its batch
+
+  std::int64_t begin() const noexcept { return first_row / kPanelRows * target->strip_bytes(); }
+  std::int64_t n_bytes() const noexcept {
+    if (target->request->plan.layout == WeightLayout::file) return file_bytes();
+    return (n_rows + kPanelRows - 1) / kPanelRows * target->strip_bytes();
+  }
+  std::int64_t file_bytes() const noexcept { return n_rows * target->row_size(); }
+};
+
+void cut(const Target& target, std::vector<Piece>& pieces) {
+  const std::int64_t n = target.source().problem.n;
+  const std::int64_t rows = std::max(kPieceBytes / target.strip_bytes(), std::int64_t{1}) * kPanelRows;
+  for (std::int64_t first = 0; first < n; first += rows) pieces.push_back({&target, first, std::min(rows, n - first)});
+}
+
+// Batches of pieces that fit into `most` bytes together, one after the other.
+class Batches {
+ public:
+  Batches(std::vector<Piece>& pieces, std::int64_t most) : pieces_(pieces), most_(most) {}
+
+  // Empty after the last.
+  std::span<Piece> next() {
+    const std::size_t begin = end_;
+    std::int64_t n_bytes = 0;
+    for (; end_ < pieces_.size() && n_bytes + pieces_[end_].n_bytes() <= most_; ++end_) {
+      pieces_[end_].staged_at = n_bytes;
+      n_bytes += pieces_[end_].n_bytes();
+    }
+    return std::span(pieces_).subspan(begin, end_ - begin);
+  }
+
+ private:
+  std::vector<Piece>& pieces_;
+  std::int64_t most_;
+  std::size_t end_ = 0;
+};
+
+// What is on its way when this goes has arrived, before its memory goes too.
+struct Arrival {
+  Stream& stream;
+  ~Arrival() { synchronize(stream); }
+};
+
+class Loader {
+ public:
+  Loader(ThreadPool& threads, Stream& stream, const BytesRead& progress, std::span<const Piece> pieces)
+      : threads_(threads), stream_(stream), read_(progress) {
+    std::int64_t largest = 0, largest_packed = 0;
+    for (const Piece& piece : pieces) {
+      largest = std::max(largest, piece.n_bytes());
+      if (is_packed(piece)) largest_packed = std::max(largest_packed, piece.file_bytes());
+      total_ += piece.n_bytes();
+    }
+    batch_bytes_ = std::max(std::min(kBatchBytes, total_), largest);
+    staging_ = allocate_staging(static_cast<std::size_t>(2 * batch_bytes_));
+    buffers_.assign(static_cast<std::size_t>(threads.n_threads()),
+                    std::vector<std::byte>(static_cast<std::size_t>(largest_packed)));
+  }
+
+  void load(std::vector<Piece>& pieces) {
+    const Arrival arrival{stream_};
+    Batches batches(pieces, batch_bytes_);
+    bool is_second = false;
+    for (std::span<Piece> batch = batches.next(); !batch.empty(); batch = batches.next()) {
+      std::byte* const staged = staging_.get() + (is_second ? batch_bytes_ : 0);
+      stage(batch, staged);
+      synchronize(stream_);  // with the batch before: its half is staged next
+      for (const Piece& piece : batch) {
+        copy_to_device(stream_, piece.target->bytes.get() + piece.begin(), staged + piece.staged_at,
+                       static_cast<std::size_t>(piece.n_bytes()));
+      }
+      is_second = !is_second;
+    }
+  }
+
+ private:
+  static bool is_packed(const Piece& piece) noexcept {
+    return piece.target->request->plan.layout != WeightLayout::file;
+  }
+
+  void stage(std::span<const Piece> batch, std::byte* staged) {
+    FirstError error;
+    threads_.run(static_cast<int>(batch.size()), [&](int task, int thread) {
+      error.guard([&] {
+        const Piece& piece = batch[static_cast<std::size_t>(task)];
+        put(piece, buffers_[static_cast<std::size_t>(thread)].data(), staged + piece.staged_at);
+        read_.add(piece.file_bytes(), thread);
+      });
+    });
+    error.rethrow();
+    read_.tell();
+  }
+
+  static void put(const Piece& piece, std::byte* buffer, std::byte* to) {
+    const WeightSource& source = piece.target->source();
+    if (!is_packed(piece)) return source.read(piece.first_row, piece.n_rows, to);
+    source.read(piece.first_row, piece.n_rows, buffer);
+    pack_rows(source.problem, piece.target->request->plan.layout, piece.first_row, piece.n_rows, buffer, to);
+  }
+
+  ThreadPool& threads_;
+  Stream& stream_;
+  ReadProgress read_;
+  std::int64_t total_ = 0, batch_bytes_ = 0;
+  std::shared_ptr<std::byte> staging_;           // two batches
+  std::vector<std::vector<std::byte>> buffers_;  // of each thread: rows as the file has them
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Linear>> load_cuda_linears(std::span<const LinearRequest> requests, DeviceArena& memory,
+                                                       ThreadPool& threads, Stream& stream, const BytesRead& progress) {
+  std::vector<Target> targets;
+  for (const LinearRequest& request : requests) {
+    const GemmProblem& problem = request.source.problem;
+    require_shape(request.source);
+    const WeightLayout layout = request.plan.layout;
+    IMP_CHECK(layout == WeightLayout::file || (layout == WeightLayout::tile16 && has_tiles(problem.weight)));
+    IMP_CHECK(!request.source.read_packed);  // keeps_packed() is false
+    targets.push_back({&request, memory.allocate(packed_bytes(problem, layout))});
+  }
+  std::vector<Piece> pieces;
+  for (const Target& target : targets) cut(target, pieces);
+  if (!pieces.empty()) Loader(threads, stream, progress, pieces).load(pieces);
+
+  std::vector<std::unique_ptr<Linear>> loaded;
+  for (Target& target : targets) {
+    const LinearRequest& request = *target.request;
+    loaded.push_back(std::make_unique<CudaLinear>(request.source.problem, request.plan, std::move(target.bytes)));
+  }
+  return loaded;
+}
+
+}  // namespace imp::cuda

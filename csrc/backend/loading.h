@@ -1,0 +1,33 @@
+// What loading a weight is on every device, beside where its bytes go.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "backend/backend.h"
+
+namespace imp {
+
+// Throws ModelError(MODEL_SHAPE) for rows that are not whole blocks, and for sizes that cannot be.
+void require_shape(const WeightSource& source);
+
+// Counts what all threads have read; told on thread 0.
+class ReadProgress {
+ public:
+  explicit ReadProgress(const BytesRead& tell) : tell_(tell) {}
+  void add(std::int64_t n_bytes, int thread) {
+    read_.fetch_add(static_cast<std::uint64_t>(n_bytes), std::memory_order_relaxed);
+    if (thread == 0) tell();
+  }
+  void tell() {
+    if (const std::uint64_t n_bytes = read_.exchange(0, std::memory_order_relaxed); tell_ && n_bytes > 0) {
+      tell_(n_bytes);
+    }
+  }
+
+ private:
+  const BytesRead& tell_;
+  std::atomic<std::uint64_t> read_{0};
+};
+
+}  // namespace imp
