@@ -10,6 +10,7 @@ Float64s = NDArray[np.float64]
 # Half a unit in the last place of 1: the largest relative error of one float32 rounding.
 FLOAT32_ROUNDING = float(np.finfo(np.float32).eps) / 2
 BFLOAT16_ROUNDING = 2.0**-8
+FLOAT16_ROUNDING = 2.0**-11
 FLOAT32_TINY = float(np.finfo(np.float32).tiny)
 
 # The contracts' bound for kernels with int8 activations, of the root mean square of a row's outputs; the error is
@@ -80,6 +81,15 @@ def matrix_instructions(x: Float64s, w: Float64s) -> Float64s:
     """
     k = x.shape[1]
     return rounding_of_sum(2 * k + 10) * (np.abs(x) @ np.abs(w).T) + k * FLOAT32_TINY
+
+
+def float16_weights(x: Float64s, w: Float64s, n_roundings: int) -> Float64s:
+    """For weights made float16 on the way, with so many roundings that each is off by at most 2^-11 of |w|: the last is
+    of the weight itself, those before it of its scale and its minimum. |w| is both together. What is too small for a
+    normal float16 is an integer times one, and exact.
+    """
+    of_weights = (1 + FLOAT16_ROUNDING) ** n_roundings - 1
+    return of_weights * (np.abs(x) @ np.abs(w).T) + (1 + of_weights) * matrix_instructions(x, w)
 
 
 def bfloat16_activations(x: Float64s, w: Float64s) -> Float64s:

@@ -76,6 +76,13 @@ __device__ __forceinline__ std::uint32_t and_or(std::uint32_t value, std::uint32
   asm("lop3.b32 %0,%1,%2,%3,0xea;" : "=r"(d) : "r"(value), "r"(mask), "r"(bits));
   return d;
 }
+// Both halves as the lower, as the upper.
+__device__ __forceinline__ std::uint32_t repeat_low(std::uint32_t pair) {
+  return __byte_perm(pair, 0, 0x1010);
+}
+__device__ __forceinline__ std::uint32_t repeat_high(std::uint32_t pair) {
+  return __byte_perm(pair, 0, 0x3232);
+}
 
 // d[16x8] += a[16x16] · b[16x8], float32 sums.
 __device__ __forceinline__ void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
@@ -196,6 +203,12 @@ inline float reciprocal_near(float x) {
 }
 inline std::uint32_t and_or(std::uint32_t value, std::uint32_t mask, std::uint32_t bits) {
   return (value & mask) | bits;
+}
+inline std::uint32_t repeat_low(std::uint32_t pair) {
+  return (pair & 0xffffU) * 0x10001U;
+}
+inline std::uint32_t repeat_high(std::uint32_t pair) {
+  return (pair >> 16) * 0x10001U;
 }
 
 // With e elements in a register and lane = 4 · group + t, all shapes place elements alike:

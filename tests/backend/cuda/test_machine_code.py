@@ -38,7 +38,13 @@ NARROW_WEIGHTS: dict[str, tuple[str, str]] = {
     "wgmma_kernel": (r"LD\.E(\.U16|\.64)", SCALES),
 }
 # A word in a kernel's name -> the instruction that it promises.
-PROMISES = {"imma": r"IMMA\..*", "wgmma": r"HGMMA\..*", "mma": r"(H|I|HG)MMA\..*", "dp4a": r"IDP\.4A\..*"}
+PROMISES = {
+    "imma": r"IMMA\..*",
+    "hmma": r"HMMA\..*",
+    "wgmma": r"HGMMA\..*",
+    "mma": r"(H|I|HG)MMA\..*",
+    "dp4a": r"IDP\.4A\..*",
+}
 OF_WEIGHTS = r"(LDG\.E\.NA\..*|LD\.E.*)"
 WIDE = r"(LDG\.E\.NA\..*128\..*|LD\.E\.128.*|LDGSTS\..*128.*|UBLKCP.*|UTMALDG.*)"
 LOCAL = r"(LDL|STL)(\..*)?"

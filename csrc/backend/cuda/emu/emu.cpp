@@ -35,6 +35,7 @@ struct Thread {
   Fiber fiber;
   bool is_done = false;
   std::deque<std::vector<Copy>> copies;  // groups that ended, oldest first, and the one that is being made
+  std::deque<std::vector<std::function<void()>>> products;  // likewise
 };
 
 struct Block {
@@ -48,7 +49,9 @@ struct Block {
   std::vector<unsigned char> shared;
   Fiber scheduler;
   const std::function<void()>* body = nullptr;
-  std::uint64_t progress = 0;  // a round of all threads that adds nothing to it goes on for ever
+  std::uint64_t progress = 0;                // a round of all threads that adds nothing to it goes on for ever
+  std::deque<std::function<void()>> beside;  // begun, to be done in this order
+  bool begins_at_once = false;
 };
 
 // One grid runs at a time: __shared__ is static memory.
@@ -94,6 +97,7 @@ void leave(Meeting& meeting) {
 void thread_main() {
   (*block.body)();
   Thread& self = current();
+  if (self.products.size() > 1 || !self.products.front().empty()) fail("a thread ended before its products");
   self.is_done = true;
   --block.n_live;
   ++block.progress;
@@ -118,6 +122,7 @@ void prepare_block() {
     Thread& thread = *block.threads[i];
     thread.is_done = false;
     thread.copies.assign(1, {});
+    thread.products.assign(1, {});
     thread.fiber.start(thread_main);
   }
 }
@@ -132,12 +137,19 @@ void run_block(const std::vector<unsigned>& order) {
       place = place_of(i);
       Fiber::switch_between(block.scheduler, thread.fiber);
     }
+    if (block.progress == before && !block.beside.empty()) {
+      const std::function<void()> work = std::move(block.beside.front());
+      block.beside.pop_front();
+      work();
+      ++block.progress;
+    }
     if (block.progress == before) {
       std::fprintf(stderr, "emulated kernel: block (%u, %u, %u): %u threads wait for ever\n", place.block.x,
                    place.block.y, place.block.z, block.n_live);
       std::abort();
     }
   }
+  if (!block.beside.empty()) fail("a block ended before what it had begun");
 }
 
 }  // namespace
@@ -151,6 +163,7 @@ void run_grid(dim3 grid, dim3 block_dim, std::size_t shared_bytes, unsigned thre
   block.slots.resize(block.n_threads * kSlotBytes + 64);
   block.shared.resize(shared_bytes + 1024);
   block.body = &body;
+  block.begins_at_once = thread_order % 2 != 0;
   std::vector<unsigned> order(block.n_threads);
   for (unsigned i = 0; i < block.n_threads; ++i) order[i] = i;
   std::mt19937 random(thread_order);
@@ -200,6 +213,28 @@ void note_progress() noexcept {
 void fail(const char* message) {
   std::fprintf(stderr, "emulated kernel: %s\n", message);
   std::abort();
+}
+
+void begin_beside(std::function<void()> work) {
+  ++block.progress;
+  if (block.begins_at_once) return work();
+  block.beside.push_back(std::move(work));
+}
+
+void begin_product(std::function<void()> part) {
+  current().products.back().push_back(std::move(part));
+}
+
+void end_product_group() {
+  current().products.emplace_back();
+}
+
+void wait_for_products(unsigned n_groups_under_way) {
+  auto& groups = current().products;
+  while (groups.size() > n_groups_under_way + 1) {
+    for (const std::function<void()>& part : groups.front()) part();
+    groups.pop_front();
+  }
 }
 
 void begin_copy(void* to, const void* from, std::size_t n_bytes, std::size_t n_zero_bytes) {

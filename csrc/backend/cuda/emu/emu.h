@@ -108,6 +108,15 @@ T shuffle(unsigned mask, T value, unsigned source) {
   return value;
 }
 
+// Work that the device does beside its threads, some time after it was begun: at once, or only when all threads wait
+// for something, as the seed of their order has it (odd, even).
+void begin_beside(std::function<void()> work);
+
+// Products of warpgroups run beside their threads: each thread's part is done when it waits for it, and not before.
+void begin_product(std::function<void()> part);
+void end_product_group();
+void wait_for_products(unsigned n_groups_under_way);
+
 // Copies to shared memory that run beside their thread: nothing arrives before it is waited for.
 void begin_copy(void* to, const void* from, std::size_t n_bytes, std::size_t n_zero_bytes);
 void end_copy_group();

@@ -35,6 +35,10 @@ void apply(const std::string& name, std::int64_t value, Faults& faults) {
     faults.launches_before_fault = value;
   } else if (name == "captures_fail") {
     faults.captures_fail = true;
+  } else if (name == "plain_tiles") {
+    faults.plain_tiles = true;
+  } else if (name == "late_tiles") {
+    faults.late_tiles = true;
   } else {
     fail("IMP_EMULATED_GPU has an unknown word");
   }

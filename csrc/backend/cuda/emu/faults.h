@@ -16,6 +16,7 @@ struct Faults {
   std::size_t total_bytes = std::size_t{8} << 30;  // of device memory
   std::int64_t launches_before_fault = -1;         // then the device is lost; -1: never
   bool captures_fail = false;
+  bool plain_tiles = false, late_tiles = false;  // see TensorMap
 };
 
 // As the environment variable IMP_EMULATED_GPU says: words with a space between them, such as "no_driver",

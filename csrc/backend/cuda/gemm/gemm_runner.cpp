@@ -44,8 +44,8 @@ GemmFusion fusion_of(GatedActivation kind) {
 
 }  // namespace
 
-GemmRunner::GemmRunner(const GemmRegistry& registry, Stream& stream)
-    : registry_(registry), stream_(stream), launches_(registry.kernels().size()) {
+GemmRunner::GemmRunner(const GemmRegistry& registry, Stream& stream, LaunchCounts& launches, std::size_t first_count)
+    : registry_(registry), stream_(stream), launches_(launches), first_count_(first_count) {
   products_.reserve(kMaxTerms);
 }
 
@@ -114,12 +114,6 @@ void GemmRunner::fill_scratch(std::uint8_t value) {
 }
 #endif
 
-std::vector<std::uint64_t> GemmRunner::launches() const {
-  std::vector<std::uint64_t> counts;
-  for (const auto& count : launches_) counts.push_back(count.load(std::memory_order_relaxed));
-  return counts;
-}
-
 // ---- launches
 
 const GemmRunner::Prepared& GemmRunner::prepare(Rows x, ActivationFormat format, Inputs& inputs) {
@@ -170,8 +164,7 @@ void GemmRunner::launch_one(const Batch& batch, std::span<const Product* const> 
     launch.begins = batch.experts->begins;
   }
   first.kernel->launch(launch);
-  launches_[static_cast<std::size_t>(first.kernel - registry_.kernels().data())].fetch_add(1,
-                                                                                           std::memory_order_relaxed);
+  launches_.add(first_count_ + static_cast<std::size_t>(first.kernel - registry_.kernels().data()));
 }
 
 // As few launches as kernels, types of weights and scratch allow.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/gemm/expert_tables.h"
+#include "backend/cuda/launch_counts.h"
 #include "backend/cuda/stream.h"
 #include "backend/gemm_launch.h"
 
@@ -23,13 +23,13 @@ struct GemmNeeds {
   std::span<const Linear* const> expert_weights = {};  // stacks of n_experts, one after the other
 };
 
-// Owns what products need beside weights: the prepared inputs, scratch, tables of experts' weights, the launch
-// counters.
+// Owns what products need beside weights: the prepared inputs, scratch, tables of experts' weights.
 class GemmRunner {
  public:
   static constexpr std::size_t kMaxTerms = 64;
 
-  GemmRunner(const GemmRegistry& registry, Stream& stream);
+  // Launches of the registry's kernels are counted from `first_count` on, in the order of its list.
+  GemmRunner(const GemmRegistry& registry, Stream& stream, LaunchCounts& launches, std::size_t first_count);
 
   // Sizes the scratch and writes the tables of experts; may be called again, and never shrinks.
   void reserve(const GemmNeeds& needs);
@@ -46,9 +46,6 @@ class GemmRunner {
   // An expert has at most as many rows as the batch: that number chooses the kernels.
   void run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
   void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
-
-  // Launches so far of each kernel, in the order of the registry's list. Readable from any thread.
-  std::vector<std::uint64_t> launches() const;
 
  private:
   static constexpr std::size_t kFormats = static_cast<std::size_t>(ActivationFormat::bf16_rows) + 1;
@@ -102,7 +99,8 @@ class GemmRunner {
   Room kernel_scratch_;
   ExpertTables tables_;
   std::vector<Product> products_;  // of this call
-  std::vector<std::atomic<std::uint64_t>> launches_;
+  LaunchCounts& launches_;
+  std::size_t first_count_;
 };
 
 }  // namespace imp::cuda

@@ -2,6 +2,7 @@
 #include "backend/cuda/gemm/kernel_list.h"
 
 #include "backend/cuda/gemm/kernels.h"
+#include "backend/cuda/gemm/many_row_kernels.h"
 #include "backend/cuda/gemm/tile_kernels.h"
 
 namespace imp::cuda {
@@ -60,6 +61,35 @@ constexpr GemmKernel imma_row(std::string_view name, DType weight, void (*launch
   return mma_row(name, weight, ActivationFormat::q8_rows, ReductionId::q8_slices, launch);
 }
 
+const char* refuses_without_wgmma(const GemmProblem&, const DeviceCaps& caps) {
+  return caps.wgmma ? nullptr : "needs products of warpgroups, which compute capability 9.0 has";
+}
+
+constexpr GemmKernel many_row(std::string_view name, DType weight, ActivationFormat format,
+                              const char* (*refuses)(const GemmProblem&, const DeviceCaps&),
+                              void (*launch)(const GemmLaunch&)) {
+  return {.name = name,
+          .weight = weight,
+          .any_weight = false,
+          .layout = WeightLayout::tile16,
+          .activations = format,
+          .max_m = kAnyRows,
+          .reduction = ReductionId::float_steps,
+          .maturity = Maturity::emulated,
+          .refuses = refuses,
+          .scratch_bytes = no_scratch,
+          .run = nullptr,
+          .launch = launch};
+}
+constexpr GemmKernel wgmma_row(std::string_view name, DType weight, ActivationFormat format,
+                               void (*launch)(const GemmLaunch&)) {
+  return many_row(name, weight, format, refuses_without_wgmma, launch);
+}
+constexpr GemmKernel hmma_row(std::string_view name, DType weight, ActivationFormat format,
+                              void (*launch)(const GemmLaunch&)) {
+  return many_row(name, weight, format, refuses_before_8_0, launch);
+}
+
 constexpr GemmKernel kKernels[] = {
     dp4a_row("q8_0_dp4a", DType::Q8_0, launch_q8_0_dp4a),
     dp4a_row("q4_0_dp4a", DType::Q4_0, launch_q4_0_dp4a),
@@ -73,6 +103,20 @@ constexpr GemmKernel kKernels[] = {
     imma_row("q6_k_imma", DType::Q6_K, launch_q6_k_imma),
     mma_row("f16_mma", DType::F16, ActivationFormat::f16_rows, ReductionId::float_slices, launch_f16_mma),
     mma_row("bf16_mma", DType::BF16, ActivationFormat::bf16_rows, ReductionId::float_slices, launch_bf16_mma),
+    wgmma_row("q8_0_wgmma", DType::Q8_0, ActivationFormat::f16_even_odd, launch_q8_0_wgmma),
+    wgmma_row("q4_0_wgmma", DType::Q4_0, ActivationFormat::f16_even_odd, launch_q4_0_wgmma),
+    wgmma_row("q4_k_wgmma", DType::Q4_K, ActivationFormat::f16_even_odd, launch_q4_k_wgmma),
+    wgmma_row("q5_k_wgmma", DType::Q5_K, ActivationFormat::f16_even_odd, launch_q5_k_wgmma),
+    wgmma_row("q6_k_wgmma", DType::Q6_K, ActivationFormat::f16_even_odd, launch_q6_k_wgmma),
+    wgmma_row("f16_wgmma", DType::F16, ActivationFormat::f16_rows, launch_f16_wgmma),
+    wgmma_row("bf16_wgmma", DType::BF16, ActivationFormat::bf16_rows, launch_bf16_wgmma),
+    hmma_row("q8_0_hmma", DType::Q8_0, ActivationFormat::f16_even_odd, launch_q8_0_hmma),
+    hmma_row("q4_0_hmma", DType::Q4_0, ActivationFormat::f16_even_odd, launch_q4_0_hmma),
+    hmma_row("q4_k_hmma", DType::Q4_K, ActivationFormat::f16_even_odd, launch_q4_k_hmma),
+    hmma_row("q5_k_hmma", DType::Q5_K, ActivationFormat::f16_even_odd, launch_q5_k_hmma),
+    hmma_row("q6_k_hmma", DType::Q6_K, ActivationFormat::f16_even_odd, launch_q6_k_hmma),
+    hmma_row("f16_hmma", DType::F16, ActivationFormat::f16_rows, launch_f16_hmma),
+    hmma_row("bf16_hmma", DType::BF16, ActivationFormat::bf16_rows, launch_bf16_hmma),
     {.name = "reference",
      .weight = DType::F32,
      .any_weight = true,

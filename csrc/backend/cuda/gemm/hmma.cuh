@@ -1,0 +1,152 @@
+// Weights of tile16 by many rows of float16 or bfloat16: matrix instructions of warps, which every GPU since Ampere
+// has.
+//
+// Rows of x come in steps of 64 elements through a ring in shared memory, which copies fill beside the threads. A warp
+// has two strips of weights, decoded in its registers, and 64 of the block's columns: rows of x.
+#pragma once
+
+#include "backend/cuda/gemm/strip_pairs.cuh"
+#include "backend/cuda/gemm/weight_steps.cuh"
+#include "backend/cuda/tile_places.h"
+
+namespace imp::cuda {
+
+template <DType kType>
+struct Hmma {
+  static constexpr int kWarpColumns = 64;
+  // Integers are decoded once for all of a block's columns; floats are worth sharing between two warps.
+  static constexpr bool kDecodes = kType != DType::F16 && kType != DType::BF16;
+  static constexpr int kStripWarps = 4, kColumnWarps = kDecodes ? 1 : 2;
+  static constexpr int kWarps = kStripWarps * kColumnWarps, kThreads = kWarps * kWarpSize;
+  static constexpr int kColumns = kColumnWarps * kWarpColumns;
+  static constexpr int kBlocks = kDecodes ? 3 : 1;  // of a processor: with at most 168 registers for each thread
+  static constexpr int kStages = 4, kStageBytes = kColumns * kTileRowBytes;
+  static constexpr int kStagedFloats = staged_floats(kWarpColumns);
+  // The ring, and after the last step the sums.
+  static constexpr std::size_t kRingBytes = std::size_t{kStages} * kStageBytes;
+  static constexpr std::size_t kStagedBytes = std::size_t{kWarps} * kStagedFloats * sizeof(float);
+  static constexpr std::size_t kSharedBytes = kRingBytes > kStagedBytes ? kRingBytes : kStagedBytes;
+};
+
+// What a thread copies of each step: pieces of 16 bytes of some rows of x.
+template <DType kType>
+struct StepCopies {
+  using Shape = Hmma<kType>;
+  static constexpr int kRowPieces = kTileRowBytes / 16;
+  static constexpr int kRows = Shape::kColumns * kRowPieces / Shape::kThreads;  // of this thread
+
+  const std::byte* x;
+  unsigned from[kRows];  // pieces from x on
+  int to;                // of the first
+
+  __device__ __forceinline__ StepCopies(const TileWork& work, const TilePlace& place) : x(work.x) {
+    const int thread = static_cast<int>(threadIdx.x), piece = thread % kRowPieces;
+    to = static_cast<int>(swizzled(static_cast<std::uint32_t>(thread) * 16));
+    IMP_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const std::byte* const row = find_x(work, place, (thread + i * Shape::kThreads) / kRowPieces);
+      from[i] = static_cast<unsigned>((row - x) / 16 + piece);
+    }
+  }
+  __device__ __forceinline__ void begin(int step, std::byte* ring) const {
+    std::byte* const stage = ring + step % Shape::kStages * Shape::kStageBytes;
+    IMP_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const std::size_t piece = std::size_t{from[i]} + static_cast<unsigned>(step * kRowPieces);
+      arch::begin_copy16(stage + to + i * Shape::kThreads * 16, x + piece * 16);
+    }
+  }
+};
+
+// One step's products of a warp: `x` is its first column's row of the stage. When the weights are decoded, load_next()
+// is to put those of the next step in their place: they come while the last products are made, and other warps' ones.
+template <DType kType, class LoadNext>
+__device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], int step, const std::byte* x, int lane,
+                                         const LoadNext& load_next,
+                                         float (&sums)[2][Hmma<kType>::kWarpColumns / 8][4]) {
+  ScaleWords words[2];
+  IMP_UNROLL
+  for (int strip = 0; strip < 2; ++strip) weights[strip].make_words(step, lane, words[strip]);
+  // A lane's row of the four matrices that are loaded at once: two groups of columns by two of eight elements.
+  const int column = lane / 16 * 8 + lane % 8, piece = lane / 8 % 2;
+  IMP_UNROLL
+  for (int i = 0; i < kStepProducts; ++i) {
+    Fragment a[2];
+    IMP_UNROLL
+    for (int strip = 0; strip < 2; ++strip) weights[strip].decode(i, step, words[strip], a[strip]);
+    if (i == kStepProducts - 1) load_next();
+    const std::byte* const row =
+        x + swizzled(static_cast<std::uint32_t>(column * kTileRowBytes + (2 * i + piece) * 16));
+    IMP_UNROLL
+    for (int pair = 0; pair < Hmma<kType>::kWarpColumns / 16; ++pair) {
+      std::uint32_t b[4];
+      arch::load_matrices(b, row + pair * 16 * kTileRowBytes);
+      IMP_UNROLL
+      for (int group = 0; group < 2; ++group) {
+        const std::uint32_t of_group[2] = {b[2 * group], b[2 * group + 1]};
+        IMP_UNROLL
+        for (int strip = 0; strip < 2; ++strip) {
+          float (&d)[4] = sums[strip][2 * pair + group];
+          if constexpr (WeightStep<kType>::kIsBfloat16) {
+            arch::mma_bf16(d, a[strip], of_group);
+          } else {
+            arch::mma_f16(d, a[strip], of_group);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <DType kType>
+__global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
+    hmma_kernel(const __grid_constant__ TileWork work) {
+  using Shape = Hmma<kType>;
+  IMP_DYNAMIC_SHARED(std::byte, shared);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int first_column = warp % Shape::kColumnWarps * Shape::kWarpColumns;
+
+  TilePlace place;
+  StripPair pair;
+  if (!find_strips_place(work, Shape::kStripWarps, Shape::kColumns, &place)) return;
+  if (!find_strip_pair(work, place, warp / Shape::kColumnWarps, Tile<kType>::kBytes, &pair)) return;
+
+  const StepCopies<kType> copies(work, place);
+  const int n_steps = work.n_tiles * kTileSteps;
+  IMP_UNROLL
+  for (int step = 0; step < Shape::kStages - 1; ++step) {
+    copies.begin(step, shared);  // there are at least kTileSteps
+    arch::end_copy_group();
+  }
+  WeightStep<kType> weights[2];
+  IMP_UNROLL
+  for (int i = 0; i < 2; ++i) weights[i].load(pair.tiles[i], 0, lane);
+
+  float sums[2][Shape::kWarpColumns / 8][4] = {};
+  for (int step = 0; step < n_steps; ++step) {
+    const auto load_next = [&] {
+      const int next = (step + 1) % kTileSteps;
+      if (step + 1 == n_steps) return;
+      IMP_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        if (next == 0) pair.tiles[i] += Tile<kType>::kBytes;
+        weights[i].load(pair.tiles[i], next, lane);
+      }
+    };
+    arch::wait_for_copies<Shape::kStages - 2>();
+    __syncthreads();  // the step has come, and all are done with the one before it
+    if (step + Shape::kStages - 1 < n_steps) copies.begin(step + Shape::kStages - 1, shared);
+    arch::end_copy_group();
+    add_step<kType>(weights, step % kTileSteps,
+                    shared + step % Shape::kStages * Shape::kStageBytes + first_column * kTileRowBytes, lane, load_next,
+                    sums);
+  }
+  __syncthreads();
+  float* const staged = reinterpret_cast<float*>(shared) + warp * Shape::kStagedFloats;
+  stage_sums(sums, lane, staged);
+  __syncwarp();
+  write_strips<Shape::kWarpColumns>(work, place, pair, first_column, staged,
+                                    factor_offset_of<WeightStep<kType>>(work.n_tiles), lane);
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,50 @@
+// Weights of tile16 by many rows of float16 or bfloat16, by Hopper's warpgroups: the host's side.
+#include "backend/cuda/gemm/wgmma.cuh"
+
+#include "backend/cuda/gemm/many_row_kernels.h"
+
+namespace imp::cuda {
+namespace {
+
+// Copies of tiles take rows of x that follow each other: those of experts are the other kernel's.
+template <DType kType>
+void launch_wgmma(const GemmLaunch& launch, void (*launch_for_experts)(const GemmLaunch&)) {
+  if (launch.n_experts > 0) return launch_for_experts(launch);
+  const TileWork work = tile_work_of(launch);
+  const std::int64_t k = std::int64_t{work.n_tiles} * kTileElements;
+  Stream& stream = stream_of(launch);
+  const hopper::TensorMap x =
+      hopper::make_tensor_map(stream, work.x, k, work.m, std::int64_t{work.x_stride}, Wgmma::kColumns);
+  const int n_blocks = n_row_blocks_of(work, Wgmma::kConsumerWarps) * n_passes_of(work.m, 0, Wgmma::kColumns);
+  cuda::launch(stream, wgmma_kernel<kType>,
+               {.grid = static_cast<unsigned>(n_blocks),
+                .block = static_cast<unsigned>(Wgmma::kThreads),
+                .shared_bytes = Wgmma::kSharedBytes},
+               x, work);
+}
+
+}  // namespace
+
+void launch_q8_0_wgmma(const GemmLaunch& launch) {
+  launch_wgmma<DType::Q8_0>(launch, launch_q8_0_hmma);
+}
+void launch_q4_0_wgmma(const GemmLaunch& launch) {
+  launch_wgmma<DType::Q4_0>(launch, launch_q4_0_hmma);
+}
+void launch_q4_k_wgmma(const GemmLaunch& launch) {
+  launch_wgmma<DType::Q4_K>(launch, launch_q4_k_hmma);
+}
+void launch_q5_k_wgmma(const GemmLaunch& launch) {
+  launch_wgmma<DType::Q5_K>(launch, launch_q5_k_hmma);
+}
+void launch_q6_k_wgmma(const GemmLaunch& launch) {
+  launch_wgmma<DType::Q6_K>(launch, launch_q6_k_hmma);
+}
+void launch_f16_wgmma(const GemmLaunch& launch) {
+  launch_wgmma<DType::F16>(launch, launch_f16_hmma);
+}
+void launch_bf16_wgmma(const GemmLaunch& launch) {
+  launch_wgmma<DType::BF16>(launch, launch_bf16_hmma);
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,176 @@
+// Weights of tile16 by many rows of float16 or bfloat16: products of Hopper's warpgroups.
+//
+// One warpgroup copies steps of 64 elements of 128 rows of x into a ring in shared memory, by tensor copies. Two
+// multiply: each warp decodes two strips of weights in its registers, and while the warpgroup's products of one strip
+// are under way it decodes the other.
+#pragma once
+
+#include "backend/cuda/gemm/strip_pairs.cuh"
+#include "backend/cuda/gemm/weight_steps.cuh"
+#include "backend/cuda/hopper.cuh"
+
+namespace imp::cuda {
+
+struct Wgmma {
+  static constexpr int kConsumerWarps = 8;  // two warpgroups
+  static constexpr int kThreads = hopper::kWarpgroupThreads + kConsumerWarps * kWarpSize;
+  static constexpr int kColumns = hopper::kProductColumns;
+  static constexpr int kStages = 6, kStageBytes = kColumns * kTileRowBytes;
+  static constexpr int kStagedFloats = staged_floats(kColumns);
+  // The ring, and after the last step the sums; behind them the barriers.
+  static constexpr int kRingBytes = kStages * kStageBytes;
+  static constexpr int kStagedBytes = kConsumerWarps * kStagedFloats * static_cast<int>(sizeof(float));
+  static constexpr int kBarriersAt = kRingBytes > kStagedBytes ? kRingBytes : kStagedBytes;
+  static constexpr int kSharedBytes = kBarriersAt + 2 * kStages * 8;
+  // 128 · 24 + 256 · 240 registers are what a processor has, less a little.
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+};
+
+// Which stage of the ring a step is in, and in which of the stage's phases: each is used again and again.
+struct RingPlace {
+  int stage;
+  unsigned phase;
+};
+constexpr RingPlace ring_place(int step) {
+  return {step % Wgmma::kStages, static_cast<unsigned>(step / Wgmma::kStages) & 1U};
+}
+
+// Stages in shared memory, and two barriers for each: it is full when its bytes have come, empty when each warp that
+// multiplies has done with it.
+struct Ring {
+  std::byte* stages;
+  std::uint64_t* full;
+  std::uint64_t* empty;
+
+  __device__ __forceinline__ explicit Ring(std::byte* shared)
+      : stages(shared),
+        full(reinterpret_cast<std::uint64_t*>(shared + Wgmma::kBarriersAt)),
+        empty(full + Wgmma::kStages) {}
+
+  // By one thread, before the block meets.
+  __device__ __forceinline__ void begin() const {
+    for (int stage = 0; stage < Wgmma::kStages; ++stage) {
+      hopper::init_barrier(full + stage, 1);
+      hopper::init_barrier(empty + stage, Wgmma::kConsumerWarps);
+    }
+    hopper::show_barriers();
+  }
+  // By one thread.
+  __device__ __forceinline__ void fill(const hopper::TensorMap& x, int first_row, int n_steps) const {
+    for (int step = 0; step < n_steps; ++step) {
+      const auto [stage, phase] = ring_place(step);
+      hopper::wait(empty + stage, phase ^ 1);  // the phase before: of a stage's first use there is none
+      hopper::arrive_expecting(full + stage, Wgmma::kStageBytes);
+      hopper::begin_tile_copy(stages + stage * Wgmma::kStageBytes, x, step * kStepElements, first_row, full + stage);
+    }
+  }
+  // The descriptor of a step's tile, once it has come.
+  __device__ __forceinline__ std::uint64_t wait_for(int step) const {
+    const auto [stage, phase] = ring_place(step);
+    hopper::wait(full + stage, phase);
+    return tile_descriptor(hopper::address_of(stages + stage * Wgmma::kStageBytes));
+  }
+  // By one thread of each warp.
+  __device__ __forceinline__ void leave(int step) const { hopper::arrive(empty + ring_place(step).stage); }
+};
+
+using ProductSums = float[hopper::kProductGroups][4];
+
+// A strip's weights on their way: loaded one step ahead, then decoded.
+template <DType kType>
+struct StripFeed {
+  const std::byte* tile;
+  WeightStep<kType> step;
+  Fragment fragments[kStepProducts];
+
+  __device__ __forceinline__ void begin(const std::byte* tiles, int lane) {
+    tile = tiles;
+    step.load(tile, 0, lane);
+  }
+  // Makes the fragments of step `at`, and loads what follows it.
+  __device__ __forceinline__ void decode(int at, int n_steps, int lane) {
+    ScaleWords words;
+    step.make_words(at % kTileSteps, lane, words);
+    IMP_UNROLL
+    for (int i = 0; i < kStepProducts; ++i) step.decode(i, at % kTileSteps, words, fragments[i]);
+    if (at + 1 == n_steps) return;
+    if ((at + 1) % kTileSteps == 0) tile += Tile<kType>::kBytes;
+    step.load(tile, (at + 1) % kTileSteps, lane);
+  }
+  // A group of products that reads the fragments until it was waited for.
+  __device__ __forceinline__ void multiply(std::uint64_t x, ProductSums& sums) const {
+    constexpr std::uint64_t kProductBytes = 16 * 2 / 16;  // as descriptors count
+    hopper::begin_products();
+    IMP_UNROLL
+    for (int i = 0; i < kStepProducts; ++i) {
+      if constexpr (WeightStep<kType>::kIsBfloat16) {
+        hopper::multiply_bf16(sums, fragments[i], x + i * kProductBytes);
+      } else {
+        hopper::multiply_f16(sums, fragments[i], x + i * kProductBytes);
+      }
+    }
+    hopper::end_product_group();
+  }
+};
+
+// All products of a warp's two strips. One group is always under way while the other strip is decoded.
+template <DType kType>
+__device__ __forceinline__ void multiply_strips(const StripPair& pair, const Ring& ring, int n_steps, int lane,
+                                                ProductSums (&sums)[2]) {
+  StripFeed<kType> first, second;
+  first.begin(pair.tiles[0], lane);
+  second.begin(pair.tiles[1], lane);
+  first.decode(0, n_steps, lane);
+  for (int step = 0; step < n_steps; ++step) {
+    const std::uint64_t x = ring.wait_for(step);
+    first.multiply(x, sums[0]);
+    hopper::wait_for_products<1>();  // the second strip's of the step before
+    if (step > 0 && lane == 0) ring.leave(step - 1);
+    second.decode(step, n_steps, lane);
+    second.multiply(x, sums[1]);
+    hopper::wait_for_products<1>();  // the first strip's
+    if (step + 1 < n_steps) first.decode(step + 1, n_steps, lane);
+  }
+  hopper::wait_for_products<0>();
+}
+
+template <DType kType>
+__device__ __forceinline__ void run_wgmma_block(const hopper::TensorMap& x, const TileWork& work) {
+  IMP_DYNAMIC_SHARED(std::byte, shared);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpSize;
+  const int n_steps = work.n_tiles * kTileSteps;
+  const Ring ring(shared);
+  TilePlace place;
+  if (!find_strips_place(work, Wgmma::kConsumerWarps, Wgmma::kColumns, &place)) return;
+  if (thread == 0) ring.begin();
+  __syncthreads();
+  if (thread < hopper::kWarpgroupThreads) {
+    hopper::keep_registers<Wgmma::kProducerRegisters>();
+    if (thread == 0) ring.fill(x, place.first, n_steps);
+    __syncthreads();
+  } else {
+    hopper::take_registers<Wgmma::kConsumerRegisters>();
+    const int warp = thread / kWarpSize - hopper::kWarpgroupThreads / kWarpSize;
+    StripPair pair;
+    find_strip_pair(work, place, warp, Tile<kType>::kBytes, &pair);
+    ProductSums sums[2] = {};
+    multiply_strips<kType>(pair, ring, n_steps, lane, sums);
+    __syncthreads();  // nobody reads the ring any more
+    float* const staged = reinterpret_cast<float*>(shared) + warp * Wgmma::kStagedFloats;
+    stage_sums(sums, lane, staged);
+    __syncwarp();
+    write_strips<Wgmma::kColumns>(work, place, pair, 0, staged, factor_offset_of<WeightStep<kType>>(work.n_tiles),
+                                  lane);
+  }
+}
+
+// Not for experts: rows of x are copied from one after the other.
+template <DType kType>
+__global__ void __launch_bounds__(Wgmma::kThreads, 1)
+    wgmma_kernel(const __grid_constant__ hopper::TensorMap x, const __grid_constant__ TileWork work) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
+  run_wgmma_block<kType>(x, work);
+#endif
+}
+
+}  // namespace imp::cuda
