@@ -55,7 +55,7 @@ def test_every_weight_type_is_within_its_bound(device: str, dtype: str, tmp_path
 @pytest.mark.parametrize("family", ["llama", "qwen3moe", "gemma2"])
 def test_det_13_no_bit_depends_on_batch_or_chunk(device: str, family: str, tmp_path: Path) -> None:
     """In deterministic mode, of quantized weights too."""
-    model = tiny(family, hidden_size=256, ffn_size=256, n_layers=2, dtype="q8_0")
+    model = dataclasses.replace(of_type("q8_0", family), expert_ffn_size=64)
     cache = Cache(load(model, tmp_path, device=device, deterministic=True))
     first, second = prompt(23, model.vocab_size, seed=1), prompt(9, model.vocab_size, seed=2)
     whole = cache.prefill(first)
@@ -69,7 +69,7 @@ def test_det_13_no_bit_depends_on_batch_or_chunk(device: str, family: str, tmp_p
 
 def test_det_11_runs_of_one_batch_have_the_same_bits(device: str, tmp_path: Path) -> None:
     """Whatever lay in scratch before."""
-    model = tiny("qwen2moe", dtype="q8_0", hidden_size=256, n_layers=2)
+    model = dataclasses.replace(of_type("q8_0", "qwen2moe"), expert_ffn_size=64, shared_ffn_size=64)
     cache = Cache(load(model, tmp_path, device=device))
     tokens = prompt(17, model.vocab_size)
     outputs = set()

@@ -148,7 +148,7 @@ def test_lif_3_a_gpu_that_cannot_be_used_is_refused_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, message: str
 ) -> None:
     monkeypatch.setenv("IMP_EMULATED_GPU", state)
-    with pytest.raises(_core.DeviceError, match=f"^device cuda: {message}") as error:
+    with pytest.raises(_core.DeviceError, match=f"device cuda: {message}") as error:
         load(tiny("llama"), tmp_path, device=GPU)
     assert error.value.reason == "DEVICE_MISSING"
 
