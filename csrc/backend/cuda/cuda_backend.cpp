@@ -101,6 +101,7 @@ std::unique_ptr<Vector> CudaBackend::load_vector(std::span<const float> values) 
 }
 
 std::unique_ptr<KvPool> CudaBackend::make_kv_pool(const KvGeometry& geometry) {
+  forget_steps();
   auto pool = std::make_unique<CudaKvPool>(geometry, stream_);
   finish();
   return pool;
@@ -129,7 +130,13 @@ ExpertRows CudaBackend::make_expert_rows(int n_rows, const ExpertRouting& routin
           .sources = experts + 3 * n_grouped};
 }
 
+void CudaBackend::forget_steps() noexcept {
+  synchronize(stream_);
+  graphs_.clear();
+}
+
 void CudaBackend::reserve(const WorkspaceNeeds& needs) {
+  forget_steps();  // scratch that grows goes elsewhere
   inputs_.reserve(needs.max_rows, most_blocks(needs));
   gemm_.reserve(gemm_needs(needs));
   attention_.reserve(needs.max_rows, needs.max_context, needs.attention);

@@ -111,6 +111,7 @@ class CudaBackend final : public Backend {
   Running run(Op op) noexcept;
   Running run(std::string_view kernel) noexcept;
 
+  void forget_steps() noexcept;
   // Waits for the device, and throws what went wrong since the last time.
   void finish();
   void require_whole() const;  // the latter alone

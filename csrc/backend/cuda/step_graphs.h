@@ -41,6 +41,10 @@ class StepGraphs {
   template <class Step>
   void run(const StepKey& key, const Step& step);
 
+  // Before anything is made that steps read at an address: a graph may have the address that this had before, of
+  // something that is gone. The device has done what was asked of it.
+  void clear() noexcept { entries_.clear(); }
+
   const StepGraphCounts& counts() const noexcept { return counts_; }
   // A step that has no key.
   void count_eager() noexcept { ++counts_.eager; }
@@ -49,7 +53,7 @@ class StepGraphs {
   struct Entry {
     StepKey key;
     bool is_met = false;
-    std::unique_ptr<Graph> graph;  // null until its second step
+    std::unique_ptr<Graph> graph;         // null until its second step
     std::vector<std::uint64_t> launches;  // of one replay
     bool is_eager = false;                // its capture failed
   };

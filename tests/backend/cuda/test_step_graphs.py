@@ -102,6 +102,19 @@ def test_det_10_a_step_has_the_same_bits_captured_padded_or_neither(
     assert len({row.tobytes() for row in together}) == len(together)
 
 
+def test_what_was_captured_for_memory_that_is_gone_is_not_done_again(model: Any) -> None:
+    """A new pool, or decoder, may be where one was before."""
+    expected = None
+    for number in range(1, 6):
+        running = Sequences(model, n_blocks=4)
+        running.begin(0, [1, 2, 3])
+        rows = [running.step({0: [4 + step]})[0] for step in range(4)]
+        assert running.counts["captures"] == number
+        expected = rows if expected is None else expected
+        np.testing.assert_array_equal(rows, expected)
+        del running
+
+
 def test_fewer_graphs_are_kept_than_there_are_shapes(model: Any) -> None:
     """A pool of its own is a shape of its own: the least recently used graph goes, and its step is captured anew."""
     pools = [Sequences(model, n_blocks=2) for _ in range(40)]
