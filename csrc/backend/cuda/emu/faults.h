@@ -13,7 +13,7 @@ struct Faults {
   int driver_version = 13000;  // 0: there is none
   int compute_capability = 90;
   bool wgmma = false;                              // whether the device says that it has it
-  std::size_t total_bytes = std::size_t{8} << 30;  // of device memory
+  std::size_t total_bytes = std::size_t{512} << 20;  // of device memory
   std::int64_t launches_before_fault = -1;         // then the device is lost; -1: never
   bool captures_fail = false;
   bool plain_tiles = false, late_tiles = false;  // see TensorMap
