@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "backend/cuda": {"backend", "tensor", "base"},
     "model": {"backend", "files", "tensor", "base"},
     "engine": {"model", "backend", "tensor", "base"},
-    "bindings": {"engine", "model", "backend", "backend/cpu", "files", "tensor", "base"},
+    "bindings": {"engine", "model", "backend", "backend/cpu", "backend/cuda", "files", "tensor", "base"},
 }
 # The one file that names the devices.
 MAKES_BACKENDS = {"backend/make_backend.cpp": {"backend/cpu", "backend/cuda"}}

@@ -133,7 +133,7 @@ void pack_row(DType type, int row, int n_elements, const std::byte* file, std::b
       [&](const Move& m) { move.operator()<std::uint16_t>(m); });
 }
 
-void unpack_row(DType type, int row, int n_elements, const std::byte* tile, std::byte* file) {
+void unpack_tile_row(DType type, int row, int n_elements, const std::byte* tile, std::byte* file) {
   const auto move = [=]<class Word>(const Move& m) {
     add_bits<Word>(tile + m.in_tile, m.tile_shift, file + m.in_file, m.file_shift, m.mask);
   };
@@ -202,7 +202,7 @@ void unpack_row(const GemmProblem& problem, WeightLayout layout, const std::byte
   const std::int64_t tile_size = tile_bytes(problem.weight), n_tiles = tiles_along(problem.k);
   std::memset(out, 0, static_cast<std::size_t>(row_size));
   for_each_part(problem, [&](std::int64_t tile, int n_elements, std::int64_t in_file) {
-    unpack_row(problem.weight, static_cast<int>(row % kTileRows), n_elements,
+    unpack_tile_row(problem.weight, static_cast<int>(row % kTileRows), n_elements,
                weight + (row / kTileRows * n_tiles + tile) * tile_size, out + in_file);
   });
 }
