@@ -79,7 +79,8 @@ constexpr GemmKernel many_row(std::string_view name, DType weight, ActivationFor
           .refuses = refuses,
           .scratch_bytes = no_scratch,
           .run = nullptr,
-          .launch = launch};
+          .launch = launch,
+          .fuses = true};
 }
 constexpr GemmKernel wgmma_row(std::string_view name, DType weight, ActivationFormat format,
                                void (*launch)(const GemmLaunch&)) {
