@@ -149,6 +149,9 @@ class Backend {
                                                             const BytesRead& progress) = 0;
   virtual std::unique_ptr<Vector> load_vector(std::span<const float> values) = 0;
   virtual std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) = 0;
+  // What such a pool takes: as much for each block, and of some backends a part that is the same for any number of
+  // them.
+  virtual std::size_t kv_bytes(const KvGeometry& geometry) const = 0;
   // Activations [n_rows, width], 64-byte aligned rows, living as long as the backend's workspace.
   virtual Rows make_rows(int n_rows, int width) = 0;
   // Room for up to n_rows, likewise.

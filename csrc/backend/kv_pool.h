@@ -30,7 +30,4 @@ class KvPool {
 #endif
 };
 
-// Bytes of one block over all layers, K and V.
-std::size_t kv_block_bytes(const KvGeometry& geometry);
-
 }  // namespace imp

@@ -168,14 +168,19 @@ void register_testing_attention(py::module_& module) {
       .def("attend_in_steps", &TestingCache::attend_in_steps, py::arg("layer"), py::arg("steps"), py::arg("n_heads"),
            py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("max_context") = 0)
       .def("copy_block", &TestingCache::copy_block, py::arg("source"), py::arg("target"));
-  module.def("kv_block_bytes", [](const std::string& dtype, int n_layers, int n_kv_heads, int head_dim, int tokens) {
-    return kv_block_bytes({.n_layers = n_layers,
-                           .n_kv_heads = n_kv_heads,
-                           .head_dim = head_dim,
-                           .block_tokens = tokens,
-                           .n_blocks = 1,
-                           .dtype = dtype_from_name(dtype).value()});
-  });
+  module.def(
+      "kv_bytes",
+      [](TestingDevice& device, const std::string& dtype, int n_layers, int n_kv_heads, int head_dim, int n_blocks,
+         int block_tokens) {
+        return device.backend().kv_bytes({.n_layers = n_layers,
+                                          .n_kv_heads = n_kv_heads,
+                                          .head_dim = head_dim,
+                                          .block_tokens = block_tokens,
+                                          .n_blocks = n_blocks,
+                                          .dtype = dtype_from_name(dtype).value()});
+      },
+      py::arg("device"), py::kw_only(), py::arg("dtype"), py::arg("n_layers"), py::arg("n_kv_heads"),
+      py::arg("head_dim"), py::arg("n_blocks"), py::arg("block_tokens") = 16, "What such a Cache would take.");
 }
 
 }  // namespace imp::bindings

@@ -35,6 +35,7 @@ class ScriptBackend final : public Backend {
   std::vector<std::unique_ptr<Linear>> load_linears(std::span<const LinearRequest>, const BytesRead&) override;
   std::unique_ptr<Vector> load_vector(std::span<const float>) override;
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
+  std::size_t kv_bytes(const KvGeometry&) const override { return 0; }
   Rows make_rows(int, int) override;
   ExpertRows make_expert_rows(int, const ExpertRouting&) override;
   void reserve(const WorkspaceNeeds&) override;

@@ -45,16 +45,26 @@ auto as_unsupported(const ModelFile& file, const Function& function) {
   }
 }
 
-MemoryRequest memory_request(const ModelConfig& config, const WeightPlan& plan, std::uint64_t scratch,
+// Of no blocks, and of each.
+struct KvSizes {
+  std::uint64_t fixed, block;
+};
+
+KvSizes kv_sizes(const ModelConfig& config, const LoadOptions& options, const Backend& backend) {
+  const auto bytes = [&](int n) { return backend.kv_bytes(kv_geometry(config, options.kv_block_tokens, n)); };
+  return {bytes(0), bytes(1) - bytes(0)};
+}
+
+MemoryRequest memory_request(const ModelConfig& config, const WeightPlan& plan, std::uint64_t scratch, KvSizes kv,
                              const ModelOverrides& overrides, const LoadOptions& options) {
   const ForwardLimits& limits = options.limits;
   return {.budget_bytes = options.memory_bytes,
           .weights_bytes = plan.n_bytes,
-          .scratch_bytes = scratch,
+          .scratch_bytes = scratch + kv.fixed,
           .logits_bytes = static_cast<std::uint64_t>(limits.max_logits_rows) *
                           static_cast<std::uint64_t>(config.vocab_size) * sizeof(float),
           .reserve_bytes = options.reserve_bytes,
-          .kv_block_bytes = kv_block_bytes(kv_geometry(config, options.kv_block_tokens, 1)),
+          .kv_block_bytes = kv.block,
           .kv_block_tokens = options.kv_block_tokens,
           .kv_bytes = options.kv_bytes,
           .model_context = config.max_context,
@@ -108,7 +118,8 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
                               {.one_reduction = overrides.deterministic, .least_maturity = overrides.least_maturity});
   const std::uint64_t scratch =
       as_unsupported(file, [&] { return scratch_bytes(config, plan.weights, options.limits, backend); });
-  plan.memory = memory_request(config, plan.weights, scratch, overrides, options);
+  const KvSizes kv = as_unsupported(file, [&] { return kv_sizes(config, options, backend); });
+  plan.memory = memory_request(config, plan.weights, scratch, kv, overrides, options);
   if (const auto own = backend.own_memory_bytes()) {
     plan.memory.budget_bytes = *own;
     plan.memory.reserve_bytes = 0;

@@ -2,97 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support import tolerances
-from support.attention_oracle import Heads, attention, blocks_of, multiplied, spread, stored
+from support.attention_cases import NAN_BYTE, attend, attend_all, make_cache, make_sequences, worst
+from support.attention_oracle import Heads, blocks_of, stored
 from support.bits import assert_same_bits
-from support.devices import BEST, DEVICES
+from support.devices import BEST, DEVICES, FAMILIES, GPUS
 
 Array = np.ndarray
-BLOCK = 16
-NAN_BYTE = 0xFF  # NaN in every float type
-
-
-@dataclass
-class Held:
-    """One sequence: its K and V from position 0, its blocks in the pool, and the rows of q that are asked."""
-
-    k: Array
-    v: Array
-    q: Array
-    blocks: list[int] = field(default_factory=list)
-
-    @property
-    def first(self) -> int:
-        return len(self.k) - len(self.q)
-
-    def asked(self, begin: int = 0, end: int | None = None) -> tuple[int, int, list[int]]:
-        """Rows [begin, end) of q as a sequence of a batch."""
-        end = len(self.q) if end is None else end
-        return (end - begin, self.first + begin, self.blocks)
-
-
-def make_sequences(rng: np.random.Generator, heads: Heads, shapes: list[tuple[int, int]]) -> tuple[list[Held], int]:
-    """Sequences of (tokens held, rows asked), whose blocks lie in the pool in no order."""
-    n_blocks = sum(-(-n // BLOCK) for n, _ in shapes) + 3
-    order = rng.permutation(n_blocks).tolist()
-    sequences = []
-    for n_tokens, n_rows in shapes:
-        k, v = (rng.normal(size=(n_tokens, heads.n_kv_heads * heads.head_dim)).astype(np.float32) for _ in range(2))
-        q = rng.normal(size=(n_rows, heads.n_heads * heads.head_dim)).astype(np.float32)
-        blocks = [order.pop() for _ in range(-(-n_tokens // BLOCK))]
-        sequences.append(Held(k, v, q, blocks))
-    return sequences, n_blocks
-
-
-def make_cache(device: core.Device, heads: Heads, dtype: str, n_blocks: int, sequences: list[Held]) -> core.Cache:
-    """A cache of two layers that holds NaN wherever the sequences, in layer 1, do not."""
-    cache = core.Cache(
-        device, dtype=dtype, n_layers=2, n_kv_heads=heads.n_kv_heads, head_dim=heads.head_dim, n_blocks=n_blocks
-    )
-    cache.fill(NAN_BYTE)
-    for held in sequences:
-        cache.append(1, [(len(held.k), 0, held.blocks)], held.k, held.v)
-    return cache
-
-
-def attend(
-    cache: core.Cache, heads: Heads, batch: list[tuple[int, int, list[int]]], q: Array, scratch_fill: int | None = None
-) -> Array:
-    return cache.attend(
-        1, batch, q, heads.n_heads, heads.scale, soft_cap=heads.soft_cap, window=heads.window, scratch_fill=scratch_fill
-    )
-
-
-def attend_all(cache: core.Cache, heads: Heads, sequences: list[Held], scratch_fill: int | None = None) -> Array:
-    batch = [held.asked() for held in sequences]
-    return attend(cache, heads, batch, np.concatenate([held.q for held in sequences]), scratch_fill)
-
-
-def worst(
-    actual: Array, heads: Heads, dtype: str, sequences: list[Held], *, oracle: Heads | None = None, shift: int = 0
-) -> float:
-    """The largest error, in units of the bound; `oracle` and `shift` (of positions) make it wrong on purpose."""
-    row, largest = 0, 0.0
-    for held in sequences:
-        k, v = stored(held.k, dtype), stored(held.v, dtype)
-        q = multiplied(held.q, dtype)
-        exact = (oracle or heads, q, max(0, held.first + shift), k, v)
-        error = np.abs(actual[row : row + len(held.q)] - attention(*exact))
-        rounded = tolerances.bfloat16_weights(spread(*exact)) if dtype == "bf16" else np.zeros_like(error)
-        for head in range(heads.n_heads):
-            bound = tolerances.attention(
-                heads.q(q, head), heads.kv(k, head), heads.kv(v, head), heads.scale, heads.soft_cap
-            )
-            part = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
-            largest = max(largest, float((error[:, part] / (bound + rounded[:, part])).max()))
-        row += len(held.q)
-    return largest
 
 
 MIXED = [(1, 1), (40, 40), (300, 1), (700, 3), (513, 20), (256, 1)]  # prefill, decode, verify; over split borders
@@ -108,6 +29,7 @@ GEOMETRIES = [
     Heads(n_heads=8, n_kv_heads=1, head_dim=256, scale=1 / 16),
     Heads(n_heads=2, n_kv_heads=1, head_dim=512, scale=512**-0.5),
     Heads(n_heads=71, n_kv_heads=1, head_dim=64, scale=0.125),
+    Heads(n_heads=18, n_kv_heads=1, head_dim=64, scale=0.125),
 ]
 POLICIES = [{}, {"window": 7}, {"window": 260}, {"soft_cap": 2.0}, {"window": 100, "soft_cap": 5.0}]
 
@@ -115,44 +37,62 @@ POLICIES = [{}, {"window": 7}, {"window": 260}, {"soft_cap": 2.0}, {"window": 10
 DTYPES = ("f32", "f16", "bf16", "q8_0")
 
 
+# GPUs hold types of up to 16 bits and heads of up to 256 elements; the emulated one has no time for 71.
+GPU_DTYPES = DTYPES[1:]
+GPU_MOST_HEAD_DIM = 256
+GPU_MOST_HEADS = 18
+
+
 def with_dtypes(geometries: list[Heads]) -> pytest.MarkDecorator:
-    """Each with each type that can hold it."""
+    """Each family of devices with each type that can hold them."""
     cases = [
-        pytest.param(heads, dtype, id=f"{heads.n_heads}-{heads.n_kv_heads}-{heads.head_dim}-{dtype}")
+        pytest.param(
+            devices,
+            heads,
+            dtype,
+            id=f"{'cpu' if devices is DEVICES else devices[0].name.replace(' ', '_')}"
+            f"-{heads.n_heads}-{heads.n_kv_heads}-{heads.head_dim}-{dtype}",
+        )
+        for devices in FAMILIES
         for heads in geometries
         for dtype in DTYPES
         if dtype != "q8_0" or heads.head_dim % 32 == 0
+        if devices is DEVICES
+        or (dtype in GPU_DTYPES and heads.head_dim <= GPU_MOST_HEAD_DIM and heads.n_heads <= GPU_MOST_HEADS)
     ]
-    return pytest.mark.parametrize(("heads", "dtype"), cases)
+    return pytest.mark.parametrize(("devices", "heads", "dtype"), cases)
 
 
 @with_dtypes(GEOMETRIES)
-def test_kvq_1_krn_1_krn_2_attention_equals_float64(heads: Heads, dtype: str) -> None:
+def test_kvq_1_krn_1_krn_2_attention_equals_float64(devices: list[core.Device], heads: Heads, dtype: str) -> None:
     rng = np.random.default_rng(heads.head_dim)
+    device = devices[-1]
     sequences, n_blocks = make_sequences(rng, heads, MIXED)
-    cache = make_cache(BEST, heads, dtype, n_blocks, sequences)
+    cache = make_cache(device, heads, dtype, n_blocks, sequences)
     for policy in POLICIES:
         shaped = replace(heads, **policy)
         actual = attend_all(cache, shaped, sequences)
-        assert worst(actual, shaped, dtype, sequences) <= 1
+        assert worst(actual, shaped, dtype, sequences, device=device) <= 1
         # Negative controls: each position one less, a wider window, no soft-cap, the values of neighbours.
-        assert worst(actual, shaped, dtype, sequences, shift=-1) > 1
+        assert worst(actual, shaped, dtype, sequences, device=device, shift=-1) > 1
         if shaped.window:
             wider = replace(shaped, window=shaped.window + 1)
-            assert worst(actual, shaped, dtype, sequences, oracle=wider) > 1
+            assert worst(actual, shaped, dtype, sequences, device=device, oracle=wider) > 1
         if shaped.soft_cap:
-            assert worst(actual, shaped, dtype, sequences, oracle=replace(shaped, soft_cap=0)) > 1
+            assert worst(actual, shaped, dtype, sequences, device=device, oracle=replace(shaped, soft_cap=0)) > 1
         swapped = [replace(held, v=np.roll(held.v, 1, axis=0)) for held in sequences]
-        assert worst(actual, shaped, dtype, swapped) > 1
+        assert worst(actual, shaped, dtype, swapped, device=device) > 1
 
 
-@with_dtypes([GEOMETRIES[1], GEOMETRIES[6], GEOMETRIES[9]])
-def test_kvq_8_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(heads: Heads, dtype: str) -> None:
+@with_dtypes([GEOMETRIES[1], GEOMETRIES[6], GEOMETRIES[9], GEOMETRIES[10]])
+def test_kvq_8_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(
+    devices: list[core.Device], heads: Heads, dtype: str
+) -> None:
     rng = np.random.default_rng(5)
     shaped = replace(heads, window=290, soft_cap=20.0)
     sequences, n_blocks = make_sequences(rng, shaped, MIXED)
     reference = None
-    for device in DEVICES:
+    for device in devices:
         cache = make_cache(device, shaped, dtype, n_blocks, sequences)
         together = attend_all(cache, shaped, sequences)
         reference = together if reference is None else reference
@@ -196,7 +136,7 @@ def test_hon_2_a_batch_of_both_kinds_counts_both() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-@pytest.mark.parametrize("device", [DEVICES[0], BEST], ids=["first", "best"])
+@pytest.mark.parametrize("device", [DEVICES[0], BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
 def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device, dtype: str) -> None:
     heads = Heads(n_heads=4, n_kv_heads=2, head_dim=32 if dtype == "q8_0" else 24, scale=0.2, window=300)
     sequences, n_blocks = make_sequences(np.random.default_rng(2), heads, [*MIXED, (3000, 1)])
@@ -207,20 +147,21 @@ def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device,
         for held in sequences:
             cache.append(1, [(len(held.k), 0, held.blocks)], held.k, held.v)
         results += [attend_all(cache, heads, sequences, scratch_fill=value) for value in (0x00, 0x3F, NAN_BYTE)]
-    assert worst(results[0], heads, dtype, sequences) <= 1
+    assert worst(results[0], heads, dtype, sequences, device=device) <= 1
     for result in results[1:]:
         assert_same_bits(result, results[0])
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_gen_24_kv_3_later_tokens_change_no_earlier_result(dtype: str) -> None:
+@pytest.mark.parametrize("device", [BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
+def test_gen_24_kv_3_later_tokens_change_no_earlier_result(device: core.Device, dtype: str) -> None:
     """Rows of NaN written behind a position, then overwritten: as after a truncation."""
     heads = Heads(n_heads=6, n_kv_heads=2, head_dim=32 if dtype == "q8_0" else 40, scale=0.2)
     sequences, n_blocks = make_sequences(np.random.default_rng(3), heads, [(300, 300)])
     held = sequences[0]
-    clean = attend_all(make_cache(BEST, heads, dtype, n_blocks, sequences), heads, sequences)
+    clean = attend_all(make_cache(device, heads, dtype, n_blocks, sequences), heads, sequences)
     for n_kept in (0, 1, 15, 16, 17, 255, 256, 299):
-        cache = core.Cache(BEST, dtype=dtype, n_layers=2, n_kv_heads=2, head_dim=heads.head_dim, n_blocks=n_blocks)
+        cache = core.Cache(device, dtype=dtype, n_layers=2, n_kv_heads=2, head_dim=heads.head_dim, n_blocks=n_blocks)
         cache.append(1, [(n_kept, 0, held.blocks)], held.k[:n_kept], held.v[:n_kept])
         junk = np.full_like(held.k[n_kept:], np.nan)
         cache.append(1, [(300 - n_kept, n_kept, held.blocks)], junk, junk)
@@ -275,7 +216,8 @@ def test_gen_24_the_cache_holds_rounded_rows_in_panels(dtype: str, head_dim: int
     for device in DEVICES:
         cache = core.Cache(device, dtype=dtype, n_layers=2, n_kv_heads=n_kv_heads, head_dim=head_dim, n_blocks=6,
                            block_tokens=block_tokens)  # fmt: skip
-        assert cache.n_bytes == 6 * core.kv_block_bytes(dtype, 2, n_kv_heads, head_dim, block_tokens)
+        row_bytes = (4 if dtype == "f32" else 2) * (head_dim + padded)
+        assert cache.n_bytes == 6 * 2 * n_kv_heads * block_tokens * row_bytes
         for begin, end in ((0, 19), (19, 20), (20, 21), (21, n)):  # prefill, decode steps, prefill again
             cache.append(1, [(end - begin, begin, blocks)], rows[0][begin:end], rows[1][begin:end])
         data = [

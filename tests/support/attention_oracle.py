@@ -47,6 +47,12 @@ def multiplied(q: Array, dtype: str) -> Array:
     return (codes.astype(np.float64) * (largest / np.float32(127))).reshape(q.shape)
 
 
+def stored_on_gpu(values: Array, dtype: str) -> Array:
+    """What a GPU multiplies of a cache: the products of codes and scales are rounded to float16."""
+    held = stored(values, dtype)
+    return held.astype(np.float16).astype(np.float64) if dtype == "q8_0" else held
+
+
 @dataclass(frozen=True)
 class Heads:
     """How rows are cut into heads, and what attention does with a score."""
@@ -68,6 +74,16 @@ class Heads:
     def kv(self, rows: Array, head: int) -> Array:
         """Of the kv head that a query head reads."""
         return rows[:, head // self.group * self.head_dim : (head // self.group + 1) * self.head_dim]
+
+
+def multiplied_on_gpu(q: Array, dtype: str, heads: Heads) -> Array:
+    """What a query is multiplied as on a GPU: with its factor of scores in base 2, in the 16 bits of the cache."""
+    factor = np.float32(heads.scale) * np.float32(np.log2(np.e))
+    unit = np.log(2) / np.float64(np.float32(heads.scale))
+    if heads.soft_cap:
+        factor *= np.float32(2) / np.float32(heads.soft_cap)
+        unit *= np.float64(np.float32(heads.soft_cap)) / 2
+    return stored(q * factor, "bf16" if dtype == "bf16" else "f16") * unit
 
 
 def softmax(heads: Heads, q: Array, first_position: int, k: Array) -> Iterator[Array]:

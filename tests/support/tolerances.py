@@ -162,6 +162,13 @@ def bfloat16_weights(spread: Float64s) -> Float64s:
     return BFLOAT16_ROUNDING / (1 - BFLOAT16_ROUNDING) * spread
 
 
+def gpu_weights(spread: Float64s, dtype: str, n_keys: int, largest_value: float) -> Float64s:
+    """The same of weights in 16 bits, relative to the greatest; float16 has steps of 2^-24 below 2^-14 of it."""
+    rounding = BFLOAT16_ROUNDING if dtype == "bf16" else 2.0**-11
+    flushed = 0 if dtype == "bf16" else n_keys * 2.0**-25 * 2 * largest_value
+    return rounding / (1 - rounding) * spread + flushed
+
+
 # What a cut of the sampler may differ by between float64 and float32 weights: rows closer to it decide nothing.
 SAMPLER_CUT = 1e-6
 

@@ -97,6 +97,10 @@ std::unique_ptr<KvPool> CpuBackend::make_kv_pool(const KvGeometry& geometry) {
   return std::make_unique<CpuKvPool>(geometry, memory_);
 }
 
+std::size_t CpuBackend::kv_bytes(const KvGeometry& geometry) const {
+  return CpuKvPool::n_bytes(geometry);
+}
+
 Rows CpuBackend::make_rows(int n_rows, int width) {
   const std::ptrdiff_t stride = padded_to_lanes(width);
   rows_.push_back(

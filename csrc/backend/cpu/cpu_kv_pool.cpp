@@ -54,8 +54,10 @@ CpuKvPool::CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory)
   residency_ = make_resident(*this);
 }
 
-std::size_t CpuKvPool::n_bytes() const noexcept {
-  return kv_block_bytes(geometry_) * static_cast<std::size_t>(geometry_.n_blocks);
+std::size_t CpuKvPool::n_bytes(const KvGeometry& geometry) {
+  const auto row = [&](int width) { return static_cast<std::size_t>(row_bytes(geometry.dtype, width).value_or(0)); };
+  const std::size_t token = row(geometry.head_dim) + row(padded_to_lanes(geometry.head_dim));
+  return at(geometry.n_layers) * at(geometry.n_blocks) * at(geometry.n_kv_heads) * at(geometry.block_tokens) * token;
 }
 
 }  // namespace imp::cpu

@@ -21,7 +21,9 @@ class CpuKvPool final : public KvPool {
   explicit CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory = {});
 
   const KvGeometry& geometry() const noexcept override { return geometry_; }
-  std::size_t n_bytes() const noexcept override;
+  // What it takes; of a geometry that cannot be, anything.
+  static std::size_t n_bytes(const KvGeometry& geometry);
+  std::size_t n_bytes() const noexcept override { return n_bytes(geometry_); }
 #if IMP_TESTING
   std::span<std::byte> memory() const noexcept override { return {memory_.get(), n_bytes()}; }
 #endif

@@ -11,7 +11,7 @@ namespace imp::cuda {
 // What the warps of a block show each other.
 struct DecodeRoom {
   arch::Vec16* weights;  // of a group of tiles: [tile][step][lane]
-  float* greatest;       // [tile][row]
+  float* greatest;       // likewise [tile][row], of groups in turn in two places: a warp may be a group ahead
   arch::Vec16* query;    // of an item: [step][lane]
 };
 
@@ -176,16 +176,19 @@ template <class Kv, int kDim>
 __global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs args, bool divided) {
   using Shape = Decode<Kv, kDim>;
   IMP_DYNAMIC_SHARED(std::byte, shared);
-  const DecodeRoom room = {reinterpret_cast<arch::Vec16*>(shared + Shape::kWeightsAt),
-                           reinterpret_cast<float*>(shared + Shape::kGreatestAt),
-                           reinterpret_cast<arch::Vec16*>(shared + Shape::kQueryAt)};
   const int groups_of_split = args.split_tokens / (kGroupTiles * kTileKeys);
   DecodeGroup now = first_group_of(args, divided, static_cast<int>(blockIdx.x));
   Pieces<Kv, kDim> pieces = {args, shared + warp_of_thread() * Shape::kWarpBytes};
   pieces.begin(now);
   DecodeWarp<Kv, kDim> mine;
+  bool is_odd = false;
   while (now.exists()) {
     const DecodeGroup next = group_after(args, divided, now);
+    const DecodeRoom room = {
+        reinterpret_cast<arch::Vec16*>(shared + Shape::kWeightsAt),
+        reinterpret_cast<float*>(shared + Shape::kGreatestAt) + (is_odd ? kGroupTiles * kTileRows : 0),
+        reinterpret_cast<arch::Vec16*>(shared + Shape::kQueryAt)};
+    is_odd = !is_odd;
     if (now.is_first()) {
       mine.begin(args, now.item, room);
       __syncthreads();

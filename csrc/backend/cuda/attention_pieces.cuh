@@ -27,8 +27,8 @@ struct Decode {
   static constexpr int kExpandedAt = kStages * kPieceBytes;
   static constexpr int kWarpBytes = kExpandedAt + (Kv::kQuantized ? kRowsBytes : 0);
   static constexpr int kWeightsAt = kAttentionWarps * kWarpBytes;  // [tile][step][lane], 16 bytes each
-  static constexpr int kGreatestAt = kWeightsAt + kGroupTiles * kTileSteps * kWarpSize * 16;  // [tile][row]
-  static constexpr int kQueryAt = kGreatestAt + kGroupTiles * kTileRows * 4;  // [step][lane], 16 bytes each
+  static constexpr int kGreatestAt = kWeightsAt + kGroupTiles * kTileSteps * kWarpSize * 16;  // two of [tile][row]
+  static constexpr int kQueryAt = kGreatestAt + 2 * kGroupTiles * kTileRows * 4;  // [step][lane], 16 bytes each
   static constexpr int kSharedBytes = kQueryAt + kTileRows * kDim * 2;
 };
 

@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/attention.h"
+#include "backend/cuda/cuda_kv_pool.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/gemm/gemm_runner.h"
 #include "backend/cuda/inputs.h"
@@ -63,6 +64,7 @@ class CudaBackend final : public Backend {
                                                     const BytesRead& progress) override;
   std::unique_ptr<Vector> load_vector(std::span<const float> values) override;
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
+  std::size_t kv_bytes(const KvGeometry& geometry) const override { return CudaKvPool::n_bytes(geometry); }
   Rows make_rows(int n_rows, int width) override;
   ExpertRows make_expert_rows(int n_rows, const ExpertRouting& routing) override;
   void reserve(const WorkspaceNeeds& needs) override;

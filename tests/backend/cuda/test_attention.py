@@ -1,0 +1,206 @@
+"""Attention on a GPU beyond what tests/backend/test_attention.py asks of every device: kernels, steps, the cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from imp_service import _testing as core
+from support.attention_cases import Asked, Held, attend, attend_all, make_cache, make_sequences, worst
+from support.attention_oracle import Heads, blocks_of, stored
+from support.bits import assert_same_bits
+from support.devices import GPUS
+
+Array = np.ndarray
+
+each_gpu = pytest.mark.parametrize("device", GPUS, ids=lambda device: device.name.replace(" ", "_"))
+each_dtype = pytest.mark.parametrize("dtype", ["f16", "bf16", "q8_0"])
+
+
+def another(device: core.Device) -> core.Device:
+    """Of the same kind, with nothing reserved or captured."""
+    return core.Device(kind="cuda_emulated" if device is GPUS[0] else "cuda")
+
+
+HEADS = Heads(n_heads=6, n_kv_heads=2, head_dim=64, scale=0.125)
+SHAPES = [(330, 1), (1, 1), (300, 5), (65, 20), (256, 1)]
+
+
+@each_dtype
+@pytest.mark.parametrize("head_dim", [32, 128, 256])
+def test_det_11_no_order_of_threads_changes_a_bit(head_dim: int, dtype: str) -> None:
+    heads = replace(HEADS, head_dim=head_dim, window=200)
+    sequences, n_blocks = make_sequences(np.random.default_rng(1), heads, SHAPES)
+    device = core.Device(kind="cuda_emulated")
+    found = []
+    for seed in (0, 1, 2, 3):
+        core.set_thread_order(device, seed)
+        cache = make_cache(device, heads, dtype, n_blocks, sequences)
+        found.append(attend_all(cache, heads, sequences))
+    for other in found[1:]:
+        assert_same_bits(other, found[0])
+
+
+@each_gpu
+@pytest.mark.parametrize("window", [0, 40])
+def test_det_13_many_sequences_of_one_row_equal_each_alone(device: core.Device, window: int) -> None:
+    """Few are divided by splits, many are not; and what rides along with several rows changes nothing."""
+    heads = replace(HEADS, n_heads=2, n_kv_heads=1, window=window)
+    rng = np.random.default_rng(2)
+    shapes = [(int(n), 1) for n in rng.integers(1, 400, size=64)] + [(600, 1), (20, 3), (530, 1)]
+    sequences, n_blocks = make_sequences(rng, heads, shapes)
+    cache = make_cache(device, heads, "f16", n_blocks, sequences)
+    together = attend_all(cache, heads, sequences)
+    assert worst(together, heads, "f16", sequences, device=device) <= 1
+    row = 0
+    for held in sequences:
+        alone = attend(cache, heads, [held.asked()], held.q)
+        assert_same_bits(alone, together[row : row + len(held.q)])
+        row += len(held.q)
+    assert np.any(together[0] != together[1])
+
+
+@each_gpu
+@each_dtype
+def test_det_13_splits_grow_with_the_context_and_still_decide_no_bit(device: core.Device, dtype: str) -> None:
+    heads = replace(HEADS, soft_cap=20.0)
+    sequences, n_blocks = make_sequences(np.random.default_rng(3), heads, [(1100, 1), (1030, 4), (500, 1)])
+    cache = make_cache(another(device), heads, dtype, n_blocks, sequences)
+    long = 64 * 256 + 1
+    together = attend_all(cache, heads, sequences, max_context=long)
+    assert worst(together, heads, dtype, sequences, device=device) <= 1
+    verified = sequences[1]
+    for i in range(4):
+        alone = attend(cache, heads, [verified.asked(i, i + 1)], verified.q[i : i + 1], max_context=long)
+        assert_same_bits(alone, together[1 + i : 2 + i])
+
+
+@each_gpu
+@each_dtype
+def test_det_10_a_captured_step_serves_sequences_of_any_length(device: core.Device, dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    lengths = [(20, 3, 64), (21, 4, 65), (700, 1, 256), (5, 300, 511), (513, 2, 1)]
+    sequences, n_blocks = make_sequences(rng, HEADS, [(700, 1)] * 3)
+    cache = make_cache(another(device), HEADS, dtype, n_blocks, sequences)
+    steps: list[tuple[list[Asked], Array]] = []
+    for of_step in lengths:
+        batch = [(1, n - 1, held.blocks) for n, held in zip(of_step, sequences, strict=True)]
+        steps.append((batch, rng.normal(size=(3, HEADS.n_heads * HEADS.head_dim)).astype(np.float32)))
+    results = cache.attend_in_steps(1, steps, HEADS.n_heads, HEADS.scale, max_context=700)
+    for (batch, q), result in zip(steps, results, strict=True):
+        assert_same_bits(result, attend(cache, HEADS, batch, q))
+    assert np.any(results[0] != results[1])
+
+
+@each_gpu
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("head_dim", [64, 256])
+@pytest.mark.parametrize("endless", [np.inf, -np.inf, np.nan])
+def test_krn_1_what_a_row_does_not_see_may_be_endless(
+    device: core.Device, head_dim: int, dtype: str, endless: float
+) -> None:
+    """Keys and values after a row, or before its window, in the same tile as those that it sees."""
+    heads = replace(HEADS, head_dim=head_dim, window=50)
+    sequences, n_blocks = make_sequences(np.random.default_rng(5), heads, [(150, 150)])
+    held = sequences[0]
+    clean = attend_all(make_cache(device, heads, dtype, n_blocks, sequences), heads, sequences)
+    spoiled: list[Held] = [replace(held, k=held.k.copy(), v=held.v.copy())]
+    spoiled[0].v[30, 3] = endless
+    spoiled[0].v[70] = endless
+    spoiled[0].k[70] = endless
+    found = attend_all(make_cache(device, heads, dtype, n_blocks, spoiled), heads, spoiled)
+    sees = np.zeros(150, bool)
+    sees[70:120] = True
+    partly = np.zeros(150, bool)
+    partly[30:80] = True
+    assert_same_bits(found[~(sees | partly)], clean[~(sees | partly)])
+    assert not np.isfinite(found[sees]).any()
+    column = np.arange(found.shape[1])
+    touched = (column // head_dim // heads.group == 0) & (column % head_dim == 3)
+    assert not np.isfinite(found[partly][:, touched]).any()
+    assert_same_bits(found[partly & ~sees][:, ~touched], clean[partly & ~sees][:, ~touched])
+
+
+def cached(cache: core.Cache, dtype: str, heads: Heads, n_blocks: int, block_tokens: int) -> tuple[Array, ...]:
+    """Values by [layer, block, kv head, K or V, token, element]; of q8_0 codes and scales."""
+    memory = np.frombuffer(cache.memory(), np.uint8)
+    n, d = block_tokens, heads.head_dim
+    if dtype != "q8_0":
+        return (memory.view(np.uint16).reshape(2, n_blocks + 1, heads.n_kv_heads, 2, n, d),)
+    parts = memory.reshape(2, n_blocks + 1, heads.n_kv_heads, 2, -1)
+    codes = parts[..., : n * d].reshape(*parts.shape[:-1], n, d).view(np.int8)
+    scales = np.ascontiguousarray(parts[..., n * d :]).view(np.float16).reshape(*parts.shape[:-1], n, d // 32)
+    return codes, scales
+
+
+@each_gpu
+@each_dtype
+@pytest.mark.parametrize("block_tokens", [16, 64])
+def test_kvq_1_gen_24_the_cache_holds_rounded_rows(device: core.Device, dtype: str, block_tokens: int) -> None:
+    rng = np.random.default_rng(6)
+    heads = replace(HEADS, head_dim=96, n_kv_heads=3)
+    n, blocks = block_tokens + 13, [3, 1]
+    rows = [rng.normal(size=(n, heads.n_kv_heads * heads.head_dim)).astype(np.float32) for _ in range(2)]
+    edges = np.float32(
+        [0, -0.0, 1e-8, 2**-25, 6.1e-5, 1 + 2**-11, 65504, 65520, 3.4e38, np.inf, -np.inf, np.nan, 1e-39]
+    )
+    for values in rows:
+        values[5:9] = rng.choice(edges, size=values[5:9].shape)
+        values[9] *= rng.choice(np.float32([1e-9, 1e-5, 1e6, 1e9]), size=values[9].shape)
+        values[10] = 0
+    cache = core.Cache(
+        device, dtype=dtype, n_layers=2, n_kv_heads=3, head_dim=96, n_blocks=4, block_tokens=block_tokens
+    )
+    assert not np.frombuffer(cache.memory(), np.uint8).any()
+    for begin, end in ((0, 11), (11, 12), (12, n)):
+        cache.append(1, [(end - begin, begin, blocks)], rows[0][begin:end], rows[1][begin:end])
+    found = cached(cache, dtype, heads, 4, block_tokens)
+    for part in found:
+        untouched = np.delete(part[1], blocks, axis=0)
+        assert not part[0].any() and not untouched.view(np.uint8).any()
+    for which, values in enumerate(rows):
+        for head in range(heads.n_kv_heads):
+            of_head = values[:, head * 96 : (head + 1) * 96]
+            held = [np.concatenate([part[1, block, head, which] for block in blocks])[:n] for part in found]
+            if dtype == "q8_0":
+                codes, scales = blocks_of(of_head)
+                np.testing.assert_array_equal(held[0], codes.reshape(n, 96))
+                np.testing.assert_array_equal(held[1], scales[..., 0])
+                continue
+            with np.errstate(over="ignore"):
+                expected = stored(of_head, dtype)
+            as_float = (
+                held[0].view(np.float16) if dtype == "f16" else (held[0].astype(np.uint32) << 16).view(np.float32)
+            )
+            np.testing.assert_array_equal(as_float.astype(np.float64), expected)
+
+
+@each_gpu
+@each_dtype
+def test_kv_5_a_pool_takes_what_the_plan_counts(device: core.Device, dtype: str) -> None:
+    shape = {"dtype": dtype, "n_layers": 3, "n_kv_heads": 2, "head_dim": 64, "block_tokens": 32}
+    taken = [core.Cache(device, **shape, n_blocks=n).n_bytes for n in (0, 1, 7)]
+    assert taken == [core.kv_bytes(device, **shape, n_blocks=n) for n in (0, 1, 7)]
+    row = 64 * 2 if dtype != "q8_0" else 68
+    assert taken[1] - taken[0] == 3 * 2 * 32 * 2 * row
+    assert taken[2] - taken[0] == 7 * (taken[1] - taken[0])
+
+
+@each_gpu
+def test_krn_1_what_cannot_be_done_is_refused_in_words(device: core.Device) -> None:
+    fields = {"n_layers": 1, "n_kv_heads": 2, "head_dim": 64, "n_blocks": 1}
+    for dtype in ("f32", "q4_0"):
+        with pytest.raises(Exception, match=f"kv dtype: {dtype}, expected f16, bf16 or q8_0 on cuda"):
+            core.Cache(device, dtype=dtype, **fields)
+        with pytest.raises(Exception, match=f"kv dtype: {dtype}, expected"):
+            core.kv_bytes(device, dtype=dtype, **fields)
+    with pytest.raises(Exception, match="head_dim: 12, expected a multiple of 8"):
+        core.Cache(device, dtype="f16", **{**fields, "head_dim": 12})
+    with pytest.raises(Exception, match="block_tokens: 48, expected 16, 32"):
+        core.Cache(device, dtype="f16", **fields, block_tokens=48)
+    large = core.Cache(device, dtype="f16", **{**fields, "head_dim": 264})
+    row = np.zeros((1, 2 * 264), np.float32)
+    with pytest.raises(Exception, match="attention head_dim: 264, expected at most 256 on cuda"):
+        large.attend(0, [(1, 0, [0])], row, 2, 1.0)

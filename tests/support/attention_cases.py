@@ -1,0 +1,138 @@
+"""Sequences in a paged cache, their attention on a device, and how far that is from float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from imp_service import _testing as core
+from support import tolerances
+from support.attention_oracle import (
+    Heads,
+    attention,
+    multiplied,
+    multiplied_on_gpu,
+    spread,
+    stored,
+    stored_on_gpu,
+)
+from support.devices import GPUS
+
+Array = np.ndarray
+BLOCK = 16
+NAN_BYTE = 0xFF  # NaN in every float type
+Asked = tuple[int, int, list[int]]  # rows, position of the first, blocks
+
+
+@dataclass
+class Held:
+    """One sequence: its K and V from position 0, its blocks in the pool, and the rows of q that are asked."""
+
+    k: Array
+    v: Array
+    q: Array
+    blocks: list[int] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        return len(self.k) - len(self.q)
+
+    def asked(self, begin: int = 0, end: int | None = None) -> Asked:
+        """Rows [begin, end) of q as a sequence of a batch."""
+        end = len(self.q) if end is None else end
+        return (end - begin, self.first + begin, self.blocks)
+
+
+def make_sequences(rng: np.random.Generator, heads: Heads, shapes: list[tuple[int, int]]) -> tuple[list[Held], int]:
+    """Sequences of (tokens held, rows asked), whose blocks lie in the pool in no order."""
+    n_blocks = sum(-(-n // BLOCK) for n, _ in shapes) + 3
+    order = rng.permutation(n_blocks).tolist()
+    sequences = []
+    for n_tokens, n_rows in shapes:
+        k, v = (rng.normal(size=(n_tokens, heads.n_kv_heads * heads.head_dim)).astype(np.float32) for _ in range(2))
+        q = rng.normal(size=(n_rows, heads.n_heads * heads.head_dim)).astype(np.float32)
+        blocks = [order.pop() for _ in range(-(-n_tokens // BLOCK))]
+        sequences.append(Held(k, v, q, blocks))
+    return sequences, n_blocks
+
+
+def make_cache(device: core.Device, heads: Heads, dtype: str, n_blocks: int, sequences: list[Held]) -> core.Cache:
+    """A cache of two layers that holds NaN wherever the sequences, in layer 1, do not."""
+    cache = core.Cache(
+        device, dtype=dtype, n_layers=2, n_kv_heads=heads.n_kv_heads, head_dim=heads.head_dim, n_blocks=n_blocks
+    )
+    cache.fill(NAN_BYTE)
+    for held in sequences:
+        cache.append(1, [(len(held.k), 0, held.blocks)], held.k, held.v)
+    return cache
+
+
+def attend(
+    cache: core.Cache,
+    heads: Heads,
+    batch: list[Asked],
+    q: Array,
+    *,
+    scratch_fill: int | None = None,
+    max_context: int = 0,
+) -> Array:
+    return cache.attend(
+        1,
+        batch,
+        q,
+        heads.n_heads,
+        heads.scale,
+        soft_cap=heads.soft_cap,
+        window=heads.window,
+        scratch_fill=scratch_fill,
+        max_context=max_context,
+    )
+
+
+def attend_all(
+    cache: core.Cache, heads: Heads, sequences: list[Held], scratch_fill: int | None = None, max_context: int = 0
+) -> Array:
+    batch = [held.asked() for held in sequences]
+    q = np.concatenate([held.q for held in sequences])
+    return attend(cache, heads, batch, q, scratch_fill=scratch_fill, max_context=max_context)
+
+
+def worst(
+    actual: Array,
+    heads: Heads,
+    dtype: str,
+    sequences: list[Held],
+    *,
+    device: core.Device | None = None,
+    oracle: Heads | None = None,
+    shift: int = 0,
+) -> float:
+    """The largest error, in units of the bound; `oracle` and `shift` (of positions) make it wrong on purpose."""
+    on_gpu = device in GPUS
+    row, largest = 0, 0.0
+    for held in sequences:
+        if on_gpu:
+            k, v = stored_on_gpu(held.k, dtype), stored_on_gpu(held.v, dtype)
+            q = multiplied_on_gpu(held.q, dtype, heads)
+        else:
+            k, v = stored(held.k, dtype), stored(held.v, dtype)
+            q = multiplied(held.q, dtype)
+        exact = (oracle or heads, q, max(0, held.first + shift), k, v)
+        error = np.abs(actual[row : row + len(held.q)] - attention(*exact))
+        if on_gpu:
+            rounded = tolerances.gpu_weights(spread(*exact), dtype, len(k), float(np.abs(v).max()))
+        elif dtype == "bf16":
+            rounded = tolerances.bfloat16_weights(spread(*exact))
+        else:
+            rounded = np.zeros_like(error)
+        for head in range(heads.n_heads):
+            bound = tolerances.attention(
+                heads.q(q, head), heads.kv(k, head), heads.kv(v, head), heads.scale, heads.soft_cap
+            )
+            if on_gpu:  # matrix instructions cut sums off where float32 would round them
+                bound *= 2
+            part = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
+            largest = max(largest, float((error[:, part] / (bound + rounded[:, part])).max()))
+        row += len(held.q)
+    return largest
