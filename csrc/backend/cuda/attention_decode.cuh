@@ -109,7 +109,7 @@ struct DecodeWarp {
       float greatest[2];
       IMP_UNROLL
       for (int row = 0; row < 2; ++row) greatest[row] = room.greatest[within * kTileRows + row_of_lane(row)];
-      state.raise(greatest);
+      state.make_room(greatest);
       std::uint32_t weights[kTileSteps][4];
       IMP_UNROLL
       for (int step = 0; step < kTileSteps; ++step) {

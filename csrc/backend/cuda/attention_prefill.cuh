@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
     if (sees) {
       float greatest[2];
       greatest_of_rows(scores, greatest);
-      mine.state.raise(greatest);
+      mine.state.make_room(greatest);
       weigh<Kv>(scores, mine.state.greatest, weights);
     }
     if (has_next) {

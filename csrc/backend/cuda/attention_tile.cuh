@@ -168,8 +168,8 @@ struct AttentionState {
     }
   }
 
-  // Makes room for weights that are relative to the greatest score of a further tile too.
-  __device__ __forceinline__ void raise(const float (&greatest_of_tile)[2]) {
+  // For weights that are relative to the greatest score of a further tile too.
+  __device__ __forceinline__ void make_room(const float (&greatest_of_tile)[2]) {
     float factors[2];
     IMP_UNROLL
     for (int row = 0; row < 2; ++row) {
