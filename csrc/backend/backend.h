@@ -52,8 +52,8 @@ struct WeightSource {
   std::string name;
   GemmProblem problem;
   std::function<void(std::int64_t first_row, std::int64_t n_rows, std::byte* out)> read;
-  // Where it is set, for a backend that keeps_packed(), it takes the place of `read`: what Linear::packed() was for the same plan, from `offset` on. Ranges
-  // begin at multiples of kPackedRangeBytes and end there or at the weight's end.
+  // Where it is set, for a backend that keeps_packed(), it takes the place of `read`: what Linear::packed() was for the
+  // same plan, from `offset` on. Ranges begin at multiples of kPackedRangeBytes and end there or at the weight's end.
   std::function<void(std::uint64_t offset, std::span<std::byte> out)> read_packed = {};
 };
 inline constexpr std::int64_t kPackedRangeBytes = std::int64_t{1} << 18;
@@ -139,7 +139,8 @@ class Backend {
   // Bytes that weights, cache and scratch may take of the device's own memory; empty where that is the process's.
   virtual std::optional<std::uint64_t> own_memory_bytes() const { return std::nullopt; }
 
-  // Whether the process can read its weights where they are: Linear::packed() has them, and read_packed() fills them in.
+  // Whether the process can read its weights where they are: Linear::packed() has them, and read_packed() fills them
+  // in.
   virtual bool keeps_packed() const noexcept = 0;
 
   // Memory. Each throws ResourceExhausted(NO_MEMORY) with what was asked for.
@@ -169,8 +170,8 @@ class Backend {
   // From now on each op says when it ran, to a trace that outlives it; nullptr ends that. Called by the ops' thread.
   virtual void trace_ops(OpTrace* trace) noexcept = 0;
 
-  // Sizes of batches of one row for each sequence whose first two steps take longer than those to come, so that somebody
-  // takes them before anybody waits.
+  // Sizes of batches of one row for each sequence whose first two steps take longer than those to come, so that
+  // somebody takes them before anybody waits.
   virtual std::span<const int> batches_to_prepare() const noexcept { return {}; }
 
   // Evaluates a batch with ops that read its tokens, positions, sequences and rows of logits, and a cache. A backend

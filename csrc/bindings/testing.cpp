@@ -27,4 +27,5 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_testing_experts(module);
   imp::bindings::register_testing_sampler(module);
   imp::bindings::register_testing_emulated_gpu(module);
+  imp::bindings::register_testing_gpu_bench(module);
 }

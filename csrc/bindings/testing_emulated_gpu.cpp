@@ -4,6 +4,7 @@
 #define cuda cuda_emulated
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <stdexcept>
 

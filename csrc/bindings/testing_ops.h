@@ -6,6 +6,7 @@
 namespace imp::bindings {
 
 void register_testing_emulated_gpu(pybind11::module_& module);
+void register_testing_gpu_bench(pybind11::module_& module);
 
 void register_testing_ops(pybind11::module_& module);
 void register_testing_attention(pybind11::module_& module);

@@ -188,7 +188,7 @@ class Model:
     @property
     def packed(self) -> typing.Any:
         """
-        None without a cache of packed weights; else its file's `path`, whether it `was_read`, and `why` not.
+        None without a cache of packed weights; else its file's `path`, None where the device cannot have one, whether it `was_read`, and `why` not.
         """
     @property
     def scratch_bytes(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,29 @@ from gpu_check.main import STAGES, Outcome, Stage
 from gpu_check.stages import ledger as ledger_stage
 from gpu_check.stages import numerics, sanitizer
 from gpu_check.stages.kernels import attention_work, speed
+
+DOOR = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
+LARGEST = 16 << 20
+
+
+def test_every_stage_passes_in_small(tmp_path: Path) -> None:
+    """All that a run on hardware does but building, so that none is lost to a slip."""
+    done = subprocess.run(
+        [sys.executable, str(DOOR), "--dry", "--out", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    log = (tmp_path / "log.txt").read_text()
+    assert done.returncode == 0, done.stdout + log[-8000:]
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert {stage["stage"]: stage["status"] for stage in results["stages"]} == {s.name: "passed" for s in STAGES}
+    assert {row["stage"] for row in results["findings"]} == {stage.name for stage in STAGES}
+    files = list(tmp_path.iterdir())
+    assert len(files) <= 8
+    assert max(file.stat().st_size for file in files) < LARGEST
+    summary = done.stdout.rstrip().splitlines()
+    assert summary[-1] == "PASSED"
+    assert len(summary) - summary.index("") - 1 <= report.MOST_LINES
+    entries = json.loads((tmp_path / "ledger.json").read_text())["kernels"]
+    assert entries.keys() == {row["kernel"] for row in results["findings"] if row["what"] == "row"}
 
 
 def context_of(folder: Path, *rows: dict[str, Any]) -> Context:

@@ -52,6 +52,19 @@ def test_every_weight_type_is_within_its_bound(device: str, dtype: str, tmp_path
     assert rms_distance(got, dataclasses.replace(model, seed=1).oracle().logits(tokens)) > 3 * bound
 
 
+@pytest.mark.parametrize("dtype", TILED)
+def test_a_long_prompt_takes_the_kernels_of_many_rows(device: str, dtype: str, tmp_path: Path) -> None:
+    """Unless the mode is deterministic, in which one reduction serves any number of rows."""
+    model = of_type(dtype)
+    tokens = prompt(70, model.vocab_size)
+    expected, bound = model.oracle().logits(tokens), int8_activations_bound(model)
+    for deterministic in (False, True):
+        loaded = load(model, tmp_path, device=device, deterministic=deterministic)
+        assert rms_distance(logits(loaded, tokens), expected) < bound
+        ran = {name for name, count in loaded.launches.items() if count and name.startswith(f"{dtype}_")}
+        assert ran.isdisjoint({f"{dtype}_hmma", f"{dtype}_wgmma"}) == deterministic
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen3moe", "gemma2"])
 def test_det_13_no_bit_depends_on_batch_or_chunk(device: str, family: str, tmp_path: Path) -> None:
     """In deterministic mode, of quantized weights too."""

@@ -121,7 +121,7 @@ class CudaBackend final : public Backend {
   DeviceFacts facts_;
   GemmRegistry registry_;
   LaunchCounts launches_;  // of ops, then of matrix kernels
-  ThreadPool threads_;  // packs weights
+  ThreadPool threads_;     // packs weights
   Stream stream_;
   DeviceArena weights_;
   DeviceArena workspace_;

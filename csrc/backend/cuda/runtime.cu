@@ -98,6 +98,31 @@ void synchronize(Stream& stream) {
   stream.keep(to_status(cudaStreamSynchronize(handle_of(stream))));
 }
 
+struct Event::State {
+  cudaEvent_t event = nullptr;
+  Status made;
+};
+
+Event::Event() : state_(std::make_unique<State>()) {
+  state_->made = to_status(cudaEventCreate(&state_->event));
+}
+
+Event::~Event() {
+  if (state_->event != nullptr) cudaEventDestroy(state_->event);
+}
+
+void Event::record(Stream& stream) {
+  stream.keep(state_->made);
+  if (stream.is_ok()) stream.keep(to_status(cudaEventRecord(state_->event, handle_of(stream))));
+}
+
+double Event::seconds_since(const Event& earlier) const {
+  constexpr double kMilli = 1e-3;
+  float milliseconds = 0;  // left as it is where the call fails
+  cudaEventElapsedTime(&milliseconds, earlier.state_->event, state_->event);
+  return milliseconds * kMilli;
+}
+
 struct Graph::State {
   cudaGraphExec_t executable = nullptr;
 };

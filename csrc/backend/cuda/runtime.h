@@ -38,6 +38,23 @@ void copy_on_device(Stream& stream, void* to, const void* from, std::size_t n_by
 void fill(Stream& stream, void* to, int byte, std::size_t n_bytes);
 void synchronize(Stream& stream);
 
+// A moment of a stream, to measure from or to.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(Stream& stream);
+  // Both were recorded, and the stream has been synchronized since.
+  double seconds_since(const Event& earlier) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 // What was captured from a stream, to be done again.
 class Graph {
  public:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ from pathlib import Path
 
 from gpu_check.context import ROOT, Context, StageError, python
 
-MODEL = ("qwen3-0.6b", "bf16")  # of make_model.py: plain types need no other package than gguf
+# Of make_model.py: plain types need no other package than gguf.
+MODEL, DRY_MODEL = ("qwen3-0.6b", "bf16"), ("tiny", "bf16")
+KV, DRY_KV = 8 << 30, 4 << 20
 STREAMS, PROMPT_TOKENS, TOKENS, REPEATS = "1,8,32", 256, 64, 1
 DRY_STREAMS, DRY_PROMPT_TOKENS, DRY_TOKENS = "1,2", 6, 4
 
@@ -21,15 +24,16 @@ DRY_STREAMS, DRY_PROMPT_TOKENS, DRY_TOKENS = "1,2", 6, 4
 def run(context: Context, seconds: float) -> None:
     end = time.monotonic() + 0.9 * seconds
     with tempfile.TemporaryDirectory() as folder:
-        model = None if context.is_dry else write_model(context, Path(folder), end)
+        model = write_model(context, Path(folder), end)
         with server(context, Path(folder), model, end) as address:
             measure(context, address, end)
 
 
 def write_model(context: Context, folder: Path, end: float) -> Path | None:
     """None: the built-in one."""
-    path = folder / "model.gguf"
-    command = [*python(), str(ROOT / "tests" / "bench" / "make_model.py"), *MODEL, "-o", str(path)]
+    path = folder / "random.gguf"
+    names = DRY_MODEL if context.is_dry else MODEL
+    command = [sys.executable, str(ROOT / "tests" / "bench" / "make_model.py"), *names, "-o", str(path)]
     try:
         done = subprocess.run(command, env=context.environment(), check=False, timeout=0.6 * (end - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -45,7 +49,11 @@ def write_model(context: Context, folder: Path, end: float) -> Path | None:
 def server(context: Context, folder: Path, model: Path | None, end: float) -> Iterator[str]:
     """Gives its address when it is ready."""
     ready = folder / "ready.json"
-    words = [f"device.kind={context.kind}", 'model.overrides.least_maturity="emulated"', "limits.max_context=2048"]
+    words = [
+        f"device.kind={context.kind}",
+        'model.overrides.least_maturity="emulated"',
+        f"kv.bytes={DRY_KV if context.is_dry else KV}",
+    ]
     command = [*python(), "-m", "imp_service", "serve", "--listen", "127.0.0.1:0", "--ready-file", str(ready)]
     command += [part for word in words for part in ("--set", word)] + (["--model", str(model)] if model else [])
     process = subprocess.Popen(command, cwd=folder, env=context.environment(), stdin=subprocess.DEVNULL)
@@ -58,7 +66,7 @@ def server(context: Context, folder: Path, model: Path | None, end: float) -> It
                 raise StageError("the server is not ready in time")
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.02)
-        context.record("ready", model=MODEL[0] if model else "built in", seconds=time.monotonic() - begin)
+        context.record("ready", model=model.stem if model else "built in", seconds=time.monotonic() - begin)
         yield str(json.loads(ready.read_text())["grpc"][0])
     finally:
         process.send_signal(signal.SIGTERM)

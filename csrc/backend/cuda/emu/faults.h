@@ -12,9 +12,9 @@ struct Faults {
   Status device;               // what finding the device comes to
   int driver_version = 13000;  // 0: there is none
   int compute_capability = 90;
-  bool wgmma = false;                              // whether the device says that it has it
+  bool wgmma = false;                                // whether the device says that it has it
   std::size_t total_bytes = std::size_t{512} << 20;  // of device memory
-  std::int64_t launches_before_fault = -1;         // then the device is lost; -1: never
+  std::int64_t launches_before_fault = -1;           // then the device is lost; -1: never
   bool captures_fail = false;
   bool plain_tiles = false, late_tiles = false;  // see TensorMap
 };

@@ -2,6 +2,7 @@
 #include "backend/cuda/runtime.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -125,6 +126,21 @@ void fill(Stream& stream, void* to, int byte, std::size_t n_bytes) {
 }
 
 void synchronize(Stream&) {}
+
+struct Event::State {
+  std::chrono::steady_clock::time_point time;
+};
+
+Event::Event() : state_(std::make_unique<State>()) {}
+Event::~Event() = default;
+
+void Event::record(Stream&) {
+  state_->time = std::chrono::steady_clock::now();
+}
+
+double Event::seconds_since(const Event& earlier) const {
+  return std::chrono::duration<double>(state_->time - earlier.state_->time).count();
+}
 
 Graph::Graph() : state_(std::make_unique<State>()) {}
 Graph::~Graph() = default;

@@ -20,7 +20,8 @@ static __device__ __forceinline__ int magnitude_bits(float x) {
   return __float_as_int(x) & 0x7FFFFFFF;
 }
 
-// A block of threads for each tile's depth of each row, a warp for 32 elements: the CPU's operations, and but for subnormal numbers its bits.
+// A block of threads for each tile's depth of each row, a warp for 32 elements: the CPU's operations, and but for
+// subnormal numbers its bits.
 static __global__ void __launch_bounds__(kPrepareThreads)
     quantize_rows_kernel(Rows x, std::byte* out, std::int64_t row_bytes) {
   constexpr int kSmallest = (127 - 119) << 23;  // the bits of 2^-119: below it 127 / x could be infinite

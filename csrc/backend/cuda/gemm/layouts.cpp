@@ -203,7 +203,7 @@ void unpack_row(const GemmProblem& problem, WeightLayout layout, const std::byte
   std::memset(out, 0, static_cast<std::size_t>(row_size));
   for_each_part(problem, [&](std::int64_t tile, int n_elements, std::int64_t in_file) {
     unpack_tile_row(problem.weight, static_cast<int>(row % kTileRows), n_elements,
-               weight + (row / kTileRows * n_tiles + tile) * tile_size, out + in_file);
+                    weight + (row / kTileRows * n_tiles + tile) * tile_size, out + in_file);
   });
 }
 

@@ -1,0 +1,3 @@
+// The benches of a GPU's kernels on the emulated device.
+#define cuda cuda_emulated
+#include "bindings/testing_gpu_bench.inl"

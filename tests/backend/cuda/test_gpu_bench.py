@@ -1,0 +1,71 @@
+"""What times a GPU's kernels runs them as a step does: right results, nothing beside them, a time for every case."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpu_check.rows import ListedKernel, listed_kernels
+from imp_service import _testing as core
+from support.devices import GPU_KINDS
+from support.weights import random_rows, random_weight
+
+N, K = 40, 256
+KERNELS = listed_kernels("cuda_emulated")
+
+each_kind = pytest.mark.parametrize("kind", GPU_KINDS)
+
+
+@each_kind
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_gemm_10_a_product_by_itself_is_near_float64(kind: str, kernel: ListedKernel) -> None:
+    weight, x = random_weight(kernel.tested_weight, N, K), random_rows(2, K)
+    out = core.multiply_on_gpu(kind, kernel.name, weight.dtype, N, rows=weight.file, x=x)
+    reference = x.astype(np.float64) @ weight.values.astype(np.float64).T
+    errors = np.linalg.norm(out - reference, axis=1) / np.linalg.norm(reference, axis=1)
+    assert errors.max() < kernel.bound
+    swapped = np.linalg.norm(out - reference[::-1], axis=1) / np.linalg.norm(reference, axis=1)
+    assert swapped.min() > 10 * kernel.bound
+
+
+@each_kind
+def test_a_weight_is_made_of_the_rows_that_are_given(kind: str) -> None:
+    kernel = KERNELS[0]
+    weight, x = random_weight(kernel.tested_weight, 16, K), random_rows(1, K)
+    out = core.multiply_on_gpu(kind, kernel.name, weight.dtype, 48, rows=weight.file, x=x)
+    np.testing.assert_array_equal(out[:, :16], out[:, 32:])
+
+
+@each_kind
+def test_every_case_has_its_times(kind: str) -> None:
+    kernel = next(kernel for kernel in KERNELS if kernel.max_rows < 64)
+    weight, x = random_weight(kernel.tested_weight, 16, K), random_rows(2, K)
+    cases = [(kernel.name, 1), (kernel.name, kernel.max_rows + 1), (kernel.name, 2)]
+    one, refused, two = core.bench_gpu_products(
+        kind, weight.dtype, N, rows=weight.file, x=x, cases=cases, walk_bytes=1 << 16, seconds=0.0
+    )
+    assert len(one) == len(two) == 3
+    assert min(one + two) > 0
+    assert refused == []
+
+
+@each_kind
+@pytest.mark.parametrize(("sequences", "rows", "tokens"), [(3, 1, 20), (1, 9, 9)])
+def test_attention_has_its_times(kind: str, sequences: int, rows: int, tokens: int) -> None:
+    seconds = core.bench_gpu_attention(
+        kind, n_heads=4, n_kv_heads=2, head_dim=64, sequences=sequences, rows=rows, tokens=tokens, layers=2, seconds=0.0
+    )
+    assert len(seconds) == 3
+    assert min(seconds) > 0
+
+
+@each_kind
+def test_what_does_not_fit_is_refused(kind: str) -> None:
+    kernel = next(kernel for kernel in KERNELS if kernel.max_rows < 64)
+    weight = random_weight(kernel.tested_weight, 16, K)
+    with pytest.raises(ValueError, match="no kernel nothing"):
+        core.multiply_on_gpu(kind, "nothing", weight.dtype, N, rows=weight.file, x=random_rows(1, K))
+    with pytest.raises(ValueError, match="refuses"):
+        core.multiply_on_gpu(kind, kernel.name, weight.dtype, N, rows=weight.file, x=random_rows(64, K))
+    with pytest.raises(ValueError, match="not rows"):
+        core.multiply_on_gpu(kind, kernel.name, weight.dtype, N, rows=weight.file[:-1], x=random_rows(1, K))
