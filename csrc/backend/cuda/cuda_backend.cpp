@@ -40,6 +40,11 @@ GemmNeeds gemm_needs(const WorkspaceNeeds& needs) {
           .expert_weights = needs.expert_weights};
 }
 
+// Of a device's memory a small part, so that the end of a chunk that stays empty is none that matters.
+std::size_t chunk_bytes(const DeviceFacts& facts) {
+  return std::clamp(facts.total_bytes / 128, std::size_t{1} << 20, DeviceArena::kChunkBytes);
+}
+
 // Blocks of the smallest size that a batch may name.
 std::int64_t most_blocks(const WorkspaceNeeds& needs) {
   constexpr int kLeastBlockTokens = 16;
@@ -53,6 +58,8 @@ CudaBackend::CudaBackend(const DeviceFacts& facts, const DeviceOptions& options)
       registry_(kernel_list(), facts.caps, options.tuning),
       launches_(kOpNames.size() + registry_.kernels().size()),
       threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
+      weights_(chunk_bytes(facts)),
+      workspace_(chunk_bytes(facts)),
       inputs_(stream_),
       gemm_(registry_, stream_, launches_, kOpNames.size()),
       attention_(stream_, registry_.caps()),
@@ -74,11 +81,11 @@ std::string CudaBackend::device_name() const {
 }
 
 std::optional<std::uint64_t> CudaBackend::own_memory_bytes() const {
-  // Of what is free: the driver, graphs and the ends of chunks take some that no plan counts.
+  // Of what is free: the driver, graphs and the ends of chunks and of pieces take some that no plan counts.
   constexpr std::size_t kLeftOver = std::size_t{512} << 20;
   std::size_t free = 0;
   if (!free_bytes(free).is_ok()) return 0;
-  return free - std::min(free, std::min(kLeftOver, free / 8));
+  return free - std::max(std::min(kLeftOver, free / 8), free / 64);
 }
 
 std::unique_ptr<Linear> CudaBackend::load_linear(const WeightSource& source, const GemmPlan& plan) {
