@@ -89,12 +89,16 @@ Seconds bench_attention(const std::string& kind, int n_heads, int n_kv_heads, in
   return world_of(kind).bench_attention(bench);
 }
 
-// The most rows that each kernel takes; None: any number.
-py::dict kernel_rows(const std::string& kind) {
+// Of each kernel: the most rows that it takes (None: any number), and why this device cannot run it (None: it can).
+py::dict kernels_here(const std::string& kind) {
+  const auto backend =
+      make_backend({.kind = kind, .isa = "auto", .n_threads = 1, .cpus = {}, .memory = {}, .tuning = {}});
   py::dict found;
-  for (const GemmKernel& kernel : kernels_of(kind)) {
-    found[py::str(std::string(kernel.name))] =
-        kernel.max_m == kAnyRows ? py::object(py::none()) : py::int_(kernel.max_m);
+  for (const GemmKernel& kernel : backend->registry().kernels()) {
+    const char* const refusal = kernel.refuses({kernel.weight, kPanelRows, kTileDepth}, backend->caps());
+    const py::object rows = kernel.max_m == kAnyRows ? py::object(py::none()) : py::int_(kernel.max_m);
+    const py::object reason = refusal == nullptr ? py::object(py::none()) : py::str(refusal);
+    found[py::str(std::string(kernel.name))] = py::make_tuple(rows, reason);
   }
   return found;
 }
@@ -102,8 +106,9 @@ py::dict kernel_rows(const std::string& kind) {
 }  // namespace
 
 void register_testing_gpu_bench(py::module_& module) {
-  module.def("gpu_kernel_rows", &kernel_rows, py::arg("kind"),
-             "The most rows that each kernel takes, by name; None: any number.");
+  module.def("gpu_kernels_here", &kernels_here, py::arg("kind"),
+             "By a kernel's name: the most rows that it takes (None: any number), and why it cannot run on this device "
+             "(None: it can).");
   module.def("multiply_on_gpu", &multiply, py::arg("kind"), py::arg("kernel"), py::arg("weight"), py::arg("n"),
              py::kw_only(), py::arg("rows"), py::arg("x"),
              "x · weight^T by one kernel. `rows` are the weight's in the file's format, repeated until there are n.");

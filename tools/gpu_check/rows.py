@@ -9,8 +9,8 @@ from types import ModuleType
 
 from gpu_check.context import ROOT, StageError
 
-# Relative to float64: float32 sums of exact weights; inputs rounded to float16 and to bfloat16; inputs as int8.
-FLOAT_BOUND, BFLOAT16_BOUND, INT8_BOUND = 1e-3, 2.0**-8, 1.5e-2
+# Errors relative to the terms of a sum: of float32 and float16 inputs, and of those rounded to bfloat16.
+FLOAT_BOUND, BFLOAT16_BOUND = 1e-3, 2.0**-8
 ANY_ROWS = 1 << 30
 # What kernels of any type are asked to multiply.
 OF_ANY_TYPE = "q4_1"
@@ -25,15 +25,20 @@ class ListedKernel:
     layout: str
     reduction: str
     max_rows: int
+    refusal: str | None = None  # why this device cannot run it
 
     @property
     def tested_weight(self) -> str:
         return OF_ANY_TYPE if self.weight == "any" else self.weight
 
     @property
+    def quantizes(self) -> bool:
+        """Whether it takes its input as int8."""
+        return self.reduction.startswith("q8")
+
+    @property
     def bound(self) -> float:
-        if self.reduction.startswith("q8"):
-            return INT8_BOUND
+        """Of those that do not."""
         return BFLOAT16_BOUND if self.weight == "bf16" else FLOAT_BOUND
 
 
@@ -42,11 +47,19 @@ def listed_kernels(kind: str) -> list[ListedKernel]:
     from imp_service import _core
     from imp_service import _testing as core
 
-    limits = core.gpu_kernel_rows(kind)
-    return [
-        ListedKernel(row["name"], row["weight"], row["layout"], row["reduction"], limits[row["name"]] or ANY_ROWS)
-        for row in _core.kernels(kind)
-    ]
+    here = core.gpu_kernels_here(kind)
+    found = []
+    for row in _core.kernels(kind):
+        max_rows, refusal = here[row["name"]]
+        found.append(
+            ListedKernel(row["name"], row["weight"], row["layout"], row["reduction"], max_rows or ANY_ROWS, refusal)
+        )
+    return found
+
+
+def runnable_kernels(kind: str) -> list[ListedKernel]:
+    """Those that this device can run."""
+    return [kernel for kernel in listed_kernels(kind) if kernel.refusal is None]
 
 
 def tests_support(name: str) -> ModuleType:

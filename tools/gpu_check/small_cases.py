@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gpu_check.rows import listed_kernels, tests_support
+from gpu_check.rows import runnable_kernels, tests_support
 
 N, K = 72, 512
 ROWS = (1, 3, 17, 70)
@@ -15,7 +15,7 @@ def main(kind: str, only: tuple[str, ...]) -> None:
     from imp_service import _testing as core
 
     weights = tests_support("weights")
-    for kernel in listed_kernels(kind):
+    for kernel in runnable_kernels(kind):
         if only and kernel.name not in only:
             continue
         weight = weights.random_weight(kernel.tested_weight, N, K)

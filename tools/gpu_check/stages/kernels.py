@@ -8,7 +8,7 @@ from typing import Any
 
 from gpu_check.context import Budget, Context
 from gpu_check.numbers import Spread
-from gpu_check.rows import ListedKernel, listed_kernels, tests_support
+from gpu_check.rows import ListedKernel, runnable_kernels, tests_support
 from gpu_check.stages.ceilings import Timer
 
 # n and k. What decides comes first: the run may not reach the end.
@@ -37,7 +37,7 @@ DRY_HEADS = {"tiny": (4, 2, 16)}
 def run(context: Context, seconds: float) -> None:
     budget = Budget(0.9 * seconds)
     shapes, rows = (DRY_SHAPES, DRY_ROWS) if context.is_dry else (SHAPES, ROWS)
-    kernels = [kernel for kernel in listed_kernels(context.kind) if context.chosen(kernel.name)]
+    kernels = [kernel for kernel in runnable_kernels(context.kind) if context.chosen(kernel.name)]
     if not context.only:
         time_attention(context)
     for shape, (n, k) in shapes.items():

@@ -32,7 +32,11 @@ def run(context: Context, seconds: float) -> None:
 
 def check_rows(context: Context, seconds: float) -> list[str]:
     """Each in a process of its own: what breaks the device for one breaks no other."""
-    names = [kernel.name for kernel in listed_kernels(context.kind) if context.chosen(kernel.name)]
+    chosen = [kernel for kernel in listed_kernels(context.kind) if context.chosen(kernel.name)]
+    for kernel in chosen:
+        if kernel.refusal is not None:
+            context.record("refused", kernel=kernel.name, reason=kernel.refusal)
+    names = [kernel.name for kernel in chosen if kernel.refusal is None]
     groups = [names] if context.is_dry else [[name] for name in names]
     wrong = []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
