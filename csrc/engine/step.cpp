@@ -53,10 +53,10 @@ void Step::prepare() {
       sequences_.push_back({.first_row = row, .n_rows = 1, .first_position = 0, .blocks = {&block, 1}});
       logits_rows_.push_back(row);
     }
-    for (int step = 0; step < 2; ++step) {
-      forward_.forward({tokens_, positions_, sequences_, logits_rows_}, *pool_);
-    }
+    for (int step = 0; step < 2; ++step) run_forward();
   }
+  forward_ns_ = 0;  // of steps that somebody asked for
+  last_forward_ = {};
 }
 
 void Step::copy_blocks(std::vector<BlockCopy>& copies) {
