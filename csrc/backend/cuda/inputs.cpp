@@ -57,10 +57,9 @@ void Inputs::send(std::int64_t begin, std::int64_t end) {
   copy_to_device(stream_, device_.get() + offset, host_.get() + offset, static_cast<std::size_t>(end - begin) * kWord);
 }
 
-const std::int32_t* Inputs::put(std::int64_t place, std::span<const std::int32_t> values) {
+void Inputs::put(std::int64_t place, std::span<const std::int32_t> values) {
   IMP_CHECK(static_cast<int>(values.size()) <= max_rows_);
   std::ranges::copy(values, reinterpret_cast<std::int32_t*>(host_.get()) + place);
-  return reinterpret_cast<const std::int32_t*>(device_.get()) + place;
 }
 
 void Inputs::stage_sequences(std::span<const SequenceRows> sequences) {
@@ -92,28 +91,25 @@ void Inputs::load(const Batch& batch) {
   send(0, at_.blocks + staged_blocks_);
 }
 
+const std::int32_t* Inputs::staged(std::int64_t place, std::span<const std::int32_t> values,
+                                   std::span<const std::int32_t> of_batch) {
+  if (!is_same(values, of_batch)) {
+    put(place, values);
+    send(place, place + static_cast<std::int64_t>(values.size()));
+  }
+  return reinterpret_cast<const std::int32_t*>(device_.get()) + place;
+}
+
 const std::int32_t* Inputs::tokens(std::span<const std::int32_t> tokens) {
-  const std::int32_t* const on_device = reinterpret_cast<const std::int32_t*>(device_.get()) + at_.tokens;
-  if (is_same(tokens, batch_.tokens)) return on_device;
-  put(at_.tokens, tokens);
-  send(at_.tokens, at_.tokens + static_cast<std::int64_t>(tokens.size()));
-  return on_device;
+  return staged(at_.tokens, tokens, batch_.tokens);
 }
 
 const std::int32_t* Inputs::positions(std::span<const std::int32_t> positions) {
-  const std::int32_t* const on_device = reinterpret_cast<const std::int32_t*>(device_.get()) + at_.positions;
-  if (is_same(positions, batch_.positions)) return on_device;
-  put(at_.positions, positions);
-  send(at_.positions, at_.positions + static_cast<std::int64_t>(positions.size()));
-  return on_device;
+  return staged(at_.positions, positions, batch_.positions);
 }
 
 const std::int32_t* Inputs::logits_rows(std::span<const std::int32_t> rows) {
-  const std::int32_t* const on_device = reinterpret_cast<const std::int32_t*>(device_.get()) + at_.logits_rows;
-  if (is_same(rows, batch_.logits_rows)) return on_device;
-  put(at_.logits_rows, rows);
-  send(at_.logits_rows, at_.logits_rows + static_cast<std::int64_t>(rows.size()));
-  return on_device;
+  return staged(at_.logits_rows, rows, batch_.logits_rows);
 }
 
 SequencesOnDevice Inputs::sequences(std::span<const SequenceRows> sequences) {

@@ -50,7 +50,10 @@ class Inputs {
         blocks, end;
   };
   static Places places(int max_rows, std::int64_t n_blocks);
-  const std::int32_t* put(std::int64_t place, std::span<const std::int32_t> values);
+  void put(std::int64_t place, std::span<const std::int32_t> values);
+  // Values that are those of the loaded batch, or are sent now.
+  const std::int32_t* staged(std::int64_t place, std::span<const std::int32_t> values,
+                             std::span<const std::int32_t> of_batch);
   void stage_sequences(std::span<const SequenceRows> sequences);
   void send(std::int64_t begin, std::int64_t end);
 

@@ -22,13 +22,13 @@ def banner(model: "LanguageModel", file: "ModelFile") -> str:
 
 def device_text(model: "LanguageModel") -> str:
     """As "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)  GPU: none (no NVIDIA driver here: …)"."""
-    from imp_service.core.device import CPU, find_gpu, processor_name
+    from imp_service.core.device import CPU, processor_name
 
     threads = threads_text(model.config)
     if model.config.settings.device.kind != CPU:
         return f"CPU: {processor_name()}, {threads}  GPU: {model.core.device_name}"
     entry = next(entry for entry in model.config.entries() if entry.name == "device.kind")
-    reason = find_gpu().text if entry.origin.source == "auto" else f"device.kind is {CPU}"
+    reason = entry.origin.place if entry.origin.source == "auto" else f"device.kind is {CPU}"
     return f"CPU: {model.core.device_name}, {threads}  GPU: none ({reason})"
 
 
