@@ -19,6 +19,7 @@ from imp_service._core import SamplingOptions as CoreSampling
 from imp_service._core import TokenScores as CoreScores
 from imp_service.core.engine_client import UNASKED, EngineClient, Event
 from imp_service.core.errors import (
+    ENGINE_STOPPED,
     DeviceError,
     Error,
     InternalError,
@@ -31,6 +32,7 @@ from imp_service.core.errors import (
 from imp_service.core.load import LoadedModel, Progress, load, open_file
 
 __all__ = [
+    "ENGINE_STOPPED",
     "UNASKED",
     "CoreCandidate",
     "CoreSampling",

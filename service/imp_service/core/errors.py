@@ -38,6 +38,9 @@ KIND_OF_REASON: Mapping[str, type[Error]] = {
     "BUG": InternalError,
 }
 
+# What an engine that has stopped answers every command with. It has ended each run before, and its events say why.
+ENGINE_STOPPED = (DeviceError, InternalError)
+
 
 def make_error(reason: str, message: str, details: Mapping[str, str] | None = None) -> Error:
     """The exception for an error that came as data."""
@@ -49,6 +52,7 @@ def make_error(reason: str, message: str, details: Mapping[str, str] | None = No
 
 
 __all__ = [
+    "ENGINE_STOPPED",
     "KIND_OF_REASON",
     "DeviceError",
     "Error",

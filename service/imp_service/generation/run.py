@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from imp_service.core import (
+    ENGINE_STOPPED,
     EngineClient,
     Error,
     Event,
@@ -18,6 +20,9 @@ from imp_service.core import (
 from imp_service.generation.fold import AllowNext
 from imp_service.generation.plan import GenerationPlan
 from imp_service.generation.replies import Chunk, Reply
+
+# The events of an engine that has stopped end a run, with the reason: a command that it refuses needs no word.
+stopped_engine_says_why = suppress(*ENGINE_STOPPED)
 
 
 class GenerationRun:
@@ -90,8 +95,9 @@ class GenerationRun:
 
     def pause(self, is_paused: bool) -> None:
         """Holds the run at its next step, or lets it go on."""
-        for sequence in self._plan.sequences:
-            self._client.engine.pause(self._ticket, sequence, is_paused)
+        with stopped_engine_says_why:
+            for sequence in self._plan.sequences:
+                self._client.engine.pause(self._ticket, sequence, is_paused)
 
     def leave(self) -> None:
         """Cancels what still runs, where its reader is, without waiting: the engine takes commands in order."""
@@ -164,14 +170,17 @@ class GenerationRun:
                 allowed = command.allowed
                 if allowed is not None and not any(allowed):
                     raise make_error("NO_CANDIDATE", f"constraint: no token can be output {command.output}")
-                engine.mask(self._ticket, sequence, command.output, allowed or b"", end=allowed is None)
+                with stopped_engine_says_why:
+                    engine.mask(self._ticket, sequence, command.output, allowed or b"", end=allowed is None)
             else:
-                engine.end(self._ticket, sequence, "stop", n_outputs=command.output + 1)
+                with stopped_engine_says_why:
+                    engine.end(self._ticket, sequence, "stop", n_outputs=command.output + 1)
                 self._tell_session(command.output + 1)
 
     def _end_all(self, reason: str, n_outputs: int | None = None) -> None:
-        for sequence in self._plan.sequences:
-            self._client.engine.end(self._ticket, sequence, reason, n_outputs=n_outputs)
+        with stopped_engine_says_why:
+            for sequence in self._plan.sequences:
+                self._client.engine.end(self._ticket, sequence, reason, n_outputs=n_outputs)
 
     def _tell_session(self, n_kept: int) -> None:
         if self._plan.session_holds is not None and self._positions:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from imp_service.core import UNASKED, DoneEvent, Event, FailedEvent, make_error
+from imp_service.core import ENGINE_STOPPED, UNASKED, DoneEvent, Event, FailedEvent, make_error
 from imp_service.generation.defaults import seed_of, with_seed
 from imp_service.generation.generation import Generation
 from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
@@ -106,11 +107,15 @@ class Session:
             self._text.truncate(position)
 
     def close(self, ticket: int = UNASKED) -> None:
-        """Frees the session; it is no error to do so twice. The engine answers to the ticket."""
+        """Frees the session; it is no error to do so twice, nor of an engine that has stopped: it holds nothing.
+
+        The engine answers to the ticket; raises where somebody waits for an answer that does not come.
+        """
         if self._is_open:
             self._is_open = False
             if not self._model.client.is_closed:
-                self._model.client.engine.close(ticket, self.sequence)
+                with suppress(*(ENGINE_STOPPED if ticket == UNASKED else ())):
+                    self._model.client.engine.close(ticket, self.sequence)
 
     def submit_step(
         self,
