@@ -242,6 +242,16 @@ class Backend {
   // Chooses a token for each request from its row of logits, as sampler.h and contracts say. logits are not changed.
   virtual void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
 
+  // Whether the host may begin a step before it knows what the one before has drawn: such a token is named in a batch
+  // by drawn_token().
+  virtual bool runs_ahead() const noexcept { return false; }
+
+  // sample() in two halves, of which the first does not wait for the device. False, and nothing is begun, where that
+  // cannot be. At most two are begun and not finished, and they are finished in their order; of the requests only
+  // `candidates` is looked at then, and is empty where nobody wants them any more.
+  virtual bool begin_sample(Rows /*logits*/, std::span<const SampleRequest> /*requests*/) { return false; }
+  virtual void finish_sample(std::span<const SampleRequest> /*requests*/, std::span<SampleResult> /*results*/) {}
+
   // The log-probability (of the raw logits) of each request's token.
   virtual void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) = 0;
 

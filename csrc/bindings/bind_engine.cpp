@@ -69,6 +69,7 @@ void register_stats(py::module_& module) {
       .def_readonly("sum_ns", &DurationHistogram::sum_ns);
   py::class_<EngineStats>(module, "EngineStats", "A snapshot, published by the engine's thread after each turn.")
       .def_readonly("n_steps", &EngineStats::n_steps)
+      .def_readonly("n_steps_ahead", &EngineStats::n_steps_ahead)
       .def_readonly("n_decode_rows", &EngineStats::n_decode_rows)
       .def_readonly("n_prefill_rows", &EngineStats::n_prefill_rows)
       .def_readonly("n_cached_tokens", &EngineStats::n_cached_tokens)

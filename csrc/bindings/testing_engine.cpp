@@ -95,7 +95,7 @@ class ManualLoop {
 
 // What a script's loop needs must be there before it.
 struct ScriptParts {
-  explicit ScriptParts(const Script& script) : model(script) {}
+  explicit ScriptParts(const Script& script) : model(script, &backend.last_drawn) { backend.ahead = script.ahead; }
   ScriptBackend backend;
   ScriptModel model;
 };
@@ -115,8 +115,9 @@ class ManualModelEngine : public ManualLoop {
 // The engine as it is, over a script.
 class ThreadedEngine {
  public:
-  ThreadedEngine(const Script& script, const EngineOptions& options) : model_(script) {
+  ThreadedEngine(const Script& script, const EngineOptions& options) : model_(script, &backend_.last_drawn) {
     backend_.records = script.records;
+    backend_.ahead = script.ahead;
     engine_ = std::make_unique<Engine>(backend_, model_, options);
   }
   ~ThreadedEngine() {
@@ -184,6 +185,7 @@ void register_script(py::module_& module) {
       .def_readwrite("hanging_token", &Script::hanging_token)
       .def_readwrite("hung_fd", &Script::hung_fd)
       .def_readwrite("gate_fd", &Script::gate_fd)
+      .def_readwrite("ahead", &Script::ahead)
       .def_readwrite("records", &Script::records);
   py::class_<EvaluatedRows>(module, "EvaluatedRows")
       .def_readonly("first_position", &EvaluatedRows::first_position)

@@ -191,6 +191,20 @@ void ScriptBackend::sample(Rows logits, std::span<const SampleRequest> requests,
   }
 }
 
+bool ScriptBackend::begin_sample(Rows logits, std::span<const SampleRequest> requests) {
+  IMP_CHECK(begun_.size() < 2);
+  last_drawn.assign(requests.size(), {});
+  sample(logits, requests, last_drawn);
+  begun_.push_back(last_drawn);
+  return true;
+}
+
+void ScriptBackend::finish_sample(std::span<const SampleRequest>, std::span<SampleResult> results) {
+  IMP_CHECK(!begun_.empty() && begun_.front().size() == results.size());
+  std::ranges::copy(begun_.front(), results.begin());
+  begun_.pop_front();
+}
+
 SampleResult ScriptBackend::draw(std::span<const float> row, const SampleRequest& request) {
   const SamplerParams& params = *request.params;
   IMP_CHECK(params.top_k == 0 && params.top_p == 1 && params.min_p == 0 && params.typical_p == 1);

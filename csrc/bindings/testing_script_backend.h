@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -63,6 +64,9 @@ class ScriptBackend final : public Backend {
   void soft_cap(Rows, float) override;
   void gather_rows(Rows, std::span<const std::int32_t>, Rows) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  bool runs_ahead() const noexcept override { return ahead; }
+  bool begin_sample(Rows logits, std::span<const SampleRequest> requests) override;
+  void finish_sample(std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
   void read_row(Rows logits, int row, std::span<float> out) override;
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
@@ -72,6 +76,9 @@ class ScriptBackend final : public Backend {
   void read_device(void*, const void*, std::size_t) override {}
 #endif
 
+  bool ahead = false;
+  // What the sampling begun last drew; as a device does, it knows before the host.
+  std::vector<SampleResult> last_drawn;
   bool records = true;
   std::int64_t n_sample_calls = 0;
   std::vector<std::int64_t> failing_samples;  // numbers of sample calls that throw, the first is 0
@@ -84,6 +91,7 @@ class ScriptBackend final : public Backend {
   DeviceCaps caps_{.device = "script"};
   GemmRegistry registry_{{}, caps_};
   std::vector<double> adjusted_;
+  std::deque<std::vector<SampleResult>> begun_;
 };
 
 }  // namespace imp::testing

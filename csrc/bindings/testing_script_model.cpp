@@ -43,8 +43,8 @@ void TokenPool::poison(std::int32_t block) {
   for (int slot = 0; slot < geometry_.block_tokens; ++slot) at(block, slot) = kPoisoned;
 }
 
-ScriptModel::ScriptModel(const Script& given)
-    : script(given), limits_{.max_rows = given.max_rows, .max_logits_rows = given.max_logits_rows} {
+ScriptModel::ScriptModel(const Script& given, const std::vector<SampleResult>* drawn)
+    : script(given), limits_{.max_rows = given.max_rows, .max_logits_rows = given.max_logits_rows}, drawn_(drawn) {
   logits_.resize(static_cast<std::size_t>(given.max_logits_rows) * static_cast<std::size_t>(given.vocab_size));
 }
 
@@ -53,6 +53,14 @@ KvGeometry ScriptModel::kv_geometry(int n_blocks) const {
 }
 
 Rows ScriptModel::forward(const Batch& batch, KvPool& pool) {
+  tokens_.assign(batch.tokens.begin(), batch.tokens.end());
+  for (std::int32_t& token : tokens_) {
+    if (is_drawn(token)) token = std::max(0, drawn_->at(static_cast<std::size_t>(request_of(token))).token);
+  }
+  return evaluate({tokens_, batch.positions, batch.sequences, batch.logits_rows}, pool);
+}
+
+Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
   const std::int64_t number = n_forwards++;
   if (std::ranges::find(script.failing, number) != script.failing.end()) {
     throw InternalError(Reason::BUG, "the script lets forward pass " + std::to_string(number) + " fail");

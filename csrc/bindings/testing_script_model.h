@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/kv_pool.h"
+#include "backend/sampler.h"
 #include "model/forward_pass.h"
 
 namespace imp::testing {
@@ -52,6 +53,7 @@ struct Script {
   std::int32_t hanging_token = -1;    // a batch that holds it writes a byte to hung_fd, and waits for one from gate_fd
   int hung_fd = -1;
   int gate_fd = -1;
+  bool ahead = false;  // as on a device that works behind the host's back
   bool records = true;
 };
 
@@ -66,7 +68,8 @@ struct EvaluatedRows {
 // or a copy not made shows in the tokens. Reading what was never written throws.
 class ScriptModel final : public ForwardPass {
  public:
-  explicit ScriptModel(const Script& script);
+  // drawn: where a batch's drawn tokens are found, or none.
+  explicit ScriptModel(const Script& script, const std::vector<SampleResult>* drawn = nullptr);
 
   int vocab_size() const noexcept override { return script.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
@@ -78,12 +81,15 @@ class ScriptModel final : public ForwardPass {
   std::vector<std::vector<EvaluatedRows>> recorded;
 
  private:
+  Rows evaluate(const Batch& batch, KvPool& pool);
   void record(const Batch& batch);
   void write(const Batch& batch, TokenPool& pool) const;
   void fill_row(const SequenceRows& sequence, int position, TokenPool& pool, float* row) const;
 
   ForwardLimits limits_;
   std::vector<float> logits_;
+  const std::vector<SampleResult>* drawn_;
+  std::vector<std::int32_t> tokens_;
 };
 
 }  // namespace imp::testing

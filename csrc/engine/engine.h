@@ -43,6 +43,7 @@ struct EngineOptions {
 // A snapshot published after each turn; silence is as of now.
 struct EngineStats {
   std::uint64_t n_steps = 0;
+  std::uint64_t n_steps_ahead = 0;  // of these, begun before the one before was read
   std::uint64_t n_decode_rows = 0;
   std::uint64_t n_prefill_rows = 0;
   std::uint64_t n_cached_tokens = 0;

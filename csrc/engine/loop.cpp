@@ -138,7 +138,9 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
             options.suppressed_tokens.empty() ? TokenMask{}
                                               : mask_without(options.suppressed_tokens, forward.vocab_size()),
             clock_),
-      recorder_(backend) {
+      recorder_(backend),
+      assumption_(static_cast<std::size_t>(options.max_running)) {
+  for (Evaluation& evaluation : evaluations_) evaluation.reserve(static_cast<std::size_t>(options.max_running));
   plan_.rows.reserve(static_cast<std::size_t>(options.max_running));
   plan_.copies.reserve(static_cast<std::size_t>(options.max_running));
   plan_.admitted.reserve(static_cast<std::size_t>(options.max_running));
@@ -221,11 +223,32 @@ bool Loop::make_room_for_turn() noexcept {
 }
 
 bool Loop::turn() {
-  if (state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0) return false;
+  const bool is_idle = state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0;
+  if (is_idle && under_way_ == nullptr) return false;
   if (!make_room_for_turn()) return true;  // there is room when the events of commands have been published
-  const std::int64_t begin = clock_();
-  state_.now_ns = begin;
-  state_.scheduler.next_step(begin, plan_);
+  Evaluation& step = under_way_ != nullptr ? *under_way_ : evaluations_.front();
+  std::exception_ptr thrown;
+  if (under_way_ != nullptr) {
+    drop_what_is_gone(step);
+  } else {
+    step.begun_ns = clock_();
+    plan_step();
+    if (plan_.rows.empty()) return !plan_.refused.empty() || !plan_.evicted.empty();
+    thrown = begin(step);
+  }
+  if (thrown) {
+    end_failed(step, thrown);
+  } else {
+    under_way_ = begin_after(step);
+    end(step);
+  }
+  count(step);
+  return true;
+}
+
+void Loop::plan_step() {
+  state_.now_ns = clock_();
+  state_.scheduler.next_step(state_.now_ns, plan_);
   for (Sequence* sequence : plan_.admitted) runs_.scheduled(*sequence);
   for (Sequence* session : plan_.evicted) sessions_.evicted(*session);
   for (const Refusal& refusal : plan_.refused) {
@@ -233,57 +256,99 @@ bool Loop::turn() {
   }
   // A copy that fails leaves a sequence without its content: that is the end of the engine, not of a run.
   step_.copy_blocks(plan_.copies);
-  if (plan_.rows.empty()) return !plan_.refused.empty() || !plan_.evicted.empty();
-  run_step();
-  ++state_.stats.n_steps;
-  state_.stats.n_decode_rows += static_cast<std::uint64_t>(plan_.n_decode_rows);
-  state_.stats.n_prefill_rows += static_cast<std::uint64_t>(plan_.n_prefill_rows);
-  state_.stats.last_step_ns = clock_();
-  state_.stats.step_ns += state_.stats.last_step_ns - begin;
-  state_.stats.steps.add(state_.stats.last_step_ns - begin);
-  if (recorder_.is_recording()) {
-    recorder_.add({.whole = {begin, state_.stats.last_step_ns},
-                   .forward = step_.last_forward(),
-                   .sample = step_.last_sample(),
-                   .n_decode_rows = plan_.n_decode_rows,
-                   .n_prefill_rows = plan_.n_prefill_rows},
-                  state_.events);
-  }
-  return true;
 }
 
-void Loop::run_step() {
-  std::exception_ptr thrown;
+// What it throws of the rows is returned; a device's errors are thrown, since what it holds can no longer be trusted.
+std::exception_ptr Loop::begin(Evaluation& step) {
+  step.n_decode_rows = plan_.n_decode_rows;
+  step.n_prefill_rows = plan_.n_prefill_rows;
   try {
-    step_.evaluate(plan_.rows);
+    step_.begin(plan_.rows, step);
   } catch (const DeviceError&) {
-    throw;  // what is on the device can no longer be trusted
+    throw;
   } catch (...) {
-    thrown = std::current_exception();
+    return std::current_exception();
   }
+  return nullptr;
+}
+
+// The step after `step`, before that is read; null where it has to wait. One that fails is planned again in its turn.
+Evaluation* Loop::begin_after(const Evaluation& step) {
+  if (!Assumption::is_possible(step)) return nullptr;
+  Evaluation& next = &step == &evaluations_.front() ? evaluations_.back() : evaluations_.front();
+  next.begun_ns = clock_();
+  assumption_.make(step, options_.max_context);
+  bool has_begun = false;
+  if (state_.scheduler.has_blocks_for_decodes()) {
+    plan_step();
+    has_begun = !plan_.rows.empty() && begin(next) == nullptr;
+  }
+  assumption_.withdraw();
+  state_.stats.n_steps_ahead += has_begun ? 1 : 0;
+  return has_begun ? &next : nullptr;
+}
+
+void Loop::end(Evaluation& step) {
+  step_.finish(step);
   state_.now_ns = clock_();
-  if (!thrown) {
-    runs_.complete(plan_.rows, step_.draws(), step_.scores());
-  } else if (plan_.rows.size() == 1) {
-    runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
-  } else {
-    run_one_by_one();
+  runs_.complete(step.rows, step.draws, step.scores);
+}
+
+// Rows of runs that ended after the step was begun.
+void Loop::drop_what_is_gone(Evaluation& step) {
+  std::size_t n_rows = 0, n_draws = 0, next_draw = 0;
+  for (Evaluation::Row& row : step.rows) {
+    const std::size_t first_draw = std::exchange(next_draw, next_draw + static_cast<std::size_t>(row.n_draws));
+    const Sequence* found = state_.find(row.id);
+    const bool is_there = found == row.planned.sequence && found->run && found->run->ticket == row.ticket &&
+                          found->held == row.first_position;
+    if (is_there) step.rows[n_rows++] = row;
+    for (std::size_t i = first_draw; i < next_draw; ++i) {
+      Draw& draw = step.draws[i];
+      if (!is_there && draw.is_drawn()) step.requests[static_cast<std::size_t>(draw.request)].candidates = {};
+      if (is_there && i != n_draws) step.draws[n_draws] = std::move(draw);
+      if (is_there) ++n_draws;
+    }
   }
+  step.rows.resize(n_rows);
+  step.draws.resize(n_draws);
 }
 
 // A batch failed as a whole, and nothing of it has happened: whoever made it fail fails alone.
-void Loop::run_one_by_one() {
+void Loop::end_failed(Evaluation& step, const std::exception_ptr& thrown) {
+  state_.now_ns = clock_();
+  if (plan_.rows.size() == 1) return runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
   for (const PlannedRows& planned : plan_.rows) {
     try {
-      step_.evaluate({&planned, 1});
+      step_.begin({&planned, 1}, step);
+      step_.finish(step);
     } catch (const DeviceError&) {
       throw;
     } catch (...) {
       runs_.fail(*planned.sequence, failure_of(std::current_exception()));
       continue;
     }
-    runs_.complete({&planned, 1}, step_.draws(), step_.scores());
+    runs_.complete(step.rows, step.draws, step.scores);
   }
+}
+
+void Loop::count(const Evaluation& step) {
+  EngineStats& stats = state_.stats;
+  // One that was begun ahead has waited for the step before.
+  const std::int64_t begin = std::max(step.begun_ns, stats.last_step_ns);
+  ++stats.n_steps;
+  stats.n_decode_rows += static_cast<std::uint64_t>(step.n_decode_rows);
+  stats.n_prefill_rows += static_cast<std::uint64_t>(step.n_prefill_rows);
+  stats.last_step_ns = clock_();
+  stats.step_ns += stats.last_step_ns - begin;
+  stats.steps.add(stats.last_step_ns - begin);
+  if (!recorder_.is_recording()) return;
+  recorder_.add({.whole = {begin, stats.last_step_ns},
+                 .forward = step.forward,
+                 .sample = step.sample,
+                 .n_decode_rows = step.n_decode_rows,
+                 .n_prefill_rows = step.n_prefill_rows},
+                state_.events);
 }
 
 const EngineStats& Loop::stats() {
@@ -305,6 +370,8 @@ const EngineStats& Loop::stats() {
 
 void Loop::stop(const Error& error) noexcept {
   state_.stats.stopped = true;
+  under_way_ = nullptr;
+  assumption_.withdraw();
   try {
     for (;;) {
       const auto running =

@@ -1,10 +1,12 @@
 // Everything that the engine's thread does, without the thread: a test may turn it by hand.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <vector>
 
+#include "engine/assumption.h"
 #include "engine/engine.h"
 #include "engine/engine_state.h"
 #include "engine/runs.h"
@@ -17,7 +19,9 @@ namespace imp {
 // Throws InvalidArgument where the options contradict each other, the model or the pool.
 void validate(const EngineOptions& options, const ForwardPass& forward);
 
-// Used by one thread. What passed the door is taken between turns; a turn runs at most one step.
+// Used by one thread. What passed the door is taken between turns; a turn completes at most one step. On a device that
+// works behind the host's back the next step is begun before that, where the host is not needed for it: then what a
+// step draws is told while the next one runs, and rows of a sequence that ended meanwhile are dropped.
 class Loop {
  public:
   // The door was made with the same options, and the same secret.
@@ -43,8 +47,13 @@ class Loop {
   EngineState& state() noexcept { return state_; }
 
  private:
-  void run_step();
-  void run_one_by_one();
+  void plan_step();
+  std::exception_ptr begin(Evaluation& step);
+  Evaluation* begin_after(const Evaluation& step);
+  void end(Evaluation& step);
+  void end_failed(Evaluation& step, const std::exception_ptr& thrown);
+  void drop_what_is_gone(Evaluation& step);
+  void count(const Evaluation& step);
   std::size_t events_of(const Command& command) noexcept;
   std::size_t events_of_turn() const noexcept;
   bool make_room_for_turn() noexcept;
@@ -58,6 +67,9 @@ class Loop {
   Step step_;
   StepRecorder recorder_;
   StepPlan plan_;
+  std::array<Evaluation, 2> evaluations_;
+  Evaluation* under_way_ = nullptr;  // begun in the turn before, or null
+  Assumption assumption_;
 };
 
 }  // namespace imp

@@ -40,20 +40,18 @@ void Runs::leave_queue(Sequence& sequence) {
   run.n_queued = 0;
 }
 
-void Runs::complete(std::span<const PlannedRows> rows, std::span<Draw> draws, std::span<Score> scores) {
-  std::size_t next_draw = 0;
-  for (const PlannedRows& planned : rows) {
-    Sequence& sequence = *planned.sequence;
-    const std::size_t n_draws = planned.last ? 1 + sequence.run->siblings.size() : 0;
-    const std::span<Draw> drawn = draws.subspan(next_draw, n_draws);
-    next_draw += n_draws;
-    sequence.held += planned.n_rows;
+void Runs::complete(std::span<const Evaluation::Row> rows, std::span<Draw> draws, std::span<Score> scores) {
+  for (const Evaluation::Row& row : rows) {
+    Sequence& sequence = *row.planned.sequence;
+    const std::span<Draw> drawn = draws.first(static_cast<std::size_t>(row.n_draws));
+    draws = draws.subspan(drawn.size());
+    sequence.held += row.planned.n_rows;
     state_.blocks.commit(sequence.table, sequence.scope,
                          std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
     if (!keep_scores(scores, sequence)) {
       state_.blocks.forget(sequence.table);
       fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
-    } else if (planned.last) {
+    } else if (row.planned.last) {
       evaluated(sequence, drawn);
     }
   }
@@ -92,7 +90,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
                      .scores = std::move(run.scores),
                      .candidates = {},
                      .logits = {}};
-  if (!draw.drawn) {
+  if (!draw.is_drawn()) {
     event.candidates = std::move(draw.candidates);
     event.logits = std::move(draw.logits);
   }
@@ -118,7 +116,8 @@ void Runs::deliver(Draw& draw) {
     case SampleStatus::no_candidate:
       return fail(sequence, failure_of(Reason::NO_CANDIDATE, [&sequence] { return no_candidate(sequence); }));
   }
-  if (!draw.drawn) return finish(sequence, run.limits.max_outputs == 0 ? FinishReason::max_tokens : FinishReason::stop);
+  if (!draw.is_drawn())
+    return finish(sequence, run.limits.max_outputs == 0 ? FinishReason::max_tokens : FinishReason::stop);
   const std::int32_t token = draw.result.token;
   const bool eos = contains(run.limits.eos_tokens, token);
   const bool stops = contains(run.limits.stop_tokens, token) || (eos && run.limits.ends_at_eos);

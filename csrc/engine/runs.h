@@ -27,7 +27,7 @@ class Runs {
 
   // What the scheduler and the device did.
   void scheduled(Sequence& sequence);
-  void complete(std::span<const PlannedRows> rows, std::span<Draw> draws, std::span<Score> scores);
+  void complete(std::span<const Evaluation::Row> rows, std::span<Draw> draws, std::span<Score> scores);
 
  private:
   void check(const RunCommand& command, const Sequence& sequence) const;

@@ -131,6 +131,17 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
   starved_ = starved;
 }
 
+bool Scheduler::has_blocks_for_decodes() const noexcept {
+  int needed = 0;
+  for (const Sequence* sequence : running_) {
+    if (sequence->n_left() != 1) continue;
+    const int missing = blocks_.missing(sequence->table, sequence->held, static_cast<int>(sequence->tokens.size()));
+    if (missing > 0 && sequence->kind == SequenceKind::session && sessions_frozen()) return false;
+    needed += missing;
+  }
+  return needed <= blocks_.n_available();
+}
+
 // A step takes as long as its rows: a whole chunk of a prompt would keep all others waiting many times as long as a
 // step of theirs takes.
 void Scheduler::leave_time_to_decodes(Budget& budget, const StepPlan& plan) const {

@@ -75,6 +75,8 @@ class Scheduler {
   bool over_waiting_share(const std::string& tenant, int n_places) const;
 
   void next_step(std::int64_t now_ns, StepPlan& plan);
+  // Whether that would take no blocks from who runs.
+  bool has_blocks_for_decodes() const noexcept;
   // Takes the blocks of a running generation: it waits at the head of the queue and is computed again.
   void preempt(Sequence& victim);
 

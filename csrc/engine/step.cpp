@@ -1,6 +1,7 @@
 // The ragged batch, and what is drawn from its logits.
 #include "engine/step.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -17,7 +18,53 @@ const std::uint32_t* bits(const TokenMask& mask) {
   return mask.empty() ? nullptr : mask.data();
 }
 
+// Beside tokens and what comes with them.
+bool wants_more(const Draw& draw) {
+  return draw.sequence->run->returns.logits || (!draw.is_drawn() && !draw.candidates.empty());
+}
+
+void add_score(Sequence& sequence, int position, int logits_row, Evaluation& into) {
+  Score& score = into.scores.emplace_back();
+  score.sequence = &sequence;
+  score.token = sequence.tokens[static_cast<std::size_t>(position)];
+  score.logits_row = logits_row;
+  if (logits_row >= 0) score.candidates.resize(static_cast<std::size_t>(sequence.run->returns.n_score_candidates));
+}
+
+void add_draws(const PlannedRows& planned, int logits_row, Evaluation& into) {
+  const auto add = [&into, logits_row](Sequence* sequence) {
+    Draw& draw = into.draws.emplace_back();
+    draw.sequence = sequence;
+    draw.logits_row = logits_row;
+  };
+  add(planned.sequence);
+  for (Sequence* sibling : planned.sequence->run->siblings) add(sibling);
+}
+
+void hand_out(Evaluation& of) {
+  for (Draw& draw : of.draws) {
+    if (draw.is_drawn()) draw.result = of.results[static_cast<std::size_t>(draw.request)];
+  }
+}
+
 }  // namespace
+
+void Evaluation::reserve(std::size_t max_running) {
+  rows.reserve(max_running);
+  draws.reserve(max_running);
+  requests.reserve(max_running);
+  results.reserve(max_running);
+}
+
+void Evaluation::clear() noexcept {
+  rows.clear();
+  draws.clear();
+  scores.clear();
+  requests.clear();
+  results.clear();
+  is_under_way = false;
+  forward = sample = {};
+}
 
 Step::Step(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimits& limits, TokenMask suppressed,
            const Clock& clock)
@@ -26,16 +73,10 @@ Step::Step(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimit
       clock_(clock),
       pool_(backend.make_kv_pool(forward.kv_geometry(n_blocks))),
       suppressed_(std::move(suppressed)) {
-  const auto n_rows = static_cast<std::size_t>(limits.max_rows);
-  const auto n_logits = static_cast<std::size_t>(limits.max_logits_rows);
-  const auto n_sequences = static_cast<std::size_t>(limits.max_running);
-  tokens_.reserve(n_rows);
-  positions_.reserve(n_rows);
-  sequences_.reserve(n_sequences);
-  logits_rows_.reserve(n_logits);
-  draws_.reserve(n_sequences);
-  requests_.reserve(n_sequences);
-  results_.reserve(n_sequences);
+  tokens_.reserve(static_cast<std::size_t>(limits.max_rows));
+  positions_.reserve(static_cast<std::size_t>(limits.max_rows));
+  sequences_.reserve(static_cast<std::size_t>(limits.max_running));
+  logits_rows_.reserve(static_cast<std::size_t>(limits.max_logits_rows));
   prepare();
 }
 
@@ -56,7 +97,6 @@ void Step::prepare() {
     for (int step = 0; step < 2; ++step) run_forward();
   }
   forward_ns_ = 0;  // of steps that somebody asked for
-  last_forward_ = {};
 }
 
 void Step::copy_blocks(std::vector<BlockCopy>& copies) {
@@ -70,34 +110,33 @@ void Step::copy_blocks(std::vector<BlockCopy>& copies) {
   copies.clear();
 }
 
-void Step::evaluate(std::span<const PlannedRows> rows) {
-  last_forward_ = last_sample_ = {};
-  build_batch(rows);
-  run_forward();
-  score();
-  sample();
-  read_rows();
+void Step::begin(std::span<const PlannedRows> rows, Evaluation& into) {
+  into.clear();
+  build_batch(rows, into);
+  into.forward = run_forward();
+  score(into);
+  sample(into);
+  read_rows(into);
 }
 
-void Step::build_batch(std::span<const PlannedRows> rows) {
+void Step::build_batch(std::span<const PlannedRows> rows, Evaluation& into) {
   tokens_.clear();
   positions_.clear();
   sequences_.clear();
   logits_rows_.clear();
-  draws_.clear();
-  scores_.clear();
-  for (const PlannedRows& planned : rows) add_rows(planned);
+  for (const PlannedRows& planned : rows) add_rows(planned, into);
 }
 
-void Step::add_rows(const PlannedRows& planned) {
+void Step::add_rows(const PlannedRows& planned, Evaluation& into) {
   Sequence& sequence = *planned.sequence;
   const Run& run = *sequence.run;
+  const std::size_t n_draws = into.draws.size();
   sequences_.push_back({.first_row = static_cast<int>(tokens_.size()),
                         .n_rows = planned.n_rows,
                         .first_position = sequence.held,
                         .blocks = sequence.table.blocks});
   const bool scored = run.returns.scores && !run.started;
-  if (scored && sequence.held == 0) add_score(sequence, 0, -1);
+  if (scored && sequence.held == 0) add_score(sequence, 0, -1, into);
   for (int i = 0; i < planned.n_rows; ++i) {
     const int position = sequence.held + i;
     const auto row = static_cast<std::int32_t>(tokens_.size());
@@ -108,46 +147,33 @@ void Step::add_rows(const PlannedRows& planned) {
     const bool scores_next = scored && position + 1 < static_cast<int>(sequence.tokens.size());
     const auto logits_row = static_cast<int>(logits_rows_.size());
     if (drawn || scores_next) logits_rows_.push_back(row);
-    if (scores_next) add_score(sequence, position + 1, logits_row);
-    if (last) add_draws(planned, drawn ? logits_row : -1);
+    if (scores_next) add_score(sequence, position + 1, logits_row, into);
+    if (last) add_draws(planned, drawn ? logits_row : -1, into);
   }
+  into.rows.push_back({.planned = planned,
+                       .id = sequence.id,
+                       .ticket = run.ticket,
+                       .first_position = sequence.held,
+                       .n_draws = static_cast<int>(into.draws.size() - n_draws)});
 }
 
-void Step::add_score(Sequence& sequence, int position, int logits_row) {
-  scores_.emplace_back();
-  Score& score = scores_.back();
-  score.sequence = &sequence;
-  score.token = sequence.tokens[static_cast<std::size_t>(position)];
-  score.logits_row = logits_row;
-  if (logits_row >= 0) score.candidates.resize(static_cast<std::size_t>(sequence.run->returns.n_score_candidates));
-}
-
-void Step::add_draws(const PlannedRows& planned, int logits_row) {
-  const auto add = [this, logits_row](Sequence* sequence) {
-    draws_.emplace_back();
-    draws_.back().sequence = sequence;
-    draws_.back().logits_row = logits_row;
-  };
-  add(planned.sequence);
-  for (Sequence* sibling : planned.sequence->run->siblings) add(sibling);
-}
-
-void Step::run_forward() {
+Interval Step::run_forward() {
   const std::int64_t begin = clock_();
   logits_ = forward_.forward({tokens_, positions_, sequences_, logits_rows_}, *pool_);
-  last_forward_ = {begin, clock_()};
-  forward_ns_ += last_forward_.end_ns - begin;
+  const Interval ran = {begin, clock_()};
+  forward_ns_ += ran.end_ns - begin;
   const auto n_rows = static_cast<int>(logits_rows_.size());
   if (n_rows > 0 && (logits_.n_rows != n_rows || logits_.width != vocab_size())) {
     throw InternalError(Reason::BUG, "the forward pass returned logits [" + std::to_string(logits_.n_rows) + ", " +
                                          std::to_string(logits_.width) + "], expected [" + std::to_string(n_rows) +
                                          ", " + std::to_string(vocab_size()) + "]");
   }
+  return ran;
 }
 
-void Step::score() {
+void Step::score(Evaluation& of) {
   score_requests_.clear();
-  for (Score& score : scores_) {
+  for (Score& score : of.scores) {
     // The first token of a sequence has no score.
     if (score.logits_row >= 0) score_requests_.push_back({score.logits_row, score.token, score.candidates});
   }
@@ -155,37 +181,51 @@ void Step::score() {
   score_results_.assign(score_requests_.size(), {});
   backend_.score(logits_, score_requests_, score_results_);
   std::size_t next = 0;
-  for (Score& score : scores_) {
+  for (Score& score : of.scores) {
     if (score.logits_row >= 0) score.result = score_results_[next++];
   }
 }
 
-// Where only the row is wanted, its most likely candidates come with the score of any token.
-void Step::sample() {
-  requests_.clear();
-  for (Draw& draw : draws_) {
+void Step::add_requests(Evaluation& of) const {
+  for (Draw& draw : of.draws) {
     const Run& run = *draw.sequence->run;
     const OutputMask* mask = run.constrained ? run.mask(run.n_outputs) : nullptr;
-    draw.drawn = run.limits.max_outputs != 0 && (mask == nullptr || !mask->end);
     if (draw.logits_row >= 0) draw.candidates.resize(static_cast<std::size_t>(run.returns.n_candidates));
-    if (draw.drawn) requests_.push_back(request(draw, mask));
+    if (run.limits.max_outputs == 0 || (mask != nullptr && mask->end)) continue;
+    draw.request = static_cast<int>(of.requests.size());
+    of.requests.push_back(request(draw, mask));
   }
-  results_.assign(requests_.size(), {});
-  if (!requests_.empty()) {
+  of.results.assign(of.requests.size(), {});
+}
+
+// Where only the row is wanted, its most likely candidates come with the score of any token.
+void Step::sample(Evaluation& of) {
+  add_requests(of);
+  if (!of.requests.empty()) {
     const std::int64_t begin = clock_();
-    backend_.sample(logits_, requests_, results_);
-    last_sample_ = {begin, clock_()};
-    sample_ns_ += last_sample_.end_ns - begin;
+    of.is_under_way = backend_.runs_ahead() && of.scores.empty() && std::ranges::none_of(of.draws, wants_more) &&
+                      backend_.begin_sample(logits_, of.requests);
+    if (!of.is_under_way) backend_.sample(logits_, of.requests, of.results);
+    of.sample = {begin, clock_()};
+    sample_ns_ += of.sample.end_ns - begin;
   }
-  std::size_t next = 0;
-  for (Draw& draw : draws_) {
-    if (draw.drawn) {
-      draw.result = results_[next++];
-    } else if (!draw.candidates.empty()) {
-      const ScoreRequest request{draw.logits_row, 0, draw.candidates};
-      backend_.score(logits_, {&request, 1}, {&draw.result, 1});
-    }
+  if (of.is_under_way) return;
+  hand_out(of);
+  for (Draw& draw : of.draws) {
+    if (draw.is_drawn() || draw.candidates.empty()) continue;
+    const ScoreRequest request{draw.logits_row, 0, draw.candidates};
+    backend_.score(logits_, {&request, 1}, {&draw.result, 1});
   }
+}
+
+void Step::finish(Evaluation& begun) {
+  if (!begun.is_under_way) return;
+  const std::int64_t begin = clock_();
+  backend_.finish_sample(begun.requests, begun.results);
+  begun.is_under_way = false;
+  hand_out(begun);
+  begun.sample.end_ns = clock_();
+  sample_ns_ += begun.sample.end_ns - begin;
 }
 
 SampleRequest Step::request(Draw& draw, const OutputMask* mask) const {
@@ -206,8 +246,8 @@ SampleRequest Step::request(Draw& draw, const OutputMask* mask) const {
           .candidates = draw.candidates};
 }
 
-void Step::read_rows() {
-  for (Draw& draw : draws_) {
+void Step::read_rows(Evaluation& of) {
+  for (Draw& draw : of.draws) {
     if (draw.logits_row < 0 || !draw.sequence->run->returns.logits) continue;
     draw.logits.resize(static_cast<std::size_t>(vocab_size()));
     backend_.read_row(logits_, draw.logits_row, draw.logits);

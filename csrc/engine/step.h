@@ -17,10 +17,12 @@ namespace imp {
 struct Draw {
   Sequence* sequence = nullptr;
   int logits_row = -1;  // of the step; -1: none was needed
-  bool drawn = false;   // false: nothing was to be drawn here
+  int request = -1;     // of the step's; -1: nothing was to be drawn here
   SampleResult result;
   std::vector<Candidate> candidates;
   std::vector<float> logits;
+
+  bool is_drawn() const noexcept { return request >= 0; }
 };
 
 // The score of one token.
@@ -30,6 +32,33 @@ struct Score {
   std::int32_t token = 0;
   SampleResult result;
   std::vector<Candidate> candidates;
+};
+
+// A step that was begun: its rows, and what comes of them. Two live in the loop and are used again and again.
+struct Evaluation {
+  // The rows, and how to tell that their sequence is still where it was.
+  struct Row {
+    PlannedRows planned;
+    SequenceId id = 0;
+    Ticket ticket = 0;
+    int first_position = 0;
+    int n_draws = 0;
+  };
+  std::vector<Row> rows;
+  std::vector<Draw> draws;  // in the order of the rows: for a last row its sequence's, followed by its siblings'
+  std::vector<Score> scores;
+  std::vector<SampleRequest> requests;  // of the draws that are drawn
+  std::vector<SampleResult> results;
+  bool is_under_way = false;  // the device knows the results, and nobody else yet
+
+  std::int64_t begun_ns = 0;
+  Interval forward;  // of the batch that was evaluated last; nothing where it was not come to
+  Interval sample;
+  int n_decode_rows = 0;
+  int n_prefill_rows = 0;
+
+  void reserve(std::size_t max_running);
+  void clear() noexcept;
 };
 
 struct StepLimits {
@@ -50,32 +79,26 @@ class Step {
 
   // Makes the copies, in order; those that were made are removed even where it throws.
   void copy_blocks(std::vector<BlockCopy>& copies);
-  // Evaluates the rows as one batch. Throws what the device throws; then draws() and scores() mean nothing.
-  void evaluate(std::span<const PlannedRows> rows);
-
-  // In the order of the rows: one for each sequence whose last row was evaluated, followed by its siblings.
-  std::span<Draw> draws() noexcept { return draws_; }
-  std::span<Score> scores() noexcept { return scores_; }
+  // Evaluates the rows as one batch, and draws. Throws what the device throws; then `into` means nothing.
+  void begin(std::span<const PlannedRows> rows, Evaluation& into);
+  // Fills in what is under way, of evaluations in the order in which they were begun.
+  void finish(Evaluation& begun);
 
   const KvPool& pool() const noexcept { return *pool_; }
   int vocab_size() const noexcept { return forward_.vocab_size(); }
   std::int64_t forward_ns() const noexcept { return forward_ns_; }
   std::int64_t sample_ns() const noexcept { return sample_ns_; }
-  // Of the batch that was evaluated last; nothing where it was not come to.
-  const Interval& last_forward() const noexcept { return last_forward_; }
-  const Interval& last_sample() const noexcept { return last_sample_; }
 
  private:
   void prepare();  // what the backend wants to have met
-  void build_batch(std::span<const PlannedRows> rows);
-  void add_rows(const PlannedRows& planned);
-  void add_score(Sequence& sequence, int position, int logits_row);
-  void add_draws(const PlannedRows& planned, int logits_row);
-  void run_forward();
-  void score();
-  void sample();
+  void build_batch(std::span<const PlannedRows> rows, Evaluation& into);
+  void add_rows(const PlannedRows& planned, Evaluation& into);
+  Interval run_forward();
+  void score(Evaluation& of);
+  void sample(Evaluation& of);
+  void add_requests(Evaluation& of) const;
   SampleRequest request(Draw& draw, const OutputMask* mask) const;
-  void read_rows();
+  void read_rows(Evaluation& of);
 
   Backend& backend_;
   ForwardPass& forward_;
@@ -84,19 +107,12 @@ class Step {
   TokenMask suppressed_;  // empty where nothing is
   std::int64_t forward_ns_ = 0;
   std::int64_t sample_ns_ = 0;
-  Interval last_forward_;
-  Interval last_sample_;
 
   std::vector<std::int32_t> tokens_;
   std::vector<std::int32_t> positions_;
   std::vector<SequenceRows> sequences_;
   std::vector<std::int32_t> logits_rows_;
   Rows logits_;
-
-  std::vector<Draw> draws_;
-  std::vector<SampleRequest> requests_;
-  std::vector<SampleResult> results_;
-  std::vector<Score> scores_;
   std::vector<ScoreRequest> score_requests_;
   std::vector<SampleResult> score_results_;
 };

@@ -639,6 +639,9 @@ class EngineStats:
     def n_steps(self) -> int:
         ...
     @property
+    def n_steps_ahead(self) -> int:
+        ...
+    @property
     def n_wakeups(self) -> int:
         ...
     @property

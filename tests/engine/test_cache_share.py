@@ -11,6 +11,7 @@ from imp_service import _testing
 from support.script_engine import ScriptEngine
 from support.script_oracle import prompt_of
 
+pytestmark = pytest.mark.usefixtures("ahead")
 B = 4
 Scope = tuple[int, int]
 # What one tenant asks for again and again: eight beginnings of two blocks each.

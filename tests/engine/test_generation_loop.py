@@ -13,6 +13,7 @@ from imp_service import _core
 from support.script_engine import Failed, ScriptEngine
 from support.script_oracle import Sampler, continuation, hash_logits, prompt_of
 
+pytestmark = pytest.mark.usefixtures("ahead")
 ROOT = Path(__file__).resolve().parents[2]
 SEEDED = Sampler(temperature=0.8, seed=7)
 PENALIZED = Sampler(temperature=1.1, seed=3, repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.2)
@@ -103,8 +104,9 @@ def test_gen_5_work_is_counted_where_a_limit_ends(n_outputs: int) -> None:
     assert engine.evaluated() == [[(0, 8)], [(8, 8)], [(16, 4)], *decode]
 
 
-def test_gen_5_txt_1_work_is_counted_where_a_stop_token_ends() -> None:
-    """The counter model stops after 5 outputs: all 5 are evaluated, the stop token is not told."""
+def test_gen_5_txt_1_work_is_counted_where_a_stop_token_ends(ahead: bool) -> None:
+    """The counter model stops after 5 outputs: all 5 are evaluated, the stop token is not told. Where steps are begun
+    ahead it is evaluated, which nobody sees: whether it stops is the host's to say."""
     engine = ScriptEngine("counter")
     ticket = engine.generate([2, 3, 4], max_outputs=-1, stop_tokens=[10])
     engine.turn_until_idle()
@@ -112,7 +114,7 @@ def test_gen_5_txt_1_work_is_counted_where_a_stop_token_ends() -> None:
     assert engine.tokens(ticket) == [5, 6, 7, 8, 9]
     assert (end.reason, end.stop_token, end.eos, end.n_outputs) == ("stop", 10, False, 5)
     assert (end.position, end.pending) == (8, False)
-    assert engine.evaluated() == [[(0, 3)], *[[(3 + g, 1)] for g in range(5)]]
+    assert engine.evaluated() == [[(0, 3)], *[[(3 + g, 1)] for g in range(5 + ahead)]]
 
 
 @pytest.mark.parametrize("sampler", [Sampler(), PENALIZED], ids=["greedy", "penalized"])

@@ -11,6 +11,7 @@ from imp_service import _core
 from support.script_engine import Failed, ScriptEngine
 from support.script_oracle import Sampler, continuation, prompt_of
 
+pytestmark = pytest.mark.usefixtures("ahead")
 SEEDED = Sampler(temperature=0.9, seed=21)
 LONG = prompt_of(70)
 VARIANTS = [LONG, LONG[:33], [*LONG, *prompt_of(20, 4)], [*LONG[:40], *prompt_of(25, 5)]]

@@ -19,6 +19,7 @@ from support.script_engine import ScriptEngine
 from support.script_oracle import Sampler, continuation, prompt_of
 from support.tiny_models import tiny
 
+pytestmark = pytest.mark.usefixtures("ahead")
 N_RUNS = 10_000 if os.environ.get("IMP_RELEASE") else 60
 SAMPLERS = [
     Sampler(),

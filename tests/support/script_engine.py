@@ -26,6 +26,9 @@ class Failed(Exception):
 class ScriptEngine:
     """An engine whose clock, model and turns belong to the test."""
 
+    ahead = False
+    """Whether its device lets it begin a step before the one before is read."""
+
     def __init__(self, rule: str = "hash", *, script: dict[str, Any] | None = None, **options: Any) -> None:
         given: dict[str, Any] = {
             "n_blocks": 64,
@@ -36,7 +39,7 @@ class ScriptEngine:
             "cache_secret": (3, 5),
             **options,
         }
-        self.script = _testing.Script(rule, **(script or {}))
+        self.script = _testing.Script(rule, **{"ahead": self.ahead, **(script or {})})
         self.core = _testing.ManualEngine(self.script, _core.EngineOptions(**given))
         self.events: dict[int, list[Any]] = defaultdict(list)
         self.all_events: list[Any] = []

@@ -210,8 +210,6 @@ std::span<const int> CudaBackend::batches_to_prepare() const noexcept {
 
 void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
   require_whole();
-  // What the step before has begun reads what is written now.
-  synchronize(stream_);
   const bool is_decode = std::ranges::all_of(batch.sequences, [](const SequenceRows& one) { return one.n_rows == 1; });
   const bool has_logits = batch.logits_rows.size() == batch.tokens.size();
   const bool repeats = is_decode && (has_logits || batch.logits_rows.empty()) && trace_ == nullptr;

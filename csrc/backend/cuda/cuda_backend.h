@@ -46,7 +46,7 @@ enum class Op : std::uint8_t {
 };
 
 // Ops put work on the stream and return. What fails is kept there and thrown where results are read: by run_step(),
-// sample(), score(), read_row() and synchronize().
+// sample(), finish_sample(), score() and read_row().
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const DeviceFacts& facts, const DeviceOptions& options);
@@ -95,6 +95,10 @@ class CudaBackend final : public Backend {
   void soft_cap(Rows x, float cap) override;
   void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  // Where ops are timed each waits for the device anyway.
+  bool runs_ahead() const noexcept override { return trace_ == nullptr; }
+  bool begin_sample(Rows logits, std::span<const SampleRequest> requests) override;
+  void finish_sample(std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
   void read_row(Rows logits, int row, std::span<float> out) override;
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;

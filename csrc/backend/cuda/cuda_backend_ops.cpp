@@ -21,8 +21,8 @@ void CudaBackend::embed(std::span<const std::int32_t> tokens, const Linear& tabl
   if (tokens.empty()) return;
   const Running running = run(Op::embed);
   const auto& rows = static_cast<const CudaLinear&>(table);
-  cuda::embed(stream_, inputs_.tokens(tokens), static_cast<int>(tokens.size()), rows.bytes(), rows.problem().weight,
-              rows.plan().layout, rows.problem().k, scale, out);
+  cuda::embed(stream_, inputs_.tokens(tokens), sampler_.answers(), static_cast<int>(tokens.size()), rows.bytes(),
+              rows.problem().weight, rows.plan().layout, rows.problem().k, scale, out);
 }
 
 void CudaBackend::rms_norm(Rows x, const Norm& norm, Rows out) {
@@ -126,6 +126,16 @@ void CudaBackend::sample(Rows logits, std::span<const SampleRequest> requests, s
   if (requests.empty()) return;
   const Running running = run(Op::sample);
   sampler_.sample(logits, requests, results);
+  require_whole();
+}
+
+bool CudaBackend::begin_sample(Rows logits, std::span<const SampleRequest> requests) {
+  const Running running = run(Op::sample);
+  return sampler_.begin(logits, requests);
+}
+
+void CudaBackend::finish_sample(std::span<const SampleRequest> requests, std::span<SampleResult> results) {
+  sampler_.finish(requests, results);
   require_whole();
 }
 

@@ -52,11 +52,16 @@ std::size_t CudaKvPool::n_bytes(const KvGeometry& geometry) {
 }
 
 CudaKvPool::CudaKvPool(const KvGeometry& geometry, Stream& stream)
-    : geometry_(checked(geometry)),
+    : stream_(stream),
+      geometry_(checked(geometry)),
       block_bytes_(bytes_of_block(geometry)),
       layer_bytes_(bytes_of_layer(geometry)),
       memory_(allocate_on_device(n_bytes())) {
   fill(stream, memory_.get(), 0, n_bytes());
+}
+
+CudaKvPool::~CudaKvPool() {
+  synchronize(stream_);
 }
 
 KvPlaces CudaKvPool::places(int layer) const noexcept {

@@ -16,6 +16,10 @@ class CudaKvPool final : public KvPool {
  public:
   // Holds zeros. Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).
   CudaKvPool(const KvGeometry& geometry, Stream& stream);
+  // Waits for the device, which may still be at a step.
+  ~CudaKvPool() override;
+  CudaKvPool(const CudaKvPool&) = delete;
+  CudaKvPool& operator=(const CudaKvPool&) = delete;
   // What it takes; throws InvalidArgument likewise.
   static std::size_t n_bytes(const KvGeometry& geometry);
 
@@ -32,6 +36,7 @@ class CudaKvPool final : public KvPool {
   std::int32_t spare_block() const noexcept { return geometry_.n_blocks; }
 
  private:
+  Stream& stream_;
   KvGeometry geometry_;
   std::size_t block_bytes_;
   std::size_t layer_bytes_;

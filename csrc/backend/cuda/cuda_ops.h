@@ -17,6 +17,8 @@ enum class GatedActivation : std::uint8_t;
 
 namespace imp::cuda {
 
+struct Answer;
+
 // All pointers are addresses on the device; shapes and aliasing as Backend says.
 void rms_norm(Stream& stream, Rows x, const float* weight, float epsilon, Rows out);
 void add_norm(Stream& stream, Rows x, Rows y, const float* weight, float epsilon, Rows out);
@@ -31,9 +33,9 @@ void add(Stream& stream, Rows x, Rows y);
 void add_gated(Stream& stream, Rows x, Rows y, Rows gates);
 void soft_cap(Stream& stream, Rows x, float cap);
 void gather_rows(Stream& stream, Rows x, const std::int32_t* rows, Rows out);
-// A row of the table for each of n tokens, decoded from its layout.
-void embed(Stream& stream, const std::int32_t* tokens, int n, const std::byte* table, DType type, WeightLayout layout,
-           std::int64_t k, float scale, Rows out);
+// A row of the table for each of n tokens, decoded from its layout. A token that was drawn is among the answers.
+void embed(Stream& stream, const std::int32_t* tokens, const Answer* answers, int n, const std::byte* table, DType type,
+           WeightLayout layout, std::int64_t k, float scale, Rows out);
 
 // Fills in `out`, sources too. The scores are used up.
 void route_experts(Stream& stream, Rows scores, const ExpertRouting& routing, const ExpertRows& out);

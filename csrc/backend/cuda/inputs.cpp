@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "backend/cuda/device_memory.h"
-#include "backend/cuda/runtime.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -46,7 +45,7 @@ void Inputs::reserve(int max_rows, std::int64_t n_blocks) {
   max_rows_ = std::max(max_rows_, max_rows);
   n_blocks_ = std::max(n_blocks_, n_blocks);
   at_ = places(max_rows_, n_blocks_);
-  host_ = allocate_staging(n_bytes());
+  for (std::shared_ptr<std::byte>& host : host_) host = allocate_staging(n_bytes());
   device_ = allocate_on_device(n_bytes());
   forget();
 }
@@ -54,16 +53,18 @@ void Inputs::reserve(int max_rows, std::int64_t n_blocks) {
 void Inputs::send(std::int64_t begin, std::int64_t end) {
   IMP_CHECK(stream_.captured == nullptr);
   const std::size_t offset = static_cast<std::size_t>(begin) * kWord;
-  copy_to_device(stream_, device_.get() + offset, host_.get() + offset, static_cast<std::size_t>(end - begin) * kWord);
+  copy_to_device(stream_, device_.get() + offset, host_[current_].get() + offset,
+                 static_cast<std::size_t>(end - begin) * kWord);
+  sent_[current_].record(stream_);
 }
 
 void Inputs::put(std::int64_t place, std::span<const std::int32_t> values) {
   IMP_CHECK(static_cast<int>(values.size()) <= max_rows_);
-  std::ranges::copy(values, reinterpret_cast<std::int32_t*>(host_.get()) + place);
+  std::ranges::copy(values, words() + place);
 }
 
 void Inputs::stage_sequences(std::span<const SequenceRows> sequences) {
-  auto* const words = reinterpret_cast<std::int32_t*>(host_.get());
+  std::int32_t* const words = this->words();
   IMP_CHECK(static_cast<int>(sequences.size()) <= max_rows_);
   staged_blocks_ = 0;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -82,7 +83,8 @@ void Inputs::stage_sequences(std::span<const SequenceRows> sequences) {
 }
 
 void Inputs::load(const Batch& batch) {
-  // What was staged for the batch before is on the device: its results have been read.
+  current_ = 1 - current_;
+  sent_[current_].wait(stream_);
   put(at_.tokens, batch.tokens);
   put(at_.positions, batch.positions);
   put(at_.logits_rows, batch.logits_rows);
@@ -94,6 +96,7 @@ void Inputs::load(const Batch& batch) {
 const std::int32_t* Inputs::staged(std::int64_t place, std::span<const std::int32_t> values,
                                    std::span<const std::int32_t> of_batch) {
   if (!is_same(values, of_batch)) {
+    sent_[current_].wait(stream_);
     put(place, values);
     send(place, place + static_cast<std::int64_t>(values.size()));
   }
@@ -114,6 +117,7 @@ const std::int32_t* Inputs::logits_rows(std::span<const std::int32_t> rows) {
 
 SequencesOnDevice Inputs::sequences(std::span<const SequenceRows> sequences) {
   if (!is_same(sequences, batch_.sequences)) {
+    sent_[current_].wait(stream_);
     stage_sequences(sequences);
     send(at_.first_rows, at_.blocks + staged_blocks_);
   }

@@ -1,12 +1,14 @@
 // What a step's ops read of its batch, on the device at addresses that never change.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "backend/batch.h"
+#include "backend/cuda/runtime.h"
 #include "backend/cuda/stream.h"
 
 namespace imp::cuda {
@@ -34,7 +36,8 @@ class Inputs {
   static std::size_t n_bytes(int max_rows, std::int64_t n_blocks);
   std::size_t n_bytes() const noexcept;
 
-  // Copies a batch to the device. The batch lives until the next call.
+  // Copies a batch to the device, in the stream's order. The batch lives until the next call; what the one before last
+  // had staged is waited for.
   void load(const Batch& batch);
   void forget() noexcept { batch_ = {}; }
 
@@ -56,12 +59,17 @@ class Inputs {
                              std::span<const std::int32_t> of_batch);
   void stage_sequences(std::span<const SequenceRows> sequences);
   void send(std::int64_t begin, std::int64_t end);
+  std::int32_t* words() const noexcept { return reinterpret_cast<std::int32_t*>(host_[current_].get()); }
 
   Stream& stream_;
   int max_rows_ = 0;
   std::int64_t n_blocks_ = 0;
   Places at_{};
-  std::shared_ptr<std::byte> host_, device_;
+  // The device may still read one while the other is written.
+  std::array<std::shared_ptr<std::byte>, 2> host_;
+  std::array<Event, 2> sent_;
+  std::size_t current_ = 0;
+  std::shared_ptr<std::byte> device_;
   Batch batch_;
   std::int64_t staged_blocks_ = 0;
 };

@@ -116,6 +116,11 @@ void Event::record(Stream& stream) {
   if (stream.is_ok()) stream.keep(to_status(cudaEventRecord(state_->event, handle_of(stream))));
 }
 
+void Event::wait(Stream& stream) const {
+  // One that was never recorded has passed.
+  if (state_->made.is_ok()) stream.keep(to_status(cudaEventSynchronize(state_->event)));
+}
+
 double Event::seconds_since(const Event& earlier) const {
   constexpr double kMilli = 1e-3;
   float milliseconds = 0;  // left as it is where the call fails

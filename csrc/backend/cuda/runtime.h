@@ -38,7 +38,7 @@ void copy_on_device(Stream& stream, void* to, const void* from, std::size_t n_by
 void fill(Stream& stream, void* to, int byte, std::size_t n_bytes);
 void synchronize(Stream& stream);
 
-// A moment of a stream, to measure from or to.
+// A moment of a stream, to wait for, or to measure from or to.
 class Event {
  public:
   Event();
@@ -47,6 +47,8 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream& stream);
+  // Until the device has done what was asked of it before the moment recorded last, if one was.
+  void wait(Stream& stream) const;
   // Both were recorded, and the stream has been synchronized since.
   double seconds_since(const Event& earlier) const;
 

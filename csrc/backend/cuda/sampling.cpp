@@ -45,13 +45,15 @@ std::size_t Sampler::scratch_bytes() const noexcept {
 void Sampler::reserve(int max_rows, int vocab_size, int max_context) {
   const SamplingLimits wider = widened(limits_, max_rows, vocab_size, max_context);
   if (wider == limits_) return;
-  asked_on_host_ = allocate_staging(wider.asked_bytes());
+  for (Round& round : rounds_) {
+    round.asked = allocate_staging(wider.asked_bytes());
+    round.answers = allocate_staging(wider.answer_bytes());
+  }
   asked_ = allocate_on_device(wider.asked_bytes());
-  answers_on_host_ = allocate_staging(wider.answer_bytes());
   answers_ = allocate_on_device(wider.answer_bytes());
   adjusted_ = allocate_on_device(adjusted_bytes(wider));
   limits_ = wider;
-  plan_.set_memory(limits_, asked_on_host_.get());
+  plan_.set_limits(limits_);
 }
 
 #if IMP_TESTING
@@ -79,47 +81,74 @@ SamplingMemory Sampler::memory(int vocab_size) const noexcept {
 
 template <class Request>
 std::size_t Sampler::plan_round(std::span<const Request> requests, int vocab_size) {
+  IMP_CHECK(n_begun_ - n_read_ < rounds_.size());
   const ComputeFloatMode mode;  // the CPU's, for what penalties come to
-  plan_.begin();
+  plan_.begin(rounds_[n_begun_ % rounds_.size()].asked.get());
   std::size_t n = 0;
   while (n < requests.size() && plan_.add(requests[n], vocab_size)) ++n;
   IMP_CHECK(n > 0);
   return n;
 }
 
+void Sampler::choose(Rows logits) {
+  send();
+  const SamplingMemory at = memory(logits.width);
+  if (plan_.is_adjusted()) adjust_rows(stream_, logits, plan_.n_requests(), at);
+  report_rows(stream_, logits, plan_.n_requests(), at);
+  choose_tokens(stream_, logits, plan_.n_requests(), at);
+  receive();
+}
+
+void Sampler::report(Rows logits) {
+  send();
+  report_rows(stream_, logits, plan_.n_requests(), memory(logits.width));
+  receive();
+}
+
 void Sampler::send() {
-  copy_to_device(stream_, asked_.get(), asked_on_host_.get(), plan_.used_bytes());
+  copy_to_device(stream_, asked_.get(), rounds_[n_begun_ % rounds_.size()].asked.get(), plan_.used_bytes());
 }
 
 void Sampler::receive() {
   const std::size_t n_bytes =
       static_cast<std::size_t>(limits_.max_requests) * sizeof(Answer) + plan_.n_candidates() * sizeof(Candidate);
-  copy_to_host(stream_, answers_on_host_.get(), answers_.get(), n_bytes);
-  synchronize(stream_);
+  Round& round = rounds_[n_begun_++ % rounds_.size()];
+  copy_to_host(stream_, round.answers.get(), answers_.get(), n_bytes);
+  round.done.record(stream_);
+  round.n_requests = plan_.n_requests();
 }
 
 template <class Request>
-void Sampler::read_answers(std::span<const Request> requests, std::span<SampleResult> results) const {
-  const auto* const answers = reinterpret_cast<const Answer*>(answers_on_host_.get());
+void Sampler::read_answers(std::span<const Request> requests, std::span<SampleResult> results) {
+  IMP_CHECK(n_read_ < n_begun_);
+  const Round& round = rounds_[n_read_++ % rounds_.size()];
+  round.done.wait(stream_);
+  if (!stream_.is_ok()) return;
+  const auto* const asked = reinterpret_cast<const Asked*>(round.asked.get());
+  const auto* const answers = reinterpret_cast<const Answer*>(round.answers.get());
   const auto* const candidates = reinterpret_cast<const Candidate*>(answers + limits_.max_requests);
-  const std::span<const Asked> asked = plan_.requests();
-  for (std::size_t i = 0; i < asked.size(); ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(round.n_requests); ++i) {
     results[i] = {.status = answers[i].status, .token = answers[i].token, .logprob = answers[i].logprob};
     if (answers[i].status == SampleStatus::non_finite) continue;
+    if (requests[i].candidates.empty()) continue;
     std::copy_n(candidates + asked[i].first_candidate, asked[i].n_candidates, requests[i].candidates.begin());
   }
+}
+
+bool Sampler::begin(Rows logits, std::span<const SampleRequest> requests) {
+  if (requests.empty() || plan_round(requests, logits.width) < requests.size()) return false;
+  choose(logits);
+  return true;
+}
+
+void Sampler::finish(std::span<const SampleRequest> requests, std::span<SampleResult> results) {
+  read_answers(requests, results);
 }
 
 void Sampler::sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
   while (!requests.empty() && stream_.is_ok()) {
     const std::size_t n = plan_round(requests, logits.width);
-    send();
-    const SamplingMemory at = memory(logits.width);
-    if (plan_.is_adjusted()) adjust_rows(stream_, logits, plan_.n_requests(), at);
-    report_rows(stream_, logits, plan_.n_requests(), at);
-    choose_tokens(stream_, logits, plan_.n_requests(), at);
-    receive();
-    if (!stream_.is_ok()) return;
+    choose(logits);
     read_answers(requests, results);
     requests = requests.subspan(n);
     results = results.subspan(n);
@@ -129,10 +158,7 @@ void Sampler::sample(Rows logits, std::span<const SampleRequest> requests, std::
 void Sampler::score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) {
   while (!requests.empty() && stream_.is_ok()) {
     const std::size_t n = plan_round(requests, logits.width);
-    send();
-    report_rows(stream_, logits, plan_.n_requests(), memory(logits.width));
-    receive();
-    if (!stream_.is_ok()) return;
+    report(logits);
     read_answers(requests, results);
     requests = requests.subspan(n);
     results = results.subspan(n);

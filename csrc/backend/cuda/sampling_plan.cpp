@@ -69,13 +69,10 @@ std::size_t SamplingLimits::answer_bytes() const noexcept {
   return static_cast<std::size_t>(max_requests) * sizeof(Answer) + n_candidates() * sizeof(Candidate);
 }
 
-void SamplingPlan::set_memory(const SamplingLimits& limits, std::byte* memory) {
+void SamplingPlan::set_limits(const SamplingLimits& limits) {
   limits_ = limits;
-  asked_ = reinterpret_cast<Asked*>(memory);
-  units_ = reinterpret_cast<Adjustment*>(asked_ + limits.max_requests);
   counts_.resize(static_cast<std::size_t>(limits.vocab_size));
   matches_.resize(static_cast<std::size_t>(limits.max_history));
-  begin();
 }
 
 void SamplingPlan::fill_scratch(std::uint8_t value) {
@@ -83,7 +80,9 @@ void SamplingPlan::fill_scratch(std::uint8_t value) {
   std::fill_n(reinterpret_cast<std::uint8_t*>(matches_.data()), matches_.size() * sizeof(std::int32_t), value);
 }
 
-void SamplingPlan::begin() noexcept {
+void SamplingPlan::begin(std::byte* memory) noexcept {
+  asked_ = reinterpret_cast<Asked*>(memory);
+  units_ = reinterpret_cast<Adjustment*>(asked_ + limits_.max_requests);
   n_requests_ = 0;
   n_units_ = 0;
   n_candidates_ = 0;

@@ -29,17 +29,16 @@ struct SamplingLimits {
 
 class SamplingPlan {
  public:
-  // Lays requests out in limits.asked_bytes() at `memory`.
-  void set_memory(const SamplingLimits& limits, std::byte* memory);
+  void set_limits(const SamplingLimits& limits);
   void fill_scratch(std::uint8_t value);
 
-  void begin() noexcept;
+  // The next requests are laid out in limits.asked_bytes() at `memory`.
+  void begin(std::byte* memory) noexcept;
   // False, and nothing is added, where the round is full.
   bool add(const SampleRequest& request, int vocab_size);
   bool add(const ScoreRequest& request, int vocab_size);
 
   int n_requests() const noexcept { return n_requests_; }
-  std::span<const Asked> requests() const noexcept { return {asked_, static_cast<std::size_t>(n_requests_)}; }
   bool is_adjusted() const noexcept { return is_adjusted_; }
   std::size_t used_bytes() const noexcept;  // of the memory, from its beginning
   std::size_t n_candidates() const noexcept { return n_candidates_; }

@@ -12,7 +12,10 @@ StepGraphs::Entry& StepGraphs::find(const StepKey& key) {
     return entries_.front();
   }
   if (entries_.size() == capacity_) {
-    if (entries_.back().graph != nullptr) ++counts_.evictions;
+    if (entries_.back().graph != nullptr) {
+      synchronize(stream_);  // it may still be under way
+      ++counts_.evictions;
+    }
     entries_.pop_back();
   }
   entries_.emplace_front().key = key;

@@ -1,4 +1,4 @@
-// What an emulated stream does with work: begins it at once, or keeps it for a graph.
+// What an emulated stream does with work: keeps it until somebody waits for it, or for a graph.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,6 @@ struct Graph::State {
 
 namespace emu {
 
-// Counts against the faults that tests ask for, then begins or keeps it.
 void submit(Stream& stream, std::function<void()> work);
 
 }  // namespace emu

@@ -1,10 +1,11 @@
-// The device's runtime in the process's own memory, for tests: work is done when it is submitted.
+// The device's runtime in the process's own memory, for tests: work is done when somebody waits for it, and not before.
 #include "backend/cuda/runtime.h"
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <mutex>
 
 #include "backend/cuda/emu/faults.h"
@@ -30,6 +31,37 @@ Status next_launch() {
   return {};
 }
 
+// What was submitted to a stream and is not done.
+struct Queue {
+  struct Item {
+    std::function<void()> work;
+    bool is_launch = true;  // it may be the one that loses the device
+  };
+  std::deque<Item> items;
+  std::uint64_t n_submitted = 0;
+  std::uint64_t n_done = 0;
+
+  void push(Item item) {
+    items.push_back(std::move(item));
+    ++n_submitted;
+  }
+};
+
+Queue& queue_of(const Stream& stream) {
+  return *static_cast<Queue*>(stream.handle);
+}
+
+// As far as the n_done-th; after a failure nothing more is done.
+void work_up_to(Stream& stream, std::uint64_t n_done) {
+  Queue& queue = queue_of(stream);
+  for (; queue.n_done < n_done; ++queue.n_done) {
+    const Queue::Item& next = queue.items.front();
+    if (stream.is_ok() && next.is_launch) stream.keep(next_launch());
+    if (stream.is_ok()) next.work();
+    queue.items.pop_front();
+  }
+}
+
 void copy(Stream& stream, void* to, const void* from, std::size_t n_bytes) {
   if (n_bytes == 0) return;
   emu::submit(stream, [=] { std::memcpy(to, from, n_bytes); });
@@ -42,8 +74,7 @@ namespace emu {
 void submit(Stream& stream, std::function<void()> work) {
   if (!stream.is_ok()) return;
   if (stream.captured != nullptr) return stream.captured->state().work.push_back(std::move(work));
-  stream.keep(next_launch());
-  if (stream.is_ok()) work();
+  queue_of(stream).push({std::move(work)});
 }
 
 }  // namespace emu
@@ -65,11 +96,15 @@ Status find_device(DeviceFacts& facts) {
   return faults.device;
 }
 
-Status make_stream(Stream&) {
+Status make_stream(Stream& stream) {
+  stream.handle = new Queue;
   return {};
 }
 
-void free_stream(Stream&) noexcept {}
+void free_stream(Stream& stream) noexcept {
+  delete static_cast<Queue*>(stream.handle);
+  stream.handle = nullptr;
+}
 
 Status free_bytes(std::size_t& bytes) {
   const std::lock_guard lock(device_lock);
@@ -125,17 +160,26 @@ void fill(Stream& stream, void* to, int byte, std::size_t n_bytes) {
   emu::submit(stream, [=] { std::memset(to, byte, n_bytes); });
 }
 
-void synchronize(Stream&) {}
+void synchronize(Stream& stream) {
+  work_up_to(stream, queue_of(stream).n_submitted);
+}
 
 struct Event::State {
+  std::uint64_t n_done = 0;  // of the queue, at the moment recorded
   std::chrono::steady_clock::time_point time;
 };
 
 Event::Event() : state_(std::make_unique<State>()) {}
 Event::~Event() = default;
 
-void Event::record(Stream&) {
-  state_->time = std::chrono::steady_clock::now();
+void Event::record(Stream& stream) {
+  Queue& queue = queue_of(stream);
+  queue.push({[this] { state_->time = std::chrono::steady_clock::now(); }, false});
+  state_->n_done = queue.n_submitted;
+}
+
+void Event::wait(Stream& stream) const {
+  work_up_to(stream, state_->n_done);
 }
 
 double Event::seconds_since(const Event& earlier) const {
@@ -158,11 +202,7 @@ Status Graph::end(Stream& stream) {
 }
 
 void Graph::replay(Stream& stream) {
-  for (const std::function<void()>& work : state_->work) {
-    stream.keep(next_launch());
-    if (!stream.is_ok()) return;
-    work();
-  }
+  for (const std::function<void()>& work : state_->work) emu::submit(stream, work);
 }
 
 }  // namespace imp::cuda
