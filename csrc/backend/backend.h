@@ -90,6 +90,12 @@ struct Norm {
   float epsilon = 0;
 };
 
+// Rows of heads that are normalized, each for itself, and rotated.
+struct RopeTerm {
+  Rows x;  // [n, n_heads · head_dim]
+  Norm norm;
+};
+
 // One product of several that share their input: each grouped row with the matrix of its expert.
 struct ExpertTerm {
   std::span<const std::unique_ptr<Linear>> weights;  // [n_experts], all of one shape; types and plans may differ
@@ -203,6 +209,14 @@ class Backend {
   // Writes rows of k and v [n, n_kv_heads · head_dim] as the K and V of their positions in one layer. Two sequences
   // share no block that is written.
   virtual void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) = 0;
+
+  // rope() of q and of k, and append_kv() of k and v; k is used up.
+  virtual void rope_append(KvPool& pool, int layer, std::span<const SequenceRows> sequences, int head_dim,
+                           const Rope& rope, Rows angles, const RopeTerm& q, const RopeTerm& k, Rows v) {
+    this->rope(q.x, head_dim, q.norm, rope, angles);
+    this->rope(k.x, head_dim, k.norm, rope, angles);
+    append_kv(pool, layer, sequences, k.x, v);
+  }
 
   // out[i, :] = attention of row i of q [n, n_heads · head_dim] over the keys at positions 0 … its own, within the
   // window; K and V of the rows themselves are in the pool already. A row's bits depend on its q and on those K and V

@@ -59,6 +59,27 @@ class TestingCache {
     device_->backend().append_kv(*pool_, layer, batch, device_->to_rows(k), device_->to_rows(v));
   }
 
+  // Returns q as it is rotated. The weights of norms [head_dim] are given or not.
+  Floats rope_append(int layer, const std::vector<Sequence>& sequences, const std::array<Floats, 3>& qkv, bool adjacent,
+                     const Floats& angles, const std::optional<Floats>& q_norm, const std::optional<Floats>& k_norm,
+                     float epsilon) {
+    const auto load = [this](const std::optional<Floats>& weight) {
+      return weight ? device_->backend().load_vector({weight->data(), static_cast<std::size_t>(weight->size())})
+                    : nullptr;
+    };
+    const std::vector<SequenceRows> batch = rows_of(sequences);
+    reserve(batch, static_cast<int>(qkv[0].shape(0)), params_of(pool_->geometry().n_kv_heads, 1, 0, 0), 0);
+    const Rope rope = {.style = adjacent ? RopeStyle::adjacent : RopeStyle::halves,
+                       .dims = static_cast<int>(angles.shape(1)),
+                       .frequencies = {}};
+    const auto q_weight = load(q_norm), k_weight = load(k_norm);
+    const Rows q = device_->to_rows(qkv[0]);
+    device_->backend().rope_append(*pool_, layer, batch, pool_->geometry().head_dim, rope, device_->to_rows(angles),
+                                   {q, {q_weight.get(), epsilon}},
+                                   {device_->to_rows(qkv[1]), {k_weight.get(), epsilon}}, device_->to_rows(qkv[2]));
+    return device_->to_array(q);
+  }
+
   // max_context 0: what the longest sequence holds; more asks for more scratch.
   Floats attend(int layer, const std::vector<Sequence>& sequences, const Floats& q, int n_heads, float scale,
                 float soft_cap, int window, std::optional<int> scratch_fill, int max_context) {
@@ -162,6 +183,9 @@ void register_testing_attention(py::module_& module) {
       .def("memory", &TestingCache::memory)
       .def("block_bytes", &TestingCache::block_bytes, py::arg("layer"), py::arg("block"))
       .def("append", &TestingCache::append, py::arg("layer"), py::arg("sequences"), py::arg("k"), py::arg("v"))
+      .def("rope_append", &TestingCache::rope_append, py::arg("layer"), py::arg("sequences"), py::arg("qkv"),
+           py::arg("adjacent"), py::arg("angles"), py::arg("q_norm") = py::none(), py::arg("k_norm") = py::none(),
+           py::arg("epsilon") = 1e-6F)
       .def("attend", &TestingCache::attend, py::arg("layer"), py::arg("sequences"), py::arg("q"), py::arg("n_heads"),
            py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("scratch_fill") = py::none(),
            py::arg("max_context") = 0)

@@ -150,9 +150,8 @@ void Decoder::attention(const Batch& batch, KvPool& pool, int i) {
                   std::array{LinearTerm{w.q.get(), w.q_bias.get(), q_}, LinearTerm{w.k.get(), w.k_bias.get(), k_},
                              LinearTerm{w.v.get(), w.v_bias.get(), v_}});
   const auto rope = static_cast<std::size_t>(layer.rope);
-  backend_.rope(q_, config_.head_dim, norm(w.q_norm), ropes_[rope], angles_[rope]);
-  backend_.rope(k_, config_.head_dim, norm(w.k_norm), ropes_[rope], angles_[rope]);
-  backend_.append_kv(pool, i, batch.sequences, k_, v_);
+  backend_.rope_append(pool, i, batch.sequences, config_.head_dim, ropes_[rope], angles_[rope], {q_, norm(w.q_norm)},
+                       {k_, norm(w.k_norm)}, v_);
   backend_.attend(pool, i, batch.sequences, attention_params(config_, layer), q_, attended_);
   backend_.linear(attended_, std::array{LinearTerm{w.output.get(), w.output_bias.get(), branch_}});
   join(w.post_attention_norm, &w.ffn_norm);

@@ -156,6 +156,31 @@ def test_krn_3_heads_are_normalized_before_they_turn(
         assert (device.rope(x, 80, style, angles) != expected).any(axis=1).all()
 
 
+@each_device
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "q8_0"])
+@pytest.mark.parametrize(("head_dim", "style"), [(64, "halves"), (96, "adjacent")])
+def test_krn_3_rotating_and_keeping_in_one_pass_is_what_its_parts_are(
+    device: core.Device, rng: np.random.Generator, dtype: str, head_dim: int, style: str
+) -> None:
+    """Four rows of two sequences, 5 heads on 3: q turned, and every byte of the cache, against rope and append."""
+    angles = device.rope_angles(np.array([7, 8, 9, 33], np.int32), (0.7 ** np.arange(20)).tolist())
+    q, k, v = normal(rng, 4, 5 * head_dim), normal(rng, 4, 3 * head_dim), normal(rng, 4, 3 * head_dim)
+    q_norm, k_norm = normal(rng, head_dim), normal(rng, head_dim)
+    sequences = [(3, 7, [2]), (1, 33, [3, 0, 1])]
+    geometry = {"dtype": dtype, "n_layers": 2, "n_kv_heads": 3, "head_dim": head_dim, "n_blocks": 4}
+
+    def parts(k_weight: Array | None) -> bytes:
+        cache = core.Cache(device, **geometry)
+        cache.append(1, sequences, device.rope(k, head_dim, style, angles, k_weight, 1e-5), v)
+        return cache.memory()
+
+    cache = core.Cache(device, **geometry)
+    turned = cache.rope_append(1, sequences, (q, k, v), style == "adjacent", angles, q_norm, k_norm, 1e-5)
+    assert_same_bits(turned, device.rope(q, head_dim, style, angles, q_norm, 1e-5))
+    assert cache.memory() == parts(k_norm)
+    assert cache.memory() != parts(None)
+
+
 def silu_oracle(gate: Array, up: Array) -> Array:
     with np.errstate(over="ignore"):
         return gate / (1 + np.exp(-gate)) * up

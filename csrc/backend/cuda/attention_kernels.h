@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "backend/cuda/attention_args.h"
+#include "backend/cuda/rope_args.h"
 #include "backend/cuda/stream.h"
 #include "tensor/dtype.h"
 
@@ -17,6 +18,7 @@ std::size_t prefill_shared_bytes(DType type, int head_dim);
 std::size_t decode_shared_bytes(DType type, int head_dim);
 
 void append_rows(Stream& stream, DType type, const KvPlaces& cache, const SequencesOnDevice& sequences, Rows k, Rows v);
+void rope_append_rows(Stream& stream, DType type, const RopeAppendArgs& args);
 
 // Of the sequences with more than one row, which have n_tiles of prefill_rows() (row, head) pairs in all.
 int prefill_rows(int head_dim);

@@ -18,9 +18,9 @@ constexpr std::size_t kMaxGraphs = 32;
 
 // In the order of Op.
 constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count)> kOpNames = {
-    "embed",          "rms_norm",         "add_norm",      "rope_angles", "rope",      "append_kv", "attend_decode",
-    "attend_prefill", "gated_activation", "route_experts", "mix_experts", "add",       "add_gated", "soft_cap",
-    "gather_rows",    "sample",           "score",         "read_row",    "copy_block"};
+    "embed",         "rms_norm",       "add_norm",         "rope_angles",   "rope",        "append_kv", "rope_append",
+    "attend_decode", "attend_prefill", "gated_activation", "route_experts", "mix_experts", "add",       "add_gated",
+    "soft_cap",      "gather_rows",    "sample",           "score",         "read_row",    "copy_block"};
 
 class CudaVector final : public Vector {
  public:

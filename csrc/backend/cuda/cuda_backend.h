@@ -29,6 +29,7 @@ enum class Op : std::uint8_t {
   rope_angles,
   rope,
   append_kv,
+  rope_append,
   attend_decode,
   attend_prefill,
   gated_activation,
@@ -83,6 +84,8 @@ class CudaBackend final : public Backend {
   void rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) override;
   void rope(Rows x, int head_dim, const Norm& norm, const Rope& rope, Rows angles) override;
   void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) override;
+  void rope_append(KvPool& pool, int layer, std::span<const SequenceRows> sequences, int head_dim, const Rope& rope,
+                   Rows angles, const RopeTerm& q, const RopeTerm& k, Rows v) override;
   void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
               Rows q, Rows out) override;
   void gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) override;

@@ -1,6 +1,7 @@
 // The CUDA backend's ops: addresses and shapes are put together, and the work is put on the stream.
 #include <algorithm>
 
+#include "backend/cuda/attention_kernels.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_kv_pool.h"
 #include "backend/cuda/cuda_ops.h"
@@ -63,6 +64,23 @@ void CudaBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRow
   if (k.n_rows == 0) return;
   const Running running = run(Op::append_kv);
   attention_.append(static_cast<const CudaKvPool&>(pool), layer, inputs_.sequences(sequences), k, v);
+}
+
+void CudaBackend::rope_append(KvPool& pool, int layer, std::span<const SequenceRows> sequences, int head_dim,
+                              const Rope& rope, Rows angles, const RopeTerm& q, const RopeTerm& k, Rows v) {
+  if (q.x.n_rows == 0) return;
+  const Running running = run(Op::rope_append);
+  const auto& cache = static_cast<const CudaKvPool&>(pool);
+  rope_append_rows(stream_, cache.geometry().dtype,
+                   {.q = q.x,
+                    .k = k.x,
+                    .v = v,
+                    .angles = angles,
+                    .q_norm = {data_of(q.norm.weight), q.norm.epsilon},
+                    .k_norm = {data_of(k.norm.weight), k.norm.epsilon},
+                    .rope = {head_dim, rope.dims / 2, rope.style == RopeStyle::adjacent},
+                    .cache = cache.places(layer),
+                    .sequences = inputs_.sequences(sequences)});
 }
 
 void CudaBackend::attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences,

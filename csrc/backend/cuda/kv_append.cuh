@@ -5,6 +5,7 @@
 #include "backend/cuda/inputs.h"
 #include "backend/cuda/kv_places.h"
 #include "backend/cuda/kv_types.cuh"
+#include "backend/cuda/rotate_head.cuh"
 #include "backend/cuda/warp.cuh"
 #include "backend/rows.h"
 
@@ -68,33 +69,73 @@ __device__ __forceinline__ void store_quantized(const Elements8& elements, bool 
   if (threadIdx.x % (kKvGroup / kAppendElements) == 0) *static_cast<std::uint16_t*>(scale_to) = scale;
 }
 
-// A block for each row of k and v [n, n_kv_heads · head_dim].
+// Where a row of the batch has its place in the cache.
+struct RowPlace {
+  std::int32_t block;
+  int place;  // in the block
+};
+
+__device__ __forceinline__ RowPlace place_of_row(const KvPlaces& cache, const SequencesOnDevice& sequences, int row) {
+  const int sequence = sequences.sequence_of[row];
+  const int position = sequences.first_positions[sequence] + row - sequences.first_rows[sequence];
+  return {sequences.blocks[sequences.first_blocks[sequence] + cache.block_of(position)], cache.place_of(position)};
+}
+
+// A warp's work: one head of a row's K or V.
+template <class Kv>
+__device__ __forceinline__ void append_head(const KvPlaces& cache, const RowPlace& at, int kv_head, int which,
+                                            const float* head) {
+  const int lane = static_cast<int>(threadIdx.x % kWarpSize);
+  std::byte* const part = cache.part(at.block, kv_head, which);
+  for (int first = 0; first < cache.head_dim; first += kWarpSize * kAppendElements) {
+    const int d = first + lane * kAppendElements;
+    const bool exists = d < cache.head_dim;
+    const Elements8 elements = exists ? load_elements(head + d) : Elements8{};
+    if constexpr (Kv::kQuantized) {
+      std::byte* const scale = part + cache.first_scale() + at.place * cache.scale_bytes() + d / kKvGroup * 2;
+      store_quantized(elements, exists, part + at.place * cache.head_dim + d, scale);
+    } else {
+      if (exists) store_rounded<Kv>(elements, part + (at.place * cache.head_dim + d) * 2);
+    }
+  }
+}
+
+// A warp for each kv head of K and V of each row.
 template <class Kv>
 __global__ void __launch_bounds__(kAppendThreads)
     append_kernel(KvPlaces cache, SequencesOnDevice sequences, Rows k, Rows v) {
-  const int row = static_cast<int>(blockIdx.x);
-  const int sequence = sequences.sequence_of[row];
-  const int position = sequences.first_positions[sequence] + row - sequences.first_rows[sequence];
-  const std::int32_t block = sequences.blocks[sequences.first_blocks[sequence] + cache.block_of(position)];
-  const int place = cache.place_of(position);
-  const int n_of_row = cache.n_kv_heads * cache.head_dim / kAppendElements;
-  for (int first = 0; first < 2 * n_of_row; first += kAppendThreads) {
-    const int item = first + static_cast<int>(threadIdx.x);
-    const bool exists = item < 2 * n_of_row;
-    const int which = item < n_of_row ? 0 : 1;
-    const int element = exists ? (item - which * n_of_row) * kAppendElements : 0;
-    const int kv_head = element / cache.head_dim;
-    const int d = element - kv_head * cache.head_dim;
-    const float* const from = which == 0 ? k.data + row * k.stride : v.data + row * v.stride;
-    const Elements8 elements = exists ? load_elements(from + element) : Elements8{};
-    std::byte* const part = cache.part(block, kv_head, which);
-    if constexpr (Kv::kQuantized) {
-      std::byte* const scale = part + cache.first_scale() + place * cache.scale_bytes() + d / kKvGroup * 2;
-      store_quantized(elements, exists, part + place * cache.head_dim + d, scale);
-    } else {
-      if (exists) store_rounded<Kv>(elements, part + (place * cache.head_dim + d) * 2);
-    }
+  const int number = static_cast<int>(blockIdx.x * (kAppendThreads / kWarpSize) + threadIdx.x / kWarpSize);
+  const int row = number / (2 * cache.n_kv_heads);
+  if (row >= k.n_rows) return;
+  const int kv_head = number / 2 % cache.n_kv_heads, which = number % 2;
+  const Rows& from = which == 0 ? k : v;
+  append_head<Kv>(cache, place_of_row(cache, sequences, row), kv_head, which,
+                  from.data + row * from.stride + kv_head * cache.head_dim);
+}
+
+// A warp for each head of each row: of q it is rotated, of k rotated and kept, of v kept.
+template <class Kv>
+__global__ void __launch_bounds__(kAppendThreads) rope_append_kernel(RopeAppendArgs args) {
+  const int head_dim = args.cache.head_dim, n_kv_heads = args.cache.n_kv_heads;
+  const int n_heads = args.q.width / head_dim;
+  const int number = static_cast<int>(blockIdx.x * (kAppendThreads / kWarpSize) + threadIdx.x / kWarpSize);
+  const int row = number / (n_heads + 2 * n_kv_heads);
+  if (row >= args.q.n_rows) return;
+  const int head = number % (n_heads + 2 * n_kv_heads);
+  const float* const cosines = args.angles.data + row * args.angles.stride;
+  if (head < n_heads) {
+    rotate_head(args.q.data + row * args.q.stride + head * head_dim, args.rope, args.q_norm, cosines);
+    return;
   }
+  const bool is_key = head < n_heads + n_kv_heads;
+  const int kv_head = is_key ? head - n_heads : head - n_heads - n_kv_heads;
+  const Rows& from = is_key ? args.k : args.v;
+  float* const values = from.data + row * from.stride + kv_head * head_dim;
+  if (is_key) {
+    rotate_head(values, args.rope, args.k_norm, cosines);
+    __syncwarp();
+  }
+  append_head<Kv>(args.cache, place_of_row(args.cache, args.sequences, row), kv_head, is_key ? 0 : 1, values);
 }
 
 }  // namespace imp::cuda

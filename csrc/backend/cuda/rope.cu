@@ -24,9 +24,9 @@ void rope(Stream& stream, Rows x, int head_dim, const float* norm_weight, float 
           Rows angles) {
   constexpr int kWarps = kRopeThreads / kWarpSize;
   const int n_heads = x.n_rows * (x.width / head_dim);
-  const RopeShape shape = {head_dim, n_pairs, style == RopeStyle::adjacent, epsilon};
+  const RopeShape shape = {head_dim, n_pairs, style == RopeStyle::adjacent};
   launch(stream, rope_kernel, {.grid = static_cast<unsigned>((n_heads + kWarps - 1) / kWarps), .block = kRopeThreads},
-         x, shape, norm_weight, angles);
+         x, shape, HeadNorm{norm_weight, epsilon}, angles);
 }
 
 }  // namespace imp::cuda

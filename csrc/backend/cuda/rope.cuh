@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cuda/arch.cuh"
+#include "backend/cuda/rotate_head.cuh"
 #include "backend/cuda/scalar_math.cuh"
 #include "backend/cuda/warp.cuh"
 #include "backend/rows.h"
@@ -32,39 +33,15 @@ static __global__ void __launch_bounds__(kAngleThreads)
   }
 }
 
-struct RopeShape {
-  int head_dim;
-  int n_pairs;
-  bool is_adjacent;
-  float epsilon;
-};
-
-// One warp for each head of each row: its norm where there is a weight, then its rotation.
+// One warp for each head of each row.
 static __global__ void __launch_bounds__(kRopeThreads)
-    rope_kernel(Rows x, RopeShape shape, const float* norm_weight, Rows angles) {
+    rope_kernel(Rows x, RopeShape shape, HeadNorm norm, Rows angles) {
   const int n_heads = x.width / shape.head_dim;
   const int number = static_cast<int>(blockIdx.x * (kRopeThreads / kWarpSize) + threadIdx.x / kWarpSize);
   if (number >= n_heads * x.n_rows) return;
-  const int lane = static_cast<int>(threadIdx.x % kWarpSize);
   const int row = number / n_heads;
-  float* const head = x.data + row * x.stride + number % n_heads * shape.head_dim;
-  if (norm_weight != nullptr) {
-    float sum = 0;
-    for (int i = lane; i < shape.head_dim; i += kWarpSize) sum = fmaf(head[i], head[i], sum);
-    const float mean = warp_sum(sum) / static_cast<float>(shape.head_dim);
-    const float factor = 1.0F / sqrtf(mean + shape.epsilon);
-    for (int i = lane; i < shape.head_dim; i += kWarpSize) head[i] = head[i] * factor * norm_weight[i];
-    __syncwarp();
-  }
-  const float* const cosines = angles.data + row * angles.stride;
-  for (int i = lane; i < shape.n_pairs; i += kWarpSize) {
-    float* const first = head + (shape.is_adjacent ? 2 * i : i);
-    float* const second = shape.is_adjacent ? first + 1 : first + shape.n_pairs;
-    const float cosine = cosines[i], sine = cosines[shape.n_pairs + i];
-    const float a = *first, b = *second;
-    *first = fmaf(a, cosine, -(b * sine));
-    *second = fmaf(a, sine, b * cosine);
-  }
+  rotate_head(x.data + row * x.stride + number % n_heads * shape.head_dim, shape, norm,
+              angles.data + row * angles.stride);
 }
 
 }  // namespace imp::cuda
