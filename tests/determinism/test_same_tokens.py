@@ -11,6 +11,7 @@ from imp_service import GenerationRequest, LanguageModel, _testing
 from support.workload import Outcome, random_requests, run, run_by_steps, run_together
 
 N_REQUESTS = 200
+N_GENERIC = 60
 SEED = 20261121
 # 16 blocks of 16 tokens, 32 KiB each, of which a sequence of full context takes 8.
 SMALL_POOL = ("limits.max_context=128", "kv.bytes=524288")
@@ -56,11 +57,12 @@ def test_det_1_det_2_det_3_det_4_det_5_det_9_sch_1_same_tokens_in_any_company(
     requests, expected = alone
     order = list(range(len(requests)))
     random.Random(variant).shuffle(order)
+    if variant == "generic":  # ten times slower than the others
+        del order[N_GENERIC:]
     with load(*VARIANTS[variant]) as model:
         found = run_together(model, [requests[i] for i in order], n_at_once=16)
         stats = model.client.engine.stats()
-    wrong = [i for i, outcome in zip(order, found, strict=True) if outcome != expected[i]]
-    assert wrong == []
+    assert [i for i, outcome in zip(order, found, strict=True) if outcome != expected[i]] == []
     # The company was there: steps held several sequences, the cache was used, sequences were preempted.
     assert stats.n_steps < stats.n_decode_rows + stats.n_prefill_rows
     assert (stats.n_cached_tokens > 0) == (variant != "no_prefix_cache")

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -10,6 +11,7 @@ ROW = re.compile(r"^- \*\*([A-Z]+-\d+)\*\* · (\d) · ([A-Z,]+)(?: ·| —)", re
 HONESTY_ROW = re.compile(r"^- \*\*(HON-\d+)\*\* · (\d) —", re.MULTILINE)
 
 
+@cache
 def rows() -> dict[str, int]:
     """Id -> priority of every row of the contracts."""
     text = (ROOT / "docs" / "contracts.md").read_text()
@@ -18,6 +20,7 @@ def rows() -> dict[str, int]:
     return found
 
 
+@cache
 def prefixes() -> set[str]:
     return {name.split("-")[0].lower() for name in rows()}
 
@@ -28,6 +31,7 @@ def ids_in(name: str) -> set[str]:
     return {f"{prefix.upper()}-{number}" for prefix, number in re.findall(pattern, name)}
 
 
+@cache
 def ids_named_by_tests() -> set[str]:
     found: set[str] = set()
     for path in sorted((ROOT / "tests").rglob("test_*.py")):

@@ -98,41 +98,61 @@ def attend_all(
     return attend(cache, heads, batch, q, scratch_fill=scratch_fill, max_context=max_context)
 
 
-def worst(
-    actual: Array,
-    heads: Heads,
-    dtype: str,
-    sequences: list[Held],
-    *,
-    device: core.Device | None = None,
-    oracle: Heads | None = None,
-    shift: int = 0,
-) -> float:
-    """The largest error, in units of the bound; `oracle` and `shift` (of positions) make it wrong on purpose."""
-    on_gpu = device in GPUS
-    row, largest = 0, 0.0
-    for held in sequences:
-        if on_gpu:
-            k, v = stored_on_gpu(held.k, dtype), stored_on_gpu(held.v, dtype)
-            q = multiplied_on_gpu(held.q, dtype, heads)
-        else:
-            k, v = stored(held.k, dtype), stored(held.v, dtype)
-            q = multiplied(held.q, dtype)
-        exact = (oracle or heads, q, max(0, held.first + shift), k, v)
-        error = np.abs(actual[row : row + len(held.q)] - attention(*exact))
-        if on_gpu:
-            rounded = tolerances.gpu_weights(spread(*exact), dtype, len(k), float(np.abs(v).max()))
-        elif dtype == "bf16":
-            rounded = tolerances.bfloat16_weights(spread(*exact))
-        else:
-            rounded = np.zeros_like(error)
+class Expected:
+    """Of some sequences, their outputs in float64, and how far from them a device may be: made once, asked often."""
+
+    def __init__(self, heads: Heads, dtype: str, sequences: list[Held], device: core.Device | None = None) -> None:
+        self.heads, self.dtype, self.sequences = heads, dtype, sequences
+        self.on_gpu = device in GPUS
+        self.exact = self.outputs()
+        self.bounds = np.concatenate([self._bounds(held) for held in sequences])
+
+    def worst(self, actual: Array) -> float:
+        """The largest error, in units of the bound."""
+        return self.distance(actual, self.exact)
+
+    def is_missed(self, actual: Array, *, oracle: Heads | None = None, shift: int = 0, roll: int = 0) -> bool:
+        """Whether outputs of other heads, of positions that are shifted, or of values of neighbours are told apart."""
+        return self.distance(actual, self.outputs(oracle, shift, roll)) > 1
+
+    def distance(self, actual: Array, exact: Array) -> float:
+        return float((np.abs(actual - exact) / self.bounds).max())
+
+    def outputs(self, oracle: Heads | None = None, shift: int = 0, roll: int = 0) -> Array:
+        found = []
+        for held in self.sequences:
+            q, k, v = self._multiplied(held)
+            found.append(attention(oracle or self.heads, q, max(0, held.first + shift), k, np.roll(v, roll, axis=0)))
+        return np.concatenate(found)
+
+    def _multiplied(self, held: Held) -> tuple[Array, Array, Array]:
+        """q, K and V as the device multiplies them."""
+        if self.on_gpu:
+            k, v = stored_on_gpu(held.k, self.dtype), stored_on_gpu(held.v, self.dtype)
+            return multiplied_on_gpu(held.q, self.dtype, self.heads), k, v
+        return multiplied(held.q, self.dtype), stored(held.k, self.dtype), stored(held.v, self.dtype)
+
+    def _bounds(self, held: Held) -> Array:
+        heads = self.heads
+        q, k, v = self._multiplied(held)
+        exact = (heads, q, held.first, k, v)
+        bounds = np.zeros(q.shape)
+        if self.on_gpu:
+            bounds += tolerances.gpu_weights(spread(*exact), self.dtype, len(k), float(np.abs(v).max()))
+        elif self.dtype == "bf16":
+            bounds += tolerances.bfloat16_weights(spread(*exact))
         for head in range(heads.n_heads):
             bound = tolerances.attention(
                 heads.q(q, head), heads.kv(k, head), heads.kv(v, head), heads.scale, heads.soft_cap
             )
-            if on_gpu:  # matrix instructions cut sums off where float32 would round them
-                bound *= 2
+            # Matrix instructions cut sums off where float32 would round them.
             part = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
-            largest = max(largest, float((error[:, part] / (bound + rounded[:, part])).max()))
-        row += len(held.q)
-    return largest
+            bounds[:, part] += 2 * bound if self.on_gpu else bound
+        return bounds
+
+
+def worst(
+    actual: Array, heads: Heads, dtype: str, sequences: list[Held], *, device: core.Device | None = None
+) -> float:
+    """The largest error, in units of the bound."""
+    return Expected(heads, dtype, sequences, device).worst(actual)

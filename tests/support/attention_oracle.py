@@ -116,5 +116,9 @@ def spread(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> A
     spreads = []
     for head, weights in enumerate(softmax(heads, q, first_position, k)):
         values = heads.kv(v, head).astype(np.float64)
-        spreads.append(np.einsum("rt,rtd->rd", weights, np.abs(values - (weights @ values)[:, None])))
+        rows = []
+        for weight, output in zip(weights, weights @ values, strict=True):
+            seen = slice(np.argmax(weight > 0), len(weight) - np.argmax(weight[::-1] > 0))
+            rows.append(weight[seen] @ np.abs(values[seen] - output))
+        spreads.append(np.stack(rows))
     return np.concatenate(spreads, axis=1)

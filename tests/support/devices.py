@@ -45,6 +45,8 @@ def gpu_kinds() -> list[str]:
 
 GPU_KINDS = gpu_kinds()
 GPUS = [core.Device(kind=kind) for kind in GPU_KINDS]
+# Of which every instruction costs a microsecond: what is tried on it is chosen.
+EMULATED = [gpu for gpu, kind in zip(GPUS, GPU_KINDS, strict=True) if kind == "cuda_emulated"]
 CPU_FAMILIES = [] if GPU_IS_REQUIRED else [DEVICES]
 # Devices whose ops give equal bits: what one of a family gives, all must give.
 FAMILIES = [*CPU_FAMILIES, *([gpu] for gpu in GPUS)]

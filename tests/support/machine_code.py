@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -11,11 +12,13 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from gpu_check.sources import build_flags
+from gpu_check.sources import build_flags, fingerprint, nvcc_version
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 ROOM = CSRC / "backend" / "cuda"
+# A folder that git ignores: what was compiled once is known.
+REMEMBERED = ROOT / "build" / "machine-code"
 
 
 class ToolMissing(Exception):
@@ -71,6 +74,35 @@ def disassembler() -> str:
 
 def sources() -> list[Path]:
     return sorted([*ROOM.glob("*.cu"), *(ROOM / "gemm").glob("*.cu")])
+
+
+def compile_once(source: Path, architecture: str, folder: Path) -> Compiled:
+    """What compile_source found of a file of csrc/, this time or when it last compiled the same with the same tools."""
+    remembered = REMEMBERED / f"{source.parent.name}.{source.stem}.{architecture}.json"
+    key = _key(source, architecture)
+    if remembered.exists():
+        held = json.loads(remembered.read_text())
+        if held["key"] == key:
+            kernels = (
+                Kernel(**{**kernel, "instructions": Counter(kernel["instructions"])}) for kernel in held["kernels"]
+            )
+            return Compiled(held["source"], held["cpu_seconds"], tuple(kernels))
+    found = compile_source(source, architecture, folder)
+    REMEMBERED.mkdir(parents=True, exist_ok=True)
+    partial = remembered.with_name(f"{remembered.name}.{os.getpid()}")
+    partial.write_text(json.dumps({"key": key, **vars(found), "kernels": [vars(kernel) for kernel in found.kernels]}))
+    partial.replace(remembered)
+    return found
+
+
+def _key(source: Path, architecture: str) -> str:
+    """All that the result depends on: the sources, the compiler, the flags, and what reads its output."""
+    try:
+        reader = disassembler()
+    except ToolMissing:
+        reader = ""
+    flags = [*build_flags(), architecture, reader, Path(__file__).read_text()]
+    return fingerprint(CSRC, [source.relative_to(CSRC)], nvcc_version(), flags)
 
 
 def compile_source(source: Path, architecture: str, folder: Path) -> Compiled:

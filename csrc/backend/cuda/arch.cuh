@@ -215,26 +215,28 @@ inline std::uint32_t repeat_high(std::uint32_t pair) {
 //   a: row = group + 8 · (r & 1), k = e · t + 4 · e · (r >> 1) + i
 //   b: column = group,            k = e · t + 4 · e · r + i
 //   d: row = group + 8 · (i >> 1), column = 2 · t + (i & 1)
-// The tensor cores sum in an order of their own; here it is ascending k.
-template <int kPerRegister, int kHalves, class Accumulator, class Element>
-void mma_emulated(Accumulator (&d)[4], const std::uint32_t* a, const std::uint32_t* b, const Element& element) {
-  struct Registers {
-    std::uint32_t a[2 * kHalves], b[kHalves];
+// The tensor cores sum in an order of their own; here it is ascending k. Lanes show their elements, each read once.
+template <class Element, int kPerRegister, int kHalves, class Accumulator, class Read>
+void mma_emulated(Accumulator (&d)[4], const std::uint32_t* a, const std::uint32_t* b, const Read& read) {
+  struct Elements {
+    Element a[2 * kHalves][kPerRegister], b[kHalves][kPerRegister];
   } mine;
-  for (int r = 0; r < 2 * kHalves; ++r) mine.a[r] = a[r];
-  for (int r = 0; r < kHalves; ++r) mine.b[r] = b[r];
+  for (int e = 0; e < kPerRegister; ++e) {
+    for (int r = 0; r < 2 * kHalves; ++r) mine.a[r][e] = read(a[r], e);
+    for (int r = 0; r < kHalves; ++r) mine.b[r][e] = read(b[r], e);
+  }
   emu::exchange(mine, [&](auto from) {
     const unsigned group = emu::lane() / 4, t = emu::lane() % 4;
-    Registers rows[2][4], columns[2][4];  // by row or column, and by the lane that holds the elements
+    Elements rows[4], columns[2][4];  // of a row's group or of a column, by the lane that holds them
     for (unsigned owner = 0; owner < 4; ++owner) {
-      rows[0][owner] = from(group * 4 + owner);
+      rows[owner] = from(group * 4 + owner);
       for (unsigned i = 0; i < 2; ++i) columns[i][owner] = from((2 * t + i) * 4 + owner);
     }
     for (int i = 0; i < 4; ++i) {
       for (int half = 0; half < kHalves; ++half) {
         for (int owner = 0; owner < 4; ++owner) {
           for (int e = 0; e < kPerRegister; ++e) {
-            d[i] += element(rows[0][owner].a[(i >> 1) + 2 * half], e) * element(columns[i & 1][owner].b[half], e);
+            d[i] += rows[owner].a[(i >> 1) + 2 * half][e] * columns[i & 1][owner].b[half][e];
           }
         }
       }
@@ -243,21 +245,21 @@ void mma_emulated(Accumulator (&d)[4], const std::uint32_t* a, const std::uint32
 }
 
 inline void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma_emulated<2, 2>(
+  mma_emulated<float, 2, 2>(
       d, a, b, [](std::uint32_t word, int i) { return f16_to_f32(static_cast<std::uint16_t>(word >> (16 * i))); });
 }
 inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma_emulated<2, 2>(
+  mma_emulated<float, 2, 2>(
       d, a, b, [](std::uint32_t word, int i) { return bf16_to_f32(static_cast<std::uint16_t>(word >> (16 * i))); });
 }
-inline int int8_of(std::uint32_t word, int i) {
+inline std::int8_t int8_of(std::uint32_t word, int i) {
   return static_cast<std::int8_t>(word >> (8 * i));
 }
 inline void mma_s8(int (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma_emulated<4, 2>(d, a, b, int8_of);
+  mma_emulated<std::int8_t, 4, 2>(d, a, b, int8_of);
 }
 inline void mma_s8_k16(int (&d)[4], const std::uint32_t (&a)[2], std::uint32_t b) {
-  mma_emulated<4, 1>(d, a, &b, int8_of);
+  mma_emulated<std::int8_t, 4, 1>(d, a, &b, int8_of);
 }
 
 inline void load_matrices(std::uint32_t (&d)[4], const void* shared_row) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,7 +92,7 @@ def compilations(folder: Path) -> dict[tuple[Path, str], Future[Compiled]]:
     """Of all sources at once, as many beside each other as there are processors."""
     pool = ThreadPoolExecutor(os.cpu_count())
     pairs = [(source, architecture) for architecture in ARCHITECTURES for source in SOURCES]
-    return {pair: pool.submit(machine_code.compile_source, *pair, folder) for pair in pairs}
+    return {pair: pool.submit(machine_code.compile_once, *pair, folder) for pair in pairs}
 
 
 @functools.cache
@@ -292,6 +293,38 @@ def test_warnings_are_errors(folder: Path) -> None:
     source.write_text("__global__ void warns(int* out) { int unread = 1; unread = 2; *out = 3; return; *out = 4; }\n")
     with pytest.raises(AssertionError, match=r"warns\.cu for sm_90a"):
         compiled(source, "90a", folder)
+
+
+def test_what_was_compiled_once_is_known_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compilations = []
+
+    def compile_source(source: Path, architecture: str, folder: Path) -> Compiled:
+        kernel = Kernel("one", "_Z3onePi", 8, 0, 0, Counter({"EXIT": 2}))
+        compilations.append(Compiled(source.name, float(len(compilations)), (kernel,)))
+        return compilations[-1]
+
+    source, header, versions = tmp_path / "one.cu", tmp_path / "one.cuh", ["13.0.88"]
+    for name, value in {
+        "CSRC": tmp_path, "REMEMBERED": tmp_path / "remembered", "compile_source": compile_source,
+        "nvcc_version": lambda: versions[-1], "build_flags": lambda: ["-O3"],
+    }.items():  # fmt: skip
+        monkeypatch.setattr(machine_code, name, value)
+
+    def is_known() -> bool:
+        n_compiled = len(compilations)
+        assert machine_code.compile_once(source, "90a", tmp_path) == compilations[-1]
+        return len(compilations) == n_compiled
+
+    source.write_text('#include "one.cuh"\n__global__ void one(int* out) { *out = two; }\n')
+    header.write_text("constexpr int two = 2;\n")
+    assert not is_known()
+    header.write_text("// Of one thread.\nconstexpr int two = 2;\n")
+    assert is_known()
+    header.write_text("constexpr int two = 3;\n")
+    assert not is_known()
+    versions.append("13.0.99")
+    assert not is_known()
+    assert is_known()
 
 
 def test_symbols_are_read() -> None:

@@ -33,6 +33,7 @@ struct Copy {
 
 struct Thread {
   Fiber fiber;
+  Place place;
   bool is_done = false;
   std::deque<std::vector<Copy>> copies;  // groups that ended, oldest first, and the one that is being made
   std::deque<std::vector<std::function<void()>>> products;  // likewise
@@ -120,6 +121,7 @@ void prepare_block() {
   block.n_live = block.n_threads;
   for (unsigned i = 0; i < block.n_threads; ++i) {
     Thread& thread = *block.threads[i];
+    thread.place = place_of(i);
     thread.is_done = false;
     thread.copies.assign(1, {});
     thread.products.assign(1, {});
@@ -134,7 +136,7 @@ void run_block(const std::vector<unsigned>& order) {
     for (const unsigned i : order) {
       Thread& thread = *block.threads[i];
       if (thread.is_done) continue;
-      place = place_of(i);
+      place = thread.place;
       Fiber::switch_between(block.scheduler, thread.fiber);
     }
     if (block.progress == before && !block.beside.empty()) {
