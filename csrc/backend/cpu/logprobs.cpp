@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "backend/cpu/scalar_math.h"
 #include "backend/cpu/support.h"
+#include "backend/scalar_math.h"
 
 namespace imp::cpu {
 
@@ -15,7 +15,7 @@ LogSoftmax::LogSoftmax(const SamplingOps& ops, std::span<const float> logits, fl
   ops.block_masses(logits.data(), n, greatest, 1.0F, scratch.masses);
   std::uint64_t total = 0;
   for (int block = 0; block * kMassBlock < n; ++block) total += scratch.masses[block];
-  log_sum_ = log(static_cast<double>(total) * 0x1p-40);
+  log_sum_ = log_of(static_cast<double>(total) * 0x1p-40);
 }
 
 float LogSoftmax::operator()(float logit) const {

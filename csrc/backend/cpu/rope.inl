@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/cpu/math.h"
-#include "backend/cpu/scalar_math.h"
+#include "backend/scalar_math.h"
 
 namespace imp::cpu {
 namespace {

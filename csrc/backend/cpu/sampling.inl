@@ -3,7 +3,7 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/math.h"
-#include "backend/cpu/scalar_math.h"
+#include "backend/scalar_math.h"
 
 namespace imp::cpu {
 namespace {
@@ -127,7 +127,7 @@ void block_masses(const float* values, int n, float greatest, float temperature,
 }
 
 void surprises(const std::uint64_t* weights, int n, double total, double* out) {
-  for (int i = 0; i < n; ++i) out[i] = -log(static_cast<double>(weights[i]) / total);
+  for (int i = 0; i < n; ++i) out[i] = -log_of(static_cast<double>(weights[i]) / total);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "backend/cpu/prefix_select.h"
-#include "backend/cpu/scalar_math.h"
 #include "backend/sampling_rules.h"
+#include "backend/scalar_math.h"
 
 namespace imp::cpu {
 namespace {
@@ -152,7 +152,7 @@ Support choose_support(const SamplingOps& ops, std::span<const float> logits, fl
   LogitKey least = INT32_MIN;
   if (top_k > 0) least = least_key_of_top(top_k, list.vocab_size(), scratch);
   if (params.min_p > 0 && top_k == 0) {
-    least = std::max(least, key_below(greatest, -log(static_cast<double>(params.min_p)), params.temperature));
+    least = std::max(least, key_below(greatest, -log_of(static_cast<double>(params.min_p)), params.temperature));
   }
   Cut cut;
   if (params.top_p < 1 && top_k == 0) {

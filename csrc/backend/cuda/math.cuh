@@ -1,4 +1,4 @@
-// exp, tanh, sigmoid and log: the operations of the CPU's, one by one, and so its bits.
+// exp, tanh and sigmoid: the operations of the CPU's, one by one, and so its bits.
 #pragma once
 
 #include "backend/cuda/arch.cuh"
@@ -59,31 +59,6 @@ __device__ __forceinline__ float silu_of(float x) {
 __device__ __forceinline__ float gelu_tanh_of(float x) {
   const float cubic = fmaf(x * x * x, 0.044715F, x);
   return 0.5F * x * (1.0F + tanh_of(cubic * 0.797884561F));
-}
-
-// Natural logarithm of a positive normal number, within 4e-16 relative.
-__device__ __forceinline__ double log_of(double x) {
-  // The mantissa is brought into [√½, √2) by counting the exponent from √½.
-  constexpr long long root_half = 0x3FE6A09E667F3BCD;
-  const long long word = __double_as_longlong(x);
-  const long long exponent = (word - root_half) >> 52;
-  const double mantissa = __longlong_as_double(word - exponent * (1LL << 52));
-  // log m = 2 atanh s, s = (m - 1) / (m + 1), |s| <= 0.172
-  const double s = (mantissa - 1.0) / (mantissa + 1.0);
-  const double z = s * s;
-  double p = 1.0 / 19.0;
-  p = fma(p, z, 1.0 / 17.0);
-  p = fma(p, z, 1.0 / 15.0);
-  p = fma(p, z, 1.0 / 13.0);
-  p = fma(p, z, 1.0 / 11.0);
-  p = fma(p, z, 1.0 / 9.0);
-  p = fma(p, z, 1.0 / 7.0);
-  p = fma(p, z, 1.0 / 5.0);
-  p = fma(p, z, 1.0 / 3.0);
-  const double log_mantissa = 2.0 * fma(p, z * s, s);
-  const double e = static_cast<double>(exponent);
-  // ln 2 in two parts, the first with few enough bits that its product with e is exact
-  return fma(e, 0x1.62e42fefa3800p-1, fma(e, 0x1.ef35793c76730p-45, log_mantissa));
 }
 
 }  // namespace imp::cuda

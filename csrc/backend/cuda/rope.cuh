@@ -5,9 +5,9 @@
 
 #include "backend/cuda/arch.cuh"
 #include "backend/cuda/rotate_head.cuh"
-#include "backend/cuda/scalar_math.cuh"
 #include "backend/cuda/warp.cuh"
 #include "backend/rows.h"
+#include "backend/scalar_math.h"
 
 namespace imp::cuda {
 

@@ -4,6 +4,7 @@
 #include "backend/cuda/sampling_cut.cuh"
 #include "backend/cuda/sampling_data.h"
 #include "backend/rows.h"
+#include "backend/scalar_math.h"
 
 namespace imp::cuda {
 

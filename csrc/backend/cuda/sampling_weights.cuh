@@ -3,6 +3,7 @@
 
 #include "backend/cuda/math.cuh"
 #include "backend/cuda/sampling_shape.cuh"
+#include "backend/scalar_math.h"
 
 namespace imp::cuda {
 
