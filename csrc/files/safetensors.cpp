@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "files/float8_file.h"
 #include "files/json_metadata.h"
 #include "files/safetensors_header.h"
 #include "files/safetensors_index.h"
@@ -60,8 +61,8 @@ std::unique_ptr<ModelFile> open_safetensors(const std::string& path, File file, 
   add_metadata(header, metadata);
   std::vector<File> files;
   files.push_back(std::move(file));
-  return std::make_unique<ShardedFile>("safetensors", path, std::move(files), std::move(metadata),
-                                       std::move(header.tensors), Reason::MODEL_DUPLICATE);
+  return with_float8_scales(std::make_unique<ShardedFile>("safetensors", path, std::move(files), std::move(metadata),
+                                                          std::move(header.tensors), Reason::MODEL_DUPLICATE));
 }
 
 std::unique_ptr<ModelFile> open_safetensors_index(const std::string& path, File file, const PreadFunction& pread) {
@@ -79,8 +80,8 @@ std::unique_ptr<ModelFile> open_safetensors_index(const std::string& path, File 
       tensors.push_back(std::move(tensor));
     }
   }
-  return std::make_unique<ShardedFile>("safetensors", path, std::move(files), read_config(path, pread),
-                                       std::move(tensors), Reason::MODEL_SHARD);
+  return with_float8_scales(std::make_unique<ShardedFile>(
+      "safetensors", path, std::move(files), read_config(path, pread), std::move(tensors), Reason::MODEL_SHARD));
 }
 
 }  // namespace imp

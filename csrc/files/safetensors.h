@@ -1,4 +1,5 @@
-// safetensors checkpoints: one file or a set with an index, and the config.json beside it.
+// safetensors checkpoints: one file or a set with an index, and the config.json beside it. Weights of F8_E4M3 come with
+// their scales (files/float8_file.h).
 #pragma once
 
 #include <memory>

@@ -25,13 +25,19 @@ struct ElementType {
   std::optional<DType> dtype;  // none: imp does not read it
 };
 constexpr std::array kElementTypes{
-    ElementType{"F32", DType::F32},       ElementType{"F16", DType::F16},       ElementType{"BF16", DType::BF16},
-    ElementType{"F64", std::nullopt},     ElementType{"I64", std::nullopt},     ElementType{"I32", std::nullopt},
-    ElementType{"I16", std::nullopt},     ElementType{"I8", std::nullopt},      ElementType{"U64", std::nullopt},
-    ElementType{"U32", std::nullopt},     ElementType{"U16", std::nullopt},     ElementType{"U8", std::nullopt},
-    ElementType{"BOOL", std::nullopt},    ElementType{"F8_E4M3", std::nullopt}, ElementType{"F8_E5M2", std::nullopt},
-    ElementType{"F8_E8M0", std::nullopt}, ElementType{"F4", std::nullopt},      ElementType{"C64", std::nullopt},
+    ElementType{"F32", DType::F32},         ElementType{"F16", DType::F16},    ElementType{"BF16", DType::BF16},
+    ElementType{"F8_E4M3", DType::F8_E4M3}, ElementType{"F64", std::nullopt},  ElementType{"I64", std::nullopt},
+    ElementType{"I32", std::nullopt},       ElementType{"I16", std::nullopt},  ElementType{"I8", std::nullopt},
+    ElementType{"U64", std::nullopt},       ElementType{"U32", std::nullopt},  ElementType{"U16", std::nullopt},
+    ElementType{"U8", std::nullopt},        ElementType{"BOOL", std::nullopt}, ElementType{"F8_E5M2", std::nullopt},
+    ElementType{"F8_E8M0", std::nullopt},   ElementType{"F4", std::nullopt},   ElementType{"C64", std::nullopt},
 };
+constexpr std::string_view kSupported = "F32, F16, BF16, F8_E4M3";
+
+// Elements of F8_E4M3 are a byte each: their scales are another tensor.
+std::optional<std::int64_t> data_bytes(DType dtype, std::int64_t n_elements) {
+  return dtype == DType::F8_E4M3 ? n_elements : row_bytes(dtype, n_elements);
+}
 
 [[noreturn]] void fail(Reason reason, const File& file, const std::string& what, const std::string& message) {
   throw ModelError(reason, file.name() + ": " + what + ": " + message);
@@ -127,11 +133,11 @@ class HeaderParser {
     if (reader_.next() != JsonEvent::STRING) reader_.fail(Reason::MODEL_TYPE, "expected the name of a type");
     const auto row = std::ranges::find(kElementTypes, reader_.value(), &ElementType::name);
     if (row == kElementTypes.end()) {
-      reader_.fail(Reason::MODEL_TYPE, "type " + printable(reader_.value()) + ", known are F32, F16, BF16");
+      reader_.fail(Reason::MODEL_TYPE, "type " + printable(reader_.value()) + ", known are " + std::string(kSupported));
     }
     if (!row->dtype) {
       fail(Reason::MODEL_UNSUPPORTED, file_, "tensor " + printable(tensor_.name, kMaxShownName),
-           "type " + std::string(row->name) + ", supported are F32, F16, BF16");
+           "type " + std::string(row->name) + ", supported are " + std::string(kSupported));
     }
     tensor_.dtype = *row->dtype;
   }
@@ -183,7 +189,7 @@ class HeaderParser {
         refuse_shape("limit 2^40 elements");
       }
     }
-    const auto n_bytes = row_bytes(tensor_.dtype, static_cast<std::int64_t>(n_elements));
+    const auto n_bytes = data_bytes(tensor_.dtype, static_cast<std::int64_t>(n_elements));
     if (!n_bytes || static_cast<std::uint64_t>(*n_bytes) != tensor_.n_bytes) {
       refuse_shape("data has " + std::to_string(tensor_.n_bytes) + " bytes, expected " +
                    std::to_string(n_bytes.value_or(0)));

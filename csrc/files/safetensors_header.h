@@ -11,7 +11,8 @@
 namespace imp::safetensors {
 
 struct Header {
-  std::vector<TensorInfo> tensors;  // in the order of their data; names unique
+  // In the order of their data; names unique. Those of F8_E4M3 are codes without scales, a byte for each element.
+  std::vector<TensorInfo> tensors;
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tensor/half.h"
+#include "tensor/quant/f8_e4m3.h"
 #include "tensor/quant/mxfp4.h"
 #include "tensor/quant/q4_0.h"
 #include "tensor/quant/q4_k.h"
@@ -21,6 +22,7 @@ constexpr float kNibbleDeviation = 4.61F;      // 0 … 15
 constexpr float kSixBitDeviation = 18.47F;     // 0 … 63
 constexpr float kByteDeviation = 73.9F;        // -128 … 127
 constexpr float kFp4Deviation = 5.852F;        // the levels of MXFP4
+constexpr float kFp8Deviation = 107.24F;       // the numbers of F8_E4M3, the largest twice
 constexpr float kUniformDeviation = 0.57735F;  // -1 … 1
 
 // A stream of random bits that any block can start anywhere (SplitMix64).
@@ -112,9 +114,18 @@ void fill_mxfp4(Bits& bits, float, float deviation, std::byte* out) {
   put(block, out);
 }
 
+void fill_f8_e4m3(Bits& bits, float, float deviation, std::byte* out) {
+  quant::BlockF8_E4M3 block;
+  bits.fill(&block, sizeof block);
+  block.scale = deviation / kFp8Deviation;
+  for (std::uint8_t& code : block.codes) code = static_cast<std::uint8_t>(code - ((code & 0x7F) == 0x7F ? 1 : 0));
+  put(block, out);
+}
+
 constexpr std::pair<DType, FillBlock> kFills[] = {
-    {DType::F32, fill_f32},   {DType::F16, fill_f16},   {DType::BF16, fill_bf16}, {DType::Q4_0, fill_q4_0},
-    {DType::Q8_0, fill_q8_0}, {DType::Q4_K, fill_q4_k}, {DType::Q6_K, fill_q6_k}, {DType::MXFP4, fill_mxfp4},
+    {DType::F32, fill_f32},   {DType::F16, fill_f16},     {DType::BF16, fill_bf16},
+    {DType::Q4_0, fill_q4_0}, {DType::Q8_0, fill_q8_0},   {DType::Q4_K, fill_q4_k},
+    {DType::Q6_K, fill_q6_k}, {DType::MXFP4, fill_mxfp4}, {DType::F8_E4M3, fill_f8_e4m3},
 };
 
 FillBlock fill_of(const SyntheticTensor& tensor) {

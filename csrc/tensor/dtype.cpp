@@ -55,13 +55,14 @@ constexpr std::array kTable{
     row<quant::BlockIQ2_S>(DType::IQ2_S, "iq2_s"),
     row<quant::BlockIQ3_XXS>(DType::IQ3_XXS, "iq3_xxs"),
     row<quant::BlockIQ3_S>(DType::IQ3_S, "iq3_s"),
+    row<quant::BlockF8_E4M3>(DType::F8_E4M3, "f8_e4m3"),
 };
 
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kTable.size(); ++i) {
     if (static_cast<std::size_t>(kTable[i].dtype) != i) return false;
   }
-  return kTable.back().dtype == DType::IQ3_S;
+  return kTable.back().dtype == DType::F8_E4M3;
 }
 static_assert(in_enum_order());
 

@@ -36,6 +36,7 @@ enum class DType : std::uint8_t {
   IQ2_S,
   IQ3_XXS,
   IQ3_S,
+  F8_E4M3,
 };
 
 // Decodes n_blocks consecutive blocks into n_blocks · block_elements floats, bit for bit as the format defines them.

@@ -9,6 +9,7 @@
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/cpu/gemm/layouts.h"
 #include "bits.h"
+#include "tensor/quant/f8_e4m3.h"
 
 namespace proof {
 
@@ -27,11 +28,23 @@ struct Case {
   std::map<ActivationFormat, std::vector<std::byte>> prepared;
 };
 
-// Any bytes are a weight. Without one bit of each no float among them is infinite or NaN.
+// Of F8_E4M3 readers of files let no code through that is NaN, and only scales of some range.
+void make_readable(std::span<std::byte> file, Random& random) {
+  quant::BlockF8_E4M3 block;
+  for (std::size_t at = 0; at < file.size(); at += sizeof block) {
+    std::memcpy(&block, file.data() + at, sizeof block);
+    block.scale = random.uniform();
+    for (std::uint8_t& code : block.codes) code = static_cast<std::uint8_t>(code - ((code & 0x7F) == 0x7F ? 1 : 0));
+    std::memcpy(file.data() + at, &block, sizeof block);
+  }
+}
+
+// Any bytes are a weight of most types. Without one bit of each no float among them is infinite or NaN.
 void fill_weights(Case& c, Random& random, bool is_finite) {
   const auto row = static_cast<std::size_t>(*row_bytes(c.problem.weight, c.problem.k));
   c.file.resize(row * kRows);
   for (std::byte& byte : c.file) byte = std::byte(random.byte() & (is_finite ? 0xBF : 0xFF));
+  if (c.problem.weight == DType::F8_E4M3) make_readable(c.file, random);
   c.panels.assign(packed_bytes(c.problem, WeightLayout::panel16), std::byte{0});
   if (!has_layout(c.problem.weight, WeightLayout::panel16)) return;
   for (std::int64_t n = 0; n < kRows; n += kPanelRows) {

@@ -99,6 +99,10 @@ void put_integers(const LaneInputs& in, LaneOutputs& out) {
   put(out, "load_u16", load_u16(in.halves));
   put(out, "load_u8", load_u8(in.bytes));
   put(out, "load_i8", load_i8(reinterpret_cast<const std::int8_t*>(in.bytes)));
+  std::uint8_t codes[16];  // those of NaN are none
+  for (int k = 0; k < 16; ++k)
+    codes[k] = static_cast<std::uint8_t>(in.bytes[k] - ((in.bytes[k] & 0x7F) == 0x7F ? 1 : 0));
+  put(out, "load_e4m3_small", load_e4m3_small(codes));
   std::int8_t pairs[16][2];
   __builtin_memcpy(pairs, in.halves, sizeof pairs);
   put(out, "load_i8_pairs", load_i8_pairs(pairs));

@@ -188,6 +188,15 @@ void store_i8(std::int8_t* to, const IntLanes& x) {
   for (std::size_t i = 0; i < 16; ++i) to[i] = static_cast<std::int8_t>(x.v[i]);
 }
 
+Lanes load_e4m3_small(const std::uint8_t* from) {
+  return of_each<Lanes>([&](std::size_t i) {
+    const int exponent = from[i] >> 3 & 15, mantissa = from[i] & 7;
+    const float magnitude =
+        std::ldexp(static_cast<float>(mantissa + (exponent > 0 ? 8 : 0)), std::max(exponent, 1) - 10 - 8);
+    return from[i] >> 7 != 0 ? -magnitude : magnitude;
+  });
+}
+
 float float_of_half(std::uint16_t half) {
   const int exponent = half >> 10 & 31, mantissa = half & 1023;
   float magnitude = std::ldexp(static_cast<float>(mantissa + (exponent > 0 ? 1024 : 0)), std::max(exponent, 1) - 25);

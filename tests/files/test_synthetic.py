@@ -1,22 +1,22 @@
 """Random weights for benchmarks: the wanted deviation in every type, the same bytes whatever the reads."""
 
-import gguf
 import numpy as np
 import pytest
 
 from imp_service import _core, _testing
 from support import tolerances
+from support.weights import decode
 
-TYPES = ["f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q6_k", "mxfp4"]
+TYPES = ["f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q6_k", "mxfp4", "f8_e4m3"]
 SHAPE = (512, 96)
 DEVIATION = 0.02
 
 
 def weights(dtype: str) -> np.ndarray:
-    """All weights of one tensor, decoded by the gguf package."""
+    """All weights of one tensor, decoded by another package."""
     model = _core.make_synthetic_file({}, [("a.weight", dtype, SHAPE, 0.0, DEVIATION)])
     raw = np.frombuffer(_testing.read_tensor(model, "a.weight"), dtype=np.uint8)
-    return gguf.dequantize(raw, gguf.GGMLQuantizationType[dtype.upper()]).astype(np.float64).ravel()
+    return decode(dtype, raw, *SHAPE[::-1]).astype(np.float64).ravel()
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -99,7 +99,11 @@ REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"architectures": []}, "MODEL_UNSUPPORTED", "architectures: none, expected one ending in ForCausalLM"),
     ({"architectures": ["LlamaForTokenClassification"]}, "MODEL_UNSUPPORTED", "LlamaForTokenClassification"),
-    ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "MODEL_UNSUPPORTED", "quantization_config: gptq"),
+    (
+        {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        "MODEL_UNSUPPORTED",
+        "quantization_config.quant_method: gptq",
+    ),
     ({"tie_word_embeddings": 1}, "MODEL_CONFIG", "tie_word_embeddings"),
     ({"hidden_act": "relu"}, "MODEL_UNSUPPORTED", "hidden_act: relu, expected one of silu, gelu_pytorch_tanh"),
     ({"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}, "MODEL_UNSUPPORTED", "longrope"),

@@ -31,7 +31,9 @@ FLOAT16_SCALES = {
 }
 # Byte offset of an exponent: the scale is 2^(byte - 128).
 EXPONENTS = {"mxfp4": 0}
-QUANTIZED_TYPES = [*FLOAT16_SCALES, *EXPONENTS]
+# Byte offset of a float32.
+FLOAT32_SCALES = {"f8_e4m3": 0}
+QUANTIZED_TYPES = [*FLOAT16_SCALES, *EXPONENTS, *FLOAT32_SCALES]
 
 Blocks = NDArray[np.uint8]
 
@@ -56,5 +58,10 @@ def set_scales(
         scales = rng.uniform(*sizes, len(blocks)) * rng.choice([-1, 1] if signs else [1], len(blocks))
         if dtype in EXPONENTS:
             blocks[:, EXPONENTS[dtype]] = 128 + np.rint(np.log2(np.abs(scales)))
+        elif dtype in FLOAT32_SCALES:
+            offset = FLOAT32_SCALES[dtype]
+            blocks[:, offset : offset + 4] = scales.astype(np.float32).reshape(-1, 1).view(np.uint8)
+            codes = blocks[:, offset + 4 :]
+            codes[(codes & 0x7F) == 0x7F] -= 1  # which is NaN
         else:
             set_float16(dtype, blocks, field, scales.astype(np.float16).view(np.uint16))

@@ -29,12 +29,25 @@ class Weight:
 
 def block_of(dtype: str) -> tuple[int, int]:
     """Elements and bytes of a block."""
+    if dtype == "f8_e4m3":
+        return 64, 68
     return gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[dtype.upper()]]
+
+
+def e4m3(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """By its definition, which the package does not have."""
+    exponents, mantissas = (codes >> 3 & 15).astype(np.int32), (codes & 7).astype(np.float32)
+    sizes = np.ldexp(mantissas + np.float32(8) * (exponents > 0), np.maximum(exponents, 1) - 10)
+    sizes[(codes & 0x7F) == 0x7F] = np.nan
+    return np.where(codes >> 7, -sizes, sizes).astype(np.float32)
 
 
 def decode(dtype: str, file: NDArray[np.uint8], n: int, k: int) -> NDArray[np.float32]:
     if dtype == "f32":
         return file.view(np.float32).reshape(n, k)
+    if dtype == "f8_e4m3":
+        blocks = file.reshape(-1, 68)
+        return (np.ascontiguousarray(blocks[:, :4]).view(np.float32) * e4m3(blocks[:, 4:])).reshape(n, k)
     with np.errstate(all="ignore"):
         values = quants.dequantize(file.reshape(n, -1), gguf.GGMLQuantizationType[dtype.upper()])
     return np.ascontiguousarray(values.reshape(n, k), np.float32)

@@ -1,14 +1,16 @@
-"""Every dtype decodes bit for bit as the `gguf` package defines it, on random and on extreme blocks."""
+"""Every dtype decodes bit for bit as the `gguf` package (F8_E4M3: `ml_dtypes`) defines it, however extreme."""
 
 from __future__ import annotations
 
 import gguf
+import ml_dtypes
 import numpy as np
 import pytest
 from gguf import quants
 
 from imp_service import _testing as core
 from support.block_scales import FLOAT16_SCALES, QUANTIZED_TYPES, set_float16, set_scales
+from support.weights import block_of, decode
 
 NAMES = [row["name"] for row in core.dtypes()]
 
@@ -22,6 +24,10 @@ def row_of(name: str) -> dict[str, int]:
 
 
 def oracle(name: str, blocks: np.ndarray) -> np.ndarray:
+    if name == "f8_e4m3":
+        codes = np.ascontiguousarray(blocks[:, 4:]).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+        with np.errstate(all="ignore"):
+            return (np.ascontiguousarray(blocks[:, :4]).view(np.float32) * codes).ravel()
     with np.errstate(all="ignore"):
         return quants.dequantize(blocks, gguf.GGMLQuantizationType[name.upper()]).ravel()
 
@@ -80,6 +86,21 @@ def test_mod_3_every_exponent_decodes_to_the_definition() -> None:
     assert (np.isinf(values).reshape(256, 32).any(axis=1) == (np.arange(256) > 252)).all()
 
 
+def test_mod_3_every_code_under_every_kind_of_scale_decodes_to_the_definition() -> None:
+    """Two of the codes are NaN; scales as far as the reader of files lets them come, of both signs, and zero."""
+    codes = np.arange(256, dtype=np.uint8).reshape(4, 64)
+    scales = np.float32([0.0, -0.0, 2.0**-100, -(2.0**-100), 1.0, -0.3, 448.0, np.nextafter(np.float32(2.0**100), 0)])
+    blocks = np.concatenate([np.tile(codes, (len(scales), 1)), np.zeros((32, 4), np.uint8)], axis=1)
+    blocks = np.roll(blocks, 4, axis=1)
+    blocks[:, :4] = np.repeat(scales, 4).reshape(-1, 1).view(np.uint8)
+    values = core.dequantize("f8_e4m3", blocks.tobytes())
+    assert_same_bits(values, oracle("f8_e4m3", blocks))
+    assert_same_bits(values, decode("f8_e4m3", blocks.ravel(), len(blocks), 64).ravel())
+    assert np.isnan(values).sum() == 2 * len(scales)
+    assert not subnormal(values).any()
+    assert not np.isinf(values).any()
+
+
 def subnormal(values: np.ndarray) -> np.ndarray:
     return (values != 0) & (np.abs(values) < np.finfo(np.float32).tiny)
 
@@ -130,7 +151,6 @@ def test_mod_3_the_table_agrees_with_the_format() -> None:
     blocks_of_32 = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4"]
     blocks_of_256 = ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs"]
     trits_and_grids = ["tq1_0", "tq2_0", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"]
-    assert sorted(NAMES) == sorted(plain + blocks_of_32 + blocks_of_256 + trits_and_grids)
+    assert sorted(NAMES) == sorted([*plain, *blocks_of_32, *blocks_of_256, *trits_and_grids, "f8_e4m3"])
     for row in core.dtypes():
-        expected = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[row["name"].upper()]]
-        assert (row["block_elements"], row["block_bytes"]) == expected
+        assert (row["block_elements"], row["block_bytes"]) == block_of(row["name"])

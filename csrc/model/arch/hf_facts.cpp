@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/printable.h"
+#include "files/float8_scheme.h"
 #include "model/model_limits.h"
 
 namespace imp {
@@ -88,12 +89,11 @@ void refuse_other_tasks(FactReader& facts) {
   facts.refuse(Reason::MODEL_UNSUPPORTED, "architectures", found.empty() ? "none" : found, "one ending in ForCausalLM");
 }
 
-void refuse_quantization(FactReader& facts) {
+// The file has read it already where it has such weights, and knows what it cannot be.
+void read_quantization(FactReader& facts) {
+  if (!float8_scheme(facts.file().metadata())) return;
   for (const auto& [key, value] : facts.file().metadata().entries()) {
-    if (!key.starts_with("quantization_config.") && !key.starts_with("compression_config.")) continue;
-    const auto method = facts.find_word("quantization", "quantization_config.quant_method");
-    facts.refuse(Reason::MODEL_UNSUPPORTED, "quantization_config", method ? printable(*method) : "present",
-                 "weights of f32, f16 or bf16");
+    if (is_quantization_key(key)) facts.has(key);
   }
 }
 
@@ -110,7 +110,7 @@ std::string rope_section(FactReader& facts) {
 void read_hf_decoder(FactReader& facts, const TensorNames& names, int default_head_dim) {
   ModelConfig& config = facts.config;
   refuse_other_tasks(facts);
-  refuse_quantization(facts);
+  read_quantization(facts);
   facts.count("n_layers", "num_hidden_layers", model_limits::kLayers, config.n_layers);
   facts.count("trained_context", "max_position_embeddings", model_limits::kContext, config.trained_context);
   config.max_context = config.trained_context;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensor/dtype.h"
+#include "tensor/quant/f8_e4m3.h"
 #include "tensor/quant/floats.h"
 #include "tensor/quant/iq1_m.h"
 #include "tensor/quant/iq1_s.h"
@@ -81,9 +82,11 @@ decltype(auto) with_block(DType type, const Use& use) {
     case DType::IQ3_XXS:
       return use.template operator()<BlockIQ3_XXS>();
     case DType::IQ3_S:
+      return use.template operator()<BlockIQ3_S>();
+    case DType::F8_E4M3:
       break;
   }
-  return use.template operator()<BlockIQ3_S>();
+  return use.template operator()<BlockF8_E4M3>();
 }
 
 }  // namespace imp::quant

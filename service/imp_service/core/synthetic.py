@@ -78,6 +78,7 @@ MIXES: Mapping[str, Mix] = {
     "q4_0": _plain("q4_0", head="q6_k"),
     "q4_k_m": Mix("q6_k", _mostly_q4_k),
     "mxfp4": _plain("mxfp4", head="q8_0"),
+    "f8_e4m3": _plain("f8_e4m3", head="bf16"),
     "f16": _plain("f16"),
     "bf16": _plain("bf16"),
     "f32": _plain("f32"),

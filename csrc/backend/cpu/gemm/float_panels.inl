@@ -1,8 +1,9 @@
-// Products of float weights in panels of 16 rows: each output is a lane, its sum from +0 with k ascending. Of F32 and
-// F16 each element adds one fma; of BF16, which activations are rounded to as well, each pair of elements adds its odd
-// product, then its even one, as the instruction for it does. For the instruction set that the including file is
-// compiled for.
+// Products of float weights in panels of 16 rows: each output is a lane, its sum from +0 with k ascending. Of F32, F16
+// and F8_E4M3 (a code times its scale, rounded to float32) each element adds one fma; of BF16, which activations are
+// rounded to as well, each pair of elements adds its odd product, then its even one, as the instruction for it does.
+// For the instruction set that the including file is compiled for.
 #include "backend/cpu/gemm/panel_product.h"
+#include "backend/cpu/gemm/quantized/panel_blocks.h"
 #include "backend/cpu/lanes_pairs.h"
 #include "backend/gemm_args.h"
 
@@ -19,6 +20,12 @@ struct F16 {
   using Activation = float;
   static constexpr std::int64_t kElements = 1;
   std::uint16_t bits;
+};
+// A byte of a PanelBlockF8_E4M3.
+struct F8 {
+  using Activation = float;
+  static constexpr std::int64_t kElements = 1;
+  std::uint8_t byte;
 };
 struct PairBF16 {
   using Activation = std::uint32_t;
@@ -79,6 +86,42 @@ struct Panels {
   std::ptrdiff_t stride;  // elements from one panel to the next
 };
 
+// Elements that so many rows of k elements take.
+template <class Element>
+constexpr std::int64_t elements_of(std::int64_t n_rows, std::int64_t k) {
+  return n_rows * k / Element::kElements;
+}
+template <>
+constexpr std::int64_t elements_of<F8>(std::int64_t n_rows, std::int64_t k) {
+  return n_rows * (k / 64) * static_cast<std::int64_t>(sizeof(PanelBlockF8_E4M3)) / kLanes;
+}
+
+// Reads P panels side by side, step by step. Before each run of kRun steps it is told of it.
+template <class Element, int P>
+struct PanelReader {
+  static constexpr std::int64_t kRun = INT64_MAX;
+  Panels<Element> panels;
+
+  void begin_run(std::int64_t) {}
+  auto read(int p, std::int64_t i) const { return load_row(panels.first + p * panels.stride + i * kLanes); }
+};
+template <int P>
+struct PanelReader<F8, P> {
+  static constexpr std::int64_t kRun = 64;
+  Panels<F8> panels;
+  const PanelBlockF8_E4M3* blocks[P] = {};
+  Lanes scales[P] = {};
+
+  void begin_run(std::int64_t i) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      blocks[p] = reinterpret_cast<const PanelBlockF8_E4M3*>(panels.first + p * panels.stride) + i / kRun;
+      scales[p] = load(blocks[p]->scales) * broadcast(0x1p8F);  // as much as codes are loaded too small
+    }
+  }
+  Lanes read(int p, std::int64_t i) const { return load_e4m3_small(blocks[p]->codes[i % kRun]) * scales[p]; }
+};
+
 // T rows from `row` on by P panels, in registers for all of the product's k.
 template <int T, int P, class Element>
 void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, int row) {
@@ -103,11 +146,16 @@ void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, i
     }
   };
   const std::int64_t n_steps = product.k / Element::kElements;
-  for (std::int64_t i = 0; i < n_steps; ++i) {
-    decltype(load_row(panels.first)) weights[P];
+  PanelReader<Element, P> reader{panels};
+  for (std::int64_t i = 0; i < n_steps;) {
+    reader.begin_run(i);
+    const std::int64_t end = n_steps - i < reader.kRun ? n_steps : i + reader.kRun;
+    for (; i < end; ++i) {
+      decltype(reader.read(0, i)) weights[P];
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) weights[p] = load_row(panels.first + p * panels.stride + i * kLanes);
-    add_all(weights, i);
+      for (int p = 0; p < P; ++p) weights[p] = reader.read(p, i);
+      add_all(weights, i);
+    }
   }
   if constexpr (Element::kElements == 2) {
     if (product.k % 2 != 0) {
@@ -167,9 +215,9 @@ void multiply_packed(const GemmArgs& args) {
     const int wide = args.m == 1 ? kRowPanels : kTilePanels;
     const int n_panels = left > (wide - 1) * kLanes ? wide : 1;
     const int columns = static_cast<int>(left < n_panels * kLanes ? left : n_panels * kLanes);
-    const Element* const weight = reinterpret_cast<const Element*>(args.weight) + n * args.k / Element::kElements;
+    const Element* const weight = reinterpret_cast<const Element*>(args.weight) + elements_of<Element>(n, args.k);
     for (std::int64_t k = 0; k < args.k; k += run) {
-      const Panels<Element> panels{weight + k * kLanes / Element::kElements, args.k * kLanes / Element::kElements};
+      const Panels<Element> panels{weight + elements_of<Element>(kLanes, k), elements_of<Element>(kLanes, args.k)};
       const PanelProduct product{nullptr,
                                  args.k - k < run ? args.k - k : run,
                                  args.activations + k / Element::kElements * kStep,

@@ -111,6 +111,8 @@ constexpr GemmKernel kKernels[] = {
     over_float_panels("f32_avx2", DType::F32, needs_avx2, run_f32_avx2),
     over_float_panels("f16_avx512", DType::F16, needs_avx512, run_f16_avx512),
     over_float_panels("f16_avx2", DType::F16, needs_avx2, run_f16_avx2),
+    over_float_panels("f8_e4m3_avx512", DType::F8_E4M3, needs_avx512, run_f8_e4m3_avx512),
+    over_float_panels("f8_e4m3_avx2", DType::F8_E4M3, needs_avx2, run_f8_e4m3_avx2),
     over_bf16_pairs("bf16_avx512bf16", needs_avx512_bf16, run_bf16_avx512bf16),
     over_bf16_pairs("bf16_avx512", needs_avx512, run_bf16_avx512),
     over_bf16_pairs("bf16_avx2", needs_avx2, run_bf16_avx2),
@@ -123,6 +125,7 @@ constexpr GemmKernel kKernels[] = {
     IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, generic)
     over_float_panels("f32_generic", DType::F32, needs_nothing, run_f32_generic),
     over_float_panels("f16_generic", DType::F16, needs_nothing, run_f16_generic),
+    over_float_panels("f8_e4m3_generic", DType::F8_E4M3, needs_nothing, run_f8_e4m3_generic),
     over_bf16_pairs("bf16_generic", needs_nothing, run_bf16_generic),
     over_any_type("reference", needs_nothing, run_reference),
 };

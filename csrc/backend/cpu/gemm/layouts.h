@@ -4,7 +4,7 @@
 // exactly the bytes of its 16 rows in the file:
 //   F32, F16         [k][16 rows]
 //   BF16             [k / 2][16 rows][2], then [16 rows] where k is odd
-//   quantized types  per block of k one panel block (quantized/panel_blocks.h)
+//   all others       per block of k one panel block (quantized/panel_blocks.h)
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 #include "backend/cpu/gemm/quantized/panel_blocks.h"
 #include "backend/cpu/gemm/quantized/types.h"
 #include "backend/cpu/gemm/turn_rows.h"
+#include "tensor/quant/f8_e4m3.h"
 #include "tensor/quant/iq4_nl.h"
 #include "tensor/quant/iq4_xs.h"
 #include "tensor/quant/mxfp4.h"
@@ -42,6 +43,7 @@ constexpr Run kQ4_K[] = {{16, 4, 32}, {4, 1, 12}, {0, 2, 2}};
 constexpr Run kQ5_K[] = {{16, 4, 40}, {4, 1, 12}, {0, 2, 2}};
 constexpr Run kQ6_K[] = {{0, 4, 48}, {192, 2, 8}, {208, 2, 1}};  // of a block that regroup_q6_k has changed
 constexpr Run kIQ4_XS[] = {{8, 4, 32}, {4, 1, 4}, {2, 2, 1}, {0, 2, 1}};
+constexpr Run kF8_E4M3[] = {{4, 1, 64}, {0, 4, 1}};
 
 constexpr std::size_t bytes_of(std::span<const Run> runs) {
   std::size_t total = 0;
@@ -54,6 +56,7 @@ constexpr std::size_t bytes_of(std::span<const Run> runs) {
   static_assert(sizeof(PanelBlock##Type) == kRows * bytes_of(k##Type)); \
   static_assert(bytes_of(k##Type) == sizeof(quant::Block##Type));
 IMP_QUANTIZED_TYPES(IMP_CHECK_SIZES, any)
+IMP_CHECK_SIZES(f8_e4m3, F8_E4M3, any)
 #undef IMP_CHECK_SIZES
 
 std::uint32_t load_word(const std::byte* from) noexcept {
@@ -180,6 +183,7 @@ std::span<const Run> arrangement(DType dtype) noexcept {
   case DType::Type:                      \
     return k##Type;
     IMP_QUANTIZED_TYPES(IMP_RETURN_RUNS, any)
+    IMP_RETURN_RUNS(f8_e4m3, F8_E4M3, any)
 #undef IMP_RETURN_RUNS
     default:
       return {};

@@ -98,4 +98,10 @@ struct PanelBlockIQ4_XS {
   std::uint16_t d[16];
 };
 
+// Multiplied as floats: one vector load holds the same element of every row.
+struct PanelBlockF8_E4M3 {
+  std::uint8_t codes[64][16];
+  float scales[16];
+};
+
 }  // namespace imp::cpu

@@ -1,0 +1,66 @@
+"""Checkpoints with weights of E4M3 give the logits of `transformers` for the weights that their codes stand for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.float8_checkpoint import CONVERTED, SCHEMES, Scheme, contents, quantize, write
+from support.forward_bounds import float32_bound
+from support.forward_runs import distance, load, logits, prompt
+from support.hf_export import fill
+from support.tiny_models import TinyModel
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+SIZES = {
+    "vocab_size": 53, "hidden_size": 192, "intermediate_size": 320, "num_hidden_layers": 2, "num_attention_heads": 6,
+    "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512, "attn_implementation": "eager",
+    "tie_word_embeddings": False,
+}  # fmt: skip
+# The same in our own words, for the bounds.
+TINY = TinyModel(n_layers=2, hidden_size=192, ffn_size=320, n_heads=6, head_dim=32)
+FAMILIES = {"llama": ("LlamaForCausalLM", "LlamaConfig"), "qwen3": ("Qwen3ForCausalLM", "Qwen3Config")}
+
+each_family = pytest.mark.parametrize("family", FAMILIES)
+each_scheme = pytest.mark.parametrize("scheme", ["blocks", "channels"])
+
+
+def peer_and_checkpoint(family: str, scheme: Scheme, folder: Path) -> tuple[Any, Path]:
+    """The peer computes in float32 with the weights that the checkpoint's codes and scales stand for."""
+    model_class, config_class = FAMILIES[family]
+    transformers.utils.logging.set_verbosity_error()
+    peer = getattr(transformers, model_class)(getattr(transformers, config_class)(**SIZES)).eval()
+    fill(peer)
+    peer.save_pretrained(folder)  # for its configuration
+    tensors = {name: parameter.detach().numpy().copy() for name, parameter in peer.named_parameters()}
+    with torch.no_grad():
+        for name, parameter in peer.named_parameters():
+            if name.endswith(CONVERTED):
+                parameter.copy_(torch.from_numpy(quantize(tensors[name], scheme)[2]))
+    config = json.loads((folder / "config.json").read_text()) | {"quantization_config": scheme.config}
+    return peer, write(folder / "model.safetensors", config, contents(tensors, scheme))
+
+
+def peer_logits(peer: Any, tokens: list[int]) -> np.ndarray:
+    with torch.no_grad():
+        return peer(torch.tensor([tokens])).logits[0].double().numpy()
+
+
+@each_family
+@each_scheme
+def test_mod_24_logits_equal_those_of_transformers(family: str, scheme: str, tmp_path: Path) -> None:
+    """Both sides compute in float32."""
+    peer, path = peer_and_checkpoint(family, SCHEMES[scheme], tmp_path)
+    tokens = prompt(70, SIZES["vocab_size"])
+    loaded = load(path, tmp_path, kv_dtype="f32")
+    assert loaded.warnings == []
+    got, expected = logits(loaded, tokens), peer_logits(peer, tokens)
+    assert distance(got, expected) < 2 * float32_bound(TINY)
+    fill(peer)  # before they were rounded
+    assert distance(got, peer_logits(peer, tokens)) > 100 * float32_bound(TINY)
