@@ -51,7 +51,7 @@ enum class ActivationFormat : std::uint8_t { f32, bf16, q8_block32, q8_rows, f16
 
 // The order of a kernel's floating-point sums. Kernels of one id give equal bits for equal inputs.
 enum class ReductionId : std::uint8_t {
-  f32_sequential,  // weights exact in float32; per output one fma per element, k ascending, from +0
+  f32_sequential,  // weights as their type decodes to float32; per output one fma per element, k ascending, from +0
   // Activations rounded to bfloat16; per pair of elements one fma of the odd product, then one of the even, from +0.
   bf16_pairs,
   // Exact integer dot of each 32-block; then one fma of (dot, scale·scale) per block, k ascending, each followed by one
@@ -63,9 +63,9 @@ enum class ReductionId : std::uint8_t {
   // as (0 + 2) + (1 + 3); slices of k of a size that depends on k alone, in ascending order.
   q8_slices,
   // Of tile16 from float16 or bfloat16: what the matrix instructions sum of 16 elements at a time, k ascending, in
-  // slices as above.
+  // slices as above. Of F8_E4M3 so of 64 elements, and one fma of (that sum, scale) for each.
   float_slices,
-  // As float_slices, without slices.
+  // As float_slices, without slices; scales are of the weights, not of their sums.
   float_steps,
 };
 

@@ -12,9 +12,10 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
+from support.devices import GPU_KINDS
 from support.float8_checkpoint import SCHEMES, Float8Model, float8_tiny, write
-from support.forward_bounds import float32_bound
-from support.forward_runs import distance, load, logits, prompt
+from support.forward_bounds import float16_products_bound, float32_bound
+from support.forward_runs import distance, load, logits, prompt, rms_distance
 
 FAMILIES = ["llama", "qwen2moe", "qwen3", "qwen3moe", "mixtral"]
 
@@ -78,6 +79,29 @@ def test_mod_24_every_family_has_them(family: str, scheme: str, tmp_path: Path) 
     tokens = prompt(30, model.vocab_size)
     assert loaded.warnings == []
     assert distance(logits(loaded, tokens), model.oracle().logits(tokens)) < float32_bound(model)
+
+
+def float16_weights_bound(model: Float8Model) -> float:
+    """Weights are rounded to float16 beside the inputs, their scales too: as much again."""
+    return 2 * float16_products_bound(model)
+
+
+@pytest.mark.parametrize("device", GPU_KINDS)
+@pytest.mark.parametrize(
+    ("family", "scheme"), [("qwen3", "blocks"), ("llama", "channels"), ("mixtral", "small_blocks")]
+)
+def test_mod_24_gpus_have_kernels_of_their_own_for_them(device: str, family: str, scheme: str, tmp_path: Path) -> None:
+    model = model_of(family, scheme)
+    loaded = load(model.write(path_of(tmp_path)), tmp_path, device=device)
+    for n_tokens in (3, 70):
+        tokens = prompt(n_tokens, model.vocab_size)
+        got, expected = logits(loaded, tokens), model.oracle().logits(tokens)
+        assert rms_distance(got, expected) < float16_weights_bound(model)
+        other = dataclasses.replace(model, seed=1).oracle().logits(tokens)
+        assert rms_distance(got, other) > 10 * float16_weights_bound(model)
+    ran = {name for name, count in loaded.launches.items() if count}
+    assert "f8_e4m3_mma" in ran
+    assert not ran.isdisjoint({"f8_e4m3_hmma", "f8_e4m3_wgmma"})
 
 
 def test_mod_24_what_is_not_converted_stays_as_it_is(tmp_path: Path) -> None:

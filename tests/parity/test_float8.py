@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.devices import GPU_KINDS
 from support.float8_checkpoint import CONVERTED, SCHEMES, Scheme, contents, quantize, write
-from support.forward_bounds import float32_bound
-from support.forward_runs import distance, load, logits, prompt
+from support.forward_bounds import float16_products_bound, float32_bound
+from support.forward_runs import distance, load, logits, prompt, rms_distance
 from support.hf_export import fill
 from support.tiny_models import TinyModel
 
@@ -64,3 +65,17 @@ def test_mod_24_logits_equal_those_of_transformers(family: str, scheme: str, tmp
     assert distance(got, expected) < 2 * float32_bound(TINY)
     fill(peer)  # before they were rounded
     assert distance(got, peer_logits(peer, tokens)) > 100 * float32_bound(TINY)
+
+
+@pytest.mark.parametrize("device", GPU_KINDS)
+@each_family
+@each_scheme
+def test_mod_24_and_so_do_gpus(device: str, family: str, scheme: str, tmp_path: Path) -> None:
+    """Inputs of products are rounded to float16, and in long prompts the weights as well."""
+    peer, path = peer_and_checkpoint(family, SCHEMES[scheme], tmp_path)
+    loaded = load(path, tmp_path, device=device)
+    for n_tokens in (4, 70):
+        tokens = prompt(n_tokens, SIZES["vocab_size"])
+        got, expected = logits(loaded, tokens), peer_logits(peer, tokens)
+        assert rms_distance(got, expected) < 2 * float16_products_bound(TINY)
+        assert rms_distance(got, np.roll(expected, 1, axis=0)) > 20 * float16_products_bound(TINY)

@@ -17,7 +17,12 @@ Float64s = NDArray[np.float64]
 
 INTEGER_TYPES = ["q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]
 # The format of x that each type's kernels read.
-FORMATS = {**dict.fromkeys(INTEGER_TYPES, "q8_rows"), "f16": "f16_rows", "bf16": "bf16_rows"}
+FORMATS = {
+    **dict.fromkeys(INTEGER_TYPES, "q8_rows"),
+    "f8_e4m3": "f16_even_odd",
+    "f16": "f16_rows",
+    "bf16": "bf16_rows",
+}
 TILE_TYPES = list(FORMATS)
 
 BLOCK_INPUT = np.dtype([("scale", "<f4"), ("half_sums", "<i2", 2)])
@@ -80,7 +85,8 @@ def bf16_rows(x: Floats) -> Input:
 
 
 def input_for(dtype: str, x: Floats) -> Input:
-    return {"q8_rows": q8_rows, "f16_rows": f16_rows, "bf16_rows": bf16_rows}[FORMATS[dtype]](x)
+    makers = {"q8_rows": q8_rows, "f16_even_odd": f16_even_odd, "f16_rows": f16_rows, "bf16_rows": bf16_rows}
+    return makers[FORMATS[dtype]](x)
 
 
 def product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:

@@ -28,6 +28,8 @@ ROWS = [1, 17, 65, 130]
 N = 37  # two whole strips and a part
 # Scales and minima are products of two numbers each.
 K_TYPES = ["q4_k", "q5_k", "q6_k"]
+# Of these they are rounded to float16, and so is each weight.
+ROUNDED_SCALES = [*K_TYPES, "f8_e4m3"]
 
 each_device = pytest.mark.parametrize("device", DEVICES)
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -45,11 +47,11 @@ def dtype_of(kernel: str) -> str:
 
 def k_of(dtype: str) -> int:
     """Two tiles of which the last is a part where the type has smaller blocks; of float types an odd number."""
-    return {256: 512, 32: 352, 1: 275}[block_of(dtype)[0]]
+    return {256: 512, 64: 320, 32: 352, 1: 275}[block_of(dtype)[0]]
 
 
 def input_for(dtype: str, x: Floats) -> Input:
-    if dtype in INTEGER_TYPES:
+    if dtype in [*INTEGER_TYPES, "f8_e4m3"]:
         return f16_even_odd(x)
     return f16_rows(x) if dtype == "f16" else bf16_rows(x)
 
@@ -67,8 +69,8 @@ def product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Fl
     """Exact, and how far a kernel may be from it."""
     exact = x @ weight.values.T.astype(np.float64) + (0 if bias is None else bias)
     sizes = magnitudes(weight)
-    if weight.dtype in INTEGER_TYPES:
-        bound = tolerances.float16_weights(x, sizes, n_roundings=1 + (weight.dtype in K_TYPES))
+    if weight.dtype in [*INTEGER_TYPES, "f8_e4m3"]:
+        bound = tolerances.float16_weights(x, sizes, n_roundings=1 + (weight.dtype in ROUNDED_SCALES))
     else:
         bound = tolerances.matrix_instructions(x, sizes)
     return exact, bound + (0 if bias is None else np.abs(bias) * tolerances.FLOAT32_ROUNDING)
@@ -202,7 +204,7 @@ def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, has_sourc
 
 @each_device
 @each_kind
-@pytest.mark.parametrize("dtype", ["q4_k", "q8_0", "bf16"])
+@pytest.mark.parametrize("dtype", ["q4_k", "q8_0", "bf16", "f8_e4m3"])
 def test_gemm_9_no_order_of_threads_changes_a_bit(device: str, kind: str, dtype: str) -> None:
     """Of odd orders tiles come as soon as they are asked for, of even ones as late as they may."""
     k, x = 768, input_for(dtype, random_rows(20, 768))  # rings go round

@@ -20,10 +20,10 @@ DEVICES = ["cuda_emulated", "cuda"][: len(GPUS)]
 ROWS = [1, 2, 4, 5, 8, 17, 33]
 N = 37  # two whole strips and a part
 SMALL = [f"{dtype}_dp4a" for dtype in INTEGER_TYPES]
-ANY_ROWS = [*(f"{dtype}_imma" for dtype in INTEGER_TYPES), "f16_mma", "bf16_mma"]
+ANY_ROWS = [*(f"{dtype}_imma" for dtype in INTEGER_TYPES), "f8_e4m3_mma", "f16_mma", "bf16_mma"]
 KERNELS = [*SMALL, *ANY_ROWS]
 # One of each body: what is not about types.
-BODIES = ["q4_k_dp4a", "q6_k_imma", "f16_mma"]
+BODIES = ["q4_k_dp4a", "q6_k_imma", "f16_mma", "f8_e4m3_mma"]
 
 each_device = pytest.mark.parametrize("device", DEVICES)
 
@@ -34,7 +34,7 @@ def dtype_of(kernel: str) -> str:
 
 def k_of(dtype: str) -> int:
     """Three tiles of which the last is a part where the type has smaller blocks; of float types an odd number."""
-    return {256: 768, 32: 608, 1: 531}[block_of(dtype)[0]]
+    return {256: 768, 64: 576, 32: 608, 1: 531}[block_of(dtype)[0]]
 
 
 @functools.lru_cache(maxsize=32)
@@ -160,7 +160,7 @@ def expert_rows(n_experts: int, m: int) -> tuple[NDArray[np.int32], NDArray[np.i
 def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, m: int, n_experts: int) -> None:
     """Of experts whose weights are of another type nothing is written."""
     dtype = dtype_of(kernel)
-    k, n = {256: 256, 32: 288, 1: 270}[block_of(dtype)[0]], 21
+    k, n = {256: 256, 64: 320, 32: 288, 1: 270}[block_of(dtype)[0]], 21
     rows = rows_of(dtype, 7, k)
     begins, sources = expert_rows(n_experts, m)
     weights = [random_weight(dtype, n, k, seed=expert % 5) for expert in range(n_experts)]
@@ -183,7 +183,7 @@ def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, m: int, n
 def test_gemm_10_experts_gate_rows_that_are_theirs_in_order(device: str, kernel: str) -> None:
     """Without sources a row of out is of the same row of x."""
     dtype = dtype_of(kernel)
-    k, m, n_experts = {256: 256, 1: 270}[block_of(dtype)[0]], 4, 5
+    k, m, n_experts = {256: 256, 64: 320, 1: 270}[block_of(dtype)[0]], 4, 5
     x = rows_of(dtype, 7, k).rows(slice(m))
     begins, _ = expert_rows(n_experts, m)
     stacks = [[random_weight(dtype, N, k, seed=10 * part + e) for e in range(n_experts)] for part in (0, 1)]

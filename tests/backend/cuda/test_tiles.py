@@ -27,6 +27,8 @@ def parts(dtype: str, blocks: Bytes) -> tuple[Bytes, Bytes | None, list[tuple[By
         return blocks[..., 2:].reshape(shape[0], -1), None, [(blocks[..., :2], 8)]
     if dtype == "q4_0":
         return halves(blocks[..., 2:]).reshape(shape[0], -1), None, [(blocks[..., :2], 8)]
+    if dtype == "f8_e4m3":
+        return blocks[..., 4:].reshape(shape[0], -1), None, [(blocks[..., :4], 4)]
     if dtype in ("q4_k", "q5_k"):
         codes = halves(blocks[..., -128:].reshape(*shape, 4, 32)).reshape(shape[0], -1)
         bits = None
@@ -79,7 +81,8 @@ def tiles_of(dtype: str, file: Bytes, n: int, k: int) -> Bytes:
         return cut.transpose(0, 3, 4, 2, 6, 5, 1, 7).reshape(-1).view(np.uint8)
     codes, high, rest = parts(dtype, file.reshape(n, -1, block_of(dtype)[1]))
     planes = fragments(whole(codes).reshape(strips, 16, n_tiles, 256))
-    tile = [planes.reshape(strips, n_tiles, -1) if dtype == "q8_0" else merged(planes, 4).reshape(strips, n_tiles, -1)]
+    whole_bytes = dtype in ("q8_0", "f8_e4m3")
+    tile = [(planes if whole_bytes else merged(planes, 4)).reshape(strips, n_tiles, -1)]
     if high is not None:
         planes = fragments(whole(high).reshape(strips, 16, n_tiles, 256))
         tile.append(merged(planes, 1 if dtype == "q5_k" else 2).reshape(strips, n_tiles, -1))

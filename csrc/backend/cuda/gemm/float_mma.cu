@@ -1,4 +1,4 @@
-// Weights of float16 or bfloat16 by any number of rows of the same: the host's side.
+// Weights of float16, bfloat16 or F8_E4M3 by any number of rows: the host's side.
 #include "backend/cuda/gemm/float_mma.cuh"
 
 #include "backend/cuda/gemm/tile_kernels.h"
@@ -11,16 +11,19 @@ void launch_groups(const GemmLaunch& launch, const TileWork& work) {
   cuda::launch(stream_of(launch), mma_kernel<kType, kGroups>, shape_of(work, kGroups * 8, 0), work);
 }
 
+// Codes of eight bits are as fast to multiply by 32 columns in two passes, of which the second finds them in the cache:
+// either is as fast as rows of x are read, and one pass is short of registers.
 template <DType kType>
 void launch_float_mma(const GemmLaunch& launch) {
+  constexpr int kMostColumns = kType == DType::F8_E4M3 ? 16 : 32;
   const TileWork work = tile_work_of(launch);
-  switch (columns_for(work, 8, 32)) {
+  switch (columns_for(work, 8, kMostColumns)) {
     case 8:
       return launch_groups<kType, 1>(launch, work);
     case 16:
       return launch_groups<kType, 2>(launch, work);
     default:
-      return launch_groups<kType, 4>(launch, work);
+      return launch_groups<kType, kMostColumns / 8>(launch, work);
   }
 }
 
@@ -28,6 +31,9 @@ void launch_float_mma(const GemmLaunch& launch) {
 
 void launch_f16_mma(const GemmLaunch& launch) {
   launch_float_mma<DType::F16>(launch);
+}
+void launch_f8_e4m3_mma(const GemmLaunch& launch) {
+  launch_float_mma<DType::F8_E4M3>(launch);
 }
 void launch_bf16_mma(const GemmLaunch& launch) {
   launch_float_mma<DType::BF16>(launch);

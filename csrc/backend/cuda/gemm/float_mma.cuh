@@ -1,50 +1,99 @@
-// Weights of float16 or bfloat16 by any number of rows of the same: matrix instructions.
+// Weights of float16 or bfloat16 by any number of rows of the same, or of F8_E4M3 by float16: matrix instructions.
 //
 // A block makes 16 columns of out for 8 · kGroups rows, its warps slices of k. Weights are the instructions' left
 // operand, as tiles hold it; rows of x are its columns. Lane 4 · g + t has of each group sums of the strip's rows g and
 // g + 8 by the group's columns 2t and 2t + 1.
 #pragma once
 
+#include "backend/cuda/gemm/e4m3.cuh"
 #include "backend/cuda/gemm/tile_work.cuh"
 
 namespace imp::cuda {
 
-constexpr int kStepElements = 16;  // of k in one instruction
-constexpr int kChunkSteps = 4;
-constexpr int kTileChunks = kTileElements / kStepElements / kChunkSteps;
+constexpr int kProductElements = 16;  // of k in one instruction
 
-// What a lane holds of a chunk of weights: its part of each step.
-struct ChunkElements {
-  arch::Vec16 steps[kChunkSteps];
+// Adds a product of 16 elements to a group's sums. x is of the lane's column, at its first element.
+template <bool kIsBfloat16>
+__device__ __forceinline__ void add_product(const std::uint32_t (&a)[4], const std::byte* x, float (&sums)[4]) {
+  const std::uint32_t b[2] = {*reinterpret_cast<const std::uint32_t*>(x),
+                              *reinterpret_cast<const std::uint32_t*>(x + kProductElements)};
+  if constexpr (kIsBfloat16) {
+    arch::mma_bf16(sums, a, b);
+  } else {
+    arch::mma_f16(sums, a, b);
+  }
+}
+
+// What a lane holds of a chunk of weights: its part of each product.
+template <DType kType>
+struct Chunk {
+  static constexpr int kProducts = 4, kElements = kProducts * kProductElements;
+
+  arch::Vec16 products[kProducts];
 
   __device__ __forceinline__ void load(const std::byte* strip, int chunk, int lane) {
     IMP_UNROLL
-    for (int i = 0; i < kChunkSteps; ++i) {
-      const std::byte* const fragment = strip + static_cast<std::ptrdiff_t>(chunk * kChunkSteps + i) * kFragmentBytes;
-      steps[i] = arch::load_streamed(fragment + lane * kLaneBytes);
+    for (int i = 0; i < kProducts; ++i) {
+      const std::byte* const fragment = strip + static_cast<std::ptrdiff_t>(chunk * kProducts + i) * kFragmentBytes;
+      products[i] = arch::load_streamed(fragment + lane * kLaneBytes);
+    }
+  }
+  template <int kGroups>
+  __device__ __forceinline__ void add(const std::byte* const (&x)[kGroups], int first_element,
+                                      float (&sums)[kGroups][4]) const {
+    IMP_UNROLL
+    for (int i = 0; i < kProducts; ++i) {
+      IMP_UNROLL
+      for (int group = 0; group < kGroups; ++group) {
+        const std::byte* const from = x[group] + (first_element + i * kProductElements) * 2;
+        add_product<kType == DType::BF16>(products[i].word, from, sums[group]);
+      }
     }
   }
 };
 
-template <DType kType, int kGroups>
-__device__ __forceinline__ void add_chunk(const ChunkElements& weights, const std::byte* const (&x)[kGroups],
-                                          int first_element, float (&sums)[kGroups][4]) {
-  IMP_UNROLL
-  for (int i = 0; i < kChunkSteps; ++i) {
-    const std::uint32_t (&a)[4] = weights.steps[i].word;
+// Two blocks, of each row with a scale. Codes are exact; what is rounded are a block's sum and its scaled part of all.
+template <>
+struct Chunk<DType::F8_E4M3> {
+  static constexpr int kElements = 2 * kFloatBlockElements, kFragments = kElements / kBlockElements;
+
+  arch::Vec16 codes[kFragments];
+  arch::Vec16 scales;  // of each block those of the lane's two rows
+
+  __device__ __forceinline__ void load(const std::byte* strip, int chunk, int lane) {
+    using Of = Tile<DType::F8_E4M3>;
+    constexpr int kChunks = kTileElements / kElements;
+    const std::byte* const tile = strip + static_cast<std::ptrdiff_t>(chunk / kChunks) * Of::kBytes;
+    const int in_tile = chunk % kChunks;
     IMP_UNROLL
-    for (int group = 0; group < kGroups; ++group) {
-      const std::byte* const from = x[group] + (first_element + i * kStepElements) * 2;
-      const std::uint32_t b[2] = {*reinterpret_cast<const std::uint32_t*>(from),
-                                  *reinterpret_cast<const std::uint32_t*>(from + kStepElements)};
-      if constexpr (kType == DType::F16) {
-        arch::mma_f16(sums[group], a, b);
-      } else {
-        arch::mma_bf16(sums[group], a, b);
+    for (int i = 0; i < kFragments; ++i) {
+      codes[i] = arch::load_streamed(tile + (in_tile * kFragments + i) * kFragmentBytes + lane * kLaneBytes);
+    }
+    scales = arch::load_streamed(tile + Of::kScales + float_scale_offset(lane / 4, in_tile * 2));
+  }
+  template <int kGroups>
+  __device__ __forceinline__ void add(const std::byte* const (&x)[kGroups], int first_element,
+                                      float (&sums)[kGroups][4]) const {
+    constexpr int kProducts = kFloatBlockElements / kProductElements;
+    IMP_UNROLL
+    for (int block = 0; block < 2; ++block) {
+      std::uint32_t a[kProducts][4];
+      IMP_UNROLL
+      for (int i = 0; i < kProducts; ++i) small_fragment(codes[block * 2 + i / 2], i % 2, a[i]);
+      const float scale[2] = {__uint_as_float(scales.word[block * 2]) * kOfSmallHalves,
+                              __uint_as_float(scales.word[block * 2 + 1]) * kOfSmallHalves};
+      IMP_UNROLL
+      for (int group = 0; group < kGroups; ++group) {
+        const std::byte* const from = x[group] + (first_element + block * kFloatBlockElements) * 2;
+        float of_block[4] = {};
+        IMP_UNROLL
+        for (int i = 0; i < kProducts; ++i) add_product<false>(a[i], from + i * kProductElements * 2, of_block);
+        IMP_UNROLL
+        for (int i = 0; i < 4; ++i) sums[group][i] = fmaf(of_block[i], scale[i / 2], sums[group][i]);
       }
     }
   }
-}
+};
 
 // To where the slices meet.
 template <int kGroups>
@@ -74,8 +123,9 @@ __global__ void __launch_bounds__(kTileThreads, 2) mma_kernel(const __grid_const
   if (strip == nullptr || second == nullptr) return;
 
   const TileRange tiles = slice_of(work.n_tiles, slice);
+  constexpr int kTileChunks = kTileElements / Chunk<kType>::kElements;
   const int begin = tiles.begin * kTileChunks, end = tiles.end * kTileChunks;
-  ChunkElements next;
+  Chunk<kType> next;
   next.load(strip, begin, lane);
   const std::byte* x[kGroups];  // of column g, from element 2t on
   IMP_UNROLL
@@ -84,9 +134,9 @@ __global__ void __launch_bounds__(kTileThreads, 2) mma_kernel(const __grid_const
   for (int product = 0;; ++product) {
     float sums[kGroups][4] = {};
     for (int chunk = begin; chunk < end; ++chunk) {
-      const ChunkElements weights = next;
+      const Chunk<kType> weights = next;
       if (chunk + 1 < end) next.load(strip, chunk + 1, lane);
-      add_chunk<kType>(weights, x, chunk * kChunkSteps * kStepElements, sums);
+      weights.add(x, chunk * Chunk<kType>::kElements, sums);
     }
     store_sums(sums, sums_of(shared_sums, product, slice, kColumns), lane);
     if (product == (is_pair ? 1 : 0)) break;
@@ -95,7 +145,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) mma_kernel(const __grid_const
   }
   __syncthreads();
   // Rows of float16 have their factor behind their elements.
-  write_out<kColumns>(work, place, shared_sums, kType == DType::F16 ? work.n_tiles * kTileElements * 2 : 0);
+  write_out<kColumns>(work, place, shared_sums, kType == DType::BF16 ? 0 : work.n_tiles * kTileElements * 2);
 }
 
 }  // namespace imp::cuda

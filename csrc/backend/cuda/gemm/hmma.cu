@@ -33,6 +33,9 @@ void launch_q5_k_hmma(const GemmLaunch& launch) {
 void launch_q6_k_hmma(const GemmLaunch& launch) {
   launch_hmma<DType::Q6_K>(launch);
 }
+void launch_f8_e4m3_hmma(const GemmLaunch& launch) {
+  launch_hmma<DType::F8_E4M3>(launch);
+}
 void launch_f16_hmma(const GemmLaunch& launch) {
   launch_hmma<DType::F16>(launch);
 }

@@ -5,8 +5,8 @@
 // has two strips of weights, decoded in its registers, and 64 of the block's columns: rows of x.
 #pragma once
 
+#include "backend/cuda/gemm/float8_steps.cuh"
 #include "backend/cuda/gemm/strip_pairs.cuh"
-#include "backend/cuda/gemm/weight_steps.cuh"
 #include "backend/cuda/tile_places.h"
 
 namespace imp::cuda {
@@ -120,7 +120,10 @@ __global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
   }
   WeightStep<kType> weights[2];
   IMP_UNROLL
-  for (int i = 0; i < 2; ++i) weights[i].load(pair.tiles[i], 0, lane);
+  for (int i = 0; i < 2; ++i) {
+    weights[i].begin(pair.tiles[i], work.n_tiles, lane);
+    weights[i].load(pair.tiles[i], 0, lane);
+  }
 
   float sums[2][Shape::kWarpColumns / 8][4] = {};
   for (int step = 0; step < n_steps; ++step) {
@@ -143,6 +146,8 @@ __global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
   }
   __syncthreads();
   float* const staged = reinterpret_cast<float*>(shared) + warp * Shape::kStagedFloats;
+  IMP_UNROLL
+  for (int i = 0; i < 2; ++i) weights[i].finish(sums[i]);
   stage_sums(sums, lane, staged);
   __syncwarp();
   write_strips<Shape::kWarpColumns>(work, place, pair, first_column, staged,

@@ -92,6 +92,17 @@ void move_halves(int row, int n_elements, const Move4& move_4, const Move2& move
   if (n_elements % 2 != 0) move_2({.in_file = (n_elements - 1) * 2, .in_tile = half_offset(row, n_elements - 1)});
 }
 
+template <class Move4>
+void move_f8_e4m3(int row, int n_elements, const Move4& move_4) {
+  for (int block = 0; block < n_elements / kFloatBlockElements; ++block) {
+    const int from = block * 68;
+    move_4({.in_file = from, .in_tile = Tile<DType::F8_E4M3>::kScales + float_scale_offset(row, block)});
+    for (int i = 0; i < kFloatBlockElements; i += 4) {
+      move_4({.in_file = from + 4 + i, .in_tile = byte_offset(row, block * kFloatBlockElements + i)});
+    }
+  }
+}
+
 template <class Move4, class Move2>
 void move_row(DType type, int row, int n_elements, const Move4& move_4, const Move2& move_2) {
   switch (type) {
@@ -105,6 +116,8 @@ void move_row(DType type, int row, int n_elements, const Move4& move_4, const Mo
       return move_q5_k(row, move_4);
     case DType::Q6_K:
       return move_q6_k(row, move_4, move_2);
+    case DType::F8_E4M3:
+      return move_f8_e4m3(row, n_elements, move_4);
     case DType::F16:
     case DType::BF16:
       return move_halves(row, n_elements, move_4, move_2);
@@ -165,6 +178,7 @@ bool has_tiles(DType weight) noexcept {
     case DType::Q4_K:
     case DType::Q5_K:
     case DType::Q6_K:
+    case DType::F8_E4M3:
     case DType::F16:
     case DType::BF16:
       return true;

@@ -23,7 +23,8 @@ void launch_q4_k_imma(const GemmLaunch& launch);
 void launch_q5_k_imma(const GemmLaunch& launch);
 void launch_q6_k_imma(const GemmLaunch& launch);
 
-// Any number of f16_rows and of bf16_rows.
+// Any number of f16_even_odd, of f16_rows and of bf16_rows.
+void launch_f8_e4m3_mma(const GemmLaunch& launch);
 void launch_f16_mma(const GemmLaunch& launch);
 void launch_bf16_mma(const GemmLaunch& launch);
 

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/arch.cuh"
 #include "backend/cuda/gemm/tiles.h"
+#include "tensor/quant/f8_e4m3.h"
 #include "tensor/quant/floats.h"
 #include "tensor/quant/q4_0.h"
 #include "tensor/quant/q4_k.h"
@@ -89,6 +90,16 @@ struct TileRow<quant::BlockQ6_K> {
     }
     if (i < 208) return tile[Its::kScales + scale_offset(row, (i - 192) / 2) + i % 2];
     return tile[Its::kFactors + factor_offset(row) + i - 208];
+  }
+};
+
+template <>
+struct TileRow<quant::BlockF8_E4M3> {
+  static constexpr bool kExists = true;
+  static __device__ __forceinline__ std::byte file_byte(const std::byte* tile, int row, int i) {
+    const int block = i / 68, in_block = i % 68;
+    if (in_block < 4) return tile[Tile<DType::F8_E4M3>::kScales + float_scale_offset(row, block) + in_block];
+    return tile[byte_offset(row, block * kFloatBlockElements + in_block - 4)];
   }
 };
 

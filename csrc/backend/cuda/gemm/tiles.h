@@ -9,12 +9,13 @@
 // bits four, of 1 bit eight.
 //
 // Parts, in this order:
-//   Q8_0       8-bit codes, scales
-//   Q4_0       4-bit codes, scales
-//   Q4_K       4-bit codes, headers
-//   Q5_K       4-bit codes, fifth bits, headers
-//   Q6_K       4-bit codes, pairs of high bits, scales (two int8, of 16 elements each, in place of one float16),
-//   factors F16, BF16  the elements
+//   Q8_0       8-bit codes; scales
+//   Q4_0       4-bit codes; scales
+//   Q4_K       4-bit codes; headers
+//   Q5_K       4-bit codes; fifth bits; headers
+//   Q6_K       4-bit codes; pairs of high bits; scales (of 16 elements each: two int8 for a float16); factors
+//   F8_E4M3    8-bit codes; scales (float32, of 64 elements each)
+//   F16, BF16  elements
 #pragma once
 
 #include "backend/gemm.h"
@@ -26,6 +27,8 @@ inline constexpr int kTileElements = static_cast<int>(kTileDepth);  // of a row
 inline constexpr int kBlockElements = 32;
 inline constexpr int kTileBlocks = kTileElements / kBlockElements;
 inline constexpr int kQuadBlocks = 4;
+inline constexpr int kFloatBlockElements = 64;  // of F8_E4M3
+inline constexpr int kFloatBlocks = kTileElements / kFloatBlockElements;
 inline constexpr int kLaneBytes = 16;                   // of a fragment
 inline constexpr int kFragmentBytes = 32 * kLaneBytes;  // of 16x32 int8, or of 16x16 elements of 16 bits
 
@@ -73,6 +76,9 @@ constexpr int half_offset(int row, int k) {
 constexpr int scale_offset(int row, int block) {  // two bytes
   return ((row % 8 * kTileBlocks + block) * 2 + row / 8) * 2;
 }
+constexpr int float_scale_offset(int row, int block) {  // four bytes
+  return ((row % 8 * kFloatBlocks + block) * 2 + row / 8) * 4;
+}
 constexpr int header_offset(int row) {  // 16 bytes: d and dmin as float16, and twelve bytes of scales and minima
   return (row % 8 * 2 + row / 8) * 16;
 }
@@ -104,6 +110,10 @@ template <>
 struct Tile<DType::Q6_K> {
   static constexpr int kHighBits = 4 * kFragmentBytes, kScales = kHighBits + 2 * kFragmentBytes;
   static constexpr int kFactors = kScales + kTileRows * kTileBlocks * 2, kBytes = kFactors + kTileRows * 2;
+};
+template <>
+struct Tile<DType::F8_E4M3> {
+  static constexpr int kScales = 8 * kFragmentBytes, kBytes = kScales + kTileRows * kFloatBlocks * 4;
 };
 template <>
 struct Tile<DType::F16> {

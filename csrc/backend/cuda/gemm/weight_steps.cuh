@@ -8,8 +8,8 @@
 // (f16_even_odd). Elements that are floats already are in the products' own order.
 //
 // What is rounded: codes are exact in float16. Scales are rounded to it once where they are products themselves (of K
-// types), and so are minima; then a weight is one fused (code · scale - minimum), rounded once. Integers times a
-// float16 are exact where they are too small for its normal numbers.
+// types), and so are minima; then a weight is one fused (code · scale - minimum), rounded once. Integers
+// times a float16 are exact where they are too small for its normal numbers.
 #pragma once
 
 #include "backend/cuda/arch.cuh"
@@ -103,8 +103,15 @@ __device__ __forceinline__ void share_words(std::uint32_t mine, int lane, ScaleW
 template <DType kType>
 struct WeightStep;
 
+// Of weights that are complete in float16: what a step is told before its first load, and what multiplies its sums.
+struct WithoutUnits {
+  __device__ __forceinline__ void begin(const std::byte*, int, int) {}
+  template <int kGroups>
+  __device__ __forceinline__ void finish(float (&)[kGroups][4]) const {}
+};
+
 template <>
-struct WeightStep<DType::F16> {
+struct WeightStep<DType::F16> : WithoutUnits {
   static constexpr bool kIsBfloat16 = false;
 
   arch::Vec16 elements[kStepProducts];
@@ -141,7 +148,7 @@ struct BlockScales {
 };
 
 template <>
-struct WeightStep<DType::Q8_0> {
+struct WeightStep<DType::Q8_0> : WithoutUnits {
   static constexpr bool kIsBfloat16 = false;
 
   arch::Vec16 codes[2];
@@ -171,7 +178,7 @@ struct WeightStep<DType::Q8_0> {
 };
 
 template <>
-struct WeightStep<DType::Q4_0> {
+struct WeightStep<DType::Q4_0> : WithoutUnits {
   static constexpr bool kIsBfloat16 = false;
 
   arch::Vec16 codes;
@@ -220,7 +227,7 @@ struct HeaderScales {
 };
 
 template <>
-struct WeightStep<DType::Q4_K> {
+struct WeightStep<DType::Q4_K> : WithoutUnits {
   static constexpr bool kIsBfloat16 = false;
 
   arch::Vec16 codes;
@@ -240,7 +247,7 @@ struct WeightStep<DType::Q4_K> {
 };
 
 template <>
-struct WeightStep<DType::Q5_K> {
+struct WeightStep<DType::Q5_K> : WithoutUnits {
   static constexpr bool kIsBfloat16 = false;
 
   arch::Vec16 codes;
@@ -262,7 +269,7 @@ struct WeightStep<DType::Q5_K> {
 };
 
 template <>
-struct WeightStep<DType::Q6_K> {
+struct WeightStep<DType::Q6_K> : WithoutUnits {
   static constexpr bool kIsBfloat16 = false;
 
   arch::Vec16 codes;

@@ -40,6 +40,9 @@ void launch_q5_k_wgmma(const GemmLaunch& launch) {
 void launch_q6_k_wgmma(const GemmLaunch& launch) {
   launch_wgmma<DType::Q6_K>(launch, launch_q6_k_hmma);
 }
+void launch_f8_e4m3_wgmma(const GemmLaunch& launch) {
+  launch_wgmma<DType::F8_E4M3>(launch, launch_f8_e4m3_hmma);
+}
 void launch_f16_wgmma(const GemmLaunch& launch) {
   launch_wgmma<DType::F16>(launch, launch_f16_hmma);
 }

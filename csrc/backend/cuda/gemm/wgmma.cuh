@@ -5,8 +5,8 @@
 // are under way it decodes the other.
 #pragma once
 
+#include "backend/cuda/gemm/float8_steps.cuh"
 #include "backend/cuda/gemm/strip_pairs.cuh"
-#include "backend/cuda/gemm/weight_steps.cuh"
 #include "backend/cuda/hopper.cuh"
 
 namespace imp::cuda {
@@ -83,8 +83,9 @@ struct StripFeed {
   WeightStep<kType> step;
   Fragment fragments[kStepProducts];
 
-  __device__ __forceinline__ void begin(const std::byte* tiles, int lane) {
+  __device__ __forceinline__ void begin(const std::byte* tiles, int n_steps, int lane) {
     tile = tiles;
+    step.begin(tile, n_steps / kTileSteps, lane);
     step.load(tile, 0, lane);
   }
   // Makes the fragments of step `at`, and loads what follows it.
@@ -118,8 +119,8 @@ template <DType kType>
 __device__ __forceinline__ void multiply_strips(const StripPair& pair, const Ring& ring, int n_steps, int lane,
                                                 ProductSums (&sums)[2]) {
   StripFeed<kType> first, second;
-  first.begin(pair.tiles[0], lane);
-  second.begin(pair.tiles[1], lane);
+  first.begin(pair.tiles[0], n_steps, lane);
+  second.begin(pair.tiles[1], n_steps, lane);
   first.decode(0, n_steps, lane);
   for (int step = 0; step < n_steps; ++step) {
     const std::uint64_t x = ring.wait_for(step);
@@ -132,6 +133,8 @@ __device__ __forceinline__ void multiply_strips(const StripPair& pair, const Rin
     if (step + 1 < n_steps) first.decode(step + 1, n_steps, lane);
   }
   hopper::wait_for_products<0>();
+  first.step.finish(sums[0]);
+  second.step.finish(sums[1]);
 }
 
 template <DType kType>

@@ -1,0 +1,82 @@
+// Weights of F8_E4M3 in tile16 as the float16 left operands of matrix instructions (weight_steps.cuh): codes are exact,
+// and so are units; scales are rounded to float16, and then each weight.
+#pragma once
+
+#include "backend/cuda/gemm/e4m3.cuh"
+#include "backend/cuda/gemm/weight_steps.cuh"
+
+namespace imp::cuda {
+
+// Scales in float16 are multiples of a power of two of each row, so large that the row's greatest is from 2^14 to below
+// 2^15: so a scale may be 2^11 times smaller before the least of its weights is no normal number.
+struct RowUnits {
+  float per_unit[2];  // of the lane's rows: one divided by it
+
+  __device__ __forceinline__ void begin(const std::byte* tiles, int n_tiles, int lane) {
+    using Of = Tile<DType::F8_E4M3>;
+    int greatest[2] = {};  // as bits
+    for (int i = lane % 4; i < n_tiles; i += 4) {
+      const std::byte* const scales = tiles + static_cast<std::ptrdiff_t>(i) * Of::kBytes + Of::kScales;
+      IMP_UNROLL
+      for (int pair = 0; pair < kFloatBlocks; pair += 2) {
+        const arch::Vec16 words = load_cached(scales + float_scale_offset(lane / 4, pair));
+        IMP_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          const int bits = static_cast<int>(words.word[j] & 0x7fffffff);
+          greatest[j % 2] = bits > greatest[j % 2] ? bits : greatest[j % 2];
+        }
+      }
+    }
+    IMP_UNROLL
+    for (int row = 0; row < 2; ++row) {
+      IMP_UNROLL
+      for (int delta = 1; delta < 4; delta *= 2) {
+        const int other = __shfl_xor_sync(kAllLanes, greatest[row], delta);
+        greatest[row] = other > greatest[row] ? other : greatest[row];
+      }
+      const int exponent = greatest[row] >> 23;  // 27 and on, or 0 where all are
+      per_unit[row] = __int_as_float((127 + 14 + 127 - (exponent < 27 ? 27 : exponent)) << 23);
+    }
+  }
+  template <int kGroups>
+  __device__ __forceinline__ void finish(float (&sums)[kGroups][4]) const {
+    IMP_UNROLL
+    for (int row = 0; row < 2; ++row) {
+      const float unit = __int_as_float((2 * 127 << 23) - __float_as_int(per_unit[row])) * kOfSmallHalves;
+      IMP_UNROLL
+      for (int group = 0; group < kGroups; ++group) {
+        sums[group][2 * row] *= unit;
+        sums[group][2 * row + 1] *= unit;
+      }
+    }
+  }
+};
+
+template <>
+struct WeightStep<DType::F8_E4M3> : RowUnits {
+  static constexpr bool kIsBfloat16 = false;
+
+  arch::Vec16 codes[2];
+  float2 scales;  // of the lane's rows
+
+  __device__ __forceinline__ void load(const std::byte* tile, int step, int lane) {
+    using Of = Tile<DType::F8_E4M3>;
+    IMP_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      codes[i] = arch::load_streamed(tile + (step * 2 + i) * kFragmentBytes + lane * kLaneBytes);
+    }
+    scales = *reinterpret_cast<const float2*>(tile + Of::kScales + float_scale_offset(lane / 4, step));
+  }
+  __device__ __forceinline__ void make_words(int, int, ScaleWords& words) const {
+    const float in_units[2] = {scales.x * per_unit[0], scales.y * per_unit[1]};
+    IMP_UNROLL
+    for (int row = 0; row < 2; ++row) words[0][row] = arch::pack_f16(in_units[row], in_units[row]);
+  }
+  __device__ __forceinline__ void decode(int product, int, const ScaleWords& words, Fragment& a) const {
+    small_fragment(codes[product / 2], product % 2, a);
+    IMP_UNROLL
+    for (int r = 0; r < 4; ++r) a[r] = arch::fma_f16x2(a[r], words[0][r % 2], 0);
+  }
+};
+
+}  // namespace imp::cuda
