@@ -88,6 +88,9 @@ struct GatedTerm {
 struct Norm {
   const Vector* weight = nullptr;  // as long as a run; null: they are not
   float epsilon = 0;
+  // The weight of a product that reads the result in the very next op, if one does: what it reads may be written along
+  // with the result.
+  const Linear* reader = nullptr;
 };
 
 // Rows of heads that are normalized, each for itself, and rotated.

@@ -163,6 +163,25 @@ py::list linear(TestingDevice& device, const Floats& x, const std::vector<std::p
   return outs;
 }
 
+// x normalized and then multiplied by a matrix of n rows; `told`: the norm knows of the product. `doubled`: the rows are
+// added to themselves between the two.
+Floats norm_linear(TestingDevice& device, const Floats& x, const Floats& norm_weight, int n, const Matrix& matrix,
+                   const Overrides& overrides, bool told, bool doubled) {
+  Backend& backend = device.backend();
+  const Rows rows = device.to_rows(x);
+  const auto& [dtype, file, bias] = matrix;
+  const auto weight = weight_of(backend, dtype, file, n, rows.width, overrides);
+  const auto norm = vector_of(device, norm_weight);
+  backend.reserve(needs_of(rows.n_rows, {weight.get()}));
+  backend.fill_scratch(0xA5);
+  const Rows normed = device.empty_rows(rows.n_rows, rows.width), out = device.empty_rows(rows.n_rows, n);
+  backend.rms_norm(rows, {norm.get(), 1e-6F, told ? weight.get() : nullptr}, normed);
+  if (doubled) backend.add(normed, normed);
+  const LinearTerm term{weight.get(), nullptr, out};
+  backend.linear(normed, {&term, 1});
+  return device.to_array(out);
+}
+
 // Loads matrices [n, k] of types at once; read(which, first row, number) gives rows, progress(bytes) is told of them.
 // Returns the bytes that each takes on the device.
 std::vector<std::size_t> load_linears(TestingDevice& device,
@@ -224,6 +243,8 @@ void register_testing_ops(py::module_& module) {
            py::arg("norm_weight") = py::none(), py::arg("epsilon") = 0.0F)
       .def("linear", &linear, py::arg("x"), py::arg("terms"), py::kw_only(), py::arg("overrides") = Overrides{},
            py::arg("fill") = 0)
+      .def("norm_linear", &norm_linear, py::arg("x"), py::arg("norm_weight"), py::arg("n"), py::arg("matrix"),
+           py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("told"), py::arg("doubled") = false)
       .def("load_linears", &load_linears, py::arg("shapes"), py::arg("read"), py::arg("progress"))
       .def("scratch_for", &scratch_for, py::arg("dtype"), py::arg("file"), py::arg("n"), py::arg("k"),
            py::arg("n_rows"))

@@ -130,17 +130,16 @@ void Decoder::embed(const Batch& batch) {
     backend_.rope_angles(batch.positions, ropes_[i], angles_[i]);
   }
   backend_.embed(batch.tokens, *weights_.embedding, config_.embedding_scale, x_);
-  backend_.rms_norm(x_, norm(weights_.layers.front().attention_norm), normed_);
+  const LayerWeights& first_layer = weights_.layers.front();
+  backend_.rms_norm(x_, norm(first_layer.attention_norm, first_layer.q.get()), normed_);
 }
 
-Norm Decoder::norm(const Values& weight) const {
-  return {weight.get(), config_.norm_epsilon};
+Norm Decoder::norm(const Values& weight, const Linear* reader) const {
+  return {weight.get(), config_.norm_epsilon, reader};
 }
 
-void Decoder::join(const Values& post_norm, const Values* next_norm) {
+void Decoder::norm_branch(const Values& post_norm) {
   if (config_.norm_placement == NormPlacement::pre_and_post) backend_.rms_norm(branch_, norm(post_norm), branch_);
-  if (next_norm == nullptr) return backend_.add(x_, branch_);
-  backend_.add_norm(x_, branch_, norm(*next_norm), normed_);
 }
 
 void Decoder::attention(const Batch& batch, KvPool& pool, int i) {
@@ -154,14 +153,17 @@ void Decoder::attention(const Batch& batch, KvPool& pool, int i) {
                        {k_, norm(w.k_norm)}, v_);
   backend_.attend(pool, i, batch.sequences, attention_params(config_, layer), q_, attended_);
   backend_.linear(attended_, std::array{LinearTerm{w.output.get(), w.output_bias.get(), branch_}});
-  join(w.post_attention_norm, &w.ffn_norm);
+  norm_branch(w.post_attention_norm);
+  backend_.add_norm(x_, branch_, norm(w.ffn_norm, config_.has_experts() ? w.router.get() : w.gate.get()), normed_);
 }
 
 void Decoder::feed_forward(int i) {
   const LayerWeights& w = weights_.layers[static_cast<std::size_t>(i)];
   config_.has_experts() ? experts(w) : dense(w);
-  const bool is_last = i + 1 == config_.n_layers;
-  join(w.post_ffn_norm, is_last ? nullptr : &weights_.layers[static_cast<std::size_t>(i) + 1].attention_norm);
+  norm_branch(w.post_ffn_norm);
+  if (i + 1 == config_.n_layers) return backend_.add(x_, branch_);
+  const LayerWeights& next = weights_.layers[static_cast<std::size_t>(i) + 1];
+  backend_.add_norm(x_, branch_, norm(next.attention_norm, next.q.get()), normed_);
 }
 
 void Decoder::dense(const LayerWeights& w) {
@@ -198,7 +200,7 @@ void Decoder::head(const Batch& batch) {
   const Rows last = first(last_, batch.logits_rows.size());
   const Rows logits = first(logits_, batch.logits_rows.size());
   backend_.gather_rows(x_, batch.logits_rows, last);
-  backend_.rms_norm(last, norm(weights_.final_norm), last);
+  backend_.rms_norm(last, norm(weights_.final_norm, &weights_.output_head()), last);
   backend_.linear(last, std::array{LinearTerm{&weights_.output_head(), nullptr, logits}});
   if (config_.logit_soft_cap > 0) backend_.soft_cap(logits, config_.logit_soft_cap);
 }

@@ -25,12 +25,12 @@ class Decoder final : public ForwardPass, private StepBody {
  private:
   void run(const Batch& batch, KvPool& pool) override;
   void make_workspace();
-  Norm norm(const Values& weight) const;
+  Norm norm(const Values& weight, const Linear* reader = nullptr) const;
   void embed(const Batch& batch);  // to x, and normed for the first layer
   // Both take normed to branch, join that to x, and leave it normed for what comes next.
   void attention(const Batch& batch, KvPool& pool, int layer);
   void feed_forward(int layer);
-  void join(const Values& post_norm, const Values* next_norm);
+  void norm_branch(const Values& post_norm);
   void dense(const LayerWeights& w);    // normed to branch
   void experts(const LayerWeights& w);  // likewise
   void route(const LayerWeights& w);

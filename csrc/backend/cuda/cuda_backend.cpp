@@ -182,6 +182,7 @@ void CudaBackend::read_device(void* to, const void* from, std::size_t n_bytes) {
 #endif
 
 CudaBackend::Running CudaBackend::run(Op op) noexcept {
+  gemm_.forget();  // what one op writes along is for the next, and no later one
   const auto index = static_cast<std::size_t>(op);
   launches_.add(index);
   return {stream_, trace_, kOpNames[index]};

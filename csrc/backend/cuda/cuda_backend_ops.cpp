@@ -28,12 +28,12 @@ void CudaBackend::embed(std::span<const std::int32_t> tokens, const Linear& tabl
 
 void CudaBackend::rms_norm(Rows x, const Norm& norm, Rows out) {
   const Running running = run(Op::rms_norm);
-  cuda::rms_norm(stream_, x, norm.weight->data(), norm.epsilon, out);
+  cuda::rms_norm(stream_, x, norm.weight->data(), norm.epsilon, out, gemm_.write_along(out, norm.reader));
 }
 
 void CudaBackend::add_norm(Rows x, Rows y, const Norm& norm, Rows out) {
   const Running running = run(Op::add_norm);
-  cuda::add_norm(stream_, x, y, norm.weight->data(), norm.epsilon, out);
+  cuda::add_norm(stream_, x, y, norm.weight->data(), norm.epsilon, out, gemm_.write_along(out, norm.reader));
 }
 
 void CudaBackend::linear(Rows x, std::span<const LinearTerm> terms) {

@@ -18,10 +18,11 @@ enum class GatedActivation : std::uint8_t;
 namespace imp::cuda {
 
 struct Answer;
+struct PreparedRows;
 
 // All pointers are addresses on the device; shapes and aliasing as Backend says.
-void rms_norm(Stream& stream, Rows x, const float* weight, float epsilon, Rows out);
-void add_norm(Stream& stream, Rows x, Rows y, const float* weight, float epsilon, Rows out);
+void rms_norm(Stream& stream, Rows x, const float* weight, float epsilon, Rows out, const PreparedRows& along);
+void add_norm(Stream& stream, Rows x, Rows y, const float* weight, float epsilon, Rows out, const PreparedRows& along);
 // frequencies [dims / 2], of the host
 void rope_angles(Stream& stream, const std::int32_t* positions, int n, std::span<const double> frequencies,
                  float magnitude, Rows out);

@@ -9,7 +9,7 @@ from imp_service import _testing as core
 from support.bits import assert_same_bits
 from support.devices import GPUS
 from support.tolerances import rounding_of_sum
-from support.weights import random_rows
+from support.weights import random_rows, random_weight
 
 Array = np.ndarray
 TILE, BLOCK = 256, 32
@@ -151,3 +151,21 @@ def test_det_1_a_rows_bytes_do_not_depend_on_its_company_or_on_the_order_of_thre
         assert np.array_equal(prepared(x, name, order), together)
     for row in (0, 4, 8):
         assert np.array_equal(prepared(x[row : row + 1], name), together[row : row + 1])
+
+
+@pytest.mark.parametrize("device", GPUS, ids=lambda device: device.name.replace(" ", "_"))
+@pytest.mark.parametrize("m", [1, 5])
+@pytest.mark.parametrize(("dtype", "k"), [("q8_0", 288), ("q4_k", 768), ("bf16", 288), ("f16", 96), ("f32", 96)])
+def test_krn_3_gemm_10_rows_that_a_norm_writes_for_its_reader_are_those_of_a_launch_of_their_own(
+    device: core.Device, dtype: str, k: int, m: int
+) -> None:
+    """Bit for bit. Rows that have changed since are read as they are now."""
+    x, norm_weight = random_rows(m, k), random_rows(1, k)[0]
+    matrix = (dtype, random_weight(dtype, 40, k).file, None)
+    told, plain = (device.norm_linear(x, norm_weight, 40, matrix, told=told) for told in (True, False))
+    assert_same_bits(told, plain)
+    doubled, expected = (
+        device.norm_linear(x, norm_weight, 40, matrix, told=told, doubled=True) for told in (True, False)
+    )
+    assert_same_bits(doubled, expected)
+    assert (doubled != told).any()

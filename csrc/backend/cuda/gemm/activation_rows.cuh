@@ -2,47 +2,22 @@
 #pragma once
 
 #include "backend/cuda/arch.cuh"
+#include "backend/cuda/gemm/activation_elements.cuh"
 #include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/warp.cuh"
 
 namespace imp::cuda {
 
 constexpr int kPrepareThreads = static_cast<int>(kTileDepth);
-constexpr int kInfinityBits = 0x7F800000;
-constexpr int kNanBits = 0x7FC00000;
-
 static __device__ __forceinline__ float element_of(Rows x, int row, int i) {
   return i < x.width ? x.data[row * x.stride + i] : 0.0F;
 }
-// The bits of |x| order as |x| does, with infinity and NaN above all: no NaN is lost, as it would be in a maximum of
-// floats.
-static __device__ __forceinline__ int magnitude_bits(float x) {
-  return __float_as_int(x) & 0x7FFFFFFF;
-}
-
-// A block of threads for each tile's depth of each row, a warp for 32 elements: the CPU's operations, and but for
-// subnormal numbers its bits.
+// A block of threads for each tile's depth of each row.
 static __global__ void __launch_bounds__(kPrepareThreads)
     quantize_rows_kernel(Rows x, std::byte* out, std::int64_t row_bytes) {
-  constexpr int kSmallest = (127 - 119) << 23;  // the bits of 2^-119: below it 127 / x could be infinite
   const int row = static_cast<int>(blockIdx.y);
   const int i = static_cast<int>(blockIdx.x) * kPrepareThreads + static_cast<int>(threadIdx.x);
-  const float value = element_of(x, row, i);
-  const int max_bits = warp_max(magnitude_bits(value));
-  const bool is_scaled = max_bits >= kSmallest && max_bits < kInfinityBits;
-  const float largest = __int_as_float(max_bits);
-  const int code = is_scaled ? static_cast<int>(rintf(value * (127.0F / largest))) : 0;
-  int sum = code;
-  for (int bits = 8; bits > 0; bits /= 2) sum += __shfl_xor_sync(kAllLanes, sum, bits);
-  const int other_sum = __shfl_xor_sync(kAllLanes, sum, 16);
-
-  std::byte* const to = out + row * row_bytes;
-  to[i] = static_cast<std::byte>(code);
-  if (i % kQ8Elements != 0) return;
-  const float unscaled = __int_as_float(max_bits >= kInfinityBits ? kNanBits : 0);
-  auto* const blocks = reinterpret_cast<Q8Block*>(to + gridDim.x * kPrepareThreads);
-  blocks[i / kQ8Elements] = {is_scaled ? largest / 127.0F : unscaled,
-                             {static_cast<std::int16_t>(sum), static_cast<std::int16_t>(other_sum)}};
+  put_quantized(element_of(x, row, i), i, static_cast<int>(gridDim.x) * kPrepareThreads, out + row * row_bytes);
 }
 
 // The power of two that brings what is at most `largest` below 2^14, and the largest to at least 2^13 where it is not
@@ -90,7 +65,7 @@ static __global__ void __launch_bounds__(kPrepareThreads)
     round_rows_kernel(Rows x, std::byte* out, std::int64_t row_bytes) {
   const int row = static_cast<int>(blockIdx.y);
   const int i = static_cast<int>(blockIdx.x) * kPrepareThreads + static_cast<int>(threadIdx.x);
-  reinterpret_cast<std::uint16_t*>(out + row * row_bytes)[i] = arch::float_to_bf16(element_of(x, row, i));
+  put_rounded(element_of(x, row, i), i, out + row * row_bytes);
 }
 
 }  // namespace imp::cuda

@@ -48,6 +48,16 @@ constexpr std::int64_t activation_row_bytes(ActivationFormat format, std::int64_
   }
 }
 
+// Where rows are written in a format along with their making; f32: nowhere.
+struct PreparedRows {
+  ActivationFormat format = ActivationFormat::f32;
+  std::byte* rows = nullptr;  // activation_row_bytes apart
+};
+// Formats that can be: no element of theirs looks further than its block.
+constexpr bool is_written_along(ActivationFormat format) noexcept {
+  return format == ActivationFormat::q8_rows || format == ActivationFormat::bf16_rows;
+}
+
 // Writes the rows of x to `out`, activation_row_bytes apart. A row's bytes depend on that row alone.
 void prepare_rows(Stream& stream, Rows x, ActivationFormat format, std::byte* out);
 

@@ -114,7 +114,28 @@ void GemmRunner::fill_scratch(std::uint8_t value) {
 }
 #endif
 
-// ---- launches
+// ---- inputs
+
+PreparedRows GemmRunner::write_along(Rows x, const Linear* reader) {
+  forget();
+  if (reader == nullptr || x.n_rows == 0) return {};
+  const ActivationFormat format = reader->plan().kernel_for(x.n_rows).activations;
+  if (!is_written_along(format)) return {};
+  const Room& room = prepared_[index(format)];
+  IMP_CHECK(static_cast<std::size_t>(activation_row_bytes(format, x.width) * x.n_rows) <= room.n_bytes);
+  ready_ = {x.data, x.n_rows, format};
+  return {format, room.memory.get()};
+}
+
+GemmRunner::Inputs GemmRunner::inputs_of(Rows x) noexcept {
+  Inputs inputs;
+  if (ready_.x == x.data && ready_.n_rows == x.n_rows && x.data != nullptr) {
+    inputs[index(ready_.format)] = {prepared_[index(ready_.format)].memory.get(),
+                                    activation_row_bytes(ready_.format, x.width)};
+  }
+  forget();
+  return inputs;
+}
 
 const GemmRunner::Prepared& GemmRunner::prepare(Rows x, ActivationFormat format, Inputs& inputs) {
   Prepared& input = inputs[index(format)];
@@ -128,6 +149,8 @@ const GemmRunner::Prepared& GemmRunner::prepare(Rows x, ActivationFormat format,
   prepare_rows(stream_, x, format, room.memory.get());
   return input = {room.memory.get(), stride};
 }
+
+// ---- launches
 
 GemmRunner::Product GemmRunner::product_of(const Linear& weight, const Vector* bias, Rows out, int m) {
   return {.kernel = &weight.plan().kernel_for(m),
@@ -193,7 +216,7 @@ void GemmRunner::run(Rows x, std::span<const LinearTerm> terms) {
   if (x.n_rows == 0) return;
   products_.clear();
   for (const LinearTerm& term : terms) products_.push_back(product_of(*term.weight, term.bias, term.out, x.n_rows));
-  Inputs inputs;
+  Inputs inputs = inputs_of(x);
   launch({.x = x, .m = x.n_rows}, products_, inputs);
 }
 
@@ -201,7 +224,7 @@ void GemmRunner::run_gated(Rows x, const GatedTerm& term, GatedActivation kind) 
   if (x.n_rows == 0) return;
   Product gate = product_of(*term.gate, term.gate_bias, term.out, x.n_rows);
   Product up = product_of(*term.up, term.up_bias, term.out, x.n_rows);
-  Inputs inputs;
+  Inputs inputs = inputs_of(x);
   if (is_alike(gate, up) && gate.kernel->fuses) {
     const Product* const both[] = {&gate, &up};
     return launch_one({.x = x, .m = x.n_rows}, both, fusion_of(kind), inputs);
@@ -234,7 +257,7 @@ void GemmRunner::launch_experts(const Batch& batch, std::span<const ExpertTerm> 
       product.term.experts = kind.table();
     }
   }
-  Inputs inputs;
+  Inputs inputs = inputs_of(batch.x);
   launch(batch, products_, inputs);
 }
 

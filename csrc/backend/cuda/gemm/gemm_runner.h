@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/expert_tables.h"
 #include "backend/cuda/launch_counts.h"
 #include "backend/cuda/stream.h"
@@ -38,6 +39,11 @@ class GemmRunner {
 #if IMP_TESTING
   void fill_scratch(std::uint8_t value);
 #endif
+
+  // Where to write rows that a product with `reader` reads in the next call, in its format; nowhere without a reader,
+  // or where the format cannot be. Whatever is called instead of it calls forget().
+  PreparedRows write_along(Rows x, const Linear* reader);
+  void forget() noexcept { ready_ = {}; }
 
   // As Backend says. The input is prepared once for all terms that read it alike; terms of one kernel are one launch.
   void run(Rows x, std::span<const LinearTerm> terms);
@@ -76,6 +82,14 @@ class GemmRunner {
     GemmLaunchTerm term;
   };
 
+  // What the op before has written along with its rows.
+  struct Ready {
+    const float* x = nullptr;
+    int n_rows = 0;
+    ActivationFormat format = ActivationFormat::f32;
+  };
+
+  Inputs inputs_of(Rows x) noexcept;  // with what is ready; from then on it is not
   static Scratch scratch_for(const GemmNeeds& needs);
   const Prepared& prepare(Rows x, ActivationFormat format, Inputs& inputs);
 
@@ -95,6 +109,7 @@ class GemmRunner {
   const GemmRegistry& registry_;
   Stream& stream_;
   std::array<Room, kFormats> prepared_;
+  Ready ready_;
   Room gate_;
   Room kernel_scratch_;
   ExpertTables tables_;
