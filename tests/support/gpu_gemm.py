@@ -16,6 +16,8 @@ Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
 INTEGER_TYPES = ["q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]
+# Of scales that are rounded to float16 before weights are: a product of two numbers, or one of more bits.
+ROUNDED_SCALES = ["q4_k", "q5_k", "q6_k", "f8_e4m3"]
 # The format of x that each type's kernels read.
 FORMATS = {
     **dict.fromkeys(INTEGER_TYPES, "q8_rows"),
@@ -98,6 +100,24 @@ def product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Fl
     else:
         bound = tolerances.matrix_instructions(x, sizes)
     return exact, bound + (0 if bias is None else np.abs(bias) * tolerances.FLOAT32_ROUNDING)
+
+
+def held_rows(m: int, k: int, seed: int = 0) -> Floats:
+    """Rows that every format holds as they are: of each 32 elements integers up to 127, times a power of two."""
+    rng = np.random.default_rng([seed, m, k])
+    codes = rng.integers(-127, 128, (m, k))
+    codes[:, ::32] = 127
+    sizes = np.repeat(rng.integers(-14, -10, (m, -(-k // 32))), 32, axis=1)[:, :k]
+    return np.ldexp(codes.astype(np.float32), sizes)
+
+
+def many_row_product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:
+    """As product(), of a kernel for many rows: it makes weights float16 on the way."""
+    exact, bound = product(x, weight, bias)
+    if weight.dtype in [*INTEGER_TYPES, "f8_e4m3"]:
+        bound = tolerances.float16_weights(x, magnitudes(weight), n_roundings=1 + (weight.dtype in ROUNDED_SCALES))
+        bound += 0 if bias is None else np.abs(bias) * tolerances.FLOAT32_ROUNDING
+    return exact, bound
 
 
 def run(

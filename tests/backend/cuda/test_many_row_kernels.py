@@ -17,7 +17,8 @@ from support import tolerances
 from support.bits import assert_same_bits
 from support.devices import GPUS
 from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, bf16_rows, f16_even_odd, f16_rows, run
-from support.weights import Weight, block_of, magnitudes, random_rows, random_weight
+from support.gpu_gemm import many_row_product as product
+from support.weights import block_of, random_rows, random_weight
 
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
@@ -26,10 +27,6 @@ DEVICES = ["cuda_emulated", "cuda"][: len(GPUS)]
 KINDS = ["hmma", "wgmma"]
 ROWS = [1, 17, 65, 130]
 N = 37  # two whole strips and a part
-# Scales and minima are products of two numbers each.
-K_TYPES = ["q4_k", "q5_k", "q6_k"]
-# Of these they are rounded to float16, and so is each weight.
-ROUNDED_SCALES = [*K_TYPES, "f8_e4m3"]
 
 each_device = pytest.mark.parametrize("device", DEVICES)
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -63,17 +60,6 @@ def x_of(dtype: str, m: int = max(ROWS)) -> Input:
 
 def bias_of(n: int) -> Floats:
     return np.random.default_rng(n).normal(size=n).astype(np.float32)
-
-
-def product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:
-    """Exact, and how far a kernel may be from it."""
-    exact = x @ weight.values.T.astype(np.float64) + (0 if bias is None else bias)
-    sizes = magnitudes(weight)
-    if weight.dtype in [*INTEGER_TYPES, "f8_e4m3"]:
-        bound = tolerances.float16_weights(x, sizes, n_roundings=1 + (weight.dtype in ROUNDED_SCALES))
-    else:
-        bound = tolerances.matrix_instructions(x, sizes)
-    return exact, bound + (0 if bias is None else np.abs(bias) * tolerances.FLOAT32_ROUNDING)
 
 
 def is_within(out: Floats, exact: Float64s, bound: Float64s) -> bool:
