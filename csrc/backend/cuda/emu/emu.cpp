@@ -35,6 +35,8 @@ struct Thread {
   Fiber fiber;
   Place place;
   bool is_done = false;
+  const Meeting* meeting = nullptr;  // that it waits for: to be held once more than so often
+  std::uint64_t n_held = 0;
   std::deque<std::vector<Copy>> copies;  // groups that ended, oldest first, and the one that is being made
   std::deque<std::vector<std::function<void()>>> products;  // likewise
 };
@@ -84,7 +86,11 @@ void meet(Meeting& meeting) {
     ++meeting.n_held;
     return;
   }
-  while (meeting.n_held == before) to_scheduler();
+  Thread& self = current();
+  self.meeting = &meeting;
+  self.n_held = before;
+  to_scheduler();
+  self.meeting = nullptr;
 }
 
 // A block's barrier no longer waits for a thread that has ended, as on the device; a group's does.
@@ -123,6 +129,7 @@ void prepare_block() {
     Thread& thread = *block.threads[i];
     thread.place = place_of(i);
     thread.is_done = false;
+    thread.meeting = nullptr;
     thread.copies.assign(1, {});
     thread.products.assign(1, {});
     thread.fiber.start(thread_main);
@@ -135,7 +142,7 @@ void run_block(const std::vector<unsigned>& order) {
     const std::uint64_t before = block.progress;
     for (const unsigned i : order) {
       Thread& thread = *block.threads[i];
-      if (thread.is_done) continue;
+      if (thread.is_done || (thread.meeting != nullptr && thread.meeting->n_held == thread.n_held)) continue;
       place = thread.place;
       Fiber::switch_between(block.scheduler, thread.fiber);
     }
