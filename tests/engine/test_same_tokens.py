@@ -1,23 +1,17 @@
-"""Output is a function of prompt, options and seed: company, chunks, cache, preemption, threads change no bit."""
+"""Output is a function of prompt, options and seed: company, chunks, cache, preemption change no token."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from imp_service import _core
-from support.forward_runs import load
-from support.forward_runs import prompt as random_prompt
-from support.model_engine import ModelEngine
 from support.script_engine import ScriptEngine
 from support.script_oracle import Sampler, continuation, prompt_of
-from support.tiny_models import tiny
 
 pytestmark = pytest.mark.usefixtures("ahead")
 N_RUNS = 10_000 if os.environ.get("IMP_RELEASE") else 60
@@ -132,101 +126,3 @@ def test_det_10_every_pair_of_switches_is_neutral(first: str, second: str) -> No
     engine.turn_until_idle()
     for ticket, (prompt, n, sampler) in zip(tickets, requests(4), strict=True):
         assert engine.tokens(ticket) == continuation(prompt, n, sampler)
-
-
-# The same on real models: bits of logits, on the CPU backend.
-
-
-@pytest.fixture(scope="module", params=["llama", "qwen3", "gemma2"])
-def family(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def models(family: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Models of the family by number of threads."""
-    folder: Path = tmp_path_factory.mktemp(family)
-    source = tiny(family).write(folder / "m.gguf")
-    loaded: dict[int, Any] = {}
-    yield lambda threads: loaded.setdefault(threads, load(source, folder, threads=threads))
-
-
-def options(sampler: Sampler) -> _core.SamplingOptions:
-    return _core.SamplingOptions(**sampler.options())
-
-
-@pytest.fixture(scope="module")
-def alone(models: Any) -> list[tuple[list[int], int, Sampler, list[bytes], list[int]]]:
-    """Requests, each with its logits and outputs when it runs alone, whole, and without a cache."""
-    engine = ModelEngine(models(1), prefix_cache=False)
-    known = []
-    for i in range(6):
-        prompt, n, sampler = random_prompt(5 + 23 * i, 51, 1 + i % 2), 6 + i, SAMPLERS[i % 4]
-        ticket = engine.generate(prompt, n, sampling=options(sampler), logits=True)
-        known.append((prompt, n, sampler, engine.rows(ticket), engine.outputs(ticket)))
-    assert len({tuple(outputs) for *_, outputs in known}) == 6
-    return known
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_det_1_det_2_det_3_det_4_batches_chunks_cache_and_threads_change_no_bit(
-    models: Any, alone: Any, threads: int, chunk: int
-) -> None:
-    engine = ModelEngine(models(threads), prefill_chunk=chunk)
-    for _ in range(2):  # the second time from the cache
-        tickets = [engine.generate(p, n, sampling=options(s), logits=True) for p, n, s, *_ in alone]
-        for ticket, (*_, rows, outputs) in zip(tickets, alone, strict=True):
-            assert engine.outputs(ticket) == outputs
-            assert engine.rows(ticket) == rows
-    assert engine.core.stats().n_cached_tokens > 0
-
-
-def test_det_5_sch_4_preemption_under_pressure_changes_no_bit(models: Any, alone: Any) -> None:
-    """A pool that the requests outgrow: some are preempted, all are as alone."""
-    engine = ModelEngine(models(2), n_blocks=14, max_context=200, prefix_cache=False)
-    tickets = [engine.generate(p[:20], 60, sampling=options(s), logits=True) for p, _, s, *_ in alone]
-    got = [(engine.outputs(ticket), engine.rows(ticket)) for ticket in tickets]
-    assert engine.core.stats().n_preemptions > 0
-    large = ModelEngine(models(1))
-    for (outputs, rows), (p, _, s, *_) in zip(got, alone, strict=True):
-        ticket = large.generate(p[:20], 60, sampling=options(s), logits=True)
-        assert (large.outputs(ticket), large.rows(ticket)) == (outputs, rows)
-
-
-def test_gen_4_gen_23_ses_9_steps_and_generations_agree_bit_for_bit(models: Any, alone: Any) -> None:
-    engine = ModelEngine(models(1))
-    for prompt, n, sampler, rows, outputs in alone:
-        session = engine.open(sampling=options(sampler))
-        tickets = [engine.run(session, prompt[: len(prompt) // 2], 0)]
-        engine.wait(*tickets)
-        got_rows, got = [], []
-        for i in range(n):
-            ticket = engine.run(
-                session, prompt[len(prompt) // 2 :] if i == 0 else [], logits=True, base=len(prompt) if i == 0 else None
-            )
-            got += engine.outputs(ticket)
-            got_rows += engine.rows(ticket)
-        assert (got, got_rows) == (outputs, rows)
-
-
-def test_det_8_mod_21_engines_come_and_go_on_one_model(models: Any, alone: Any) -> None:
-    prompt, n, sampler, rows, outputs = alone[2]
-    for _ in range(5):
-        engine = ModelEngine(models(1))
-        ticket = engine.generate(prompt, n, sampling=options(sampler), logits=True)
-        assert (engine.outputs(ticket), engine.rows(ticket)) == (outputs, rows)
-        del engine
-
-
-def test_det_8_det_18_two_engines_do_not_influence_each_other(alone: Any, family: str, tmp_path: Path) -> None:
-    """Two models of one file, another rope in the second, run at the same time."""
-    source = tiny(family).write(tmp_path / "m.gguf")
-    engines = [ModelEngine(load(source, tmp_path)), ModelEngine(load(source, tmp_path, rope_theta=500.0))]
-    solo = ModelEngine(load(source, tmp_path, rope_theta=500.0))
-    tickets = [[e.generate(p, n, sampling=options(s), logits=True) for p, n, s, *_ in alone] for e in engines]
-    for i, (p, n, s, rows, outputs) in enumerate(alone):
-        assert (engines[0].outputs(tickets[0][i]), engines[0].rows(tickets[0][i])) == (outputs, rows)
-        expected = solo.generate(p, n, sampling=options(s), logits=True)
-        assert engines[1].rows(tickets[1][i]) == solo.rows(expected)
-        assert engines[1].rows(tickets[1][i]) != rows

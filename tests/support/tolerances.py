@@ -26,6 +26,8 @@ FLOAT16_ACTIVATIONS_RMS = 2.0**-11
 LOGPROB = 1e-4
 # The contracts' bound for rotary angles (GEN-22).
 UNIT_CIRCLE = 1e-6
+# The contracts' measure of two tokens of which either may be drawn where the numbers are rounded otherwise (DET-12).
+SEQUENCES_AGREE = 1e-2
 # Scores of a unigram tokenizer are sums of a few float32.
 UNIGRAM_SCORE = 1e-6
 # Two float64 forwards of the built-in models, which differ in the order of their sums: logits of up to 30 in steps of
