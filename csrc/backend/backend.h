@@ -119,10 +119,11 @@ struct WorkspaceNeeds {
 
 // What a step computes. It is told the batch as the device has it, which may have rows behind those it was given: of
 // token 0 at position 0, each a sequence of its own with a block that no other has, and logits of their own where the
-// last row's are wanted.
+// last row's are wanted; but no more than max_rows().
 class StepBody {
  public:
   virtual ~StepBody() = default;
+  virtual int max_rows() const noexcept = 0;  // of a batch in which each has logits
   virtual void run(const Batch& batch, KvPool& pool) = 0;
 };
 
@@ -264,8 +265,9 @@ class Backend {
   virtual bool runs_ahead() const noexcept { return false; }
 
   // sample() in two halves, of which the first does not wait for the device. False, and nothing is begun, where that
-  // cannot be. At most two are begun and not finished, and they are finished in their order; of the requests only
-  // `candidates` is looked at then, and is empty where nobody wants them any more.
+  // cannot be. sample() and score() may be called in between. At most two are begun and not finished, and they are
+  // finished in their order; of the requests only `candidates` is looked at then, and is empty where nobody wants them
+  // any more.
   virtual bool begin_sample(Rows /*logits*/, std::span<const SampleRequest> /*requests*/) { return false; }
   virtual void finish_sample(std::span<const SampleRequest> /*requests*/, std::span<SampleResult> /*results*/) {}
 

@@ -103,6 +103,7 @@ class TestingCache {
       AttentionParams params;
       Backend* backend = nullptr;
       Rows q, out;
+      int max_rows() const noexcept override { return q.n_rows; }
       void run(const Batch& batch, KvPool& pool) override {
         Rows rows = q, results = out;
         rows.n_rows = results.n_rows = static_cast<int>(batch.tokens.size());

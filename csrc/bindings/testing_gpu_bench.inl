@@ -211,6 +211,7 @@ class EachLayer final : public StepBody {
  public:
   using Op = std::function<void(int layer, const Batch& batch, KvPool& pool)>;
   EachLayer(int n_layers, Op op) : n_layers_(n_layers), op_(std::move(op)) {}
+  int max_rows() const noexcept override { return 0; }  // none is added
   void run(const Batch& batch, KvPool& pool) override {
     for (int layer = 0; layer < n_layers_; ++layer) op_(layer, batch, pool);
   }

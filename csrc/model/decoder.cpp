@@ -197,6 +197,7 @@ void Decoder::experts(const LayerWeights& w) {
 }
 
 void Decoder::head(const Batch& batch) {
+  IMP_CHECK(batch.logits_rows.size() <= static_cast<std::size_t>(limits_.max_logits_rows));
   const Rows last = first(last_, batch.logits_rows.size());
   const Rows logits = first(logits_, batch.logits_rows.size());
   backend_.gather_rows(x_, batch.logits_rows, last);

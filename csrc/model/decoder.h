@@ -1,6 +1,7 @@
 // A decoder-only transformer, once for all architectures: the configuration says how it differs.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/backend.h"
@@ -23,6 +24,7 @@ class Decoder final : public ForwardPass, private StepBody {
   Rows forward(const Batch& batch, KvPool& pool) override;
 
  private:
+  int max_rows() const noexcept override { return std::min(limits_.max_rows, limits_.max_logits_rows); }
   void run(const Batch& batch, KvPool& pool) override;
   void make_workspace();
   Norm norm(const Values& weight, const Linear* reader = nullptr) const;

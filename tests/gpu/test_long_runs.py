@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imp_service import _core
 from imp_service import _testing as core
 from support.devices import GPU_KINDS
 from support.forward_runs import Cache, load, prompt
-from support.model_engine import ModelEngine
 from support.tiny_models import tiny
 
 pytestmark = pytest.mark.parametrize("device", GPU_KINDS)
@@ -59,31 +57,6 @@ def test_det_10_captured_steps_have_the_bits_of_launched_ones(device: str, tmp_p
     for _ in range(4):  # the first is launched too, the second captured
         np.testing.assert_array_equal(running.step(2), launched)
     assert (launched[0] != launched[1]).any()
-
-
-def test_sch_16_an_engine_keeps_one_step_ahead_and_draws_the_same(device: str, tmp_path: Path) -> None:
-    """Greedy and drawn, in company: the tokens are those of an engine that is held back at every step by a penalty
-    that weighs nothing."""
-    model = load(tiny("qwen3", vocab_size=96, n_layers=2), tmp_path, device=device)
-    samplers = [_core.SamplingOptions(temperature=0.0), _core.SamplingOptions(temperature=0.9, seed=5)]
-
-    def outputs(*held_back: _core.SamplingOptions) -> tuple[list[list[int]], int]:
-        engine = ModelEngine(model)
-        engine.core.hold()
-        for sampling in held_back:
-            engine.generate(prompt(5, 96, seed=9), 20, sampling=sampling)
-        tickets = [
-            engine.generate(prompt(7 + 11 * i, 96, seed=i), 12, sampling=sampling)
-            for i, sampling in enumerate(samplers)
-        ]
-        engine.core.let_go()
-        return [engine.outputs(ticket) for ticket in tickets], engine.core.stats().n_steps_ahead
-
-    ahead, n_ahead = outputs()
-    held, n_held = outputs(_core.SamplingOptions(temperature=0.0, presence_penalty=0.5))
-    assert ahead == held
-    assert len(set(ahead[0])) > 1 and ahead[0] != ahead[1]
-    assert n_ahead >= 8 > n_held
 
 
 def test_many_steps_take_no_more_memory(device: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Drives an engine over a script by hand: submits, turns, and sorts the events by ticket."""
+"""Drives an engine by hand, over a script or a model: submits, turns, and sorts the events by ticket."""
 
 from __future__ import annotations
 
@@ -23,24 +23,11 @@ class Failed(Exception):
         self.event = event
 
 
-class ScriptEngine:
-    """An engine whose clock, model and turns belong to the test."""
+class TurnedEngine:
+    """An engine whose clock and turns belong to the test."""
 
-    ahead = False
-    """Whether its device lets it begin a step before the one before is read."""
-
-    def __init__(self, rule: str = "hash", *, script: dict[str, Any] | None = None, **options: Any) -> None:
-        given: dict[str, Any] = {
-            "n_blocks": 64,
-            "max_context": 256,
-            "max_running": 16,
-            "step_tokens": 64,
-            "prefill_chunk": 32,
-            "cache_secret": (3, 5),
-            **options,
-        }
-        self.script = _testing.Script(rule, **{"ahead": self.ahead, **(script or {})})
-        self.core = _testing.ManualEngine(self.script, _core.EngineOptions(**given))
+    def __init__(self, core: Any) -> None:
+        self.core = core
         self.events: dict[int, list[Any]] = defaultdict(list)
         self.all_events: list[Any] = []
         self._ids = itertools.count(1)
@@ -156,10 +143,6 @@ class ScriptEngine:
         drawn = self.tokens(ticket)
         return drawn[-1] if drawn else None
 
-    def evaluated(self) -> list[list[tuple[int, int]]]:
-        """Each forward pass as (first position, rows) of its sequences."""
-        return [[(rows.first_position, len(rows.tokens)) for rows in step] for step in self.core.forwards]
-
     def assert_at_rest(self, *, live: int = 0) -> None:
         """Nothing runs, and every block is free, cached or with a session."""
         stats = self.core.stats()
@@ -168,4 +151,28 @@ class ScriptEngine:
         assert (stats.blocks_live, total) == (live, stats.blocks_free + stats.blocks_cached + live)
 
 
-__all__ = ["Failed", "Sampler", "ScriptEngine"]
+class ScriptEngine(TurnedEngine):
+    """One over a model whose logits the test decides."""
+
+    ahead = False
+    """Whether its device lets it begin a step before the one before is read."""
+
+    def __init__(self, rule: str = "hash", *, script: dict[str, Any] | None = None, **options: Any) -> None:
+        given: dict[str, Any] = {
+            "n_blocks": 64,
+            "max_context": 256,
+            "max_running": 16,
+            "step_tokens": 64,
+            "prefill_chunk": 32,
+            "cache_secret": (3, 5),
+            **options,
+        }
+        self.script = _testing.Script(rule, **{"ahead": self.ahead, **(script or {})})
+        super().__init__(_testing.ManualEngine(self.script, _core.EngineOptions(**given)))
+
+    def evaluated(self) -> list[list[tuple[int, int]]]:
+        """Each forward pass as (first position, rows) of its sequences."""
+        return [[(rows.first_position, len(rows.tokens)) for rows in step] for step in self.core.forwards]
+
+
+__all__ = ["Failed", "Sampler", "ScriptEngine", "TurnedEngine"]

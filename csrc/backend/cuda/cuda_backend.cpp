@@ -140,6 +140,7 @@ ExpertRows CudaBackend::make_expert_rows(int n_rows, const ExpertRouting& routin
 void CudaBackend::forget_steps() noexcept {
   synchronize(stream_);
   graphs_.clear();
+  sampler_.forget();
 }
 
 void CudaBackend::reserve(const WorkspaceNeeds& needs) {
@@ -219,7 +220,7 @@ void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
     graphs_.count_eager();
     body.run(batch, pool);
   } else {
-    const Batch padded = padded_.pad(batch, static_cast<const CudaKvPool&>(pool).spare_block());
+    const Batch padded = padded_.pad(batch, body.max_rows(), static_cast<const CudaKvPool&>(pool).spare_block());
     inputs_.load(padded);
     const StepKey key = {&body, &pool, static_cast<int>(padded.tokens.size()), has_logits};
     graphs_.run(key, [&] { body.run(padded, pool); });

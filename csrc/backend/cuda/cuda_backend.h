@@ -47,7 +47,7 @@ enum class Op : std::uint8_t {
 };
 
 // Ops put work on the stream and return. What fails is kept there and thrown where results are read: by run_step(),
-// sample(), finish_sample(), score() and read_row().
+// sample(), finish_sample(), score(), read_row() and copy_block(), and by what makes or reserves memory.
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const DeviceFacts& facts, const DeviceOptions& options);

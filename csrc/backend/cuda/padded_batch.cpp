@@ -11,21 +11,20 @@ int bucket_of(int n, int most) noexcept {
 }
 
 void PaddedBatch::reserve(int max_rows) {
-  max_rows_ = std::max(max_rows_, max_rows);
-  const auto n = static_cast<std::size_t>(max_rows_);
+  const auto n = static_cast<std::size_t>(max_rows);
   tokens_.reserve(n);
   positions_.reserve(n);
   logits_rows_.reserve(n);
   sequences_.reserve(n);
 }
 
-Batch PaddedBatch::pad(const Batch& batch, std::int32_t spare_block) {
+Batch PaddedBatch::pad(const Batch& batch, int max_rows, std::int32_t spare_block) {
   spare_block_ = spare_block;
   tokens_.assign(batch.tokens.begin(), batch.tokens.end());
   positions_.assign(batch.positions.begin(), batch.positions.end());
   sequences_.assign(batch.sequences.begin(), batch.sequences.end());
   logits_rows_.assign(batch.logits_rows.begin(), batch.logits_rows.end());
-  const int n = bucket_of(static_cast<int>(tokens_.size()), max_rows_);
+  const int n = bucket_of(static_cast<int>(tokens_.size()), max_rows);
   for (int row = static_cast<int>(tokens_.size()); row < n; ++row) {
     tokens_.push_back(0);
     positions_.push_back(0);

@@ -14,12 +14,11 @@ int bucket_of(int n, int most) noexcept;
 class PaddedBatch {
  public:
   void reserve(int max_rows);
-  // Valid until the next call. The rows behind the batch's own are of token 0 at position 0, each a sequence that
-  // holds the spare block.
-  Batch pad(const Batch& batch, std::int32_t spare_block);
+  // To at most max_rows, where it has no more. Valid until the next call. The rows behind the batch's own are of token
+  // 0 at position 0, each a sequence that holds the spare block.
+  Batch pad(const Batch& batch, int max_rows, std::int32_t spare_block);
 
  private:
-  int max_rows_ = 0;
   std::int32_t spare_block_ = 0;
   std::vector<std::int32_t> tokens_, positions_, logits_rows_;
   std::vector<SequenceRows> sequences_;

@@ -81,9 +81,9 @@ SamplingMemory Sampler::memory(int vocab_size) const noexcept {
 
 template <class Request>
 std::size_t Sampler::plan_round(std::span<const Request> requests, int vocab_size) {
-  IMP_CHECK(n_begun_ - n_read_ < rounds_.size());
+  IMP_CHECK(n_begun_ - n_finished_ < rounds_.size());
   const ComputeFloatMode mode;  // the CPU's, for what penalties come to
-  plan_.begin(rounds_[n_begun_ % rounds_.size()].asked.get());
+  plan_.begin(round(n_begun_).asked.get());
   std::size_t n = 0;
   while (n < requests.size() && plan_.add(requests[n], vocab_size)) ++n;
   IMP_CHECK(n > 0);
@@ -106,22 +106,20 @@ void Sampler::report(Rows logits) {
 }
 
 void Sampler::send() {
-  copy_to_device(stream_, asked_.get(), rounds_[n_begun_ % rounds_.size()].asked.get(), plan_.used_bytes());
+  copy_to_device(stream_, asked_.get(), round(n_begun_).asked.get(), plan_.used_bytes());
 }
 
 void Sampler::receive() {
   const std::size_t n_bytes =
       static_cast<std::size_t>(limits_.max_requests) * sizeof(Answer) + plan_.n_candidates() * sizeof(Candidate);
-  Round& round = rounds_[n_begun_++ % rounds_.size()];
-  copy_to_host(stream_, round.answers.get(), answers_.get(), n_bytes);
-  round.done.record(stream_);
-  round.n_requests = plan_.n_requests();
+  Round& begun = round(n_begun_++);
+  copy_to_host(stream_, begun.answers.get(), answers_.get(), n_bytes);
+  begun.done.record(stream_);
+  begun.n_requests = plan_.n_requests();
 }
 
 template <class Request>
-void Sampler::read_answers(std::span<const Request> requests, std::span<SampleResult> results) {
-  IMP_CHECK(n_read_ < n_begun_);
-  const Round& round = rounds_[n_read_++ % rounds_.size()];
+void Sampler::read(const Round& round, std::span<const Request> requests, std::span<SampleResult> results) {
   round.done.wait(stream_);
   if (!stream_.is_ok()) return;
   const auto* const asked = reinterpret_cast<const Asked*>(round.asked.get());
@@ -135,6 +133,11 @@ void Sampler::read_answers(std::span<const Request> requests, std::span<SampleRe
   }
 }
 
+template <class Request>
+void Sampler::read_last(std::span<const Request> requests, std::span<SampleResult> results) {
+  read(round(--n_begun_), requests, results);
+}
+
 bool Sampler::begin(Rows logits, std::span<const SampleRequest> requests) {
   if (requests.empty() || plan_round(requests, logits.width) < requests.size()) return false;
   choose(logits);
@@ -142,14 +145,15 @@ bool Sampler::begin(Rows logits, std::span<const SampleRequest> requests) {
 }
 
 void Sampler::finish(std::span<const SampleRequest> requests, std::span<SampleResult> results) {
-  read_answers(requests, results);
+  IMP_CHECK(n_finished_ < n_begun_);
+  read(round(n_finished_++), requests, results);
 }
 
 void Sampler::sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
   while (!requests.empty() && stream_.is_ok()) {
     const std::size_t n = plan_round(requests, logits.width);
     choose(logits);
-    read_answers(requests, results);
+    read_last(requests, results);
     requests = requests.subspan(n);
     results = results.subspan(n);
   }
@@ -159,7 +163,7 @@ void Sampler::score(Rows logits, std::span<const ScoreRequest> requests, std::sp
   while (!requests.empty() && stream_.is_ok()) {
     const std::size_t n = plan_round(requests, logits.width);
     report(logits);
-    read_answers(requests, results);
+    read_last(requests, results);
     requests = requests.subspan(n);
     results = results.subspan(n);
   }

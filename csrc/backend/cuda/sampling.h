@@ -35,10 +35,13 @@ class Sampler {
   // which they were begun.
   bool begin(Rows logits, std::span<const SampleRequest> requests);
   void finish(std::span<const SampleRequest> requests, std::span<SampleResult> results);
+  // What was begun is nobody's any more; the device has done it.
+  void forget() noexcept { n_finished_ = n_begun_; }
   // Of the round begun last, on the device; nullptr where nothing was reserved.
   const Answer* answers() const noexcept { return reinterpret_cast<const Answer*>(answers_.get()); }
 
-  // Both wait for the device. After a failure of the stream the results are left as they were.
+  // Both wait for the device, whether or not something is begun and not finished. After a failure of the stream the
+  // results are left as they were.
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results);
 
@@ -59,15 +62,19 @@ class Sampler {
   void report(Rows logits);
   void send();
   void receive();
-  // Waits for the oldest round that was not read.
+  // Waits for the round.
   template <class Request>
-  void read_answers(std::span<const Request> requests, std::span<SampleResult> results);
+  void read(const Round& round, std::span<const Request> requests, std::span<SampleResult> results);
+  // Of the round begun last, before those that are not finished.
+  template <class Request>
+  void read_last(std::span<const Request> requests, std::span<SampleResult> results);
+  Round& round(std::size_t number) noexcept { return rounds_[number % rounds_.size()]; }
 
   Stream& stream_;
   SamplingLimits limits_;
   SamplingPlan plan_;
   std::array<Round, 2> rounds_;
-  std::size_t n_begun_ = 0, n_read_ = 0;
+  std::size_t n_begun_ = 0, n_finished_ = 0;
   std::shared_ptr<std::byte> asked_, answers_;  // as a round's, on the device
   std::shared_ptr<std::byte> adjusted_;         // a row for each request
 };

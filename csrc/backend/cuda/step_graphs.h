@@ -76,16 +76,21 @@ void StepGraphs::run(const StepKey& key, const Step& step) {
     ++counts_.replays;
     return replay(entry);
   }
-  const bool is_first = !entry.is_met;
-  entry.is_met = true;
-  if (is_first || entry.is_eager) {
+  if (!entry.is_met || entry.is_eager) {
     ++counts_.eager;
-    return step();
+    step();
+    entry.is_met = true;
+    return;
   }
   auto graph = std::make_unique<Graph>();
   const std::vector<std::uint64_t> before = launches_.snapshot();
   graph->begin(stream_);
-  step();
+  try {
+    step();
+  } catch (...) {
+    graph->end(stream_);
+    throw;
+  }
   if (!graph->end(stream_).is_ok()) {
     stream_.forget_failure();  // where the device itself is lost, it fails again
     entry.is_eager = true;

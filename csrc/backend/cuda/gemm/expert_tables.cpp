@@ -67,11 +67,12 @@ void ExpertTables::add(Stack weights, int n_experts, Stream& stream) {
     std::vector<ExpertKind> kinds = sorted(stack);
     std::vector<ExpertKind>& here = stacks_[stack.front()];
     if (is_same(here, kinds)) return;
-    for (ExpertKind& kind : kinds) {
-      kind.on_device = allocate_on_device(table_bytes(stack.size()));
+    // All of it is there before any of it is on its way.
+    for (ExpertKind& kind : kinds) kind.on_device = allocate_on_device(table_bytes(stack.size()));
+    here = std::move(kinds);
+    for (const ExpertKind& kind : here) {
       copy_to_device(stream, kind.on_device.get(), kind.weights.data(), table_bytes(stack.size()));
     }
-    here = std::move(kinds);
   });
   synchronize(stream);
 }
