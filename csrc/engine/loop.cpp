@@ -262,6 +262,7 @@ void Loop::plan_step() {
 std::exception_ptr Loop::begin(Evaluation& step) {
   step.n_decode_rows = plan_.n_decode_rows;
   step.n_prefill_rows = plan_.n_prefill_rows;
+  step.is_recorded = recorder_.is_recording();
   try {
     step_.begin(plan_.rows, step);
   } catch (const DeviceError&) {
@@ -274,12 +275,12 @@ std::exception_ptr Loop::begin(Evaluation& step) {
 
 // The step after `step`, before that is read; null where it has to wait. One that fails is planned again in its turn.
 Evaluation* Loop::begin_after(const Evaluation& step) {
-  if (!Assumption::is_possible(step)) return nullptr;
+  if (!step_.runs_ahead() || !Assumption::is_possible(step)) return nullptr;
   Evaluation& next = &step == &evaluations_.front() ? evaluations_.back() : evaluations_.front();
   next.begun_ns = clock_();
   assumption_.make(step, options_.max_context);
   bool has_begun = false;
-  if (state_.scheduler.has_blocks_for_decodes()) {
+  if (state_.scheduler.is_next_step_gentle()) {
     plan_step();
     has_begun = !plan_.rows.empty() && begin(next) == nullptr;
   }
@@ -301,7 +302,7 @@ void Loop::drop_what_is_gone(Evaluation& step) {
     const std::size_t first_draw = std::exchange(next_draw, next_draw + static_cast<std::size_t>(row.n_draws));
     const Sequence* found = state_.find(row.id);
     const bool is_there = found == row.planned.sequence && found->run && found->run->ticket == row.ticket &&
-                          found->held == row.first_position;
+                          found->held == row.first_position && found->scheduling.phase == RunPhase::running;
     if (is_there) step.rows[n_rows++] = row;
     for (std::size_t i = first_draw; i < next_draw; ++i) {
       Draw& draw = step.draws[i];
@@ -342,7 +343,7 @@ void Loop::count(const Evaluation& step) {
   stats.last_step_ns = clock_();
   stats.step_ns += stats.last_step_ns - begin;
   stats.steps.add(stats.last_step_ns - begin);
-  if (!recorder_.is_recording()) return;
+  if (!step.is_recorded || !recorder_.is_recording()) return;
   recorder_.add({.whole = {begin, stats.last_step_ns},
                  .forward = step.forward,
                  .sample = step.sample,

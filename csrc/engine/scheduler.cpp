@@ -12,6 +12,11 @@ bool runs_before(const Sequence* a, const Sequence* b) {
   return a->priority != b->priority ? a->priority > b->priority : a->scheduling.order < b->scheduling.order;
 }
 
+// It has a token to evaluate, and may draw.
+bool is_runnable(const Sequence& sequence) {
+  return sequence.n_left() == 1 && !sequence.run->paused() && sequence.run->may_draw();
+}
+
 // A scored run wants the logits of every row that it evaluates, until it has told them.
 bool wants_all_logits(const Run& run) {
   return run.returns.scores && !run.started;
@@ -110,8 +115,7 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
   bool starved = false;
   for (std::size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
-    const bool runnable = sequence.n_left() == 1 && !sequence.run->paused() && sequence.run->may_draw();
-    if (!runnable || budget.sequences == 0) {
+    if (!is_runnable(sequence) || budget.sequences == 0) {
       ++i;
       continue;
     }
@@ -131,15 +135,27 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
   starved_ = starved;
 }
 
-bool Scheduler::has_blocks_for_decodes() const noexcept {
+bool Scheduler::is_next_step_gentle() const {
+  return is_admission_gentle() && have_blocks_for_decodes();
+}
+
+bool Scheduler::have_blocks_for_decodes() const {
   int needed = 0;
   for (const Sequence* sequence : running_) {
-    if (sequence->n_left() != 1) continue;
+    if (!is_runnable(*sequence)) continue;
     const int missing = blocks_.missing(sequence->table, sequence->held, static_cast<int>(sequence->tokens.size()));
     if (missing > 0 && sequence->kind == SequenceKind::session && sessions_frozen()) return false;
     needed += missing;
   }
   return needed <= blocks_.n_available();
+}
+
+// A generation that does not fit waits for others to end; all else that does not is refused, or an idle session goes.
+bool Scheduler::is_admission_gentle() const noexcept {
+  if (waiting_.empty() || used_slots() >= options_.max_running) return true;
+  const bool may_evict = options_.evict_sessions && !resting_.empty();
+  return !may_evict && n_running_generations() > 0 &&
+         std::ranges::all_of(waiting_, [](const Sequence* one) { return one->kind == SequenceKind::generation; });
 }
 
 // A step takes as long as its rows: a whole chunk of a prompt would keep all others waiting many times as long as a

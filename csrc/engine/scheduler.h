@@ -75,8 +75,8 @@ class Scheduler {
   bool over_waiting_share(const std::string& tenant, int n_places) const;
 
   void next_step(std::int64_t now_ns, StepPlan& plan);
-  // Whether that would take no blocks from who runs.
-  bool has_blocks_for_decodes() const noexcept;
+  // Whether that would preempt, evict and refuse nobody.
+  bool is_next_step_gentle() const;
   // Takes the blocks of a running generation: it waits at the head of the queue and is computed again.
   void preempt(Sequence& victim);
 
@@ -96,6 +96,8 @@ class Scheduler {
   enum class Room : std::uint8_t { found, lacking, given_up };
   enum class Admission : std::uint8_t { admitted, blocked, refused };
 
+  bool have_blocks_for_decodes() const;
+  bool is_admission_gentle() const noexcept;
   void plan_decodes(Budget& budget, StepPlan& plan);
   void leave_time_to_decodes(Budget& budget, const StepPlan& plan) const;
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);

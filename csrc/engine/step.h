@@ -56,6 +56,7 @@ struct Evaluation {
   Interval sample;
   int n_decode_rows = 0;
   int n_prefill_rows = 0;
+  bool is_recorded = false;  // a profile was under way when it was begun
 
   void reserve(std::size_t max_running);
   void clear() noexcept;
@@ -84,6 +85,7 @@ class Step {
   // Fills in what is under way, of evaluations in the order in which they were begun.
   void finish(Evaluation& begun);
 
+  bool runs_ahead() const noexcept { return backend_.runs_ahead(); }
   const KvPool& pool() const noexcept { return *pool_; }
   int vocab_size() const noexcept { return forward_.vocab_size(); }
   std::int64_t forward_ns() const noexcept { return forward_ns_; }

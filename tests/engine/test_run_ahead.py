@@ -12,9 +12,13 @@ from support.script_engine import Failed, ScriptEngine
 from support.script_oracle import Sampler, continuation, prompt_of
 
 
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> ScriptEngine:
+@pytest.fixture(autouse=True)
+def always_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ScriptEngine, "ahead", True)
+
+
+@pytest.fixture
+def engine() -> ScriptEngine:
     return ScriptEngine()
 
 
@@ -38,7 +42,7 @@ def test_sch_16_every_step_but_the_first_two_is_begun_ahead(engine: ScriptEngine
 
 
 def test_sch_16_a_device_that_is_waited_for_begins_nothing_ahead() -> None:
-    engine = ScriptEngine()
+    engine = ScriptEngine(script={"ahead": False})
     engine.complete(prompt_of(20), max_outputs=12)
     assert n_ahead(engine) == 0
 
@@ -117,7 +121,7 @@ def test_sch_16_hon_11_what_a_run_drew_after_its_end_is_told_to_nobody(
     assert engine.tokens(neighbour) == continuation(prompt_of(30, 2), 25)
 
 
-def test_sch_16_a_generation_that_is_gone_leaves_its_row_and_no_block(engine: ScriptEngine) -> None:
+def test_sch_16_a_generation_that_is_gone_leaves_its_row_and_no_block() -> None:
     """Cancelled with a step under way: what it had is free, and another takes it before the device is done."""
     engine = ScriptEngine(n_blocks=4, max_context=64, prefix_cache=False)
     sequence = engine.sequence()
@@ -153,7 +157,7 @@ def test_sch_16_a_step_that_fails_ahead_is_begun_again_in_its_turn(engine: Scrip
     engine.assert_at_rest()
 
 
-def test_sch_16_a_step_that_fails_in_its_turn_too_fails_its_run_alone(engine: ScriptEngine) -> None:
+def test_sch_16_a_step_that_fails_in_its_turn_too_fails_its_run_alone() -> None:
     """The token that breaks it is drawn: only then is it in a batch."""
     engine = ScriptEngine("counter", script={"failing_token": 9})
     failing, fine = engine.generate([4], max_outputs=10), engine.generate([10], max_outputs=3)
@@ -165,7 +169,24 @@ def test_sch_16_a_step_that_fails_in_its_turn_too_fails_its_run_alone(engine: Sc
     assert engine.tokens(fine) == [11, 12, 13]
 
 
-def test_sch_16_blocks_run_short_and_nobody_is_preempted_in_mid_step(engine: ScriptEngine) -> None:
+@pytest.mark.parametrize("evicts", [False, True])
+def test_sch_16_ses_19_a_session_is_not_refused_for_blocks_that_are_about_to_be_free(*, evicts: bool) -> None:
+    """A generation draws its last token when a session asks for its blocks: it waits for that, and no idle session is
+    evicted for it."""
+    engine = ScriptEngine(n_blocks=5, max_context=64, prefix_cache=False, evict_sessions=evicts)
+    idle, asking = engine.open(), engine.open()
+    engine.step(idle, prompt_of(10), max_outputs=0)
+    ending = engine.generate(prompt_of(40), max_outputs=6)
+    while len(engine.tokens(ending)) < 5:
+        engine.turn()
+    asked = engine.run(asking, prompt_of(30, 1), max_outputs=2)
+    engine.turn_until_idle()
+    assert engine.tokens(asked) == continuation(prompt_of(30, 1), 2)
+    assert engine.core.held(idle) == 10
+    assert engine.tokens(ending) == continuation(prompt_of(40), 6)
+
+
+def test_sch_16_blocks_run_short_and_nobody_is_preempted_in_mid_step() -> None:
     """Room for two of three: preemption happens between steps, and every token is the oracle's."""
     engine = ScriptEngine(n_blocks=12, max_context=160, script={"block_tokens": 16}, prefix_cache=False)
     prompts = [prompt_of(40, i) for i in range(3)]
@@ -179,7 +200,7 @@ def test_sch_16_blocks_run_short_and_nobody_is_preempted_in_mid_step(engine: Scr
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sch_16_det_1_random_loads_give_the_oracles_tokens(engine: ScriptEngine, seed: int) -> None:
+def test_sch_16_det_1_random_loads_give_the_oracles_tokens(seed: int) -> None:
     """Arrivals, cancels, pauses and every sampler at random: what is told is a beginning of the oracle's tokens."""
     rng = random.Random(seed)
     engine = ScriptEngine(n_blocks=40, max_context=160, step_tokens=40, prefill_chunk=rng.choice([7, 16, 40]))
