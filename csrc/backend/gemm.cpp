@@ -55,6 +55,8 @@ std::string_view name_of(ReductionId reduction) noexcept {
       return "q8_slices";
     case ReductionId::float_slices:
       return "float_slices";
+    case ReductionId::library:
+      return "library";
     case ReductionId::float_steps:
       break;
   }

@@ -18,6 +18,15 @@ struct GemmProblem {
   std::int64_t k = 0;
 };
 
+// A library that kernels call and that may not be here.
+class KernelLibrary {
+ public:
+  virtual ~KernelLibrary() = default;
+  // Why it cannot be used, for as long as this lives; nullptr where it can. The first question opens it: asked by one
+  // thread at a time.
+  virtual const char* refusal() = 0;
+};
+
 // What the device can do, as data: selection for a device that is not here is tested by giving its table.
 struct DeviceCaps {
   std::string_view device = "cpu";  // "cpu" or "cuda"
@@ -32,7 +41,8 @@ struct DeviceCaps {
   int n_processors = 0;          // streaming multiprocessors
   std::size_t shared_bytes = 0;  // of shared memory that a block may ask for
   std::size_t l2_bytes = 0;
-  bool wgmma = false;  // products of warpgroups, and copies of tensors into shared memory
+  bool wgmma = false;                 // products of warpgroups, and copies of tensors into shared memory
+  KernelLibrary* cublaslt = nullptr;  // the backend's; null: nobody looks for it
 };
 
 // How the bytes of a weight lie in memory. `file` is the file's own: rows of blocks, one after the other.
@@ -67,6 +77,8 @@ enum class ReductionId : std::uint8_t {
   float_slices,
   // As float_slices, without slices; scales are of the weights, not of their sums.
   float_steps,
+  // Of tile16 from float16 or bfloat16: a library's, which differs with the number of rows. The same from run to run.
+  library,
 };
 
 // Whether a kernel has run on the hardware it is for. CPU rows are validated: the tests run them.
@@ -94,6 +106,9 @@ struct GemmKernel {
   void (*launch)(const GemmLaunch&) = nullptr;  // of a GPU's: puts the work on the device's stream
   int best_m = kAnyRows;                        // rows up to which it is meant to run where a plan may mix reductions
   bool fuses = false;                           // its launches may have a GemmFusion other than none
+  int least_m = 1;                              // rows from which it is meant to run, where a plan may mix reductions
+  // Where there is one: called before the first launch for such a weight, with the launch's stream. Throws ModelError.
+  void (*prepare)(const GemmProblem&, void* stream) = nullptr;
 };
 
 // Bytes of a weight in a layout: panels are padded to 16 rows of the file's size, tiles also to 256 elements. k fills

@@ -135,18 +135,18 @@ class Selector {
 
   // Why this kernel may not be chosen by default; empty where it may.
   std::string refusal(const GemmKernel& kernel) const {
-    const char* const reason = kernel.refuses(problem_, caps_);
-    if (reason != nullptr) return reason;
+    if (const char* const reason = unfitness(kernel)) return reason;
     if (!is_mature(kernel)) return "has not run on its hardware; only an override may choose it";
     return {};
   }
 
-  // `first` and the kernels of its layout and sums for larger m; empty where they do not reach every m.
+  // `first`, before it kernels for fewer rows than it is meant for, and those of its layout and sums for larger m;
+  // empty where they do not reach every m.
   std::vector<PlannedKernel> complete(const GemmKernel& first) const {
-    std::vector<PlannedKernel> chosen{{&first, rows_for(first)}};
+    std::vector<PlannedKernel> chosen = for_fewer_rows(first);
+    chosen.push_back({&first, rows_for(first)});
     for (const GemmKernel& kernel : kernels_) {
-      if (rows_for(kernel) > chosen.back().max_m && multiplies(kernel, problem_.weight) && fits(kernel, first) &&
-          refusal(kernel).empty()) {
+      if (rows_for(kernel) > chosen.back().max_m && may_follow(kernel, chosen, first)) {
         chosen.push_back({&kernel, rows_for(kernel)});
       }
     }
@@ -187,6 +187,32 @@ class Selector {
   }
 
  private:
+  // Why no policy of this kind takes it, not even by an override; nullptr where it may be taken.
+  const char* unfitness(const GemmKernel& kernel) const {
+    if (policy_.one_reduction && kernel.reduction == ReductionId::library) {
+      return "a row's bits depend on how many rows it comes with, which the deterministic mode does not allow";
+    }
+    return kernel.refuses(problem_, caps_);
+  }
+
+  bool may_follow(const GemmKernel& kernel, std::span<const PlannedKernel> chosen, const GemmKernel& first) const {
+    const bool leaves_no_gap = chosen.empty() ? kernel.least_m == 1 : kernel.least_m <= chosen.back().max_m + 1;
+    return leaves_no_gap && multiplies(kernel, problem_.weight) && fits(kernel, first) && refusal(kernel).empty();
+  }
+
+  // Kernels of the layout, in order, up to the rows that `first` is meant for; as many as there are.
+  std::vector<PlannedKernel> for_fewer_rows(const GemmKernel& first) const {
+    std::vector<PlannedKernel> chosen;
+    if (policy_.one_reduction) return chosen;
+    for (const GemmKernel& kernel : kernels_) {
+      const int reached = chosen.empty() ? 0 : chosen.back().max_m;
+      if (reached >= first.least_m - 1) break;
+      const int rows = std::min(rows_for(kernel), first.least_m - 1);
+      if (&kernel != &first && rows > reached && may_follow(kernel, chosen, first)) chosen.push_back({&kernel, rows});
+    }
+    return chosen;
+  }
+
   bool is_mature(const GemmKernel& kernel) const { return kernel.maturity >= policy_.least_maturity; }
 
   int rows_for(const GemmKernel& kernel) const {
@@ -196,7 +222,7 @@ class Selector {
   [[noreturn]] void refuse_immature() const {
     std::string names;
     for (const GemmKernel& kernel : kernels_) {
-      if (!multiplies(kernel, problem_.weight) || kernel.refuses(problem_, caps_) != nullptr || is_mature(kernel)) {
+      if (!multiplies(kernel, problem_.weight) || unfitness(kernel) != nullptr || is_mature(kernel)) {
         continue;
       }
       names.append(names.empty() ? "" : ", ").append(kernel.name);
@@ -214,7 +240,7 @@ class Selector {
       refuse(override, "multiplies " + std::string(traits(kernel->weight).name) + ", and the weight is " +
                            std::string(traits(problem_.weight).name));
     }
-    if (const char* const reason = kernel->refuses(problem_, caps_)) refuse(override, reason);
+    if (const char* const reason = unfitness(*kernel)) refuse(override, reason);
     return kernel;
   }
 

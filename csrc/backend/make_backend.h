@@ -19,6 +19,8 @@ struct DeviceOptions {
   std::vector<int> cpus;  // CPU of each thread; empty: not pinned
   MemoryOptions memory;   // of weights and KV
   std::vector<GemmPreference> tuning;
+  // Where cuBLASLt may be, in order: files, or names that the loader finds. Empty: it is not to be used.
+  std::vector<std::string> cublaslt = {};
 };
 
 // The GPU of this machine, as far as imp can use it.
@@ -32,8 +34,7 @@ GpuAnswer find_gpu();
 // The matrix kernels of a kind of device, in order of preference. Throws DeviceError(DEVICE_MISSING) where this imp was
 // built without them.
 std::span<const GemmKernel> kernels_of(const std::string& kind);
-// What a GPU of this name can do ("h200", "a100"), or "auto": the one that is here. Throws InvalidArgument for another
-// name, DeviceError(DEVICE_MISSING).
+// What a GPU of this name can do: "h200" or "a100". Throws InvalidArgument for another name.
 DeviceCaps gpu_caps(const std::string& name);
 
 // Throws InvalidArgument for a word it does not know (listing the known) and a tuning that does not fit its kernels,

@@ -71,8 +71,15 @@ PlanPolicy policy_of(bool deterministic, bool emulated) {
 
 py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& device,
                  const std::string& isa, const std::string& gpu, const PythonTuning& tuning, bool deterministic,
-                 bool emulated) {
-  const DeviceCaps caps = device == "cpu" ? caps_of(isa) : gpu_caps(gpu);
+                 bool emulated, const std::vector<std::string>& cublaslt) {
+  std::unique_ptr<Backend> here;  // where it is asked what it can do
+  if (device != "cpu" && gpu == "auto") {
+    DeviceOptions options;
+    options.kind = device;
+    options.cublaslt = cublaslt;
+    here = make_backend(options);
+  }
+  const DeviceCaps caps = here != nullptr ? here->caps() : device == "cpu" ? caps_of(isa) : gpu_caps(gpu);
   const GemmRegistry registry(kernels_of(device), caps, preferences_of(tuning));
   py::list rows;
   for (const GemmCandidate& candidate :
@@ -129,6 +136,7 @@ void register_backend(py::module_& module) {
   module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("gpu") = "auto",
              py::arg("tuning") = PythonTuning{}, py::arg("deterministic") = false, py::arg("emulated") = false,
+             py::arg("cublaslt") = std::vector<std::string>{},
              "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; "
              "`emulated`: kernels may be used that never ran on their hardware.");
   module.def("interchangeable", &interchangeable, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),

@@ -146,7 +146,7 @@ py::tuple divide(const MemoryRequest& request) {
 py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, const std::string& device,
                     const std::string& isa, int threads, const PythonTuning& tuning, int max_rows, int max_logits_rows,
                     int kv_block_tokens, std::optional<std::uint64_t> memory_bytes, std::uint64_t reserve_bytes,
-                    std::optional<std::uint64_t> kv_bytes) {
+                    std::optional<std::uint64_t> kv_bytes, const std::vector<std::string>& cublaslt) {
   LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
                       .kv_block_tokens = kv_block_tokens,
                       .reserve_bytes = reserve_bytes,
@@ -154,8 +154,13 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
                       .progress = {},
                       .packed_cache = {}};
   if (memory_bytes) options.memory_bytes = *memory_bytes;
-  const auto backend = make_backend(
-      {.kind = device, .isa = isa, .n_threads = threads, .cpus = {}, .memory = {}, .tuning = preferences_of(tuning)});
+  const auto backend = make_backend({.kind = device,
+                                     .isa = isa,
+                                     .n_threads = threads,
+                                     .cpus = {},
+                                     .memory = {},
+                                     .tuning = preferences_of(tuning),
+                                     .cublaslt = cublaslt});
   const LoadPlan plan = plan_load(file, *backend, overrides, options);
   const MemoryRequest& request = plan.memory;
   const py::tuple division = divide(request);
@@ -184,7 +189,8 @@ std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& o
                                   const std::vector<int>& interleave_nodes, const PythonTuning& tuning, int max_rows,
                                   int max_logits_rows, int kv_block_tokens, std::optional<std::uint64_t> memory_bytes,
                                   std::uint64_t reserve_bytes, std::optional<std::uint64_t> kv_bytes,
-                                  PythonProgress progress, const std::optional<std::filesystem::path>& packed_cache) {
+                                  PythonProgress progress, const std::optional<std::filesystem::path>& packed_cache,
+                                  const std::vector<std::string>& cublaslt) {
   LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
                       .kv_block_tokens = kv_block_tokens,
                       .reserve_bytes = reserve_bytes,
@@ -200,7 +206,8 @@ std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& o
                       .n_threads = threads,
                       .cpus = cpus,
                       .memory = {.huge_pages = huge_pages, .interleave_nodes = interleave_nodes},
-                      .tuning = preferences_of(tuning)},
+                      .tuning = preferences_of(tuning),
+                      .cublaslt = cublaslt},
                      overrides, options));
 }
 
@@ -231,18 +238,20 @@ bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on)
 void register_model(py::module_& module) {
   register_overrides(module);
   py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model on its device; constant.")
-      .def_static("load", &load, py::arg("file"), py::kw_only(),
-                  py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("device") = "cpu",
-                  py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("cpus") = std::vector<int>{},
-                  py::arg("huge_pages") = true, py::arg("interleave_nodes") = std::vector<int>{},
-                  py::arg("tuning") = PythonTuning{}, py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64,
-                  py::arg("kv_block_tokens") = 16, py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0,
-                  py::arg("kv_bytes") = py::none(), py::arg("progress") = py::none(),
-                  py::arg("packed_cache") = py::none(),
-                  "Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds "
-                  "weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` "
-                  "is called about a hundred times; `packed_cache` is a folder in which packed weights may be. Raises "
-                  "ModelError, ResourceExhausted, DeviceError, InvalidArgument.")
+      .def_static(
+          "load", &load, py::arg("file"), py::kw_only(), py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"),
+          py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("threads") = 1,
+          py::arg("cpus") = std::vector<int>{}, py::arg("huge_pages") = true,
+          py::arg("interleave_nodes") = std::vector<int>{}, py::arg("tuning") = PythonTuning{},
+          py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
+          py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
+          py::arg("progress") = py::none(), py::arg("packed_cache") = py::none(),
+          py::arg("cublaslt") = std::vector<std::string>{},
+          "Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds "
+          "weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` "
+          "is called about a hundred times; `packed_cache` is a folder in which packed weights may be; `cublaslt` "
+          "are files or the loader's names of that library, in order, none: it is not to be used. Raises "
+          "ModelError, ResourceExhausted, DeviceError, InvalidArgument.")
       .def_property_readonly("architecture", [](const LoadedModel& self) { return self.model->architecture(); })
       .def_property_readonly("facts", [](const LoadedModel& self) { return fact_list(self.model->facts()); })
       .def_property_readonly("warnings", [](const LoadedModel& self) { return self.model->warnings(); })
@@ -296,6 +305,7 @@ void register_model(py::module_& module) {
              py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("tuning") = PythonTuning{},
              py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
              py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
+             py::arg("cublaslt") = std::vector<std::string>{},
              "What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of "
              "each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.");
   module.def(

@@ -79,7 +79,8 @@ std::vector<std::vector<float>> run_on(const std::string& device, const GemmTria
 std::vector<Floats> run_gemm(const std::string& device, const std::string& kernel, const std::string& weight,
                              const std::vector<py::tuple>& terms, std::int64_t k, const Bytes& x, int m,
                              const std::string& fusion, const std::optional<Ints>& begins,
-                             const std::optional<Ints>& sources, unsigned thread_order, std::uint8_t fill) {
+                             const std::optional<Ints>& sources, unsigned thread_order, std::uint8_t fill,
+                             const std::vector<std::string>& cublaslt) {
   std::vector<Term> given;
   for (const py::tuple& term : terms) given.push_back(term_of(term));
   GemmTrial trial;
@@ -98,6 +99,7 @@ std::vector<Floats> run_gemm(const std::string& device, const std::string& kerne
   if (sources) trial.sources = {sources->data(), static_cast<std::size_t>(sources->size())};
   trial.thread_order = thread_order;
   trial.fill = fill;
+  trial.cublaslt = cublaslt;
   std::vector<Floats> results;
   for (const std::vector<float>& values : run_on(device, trial)) {
     Floats out({static_cast<std::int64_t>(m), trial.terms[results.size()].n});
@@ -148,6 +150,7 @@ void register_testing_cuda_gemm(py::module_& module) {
   module.def("cuda_gemm", &run_gemm, py::arg("device"), py::arg("kernel"), py::arg("weight"), py::arg("terms"),
              py::arg("k"), py::arg("x"), py::arg("m"), py::arg("fusion") = "none", py::arg("begins") = std::nullopt,
              py::arg("sources") = std::nullopt, py::arg("thread_order") = 0, py::arg("fill") = 0xFF,
+             py::arg("cublaslt") = std::vector<std::string>{},
              "The kernel's products: terms of (the file's bytes or a list of each expert's, n, bias), x of rows in the "
              "kernel's own format.");
 }

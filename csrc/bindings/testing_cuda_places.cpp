@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "backend/cuda/gemm/block_order.h"
+#include "backend/cuda/gemm/cublaslt_cut.h"
 #include "backend/cuda/tile_places.h"
 #include "bindings/testing_gemm.h"
 
@@ -21,6 +22,23 @@ void register_testing_cuda_places(py::module_& module) {
         return order;
       },
       py::arg("n_row_blocks"), py::arg("n_passes"));
+  module.def(
+      "cublaslt_cut",
+      [](std::int64_t n, std::int64_t k, int n_products, int m) {
+        const cuda::CublasLtCut cut = cuda::cut_of(n, k, n_products);
+        return py::make_tuple(cut.strip_rows, cuda::last_strip(cut), cut.part_rows,
+                              cuda::scratch_of(cut, n_products, m).end);
+      },
+      py::arg("n"), py::arg("k"), py::arg("n_products"), py::arg("m"),
+      "Of the real device: rows of the weight's strips, of the last one, rows of x in a part at most, bytes of "
+      "scratch.");
+  module.def(
+      "cublaslt_bucket",
+      [](int m) {
+        const int bucket = cuda::bucket_of(m);
+        return py::make_tuple(cuda::least_rows(bucket), cuda::bucket_rows(bucket));
+      },
+      py::arg("m"), "The fewest and the most rows that its algorithm is for.");
   module.def("cuda_swizzled", &cuda::swizzled, py::arg("address"));
   module.def("cuda_tile_descriptor", &cuda::tile_descriptor, py::arg("shared_address"));
 }

@@ -18,9 +18,15 @@ using Ints = pybind11::array_t<std::int32_t, pybind11::array::c_style | pybind11
 
 class TestingDevice {
  public:
-  TestingDevice(const std::string& kind, const std::string& isa, int n_threads)
-      : backend_(
-            make_backend({.kind = kind, .isa = isa, .n_threads = n_threads, .cpus = {}, .memory = {}, .tuning = {}})) {}
+  TestingDevice(const std::string& kind, const std::string& isa, int n_threads,
+                const std::vector<std::string>& cublaslt)
+      : backend_(make_backend({.kind = kind,
+                               .isa = isa,
+                               .n_threads = n_threads,
+                               .cpus = {},
+                               .memory = {},
+                               .tuning = {},
+                               .cublaslt = cublaslt})) {}
 
   Backend& backend() { return *backend_; }
 

@@ -48,8 +48,9 @@ ProductBench product_of(const std::string& weight, std::int64_t n, const Bytes& 
 }
 
 Floats multiply(const std::string& kind, const std::string& kernel, const std::string& weight, std::int64_t n,
-                const Bytes& rows, const Floats& x) {
+                const Bytes& rows, const Floats& x, const std::vector<std::string>& cublaslt) {
   ProductBench product = product_of(weight, n, rows, x);
+  product.cublaslt = cublaslt;
   product.cases = {{kernel, static_cast<int>(x.shape(0))}};
   std::vector<float> found;
   {
@@ -64,8 +65,9 @@ Floats multiply(const std::string& kind, const std::string& kernel, const std::s
 std::vector<Seconds> bench_products(const std::string& kind, const std::string& weight, std::int64_t n,
                                     const Bytes& rows, const Floats& x,
                                     const std::vector<std::pair<std::string, int>>& cases, std::size_t walk_bytes,
-                                    double seconds, int threads) {
+                                    double seconds, int threads, const std::vector<std::string>& cublaslt) {
   ProductBench bench = product_of(weight, n, rows, x);
+  bench.cublaslt = cublaslt;
   bench.cases = cases;
   bench.walk_bytes = walk_bytes;
   bench.seconds = seconds;
@@ -90,9 +92,9 @@ Seconds bench_attention(const std::string& kind, int n_heads, int n_kv_heads, in
 }
 
 // Of each kernel: the most rows that it takes (None: any number), and why this device cannot run it (None: it can).
-py::dict kernels_here(const std::string& kind) {
-  const auto backend =
-      make_backend({.kind = kind, .isa = "auto", .n_threads = 1, .cpus = {}, .memory = {}, .tuning = {}});
+py::dict kernels_here(const std::string& kind, const std::vector<std::string>& cublaslt) {
+  const auto backend = make_backend(
+      {.kind = kind, .isa = "auto", .n_threads = 1, .cpus = {}, .memory = {}, .tuning = {}, .cublaslt = cublaslt});
   py::dict found;
   for (const GemmKernel& kernel : backend->registry().kernels()) {
     const char* const refusal = kernel.refuses({kernel.weight, kPanelRows, kTileDepth}, backend->caps());
@@ -106,15 +108,15 @@ py::dict kernels_here(const std::string& kind) {
 }  // namespace
 
 void register_testing_gpu_bench(py::module_& module) {
-  module.def("gpu_kernels_here", &kernels_here, py::arg("kind"),
+  module.def("gpu_kernels_here", &kernels_here, py::arg("kind"), py::arg("cublaslt") = std::vector<std::string>{},
              "By a kernel's name: the most rows that it takes (None: any number), and why it cannot run on this device "
              "(None: it can).");
   module.def("multiply_on_gpu", &multiply, py::arg("kind"), py::arg("kernel"), py::arg("weight"), py::arg("n"),
-             py::kw_only(), py::arg("rows"), py::arg("x"),
+             py::kw_only(), py::arg("rows"), py::arg("x"), py::arg("cublaslt") = std::vector<std::string>{},
              "x · weight^T by one kernel. `rows` are the weight's in the file's format, repeated until there are n.");
   module.def("bench_gpu_products", &bench_products, py::arg("kind"), py::arg("weight"), py::arg("n"), py::kw_only(),
              py::arg("rows"), py::arg("x"), py::arg("cases"), py::arg("walk_bytes"), py::arg("seconds"),
-             py::arg("threads") = 1,
+             py::arg("threads") = 1, py::arg("cublaslt") = std::vector<std::string>{},
              "Seconds of one product, several times, for each case: a kernel and a number of rows. `rows` are the "
              "weight's in the file's format, repeated until there are n; `x` is repeated likewise.");
   module.def("bench_gpu_attention", &bench_attention, py::arg("kind"), py::kw_only(), py::arg("n_heads"),

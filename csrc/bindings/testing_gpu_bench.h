@@ -24,6 +24,7 @@ struct ProductBench {
   std::size_t walk_bytes = 0;                      // of copies of the weight that are read in turn; at least one
   double seconds = 0;                              // for each case, about
   int n_threads = 1;                               // that pack
+  std::vector<std::string> cublaslt = {};          // as DeviceOptions has it
 };
 
 // Sequences of equal length over layers that are read in turn.

@@ -59,8 +59,13 @@ class Products {
  public:
   explicit Products(const ProductBench& bench)
       : bench_(bench),
-        backend_(make_cuda_backend(
-            {.kind = "cuda", .isa = "auto", .n_threads = bench.n_threads, .cpus = {}, .memory = {}, .tuning = {}})) {
+        backend_(make_cuda_backend({.kind = "cuda",
+                                    .isa = "auto",
+                                    .n_threads = bench.n_threads,
+                                    .cpus = {},
+                                    .memory = {},
+                                    .tuning = {},
+                                    .cublaslt = bench.cublaslt})) {
     int max_rows = 1;
     for (const auto& [kernel, m] : bench.cases) max_rows = std::max(max_rows, m);
     make_x(max_rows);
@@ -112,6 +117,7 @@ class Products {
   struct Prepared {
     Prepared(Products& products, const GemmKernel& kernel, int m) {
       const GemmProblem& problem = products.bench_.problem;
+      if (kernel.prepare != nullptr) kernel.prepare(problem, &products.stream());
       scratch = allocate_on_device(std::max<std::size_t>(1, kernel.scratch_bytes(problem, m)));
       launch.stream = &products.stream();
       launch.weight_type = problem.weight;

@@ -122,13 +122,13 @@ Floats embed(TestingDevice& device, const Ints& tokens, const std::string& dtype
 using Matrix = std::tuple<std::string, Bytes, std::optional<Floats>>;
 
 Floats gated_linear(TestingDevice& device, const std::string& kind, const Floats& x, int n, const Matrix& gate,
-                    const Matrix& up, const Overrides& overrides, int fill) {
+                    const Matrix& up, const Overrides& overrides, bool deterministic, int fill) {
   const Rows rows = device.to_rows(x);
   std::unique_ptr<Linear> weights[2];
   std::unique_ptr<Vector> biases[2];
   for (int i = 0; i < 2; ++i) {
     const auto& [dtype, file, bias] = i == 0 ? gate : up;
-    weights[i] = weight_of(device.backend(), dtype, file, n, rows.width, overrides);
+    weights[i] = weight_of(device.backend(), dtype, file, n, rows.width, overrides, deterministic);
     if (bias) biases[i] = vector_of(device, *bias);
   }
   device.backend().reserve(needs_of(rows.n_rows, {weights[0].get(), weights[1].get()}));
@@ -141,7 +141,7 @@ Floats gated_linear(TestingDevice& device, const std::string& kind, const Floats
 
 // Products of x with matrices of some rows each, the scratch filled with a byte before.
 py::list linear(TestingDevice& device, const Floats& x, const std::vector<std::pair<int, Matrix>>& terms,
-                const Overrides& overrides, int fill) {
+                const Overrides& overrides, bool deterministic, int fill) {
   Backend& backend = device.backend();
   const Rows rows = device.to_rows(x);
   std::vector<std::unique_ptr<Linear>> weights;
@@ -150,7 +150,7 @@ py::list linear(TestingDevice& device, const Floats& x, const std::vector<std::p
   std::vector<const Linear*> named;
   for (const auto& [n, matrix] : terms) {
     const auto& [dtype, file, bias] = matrix;
-    weights.push_back(weight_of(backend, dtype, file, n, rows.width, overrides));
+    weights.push_back(weight_of(backend, dtype, file, n, rows.width, overrides, deterministic));
     biases.push_back(bias ? vector_of(device, *bias) : nullptr);
     named.push_back(weights.back().get());
     products.push_back({named.back(), biases.back().get(), device.empty_rows(rows.n_rows, n)});
@@ -212,8 +212,9 @@ std::vector<std::size_t> load_linears(TestingDevice& device,
 }
 
 // What a device without scratch would hold for such a matrix, and what this one holds after it was told of it.
-py::tuple scratch_for(TestingDevice& device, const std::string& dtype, const Bytes& file, int n, int k, int n_rows) {
-  const auto weight = weight_of(device.backend(), dtype, file, n, k);
+py::tuple scratch_for(TestingDevice& device, const std::string& dtype, const Bytes& file, int n, int k, int n_rows,
+                      const Overrides& overrides, bool deterministic) {
+  const auto weight = weight_of(device.backend(), dtype, file, n, k, overrides, deterministic);
   const WorkspaceNeeds needs = needs_of(n_rows, {weight.get()});
   const std::size_t told = device.backend().scratch_bytes(needs);
   device.backend().reserve(needs);
@@ -231,8 +232,9 @@ py::dict launches(TestingDevice& device) {
 void register_testing_ops(py::module_& module) {
   py::class_<TestingDevice, std::shared_ptr<TestingDevice>>(module, "Device",
                                                             "A backend; its ops take and give arrays.")
-      .def(py::init<const std::string&, const std::string&, int>(), py::kw_only(), py::arg("kind") = "cpu",
-           py::arg("isa") = "auto", py::arg("n_threads") = 1)
+      .def(py::init<const std::string&, const std::string&, int, const std::vector<std::string>&>(), py::kw_only(),
+           py::arg("kind") = "cpu", py::arg("isa") = "auto", py::arg("n_threads") = 1,
+           py::arg("cublaslt") = std::vector<std::string>{})
       .def_property_readonly("name", [](TestingDevice& device) { return device.backend().device_name(); })
       .def_property_readonly("scratch_bytes", [](TestingDevice& device) { return device.backend().scratch_bytes(); })
       .def("launches", &launches)
@@ -242,14 +244,14 @@ void register_testing_ops(py::module_& module) {
       .def("rope", &rope, py::arg("x"), py::arg("head_dim"), py::arg("style"), py::arg("angles"),
            py::arg("norm_weight") = py::none(), py::arg("epsilon") = 0.0F)
       .def("linear", &linear, py::arg("x"), py::arg("terms"), py::kw_only(), py::arg("overrides") = Overrides{},
-           py::arg("fill") = 0)
+           py::arg("deterministic") = true, py::arg("fill") = 0)
       .def("norm_linear", &norm_linear, py::arg("x"), py::arg("norm_weight"), py::arg("n"), py::arg("matrix"),
            py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("told"), py::arg("doubled") = false)
       .def("load_linears", &load_linears, py::arg("shapes"), py::arg("read"), py::arg("progress"))
       .def("scratch_for", &scratch_for, py::arg("dtype"), py::arg("file"), py::arg("n"), py::arg("k"),
-           py::arg("n_rows"))
+           py::arg("n_rows"), py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("deterministic") = true)
       .def("gated_linear", &gated_linear, py::arg("kind"), py::arg("x"), py::arg("n"), py::arg("gate"), py::arg("up"),
-           py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("fill") = 0)
+           py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("deterministic") = true, py::arg("fill") = 0)
       .def("gated_activation", &gated_activation, py::arg("kind"), py::arg("gate"), py::arg("up"),
            py::arg("into") = "new")
       .def("add", &add, py::arg("x"), py::arg("y"))

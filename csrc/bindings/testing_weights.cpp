@@ -8,7 +8,7 @@
 namespace imp::bindings {
 
 std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, const Bytes& file, int n, int k,
-                                  const Overrides& overrides) {
+                                  const Overrides& overrides, bool deterministic) {
   const auto type = dtype_from_name(dtype);
   if (!type) throw std::invalid_argument("no dtype " + dtype);
   const GemmProblem problem = {*type, n, k};
@@ -20,8 +20,8 @@ std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, co
   std::vector<GemmOverride> wanted;
   for (const auto& [pattern, kernel] : overrides) wanted.push_back({pattern, kernel});
   // Kernels that have only been emulated are what is tested.
-  return backend.load_linear(source,
-                             backend.registry().plan(problem, "w", wanted, {.least_maturity = Maturity::emulated}));
+  const PlanPolicy policy = {.one_reduction = deterministic, .least_maturity = Maturity::emulated};
+  return backend.load_linear(source, backend.registry().plan(problem, "w", wanted, policy));
 }
 
 WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights) {

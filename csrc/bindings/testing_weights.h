@@ -19,7 +19,7 @@ using Overrides = std::vector<std::pair<std::string, std::string>>;
 
 // A weight [n, k], named w, of the bytes that a file would hold.
 std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, const Bytes& file, int n, int k,
-                                  const Overrides& overrides = {});
+                                  const Overrides& overrides = {}, bool deterministic = true);
 
 // For products alone: all else is as small as can be.
 WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights);

@@ -139,9 +139,9 @@ class Model:
     A model on its device; constant.
     """
     @staticmethod
-    def load(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], huge_pages: bool = True, interleave_nodes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, progress: collections.abc.Callable[[int, int], None] | None = None, packed_cache: os.PathLike[str] | str | bytes | None = None) -> Model:
+    def load(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], huge_pages: bool = True, interleave_nodes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, progress: collections.abc.Callable[[int, int], None] | None = None, packed_cache: os.PathLike[str] | str | bytes | None = None, cublaslt: collections.abc.Sequence[str] = []) -> Model:
         """
-        Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` is called about a hundred times; `packed_cache` is a folder in which packed weights may be. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.
+        Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` is called about a hundred times; `packed_cache` is a folder in which packed weights may be; `cublaslt` are files or the loader's names of that library, in order, none: it is not to be used. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.
         """
     def write_packed(self, goes_on: collections.abc.Callable[[], bool]) -> bool:
         """
@@ -754,7 +754,7 @@ def dtypes() -> list[str]:
     """
     The weight types that can be read and multiplied.
     """
-def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, device: str = 'cpu', isa: str = 'auto', gpu: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], deterministic: bool = False, emulated: bool = False) -> list[typing.Any]:
+def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, device: str = 'cpu', isa: str = 'auto', gpu: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], deterministic: bool = False, emulated: bool = False, cublaslt: collections.abc.Sequence[str] = []) -> list[typing.Any]:
     """
     For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; `emulated`: kernels may be used that never ran on their hardware.
     """
@@ -790,7 +790,7 @@ def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
     Opens a checkpoint, its format known by its content. Raises ModelError.
     """
-def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None) -> dict[str, typing.Any]:
+def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, cublaslt: collections.abc.Sequence[str] = []) -> dict[str, typing.Any]:
     """
     What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.
     """

@@ -32,6 +32,7 @@ def load(
     threads: int = 1,
     max_rows: int = 1024,
     max_logits_rows: int | None = None,
+    cublaslt: Sequence[str] = (),
     **changes: Any,
 ) -> Any:
     """On a GPU with kernels that may have been emulated alone: they are what is tested."""
@@ -40,7 +41,7 @@ def load(
         changes = {"least_maturity": "emulated", **changes}
     return _core.Model.load(
         _core.open_model_file(path), overrides=overrides(**changes), device=device, threads=threads, max_rows=max_rows,
-        max_logits_rows=max_logits_rows or max_rows, kv_bytes=1 << 20,
+        max_logits_rows=max_logits_rows or max_rows, kv_bytes=1 << 20, cublaslt=list(cublaslt),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_check.rows import ListedKernel, runnable_kernels, tests_support
+from gpu_check.rows import ListedKernel, cublaslt_places, runnable_kernels, tests_support
 
 Float64s = NDArray[np.float64]
 Q8_ELEMENTS = 32
@@ -54,7 +54,8 @@ def error_of(kind: str, kernel: ListedKernel, n: int, k: int, m: int) -> float:
     weights = tests_support("weights")
     seed = int.from_bytes(os.urandom(4))
     weight, x = weights.random_weight(kernel.tested_weight, n, k, seed), weights.random_rows(m, k, seed)
-    outputs = [core.multiply_on_gpu(kind, kernel.name, weight.dtype, n, rows=weight.file, x=x) for _ in range(2)]
+    how = {"rows": weight.file, "x": x, "cublaslt": cublaslt_places(kind)}
+    outputs = [core.multiply_on_gpu(kind, kernel.name, weight.dtype, n, **how) for _ in range(2)]
     if outputs[0].tobytes() != outputs[1].tobytes():
         raise ArithmeticError(f"other bits in a second run: n {n}, k {k}, m {m}, seed {seed}")
     return worst_row(kernel, outputs[0], x.astype(np.float64), weight.values.astype(np.float64))

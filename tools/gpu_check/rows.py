@@ -12,6 +12,7 @@ from gpu_check.context import ROOT, StageError
 # Errors relative to the terms of a sum: of float32 and float16 inputs, and of those rounded to bfloat16.
 FLOAT_BOUND, BFLOAT16_BOUND = 1e-3, 2.0**-8
 ANY_ROWS = 1 << 30
+LIBRARY_ROWS = 64
 # What kernels of any type are asked to multiply.
 OF_ANY_TYPE = "q4_1"
 
@@ -37,6 +38,11 @@ class ListedKernel:
         return self.reduction.startswith("q8")
 
     @property
+    def timed_rows(self) -> int:
+        """The fewest that are worth timing: a library's products begin with decoding the weight to memory."""
+        return LIBRARY_ROWS if self.reduction == "library" else 1
+
+    @property
     def bound(self) -> float:
         """Of those that do not."""
         return BFLOAT16_BOUND if self.weight == "bf16" else FLOAT_BOUND
@@ -47,7 +53,7 @@ def listed_kernels(kind: str) -> list[ListedKernel]:
     from imp_service import _core
     from imp_service import _testing as core
 
-    here = core.gpu_kernels_here(kind)
+    here = core.gpu_kernels_here(kind, cublaslt_places(kind))
     found = []
     for row in _core.kernels(kind):
         max_rows, refusal = here[row["name"]]
@@ -60,6 +66,12 @@ def listed_kernels(kind: str) -> list[ListedKernel]:
 def runnable_kernels(kind: str) -> list[ListedKernel]:
     """Those that this device can run."""
     return [kernel for kernel in listed_kernels(kind) if kernel.refusal is None]
+
+
+def cublaslt_places(kind: str) -> list[str]:
+    """Where the library is that some rows call; the first that is there counts."""
+    found: list[str] = tests_support("cublaslt").places(kind)
+    return found
 
 
 def tests_support(name: str) -> ModuleType:

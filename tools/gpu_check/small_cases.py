@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gpu_check.rows import runnable_kernels, tests_support
+from gpu_check.rows import cublaslt_places, runnable_kernels, tests_support
 
 N, K = 72, 512
 ROWS = (1, 3, 17, 70)
@@ -22,7 +22,8 @@ def main(kind: str, only: tuple[str, ...]) -> None:
         for m in ROWS:
             if m <= kernel.max_rows:
                 x = weights.random_rows(m, K)
-                core.multiply_on_gpu(kind, kernel.name, weight.dtype, N, rows=weight.file, x=x)
+                how = {"rows": weight.file, "x": x, "cublaslt": cublaslt_places(kind)}
+                core.multiply_on_gpu(kind, kernel.name, weight.dtype, N, **how)
         print(f"ran {kernel.name}", flush=True)
     if not only:
         heads = {"n_heads": 8, "n_kv_heads": 2, "head_dim": 64, "layers": 2, "seconds": 0.0}

@@ -63,7 +63,8 @@ def file_of(csrc: Path, kernel: str) -> Path:
 
 def hash_of(kernel: str, nvcc: str) -> str:
     """Of a kernel of the list, had it been built by this version of nvcc."""
-    return fingerprint(CSRC, [file_of(CSRC, kernel)], nvcc, build_flags())
+    source = file_of(CSRC, kernel)
+    return fingerprint(CSRC, [source, source.with_suffix(".cpp")], nvcc, build_flags())
 
 
 def build_flags() -> list[str]:

@@ -40,6 +40,11 @@ GemmNeeds gemm_needs(const WorkspaceNeeds& needs) {
           .expert_weights = needs.expert_weights};
 }
 
+DeviceCaps with_library(DeviceCaps caps, KernelLibrary& cublaslt) {
+  caps.cublaslt = &cublaslt;
+  return caps;
+}
+
 // Of a device's memory a small part, so that the end of a chunk that stays empty is none that matters.
 std::size_t chunk_bytes(const DeviceFacts& facts) {
   return std::clamp(facts.total_bytes / 128, std::size_t{1} << 20, DeviceArena::kChunkBytes);
@@ -55,7 +60,8 @@ std::int64_t most_blocks(const WorkspaceNeeds& needs) {
 
 CudaBackend::CudaBackend(const DeviceFacts& facts, const DeviceOptions& options)
     : facts_(facts),
-      registry_(kernel_list(), facts.caps, options.tuning),
+      cublaslt_(options.cublaslt),
+      registry_(kernel_list(), with_library(facts.caps, cublaslt_), options.tuning),
       launches_(kOpNames.size() + registry_.kernels().size()),
       threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
       weights_(chunk_bytes(facts)),
@@ -65,6 +71,7 @@ CudaBackend::CudaBackend(const DeviceFacts& facts, const DeviceOptions& options)
       attention_(stream_, registry_.caps()),
       sampler_(stream_),
       graphs_(stream_, launches_, kMaxGraphs) {
+  stream_.cublaslt = &cublaslt_;
   const Status status = make_stream(stream_);
   if (!status.is_ok()) {
     throw DeviceError(Reason::DEVICE_MISSING, std::string("device cuda: ") + facts.name + ": " + status.name);

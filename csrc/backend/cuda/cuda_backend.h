@@ -9,6 +9,7 @@
 #include "backend/cuda/attention.h"
 #include "backend/cuda/cuda_kv_pool.h"
 #include "backend/cuda/device_memory.h"
+#include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/gemm/gemm_runner.h"
 #include "backend/cuda/inputs.h"
 #include "backend/cuda/launch_counts.h"
@@ -126,6 +127,7 @@ class CudaBackend final : public Backend {
   void require_whole() const;  // the latter alone
 
   DeviceFacts facts_;
+  CublasLt cublaslt_;
   GemmRegistry registry_;
   LaunchCounts launches_;  // of ops, then of matrix kernels
   ThreadPool threads_;     // packs weights

@@ -1,4 +1,4 @@
-// The one way to launch a kernel.
+// The one way to launch a kernel, and to call a library that launches its own.
 #pragma once
 
 #include <cstddef>
@@ -50,6 +50,12 @@ void launch(Stream& stream, void (*kernel)(P...), const LaunchShape& shape, A&&.
   stream.keep(to_status(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...)));
 }
 
+// call() puts work on the stream and says what came of it.
+template <class Call>
+void enqueue(Stream& stream, const Call& call) {
+  if (stream.is_ok()) stream.keep(call());
+}
+
 #else
 
 template <class... P, class... A>
@@ -59,6 +65,11 @@ void launch(Stream& stream, void (*kernel)(P...), const LaunchShape& shape, A&&.
   emu::submit(stream, [kernel, shape, seed = stream.thread_order, ... args = static_cast<P>(args)] {
     emu::run_grid(shape.grid, shape.block, shape.shared_bytes, seed, [&] { kernel(args...); });
   });
+}
+
+template <class Call>
+void enqueue(Stream& stream, const Call& call) {
+  emu::submit(stream, [&stream, call] { stream.keep(call()); });
 }
 
 #endif

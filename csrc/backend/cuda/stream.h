@@ -6,6 +6,7 @@
 namespace imp::cuda {
 
 class Graph;
+class CublasLt;
 
 // Owned by one backend, used by its ops' thread. Launches and copies are void: what fails is kept here, what follows
 // a failure is not begun, and the backend throws at the end of the step.
@@ -23,9 +24,10 @@ class Stream {
   // After a failure that changed nothing.
   void forget_failure() noexcept { first_failure_ = {}; }
 
-  void* handle = nullptr;     // the runtime's own; nullptr: its default stream
-  Graph* captured = nullptr;  // while set, launches and copies are put there and not begun
-  unsigned thread_order = 0;  // emulation: a seed for the order in which the threads of a block run
+  void* handle = nullptr;        // the runtime's own; nullptr: its default stream
+  Graph* captured = nullptr;     // while set, launches and copies are put there and not begun
+  CublasLt* cublaslt = nullptr;  // the backend's
+  unsigned thread_order = 0;     // emulation: a seed for the order in which the threads of a block run
 
  private:
   Status first_failure_;

@@ -12,6 +12,7 @@
 
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/gemm/activation_rows.h"
+#include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/gemm/kernel_list.h"
 #include "backend/cuda/gemm/layouts.h"
 #include "backend/cuda/gemm/tiles.h"
@@ -86,9 +87,10 @@ class Guarded {
   std::vector<std::byte> held_;
 };
 
-GemmKernel kernel_of(const GemmTrial& trial, const GemmProblem& problem) {
+GemmKernel kernel_of(const GemmTrial& trial, const GemmProblem& problem, KernelLibrary& cublaslt) {
   DeviceFacts facts;
   require_ok(find_device(facts));
+  facts.caps.cublaslt = &cublaslt;
   for (const GemmKernel& kernel : kernel_list()) {
     if (kernel.name != trial.kernel) continue;
     if (!kernel.any_weight && kernel.weight != problem.weight) throw std::invalid_argument("another weight type");
@@ -169,12 +171,19 @@ class TrialTerm {
 }  // namespace
 
 std::vector<std::vector<float>> run_gemm(const GemmTrial& trial) {
+  CublasLt cublaslt(trial.cublaslt);
   OpenStream stream(trial.thread_order);
-  const GemmProblem problem = {trial.weight, trial.terms.at(0).n, trial.k};
-  const GemmKernel kernel = kernel_of(trial, problem);
+  (*stream).cublaslt = &cublaslt;
+  const GemmKernel kernel = kernel_of(trial, {trial.weight, trial.terms.at(0).n, trial.k}, cublaslt);
+  std::size_t scratch_bytes = 0;
+  for (const GemmTrialTerm& term : trial.terms) {
+    const GemmProblem problem = {trial.weight, term.n, trial.k};
+    scratch_bytes += kernel.scratch_bytes(problem, trial.m);
+    if (kernel.prepare != nullptr) kernel.prepare(problem, &*stream);
+  }
   const Guarded x(stream, "input", trial.x), begins(stream, "experts' rows", bytes_of(trial.begins)),
       sources(stream, "sources", bytes_of(trial.sources));
-  const Guarded scratch(stream, "scratch", kernel.scratch_bytes(problem, trial.m), trial.fill);
+  const Guarded scratch(stream, "scratch", scratch_bytes, trial.fill);
   std::vector<std::unique_ptr<TrialTerm>> terms;
   std::vector<GemmLaunchTerm> launched;
   for (const GemmTrialTerm& term : trial.terms) {

@@ -33,7 +33,8 @@ struct GemmTrial {
   int n_experts = 0;
   std::span<const std::int32_t> begins, sources;  // sources: or empty
   unsigned thread_order = 0;
-  std::uint8_t fill = 0xFF;  // of outputs and scratch, before
+  std::uint8_t fill = 0xFF;           // of outputs and scratch, before
+  std::vector<std::string> cublaslt;  // as DeviceOptions has it
 };
 
 // Rows of x [m, k], which are further apart than they are wide, as the kernels of the format read them. Throws as

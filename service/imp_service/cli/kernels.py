@@ -91,15 +91,18 @@ def _choice(arguments: Namespace) -> "Choice":
     """As the settings have it, where no argument says otherwise."""
     from imp_service.cli.failure import warning_line
     from imp_service.config import AUTO
+    from imp_service.core.cublaslt import cublaslt_places
     from imp_service.core.device import CPU
     from imp_service.core.kernels import Choice
     from imp_service.core.tuning import tuning_here
 
     if arguments.device != CPU:
-        overrides = load_settings(arguments).settings.model.overrides
+        settings = load_settings(arguments).settings
+        overrides = settings.model.overrides
         return Choice(
             device=arguments.device,
             gpu=arguments.gpu or "auto",
+            cublaslt=cublaslt_places(settings.device.cublaslt, arguments.device),
             deterministic=overrides.deterministic,
             least_maturity=overrides.least_maturity,
         )

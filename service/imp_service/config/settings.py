@@ -78,6 +78,12 @@ class Device:
         "what imp tune wrote: kernels that are fastest here; elsewhere a warning",
         example="tuning.json",
     )
+    cublaslt: str | Auto = key(
+        AutoOr(Text("a path")),
+        AUTO,
+        'GPU: the library that kernels named ..._cublaslt call: a file or a name for the loader, several with ":" '
+        'between, "off"; auto: from its Python package, or where the loader finds it',
+    )
     huge_pages: bool = key(Boolean(), True, "ask the system for huge pages for weights and cache; it may have none")
 
 

@@ -12,6 +12,7 @@ from imp_service import _core
 from imp_service.config import AUTO, Config
 from imp_service.config.host import resolve_threads
 from imp_service.config.placement import resolve_cpus, resolve_memory
+from imp_service.core.cublaslt import resolve_cublaslt
 
 CPU = "cpu"
 CUDA = "cuda"
@@ -69,4 +70,4 @@ def place_memory(config: Config, root: Path = Path("/")) -> tuple[Config, tuple[
 
 def resolve_machine(config: Config) -> tuple[Config, tuple[int, ...]]:
     """Settings with all of [device] decided that this machine decides, and the nodes that memory is spread over."""
-    return place_memory(resolve_cpus(resolve_device(resolve_threads(config))))
+    return place_memory(resolve_cpus(resolve_cublaslt(resolve_device(resolve_threads(config)))))

@@ -10,6 +10,7 @@ from imp_service import _core
 from imp_service.config import AUTO, Config
 from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
 from imp_service.config.settings import Settings
+from imp_service.core.cublaslt import cublaslt_places
 from imp_service.core.device import resolve_device
 from imp_service.core.load import RESERVE_BYTES
 from imp_service.core.overrides import core_overrides
@@ -119,6 +120,7 @@ def _plan(
         memory_bytes=limit.limit_bytes,
         reserve_bytes=RESERVE_BYTES,
         kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
+        cublaslt=cublaslt_places(settings.device.cublaslt, settings.device.kind),
     )
     return plan
 

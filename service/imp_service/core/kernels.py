@@ -36,6 +36,7 @@ class Choice:
     device: str = "cpu"
     isa: str = "auto"  # of a CPU
     gpu: str = "auto"  # of a GPU: the one that is here, h200 or a100
+    cublaslt: Sequence[str] = ()  # where that library may be, for the GPU that is here
     tuning: Sequence[Preference] = ()
     deterministic: bool = False
     least_maturity: str = "validated"
@@ -55,6 +56,7 @@ def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
         device=choice.device,
         isa=choice.isa,
         gpu=choice.gpu,
+        cublaslt=list(choice.cublaslt),
         tuning=list(choice.tuning),
         deterministic=choice.deterministic,
         emulated=choice.least_maturity == "emulated",

@@ -9,6 +9,7 @@ from pathlib import Path
 from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
 from imp_service.config.host import memory_limit
+from imp_service.core.cublaslt import cublaslt_places
 from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument, make_error
@@ -113,6 +114,7 @@ def _read_model(
         kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
         progress=progress,
         packed_cache=settings.model.packed_cache,
+        cublaslt=cublaslt_places(settings.device.cublaslt, settings.device.kind),
     )
 
 

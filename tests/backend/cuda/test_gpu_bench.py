@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpu_check.row_errors import worst_row
-from gpu_check.rows import ListedKernel, runnable_kernels
+from gpu_check.rows import ListedKernel, cublaslt_places, runnable_kernels
 from imp_service import _testing as core
 from support.devices import GPU_KINDS
 from support.weights import random_rows, random_weight
@@ -21,7 +21,9 @@ each_kind = pytest.mark.parametrize("kind", GPU_KINDS)
 @pytest.mark.parametrize(("kind", "kernel"), CASES, ids=lambda value: getattr(value, "name", value))
 def test_gemm_10_a_product_by_itself_is_near_float64(kind: str, kernel: ListedKernel) -> None:
     weight, x = random_weight(kernel.tested_weight, N, K), random_rows(2, K)
-    out = core.multiply_on_gpu(kind, kernel.name, weight.dtype, N, rows=weight.file, x=x)
+    out = core.multiply_on_gpu(
+        kind, kernel.name, weight.dtype, N, rows=weight.file, x=x, cublaslt=cublaslt_places(kind)
+    )
     wide_x, values = x.astype(np.float64), weight.values.astype(np.float64)
     assert worst_row(kernel, out, wide_x, values) < 1
     # Negative controls: the other row's, elements of the weight in each other's place, one that was not written.

@@ -44,6 +44,7 @@ PROMISES = {
     "wgmma": r"HGMMA\..*",
     "mma": r"(H|I|HG)MMA\..*",
     "dp4a": r"IDP\.4A\..*",
+    "cublaslt": r"STG\.E\.128",  # it multiplies elsewhere: here weights are decoded
 }
 OF_WEIGHTS = r"(LDG\.E\.NA\..*|LD\.E.*)"
 WIDE = r"(LDG\.E\.NA\..*128\..*|LD\.E\.128.*|LDGSTS\..*128.*|UBLKCP.*|UTMALDG.*)"

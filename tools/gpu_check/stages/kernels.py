@@ -8,7 +8,7 @@ from typing import Any
 
 from gpu_check.context import Budget, Context
 from gpu_check.numbers import Spread
-from gpu_check.rows import ListedKernel, runnable_kernels, tests_support
+from gpu_check.rows import ListedKernel, cublaslt_places, runnable_kernels, tests_support
 from gpu_check.stages.ceilings import Timer
 
 # n and k. What decides comes first: the run may not reach the end.
@@ -63,10 +63,12 @@ def time_products(
     given = tests_support("weights").random_weight(dtype, GIVEN_ROWS, k)
     x = tests_support("weights").random_rows(64, k)
     cases = [(kernel.name, m) for kernel in sorted(kernels, key=lambda kernel: kernel.layout) for m in rows
-             if m <= min(kernel.max_rows, REFERENCE_ROWS if kernel.weight == "any" else kernel.max_rows)]  # fmt: skip
+             if (context.is_dry or m >= kernel.timed_rows)
+             and m <= min(kernel.max_rows, REFERENCE_ROWS if kernel.weight == "any" else kernel.max_rows)]  # fmt: skip
     taken = core.bench_gpu_products(
         context.kind, dtype, n, rows=given.file, x=x, cases=cases,
         walk_bytes=0 if context.is_dry else 2 * CACHE_BYTES, seconds=CASE_SECONDS, threads=os.cpu_count() or 1,
+        cublaslt=cublaslt_places(context.kind),
     )  # fmt: skip
     weight_bytes = len(given.file) // GIVEN_ROWS * n
     for (name, m), seconds in zip(cases, taken, strict=True):

@@ -93,7 +93,20 @@ void GemmRunner::reserve(const GemmNeeds& needs) {
   for (std::size_t format = 0; format < kFormats; ++format) prepared_[format].grow(needed.prepared[format]);
   gate_.grow(needed.gate);
   kernel_scratch_.grow(needed.kernels);
+  prepare_kernels(needs);
   tables_.add(needs.expert_weights, needs.experts.n_experts, stream_);
+}
+
+// Matrices of experts have nothing to prepare: how many rows each has is not known here.
+void GemmRunner::prepare_kernels(const GemmNeeds& needs) {
+  for (const Linear* weight : needs.weights) {
+    int from = 1;
+    for (const auto& [kernel, max_m] : weight->plan().kernels) {
+      if (from > needs.max_rows) break;
+      if (kernel->prepare != nullptr) kernel->prepare(weight->problem(), &stream_);
+      from = std::min(max_m, needs.max_rows) + 1;
+    }
+  }
 }
 
 std::size_t GemmRunner::scratch_bytes(const GemmNeeds& needs) const {

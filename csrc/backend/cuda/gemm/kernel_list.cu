@@ -1,6 +1,7 @@
 // The rows of the list, best first.
 #include "backend/cuda/gemm/kernel_list.h"
 
+#include "backend/cuda/gemm/cublaslt_rows.h"
 #include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/many_row_kernels.h"
 #include "backend/cuda/gemm/tile_kernels.h"
@@ -91,6 +92,24 @@ constexpr GemmKernel hmma_row(std::string_view name, DType weight, ActivationFor
   return many_row(name, weight, format, refuses_before_8_0, launch);
 }
 
+// Rows from which multiplying takes longer than decoding the weights to memory first.
+constexpr int kCublasLtLeastRows = 256;
+
+const char* refuses_without_cublaslt(const GemmProblem& problem, const DeviceCaps& caps) {
+  if (const char* const reason = refuses_before_8_0(problem, caps)) return reason;
+  if (caps.cublaslt == nullptr) return "cuBLASLt is not at hand: it is looked for where the GPU is";
+  return caps.cublaslt->refusal();
+}
+constexpr GemmKernel cublaslt_row(std::string_view name, DType weight, ActivationFormat format,
+                                  void (*launch)(const GemmLaunch&)) {
+  GemmKernel row = many_row(name, weight, format, refuses_without_cublaslt, launch);
+  row.reduction = ReductionId::library;
+  row.scratch_bytes = cublaslt_scratch_bytes;
+  row.least_m = kCublasLtLeastRows;
+  row.prepare = prepare_cublaslt;
+  return row;
+}
+
 constexpr GemmKernel kKernels[] = {
     dp4a_row("q8_0_dp4a", DType::Q8_0, launch_q8_0_dp4a),
     dp4a_row("q4_0_dp4a", DType::Q4_0, launch_q4_0_dp4a),
@@ -122,6 +141,14 @@ constexpr GemmKernel kKernels[] = {
     hmma_row("f8_e4m3_hmma", DType::F8_E4M3, ActivationFormat::f16_even_odd, launch_f8_e4m3_hmma),
     hmma_row("f16_hmma", DType::F16, ActivationFormat::f16_rows, launch_f16_hmma),
     hmma_row("bf16_hmma", DType::BF16, ActivationFormat::bf16_rows, launch_bf16_hmma),
+    // After those that need nothing but the GPU: an override takes them, until measurements put them elsewhere.
+    cublaslt_row("q8_0_cublaslt", DType::Q8_0, ActivationFormat::f16_even_odd, launch_q8_0_cublaslt),
+    cublaslt_row("q4_0_cublaslt", DType::Q4_0, ActivationFormat::f16_even_odd, launch_q4_0_cublaslt),
+    cublaslt_row("q4_k_cublaslt", DType::Q4_K, ActivationFormat::f16_even_odd, launch_q4_k_cublaslt),
+    cublaslt_row("q5_k_cublaslt", DType::Q5_K, ActivationFormat::f16_even_odd, launch_q5_k_cublaslt),
+    cublaslt_row("q6_k_cublaslt", DType::Q6_K, ActivationFormat::f16_even_odd, launch_q6_k_cublaslt),
+    cublaslt_row("f16_cublaslt", DType::F16, ActivationFormat::f16_rows, launch_f16_cublaslt),
+    cublaslt_row("bf16_cublaslt", DType::BF16, ActivationFormat::bf16_rows, launch_bf16_cublaslt),
     {.name = "reference",
      .weight = DType::F32,
      .any_weight = true,

@@ -1,0 +1,103 @@
+// Around cuBLASLt: weights of tile16 become rows of 16-bit elements, and its sums become the product.
+#pragma once
+
+#include "backend/cuda/gemm/tile_work.cuh"
+#include "backend/cuda/gemm/weight_steps.cuh"
+
+namespace imp::cuda {
+
+struct CublasLtKernel {
+  static constexpr int kWarps = 8, kThreads = kWarps * kWarpSize;
+  static constexpr int kRowBytes = kStepElements * 2;  // of a step
+  static constexpr int kPieces = kRowBytes / kLaneBytes;
+  static constexpr int kWarpBytes = kTileRows * kRowBytes;
+};
+
+// Where in a warp's staging a piece of 16 bytes of a row lies: neither those that write words of eight rows nor those
+// that read pieces of four meet a bank twice.
+constexpr int staged_piece(int row, int piece) {
+  return row * CublasLtKernel::kRowBytes + (piece ^ row % CublasLtKernel::kPieces) * kLaneBytes;
+}
+
+// A warp for a tile, a block for several along k: rows of `out` follow each other, n_tiles long, elements in the order
+// that the fragments have them in, which is the activations' too.
+template <DType kType>
+__global__ void __launch_bounds__(CublasLtKernel::kThreads)
+    cublaslt_weights_kernel(const std::byte* tiles, int n_tiles, std::byte* out) {
+  using Shape = CublasLtKernel;
+  __shared__ arch::Vec16 staged_by_all[Shape::kWarps][Shape::kWarpBytes / kLaneBytes];
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int at = static_cast<int>(blockIdx.x) * Shape::kWarps + warp;  // of the strip's tiles
+  if (at >= n_tiles) return;
+  const std::size_t strip = blockIdx.y, n = static_cast<std::size_t>(n_tiles);
+  const std::byte* const tile = tiles + (strip * n + static_cast<unsigned>(at)) * Tile<kType>::kBytes;
+  const std::size_t row_bytes = n * kTileElements * 2;
+  std::byte* const to = out + strip * kTileRows * row_bytes + static_cast<std::size_t>(at) * kTileElements * 2;
+  auto* const staged = reinterpret_cast<std::byte*>(staged_by_all[warp]);
+
+  WeightStep<kType> next;
+  next.load(tile, 0, lane);
+  IMP_ROLLED
+  for (int step = 0; step < kTileSteps; ++step) {
+    const WeightStep<kType> weights = next;
+    if (step + 1 < kTileSteps) next.load(tile, step + 1, lane);
+    ScaleWords words;
+    weights.make_words(step, lane, words);
+    IMP_UNROLL
+    for (int product = 0; product < kStepProducts; ++product) {
+      Fragment a;
+      weights.decode(product, step, words, a);
+      IMP_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int place = staged_piece(lane / 4 + i % 2 * 8, product * 2 + i / 2) + lane % 4 * 4;
+        *reinterpret_cast<std::uint32_t*>(staged + place) = a[i];
+      }
+    }
+    __syncwarp();
+    IMP_UNROLL
+    for (int i = 0; i < kTileRows * Shape::kPieces / kWarpSize; ++i) {
+      const int row = (i * kWarpSize + lane) / Shape::kPieces, piece = lane % Shape::kPieces;
+      const std::byte* const from = staged + staged_piece(row, piece);
+      *reinterpret_cast<arch::Vec16*>(to + static_cast<std::size_t>(row) * row_bytes + step * Shape::kRowBytes +
+                                      piece * kLaneBytes) = *reinterpret_cast<const arch::Vec16*>(from);
+    }
+    __syncwarp();
+  }
+}
+
+// What is to be made of sums [m, stride].
+struct FinishWork {
+  const float* sums = nullptr;
+  const float* up = nullptr;  // what the sums gate, where there is a fusion
+  std::int64_t stride = 0;
+  GemmLaunchTerm term, up_term;  // from the strip's first output on
+  int n = 0;                     // outputs of the strip
+  GemmFusion fusion = GemmFusion::none;
+  const std::byte* x = nullptr;
+  std::ptrdiff_t x_stride = 0;
+  int factor_offset = 0;  // in a row of x; 0: it has none
+};
+
+static __device__ __forceinline__ float finished(float sum, float factor, const float* bias, int n) {
+  const float value = sum * factor;
+  return bias != nullptr ? value + bias[n] : value;
+}
+
+// A thread for each output.
+static __global__ void __launch_bounds__(CublasLtKernel::kThreads)
+    finish_products_kernel(const __grid_constant__ FinishWork work) {
+  const int n = static_cast<int>(blockIdx.x) * CublasLtKernel::kThreads + static_cast<int>(threadIdx.x);
+  const std::ptrdiff_t row = blockIdx.y, at = row * work.stride + n;
+  if (n >= work.n) return;
+  const float factor = work.factor_offset != 0
+                           ? *reinterpret_cast<const float*>(work.x + row * work.x_stride + work.factor_offset)
+                           : 1.0F;
+  float value = finished(work.sums[at], factor, work.term.bias, n);
+  if (work.fusion != GemmFusion::none) {
+    const float gate = work.fusion == GemmFusion::silu ? silu_of(value) : gelu_tanh_of(value);
+    value = gate * finished(work.up[at], factor, work.up_term.bias, n);
+  }
+  work.term.out[row * work.term.out_stride + n] = value;
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,93 @@
+// How products by cuBLASLt are cut into pieces whose scratch is bounded: strips of the weight's rows, each decoded once
+// to rows of 16-bit elements, by parts of x's rows.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/cuda/gemm/tiles.h"
+
+namespace imp::cuda {
+
+struct CublasLtLimits {
+  std::int64_t weight_bytes;   // decoded at a time, of all products that are made at once
+  std::int64_t product_bytes;  // likewise, before they are finished
+  std::int64_t strip_rows;     // of one product's weight, whatever their length
+  int part_rows;               // of x
+  std::size_t workspace_bytes;
+};
+
+#if IMP_CUDA_EMULATED
+// So small that tests meet several strips and several parts.
+constexpr CublasLtLimits kCublasLtLimits = {48 << 10, 12 << 10, 64, 128, 4 << 10};
+#else
+// Weights as large as fill a GPU with a prompt's usual chunk; products that its cache may hold until they are finished.
+constexpr CublasLtLimits kCublasLtLimits = {std::int64_t{128} << 20, std::int64_t{64} << 20, 16384, 2048,
+                                            std::size_t{32} << 20};
+#endif
+constexpr int kCublasLtLeastPart = 16;
+constexpr std::size_t kCublasLtAlignment = 256;
+
+// Of one weight, or of a gate and what it gates.
+struct CublasLtCut {
+  std::int64_t n_rows = 0;      // of the weight, with those that fill up its last 16
+  std::int64_t k = 0;           // elements of a row, likewise to a tile's
+  std::int64_t strip_rows = 0;  // of the weight at a time, a multiple of 16
+  int part_rows = 0;            // of x at a time, a power of two
+};
+
+constexpr CublasLtCut cut_of(std::int64_t n, std::int64_t k, int n_products) {
+  constexpr CublasLtLimits most = kCublasLtLimits;
+  constexpr std::int64_t kLine = 128;  // rows that a large strip is a multiple of
+  CublasLtCut cut = {.n_rows = strips_of(n) * kTileRows, .k = tiles_along(k) * kTileElements};
+  std::int64_t rows = std::min(most.weight_bytes / (n_products * 2 * cut.k), most.strip_rows);
+  rows -= rows % (rows >= kLine ? kLine : kTileRows);
+  cut.strip_rows = std::clamp(rows, std::int64_t{kTileRows}, cut.n_rows);
+  const std::int64_t parts = most.product_bytes / (n_products * 4 * cut.strip_rows);
+  cut.part_rows = std::clamp(static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(parts))), kCublasLtLeastPart,
+                             most.part_rows);
+  return cut;
+}
+// Rows of the last strip.
+constexpr std::int64_t last_strip(const CublasLtCut& cut) {
+  return (cut.n_rows - 1) % cut.strip_rows + 1;
+}
+
+// Where in the scratch each thing begins. The workspace is first.
+struct CublasLtScratch {
+  std::size_t weights, products;            // of the first of them
+  std::size_t weight_bytes, product_bytes;  // of each
+  std::size_t end;
+};
+constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int m) {
+  const auto rounded = [](std::int64_t n_bytes) {
+    return (static_cast<std::size_t>(n_bytes) + kCublasLtAlignment - 1) / kCublasLtAlignment * kCublasLtAlignment;
+  };
+  const auto n = static_cast<std::size_t>(n_products);
+  CublasLtScratch scratch = {.weights = kCublasLtLimits.workspace_bytes,
+                             .products = 0,
+                             .weight_bytes = rounded(cut.strip_rows * cut.k * 2),
+                             .product_bytes = rounded(std::min(m, cut.part_rows) * cut.strip_rows * 4),
+                             .end = 0};
+  scratch.products = scratch.weights + n * scratch.weight_bytes;
+  scratch.end = scratch.products + n * scratch.product_bytes;
+  return scratch;
+}
+
+// An algorithm is chosen for each of these numbers of rows, and serves those above the one before.
+constexpr int kCublasLtBuckets = 8;  // 16, 32, ... 2048
+constexpr int bucket_rows(int bucket) {
+  return kCublasLtLeastPart << bucket;
+}
+constexpr int bucket_of(int m) {
+  int bucket = 0;
+  while (bucket_rows(bucket) < m) ++bucket;
+  return bucket;
+}
+// The fewest rows of a bucket.
+constexpr int least_rows(int bucket) {
+  return bucket == 0 ? 1 : bucket_rows(bucket - 1) + 1;
+}
+static_assert(bucket_of(kCublasLtLimits.part_rows) < kCublasLtBuckets);
+
+}  // namespace imp::cuda

@@ -1,0 +1,23 @@
+// The rows of the kernel list that multiply by cuBLASLt: their functions.
+#pragma once
+
+#include "backend/gemm.h"
+#include "backend/gemm_launch.h"
+
+namespace imp::cuda {
+
+// Bounded, for any weight.
+std::size_t cublaslt_scratch_bytes(const GemmProblem& problem, int m);
+void prepare_cublaslt(const GemmProblem& problem, void* stream);
+
+// Any number of rows, and worth it for many: f16_even_odd by integers, f16_rows by F16, bf16_rows by BF16. Rows that
+// belong to experts are multiplied by hmma.
+void launch_q8_0_cublaslt(const GemmLaunch& launch);
+void launch_q4_0_cublaslt(const GemmLaunch& launch);
+void launch_q4_k_cublaslt(const GemmLaunch& launch);
+void launch_q5_k_cublaslt(const GemmLaunch& launch);
+void launch_q6_k_cublaslt(const GemmLaunch& launch);
+void launch_f16_cublaslt(const GemmLaunch& launch);
+void launch_bf16_cublaslt(const GemmLaunch& launch);
+
+}  // namespace imp::cuda

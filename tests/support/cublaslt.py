@@ -1,0 +1,15 @@
+"""Where cuBLASLt is for a kind of device: what stands for it on the emulated one, NVIDIA's on a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from imp_service import _testing
+from imp_service.core.cublaslt import search_places
+
+EMULATED = str(Path(str(_testing.__file__)).parent / "libemulated_cublaslt.so")
+
+
+def places(kind: str) -> list[str]:
+    """As devices and kernels take them."""
+    return search_places() if kind == "cuda" else [EMULATED]
