@@ -103,6 +103,7 @@ def test_cfg_8_no_auto_is_left_when_each_is_resolved(machine):
     config = resolve_threads(load(variables={}, root=machine), machine)
     config = config.resolve(("device", "kind"), "cpu", "the only one there is")
     config, _ = resolve_memory(resolve_cpus(config, machine), lambda nodes: "", machine)
+    config = config.resolve(("device", "cublaslt"), "off", "device.kind is cpu")
     config = config.resolve(("device", "isa"), "avx2", "best of this CPU")
     config = config.resolve(("kv", "bytes"), 64 * 1024**2, "half of what weights leave")
     config = config.resolve(("kv", "dtype"), "bf16", "the weights")

@@ -1,0 +1,96 @@
+"""Where `device.cublaslt` looks for the library, and what is said where it is not there."""
+
+from __future__ import annotations
+
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from imp_service.config import AUTO, load
+from imp_service.core.cublaslt import cublaslt_places, resolve_cublaslt, search_places
+from support.cublaslt import EMULATED
+
+NAMES = ["libcublasLt.so.13", "libcublasLt.so.12"]
+ON_THE_GPU = ("device.kind=cuda_emulated", "model.overrides.least_maturity=emulated")
+
+
+def settings(*assignments: str) -> list[str]:
+    return [word for assignment in assignments for word in ("--set", assignment)]
+
+
+def package_at(monkeypatch: pytest.MonkeyPatch, *roots: Path) -> None:
+    spec = ModuleSpec("nvidia", None, is_package=True)
+    spec.submodule_search_locations = [str(root) for root in roots]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec if roots and name == "nvidia" else None)
+
+
+def test_gemm_17_packages_come_before_the_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package_at(monkeypatch)
+    assert search_places() == NAMES
+    first, second = tmp_path / "a", tmp_path / "b"
+    package_at(monkeypatch, first, second)
+    assert search_places() == NAMES
+    files = [second / "cu13/lib/libcublasLt.so.13", first / "cublas/lib/libcublasLt.so.12"]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    assert search_places() == [*map(str, files), *NAMES]
+
+
+def test_gemm_17_the_setting_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    package_at(monkeypatch)
+    assert cublaslt_places(AUTO, "cuda") == NAMES
+    assert cublaslt_places(AUTO, "cpu") == cublaslt_places(AUTO, "cuda_emulated") == []
+    assert cublaslt_places("off", "cuda") == []
+    assert cublaslt_places("/opt/x.so:libcublasLt.so.12", "cuda") == ["/opt/x.so", "libcublasLt.so.12"]
+
+
+@pytest.mark.parametrize(("kind", "value"), [("cpu", "off"), ("cuda", ":".join(NAMES))])
+def test_cfg_8_what_auto_means_is_shown(kind: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    package_at(monkeypatch)
+    decided = resolve_cublaslt(load(variables={}, assignments=(f"device.kind={kind}",)))
+    (entry,) = (entry for entry in decided.entries() if entry.name == "device.cublaslt")
+    assert entry.value == value
+    assert str(entry.origin).startswith("auto: ")
+    assert resolve_cublaslt(decided) is decided
+
+
+def test_gemm_17_explain_says_whether_it_is_at_hand(call) -> None:
+    """Of the GPU that is here; of another nobody can say."""
+    question = ("kernels", "--device", "cuda_emulated", "--explain", "q8_0", "64x512")
+    emulated = settings("model.overrides.least_maturity=emulated")
+
+    def said(*words: str) -> str:
+        status, out, _ = call(*question, *emulated, *words)
+        assert status == 0
+        (line,) = (line for line in out.splitlines() if line.startswith("q8_0_cublaslt"))
+        return str(line)
+
+    assert said().endswith("rejected  cuBLASLt is not at hand: device.cublaslt is off")
+    assert said(*settings(f"device.cublaslt={EMULATED}")).endswith("an earlier kernel takes these rows")
+    assert "/no/such.so: cannot open shared object file" in said(*settings("device.cublaslt=/no/such.so"))
+    assert said("--gpu", "h200").endswith("cuBLASLt is not at hand: it is looked for where the GPU is")
+
+
+def test_gemm_17_an_override_takes_it_or_ends_the_start(call) -> None:
+    named = settings(*ON_THE_GPU, "model.overrides.gemm.q8_0=q8_0_cublaslt")
+    status, _, err = call("inspect", *named)
+    assert status != 0
+    assert "gemm.q8_0 = q8_0_cublaslt: cuBLASLt is not at hand: device.cublaslt is off" in err
+    status, out, _ = call("inspect", *named, *settings(f"device.cublaslt={EMULATED}"))
+    assert status == 0
+    assert "q8_0_cublaslt" in out
+    status, _, err = call(
+        "inspect", *named, *settings(f"device.cublaslt={EMULATED}", "model.overrides.deterministic=true")
+    )
+    assert status != 0
+    assert "deterministic mode does not allow" in err
+
+
+def test_gemm_17_an_answer_comes_by_it(call) -> None:
+    """A prompt of many tokens, from the command line on."""
+    words = settings(*ON_THE_GPU, "model.overrides.gemm.q8_0=q8_0_cublaslt", f"device.cublaslt={EMULATED}")
+    status, out, err = call("run", *words, "--max-tokens", "2", "--temperature", "0", "one two three " * 90)
+    assert status == 0, err
+    assert out.strip()
