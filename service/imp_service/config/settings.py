@@ -81,8 +81,7 @@ class Device:
     cublaslt: str | Auto = key(
         AutoOr(Text("a path")),
         AUTO,
-        'GPU: the library that kernels named ..._cublaslt call: a file or a name for the loader, several with ":" '
-        'between, "off"; auto: from its Python package, or where the loader finds it',
+        "where GPU kernels named ..._cublaslt find their library, as docs/cuda.md says; off: nowhere",
     )
     huge_pages: bool = key(Boolean(), True, "ask the system for huge pages for weights and cache; it may have none")
 
