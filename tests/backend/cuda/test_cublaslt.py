@@ -394,9 +394,12 @@ def test_gemm_17_a_shape_without_an_algorithm_ends_the_load(monkeypatch: pytest.
     assert error.value.reason == "MODEL_UNSUPPORTED"
 
 
-def test_det_11_algorithms_that_split_sums_or_need_more_room_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even where they are offered in spite of what was asked for: of those, any would fail."""
-    monkeypatch.setenv("IMP_EMULATED_CUBLASLT", "unwanted")
+@pytest.mark.parametrize("offers", ["unwanted", "strict"])
+def test_det_11_algorithms_that_split_sums_or_need_more_room_are_not_taken(
+    offers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where they are offered in spite of what was asked for, or beside few others: any of them would fail."""
+    monkeypatch.setenv("IMP_EMULATED_CUBLASLT", offers)
     k, x, weight = k_of("q8_0"), x_of("q8_0", 40), random_weight("q8_0", SMALL, k_of("q8_0"))
     [out] = products("cuda_emulated", "q8_0", [(weight.file, SMALL, None)], x, k)
     assert is_within(out, *exactly(x.exact, weight))

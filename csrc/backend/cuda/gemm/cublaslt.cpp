@@ -40,6 +40,11 @@ bool sums_in_one_order(const Api& api, const Algorithm& algorithm) {
          attribute_of<std::uint32_t>(api, algorithm, kAlgorithmReduction, ~0U) == kNoReduction;
 }
 
+// Elements from one row of x to the next, as they are prepared.
+std::int64_t x_stride_of(bool is_bfloat16, std::int64_t k) {
+  return activation_row_bytes(is_bfloat16 ? ActivationFormat::bf16_rows : ActivationFormat::f16_rows, k) / 2;
+}
+
 std::string text_of(std::int64_t n, std::int64_t k) {
   return std::to_string(n) + "x" + std::to_string(k);
 }
@@ -123,37 +128,52 @@ void CublasLt::prepare(const GemmProblem& problem) {
   }
 }
 
-void CublasLt::choose(Shape& shape, int bucket) const {
-  constexpr int kMostCandidates = 16;
-  constexpr std::uint32_t kOfX = 16;  // rows of x begin at multiples of it
-  const ActivationFormat format = shape.is_bfloat16 ? ActivationFormat::bf16_rows : ActivationFormat::f16_rows;
-  const std::int64_t x_stride = activation_row_bytes(format, shape.k) / 2;
+// What the library offers for a number of rows, the best first.
+struct CublasLt::Offers {
+  Code code = kSuccess;
+  int n = 0;
+  std::array<Candidate, 16> candidates = {};
+};
+
+CublasLt::Offers CublasLt::ask(const Shape& shape, int m, std::uint32_t reductions) const {
   PreferenceData* made = nullptr;
   IMP_CHECK(api_.make_preference(&made) == kSuccess);
   const Owned<PreferenceData> wish(made, api_.free_preference);
   set(api_.set_preference, wish, kPreferenceWorkspace, std::uint64_t{kCublasLtLimits.workspace_bytes});
-  set(api_.set_preference, wish, kPreferenceReductions, kNoReduction);
-  constexpr auto kOwn = static_cast<std::uint32_t>(kCublasLtAlignment);
-  for (const int of : {kPreferenceAlignmentA, kPreferenceAlignmentC, kPreferenceAlignmentD}) {
-    set(api_.set_preference, wish, of, kOwn);
-  }
-  set(api_.set_preference, wish, kPreferenceAlignmentB, kOfX);
-
-  std::array<Candidate, kMostCandidates> candidates{};
-  int n_found = 0;
+  set(api_.set_preference, wish, kPreferenceReductions, reductions);
+  Offers offers;
+  shape.set_rows(api_, m, x_stride_of(shape.is_bfloat16, shape.k));
   LayoutData* const out = shape.out.get();
-  shape.set_rows(api_, bucket_rows(bucket), x_stride);
-  const Code code = api_.find_algorithms(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out,
-                                         wish.get(), kMostCandidates, candidates.data(), &n_found);
-  shape.set_rows(api_, least_rows(bucket), x_stride);
-  for (int i = 0; code == kSuccess && i < n_found; ++i) {
-    const Candidate& candidate = candidates[static_cast<std::size_t>(i)];
-    Candidate of_fewest{};
-    if (candidate.code == kSuccess && candidate.workspace_bytes <= kCublasLtLimits.workspace_bytes &&
-        sums_in_one_order(api_, candidate.algorithm) &&
-        api_.check_algorithm(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out,
-                             &candidate.algorithm, &of_fewest) == kSuccess &&
-        of_fewest.workspace_bytes <= kCublasLtLimits.workspace_bytes) {
+  offers.code =
+      api_.find_algorithms(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out, wish.get(),
+                           static_cast<int>(offers.candidates.size()), offers.candidates.data(), &offers.n);
+  if (offers.code != kSuccess) offers.n = 0;
+  return offers;
+}
+
+bool CublasLt::takes(const Shape& shape, int m, const Candidate& candidate) const {
+  constexpr std::size_t kMost = kCublasLtLimits.workspace_bytes;
+  if (candidate.code != kSuccess || candidate.workspace_bytes > kMost ||
+      !sums_in_one_order(api_, candidate.algorithm)) {
+    return false;
+  }
+  Candidate checked{};
+  shape.set_rows(api_, m, x_stride_of(shape.is_bfloat16, shape.k));
+  LayoutData* const out = shape.out.get();
+  const Code code = api_.check_algorithm(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out,
+                                         &candidate.algorithm, &checked);
+  return code == kSuccess && checked.workspace_bytes <= kMost;
+}
+
+// The best for the most rows of the bucket that takes the fewest too. A version that understands the wish for whole
+// sums otherwise is asked for all.
+void CublasLt::choose(Shape& shape, int bucket) const {
+  Offers offers;
+  for (const std::uint32_t reductions : {kNoReduction, kAnyReduction}) {
+    offers = ask(shape, bucket_rows(bucket), reductions);
+    for (int i = 0; i < offers.n; ++i) {
+      const Candidate& candidate = offers.candidates[static_cast<std::size_t>(i)];
+      if (!takes(shape, least_rows(bucket), candidate)) continue;
       shape.algorithms[static_cast<std::size_t>(bucket)] = candidate.algorithm;
       return;
     }
@@ -161,7 +181,7 @@ void CublasLt::choose(Shape& shape, int bucket) const {
   throw ModelError(Reason::MODEL_UNSUPPORTED,
                    "cuBLASLt has no algorithm for weights of " + text_of(shape.n, shape.k) + " by up to " +
                        std::to_string(bucket_rows(bucket)) + " rows that sums in one order: " +
-                       (code == kSuccess ? std::to_string(n_found) + " were offered" : words_of(code)));
+                       (offers.code == kSuccess ? std::to_string(offers.n) + " were offered" : words_of(offers.code)));
 }
 
 Status CublasLt::multiply(const CublasLtProduct& product, void* stream) const {

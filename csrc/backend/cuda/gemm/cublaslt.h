@@ -45,9 +45,12 @@ class CublasLt final : public KernelLibrary {
 
  private:
   struct Shape;
+  struct Offers;
   std::size_t place_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const;  // in shapes_; its size: nowhere
   Shape make_shape(bool is_bfloat16, std::int64_t n, std::int64_t k) const;
   void choose(Shape& shape, int bucket) const;
+  Offers ask(const Shape& shape, int m, std::uint32_t reductions) const;
+  bool takes(const Shape& shape, int m, const cublaslt::Candidate& candidate) const;
   std::string words_of(cublaslt::Code code) const;
 
   std::vector<std::string> paths_;

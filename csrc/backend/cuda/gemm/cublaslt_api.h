@@ -25,11 +25,10 @@ constexpr std::int32_t kTransposed = 1;
 constexpr int kProductTransA = 3;
 constexpr int kLayoutColumns = 3, kLayoutStride = 4;
 constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3;
-constexpr int kPreferenceAlignmentA = 5, kPreferenceAlignmentB = 6, kPreferenceAlignmentC = 7,
-              kPreferenceAlignmentD = 8;
 constexpr int kAlgorithmSplits = 2, kAlgorithmReduction = 3;
 
-constexpr std::uint32_t kNoReduction = 0;  // of a scheme, and of a mask of schemes: none of them
+// Of a sum that is split: a scheme, and masks of the schemes that are allowed beside it.
+constexpr std::uint32_t kNoReduction = 0, kAnyReduction = 7;
 
 struct Algorithm {  // opaque
   std::uint64_t words[8];
@@ -42,7 +41,8 @@ struct Candidate {
   int reserved[4];
 };
 
-// Matrices lie column by column, with a stride from one column to the next.
+// Matrices lie column by column, begin at multiples of 256 bytes unless a preference says otherwise, with a stride from
+// one column to the next.
 struct Api {
   Code (*create)(HandleData**);
   Code (*destroy)(HandleData*);

@@ -1,8 +1,8 @@
 // The functions of cuBLASLt that imp calls, as NVIDIA documents them, on memory of the host: the emulated device's.
 //
 // The numbers are written out here and not taken from the code under test: what that has wrong is not right here too.
-// IMP_EMULATED_CUBLASLT holds words for what is to fail: create, heuristic, multiply; "unwanted": algorithms are
-// offered whatever was asked for.
+// IMP_EMULATED_CUBLASLT holds words for what is to fail: create, heuristic, multiply; "strict": where no reduction is
+// allowed there is no algorithm; "unwanted": algorithms are offered whatever was asked for.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -208,7 +208,7 @@ IMP_EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference* preference, int 
                                                     std::size_t n_bytes) {
   if (attribute == 1) return store(preference->workspace_bytes, from, n_bytes);
   if (attribute == 3) return store(preference->reductions, from, n_bytes);
-  if (attribute >= 5 && attribute <= 8) return store(preference->alignment[attribute - 5], from, n_bytes);
+  if (attribute >= 5 && attribute <= 8) return store(preference->alignment[attribute - 5], from, n_bytes);  // of a to d
   return INVALID_VALUE;
 }
 
@@ -218,7 +218,7 @@ IMP_EXPORT int cublasLtMatmulAlgoGetHeuristic(Handle*, Product* product, Layout*
                                               Preference* preference, int n_wanted, Found* found, int* n_found) {
   *n_found = 0;
   if (const int code = check(*product, *a, *b, *c, *d); code != SUCCESS) return code;
-  if (is_to_fail("heuristic")) return NOT_SUPPORTED;
+  if (is_to_fail("heuristic") || (is_to_fail("strict") && preference->reductions == 0)) return NOT_SUPPORTED;
   const bool takes_all = is_to_fail("unwanted");
   const auto offer = [&](std::uint64_t n_splits, std::uint64_t reduction, std::uint64_t only_columns,
                          std::uint64_t workspace_bytes) {
