@@ -163,8 +163,8 @@ py::list linear(TestingDevice& device, const Floats& x, const std::vector<std::p
   return outs;
 }
 
-// x normalized and then multiplied by a matrix of n rows; `told`: the norm knows of the product. `doubled`: the rows are
-// added to themselves between the two.
+// x normalized and then multiplied by a matrix of n rows; `told`: the norm knows of the product. `doubled`: the rows
+// are added to themselves between the two.
 Floats norm_linear(TestingDevice& device, const Floats& x, const Floats& norm_weight, int n, const Matrix& matrix,
                    const Overrides& overrides, bool told, bool doubled) {
   Backend& backend = device.backend();

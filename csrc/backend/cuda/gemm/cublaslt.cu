@@ -37,6 +37,9 @@ class Pieces {
   std::byte* weights(int i) const {
     return launch_.scratch + places_.weights + static_cast<unsigned>(i) * places_.weight_bytes;
   }
+  float* units(int i) const {
+    return reinterpret_cast<float*>(launch_.scratch + places_.units + static_cast<unsigned>(i) * places_.unit_bytes);
+  }
   float* sums(int i) const {
     return reinterpret_cast<float*>(launch_.scratch + places_.products +
                                     static_cast<unsigned>(i) * places_.product_bytes);
@@ -52,7 +55,7 @@ class Pieces {
         stream_of(launch_), cublaslt_weights_kernel<kType>,
         {.grid = {(static_cast<unsigned>(n_tiles) + kTiles - 1) / kTiles, static_cast<unsigned>(n_rows / kTileRows)},
          .block = CublasLtKernel::kThreads},
-        tiles, n_tiles, weights(i));
+        tiles, n_tiles, weights(i), units(i));
   }
 
   void multiply(int i, std::int64_t n_rows, int row, int m) const {
@@ -80,6 +83,8 @@ class Pieces {
     FinishWork work;
     work.sums = sums(0);
     work.up = sums(n_products() - 1);
+    work.units = units(0);
+    work.up_units = units(n_products() - 1);
     work.stride = n_rows;
     work.term = from_first(terms_.front());
     work.up_term = from_first(terms_.back());
@@ -140,6 +145,9 @@ void launch_q5_k_cublaslt(const GemmLaunch& launch) {
 }
 void launch_q6_k_cublaslt(const GemmLaunch& launch) {
   launch_cublaslt<DType::Q6_K>(launch, launch_q6_k_hmma);
+}
+void launch_f8_e4m3_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::F8_E4M3>(launch, launch_f8_e4m3_hmma);
 }
 void launch_f16_cublaslt(const GemmLaunch& launch) {
   launch_cublaslt<DType::F16>(launch, launch_f16_hmma);

@@ -1,6 +1,7 @@
 // Around cuBLASLt: weights of tile16 become rows of 16-bit elements, and its sums become the product.
 #pragma once
 
+#include "backend/cuda/gemm/float8_steps.cuh"
 #include "backend/cuda/gemm/tile_work.cuh"
 #include "backend/cuda/gemm/weight_steps.cuh"
 
@@ -20,22 +21,30 @@ constexpr int staged_piece(int row, int piece) {
 }
 
 // A warp for a tile, a block for several along k: rows of `out` follow each other, n_tiles long, elements in the order
-// that the fragments have them in, which is the activations' too.
+// that the fragments have them in, which is the activations' too. A row's sums are in its unit.
 template <DType kType>
 __global__ void __launch_bounds__(CublasLtKernel::kThreads)
-    cublaslt_weights_kernel(const std::byte* tiles, int n_tiles, std::byte* out) {
+    cublaslt_weights_kernel(const std::byte* tiles, int n_tiles, std::byte* out, float* units) {
   using Shape = CublasLtKernel;
   __shared__ arch::Vec16 staged_by_all[Shape::kWarps][Shape::kWarpBytes / kLaneBytes];
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int at = static_cast<int>(blockIdx.x) * Shape::kWarps + warp;  // of the strip's tiles
   if (at >= n_tiles) return;
   const std::size_t strip = blockIdx.y, n = static_cast<std::size_t>(n_tiles);
-  const std::byte* const tile = tiles + (strip * n + static_cast<unsigned>(at)) * Tile<kType>::kBytes;
+  const std::byte* const first = tiles + strip * n * Tile<kType>::kBytes;
+  const std::byte* const tile = first + static_cast<std::size_t>(at) * Tile<kType>::kBytes;
   const std::size_t row_bytes = n * kTileElements * 2;
   std::byte* const to = out + strip * kTileRows * row_bytes + static_cast<std::size_t>(at) * kTileElements * 2;
   auto* const staged = reinterpret_cast<std::byte*>(staged_by_all[warp]);
 
   WeightStep<kType> next;
+  next.begin(first, n_tiles, lane);
+  if (at == 0 && lane % 4 == 0) {
+    float ones[1][4] = {{1, 1, 1, 1}};  // what a warp's products of its rows end with
+    next.finish(ones);
+    units[strip * kTileRows + static_cast<unsigned>(lane) / 4] = ones[0][0];
+    units[strip * kTileRows + static_cast<unsigned>(lane) / 4 + 8] = ones[0][2];
+  }
   next.load(tile, 0, lane);
   IMP_ROLLED
   for (int step = 0; step < kTileSteps; ++step) {
@@ -68,7 +77,8 @@ __global__ void __launch_bounds__(CublasLtKernel::kThreads)
 // What is to be made of sums [m, stride].
 struct FinishWork {
   const float* sums = nullptr;
-  const float* up = nullptr;  // what the sums gate, where there is a fusion
+  const float* up = nullptr;                          // what the sums gate, where there is a fusion
+  const float *units = nullptr, *up_units = nullptr;  // [stride]
   std::int64_t stride = 0;
   GemmLaunchTerm term, up_term;  // from the strip's first output on
   int n = 0;                     // outputs of the strip
@@ -92,10 +102,10 @@ static __global__ void __launch_bounds__(CublasLtKernel::kThreads)
   const float factor = work.factor_offset != 0
                            ? *reinterpret_cast<const float*>(work.x + row * work.x_stride + work.factor_offset)
                            : 1.0F;
-  float value = finished(work.sums[at], factor, work.term.bias, n);
+  float value = finished(work.sums[at] * work.units[n], factor, work.term.bias, n);
   if (work.fusion != GemmFusion::none) {
     const float gate = work.fusion == GemmFusion::silu ? silu_of(value) : gelu_tanh_of(value);
-    value = gate * finished(work.up[at], factor, work.up_term.bias, n);
+    value = gate * finished(work.up[at] * work.up_units[n], factor, work.up_term.bias, n);
   }
   work.term.out[row * work.term.out_stride + n] = value;
 }

@@ -55,8 +55,8 @@ constexpr std::int64_t last_strip(const CublasLtCut& cut) {
 
 // Where in the scratch each thing begins. The workspace is first.
 struct CublasLtScratch {
-  std::size_t weights, products;            // of the first of them
-  std::size_t weight_bytes, product_bytes;  // of each
+  std::size_t weights, units, products;                 // of the first of them
+  std::size_t weight_bytes, unit_bytes, product_bytes;  // of each
   std::size_t end;
 };
 constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int m) {
@@ -65,11 +65,14 @@ constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int
   };
   const auto n = static_cast<std::size_t>(n_products);
   CublasLtScratch scratch = {.weights = kCublasLtLimits.workspace_bytes,
+                             .units = 0,
                              .products = 0,
                              .weight_bytes = rounded(cut.strip_rows * cut.k * 2),
+                             .unit_bytes = rounded(cut.strip_rows * 4),
                              .product_bytes = rounded(std::min(m, cut.part_rows) * cut.strip_rows * 4),
                              .end = 0};
-  scratch.products = scratch.weights + n * scratch.weight_bytes;
+  scratch.units = scratch.weights + n * scratch.weight_bytes;
+  scratch.products = scratch.units + n * scratch.unit_bytes;
   scratch.end = scratch.products + n * scratch.product_bytes;
   return scratch;
 }

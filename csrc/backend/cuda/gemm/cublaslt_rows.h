@@ -10,13 +10,14 @@ namespace imp::cuda {
 std::size_t cublaslt_scratch_bytes(const GemmProblem& problem, int m);
 void prepare_cublaslt(const GemmProblem& problem, void* stream);
 
-// Any number of rows, and worth it for many: f16_even_odd by integers, f16_rows by F16, bf16_rows by BF16. Rows that
-// belong to experts are multiplied by hmma.
+// Any number of rows, and worth it for many: f16_even_odd by integers and F8_E4M3, f16_rows by F16, bf16_rows by BF16.
+// Rows that belong to experts are multiplied by hmma.
 void launch_q8_0_cublaslt(const GemmLaunch& launch);
 void launch_q4_0_cublaslt(const GemmLaunch& launch);
 void launch_q4_k_cublaslt(const GemmLaunch& launch);
 void launch_q5_k_cublaslt(const GemmLaunch& launch);
 void launch_q6_k_cublaslt(const GemmLaunch& launch);
+void launch_f8_e4m3_cublaslt(const GemmLaunch& launch);
 void launch_f16_cublaslt(const GemmLaunch& launch);
 void launch_bf16_cublaslt(const GemmLaunch& launch);
 

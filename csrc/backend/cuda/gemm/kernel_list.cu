@@ -147,6 +147,7 @@ constexpr GemmKernel kKernels[] = {
     cublaslt_row("q4_k_cublaslt", DType::Q4_K, ActivationFormat::f16_even_odd, launch_q4_k_cublaslt),
     cublaslt_row("q5_k_cublaslt", DType::Q5_K, ActivationFormat::f16_even_odd, launch_q5_k_cublaslt),
     cublaslt_row("q6_k_cublaslt", DType::Q6_K, ActivationFormat::f16_even_odd, launch_q6_k_cublaslt),
+    cublaslt_row("f8_e4m3_cublaslt", DType::F8_E4M3, ActivationFormat::f16_even_odd, launch_f8_e4m3_cublaslt),
     cublaslt_row("f16_cublaslt", DType::F16, ActivationFormat::f16_rows, launch_f16_cublaslt),
     cublaslt_row("bf16_cublaslt", DType::BF16, ActivationFormat::bf16_rows, launch_bf16_cublaslt),
     {.name = "reference",
