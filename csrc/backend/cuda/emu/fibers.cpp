@@ -8,11 +8,13 @@
 #include <new>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// swapcontext() asks the kernel for the signal mask each time, which is most of its cost. Sanitizers know only it.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// swapcontext() asks the kernel for the signal mask each time, which is most of its cost. The thread sanitizer knows
+// only it.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define IMP_OWN_SWITCH 1
 #else
 #define IMP_OWN_SWITCH 0
@@ -45,7 +47,64 @@ struct Fiber::Context {
 #else
   ucontext_t place{};
 #endif
+#if defined(__SANITIZE_ADDRESS__)
+  void (*entry)() = nullptr;
+  Context* came_from = nullptr;  // who last switched to it
+  const void* begin = nullptr;   // of the stack that it runs on
+  std::size_t n_bytes = 0;
+  void* fake_stack = nullptr;
+#endif
 };
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+
+// The address sanitizer is told of each switch; what a thread's own stack is it says itself once that is left.
+Fiber::Context* entered = nullptr;
+
+void leave(Fiber::Context& from, Fiber::Context& to) {
+  to.came_from = &from;
+  entered = &to;
+  __sanitizer_start_switch_fiber(&from.fake_stack, to.begin, to.n_bytes);
+}
+
+void arrive(Fiber::Context& self) {
+  __sanitizer_finish_switch_fiber(self.fake_stack, &self.came_from->begin, &self.came_from->n_bytes);
+}
+
+void enter() {
+  Fiber::Context& self = *entered;
+  arrive(self);
+  self.entry();
+}
+
+// Frames of the run before were left and not returned from. Gives what is to be called in the entry's place.
+auto prepare(Fiber::Context& self, void (*entry)()) {
+#if IMP_OWN_SWITCH
+  const auto* const used = static_cast<const std::byte*>(self.stack_pointer);
+  if (used != nullptr) ASAN_UNPOISON_MEMORY_REGION(used, self.stack + kStackBytes - used);
+#else
+  ASAN_UNPOISON_MEMORY_REGION(self.stack, kStackBytes);
+#endif
+  self.entry = entry;
+  self.begin = self.stack;
+  self.n_bytes = kStackBytes;
+  self.fake_stack = nullptr;
+  return enter;
+}
+
+#else
+
+void leave(Fiber::Context&, Fiber::Context&) {}
+void arrive(Fiber::Context&) {}
+auto prepare(Fiber::Context&, void (*entry)()) {
+  return entry;
+}
+
+#endif
+
+}  // namespace
 
 #if IMP_OWN_SWITCH
 
@@ -76,14 +135,17 @@ imp_switch_stack:
 void Fiber::start(void (*entry)()) {
   if (context_->stack == nullptr) context_->stack = make_stack();
   // As if entry() had been called with the stack aligned, and had switched away with six registers saved.
+  void (*const first)() = prepare(*context_, entry);
   auto* top = reinterpret_cast<std::uint64_t*>(stack_end(context_->stack)) - 8;
   top[0] = top[1] = top[2] = top[3] = top[4] = top[5] = 0;
-  top[6] = reinterpret_cast<std::uint64_t>(entry);
+  top[6] = reinterpret_cast<std::uint64_t>(first);
   context_->stack_pointer = top;
 }
 
 void Fiber::switch_between(Fiber& from, Fiber& to) {
+  leave(*from.context_, *to.context_);
   imp_switch_stack(&from.context_->stack_pointer, to.context_->stack_pointer);
+  arrive(*from.context_);
 }
 
 #else
@@ -93,11 +155,13 @@ void Fiber::start(void (*entry)()) {
   getcontext(&context_->place);
   context_->place.uc_stack.ss_sp = context_->stack;
   context_->place.uc_stack.ss_size = kStackBytes;
-  makecontext(&context_->place, entry, 0);
+  makecontext(&context_->place, prepare(*context_, entry), 0);
 }
 
 void Fiber::switch_between(Fiber& from, Fiber& to) {
+  leave(*from.context_, *to.context_);
   swapcontext(&from.context_->place, &to.context_->place);
+  arrive(*from.context_);
 }
 
 #endif

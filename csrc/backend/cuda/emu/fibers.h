@@ -18,8 +18,9 @@ class Fiber {
   // Leaves the caller's place in `from` and goes on in `to`.
   static void switch_between(Fiber& from, Fiber& to);
 
- private:
   struct Context;
+
+ private:
   Context* context_;
 };
 

@@ -157,6 +157,7 @@ void copy_on_device(Stream& stream, void* to, const void* from, std::size_t n_by
 }
 
 void fill(Stream& stream, void* to, int byte, std::size_t n_bytes) {
+  if (n_bytes == 0) return;
   emu::submit(stream, [=] { std::memset(to, byte, n_bytes); });
 }
 
