@@ -15,12 +15,6 @@
 namespace imp::cpu {
 namespace {
 
-// In the order of Op.
-constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count)> kOpNames = {
-    "embed",          "rms_norm",         "add_norm",      "rope_angles", "rope",      "append_kv", "attend_decode",
-    "attend_prefill", "gated_activation", "route_experts", "mix_experts", "add",       "add_gated", "soft_cap",
-    "gather_rows",    "sample",           "score",         "read_row",    "copy_block"};
-
 class CpuVector final : public Vector {
  public:
   CpuVector(std::span<const float> values, Arena& arena)

@@ -14,34 +14,11 @@
 #include "backend/cpu/gemm/gemm_runner.h"
 #include "backend/cpu/sampling.h"
 #include "backend/make_backend.h"
+#include "backend/op_names.h"
 #include "base/arena.h"
 #include "base/thread_pool.h"
 
 namespace imp::cpu {
-
-// The ops that a backend counts.
-enum class Op : std::uint8_t {
-  embed,
-  rms_norm,
-  add_norm,
-  rope_angles,
-  rope,
-  append_kv,
-  attend_decode,
-  attend_prefill,
-  gated_activation,
-  route_experts,
-  mix_experts,
-  add,
-  add_gated,
-  soft_cap,
-  gather_rows,
-  sample,
-  score,
-  read_row,
-  copy_block,
-  count,
-};
 
 // The table of inner loops for what a CPU has.
 const CpuOps& ops_for(const DeviceCaps& caps) noexcept;

@@ -2,7 +2,6 @@
 #include "backend/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <array>
 
 #include "backend/cuda/cuda_kv_pool.h"
 #include "backend/cuda/gemm/kernel_list.h"
@@ -15,12 +14,6 @@ namespace {
 
 // Steps of a few batch sizes are replayed; each size of one model has one graph.
 constexpr std::size_t kMaxGraphs = 32;
-
-// In the order of Op.
-constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count)> kOpNames = {
-    "embed",         "rms_norm",       "add_norm",         "rope_angles",   "rope",        "append_kv", "rope_append",
-    "attend_decode", "attend_prefill", "gated_activation", "route_experts", "mix_experts", "add",       "add_gated",
-    "soft_cap",      "gather_rows",    "sample",           "score",         "read_row",    "copy_block"};
 
 class CudaVector final : public Vector {
  public:

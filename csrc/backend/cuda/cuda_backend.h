@@ -18,34 +18,10 @@
 #include "backend/cuda/sampling.h"
 #include "backend/cuda/step_graphs.h"
 #include "backend/make_backend.h"
+#include "backend/op_names.h"
 #include "base/thread_pool.h"
 
 namespace imp::cuda {
-
-// The ops that a backend counts.
-enum class Op : std::uint8_t {
-  embed,
-  rms_norm,
-  add_norm,
-  rope_angles,
-  rope,
-  append_kv,
-  rope_append,
-  attend_decode,
-  attend_prefill,
-  gated_activation,
-  route_experts,
-  mix_experts,
-  add,
-  add_gated,
-  soft_cap,
-  gather_rows,
-  sample,
-  score,
-  read_row,
-  copy_block,
-  count,
-};
 
 // Ops put work on the stream and return. What fails is kept there and thrown where results are read: by run_step(),
 // sample(), finish_sample(), score(), read_row() and copy_block(), and by what makes or reserves memory.

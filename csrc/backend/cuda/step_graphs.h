@@ -1,7 +1,6 @@
 // Steps of one shape, captured once and done again: one launch instead of some hundred.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -18,7 +17,7 @@ struct StepKey {
   int n_rows = 0;
   bool has_logits = false;
 
-  auto operator<=>(const StepKey&) const = default;
+  bool operator==(const StepKey&) const = default;
 };
 
 struct StepGraphCounts {
