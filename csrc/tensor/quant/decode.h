@@ -1,13 +1,13 @@
 // Decodes any type's blocks by their groups: kGroups runs of equal length that can be decoded one without the other.
 #pragma once
 
-#include "tensor/quant/device_code.h"
+#include "base/device_code.h"
 
 namespace imp::quant {
 
 // Groups [begin, end) of a block; `out` is where the block's first element belongs.
 template <class Block>
-IMP_QUANT_CODE void decode_groups(const Block& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode_groups(const Block& block, int begin, int end, float* out) noexcept {
   if constexpr (Block::kGroups == 1) {
     decode(block, out);
   } else {

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -22,16 +22,17 @@ struct BlockF8_E4M3 {
 };
 static_assert(sizeof(BlockF8_E4M3) == 68);
 
-// With these no product is subnormal or infinite, nor what kernels make of a scale on the way. Readers of files see to it.
+// With these no product is subnormal or infinite, nor what kernels make of a scale on the way. Readers of files see to
+// it.
 inline constexpr float kLeastF8Scale = 0x1p-100F, kF8ScaleLimit = 0x1p100F;
 
 // Exact: a half with the same bits behind its sign is 2^8 times smaller.
-IMP_QUANT_CODE float e4m3_to_f32(std::uint8_t code) noexcept {
+IMP_DEVICE_CODE float e4m3_to_f32(std::uint8_t code) noexcept {
   if ((code & 0x7F) == 0x7F) return std::numeric_limits<float>::quiet_NaN();
   return f16_to_f32(static_cast<std::uint16_t>((code & 0x80) << 8 | (code & 0x7F) << 7)) * 256.0F;
 }
 
-IMP_QUANT_CODE void decode(const BlockF8_E4M3& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockF8_E4M3& block, int begin, int end, float* out) noexcept {
   constexpr int kPerGroup = BlockF8_E4M3::kElements / BlockF8_E4M3::kGroups;
   for (int i = begin * kPerGroup; i < end * kPerGroup; ++i) out[i] = block.scale * e4m3_to_f32(block.codes[i]);
 }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -24,13 +24,13 @@ struct BlockBF16 {
   std::uint16_t bits;
 };
 
-IMP_QUANT_CODE void decode(const BlockF32& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockF32& block, float* out) noexcept {
   *out = block.value;
 }
-IMP_QUANT_CODE void decode(const BlockF16& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockF16& block, float* out) noexcept {
   *out = f16_to_f32(block.bits);
 }
-IMP_QUANT_CODE void decode(const BlockBF16& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockBF16& block, float* out) noexcept {
   *out = bf16_to_f32(block.bits);
 }
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tensor/quant/device_code.h"
+#include "base/device_code.h"
 
 namespace imp::quant {
 
@@ -23,7 +23,7 @@ constexpr auto with_levels(const std::uint16_t (&codes)[n_rows], const float (&l
 }
 
 // What codes of 2 bits mean in all grids of such; none is 3.
-IMP_QUANT_TABLE float kTwoBitLevels[4] = {8, 25, 43, 0};
+IMP_DEVICE_TABLE float kTwoBitLevels[4] = {8, 25, 43, 0};
 
 // Seven signs, and an eighth that makes the number of negative ones even.
 constexpr unsigned eight_signs(unsigned seven) noexcept {

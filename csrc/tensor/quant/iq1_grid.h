@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-#include "tensor/quant/device_code.h"
+#include "base/device_code.h"
 
 namespace imp::quant {
 
-IMP_QUANT_TABLE std::uint16_t kIq1Grid[2048] = {
+IMP_DEVICE_TABLE std::uint16_t kIq1Grid[2048] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0015, 0x0020, 0x0022, 0x0028, 0x002a, 0x0045, 0x0051, 0x0054,
     0x0056, 0x0065, 0x0080, 0x0082, 0x0088, 0x008a, 0x0095, 0x00a0, 0x00a2, 0x00a8, 0x00aa, 0x0104, 0x0105, 0x0111,
     0x0114, 0x0116, 0x0119, 0x011a, 0x0125, 0x0141, 0x0146, 0x0149, 0x0152, 0x0155, 0x015a, 0x0161, 0x0164, 0x0166,
@@ -159,7 +159,7 @@ IMP_QUANT_TABLE std::uint16_t kIq1Grid[2048] = {
 };
 
 // Eight weights: each of the row's numbers, less 1, and the eighth, times the scale.
-IMP_QUANT_CODE void put_trits(unsigned row, float eighth, float scale, float* out) noexcept {
+IMP_DEVICE_CODE void put_trits(unsigned row, float eighth, float scale, float* out) noexcept {
   for (int i = 0; i < 8; ++i) out[i] = scale * (static_cast<float>(static_cast<int>(row >> (2 * i) & 3) - 1) + eighth);
 }
 

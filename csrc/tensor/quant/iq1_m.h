@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/iq1_grid.h"
 
 namespace imp::quant {
@@ -19,13 +19,13 @@ struct BlockIQ1_M {
 };
 static_assert(sizeof(BlockIQ1_M) == 56);
 
-IMP_QUANT_CODE float scale_of_all(const BlockIQ1_M& block) noexcept {
+IMP_DEVICE_CODE float scale_of_all(const BlockIQ1_M& block) noexcept {
   unsigned bits = 0;
   for (int i = 0; i < 4; ++i) bits |= static_cast<unsigned>(block.scales[i] >> 12) << (4 * i);
   return f16_to_f32(static_cast<std::uint16_t>(bits));
 }
 
-IMP_QUANT_CODE void decode(const BlockIQ1_M& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ1_M& block, int begin, int end, float* out) noexcept {
   const float d = scale_of_all(block);
   for (int j = 2 * begin; j < 2 * end; ++j) {
     const float scale = d * static_cast<float>(2 * (block.scales[j / 8] >> (j / 2 % 4 * 3) & 7) + 1);

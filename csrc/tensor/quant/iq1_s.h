@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/iq1_grid.h"
 
 namespace imp::quant {
@@ -19,7 +19,7 @@ struct BlockIQ1_S {
 };
 static_assert(sizeof(BlockIQ1_S) == 50);
 
-IMP_QUANT_CODE void decode(const BlockIQ1_S& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ1_S& block, int begin, int end, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   for (int j = 4 * begin; j < 4 * end; ++j) {
     const int group = block.groups[j / 4];

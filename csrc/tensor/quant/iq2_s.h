@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/grid_rows.h"
 #include "tensor/quant/iq2_s_grid.h"
 
@@ -22,7 +22,7 @@ struct BlockIQ2_S {
 };
 static_assert(sizeof(BlockIQ2_S) == 82);
 
-IMP_QUANT_CODE void decode(const BlockIQ2_S& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ2_S& block, int begin, int end, float* out) noexcept {
   using Grid = LevelGrid<8, 2, kIq2SGrid, kTwoBitLevels>;
   const float d = f16_to_f32(block.d);
   for (int j = 2 * begin; j < 2 * end; ++j) {

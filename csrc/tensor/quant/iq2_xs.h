@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/grid_rows.h"
 #include "tensor/quant/iq2_xs_grid.h"
 
@@ -20,7 +20,7 @@ struct BlockIQ2_XS {
 };
 static_assert(sizeof(BlockIQ2_XS) == 74);
 
-IMP_QUANT_CODE void decode(const BlockIQ2_XS& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ2_XS& block, int begin, int end, float* out) noexcept {
   using Grid = LevelGrid<8, 2, kIq2XsGrid, kTwoBitLevels>;
   const float d = f16_to_f32(block.d);
   for (int j = 2 * begin; j < 2 * end; ++j) {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/grid_rows.h"
 #include "tensor/quant/iq2_xxs_grid.h"
 
@@ -23,7 +23,7 @@ struct BlockIQ2_XXS {
 };
 static_assert(sizeof(BlockIQ2_XXS) == 66);
 
-IMP_QUANT_CODE void decode(const BlockIQ2_XXS& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ2_XXS& block, int begin, int end, float* out) noexcept {
   using Grid = LevelGrid<8, 2, kIq2XxsGrid, kTwoBitLevels>;
   const float d = f16_to_f32(block.d);
   for (int i = begin; i < end; ++i) {

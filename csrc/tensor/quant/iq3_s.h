@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/grid_rows.h"
 #include "tensor/quant/iq3_s_grid.h"
 
@@ -22,9 +22,9 @@ struct BlockIQ3_S {
 };
 static_assert(sizeof(BlockIQ3_S) == 110);
 
-IMP_QUANT_TABLE float kIq3SLevels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
+IMP_DEVICE_TABLE float kIq3SLevels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 
-IMP_QUANT_CODE void decode(const BlockIQ3_S& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ3_S& block, int begin, int end, float* out) noexcept {
   using Grid = LevelGrid<4, 3, kIq3SGrid, kIq3SLevels>;
   const float d = f16_to_f32(block.d);
   for (int j = 4 * begin; j < 4 * end; ++j) {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/grid_rows.h"
 #include "tensor/quant/iq3_xxs_grid.h"
 
@@ -20,9 +20,9 @@ struct BlockIQ3_XXS {
 };
 static_assert(sizeof(BlockIQ3_XXS) == 98);
 
-IMP_QUANT_TABLE float kIq3XxsLevels[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+IMP_DEVICE_TABLE float kIq3XxsLevels[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 
-IMP_QUANT_CODE void decode(const BlockIQ3_XXS& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ3_XXS& block, int begin, int end, float* out) noexcept {
   using Grid = LevelGrid<4, 3, kIq3XxsGrid, kIq3XxsLevels>;
   const float d = f16_to_f32(block.d);
   for (int group = begin; group < end; ++group) {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -16,9 +16,10 @@ struct BlockIQ4_NL {
 };
 static_assert(sizeof(BlockIQ4_NL) == 18);
 
-IMP_QUANT_TABLE std::int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+IMP_DEVICE_TABLE std::int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                               1,    13,   25,  38,  53,  69,  89,  113};
 
-IMP_QUANT_CODE void decode(const BlockIQ4_NL& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ4_NL& block, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   for (int i = 0; i < 16; ++i) {
     out[i] = d * static_cast<float>(kIq4Levels[block.quants[i] & 0x0f]);

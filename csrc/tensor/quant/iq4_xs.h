@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/iq4_nl.h"
 
 namespace imp::quant {
@@ -19,7 +19,7 @@ struct BlockIQ4_XS {
 };
 static_assert(sizeof(BlockIQ4_XS) == 136);
 
-IMP_QUANT_CODE void decode(const BlockIQ4_XS& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockIQ4_XS& block, int begin, int end, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   for (int group = begin; group < end; ++group) {
     const int low = (block.scales_low[group / 2] >> (group % 2 * 4)) & 0x0f;

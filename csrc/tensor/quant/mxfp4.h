@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "tensor/quant/device_code.h"
+#include "base/device_code.h"
 
 namespace imp::quant {
 
@@ -17,17 +17,17 @@ struct BlockMXFP4 {
 };
 static_assert(sizeof(BlockMXFP4) == 17);
 
-IMP_QUANT_TABLE std::int8_t kFp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+IMP_DEVICE_TABLE std::int8_t kFp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // The levels under the two lowest exponents, small ones subnormal: a processor that flushes those would not multiply
 // them.
-IMP_QUANT_TABLE float kOfLowest[2][16] = {
+IMP_DEVICE_TABLE float kOfLowest[2][16] = {
     {0, 0x1p-128F, 0x2p-128F, 0x3p-128F, 0x4p-128F, 0x6p-128F, 0x8p-128F, 0xCp-128F, 0, -0x1p-128F, -0x2p-128F,
      -0x3p-128F, -0x4p-128F, -0x6p-128F, -0x8p-128F, -0xCp-128F},
     {0, 0x1p-127F, 0x2p-127F, 0x3p-127F, 0x4p-127F, 0x6p-127F, 0x8p-127F, 0xCp-127F, 0, -0x1p-127F, -0x2p-127F,
      -0x3p-127F, -0x4p-127F, -0x6p-127F, -0x8p-127F, -0xCp-127F}};
 
-IMP_QUANT_CODE void decode(const BlockMXFP4& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockMXFP4& block, float* out) noexcept {
   float values[16];
   for (int i = 0; i < 16; ++i) {
     values[i] = block.exponent < 2

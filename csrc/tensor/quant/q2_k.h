@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -18,7 +18,7 @@ struct BlockQ2_K {
 };
 static_assert(sizeof(BlockQ2_K) == 84);
 
-IMP_QUANT_CODE void decode(const BlockQ2_K& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockQ2_K& block, int begin, int end, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   const float dmin = f16_to_f32(block.dmin);
   for (int group = begin; group < end; ++group) {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -18,13 +18,13 @@ struct BlockQ3_K {
 };
 static_assert(sizeof(BlockQ3_K) == 110);
 
-IMP_QUANT_CODE int scale_of(const BlockQ3_K& block, int group) noexcept {
+IMP_DEVICE_CODE int scale_of(const BlockQ3_K& block, int group) noexcept {
   const int low = (block.scales[group % 8] >> (group / 8 * 4)) & 0x0f;
   const int high = (block.scales[8 + group % 4] >> (group / 4 * 2)) & 3;
   return low | high << 4;
 }
 
-IMP_QUANT_CODE void decode(const BlockQ3_K& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockQ3_K& block, int begin, int end, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   for (int group = begin; group < end; ++group) {
     const float scale = d * static_cast<float>(scale_of(block, group) - 32);

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -17,7 +17,7 @@ struct BlockQ4_1 {
 };
 static_assert(sizeof(BlockQ4_1) == 20);
 
-IMP_QUANT_CODE void decode(const BlockQ4_1& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockQ4_1& block, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   const float m = f16_to_f32(block.m);
   for (int i = 0; i < 16; ++i) {

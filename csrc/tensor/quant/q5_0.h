@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/fifth_bit.h"
 
 namespace imp::quant {
@@ -18,7 +18,7 @@ struct BlockQ5_0 {
 };
 static_assert(sizeof(BlockQ5_0) == 22);
 
-IMP_QUANT_CODE void decode(const BlockQ5_0& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockQ5_0& block, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   for (int i = 0; i < 16; ++i) {
     const int low = (block.quants[i] & 0x0f) | fifth_bit(block.high_bits, i);

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 #include "tensor/quant/group_scales.h"
 
 namespace imp::quant {
@@ -20,7 +20,7 @@ struct BlockQ5_K {
 };
 static_assert(sizeof(BlockQ5_K) == 176);
 
-IMP_QUANT_CODE void decode(const BlockQ5_K& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockQ5_K& block, int begin, int end, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   const float dmin = f16_to_f32(block.dmin);
   for (int group = begin; group < end; ++group) {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -18,7 +18,7 @@ struct BlockQ6_K {
 };
 static_assert(sizeof(BlockQ6_K) == 210);
 
-IMP_QUANT_CODE void decode(const BlockQ6_K& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockQ6_K& block, int begin, int end, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   for (int group = begin; group < end; ++group) {
     const float scale = d * static_cast<float>(block.scales[group]);

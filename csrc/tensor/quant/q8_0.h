@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -16,7 +16,7 @@ struct BlockQ8_0 {
 };
 static_assert(sizeof(BlockQ8_0) == 34);
 
-IMP_QUANT_CODE void decode(const BlockQ8_0& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockQ8_0& block, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(block.quants[i]);
 }

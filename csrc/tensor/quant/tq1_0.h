@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -21,7 +21,7 @@ static_assert(sizeof(BlockTQ1_0) == 54);
 
 // The first n_digits of each byte, digit by digit.
 template <int n_bytes>
-IMP_QUANT_CODE void put_digits(const std::uint8_t (&bytes)[n_bytes], int n_digits, float d, float* out) noexcept {
+IMP_DEVICE_CODE void put_digits(const std::uint8_t (&bytes)[n_bytes], int n_digits, float d, float* out) noexcept {
   int shift = 1;  // by this a digit becomes the leading one, and what was before it goes
   for (int digit = 0; digit < n_digits; ++digit, shift *= 3, out += n_bytes) {
     for (int i = 0; i < n_bytes; ++i) {
@@ -31,7 +31,7 @@ IMP_QUANT_CODE void put_digits(const std::uint8_t (&bytes)[n_bytes], int n_digit
   }
 }
 
-IMP_QUANT_CODE void decode(const BlockTQ1_0& block, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockTQ1_0& block, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   put_digits(block.five_of_32, 5, d, out);
   put_digits(block.five_of_16, 5, d, out + 160);

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/device_code.h"
 #include "tensor/half.h"
-#include "tensor/quant/device_code.h"
 
 namespace imp::quant {
 
@@ -16,7 +16,7 @@ struct BlockTQ2_0 {
 };
 static_assert(sizeof(BlockTQ2_0) == 66);
 
-IMP_QUANT_CODE void decode(const BlockTQ2_0& block, int begin, int end, float* out) noexcept {
+IMP_DEVICE_CODE void decode(const BlockTQ2_0& block, int begin, int end, float* out) noexcept {
   const float d = f16_to_f32(block.d);
   for (int group = begin; group < end; ++group) {
     const std::uint8_t* quants = block.quants + group / 4 * 32;
