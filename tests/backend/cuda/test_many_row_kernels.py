@@ -18,7 +18,7 @@ from support.bits import assert_same_bits
 from support.devices import GPUS
 from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, bf16_rows, f16_even_odd, f16_rows, run
 from support.gpu_gemm import many_row_product as product
-from support.weights import block_of, random_rows, random_weight
+from support.weights import Weight, block_of, decode, random_rows, random_weight
 
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
@@ -90,6 +90,25 @@ def test_gemm_10_control_a_changed_scale_is_seen(device: str, kind: str, dtype: 
     exact, bound = product(x.exact, weight)
     assert is_within(out[:, :-1], exact[:, :-1], bound[:, :-1])
     assert not is_within(out, exact, bound)
+
+
+@each_device
+@each_kind
+def test_gemm_10_float_scales_of_any_size_are_in_units_of_their_row(device: str, kind: str) -> None:
+    """Rows from 2^-90 to 2^90, in each scales up to 2^8 apart, of both signs; one of zero, and a row of zeros."""
+    k, x = 576, f16_even_odd(random_rows(17, 576))
+    blocks = random_weight("f8_e4m3", N, k).file.reshape(N, -1, 68).copy()
+    rng = np.random.default_rng(8)
+    scales = np.exp2(np.linspace(-90, 90, N)[:, None] + rng.uniform(-4, 4, blocks.shape[:2]))
+    scales *= rng.choice([-1, 1], scales.shape)
+    scales[3, 2], scales[20] = 0, 0
+    blocks[..., :4] = scales.astype(np.float32)[..., None].view(np.uint8)
+    weight = Weight("f8_e4m3", blocks.ravel(), decode("f8_e4m3", blocks.ravel(), N, k))
+    [out] = run(device, f"f8_e4m3_{kind}", [(weight.file, N, None)], x, k)
+    exact, bound = product(x.exact, weight)
+    assert is_within(out, exact, bound)
+    assert (out[:, 20] == 0).all()
+    assert (np.abs(out - np.roll(exact, 1, axis=1)) > bound).mean() > 0.9
 
 
 @each_device
