@@ -88,8 +88,9 @@ void read_values(const ModelFile& file, const TensorInfo& tensor, std::vector<fl
 
 // Of activations and of the cache, by the ends of their names.
 bool is_without_effect(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kEnds = {".input_scale", ".input_scale_ub", ".output_scale",
-                                                     ".q_scale",     ".k_scale",        ".v_scale"};
+  constexpr std::array<std::string_view, 9> kEnds = {".input_scale",      ".input_scale_ub", ".act_scale",
+                                                     ".activation_scale", ".output_scale",   ".q_scale",
+                                                     ".k_scale",          ".v_scale",        ".kv_scale"};
   return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 

@@ -13,7 +13,8 @@ namespace imp::safetensors {
 namespace {
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{32} << 20;
-constexpr std::size_t kMaxTensors = 65'536;
+// Models of many experts come near a hundred thousand, each weight of eight bits with its scales.
+constexpr std::size_t kMaxTensors = std::size_t{1} << 18;
 constexpr JsonRules kRules{Reason::MODEL_SHARD, Reason::MODEL_SHARD, 8};
 
 using WeightMap = std::map<std::string, std::string>;  // tensor, file

@@ -38,6 +38,21 @@ def test_mod_4_a_set_is_read_as_one(tmp_path: Path) -> None:
         assert model.metadata["hidden_size"] == 64
 
 
+def test_mod_4_m75_a_set_has_more_tensors_than_a_file(tmp_path: Path) -> None:
+    """Seventy thousand, in two files: as models of many experts have them."""
+    names: dict[str, str] = {}
+    for shard in ("m-1.safetensors", "m-2.safetensors"):
+        here = [f"{shard}.{i}" for i in range(35_000)]
+        write(tmp_path / shard, {name: entry("F32", [0], 0, 0) for name in here}, b"")
+        names |= dict.fromkeys(here, shard)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": names}))
+    (tmp_path / "config.json").write_text("{}")
+    assert len(_core.open_model_file(index).tensors) == 70_000
+    index.write_text(json.dumps({"weight_map": {str(i): "m-1.safetensors" for i in range(2**18 + 1)}}))
+    refused(index, "MODEL_LIMIT", "more than 262144 tensors")
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -104,6 +104,34 @@ def test_mod_24_gpus_have_kernels_of_their_own_for_them(device: str, family: str
     assert not ran.isdisjoint({"f8_e4m3_hmma", "f8_e4m3_wgmma"})
 
 
+WITHOUT_EFFECT = [
+    "mlp.up_proj.input_scale",
+    "mlp.up_proj.input_scale_ub",
+    "mlp.up_proj.act_scale",
+    "mlp.up_proj.activation_scale",
+    "mlp.up_proj.output_scale",
+    "self_attn.q_scale",
+    "self_attn.k_proj.k_scale",
+    "self_attn.attn.v_scale",
+    "self_attn.kv_scale",
+]
+
+
+def test_mod_24_scales_of_activations_and_of_the_cache_are_without_effect(tmp_path: Path) -> None:
+    """By every name that checkpoints have for them; another tensor beside a weight is refused."""
+    model = float8_tiny("llama", "tensor")
+    tokens = prompt(9, model.vocab_size)
+    expected = logits(load(model.write(path_of(tmp_path)), tmp_path), tokens)
+    parts = model.parts()
+    for name in WITHOUT_EFFECT:
+        parts[f"model.layers.0.{name}"] = ("F32", [1], np.full(1, 3, np.float32).tobytes())
+    path = write(path_of(tmp_path), model.config(), parts)
+    np.testing.assert_array_equal(logits(load(path, tmp_path), tokens), expected)
+    parts["model.layers.0.self_attn.other_scale"] = parts["model.layers.0.self_attn.kv_scale"]
+    with pytest.raises(_core.ModelError, match="other_scale"):
+        load(write(path_of(tmp_path), model.config(), parts), tmp_path)
+
+
 def test_mod_24_what_is_not_converted_stays_as_it_is(tmp_path: Path) -> None:
     """One projection of each layer is bfloat16: a module named in modules_to_not_convert."""
     model = float8_tiny("llama", "blocks")
