@@ -135,8 +135,9 @@ class Selector {
 
   // Why this kernel may not be chosen by default; empty where it may.
   std::string refusal(const GemmKernel& kernel) const {
+    if (is_out_of_question(kernel)) return kImmature;
     if (const char* const reason = unfitness(kernel)) return reason;
-    if (!is_mature(kernel)) return "has not run on its hardware; only an override may choose it";
+    if (!is_mature(kernel)) return kImmature;
     return {};
   }
 
@@ -187,6 +188,13 @@ class Selector {
   }
 
  private:
+  static constexpr const char* kImmature = "has not run on its hardware; only an override may choose it";
+
+  // Without asking whether a library is at hand, which opens it.
+  bool is_out_of_question(const GemmKernel& kernel) const {
+    return kernel.reduction == ReductionId::library && !is_mature(kernel);
+  }
+
   // Why no policy of this kind takes it, not even by an override; nullptr where it may be taken.
   const char* unfitness(const GemmKernel& kernel) const {
     if (policy_.one_reduction && kernel.reduction == ReductionId::library) {
@@ -222,9 +230,8 @@ class Selector {
   [[noreturn]] void refuse_immature() const {
     std::string names;
     for (const GemmKernel& kernel : kernels_) {
-      if (!multiplies(kernel, problem_.weight) || unfitness(kernel) != nullptr || is_mature(kernel)) {
-        continue;
-      }
+      if (!multiplies(kernel, problem_.weight) || is_mature(kernel) || is_out_of_question(kernel)) continue;
+      if (unfitness(kernel) != nullptr) continue;
       names.append(names.empty() ? "" : ", ").append(kernel.name);
     }
     IMP_CHECK(!names.empty());  // else the list does not end in one that takes everything
