@@ -59,7 +59,8 @@ struct Bench {
 };
 
 void multiply(Bench& bench, DType dtype, std::string_view kernel) {
-  const int n = 37, k = static_cast<int>(traits(dtype).block_elements) > 1 ? 512 : 275;
+  const auto block = static_cast<int>(traits(dtype).block_elements);
+  const int n = 37, k = block == 1 ? 275 : block < 256 ? 512 + block : 512;
   const auto gate = bench.weight(dtype, n, k, kernel), up = bench.weight(dtype, n, k, kernel);
   const auto bias = bench.vector(n);
   bench.reserve(64, {gate.get(), up.get()});

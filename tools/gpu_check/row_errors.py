@@ -9,7 +9,7 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_check.rows import ListedKernel, cublaslt_places, runnable_kernels, tests_support
+from gpu_check.rows import TAIL, ListedKernel, cublaslt_places, depth_of, runnable_kernels, tests_support
 
 Float64s = NDArray[np.float64]
 Q8_ELEMENTS = 32
@@ -18,9 +18,11 @@ DEVIATIONS = 4  # that an error may be from what is expected
 # Rows of x, by the phase that they are of.
 CLASSES = {"decode": (1, 2, 4), "batch": (5, 8, 17, 33), "prefill": (64, 129, 513)}
 DRY_CLASSES = {"decode": (1,), "batch": (5,)}
-# n and k: whole tiles; ends of strips and of tiles.
-SHAPES = ((256, 1024), (136, 1280), (1000, 512))
-DRY_SHAPES = ((40, 256),)
+# n and k: whole tiles; ends of strips; ends of tiles too, by blocks beyond the last whole one.
+SHAPES = ((256, 1024), (136, 1280), (1000, 512 + TAIL))
+DRY_SHAPES = ((40, 256 + TAIL),)
+# More rows of a weight and of x than a library's kernel multiplies at a time.
+CUT = (16400, 512, 2049)
 
 
 def main(kind: str, extent: str, names: list[str]) -> None:
@@ -44,6 +46,8 @@ def worst_errors(kind: str, kernel: ListedKernel, *, is_dry: bool) -> dict[str, 
         errors = [error_of(kind, kernel, n, k, m) for n, k in shapes for m in sizes if m <= kernel.max_rows]
         if errors:
             worst[name] = max(errors)
+    if not is_dry and kernel.name.endswith("_cublaslt"):
+        worst["cut"] = error_of(kind, kernel, *CUT)
     return worst
 
 
@@ -52,6 +56,7 @@ def error_of(kind: str, kernel: ListedKernel, n: int, k: int, m: int) -> float:
     from imp_service import _testing as core
 
     weights = tests_support("weights")
+    k = depth_of(kernel.tested_weight, k)
     seed = int.from_bytes(os.urandom(4))
     weight, x = weights.random_weight(kernel.tested_weight, n, k, seed), weights.random_rows(m, k, seed)
     how = {"rows": weight.file, "x": x, "cublaslt": cublaslt_places(kind)}

@@ -17,6 +17,10 @@ LIBRARY_ROWS = 64
 OF_ANY_TYPE = "q4_1"
 
 
+# Columns beyond the last whole tile of 256, where the blocks of a type allow it.
+TAIL = 64
+
+
 @dataclass(frozen=True)
 class ListedKernel:
     """One row."""
@@ -83,3 +87,9 @@ def tests_support(name: str) -> ModuleType:
         return import_module(f"support.{name}")
     except ModuleNotFoundError as error:
         raise StageError(f"support.{name}: {error}; --wheels names a folder of what the machine lacks") from error
+
+
+def depth_of(weight: str, k: int) -> int:
+    """The most columns of whole blocks that are no more than k."""
+    elements, _ = tests_support("weights").block_of(weight)
+    return int(k - k % elements)

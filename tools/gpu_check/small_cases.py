@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from gpu_check.rows import cublaslt_places, runnable_kernels, tests_support
+from gpu_check.rows import TAIL, cublaslt_places, depth_of, runnable_kernels, tests_support
 
-N, K = 72, 512
+N, K = 72, 512 + TAIL
 ROWS = (1, 3, 17, 70)
 
 
@@ -18,10 +18,11 @@ def main(kind: str, only: tuple[str, ...]) -> None:
     for kernel in runnable_kernels(kind):
         if only and kernel.name not in only:
             continue
-        weight = weights.random_weight(kernel.tested_weight, N, K)
+        k = depth_of(kernel.tested_weight, K)
+        weight = weights.random_weight(kernel.tested_weight, N, k)
         for m in ROWS:
             if m <= kernel.max_rows:
-                x = weights.random_rows(m, K)
+                x = weights.random_rows(m, k)
                 how = {"rows": weight.file, "x": x, "cublaslt": cublaslt_places(kind)}
                 core.multiply_on_gpu(kind, kernel.name, weight.dtype, N, **how)
         print(f"ran {kernel.name}", flush=True)
