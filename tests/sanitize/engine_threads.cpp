@@ -216,13 +216,15 @@ void wait_until(Condition holds, const char* what) {
   }
 }
 
-void run(int n_callers, int n_rounds, unsigned seed) {
+// is_ahead: as on a device on which steps are begun before the one before is read.
+void run(int n_callers, int n_rounds, unsigned seed, bool is_ahead) {
   testing::Script script;
   script.vocab_size = kVocabulary;
   script.records = false;
   testing::ScriptBackend backend;
   backend.records = false;
-  testing::ScriptModel model(script);
+  backend.ahead = is_ahead;
+  testing::ScriptModel model(script, &backend.last_drawn);
   Engine engine(backend, model, engine_options());
   Endings endings;
   std::atomic<std::uint64_t> ids = 1;
@@ -248,6 +250,7 @@ void run(int n_callers, int n_rounds, unsigned seed) {
   const EngineStats stats = engine.stats();
   if (stats.running != 0 || stats.waiting != 0 || stats.sessions != 0) fail("something still runs");
   if (!endings.is_complete()) fail("an ending was told twice");
+  if ((stats.n_steps_ahead > 0) != is_ahead) fail("steps were begun ahead, or none was");
   endings.report(stats);
 }
 
@@ -256,13 +259,15 @@ void run(int n_callers, int n_rounds, unsigned seed) {
 int main(int n_arguments, char** arguments) {
   const int n_rounds = n_arguments > 1 ? std::atoi(arguments[1]) : 400;
   const unsigned seed = n_arguments > 2 ? static_cast<unsigned>(std::atoi(arguments[2])) : 1U;
-  run(4, n_rounds, seed);
+  run(4, n_rounds, seed, false);
+  run(4, n_rounds / 2, seed, true);
   // An engine may be let go while everything is under way.
   for (unsigned i = 0; i < 8; ++i) {
     testing::Script script;
     script.records = false;
     testing::ScriptBackend backend;
-    testing::ScriptModel model(script);
+    backend.ahead = i % 2 == 1;
+    testing::ScriptModel model(script, &backend.last_drawn);
     Engine engine(backend, model, engine_options());
     Endings endings;
     std::atomic<std::uint64_t> ids = 1;

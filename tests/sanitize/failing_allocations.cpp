@@ -160,6 +160,7 @@ struct Situation {
   const char* name;
   EngineOptions options;
   std::vector<Request> (*requests)();
+  bool is_ahead = false;  // the device lets a step begin before the one before is read
 };
 
 // Generations, one with siblings and one that is cancelled; a session that is run, forked, cut and closed.
@@ -238,15 +239,17 @@ std::vector<Situation> situations() {
   return {{"an everyday load", engine_options(), everyday},
           {"a full cache", engine_options(), pressure},
           {"a full cache, sessions evicted", evicting, pressure},
-          {"scores, masks, profiles", engine_options(), extras}};
+          {"scores, masks, profiles", engine_options(), extras},
+          {"an everyday load, steps begun ahead", engine_options(), everyday, true}};
 }
 
 // One engine, of whose allocations the nth fails.
 class Attempt {
  public:
   Attempt(const Situation& situation, long nth, Outcomes& outcomes)
-      : situation_(situation), nth_(nth), outcomes_(outcomes), model_(script()) {
+      : situation_(situation), nth_(nth), outcomes_(outcomes), model_(script(), &backend_.last_drawn) {
     backend_.records = false;
+    backend_.ahead = situation.is_ahead;
     drained_.reserve(1024);
   }
 
