@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from imp_service import _testing as core
 from support import tolerances
-from support.weights import MIN_OFFSETS, Weight, magnitudes
+from support.weights import MIN_OFFSETS, Weight, block_of, magnitudes
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -111,6 +111,22 @@ def held_rows(m: int, k: int, seed: int = 0) -> Floats:
     return np.ldexp(codes.astype(np.float32), sizes)
 
 
+def k_of(dtype: str) -> int:
+    """Two tiles of which the last is a part where the type has smaller blocks; of float types an odd number."""
+    return {256: 512, 64: 320, 32: 352, 1: 275}[block_of(dtype)[0]]
+
+
+def many_row_input(dtype: str, x: Floats) -> Input:
+    """As the kernels for many rows read it."""
+    if dtype in [*INTEGER_TYPES, "f8_e4m3"]:
+        return f16_even_odd(x)
+    return f16_rows(x) if dtype == "f16" else bf16_rows(x)
+
+
+def bias_of(n: int) -> Floats:
+    return np.random.default_rng(n).normal(size=n).astype(np.float32)
+
+
 def many_row_product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:
     """As product(), of a kernel for many rows: it makes weights float16 on the way."""
     exact, bound = product(x, weight, bias)
@@ -118,6 +134,10 @@ def many_row_product(x: Float64s, weight: Weight, bias: Floats | None = None) ->
         bound = tolerances.float16_weights(x, magnitudes(weight), n_roundings=1 + (weight.dtype in ROUNDED_SCALES))
         bound += 0 if bias is None else np.abs(bias) * tolerances.FLOAT32_ROUNDING
     return exact, bound
+
+
+def is_within(out: Floats, exact: Float64s, bound: Float64s) -> bool:
+    return bool((np.abs(out - exact) <= bound).all())
 
 
 def run(

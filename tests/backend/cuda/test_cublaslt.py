@@ -22,9 +22,18 @@ from support.cublaslt import EMULATED, places
 from support.devices import GPU_KINDS
 from support.forward_bounds import int8_activations_bound
 from support.forward_runs import Cache, load, logits, prompt, rms_distance
-from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, bf16_rows, f16_even_odd, f16_rows, run
+from support.gpu_gemm import (
+    INTEGER_TYPES,
+    TILE_TYPES,
+    Input,
+    bias_of,
+    is_within,
+    k_of,
+    many_row_input,
+    run,
+)
 from support.tiny_models import tiny
-from support.weights import Weight, block_of, magnitudes, random_rows, random_weight
+from support.weights import Weight, magnitudes, random_rows, random_weight
 
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
@@ -52,24 +61,9 @@ def products(device: str, dtype: str, terms: list[tuple[object, int, Floats | No
     return run(device, f"{dtype}_cublaslt", terms, x, k, cublaslt=places(device), **how)
 
 
-def k_of(dtype: str) -> int:
-    """Two tiles of which the last is a part where the type has smaller blocks; of float types an odd number."""
-    return {256: 512, 64: 320, 32: 352, 1: 275}[block_of(dtype)[0]]
-
-
-def input_for(dtype: str, x: Floats) -> Input:
-    if dtype in [*INTEGER_TYPES, "f8_e4m3"]:
-        return f16_even_odd(x)
-    return f16_rows(x) if dtype == "f16" else bf16_rows(x)
-
-
 @functools.lru_cache(maxsize=16)
 def x_of(dtype: str, m: int = max(ROWS)) -> Input:
-    return input_for(dtype, random_rows(max(ROWS), k_of(dtype), seed=3)).rows(slice(m))
-
-
-def bias_of(n: int) -> Floats:
-    return np.random.default_rng(n).normal(size=n).astype(np.float32)
+    return many_row_input(dtype, random_rows(max(ROWS), k_of(dtype), seed=3)).rows(slice(m))
 
 
 def exactly(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:
@@ -81,10 +75,6 @@ def exactly(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Fl
     else:
         bound = tolerances.matrix_instructions(x, sizes)
     return exact, bound + (0 if bias is None else np.abs(bias) * tolerances.FLOAT32_ROUNDING)
-
-
-def is_within(out: Floats, exact: Float64s, bound: Float64s) -> bool:
-    return bool((np.abs(out - exact) <= bound).all())
 
 
 # One product.
@@ -144,7 +134,7 @@ def gated(activation: str, gate: Float64s, up: Float64s) -> Float64s:
 def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, dtype: str, activation: str) -> None:
     """Over several strips of both weights and several parts of the rows."""
     k, n = k_of(dtype), LARGE
-    x = input_for(dtype, random_rows(70, k) / np.float32(64))  # gates of about one
+    x = many_row_input(dtype, random_rows(70, k) / np.float32(64))  # gates of about one
     weights, bias = [random_weight(dtype, n, k, seed=seed) for seed in (1, 2)], bias_of(n)
     terms = [(weights[0].file, n, bias), (weights[1].file, n, None)]
     out, untouched = products(device, dtype, terms, x, k, fusion=activation)
@@ -184,7 +174,7 @@ def test_det_11_runs_have_the_same_bits_whatever_lay_in_scratch(device: str, dty
 def test_gemm_10_what_is_not_finite_stays_in_its_row(device: str) -> None:
     for dtype in ("q8_0", "bf16"):
         k, rows = k_of(dtype), random_rows(20, k_of(dtype))
-        x = input_for(dtype, rows)
+        x = many_row_input(dtype, rows)
         broken = x.bytes.copy()
         at = 2 * (-(-k // 256) * 256) if dtype == "q8_0" else 0  # the row's factor, or its first element
         broken[7, at : at + 4] = np.full(1, np.nan, np.float32).view(np.uint8)

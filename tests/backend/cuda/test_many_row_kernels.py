@@ -16,9 +16,18 @@ from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
 from support.devices import GPUS
-from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, bf16_rows, f16_even_odd, f16_rows, run
+from support.gpu_gemm import (
+    TILE_TYPES,
+    Input,
+    bias_of,
+    f16_even_odd,
+    is_within,
+    k_of,
+    many_row_input,
+    run,
+)
 from support.gpu_gemm import many_row_product as product
-from support.weights import Weight, block_of, decode, random_rows, random_weight
+from support.weights import Weight, decode, random_rows, random_weight
 
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
@@ -42,28 +51,9 @@ def dtype_of(kernel: str) -> str:
     return kernel.rsplit("_", 1)[0]
 
 
-def k_of(dtype: str) -> int:
-    """Two tiles of which the last is a part where the type has smaller blocks; of float types an odd number."""
-    return {256: 512, 64: 320, 32: 352, 1: 275}[block_of(dtype)[0]]
-
-
-def input_for(dtype: str, x: Floats) -> Input:
-    if dtype in [*INTEGER_TYPES, "f8_e4m3"]:
-        return f16_even_odd(x)
-    return f16_rows(x) if dtype == "f16" else bf16_rows(x)
-
-
 @functools.lru_cache(maxsize=16)
 def x_of(dtype: str, m: int = max(ROWS)) -> Input:
-    return input_for(dtype, random_rows(max(ROWS), k_of(dtype), seed=3)).rows(slice(m))
-
-
-def bias_of(n: int) -> Floats:
-    return np.random.default_rng(n).normal(size=n).astype(np.float32)
-
-
-def is_within(out: Floats, exact: Float64s, bound: Float64s) -> bool:
-    return bool((np.abs(out - exact) <= bound).all())
+    return many_row_input(dtype, random_rows(max(ROWS), k_of(dtype), seed=3)).rows(slice(m))
 
 
 @each_device
@@ -159,7 +149,7 @@ GATES = [
 def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, activation: str) -> None:
     dtype = dtype_of(kernel)
     k, n = k_of(dtype), 150  # more rows than a block has of each
-    x = input_for(dtype, random_rows(5, k) / np.float32(64))  # gates of about one
+    x = many_row_input(dtype, random_rows(5, k) / np.float32(64))  # gates of about one
     weights = [random_weight(dtype, n, k, seed=seed) for seed in (1, 2)]
     bias = bias_of(n)
     terms = [(weights[0].file, n, bias), (weights[1].file, n, None)]
@@ -212,7 +202,7 @@ def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, has_sourc
 @pytest.mark.parametrize("dtype", ["q4_k", "q8_0", "bf16", "f8_e4m3"])
 def test_gemm_9_no_order_of_threads_changes_a_bit(device: str, kind: str, dtype: str) -> None:
     """Of odd orders tiles come as soon as they are asked for, of even ones as late as they may."""
-    k, x = 768, input_for(dtype, random_rows(20, 768))  # rings go round
+    k, x = 768, many_row_input(dtype, random_rows(20, 768))  # rings go round
     terms = [(random_weight(dtype, N, k, seed=seed).file, N, None) for seed in (1, 2)]
     outs = [run(device, f"{dtype}_{kind}", terms, x, k, fusion="silu", thread_order=seed)[0] for seed in range(5)]
     for out in outs[1:]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from support import tolerances
 from support.bits import assert_same_bits
 from support.devices import GPUS
-from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, input_for, product, run
+from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, bias_of, input_for, is_within, product, run
 from support.weights import block_of, random_rows, random_weight
 
 Floats = NDArray[np.float32]
@@ -45,14 +45,6 @@ def rows_of(dtype: str, m: int, k: int) -> Input:
 def x_of(dtype: str, m: int) -> Input:
     """The first of the same rows."""
     return rows_of(dtype, max(ROWS), k_of(dtype)).rows(slice(m))
-
-
-def bias_of(n: int) -> Floats:
-    return np.random.default_rng(n).normal(size=n).astype(np.float32)
-
-
-def is_within(out: Floats, exact: np.ndarray, bound: np.ndarray) -> bool:
-    return bool((np.abs(out - exact) <= bound).all())
 
 
 def fitting(kernels: list[str]) -> list[tuple[str, int]]:
