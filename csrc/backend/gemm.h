@@ -16,6 +16,7 @@ struct GemmProblem {
   DType weight = DType::F32;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  bool is_of_experts = false;  // one of several, whose numbers of rows are known where they are multiplied
 };
 
 // A library that kernels call and that may not be here.

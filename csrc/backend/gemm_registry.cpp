@@ -101,7 +101,7 @@ void require_tuning(std::span<const GemmKernel> kernels, Tuning tuning) {
 
 struct Selection {
   const GemmOverride* override = nullptr;
-  const GemmKernel* first = nullptr;  // decides layout, activations and reduction
+  const GemmKernel* first = nullptr;  // decides layout, activations and reduction; nullptr where nothing is chosen
   std::vector<PlannedKernel> chosen;  // by ascending max_m
   bool is_tuned = false;
 };
@@ -112,6 +112,7 @@ class Selector {
            const PlanPolicy& policy)
       : kernels_(kernels), caps_(caps), problem_(problem), tuning_(tuning), policy_(policy) {}
 
+  // Without kernels where none is mature enough.
   Selection select(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
     require_known(kernels_, overrides);
     Selection selection;
@@ -124,13 +125,21 @@ class Selector {
     }
     for (const GemmKernel& kernel : kernels_) {
       if (!multiplies(kernel, problem_.weight) || !refusal(kernel).empty()) continue;
+      std::vector<PlannedKernel> chosen = complete(kernel);
+      if (chosen.empty()) continue;
       selection.first = &kernel;
-      selection.chosen = complete(kernel);
-      if (selection.chosen.empty()) continue;
+      selection.chosen = std::move(chosen);
       tune(selection);
-      return selection;
+      break;
     }
-    refuse_immature();
+    return selection;
+  }
+
+  // As select(), which must find some.
+  Selection require(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
+    Selection selection = select(tensor_name, overrides);
+    if (selection.chosen.empty()) refuse_immature();
+    return selection;
   }
 
   // Why this kernel may not be chosen by default; empty where it may.
@@ -275,6 +284,7 @@ std::string why(const Selection& selection, const GemmKernel& kernel) {
 
 std::string why_not(const Selector& selector, const Selection& selection, const GemmKernel& kernel) {
   if (std::string refusal = selector.refusal(kernel); !refusal.empty()) return refusal;
+  if (selection.first == nullptr) return selector.incomplete(kernel);
   if (!selector.fits(kernel, *selection.first)) {
     // It came first and fits: only rows that nothing completes, or an override, can have passed it over.
     const bool passed_over = &kernel < selection.first && selection.override == nullptr;
@@ -309,7 +319,7 @@ GemmRegistry::GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps
 
 GemmPlan GemmRegistry::plan(const GemmProblem& problem, std::string_view tensor_name,
                             std::span<const GemmOverride> overrides, const PlanPolicy& policy) const {
-  Selection selection = Selector(kernels_, caps_, problem, tuning_, policy).select(tensor_name, overrides);
+  Selection selection = Selector(kernels_, caps_, problem, tuning_, policy).require(tensor_name, overrides);
   return {selection.first->layout, std::move(selection.chosen)};
 }
 
@@ -332,7 +342,7 @@ std::vector<GemmCandidate> GemmRegistry::explain(const GemmProblem& problem, std
 std::vector<std::string_view> GemmRegistry::interchangeable(const GemmProblem& problem, int max_m) const {
   const PlanPolicy policy;
   const Selector selector(kernels_, caps_, problem, {}, policy);
-  const Selection selection = selector.select("", {});
+  const Selection selection = selector.require("", {});
   std::vector<std::string_view> names;
   for (const GemmKernel& kernel : kernels_) {
     if (multiplies(kernel, problem.weight) && same_sums(kernel, *selection.first) && kernel.max_m >= max_m &&

@@ -80,7 +80,8 @@ class GemmRegistry {
   // may be empty: then only type names match.
   GemmPlan plan(const GemmProblem& problem, std::string_view tensor_name, std::span<const GemmOverride> overrides,
                 const PlanPolicy& policy = {}) const;
-  // A line for each kernel that could multiply the weight's type, in the list's order. Throws as plan() does.
+  // A line for each kernel that could multiply the weight's type, in the list's order; none is accepted where none is
+  // mature enough. Throws as plan() does for overrides.
   std::vector<GemmCandidate> explain(const GemmProblem& problem, std::string_view tensor_name,
                                      std::span<const GemmOverride> overrides, const PlanPolicy& policy = {}) const;
   // The kernels that a tuning may choose for up to max_m rows of such a weight: those that give the bits of the untuned

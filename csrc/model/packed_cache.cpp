@@ -10,6 +10,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "files/float8_scheme.h"
 
 namespace imp {
 namespace {
@@ -43,6 +44,15 @@ std::string matrices_text(std::span<const PlacedMatrix> matrices, int head_dim) 
   return text.str();
 }
 
+// What config.json, which is none of the model's files, says of their bytes.
+std::string scales_text(const ModelFile& file, std::span<const PlacedMatrix> matrices) {
+  const auto has_scales = [](const PlacedMatrix& each) { return each.weight->problem.weight == DType::F8_E4M3; };
+  if (!std::ranges::any_of(matrices, has_scales)) return {};
+  const Float8Scheme scheme = float8_scheme(file.metadata()).value_or(Float8Scheme{});
+  return "scales of " + std::to_string(scheme.block_rows) + " rows and " + std::to_string(scheme.block_columns) +
+         " columns\n";
+}
+
 std::uint64_t checksum_of(const std::string& text) {
   return checksum(std::as_bytes(std::span(text)));
 }
@@ -62,7 +72,7 @@ PackedCache::PackedCache(const std::string& folder, const ModelFile& file, std::
                          int head_dim)
     : folder_(folder), why_not_(why_not(file.stamps())) {
   const std::string layouts = matrices_text(matrices, head_dim);
-  key_ = "imp packed weights\n" + sources_text(file.stamps()) + layouts;
+  key_ = "imp packed weights\n" + sources_text(file.stamps()) + scales_text(file, matrices) + layouts;
   for (const PlacedMatrix& matrix : matrices) {
     part_bytes_.push_back(packed_bytes(matrix.weight->problem, matrix.weight->plan.layout));
   }

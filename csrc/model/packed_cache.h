@@ -23,8 +23,9 @@ struct PlacedMatrix {
 };
 
 // One file for a model's path and the layouts of its plan. What it was made of is its key: the versions of the model's
-// files by size, times and inode; every matrix with its place, shape, type, order of rows and layout; the revision of
-// the layouts. A file of another key, or one that is damaged, is not used, and the next write() takes its place.
+// files by size, times and inode; what scales of eight-bit weights are for; every matrix with its place, shape, type,
+// order of rows and layout; the revision of the layouts. A file of another key, or one that is damaged, is not used,
+// and the next write() takes its place.
 class PackedCache {
  public:
   // `matrices` in the order of their parts. Throws nothing for a folder that cannot be: reading and writing do.

@@ -1,8 +1,11 @@
 // Claims tensors and plans their kernels.
 #include "model/weight_plan.h"
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -95,6 +98,21 @@ void require_overrides_match(std::span<const WeightPlace> places, std::span<cons
   require_matches(overrides, products);
 }
 
+// Of kernels that an override made multiply fewer rows than they are worth it for.
+std::vector<std::string> overstretched(std::span<const PlannedWeight> weights) {
+  std::set<std::string_view> names;
+  std::vector<std::string> warnings;
+  for (const PlannedWeight& weight : weights) {
+    if (weight.plan.kernels.empty()) continue;
+    const GemmKernel& first = *weight.plan.kernels.front().kernel;
+    if (first.least_m == 1 || !names.insert(first.name).second) continue;
+    warnings.push_back(std::string(first.name) + " is meant for " + std::to_string(first.least_m) +
+                       " rows and more and multiplies any number: no kernel for fewer has run on hardware of this "
+                       "kind, and model.overrides.least_maturity asks for it");
+  }
+  return warnings;
+}
+
 }  // namespace
 
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
@@ -110,7 +128,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
     const TensorInfo& tensor = claims.claim(place);
     PlannedWeight weight{.tensor = &tensor,
                          .use = place.use,
-                         .problem = {tensor.dtype, place.n, place.k},
+                         .problem = {tensor.dtype, place.n, place.k, place.use == WeightUse::expert},
                          .plan = {},
                          .n_matrices = place.n_matrices};
     if (place.use == WeightUse::vector) {
@@ -127,6 +145,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
     plan.rope_factors = &claims.claim_factors(names.rope_factors, model.config.ropes.front().dims / 2);
   }
   claims.finish(plan.warnings);
+  std::ranges::move(overstretched(plan.weights), std::back_inserter(plan.warnings));
   return plan;
 }
 

@@ -263,6 +263,20 @@ def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) ->
     assert demoted in chosen(GPU_LIST, H100 if "90" in demoted else A100)
 
 
+def test_gemm_16_an_explanation_lists_what_has_not_run_on_hardware_where_nothing_has() -> None:
+    rows = [{**row, "emulated": True} for row in GPU_LIST]
+    immature = "has not run on its hardware; only an override may choose it"
+    assert core.gemm_explain(A100, "q8_0", 64, 64, kernels=rows) == [
+        ("q8_0_decode_sm90", False, "needs compute capability 9.0"),
+        ("q8_0_prefill_sm90", False, "needs compute capability 9.0"),
+        ("q8_0_sm80", False, immature),
+        ("reference", False, immature),
+    ]
+    with pytest.raises(_core.ModelError) as caught:
+        core.gemm_plan(A100, "q8_0", 64, 64, kernels=rows)
+    assert caught.value.reason == "MODEL_UNSUPPORTED"
+
+
 SMALL, LARGE = kernel("small"), kernel("large")
 TUNED = [("q8_0", "large", 4), ("q8_0", "small", 64), ("q8_0", "large", None)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,29 @@ def test_mod_23_packed_weights_are_read_back(tmp_path: Path) -> None:
         outs.append(logits(loaded, tokens))
         assert is_there or loaded.write_packed(lambda: True)
     np.testing.assert_array_equal(*outs)
+
+
+def test_mod_23_packed_weights_are_of_the_pieces_that_the_configuration_says(tmp_path: Path) -> None:
+    """It is none of the model's files: pieces of another size can have as many scales, for other weights."""
+    model = float8_tiny("llama", "blocks")
+    path = model.write(path_of(tmp_path))
+    os.utime(path, (1e9, 1e9))
+
+    def start() -> Any:
+        return _core.Model.load(
+            _core.open_model_file(path), max_rows=16, max_logits_rows=16, kv_bytes=1 << 20, packed_cache=tmp_path / "p"
+        )
+
+    tokens = prompt(9, model.vocab_size)
+    assert start().write_packed(lambda: True)
+    first = start()
+    assert first.packed["was_read"]
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"]["weight_block_size"] = [112, 128]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    other = start()
+    assert not other.packed["was_read"]
+    assert not np.array_equal(logits(first, tokens), logits(other, tokens))
 
 
 # What they cannot be.

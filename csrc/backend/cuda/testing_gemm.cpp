@@ -174,7 +174,8 @@ std::vector<std::vector<float>> run_gemm(const GemmTrial& trial) {
   CublasLt cublaslt(trial.cublaslt);
   OpenStream stream(trial.thread_order);
   (*stream).cublaslt = &cublaslt;
-  const GemmKernel kernel = kernel_of(trial, {trial.weight, trial.terms.at(0).n, trial.k}, cublaslt);
+  const GemmKernel kernel =
+      kernel_of(trial, {trial.weight, trial.terms.at(0).n, trial.k, trial.n_experts > 0}, cublaslt);
   std::size_t scratch_bytes = 0;
   for (const GemmTrialTerm& term : trial.terms) {
     const GemmProblem problem = {trial.weight, term.n, trial.k};

@@ -85,6 +85,12 @@ def _explain(arguments: Namespace) -> None:
         return
     rows = [(c.kernel, "accepted" if c.accepted else "rejected", c.reason) for c in candidates]
     write_table(sys.stdout, ("kernel", "verdict", "reason"), rows)
+    if not any(candidate.accepted for candidate in candidates):
+        print(
+            "\nNone runs: those that fit have only been emulated."
+            "\n--set model.overrides.least_maturity=emulated takes them all the same, here and at a start.",
+            file=sys.stderr,
+        )
 
 
 def _choice(arguments: Namespace) -> "Choice":

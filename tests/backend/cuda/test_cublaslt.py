@@ -5,6 +5,7 @@ On the emulated device a library of ours stands for it, which is opened as NVIDI
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from support.devices import GPU_KINDS
 from support.forward_bounds import int8_activations_bound
 from support.forward_runs import Cache, load, logits, prompt, rms_distance
 from support.gpu_gemm import (
-    INTEGER_TYPES,
     TILE_TYPES,
     Input,
     bias_of,
@@ -32,14 +32,13 @@ from support.gpu_gemm import (
     many_row_input,
     run,
 )
+from support.gpu_gemm import many_row_product as exactly
 from support.tiny_models import tiny
-from support.weights import Weight, magnitudes, random_rows, random_weight
+from support.weights import random_rows, random_weight
 
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
-# Of these scales are rounded to float16, and so is each weight.
-ROUNDED_SCALES = ["q4_k", "q5_k", "q6_k", "f8_e4m3"]
 # Neither is a multiple of 16, and the larger one is several strips of the emulated device.
 SMALL, LARGE = 37, 150
 ROWS = [1, 16, 17, 65, 130, 200]
@@ -64,17 +63,6 @@ def products(device: str, dtype: str, terms: list[tuple[object, int, Floats | No
 @functools.lru_cache(maxsize=16)
 def x_of(dtype: str, m: int = max(ROWS)) -> Input:
     return many_row_input(dtype, random_rows(max(ROWS), k_of(dtype), seed=3)).rows(slice(m))
-
-
-def exactly(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:
-    """And how far a kernel may be from it."""
-    exact = x @ weight.values.T.astype(np.float64) + (0 if bias is None else bias)
-    sizes = magnitudes(weight)
-    if weight.dtype in [*INTEGER_TYPES, "f8_e4m3"]:
-        bound = tolerances.float16_weights(x, sizes, n_roundings=1 + (weight.dtype in ROUNDED_SCALES))
-    else:
-        bound = tolerances.matrix_instructions(x, sizes)
-    return exact, bound + (0 if bias is None else np.abs(bias) * tolerances.FLOAT32_ROUNDING)
 
 
 # One product.
@@ -147,17 +135,6 @@ def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, dtype: str, act
     assert is_within(out, expected, bound)
     assert np.isnan(untouched).all()
     assert not is_within(out, gated(activation, up, gate), bound)
-
-
-@each_device
-def test_gemm_10_rows_of_experts_are_the_other_kernels(device: str) -> None:
-    begins = np.cumsum([0, 3, 0, 9]).astype(np.int32)
-    k, x = k_of("q8_0"), x_of("q8_0", 12)
-    files = [random_weight("q8_0", SMALL, k, seed=expert).file for expert in range(3)]
-    how: dict[str, Any] = {"m": 12, "begins": begins}
-    [out] = products(device, "q8_0", [(files, SMALL, None)], x, k, **how)
-    [expected] = run(device, "q8_0_hmma", [(files, SMALL, None)], x, k, **how)
-    assert_same_bits(out, expected)
 
 
 @each_device
@@ -291,9 +268,24 @@ def test_a_long_prompt_takes_it_and_what_follows_does_not(device: str, tmp_path:
     assert rms_distance(got, expected[:260]) < int8_activations_bound(Q8_0)
     ran = model.launches["q8_0_cublaslt"]
     assert ran > 0
+    assert model.warnings == []
     last = cache.run((tokens[260:], 260, blocks))[0]
     assert model.launches["q8_0_cublaslt"] == ran
     assert rms_distance(last, expected[260:]) < int8_activations_bound(Q8_0)
+
+
+def test_gemm_17_experts_are_not_its(tmp_path: Path) -> None:
+    """Of the same model the other weights are, where an override says which."""
+    mixture = dataclasses.replace(Q8_0, architecture="qwen3moe", n_experts=4, expert_ffn_size=128)
+    with pytest.raises(_core.ModelError, match="how many rows an expert has is known on the GPU alone") as error:
+        load(mixture, tmp_path, device="cuda_emulated", gemm=[("q8_0", "q8_0_cublaslt")], cublaslt=[EMULATED])
+    assert error.value.reason == "OVERRIDE_INVALID"
+    model = load(
+        mixture, tmp_path, device="cuda_emulated", gemm=[("blk.*.attn_*.weight", "q8_0_cublaslt")], cublaslt=[EMULATED]
+    )
+    tokens = prompt(256, mixture.vocab_size)
+    assert rms_distance(logits(model, tokens), mixture.oracle().logits(tokens)) < int8_activations_bound(mixture)
+    assert model.launches["q8_0_cublaslt"] == mixture.n_layers * 4
 
 
 @each_device
@@ -307,6 +299,8 @@ def test_det_10_where_it_is_all_there_is_steps_are_captured_with_it(device: str,
     )  # fmt: skip
     kernels = {tuple(weight["kernels"]) for weight in model.weights if weight["layout"] == "tile16"}
     assert kernels == {("q8_0_cublaslt",)}
+    [warning] = model.warnings
+    assert warning.startswith("q8_0_cublaslt is meant for 256 rows and more and multiplies any number")
     cache, tokens = Cache(model), prompt(12, Q8_0.vocab_size)
     expected, blocks = Q8_0.oracle().logits(tokens), cache.blocks(12)
     cache.run((tokens[:5], 0, blocks))

@@ -102,6 +102,26 @@ def test_gemm_10_float_scales_of_any_size_are_in_units_of_their_row(device: str,
 
 
 @each_device
+@each_kind
+def test_gemm_10_a_float_scale_that_a_row_shares_is_not_rounded(device: str, kind: str) -> None:
+    """Those of rows and of whole tensors, as far from a float16 as they can be; the control has one of another size.
+    Each row of x picks one weight: beside the unit's, its roundings are all there are.
+    """
+    k, picked = 576, 64 + 29 * np.arange(17)
+    x = f16_even_odd((picked[:, None] == np.arange(k)).astype(np.float32))
+    blocks = random_weight("f8_e4m3", N, k).file.reshape(N, -1, 68).copy()
+    scales = np.repeat(1 + (2 * np.arange(N)[:, None] + 1) * 2.0**-11, blocks.shape[1], axis=1)
+    for is_shared in (True, False):
+        if not is_shared:
+            scales[:, 0] *= 1.9
+        blocks[..., :4] = scales.astype(np.float32)[..., None].view(np.uint8)
+        weight = Weight("f8_e4m3", blocks.ravel(), decode("f8_e4m3", blocks.ravel(), N, k))
+        [out] = run(device, f"f8_e4m3_{kind}", [(weight.file, N, None)], x, k)
+        exact = weight.values.T[picked]
+        assert is_within(out, exact, tolerances.rounding_of_sum(4) * np.abs(exact)) == is_shared
+
+
+@each_device
 @each_type
 def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dtype: str) -> None:
     """Of any number of rows, of both kernels."""

@@ -36,6 +36,19 @@ def test_explain_lists_every_candidate_with_its_reason_and_who_decided(call):
     ]
 
 
+def test_gemm_16_where_kernels_have_only_been_emulated_none_runs_and_each_is_listed(call):
+    question = ("kernels", "--device", "cuda_emulated", "--explain", "q8_0", "64x512")
+    status, out, err = call(*question)
+    lines = [line.split(maxsplit=2) for line in out.splitlines()[1:]]
+    assert status == 0
+    assert {verdict for _, verdict, _ in lines} == {"rejected"}
+    assert ["q8_0_dp4a", "rejected", "has not run on its hardware; only an override may choose it"] in lines
+    assert "--set model.overrides.least_maturity=emulated takes them" in err
+    status, out, err = call(*question, "--set", "model.overrides.least_maturity=emulated")
+    assert (status, err) == (0, "")
+    assert "accepted" in out
+
+
 def test_questions_that_have_no_answer(call):
     cases = {
         ("--explain", "q8_0", "4096"): ("USAGE", "expected rows x elements"),

@@ -3,7 +3,7 @@
 
 #include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/gemm/cublaslt_rows.h"
-#include "backend/cuda/gemm/many_row_kernels.h"
+#include "base/error.h"
 
 namespace imp::cuda {
 namespace {
@@ -106,11 +106,10 @@ class Pieces {
   CublasLtScratch places_;
 };
 
-// How many rows an expert has is known on the device alone: they are the other kernel's. Terms have the scratch in
-// turn.
+// Terms have the scratch in turn.
 template <DType kType>
-void launch_cublaslt(const GemmLaunch& launch, void (*launch_for_experts)(const GemmLaunch&)) {
-  if (launch.n_experts > 0) return launch_for_experts(launch);
+void launch_cublaslt(const GemmLaunch& launch) {
+  IMP_CHECK(launch.n_experts == 0);
   const std::size_t at_once = launch.fusion == GemmFusion::none ? 1 : 2;
   for (std::size_t i = 0; i < launch.terms.size(); i += at_once) {
     Pieces<kType>(launch, launch.terms.subspan(i, at_once)).run();
@@ -132,28 +131,28 @@ void prepare_cublaslt(const GemmProblem& problem, void* stream) {
 }
 
 void launch_q8_0_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q8_0>(launch, launch_q8_0_hmma);
+  launch_cublaslt<DType::Q8_0>(launch);
 }
 void launch_q4_0_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q4_0>(launch, launch_q4_0_hmma);
+  launch_cublaslt<DType::Q4_0>(launch);
 }
 void launch_q4_k_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q4_K>(launch, launch_q4_k_hmma);
+  launch_cublaslt<DType::Q4_K>(launch);
 }
 void launch_q5_k_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q5_K>(launch, launch_q5_k_hmma);
+  launch_cublaslt<DType::Q5_K>(launch);
 }
 void launch_q6_k_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q6_K>(launch, launch_q6_k_hmma);
+  launch_cublaslt<DType::Q6_K>(launch);
 }
 void launch_f8_e4m3_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::F8_E4M3>(launch, launch_f8_e4m3_hmma);
+  launch_cublaslt<DType::F8_E4M3>(launch);
 }
 void launch_f16_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::F16>(launch, launch_f16_hmma);
+  launch_cublaslt<DType::F16>(launch);
 }
 void launch_bf16_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::BF16>(launch, launch_bf16_hmma);
+  launch_cublaslt<DType::BF16>(launch);
 }
 
 }  // namespace imp::cuda

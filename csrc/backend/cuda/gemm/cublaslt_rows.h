@@ -11,7 +11,7 @@ std::size_t cublaslt_scratch_bytes(const GemmProblem& problem, int m);
 void prepare_cublaslt(const GemmProblem& problem, void* stream);
 
 // Any number of rows, and worth it for many: f16_even_odd by integers and F8_E4M3, f16_rows by F16, bf16_rows by BF16.
-// Rows that belong to experts are multiplied by hmma.
+// Never of experts.
 void launch_q8_0_cublaslt(const GemmLaunch& launch);
 void launch_q4_0_cublaslt(const GemmLaunch& launch);
 void launch_q4_k_cublaslt(const GemmLaunch& launch);

@@ -7,14 +7,16 @@
 
 namespace imp::cuda {
 
-// Scales in float16 are multiples of a power of two of each row, so large that the row's greatest is from 2^14 to below
-// 2^15: so a scale may be 2^11 times smaller before the least of its weights is no normal number.
+// Scales in float16 are multiples of each row's unit, in which the row's greatest is 2^15: a scale that all of a row
+// shares is exact, and one may be 2^12 times smaller before the least of its weights is no normal number.
 struct RowUnits {
+  static constexpr int kLeastScale = (127 - 100) << 23;  // 2^-100 as bits: less is only 0 (quant::kLeastF8Scale)
+
   float per_unit[2];  // of the lane's rows: one divided by it
 
   __device__ __forceinline__ void begin(const std::byte* tiles, int n_tiles, int lane) {
     using Of = Tile<DType::F8_E4M3>;
-    int greatest[2] = {};  // as bits
+    int greatest[2] = {kLeastScale, kLeastScale};  // as bits
     for (int i = lane % 4; i < n_tiles; i += 4) {
       const std::byte* const scales = tiles + static_cast<std::ptrdiff_t>(i) * Of::kBytes + Of::kScales;
       IMP_UNROLL
@@ -34,15 +36,14 @@ struct RowUnits {
         const int other = __shfl_xor_sync(kAllLanes, greatest[row], delta);
         greatest[row] = other > greatest[row] ? other : greatest[row];
       }
-      const int exponent = greatest[row] >> 23;  // 27 and on, or 0 where all are
-      per_unit[row] = __int_as_float((127 + 14 + 127 - (exponent < 27 ? 27 : exponent)) << 23);
+      per_unit[row] = 32768.0F / __int_as_float(greatest[row]);
     }
   }
   template <int kGroups>
   __device__ __forceinline__ void finish(float (&sums)[kGroups][4]) const {
     IMP_UNROLL
     for (int row = 0; row < 2; ++row) {
-      const float unit = __int_as_float((2 * 127 << 23) - __float_as_int(per_unit[row])) * kOfSmallHalves;
+      const float unit = kOfSmallHalves / per_unit[row];
       IMP_UNROLL
       for (int group = 0; group < kGroups; ++group) {
         sums[group][2 * row] *= unit;

@@ -38,6 +38,18 @@ Rows part_of(Rows rows, std::int64_t first, std::int64_t n_rows) {
   return rows;
 }
 
+// The kernels that run for up to max_rows rows of one matrix, each with the most rows it gets.
+template <class Visit>
+void for_each_reached(const GemmPlan& plan, int max_rows, const Visit& visit) {
+  int from = 1;
+  for (const auto& [kernel, max_m] : plan.kernels) {
+    if (from > max_rows) break;
+    const int rows = std::min(max_m, max_rows);
+    visit(*kernel, rows);
+    from = rows + 1;
+  }
+}
+
 GemmFusion fusion_of(GatedActivation kind) {
   return kind == GatedActivation::silu ? GemmFusion::silu : GemmFusion::gelu_tanh;
 }
@@ -67,16 +79,12 @@ GemmRunner::Scratch GemmRunner::scratch_for(const GemmNeeds& needs) {
   Scratch needed;
   const auto add = [&](const Linear& weight, int n_used) {
     const GemmProblem& problem = weight.problem();
-    int from = 1;  // rows of one matrix that a kernel of the plan is the first for
-    for (const auto& [kernel, max_m] : weight.plan().kernels) {
-      if (from > needs.max_rows) break;
-      const int rows = std::min(max_m, needs.max_rows);
-      needed.kernels = std::max(needed.kernels, scratch_of(*kernel, problem, rows * n_used));
-      std::size_t& prepared = needed.prepared[index(kernel->activations)];
+    for_each_reached(weight.plan(), needs.max_rows, [&](const GemmKernel& kernel, int rows) {
+      needed.kernels = std::max(needed.kernels, scratch_of(kernel, problem, rows * n_used));
+      std::size_t& prepared = needed.prepared[index(kernel.activations)];
       prepared = std::max(
-          prepared, static_cast<std::size_t>(activation_row_bytes(kernel->activations, problem.k) * rows * n_used));
-      from = rows + 1;
-    }
+          prepared, static_cast<std::size_t>(activation_row_bytes(kernel.activations, problem.k) * rows * n_used));
+    });
   };
   for (const Linear* weight : needs.weights) {
     add(*weight, 1);
@@ -93,20 +101,12 @@ void GemmRunner::reserve(const GemmNeeds& needs) {
   for (std::size_t format = 0; format < kFormats; ++format) prepared_[format].grow(needed.prepared[format]);
   gate_.grow(needed.gate);
   kernel_scratch_.grow(needed.kernels);
-  prepare_kernels(needs);
-  tables_.add(needs.expert_weights, needs.experts.n_experts, stream_);
-}
-
-// Matrices of experts have nothing to prepare: how many rows each has is not known here.
-void GemmRunner::prepare_kernels(const GemmNeeds& needs) {
   for (const Linear* weight : needs.weights) {
-    int from = 1;
-    for (const auto& [kernel, max_m] : weight->plan().kernels) {
-      if (from > needs.max_rows) break;
-      if (kernel->prepare != nullptr) kernel->prepare(weight->problem(), &stream_);
-      from = std::min(max_m, needs.max_rows) + 1;
-    }
+    for_each_reached(weight->plan(), needs.max_rows, [&](const GemmKernel& kernel, int) {
+      if (kernel.prepare != nullptr) kernel.prepare(weight->problem(), &stream_);
+    });
   }
+  tables_.add(needs.expert_weights, needs.experts.n_experts, stream_);
 }
 
 std::size_t GemmRunner::scratch_bytes(const GemmNeeds& needs) const {

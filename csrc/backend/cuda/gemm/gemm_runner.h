@@ -91,7 +91,6 @@ class GemmRunner {
 
   Inputs inputs_of(Rows x) noexcept;  // with what is ready; from then on it is not
   static Scratch scratch_for(const GemmNeeds& needs);
-  void prepare_kernels(const GemmNeeds& needs);
   const Prepared& prepare(Rows x, ActivationFormat format, Inputs& inputs);
 
   // Rows of out and what they are made of: all of a launch but its kernel, its terms and its input's format.

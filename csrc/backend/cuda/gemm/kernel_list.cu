@@ -97,6 +97,10 @@ constexpr int kCublasLtLeastRows = 256;
 
 const char* refuses_without_cublaslt(const GemmProblem& problem, const DeviceCaps& caps) {
   if (const char* const reason = refuses_before_8_0(problem, caps)) return reason;
+  if (problem.is_of_experts) {
+    return "how many rows an expert has is known on the GPU alone, and the library must be told: name the others by "
+           "their tensors";
+  }
   if (caps.cublaslt == nullptr) return "cuBLASLt is not at hand: it is looked for where the GPU is";
   return caps.cublaslt->refusal();
 }
