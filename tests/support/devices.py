@@ -47,6 +47,8 @@ GPU_KINDS = gpu_kinds()
 GPUS = [core.Device(kind=kind) for kind in GPU_KINDS]
 # Of which every instruction costs a microsecond: what is tried on it is chosen.
 EMULATED = [gpu for gpu, kind in zip(GPUS, GPU_KINDS, strict=True) if kind == "cuda_emulated"]
+# Of what a real GPU cannot be asked: where one is to be checked, such a test shows nothing.
+emulated_only = pytest.mark.skipif(GPU_IS_REQUIRED, reason="asks the emulator alone")
 CPU_FAMILIES = [] if GPU_IS_REQUIRED else [DEVICES]
 # Devices whose ops give equal bits: what one of a family gives, all must give.
 FAMILIES = [*CPU_FAMILIES, *([gpu] for gpu in GPUS)]

@@ -7,13 +7,12 @@ import pytest
 
 from imp_service import _testing as core
 from support.bits import assert_same_bits
-from support.devices import GPUS
+from support.devices import GPU_KINDS, GPUS
 from support.tolerances import rounding_of_sum
 from support.weights import random_rows, random_weight
 
 Array = np.ndarray
 TILE, BLOCK = 256, 32
-DEVICES = ["cuda_emulated", "cuda"][: len(GPUS)]
 FORMATS = ["q8_rows", "f16_rows", "f16_even_odd", "bf16_rows"]
 
 
@@ -23,7 +22,7 @@ def padded(k: int) -> int:
 
 def prepared(x: Array, name: str, thread_order: int = 0) -> Array:
     """A row of bytes for each row of x: the same on the emulated GPU and on a real one."""
-    found = [core.cuda_prepare_rows(device, x, name, thread_order) for device in DEVICES]
+    found = [core.cuda_prepare_rows(device, x, name, thread_order) for device in GPU_KINDS]
     for other in found[1:]:
         assert np.array_equal(other, found[0])
     return found[0].reshape(len(x), -1)

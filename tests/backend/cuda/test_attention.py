@@ -11,7 +11,7 @@ from imp_service import _testing as core
 from support.attention_cases import Asked, Held, attend, attend_all, make_cache, make_sequences, worst
 from support.attention_oracle import Heads, blocks_of, stored
 from support.bits import assert_same_bits
-from support.devices import GPUS
+from support.devices import GPU_KINDS, GPUS, emulated_only
 
 Array = np.ndarray
 
@@ -21,13 +21,14 @@ each_dtype = pytest.mark.parametrize("dtype", ["f16", "bf16", "q8_0"])
 
 def another(device: core.Device) -> core.Device:
     """Of the same kind, with nothing reserved or captured."""
-    return core.Device(kind="cuda_emulated" if device is GPUS[0] else "cuda")
+    return core.Device(kind=GPU_KINDS[GPUS.index(device)])
 
 
 HEADS = Heads(n_heads=6, n_kv_heads=2, head_dim=64, scale=0.125)
 SHAPES = [(330, 1), (1, 1), (300, 5), (65, 20), (256, 1)]
 
 
+@emulated_only
 @each_dtype
 @pytest.mark.parametrize("head_dim", [32, 128, 256])
 def test_det_11_no_order_of_threads_changes_a_bit(head_dim: int, dtype: str) -> None:

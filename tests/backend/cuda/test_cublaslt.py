@@ -20,7 +20,7 @@ from imp_service.core.cublaslt import search_places
 from support import tolerances
 from support.bits import assert_same_bits
 from support.cublaslt import EMULATED, places
-from support.devices import GPU_KINDS
+from support.devices import GPU_KINDS, emulated_only
 from support.forward_bounds import int8_activations_bound
 from support.forward_runs import Cache, load, logits, prompt, rms_distance
 from support.gpu_gemm import (
@@ -239,6 +239,7 @@ def test_krn_3_a_gate_and_what_it_gates_are_one_launch(device: str, dtype: str) 
     assert told == held
 
 
+@emulated_only
 def test_det_13_the_deterministic_mode_does_not_take_it() -> None:
     gpu, weight = device_with("cuda_emulated"), random_weight("q8_0", SMALL, 352)
     with pytest.raises(_core.ModelError, match="deterministic mode does not allow") as error:
@@ -246,6 +247,7 @@ def test_det_13_the_deterministic_mode_does_not_take_it() -> None:
     assert error.value.reason == "OVERRIDE_INVALID"
 
 
+@emulated_only
 def test_gemm_16_no_order_takes_it() -> None:
     """Whether it has run on hardware or not: an override does."""
     rows = _core.explain("q8_0", 64, 512, device="cuda_emulated", emulated=True, cublaslt=[EMULATED])
@@ -274,6 +276,7 @@ def test_a_long_prompt_takes_it_and_what_follows_does_not(device: str, tmp_path:
     assert rms_distance(last, expected[260:]) < int8_activations_bound(Q8_0)
 
 
+@emulated_only
 def test_gemm_17_experts_are_not_its(tmp_path: Path) -> None:
     """Of the same model the other weights are, where an override says which."""
     mixture = dataclasses.replace(Q8_0, architecture="qwen3moe", n_experts=4, expert_ffn_size=128)
@@ -340,10 +343,12 @@ def words(library: list[str]) -> str:
     return str(said)
 
 
+@emulated_only
 def test_gemm_17_what_is_not_to_be_used_is_off() -> None:
     assert words([]) == "cuBLASLt is not at hand: device.cublaslt is off"
 
 
+@emulated_only
 def test_gemm_17_what_is_not_there_is_named(tmp_path: Path) -> None:
     missing = str(tmp_path / "libcublasLt.so.13")
     said = words([missing, "libimp_has_none.so.13"])
@@ -351,6 +356,7 @@ def test_gemm_17_what_is_not_there_is_named(tmp_path: Path) -> None:
     assert "; libimp_has_none.so.13: cannot open" in said
 
 
+@emulated_only
 @pytest.mark.parametrize("symbol", ["cublasLtCreate", "cublasLtMatmulAlgoCheck", "cublasLtMatmul"])
 def test_gemm_17_a_library_without_a_function_is_passed_over(symbol: str, tmp_path: Path) -> None:
     library = patched(tmp_path, symbol)
@@ -359,17 +365,20 @@ def test_gemm_17_a_library_without_a_function_is_passed_over(symbol: str, tmp_pa
     assert ("q4_k_cublaslt", False, "an earlier kernel takes these rows") in rows
 
 
+@emulated_only
 def test_gemm_17_a_library_that_finds_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMP_EMULATED_CUBLASLT", "create")
     assert words([EMULATED]) == "cuBLASLt is not at hand: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)"
 
 
+@emulated_only
 def test_gemm_17_a_gpu_that_is_not_here_has_none() -> None:
     rows = {name: reason for name, _, reason in _core.explain(
         "q4_k", 64, 512, device="cuda_emulated", gpu="h200", emulated=True, cublaslt=[EMULATED])}  # fmt: skip
     assert rows["q4_k_cublaslt"] == "cuBLASLt is not at hand: it is looked for where the GPU is"
 
 
+@emulated_only
 def test_gemm_17_a_shape_without_an_algorithm_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMP_EMULATED_CUBLASLT", "heuristic")
     weight = random_weight("q8_0", SMALL, 352)
@@ -380,6 +389,7 @@ def test_gemm_17_a_shape_without_an_algorithm_ends_the_load(monkeypatch: pytest.
     assert error.value.reason == "MODEL_UNSUPPORTED"
 
 
+@emulated_only
 @pytest.mark.parametrize("offers", ["unwanted", "strict"])
 def test_det_11_algorithms_that_split_sums_or_need_more_room_are_not_taken(
     offers: str, monkeypatch: pytest.MonkeyPatch
@@ -391,6 +401,7 @@ def test_det_11_algorithms_that_split_sums_or_need_more_room_are_not_taken(
     assert is_within(out, *exactly(x.exact, weight))
 
 
+@emulated_only
 def test_a_product_that_fails_ends_the_step_and_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load(Q8_0, tmp_path, device="cuda_emulated", gemm=[("q8_0", "q8_0_cublaslt")], cublaslt=[EMULATED])
     tokens = prompt(260, Q8_0.vocab_size)
@@ -405,6 +416,7 @@ def test_a_product_that_fails_ends_the_step_and_the_device(tmp_path: Path, monke
         cache.run((tokens[:2], 0, cache.blocks(2)))
 
 
+@emulated_only
 def test_gemm_17_nvidias_own_has_every_function() -> None:
     """And without a GPU it says what the code expects."""
     packaged = [place for place in search_places() if "/" in place]

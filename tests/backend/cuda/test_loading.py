@@ -11,7 +11,10 @@ import pytest
 from imp_service import _core
 from imp_service import _testing as core
 from support.bits import assert_same_bits
+from support.devices import GPU_KINDS
 from support.weights import random_weight
+
+each_kind = pytest.mark.parametrize("kind", GPU_KINDS)
 
 SHAPES = [("q8_0", 1000, 4096), ("f32", 7, 65), ("iq2_s", 333, 2560), ("q8_0", 1, 32), ("bf16", 900, 11000)]
 
@@ -25,8 +28,9 @@ def rows_of(shapes: list[tuple[str, int, int]]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_gemm_12_each_row_is_read_once_in_whole_strips(threads: int) -> None:
-    device = core.Device(kind="cuda_emulated", n_threads=threads)
+@each_kind
+def test_gemm_12_each_row_is_read_once_in_whole_strips(kind: str, threads: int) -> None:
+    device = core.Device(kind=kind, n_threads=threads)
     weights = rows_of(SHAPES)
     read = reader(weights)
     asked: list[tuple[int, int, int]] = []
@@ -50,9 +54,10 @@ def test_gemm_12_each_row_is_read_once_in_whole_strips(threads: int) -> None:
         assert end == n_rows
 
 
-def test_gemm_12_more_than_is_staged_at_once_arrives() -> None:
+@each_kind
+def test_gemm_12_more_than_is_staged_at_once_arrives(kind: str) -> None:
     """97 MiB, in which every row says which it is."""
-    device = core.Device(kind="cuda_emulated", n_threads=2)
+    device = core.Device(kind=kind, n_threads=2)
     n, k = 7777, 3270
     values = np.broadcast_to(np.arange(n, dtype=np.float32)[:, None], (n, k)).copy()
     tokens = np.array([0, 1, 15, 16, 4000, 4001, n - 1], np.int32)
@@ -67,8 +72,9 @@ def raises(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-def test_mod_2_what_reading_throws_ends_the_load() -> None:
-    device = core.Device(kind="cuda_emulated", n_threads=3)
+@each_kind
+def test_mod_2_what_reading_throws_ends_the_load(kind: str) -> None:
+    device = core.Device(kind=kind, n_threads=3)
     weights = rows_of(SHAPES[:2])
     with pytest.raises(RuntimeError, match="no more"):
         device.load_linears(SHAPES[:2], raises(RuntimeError("no more")), lambda _: None)
@@ -81,11 +87,13 @@ def test_mod_2_what_reading_throws_ends_the_load() -> None:
 @pytest.mark.parametrize(
     "shape", [("q8_0", 0, 32), ("q8_0", 4, 33), ("q4_k", 4, 0), ("f32", -1, 8), ("f32", 1 << 60, 8)]
 )
-def test_mod_2_a_shape_that_cannot_be_is_refused(shape: tuple[str, int, int]) -> None:
-    device = core.Device(kind="cuda_emulated")
+@each_kind
+def test_mod_2_a_shape_that_cannot_be_is_refused(kind: str, shape: tuple[str, int, int]) -> None:
+    device = core.Device(kind=kind)
     with pytest.raises(_core.ModelError, match="expected rows of whole blocks"):
         device.load_linears([shape], raises(AssertionError()), lambda _: None)
 
 
-def test_gemm_6_a_matrix_of_no_elements_is_no_request() -> None:
-    assert core.Device(kind="cuda_emulated").load_linears([], raises(AssertionError()), lambda _: None) == []
+@each_kind
+def test_gemm_6_a_matrix_of_no_elements_is_no_request(kind: str) -> None:
+    assert core.Device(kind=kind).load_linears([], raises(AssertionError()), lambda _: None) == []

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
-from support.devices import GPUS
+from support.devices import GPU_KINDS, GPUS, emulated_only
 from support.gpu_gemm import (
     TILE_TYPES,
     Input,
@@ -32,12 +32,11 @@ from support.weights import Weight, decode, random_rows, random_weight
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
-DEVICES = ["cuda_emulated", "cuda"][: len(GPUS)]
 KINDS = ["hmma", "wgmma"]
 ROWS = [1, 17, 65, 130]
 N = 37  # two whole strips and a part
 
-each_device = pytest.mark.parametrize("device", DEVICES)
+each_device = pytest.mark.parametrize("device", GPU_KINDS)
 each_kind = pytest.mark.parametrize("kind", KINDS)
 each_type = pytest.mark.parametrize("dtype", TILE_TYPES)
 
@@ -184,7 +183,7 @@ def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, ac
     assert np.isnan(untouched).all()
     assert not is_within(out, gated(activation, up, gate), bound)
     parts = run(device, kernel, terms, x, k)
-    assert_same_bits(out, GPUS[DEVICES.index(device)].gated_activation(activation, *parts))
+    assert_same_bits(out, GPUS[GPU_KINDS.index(device)].gated_activation(activation, *parts))
 
 
 # Experts that have many rows, one, and none.
@@ -229,6 +228,7 @@ def test_gemm_9_no_order_of_threads_changes_a_bit(device: str, kind: str, dtype:
         assert_same_bits(out, outs[0])
 
 
+@emulated_only
 @pytest.mark.parametrize("mistake", ["plain_tiles", "late_tiles"])
 def test_gemm_10_control_a_misplaced_tile_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     k, x = k_of("q8_0"), x_of("q8_0", 17)
@@ -238,6 +238,7 @@ def test_gemm_10_control_a_misplaced_tile_is_seen(mistake: str, monkeypatch: pyt
     assert not is_within(out, *product(x.exact, weight))
 
 
+@emulated_only
 def test_gemm_2_warpgroups_are_refused_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("IMP_EMULATED_GPU")
     weight = random_weight("q8_0", N, 352)

@@ -9,7 +9,7 @@ from backend.gemm_families import k_of
 from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
-from support.devices import GPUS
+from support.devices import GPU_KINDS, GPUS
 from support.weights import WEIGHT_TYPES, Weight, random_rows, random_weight
 
 Array = np.ndarray
@@ -98,9 +98,10 @@ def test_gemm_7_a_gate_and_what_it_gates(gpu: core.Device, kind: str, gate_type:
     assert (swapped != expected).mean() > 0.5
 
 
+@pytest.mark.parametrize("kind", GPU_KINDS)
 @pytest.mark.parametrize("n_rows", [1, 8, 512])
 @pytest.mark.parametrize("dtype", ["q8_0", "bf16", "iq3_s"])
-def test_gemm_9_scratch_is_as_told(dtype: str, n_rows: int) -> None:
+def test_gemm_9_scratch_is_as_told(kind: str, dtype: str, n_rows: int) -> None:
     weight = random_weight(dtype, 48, 256)
-    told, held = core.Device(kind="cuda_emulated").scratch_for(dtype, weight.file, 48, 256, n_rows)
+    told, held = core.Device(kind=kind).scratch_for(dtype, weight.file, 48, 256, n_rows)
     assert told == held

@@ -10,7 +10,7 @@ import pytest
 
 from imp_service import _testing as core
 from support import sampling_oracle as oracle
-from support.devices import BEST, GPUS, ISAS
+from support.devices import BEST, GPU_KINDS, GPUS, ISAS, emulated_only
 from support.sampler_requests import VOCAB, Array, Fields, normal_rows, random_fields
 
 each_gpu = pytest.mark.parametrize("gpu", GPUS, ids=lambda device: device.name.replace(" ", "_"))
@@ -101,6 +101,7 @@ def test_smp_25_the_device_samples_as_the_cpu_does(gpu: core.Device, vocab: int,
         assert bits_of(core.sample(gpu, rows, others)) != expected
 
 
+@emulated_only
 def test_smp_25_no_order_of_threads_changes_a_choice() -> None:
     rows = awkward_rows(31, 700)
     requests = awkward_requests(31, rows, 24)
@@ -148,11 +149,10 @@ def test_smp_25_draws_are_those_of_the_definition(gpu: core.Device) -> None:
     assert [token for _, token, *_ in core.sample(gpu, rows, requests)] == expected != all_lowest
 
 
-@each_gpu
-def test_smp_25_more_than_a_round_holds(gpu: core.Device) -> None:
+@pytest.mark.parametrize("kind", GPU_KINDS)
+def test_smp_25_more_than_a_round_holds(kind: str) -> None:
     """Requests beyond the reserved rows, and long histories, go in turns."""
-    del gpu  # one of its own: what was reserved once stays
-    device = core.Device(kind="cuda_emulated")
+    device = core.Device(kind=kind)  # one of its own: what was reserved once stays
     vocab = 6000
     rng = np.random.default_rng(51)
     rows = normal_rows(51, 2, vocab)

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from support import tolerances
 from support.bits import assert_same_bits
-from support.devices import GPUS
+from support.devices import GPU_KINDS, GPUS
 from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, bias_of, input_for, is_within, product, run
 from support.weights import block_of, random_rows, random_weight
 
 Floats = NDArray[np.float32]
 
-DEVICES = ["cuda_emulated", "cuda"][: len(GPUS)]
 ROWS = [1, 2, 4, 5, 8, 17, 33]
 N = 37  # two whole strips and a part
 SMALL = [f"{dtype}_dp4a" for dtype in INTEGER_TYPES]
@@ -25,7 +24,7 @@ KERNELS = [*SMALL, *ANY_ROWS]
 # One of each body: what is not about types.
 BODIES = ["q4_k_dp4a", "q6_k_imma", "f16_mma", "f8_e4m3_mma"]
 
-each_device = pytest.mark.parametrize("device", DEVICES)
+each_device = pytest.mark.parametrize("device", GPU_KINDS)
 
 
 def dtype_of(kernel: str) -> str:
@@ -132,7 +131,7 @@ def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, ki
     assert is_within(out, expected, bound)
     assert np.isnan(untouched).all()
     assert not is_within(out, gated(kind, up, gate), bound)
-    assert_same_bits(out, GPUS[DEVICES.index(device)].gated_activation(kind, *run(device, kernel, terms, x, k)))
+    assert_same_bits(out, GPUS[GPU_KINDS.index(device)].gated_activation(kind, *run(device, kernel, terms, x, k)))
 
 
 @functools.lru_cache(maxsize=8)
