@@ -11,6 +11,7 @@ from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
 from support.devices import each_device, each_family
+from support.op_oracles import gelu_oracle, rms_norm_oracle, rope_oracle, silu_oracle
 
 Array = np.ndarray
 
@@ -40,12 +41,6 @@ def normal(rng: np.random.Generator, *shape: int) -> Array:
 def extremes(rng: np.random.Generator, *shape: int) -> Array:
     """Magnitudes from 1e-30 to 1e15, whose squares still fit."""
     return (rng.normal(size=shape) * 10.0 ** rng.uniform(-30, 15, size=shape)).astype(np.float32)
-
-
-def rms_norm_oracle(x: Array, weight: Array, epsilon: float) -> Array:
-    runs = x.astype(np.float64).reshape(x.shape[0], -1, weight.size)
-    mean = np.mean(runs**2, axis=-1, keepdims=True)
-    return (runs / np.sqrt(mean + np.float64(np.float32(epsilon))) * weight).reshape(x.shape)
 
 
 @each_family
@@ -109,20 +104,6 @@ def test_gen_22_d09_rope_angles_at_any_position(devices: list[core.Device], scal
         assert_close(actual, shifted, np.full_like(expected, tolerances.ANGLE))
 
 
-def rope_oracle(x: Array, angles: Array, head_dim: int, style: str) -> tuple[Array, Array]:
-    """The rotated rows in float64, and the bound of their error."""
-    n_pairs = angles.shape[1] // 2
-    heads = x.astype(np.float64).reshape(x.shape[0], -1, head_dim)
-    cos, sin = angles[:, None, :n_pairs].astype(np.float64), angles[:, None, n_pairs:].astype(np.float64)
-    first = np.arange(n_pairs) * 2 if style == "adjacent" else np.arange(n_pairs)
-    second = first + 1 if style == "adjacent" else first + n_pairs
-    a, b = heads[..., first], heads[..., second]
-    out, bound = heads.copy(), np.full_like(heads, tolerances.FLOAT32_TINY)
-    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
-    bound[..., first] = bound[..., second] = tolerances.rotation(a, b)
-    return out.reshape(x.shape), bound.reshape(x.shape)
-
-
 @each_family
 @pytest.mark.parametrize("style", ["adjacent", "halves"])
 @pytest.mark.parametrize(("head_dim", "dims"), [(8, 8), (80, 80), (128, 96), (96, 20)])
@@ -179,15 +160,6 @@ def test_krn_3_rotating_and_keeping_in_one_pass_is_what_its_parts_are(
     assert_same_bits(turned, device.rope(q, head_dim, style, angles, q_norm, 1e-5))
     assert cache.memory() == parts(k_norm)
     assert cache.memory() != parts(None)
-
-
-def silu_oracle(gate: Array, up: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return gate / (1 + np.exp(-gate)) * up
-
-
-def gelu_oracle(gate: Array, up: Array) -> Array:
-    return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
 
 
 @each_family

@@ -12,7 +12,9 @@ import pytest
 
 from gpu_check import main, numbers, report
 from gpu_check.context import Context
+from gpu_check.ledger import CLEAN, NOT_RUN, Entry
 from gpu_check.main import STAGES, Outcome, Stage
+from gpu_check.op_cases import OPS
 from gpu_check.stages import ledger as ledger_stage
 from gpu_check.stages import numerics, sanitizer
 from gpu_check.stages.kernels import attention_work, speed
@@ -38,7 +40,11 @@ def test_every_stage_passes_in_small(tmp_path: Path) -> None:
     assert summary[-1] == "PASSED"
     assert len(summary) - summary.index("") - 1 <= report.MOST_LINES
     entries = json.loads((tmp_path / "ledger.json").read_text())["kernels"]
-    assert entries.keys() == {row["kernel"] for row in results["findings"] if row["what"] == "row"}
+    rows = {row["kernel"] for row in results["findings"] if row["what"] == "row"}
+    # Of the tests one file alone is run in small: what others try as well has no entry.
+    assert entries.keys() == rows | {name for name, op in OPS.items() if op.tests == ("backend/test_ops.py",)}
+    assert {row["kernel"] for row in results["findings"] if row["what"] == "op"} == OPS.keys()
+    assert {name for name, entry in entries.items() if Entry(**entry).is_of_hardware} == set()
 
 
 def context_of(folder: Path, *rows: dict[str, Any]) -> Context:
@@ -172,22 +178,51 @@ def test_verdicts_of_the_sanitizer(status: int | None, output: str, verdict: str
     assert sanitizer.verdict_of(status, output) == verdict
 
 
-def test_an_entry_has_what_was_found_of_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+FOUND = [
+    {"stage": "build", "what": "built", "way": "pip", "python_path": ""},
+    {"stage": "probe", "what": "device", "name": "H200", "driver": "580", "compute_cap": "9.0"},
+    {"stage": "numerics", "what": "row", "kernel": "a", "passed": True, "worst": {"decode": 0.25}},
+    {"stage": "numerics", "what": "row", "kernel": "b", "passed": False, "worst": {"decode": 2.0}},
+    {"stage": "numerics", "what": "op", "kernel": "rope", "passed": True, "worst": {"angles": 0.5}},
+    {"stage": "numerics", "what": "tests", "family": "backend/test_ops.py", "passed": True},
+    {"stage": "kernels", "what": "kernel", "kernel": "a", "shape": "8b q", "m": 1, "rate": 3e12, "unit": "GB/s",
+     "fraction": 0.75},
+    {"stage": "sanitizer", "what": "verdict", "tool": "memcheck", "verdict": "clean", "ran": ["a", "rope"]},
+    {"stage": "sanitizer", "what": "verdict", "tool": "racecheck", "verdict": "not run: refused", "ran": ["a"]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def _plain_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_stage.sources, "hash_of", lambda kernel, nvcc: f"{kernel} {nvcc}")
-    context = context_of(
-        tmp_path,
-        {"stage": "probe", "what": "device", "name": "H200", "driver": "580"},
-        {"stage": "numerics", "what": "row", "kernel": "a", "passed": True, "worst": {"decode": 0.25}},
-        {"stage": "numerics", "what": "row", "kernel": "b", "passed": False, "worst": {"decode": 2.0}},
-        {"stage": "kernels", "what": "kernel", "kernel": "a", "shape": "8b q", "m": 1, "rate": 3e12, "unit": "GB/s",
-         "fraction": 0.75},
-        {"stage": "sanitizer", "what": "verdict", "tool": "memcheck", "verdict": "clean", "ran": ["a"]},
-        {"stage": "sanitizer", "what": "verdict", "tool": "racecheck", "verdict": "not run: refused", "ran": ["a"]},
-    )  # fmt: skip
-    (name, entry), = ledger_stage.entries(context, "13.0.88").items()  # fmt: skip
-    assert (name, entry.hash, entry.device, entry.worst_error) == ("a", "a 13.0.88", "H200", {"decode": 0.25})
+
+
+@pytest.mark.usefixtures("_plain_hashes")
+def test_an_entry_has_what_was_found_of_its_kernel(tmp_path: Path) -> None:
+    found = ledger_stage.entries(context_of(tmp_path, *FOUND), "13.0.88")
+    assert found.keys() == {"a", "rope"}
+    entry = found["a"]
+    assert (entry.hash, entry.device, entry.worst_error) == ("a 13.0.88", "H200", {"decode": 0.25})
+    assert (entry.compute_capability, entry.is_of_hardware) == ("9.0", True)
     assert entry.speed["8b q m=1"].of_ceiling == 0.75
-    assert entry.sanitizer == "not run"
+    assert (entry.sanitizer, found["rope"].sanitizer) == (NOT_RUN, CLEAN)
+
+
+@pytest.mark.usefixtures("_plain_hashes")
+@pytest.mark.parametrize(
+    ("which", "change", "left"),
+    [
+        ("op", {"passed": False}, {"a"}),
+        ("tests", {"passed": False}, {"a"}),  # on some shape it is wrong
+        ("tests", {"family": "another"}, {"a"}),
+        ("built", {"what": "something else"}, set()),  # then it says nothing of today's sources
+    ],
+)
+def test_gemm_16_nothing_is_entered_that_this_run_has_not_shown(
+    tmp_path: Path, which: str, change: dict[str, Any], left: set[str]
+) -> None:
+    rows = [{**row, **change} if row["what"] == which else row for row in FOUND]
+    assert ledger_stage.entries(context_of(tmp_path, *rows), "13.0.88").keys() == left
 
 
 # The report.

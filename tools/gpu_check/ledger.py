@@ -1,8 +1,13 @@
-"""The ledger: which kernels have run on the hardware that they are for, and how well."""
+"""The ledger: which kernels have run on the hardware that they are for, and how well.
+
+It has those of the matrix list, which say of themselves whether they are validated, and those beside it, which every
+model needs: attention, norms, the sampler and so on.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,8 +16,10 @@ from typing import Any
 from gpu_check.sources import ROOT
 
 LEDGER = ROOT / "tests" / "gpu" / "ledger.json"
-FORMAT = 1
+FORMAT = 2
 CLEAN = "clean"
+NOT_RUN = "not run"
+EMULATED = "emulated GPU"
 
 
 @dataclass(frozen=True)
@@ -26,16 +33,23 @@ class Speed:
 
 @dataclass(frozen=True)
 class Entry:
-    """One kernel that was right on a device."""
+    """One kernel of the list, or one source of others, that was right on a device."""
 
     hash: str
     nvcc: str
     device: str
+    compute_capability: str  # "9.0"
     driver: str
     date: str
-    worst_error: dict[str, float]  # by class of shapes; relative to what the tests allow
+    worst_error: dict[str, float]  # by what was asked; as a part of what the tests allow
     speed: dict[str, Speed] = field(default_factory=dict)  # by shape and rows
-    sanitizer: str = "not run"  # or CLEAN, or what was found
+    sanitizer: str = NOT_RUN  # or CLEAN, or what was found
+
+    @property
+    def is_of_hardware(self) -> bool:
+        """And not of a dry run, nor of one that did not ask what it ran on."""
+        numbers = (self.nvcc, self.compute_capability)
+        return self.device != EMULATED and all(re.match(r"\d+\.\d+", number) for number in numbers)
 
 
 Ledger = dict[str, Entry]
@@ -60,11 +74,11 @@ def write(ledger: Ledger, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """What a row of the kernel list claims, and what the ledger says of it."""
+    """What a kernel claims, and what the ledger says of it."""
 
     kernel: str
     validated: bool
-    proven: bool  # the ledger has it with the hash of today's sources
+    proven: bool  # the ledger has it, and all that it needs, with the hashes of today's sources
     word: str
 
     @property
@@ -76,17 +90,36 @@ class Standing:
         return self.proven and not self.validated
 
 
-def standings(rows: Iterable[Mapping[str, Any]], ledger: Ledger, hash_of: Callable[[str, str], str]) -> list[Standing]:
-    """In the list's order. `hash_of` gives today's hash of a kernel for a version of nvcc."""
-    return [_standing(row["name"], bool(row["validated"]), ledger, hash_of) for row in rows]
+HashOf = Callable[[str, str], str]
 
 
-def _standing(name: str, validated: bool, ledger: Ledger, hash_of: Callable[[str, str], str]) -> Standing:
+def standings(rows: Iterable[Mapping[str, Any]], ops: Iterable[str], ledger: Ledger, hash_of: HashOf) -> list[Standing]:
+    """Of the list's rows, in its order. `ops` are the kernels beside it: while one of them is not proven, no row is.
+
+    `hash_of` gives today's hash of a kernel for a version of nvcc.
+    """
+    missing = [name for name in ops if not proof(name, ledger, hash_of)[0]]
+    found = []
+    for row in rows:
+        proven, word = proof(row["name"], ledger, hash_of)
+        if proven and missing:
+            proven, word = False, f"{word}, but these are not: {', '.join(missing)}"
+        found.append(Standing(row["name"], bool(row["validated"]), proven, word))
+    return found
+
+
+def proof(name: str, ledger: Ledger, hash_of: HashOf) -> tuple[bool, str]:
+    """Whether the ledger proves this kernel by itself, and what it says."""
     entry = ledger.get(name)
     if entry is None:
-        return Standing(name, validated, False, "has not run on hardware")
+        return False, "has not run on hardware"
+    if not entry.is_of_hardware:
+        return False, f"has not run on hardware: its entry is of {entry.device}, nvcc {entry.nvcc}"
     if hash_of(name, entry.nvcc) != entry.hash:
-        return Standing(name, validated, False, f"has changed since {entry.date}")
-    if entry.sanitizer not in (CLEAN, "not run"):
-        return Standing(name, validated, False, f"the sanitizer found: {entry.sanitizer}")
-    return Standing(name, validated, True, f"right on {entry.device}, {entry.date}")
+        return False, f"has changed since {entry.date}"
+    where = f"{entry.device}, {entry.date}"
+    if entry.sanitizer == NOT_RUN:
+        return False, f"right on {where}, and no sanitizer has looked at it"
+    if entry.sanitizer != CLEAN:
+        return False, f"the sanitizer found: {entry.sanitizer}"
+    return True, f"right on {where}"

@@ -13,8 +13,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
-KERNELS = Path("backend/cuda/gemm")  # below csrc/
-EMULATOR = Path("backend/cuda/emu")  # which nvcc never sees
+ROOM = Path("backend/cuda")  # below csrc/; its folders may move
+EMULATOR = ROOM / "emu"  # which nvcc never sees
+# What prepares the rows that kernels read, and the kernel that reads them as they are.
+PREPARATION = "activation_rows"
+READS_FLOATS = ("reference",)
+# Of kernels beside the matrix list, whose launches others shape: host sides that are not their own file's.
+HOST_SIDES = {
+    "attention_decode": ("attention",),
+    "attention_prefill": ("attention",),
+    "sampling_kernels": ("sampling", "sampling_plan"),
+}
 
 _TOKEN = re.compile(
     r"""  //[^\n]* | /\*.*?\*/                          # comments
@@ -51,20 +60,52 @@ def fingerprint(csrc: Path, first: Sequence[Path], nvcc: str, flags: Sequence[st
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+_ROW = re.compile(r"\blaunch_(\w+)\s*\(\s*const\s+GemmLaunch\s*&\s*\w*\s*\)\s*\{")
+_LAUNCH = re.compile(r"\blaunch\(")
+
+
+def files_of_room(csrc: Path, pattern: str) -> list[Path]:
+    """In whatever folder of the room they lie; relative to csrc/."""
+    found = (path.relative_to(csrc) for path in (csrc / ROOM).rglob(pattern))
+    return sorted(path for path in found if EMULATOR not in path.parents)
+
+
 def file_of(csrc: Path, kernel: str) -> Path:
     """The source that defines launch_KERNEL."""
-    definition = re.compile(rf"\blaunch_{re.escape(kernel)}\s*\(\s*const\s+GemmLaunch\s*&\s*\w*\s*\)\s*\{{")
-    sources = sorted((csrc / KERNELS).glob("*.cu"))
-    found = [path for path in sources if definition.search(path.read_text())]
+    found = [path for path in files_of_room(csrc, "*.cu") if kernel in _ROW.findall((csrc / path).read_text())]
     if len(found) != 1:
-        raise LookupError(f"launch_{kernel} is defined in {len(found)} files of {KERNELS}, expected one")
-    return found[0].relative_to(csrc)
+        raise LookupError(f"launch_{kernel} is defined in {len(found)} files of {ROOM}, expected one")
+    return found[0]
 
 
-def hash_of(kernel: str, nvcc: str) -> str:
-    """Of a kernel of the list, had it been built by this version of nvcc."""
-    source = file_of(CSRC, kernel)
-    return fingerprint(CSRC, [source, source.with_suffix(".cpp")], nvcc, build_flags())
+def ops(csrc: Path = CSRC) -> dict[str, Path]:
+    """The sources that launch kernels which are none of the matrix list, by their names."""
+    texts = {path: (csrc / path).read_text() for path in files_of_room(csrc, "*.cu")}
+    return {path.stem: path for path, text in texts.items() if _LAUNCH.search(text) and not _ROW.search(text)}
+
+
+def sources_of(csrc: Path, name: str) -> list[Path]:
+    """What is compiled for a kernel of the list, or for one beside it."""
+    others = ops(csrc)
+    source = others[name] if name in others else file_of(csrc, name)
+    found = [source, source.with_suffix(".cpp")]
+    for host in HOST_SIDES.get(name, ()):
+        found += only(csrc, f"{host}.cpp")
+    if name not in others and name not in READS_FLOATS:
+        found += only(csrc, f"{PREPARATION}.cu")
+    return found
+
+
+def only(csrc: Path, name: str) -> list[Path]:
+    found = files_of_room(csrc, name)
+    if len(found) != 1:
+        raise LookupError(f"{name} is in {len(found)} folders of {ROOM}, expected one")
+    return found
+
+
+def hash_of(name: str, nvcc: str) -> str:
+    """Of a kernel of the list or one beside it, had it been built by this version of nvcc."""
+    return fingerprint(CSRC, sources_of(CSRC, name), nvcc, build_flags())
 
 
 def build_flags() -> list[str]:

@@ -8,16 +8,11 @@ import pytest
 from imp_service import _testing as core
 from support.bits import assert_same_bits
 from support.devices import GPU_KINDS, GPUS
+from support.prepared_rows import BLOCK, FORMATS, float16_parts, int8_parts, padded
 from support.tolerances import rounding_of_sum
 from support.weights import random_rows, random_weight
 
 Array = np.ndarray
-TILE, BLOCK = 256, 32
-FORMATS = ["q8_rows", "f16_rows", "f16_even_odd", "bf16_rows"]
-
-
-def padded(k: int) -> int:
-    return -(-k // TILE) * TILE
 
 
 def prepared(x: Array, name: str, thread_order: int = 0) -> Array:
@@ -29,25 +24,11 @@ def prepared(x: Array, name: str, thread_order: int = 0) -> Array:
 
 
 def quantized(x: Array, thread_order: int = 0) -> tuple[Array, Array, Array]:
-    """Codes, scales and the sums of each half of a block."""
-    rows, n = prepared(x, "q8_rows", thread_order), padded(x.shape[1])
-    assert rows.shape[1] == n + n // BLOCK * 8
-    blocks = np.ascontiguousarray(rows[:, n:]).reshape(len(x), -1, 8)
-    return (
-        rows[:, :n].view(np.int8),
-        blocks[:, :, :4].copy().view(np.float32)[:, :, 0],
-        blocks[:, :, 4:].copy().view(np.int16),
-    )
+    return int8_parts(prepared(x, "q8_rows", thread_order), x.shape[1])
 
 
 def scaled(x: Array, name: str = "f16_rows", thread_order: int = 0) -> tuple[Array, Array]:
-    """Float16 in the order of x, and each row's factor."""
-    rows, n = prepared(x, name, thread_order), padded(x.shape[1])
-    assert rows.shape[1] == 2 * n + 16
-    halves = np.ascontiguousarray(rows[:, : 2 * n]).view(np.float16)
-    if name == "f16_even_odd":
-        halves = halves.reshape(len(x), -1, 2, 8).transpose(0, 1, 3, 2).reshape(len(x), n)
-    return halves, np.ascontiguousarray(rows[:, 2 * n : 2 * n + 4]).view(np.float32)[:, 0]
+    return float16_parts(prepared(x, name, thread_order), x.shape[1], name)
 
 
 @pytest.mark.parametrize("k", [32, 256, 288, 1000])

@@ -1,4 +1,4 @@
-"""Entries for the kernels that were right in this run, and which rows may be called validated."""
+"""Entries for the kernels that were right in this run, in the list and beside it, and which may be called validated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import datetime
 
 from gpu_check import ledger, sources
 from gpu_check.context import Context, Row
-from gpu_check.ledger import CLEAN, Entry, Speed
+from gpu_check.ledger import CLEAN, NOT_RUN, Entry, Speed
+from gpu_check.op_cases import OPS
 
 
 def run(context: Context, seconds: float) -> None:
@@ -18,26 +19,41 @@ def run(context: Context, seconds: float) -> None:
     found |= new
     ledger.write(found, context.out / "ledger.json")
     rows = [row for row in _core.kernels(context.kind) if context.chosen(row["name"])]
-    standings = ledger.standings(rows, found, sources.hash_of)
+    standings = ledger.standings(rows, sources.ops(), found, sources.hash_of)
     promoted = [row.kernel for row in standings if row.may_be_promoted and row.kernel in new]
     context.record("promotions", names=promoted, entries=len(new))
-    context.record("waiting", names=[row.kernel for row in standings if not row.proven])
+    context.record("waiting", names={row.kernel: row.word for row in standings if not row.proven},
+                   beside={name: word for name in sources.ops()
+                           for is_proven, word in [ledger.proof(name, found, sources.hash_of)]
+                           if not is_proven})  # fmt: skip
 
 
 def entries(context: Context, nvcc: str) -> ledger.Ledger:
-    """Of the rows whose numerics passed."""
+    """Of what was right, of the sources that this run built."""
+    if not context.found("build", "built"):
+        context.note("nothing was built in this run: it says nothing of today's sources, and nothing is entered")
+        return {}
+    rows = [row for row in context.found("numerics", "row") if row["passed"]]
+    ops = [row for row in context.found("numerics", "op") if row["passed"] and tests_passed(context, row["kernel"])]
+    return {row["kernel"]: entry(context, row, nvcc) for row in [*rows, *ops]}
+
+
+def entry(context: Context, row: Row, nvcc: str) -> Entry:
     device = context.found("probe", "device")
     facts: Row = device[-1] if device else {}
-    found = {}
-    for row in context.found("numerics", "row"):
-        name = row["kernel"]
-        if row["passed"]:
-            found[name] = Entry(
-                hash=sources.hash_of(name, nvcc), nvcc=nvcc, device=str(facts.get("name", "unknown")),
-                driver=str(facts.get("driver", "unknown")), date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-                worst_error=row["worst"], speed=speeds(context, name), sanitizer=verdict(context, name),
-            )  # fmt: skip
-    return found
+    name = row["kernel"]
+    return Entry(
+        hash=sources.hash_of(name, nvcc), nvcc=nvcc, device=str(facts.get("name", "unknown")),
+        compute_capability=str(facts.get("compute_cap", "unknown")), driver=str(facts.get("driver", "unknown")),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(), worst_error=row["worst"],
+        speed=speeds(context, name), sanitizer=verdict(context, name),
+    )  # fmt: skip
+
+
+def tests_passed(context: Context, op: str) -> bool:
+    """The files that try such kernels on every shape and edge: all of them, in this run."""
+    passed = {row["family"] for row in context.found("numerics", "tests") if row["passed"]}
+    return passed.issuperset(OPS[op].tests)
 
 
 def speeds(context: Context, kernel: str) -> dict[str, Speed]:
@@ -55,4 +71,4 @@ def verdict(context: Context, kernel: str) -> str:
     bad = [f"{tool}: {word}" for tool, word in said if word != CLEAN and not word.startswith("not run")]
     if bad:
         return "; ".join(bad)
-    return CLEAN if said and all(word == CLEAN for _, word in said) else "not run"
+    return CLEAN if said and all(word == CLEAN for _, word in said) else NOT_RUN

@@ -1,4 +1,4 @@
-"""Whether every kernel is right: each row of the list beside float64, and the tests that run on GPUs."""
+"""Whether every kernel is right: those of the list and those beside it against float64, and the tests for GPUs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from gpu_check.context import ROOT, Context, Row, StageError, python, run_module
+from gpu_check.op_cases import OPS
 from gpu_check.rows import listed_kernels
 
 # Whose tests run on GPUs.
@@ -21,35 +22,43 @@ PARALLEL = 6
 
 
 def run(context: Context, seconds: float) -> None:
-    wrong = check_rows(context, seconds)
+    wrong = check_kernels(context, seconds)
     wrong += check_tests(context, seconds)
     if wrong:
         raise StageError(f"wrong: {', '.join(wrong)}")
 
 
-# Rows of the list.
+# Kernels, those of the list and those beside it.
 
 
-def check_rows(context: Context, seconds: float) -> list[str]:
+def check_kernels(context: Context, seconds: float) -> list[str]:
     """Each in a process of its own: what breaks the device for one breaks no other."""
     chosen = [kernel for kernel in listed_kernels(context.kind) if context.chosen(kernel.name)]
     for kernel in chosen:
         if kernel.refusal is not None:
             context.record("refused", kernel=kernel.name, reason=kernel.refusal)
-    names = [kernel.name for kernel in chosen if kernel.refusal is None]
-    groups = [names] if context.is_dry else [[name] for name in names]
+    rows = [kernel.name for kernel in chosen if kernel.refusal is None]
+    ops = [name for name in OPS if context.chosen(name)]
+    work = [("row", "row_errors", group) for group in groups(context, rows)]
+    work += [("op", "op_errors", group) for group in groups(context, ops)]
     wrong = []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-        for found in pool.map(lambda group: row_errors(context, group, 0.4 * seconds), groups):
-            for row in found:
-                context.record("row", **row)
-                wrong += [] if row["passed"] else [row["kernel"]]
+        found = pool.map(lambda each: errors_of(context, each[1], each[2], 0.4 * seconds), work)
+        for (what, _, _), answers in zip(work, found, strict=True):
+            for answer in answers:
+                context.record(what, **answer)
+                wrong += [] if answer["passed"] else [answer["kernel"]]
     return wrong
 
 
-def row_errors(context: Context, names: list[str], seconds: float) -> list[Row]:
+def groups(context: Context, names: list[str]) -> list[list[str]]:
+    """That share a process: on the emulated device all, for nothing breaks it."""
+    return [names] if context.is_dry else [[name] for name in names]
+
+
+def errors_of(context: Context, module: str, names: list[str], seconds: float) -> list[Row]:
     """A finding for each, whatever happens."""
-    command = [*python(), "-m", "gpu_check.row_errors", context.kind, "dry" if context.is_dry else "all", *names]
+    command = [*python(), "-m", f"gpu_check.{module}", context.kind, "dry" if context.is_dry else "all", *names]
     status, output = run_module(context, command, seconds)
     found = {row["kernel"]: row for line in output.splitlines() if line.startswith("{") for row in [json.loads(line)]}
     why = f"no answer, status {status}: {output.strip()[-200:]}"

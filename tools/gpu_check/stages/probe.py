@@ -10,11 +10,13 @@ import subprocess
 from pathlib import Path
 
 from gpu_check.context import ROOT, Context, StageError
+from gpu_check.ledger import EMULATED
 
 PACKAGES = ("torch", "transformers", "numpy", "gguf", "hypothesis", "pytest", "grpcio", "llguidance", "tokenizers",
             "scikit-build-core", "pybind11", "llama-cpp-python", "triton")  # fmt: skip
-FACTS = ("name", "driver_version", "memory.total", "clocks.sm", "clocks.mem", "clocks.max.sm", "power.limit",
-         "temperature.gpu", "utilization.gpu")  # fmt: skip
+FACTS = ("name", "driver_version", "compute_cap", "memory.total", "clocks.sm", "clocks.mem", "clocks.max.sm",
+         "power.limit", "temperature.gpu", "utilization.gpu")  # fmt: skip
+NVIDIA_SMI = ("nvidia-smi", f"--query-gpu={','.join(FACTS)}", "--format=csv,noheader,nounits")
 
 
 def run(context: Context, seconds: float) -> None:
@@ -24,13 +26,19 @@ def run(context: Context, seconds: float) -> None:
     )  # fmt: skip
     context.record("packages", **{name: version_of(name) for name in PACKAGES})
     if context.is_dry:
-        context.record("device", name="emulated GPU", driver="none")
+        context.record("device", name=EMULATED, driver="none", compute_cap="none")
         return
-    answer = first_line("nvidia-smi", f"--query-gpu={','.join(FACTS)}", "--format=csv,noheader,nounits")
+    answer = first_line(*NVIDIA_SMI)
+    context.record("device", **facts_of(answer))
+
+
+def facts_of(answer: str) -> dict[str, str]:
+    """Of the first device that nvidia-smi lists."""
     values = dict(zip(FACTS, answer.split(", "), strict=False))
-    if "name" not in values or "driver_version" not in values:
+    if len(values) < len(FACTS):
         raise StageError(f"nvidia-smi does not name a device: {answer}")
-    context.record("device", driver=values.pop("driver_version"), **{k.replace(".", "_"): v for k, v in values.items()})
+    driver = values.pop("driver_version")
+    return {"driver": driver, **{name.replace(".", "_"): value for name, value in values.items()}}
 
 
 def first_line(*command: str, of: int = 0) -> str:

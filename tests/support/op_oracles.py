@@ -1,0 +1,38 @@
+"""Norms, rotations and activations in float64, from their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from support import tolerances
+
+Array = np.ndarray
+
+
+def rms_norm_oracle(x: Array, weight: Array, epsilon: float) -> Array:
+    runs = x.astype(np.float64).reshape(x.shape[0], -1, weight.size)
+    mean = np.mean(runs**2, axis=-1, keepdims=True)
+    return (runs / np.sqrt(mean + np.float64(np.float32(epsilon))) * weight).reshape(x.shape)
+
+
+def rope_oracle(x: Array, angles: Array, head_dim: int, style: str) -> tuple[Array, Array]:
+    """The rotated rows in float64, and the bound of their error."""
+    n_pairs = angles.shape[1] // 2
+    heads = x.astype(np.float64).reshape(x.shape[0], -1, head_dim)
+    cos, sin = angles[:, None, :n_pairs].astype(np.float64), angles[:, None, n_pairs:].astype(np.float64)
+    first = np.arange(n_pairs) * 2 if style == "adjacent" else np.arange(n_pairs)
+    second = first + 1 if style == "adjacent" else first + n_pairs
+    a, b = heads[..., first], heads[..., second]
+    out, bound = heads.copy(), np.full_like(heads, tolerances.FLOAT32_TINY)
+    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
+    bound[..., first] = bound[..., second] = tolerances.rotation(a, b)
+    return out.reshape(x.shape), bound.reshape(x.shape)
+
+
+def silu_oracle(gate: Array, up: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return gate / (1 + np.exp(-gate)) * up
+
+
+def gelu_oracle(gate: Array, up: Array) -> Array:
+    return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
