@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import imp_service
 from imp_service.models import demo_model_path
+from support.gguf_writer import STRING, Key
 
 # Where the package under test was found: a process of its own must find the same one.
 FOUND_IN = Path(imp_service.__file__).parents[1]
@@ -39,4 +41,17 @@ def demo_with(path: Path, old: bytes, new: bytes) -> Path:
     content = demo_model_path().read_bytes()
     assert content.count(old) == 1 and len(old) == len(new)
     path.write_bytes(content.replace(old, new))
+    return path
+
+
+def demo_with_keys(path: Path, *keys: Key) -> Path:
+    """A copy of the built-in model whose metadata has these keys too, none of which it had."""
+    alignment, header = 32, struct.Struct("<4sIQQ")
+    added = b"".join(key.encode() for key in keys)
+    padding = Key("test.padding", STRING, "")
+    padding.value = "-" * (-(len(added) + len(padding.encode())) % alignment)  # so that the data stays aligned
+    content = demo_model_path().read_bytes()
+    magic, version, n_tensors, n_keys = header.unpack_from(content)
+    start = header.pack(magic, version, n_tensors, n_keys + len(keys) + 1)
+    path.write_bytes(start + added + padding.encode() + content[header.size :])
     return path

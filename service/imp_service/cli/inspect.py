@@ -3,6 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import UsageError, add_settings_options
@@ -28,12 +29,15 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from imp_service.core import open_file
     from imp_service.core.inspect import inspect_model
+    from imp_service.generation.defaults import sampling_warnings
 
     if arguments.values and not arguments.check:
         raise UsageError(arguments.usage(), "--values: given without --check, expected --check beside it")
     config = load_model_settings(arguments)
     file = open_file(config)
     report = inspect_model(file, config)
+    unfit = sampling_warnings(file.metadata, config.settings.model.overrides.default_sampling)
+    report = replace(report, warnings=(*report.warnings, *unfit))
     if arguments.check:
         file.check(values=arguments.values)
         _check_text(file, config, report)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from imp_service.config.overrides import DefaultSampling
 from imp_service.core import CoreSampling
+from imp_service.generation.file_sampling import read_file_sampling
 from imp_service.generation.options import DryOptions, SamplingOptions
 
 # Fields of SamplingOptions -> value that changes nothing.
@@ -22,31 +23,24 @@ OFF: Mapping[str, float] = {
     "presence_penalty": 0.0,
     "penalty_window": 0,
 }
-# Keys by which a model file recommends a sampler -> our field.
-FILE_KEYS: Mapping[str, str] = {
-    "general.sampling.temp": "temperature",
-    "general.sampling.top_k": "top_k",
-    "general.sampling.top_p": "top_p",
-    "general.sampling.min_p": "min_p",
-    "general.sampling.penalty_repeat": "repetition_penalty",
-    "general.sampling.penalty_last_n": "penalty_window",
-}
 DRY = DryOptions(multiplier=0.0, base=1.75, allowed_length=2, window=0)
 MAX_WINDOW = 2**31 - 1
 
 
 def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) -> SamplingOptions:
     """A model's own sampler, every field but the seed resolved."""
-    values = dict(OFF)
-    for key, name in FILE_KEYS.items():
-        value = metadata.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            values[name] = value
+    values = {**OFF, **read_file_sampling(metadata).values}
     for name in OFF:
         override = getattr(wanted, name)
         if override is not None:
             values[name] = override
     return replace(SamplingOptions(dry=DRY), **values)  # type: ignore[arg-type]
+
+
+def sampling_warnings(metadata: Mapping[str, object], wanted: DefaultSampling) -> list[str]:
+    """What the file recommends and cannot be used, where the settings do not speak in its place."""
+    warnings = read_file_sampling(metadata).warnings
+    return [text for name, text in warnings.items() if getattr(wanted, name) is None]
 
 
 def resolve(asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:

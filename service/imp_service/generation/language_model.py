@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, RunReturns, make_error
-from imp_service.generation.defaults import default_sampling, resolve, seed_of, with_seed
+from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of, with_seed
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.generation import Clock, Generation
 from imp_service.generation.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions, StepOptions
@@ -72,15 +72,14 @@ class LanguageModel:
         self.name = loaded.name
         self.config = loaded.config
         self.core = loaded.model
-        self.warnings = loaded.warnings
         self.vocab_size: int = loaded.model.vocab_size
         self.max_context: int = loaded.model.max_context
         self.eos_tokens: list[int] = sorted(loaded.model.eos_tokens)
         self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, self.eos_tokens, make_tokenizer)
         self.tokenizer = self.text.tokenizer
-        self.default_sampling = default_sampling(
-            loaded.metadata, loaded.config.settings.model.overrides.default_sampling
-        )
+        wanted = loaded.config.settings.model.overrides.default_sampling
+        self.default_sampling = default_sampling(loaded.metadata, wanted)
+        self.warnings = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
         self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
     def __enter__(self) -> Self:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from gguf import GGUFReader
 
 from imp_service.models import demo_model_path
-from support.command_line import demo_with
+from support.command_line import demo_with, demo_with_keys
+from support.gguf_writer import F32, I32, Key
 
 DEMO = str(demo_model_path())
 
@@ -131,3 +133,13 @@ def test_l18_values_without_check(call):
     assert (status, out) == (64, "")
     assert err.startswith("usage: imp inspect ")
     assert "imp: error: USAGE: --values: given without --check" in err
+
+
+def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_told_and_ends_nothing(call, tmp_path):
+    base = "general.sampling."
+    keys = (Key(base + "penalty_last_n", I32, -1), Key(base + "top_k", I32, -1), Key(base + "min_p", F32, math.nan))
+    path = str(demo_with_keys(tmp_path / "odd.gguf", *keys))
+    warning = "general.sampling.min_p: nan, expected 0 … 1; not used"
+    assert warning in _inspect(call, path, "--check")["warnings"]
+    status, _, err = call("run", "Once", "-m", path, "--max-tokens", "2")
+    assert (status, f"imp: warning: {warning}" in err.splitlines()) == (0, True), err

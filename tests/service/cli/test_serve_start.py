@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import imp_service
 from imp_service.models import demo_model_path
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.kernel_plans import kernel_plans
-from support.command_line import clean_environment
+from support.command_line import clean_environment, demo_with_keys
+from support.gguf_writer import F32, I32, Key
 from support.patience import HANGS_AFTER
 from support.served import serve
 from support.server_process import ServerProcess, server_process, start_to_its_end
@@ -150,3 +152,13 @@ def test_lif_10_y22_an_interpreter_ends_with_an_engine_at_work(tmp_path: Path) -
             check=False,
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "left\n", "")
+
+
+def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_told_and_the_model_is_served(tmp_path: Path) -> None:
+    keys = (Key("general.sampling.penalty_last_n", I32, -1), Key("general.sampling.min_p", F32, math.nan))
+    path = demo_with_keys(tmp_path / "odd.gguf", *keys)
+    with server_process(tmp_path, settings=(f"model.path={path}",)) as server:
+        server.wait_until_ready()
+        server.terminate()
+        told = [line["message"] for line in logged(server.stderr, "model")]
+    assert told == ["general.sampling.min_p: nan, expected 0 … 1; not used"]

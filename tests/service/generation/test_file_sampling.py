@@ -1,0 +1,93 @@
+"""The sampler that a model file recommends: in llama.cpp's words, and never a reason not to run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import imp_service
+from imp_service.config.overrides import DefaultSampling
+from imp_service.generation import GenerationRequest, SamplingOptions, StopOptions
+from imp_service.generation.defaults import OFF, default_sampling, sampling_warnings
+from support.command_line import demo_with_keys
+from support.gguf_writer import F32, I32, Key
+
+BASE = "general.sampling."
+
+
+def changed(**said: Any) -> dict[str, float]:
+    """The fields that these keys of a file move away from off."""
+    found = default_sampling({BASE + name: value for name, value in said.items()}, DefaultSampling())
+    return {name: getattr(found, name) for name in OFF if getattr(found, name) != OFF[name]}
+
+
+def warned(**said: Any) -> list[str]:
+    return sampling_warnings({BASE + name: value for name, value in said.items()}, DefaultSampling())
+
+
+def test_smp_27_what_a_file_recommends_is_taken() -> None:
+    said = {"temp": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.05, "penalty_repeat": 1.1, "penalty_last_n": 64}
+    assert list(changed(**said).values()) == [0.6, 20, 0.95, 0.05, 1.1, 64]
+    assert changed(top_k=20.0) == {"top_k": 20}
+    assert warned(**said) == warned(top_k=20.0) == []
+
+
+def test_smp_27_llama_cpp_s_words_for_off_and_for_all_mean_the_same_here() -> None:
+    for said in ({"top_k": -1}, {"top_k": 0}, {"penalty_last_n": -1}, {"top_p": 1.0}):
+        assert (changed(**said), warned(**said)) == ({}, [])
+    assert changed(penalty_last_n=-1, penalty_repeat=1.1) == {"repetition_penalty": 1.1}
+    # A window of no tokens penalises nothing; our 0 would be all of them.
+    assert changed(penalty_last_n=0, penalty_repeat=1.1) == {}
+    assert changed(temp=-1.0) == {"temperature": 0}
+    assert warned(penalty_last_n=0, penalty_repeat=1.1, temp=-1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("temp", math.nan, "nan, expected 0 … 100"),
+        ("temp", math.inf, "inf, expected 0 … 100"),
+        ("temp", -math.inf, "-inf, expected 0 … 100"),
+        ("temp", 101.0, "101.0, expected 0 … 100"),
+        ("temp", "0.7", "is no number"),
+        ("temp", True, "is no number"),
+        ("temp", [0.7], "is no number"),
+        ("top_k", 2.5, "2.5, expected a whole number"),
+        ("top_k", math.nan, "nan, expected a whole number"),
+        ("top_k", 2**40, f"{2**40}, expected 0 … {2**32 - 1}"),
+        ("top_p", 0.0, "0.0, expected above 0 … 1"),
+        ("top_p", 1.5, "1.5, expected above 0 … 1"),
+        ("min_p", -0.1, "-0.1, expected 0 … 1"),
+        ("penalty_repeat", 0.0, "0.0, expected 0.01 … 100"),
+        ("penalty_last_n", -2, f"-2, expected 0 … {2**32 - 1}"),
+    ],
+)
+def test_smp_27_what_is_out_of_range_is_left_out_and_told(key: str, value: object, said: str) -> None:
+    assert changed(**{key: value, "min_p" if key != "min_p" else "top_k": 0.5 if key != "min_p" else 7}) == (
+        {"top_k": 7} if key == "min_p" else {"min_p": 0.5}
+    )
+    assert warned(**{key: value}) == [f"{BASE}{key}: {said}; not used"]
+
+
+def test_smp_27_where_the_settings_speak_the_file_is_not_blamed() -> None:
+    metadata = {BASE + "temp": math.nan}
+    wanted = DefaultSampling(temperature=0.5)
+    assert default_sampling(metadata, wanted).temperature == 0.5
+    assert sampling_warnings(metadata, wanted) == []
+
+
+def test_smp_27_such_a_model_runs_and_says_so(tmp_path: Path) -> None:
+    keys = (Key(BASE + "penalty_last_n", I32, -1), Key(BASE + "top_k", I32, -1), Key(BASE + "min_p", F32, math.nan))
+    path = demo_with_keys(tmp_path / "odd.gguf", *keys)
+    with imp_service.load(str(path)) as model:
+        assert model.warnings == (f"{BASE}min_p: nan, expected 0 … 1; not used",)
+        assert (model.default_sampling.penalty_window, model.default_sampling.top_k) == (0, 0)
+        greedy = SamplingOptions(temperature=0)
+        request = GenerationRequest("Once upon a time", sampling=greedy, stop=StopOptions(max_tokens=8))
+        told = [token for reply in model.generate(request) for token in getattr(reply, "token_ids", ())]
+    with imp_service.load() as plain:
+        assert told == [token for reply in plain.generate(request) for token in getattr(reply, "token_ids", ())]
+        assert len(told) == 8
