@@ -56,6 +56,12 @@ std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_
                           {{"needed", std::to_string(needed)}, {"available", std::to_string(request.budget_bytes)}});
 }
 
+// What is asked for at least: a cache of one block, or of the stated context.
+std::uint64_t least_blocks(const MemoryRequest& request) {
+  if (!request.max_context) return 1;
+  return blocks_for(static_cast<std::uint64_t>(*request.max_context), request.kv_block_tokens);
+}
+
 std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t room) {
   if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
   if (request.is_for_models) return room / request.kv_block_bytes;
@@ -63,8 +69,9 @@ std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t room) {
   const std::uint64_t fixed = sum(request.weights_bytes, request.scratch_bytes);
   const std::uint64_t half = left_of(request.budget_bytes, fixed) / 2;
   const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
-  return std::min(kSequences * blocks_for(context, request.kv_block_tokens),
-                  std::min(half, room) / request.kv_block_bytes);
+  const std::uint64_t reasonable = std::max(half / request.kv_block_bytes, least_blocks(request));
+  return std::min(
+      {kSequences * blocks_for(context, request.kv_block_tokens), reasonable, room / request.kv_block_bytes});
 }
 
 }  // namespace
@@ -86,9 +93,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   const std::uint64_t room = left_of(request.budget_bytes, fixed);
   const std::uint64_t n_blocks =
       std::min<std::uint64_t>(choose_blocks(request, room), std::numeric_limits<std::int32_t>::max());
-  // What is asked for at least: a cache of one block, or of the stated context.
-  const std::uint64_t least =
-      request.max_context ? blocks_for(static_cast<std::uint64_t>(*request.max_context), request.kv_block_tokens) : 1;
+  const std::uint64_t least = least_blocks(request);
   const std::uint64_t kv_bytes = product(n_blocks, request.kv_block_bytes);
   if (request.kv_bytes && n_blocks < least) {
     throw InvalidArgument(Reason::FIELD_INVALID,

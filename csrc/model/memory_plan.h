@@ -37,8 +37,9 @@ struct MemoryPlan {
 // The items and their sum as one line: "weights 1.2 GiB, kv ...; in all 2.0 GiB of 1.5 GiB".
 std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budget_bytes);
 
-// Pure. An unstated size of the cache is half of what weights and scratch leave, within what logits and reserve leave,
-// and at most enough for 4 sequences of full length; memory that is for models alone it takes whole. Throws
+// Pure. An unstated size of the cache is half of what weights and scratch leave, more where a stated context needs it,
+// within what logits and reserve leave, and at most enough for 4 sequences of full length; memory that is for models
+// alone it takes whole. Throws
 // ResourceExhausted(NO_MEMORY) with the items where they do not fit, InvalidArgument where a stated context does not
 // fit into a stated cache.
 MemoryPlan plan_memory(const MemoryRequest& request);

@@ -30,6 +30,7 @@ class Request:
     kv_bytes: int | None = None
     model_context: int = 1 << 20
     max_context: int | None = None
+    is_for_models: bool = False
 
     def plan(self) -> Any:
         return core.plan_memory(**dataclasses.asdict(self))
@@ -55,6 +56,33 @@ def test_kv_5_within_what_logits_and_reserve_leave() -> None:
     assert plan["items"]["kv"] == (1000 - 300 - 50 - 20 - 600) * MIB
 
 
+def test_kv_5_a_stated_context_gets_more_than_half_where_it_needs_it() -> None:
+    room = (1000 - 300 - 50 - 20 - 30) * MIB
+    most = room // (MIB // 4) * 16
+    half = Request().plan()["max_context"]
+    assert Request(max_context=half).plan()["items"]["kv"] == (1000 - 300 - 50) * MIB // 2
+    for context in (half + 1, most - 16, most):
+        plan = Request(max_context=context).plan()
+        assert plan["max_context"] == context
+        assert plan["n_blocks"] == -(-context // 16)
+    with pytest.raises(_core.ResourceExhausted) as info:
+        Request(max_context=most + 1).plan()
+    # The refusal is true: what is asked for is more than there is.
+    assert int(info.value.details["needed"]) == 1000 * MIB + MIB // 4
+
+
+def test_kv_5_memory_that_is_for_models_alone_the_cache_takes_whole() -> None:
+    room = (1000 - 300 - 50 - 20 - 30) * MIB
+    for stated in (None, 64, room // (MIB // 4) * 16):
+        plan = Request(is_for_models=True, max_context=stated).plan()
+        assert plan["items"]["kv"] == room
+        assert plan["max_context"] == (stated or plan["n_blocks"] * 16)
+    assert Request(is_for_models=True, model_context=100).plan()["max_context"] == 100
+    assert Request(is_for_models=True, kv_bytes=100 * MIB).plan()["n_blocks"] == 400
+    with pytest.raises(_core.ResourceExhausted):
+        Request(is_for_models=True, max_context=room // (MIB // 4) * 16 + 1).plan()
+
+
 def test_kv_5_kv_6_a_stated_cache_is_what_was_stated() -> None:
     plan = Request(kv_bytes=100 * MIB + 7).plan()
     assert (plan["n_blocks"], plan["max_context"]) == (400, 6400)
@@ -65,7 +93,7 @@ def test_kv_5_kv_6_a_stated_cache_is_what_was_stated() -> None:
     [
         (Request(weights_bytes=1000 * MIB), 1000 + 50 + 20 + 30 + 0.25),
         (Request(kv_bytes=700 * MIB), 300 + 50 + 20 + 30 + 700),
-        (Request(max_context=16 * 4 * 400), 300 + 50 + 20 + 30 + 400),
+        (Request(max_context=16 * 4 * 700), 300 + 50 + 20 + 30 + 700),
         (Request(budget_bytes=400 * MIB), 400.25),
     ],
 )
@@ -100,7 +128,7 @@ def random_request(rng: np.random.Generator) -> Request:
         budget_bytes=size(40), weights_bytes=size(39), scratch_bytes=size(34), logits_bytes=size(30),
         reserve_bytes=size(30), kv_block_bytes=size(24), kv_block_tokens=int(rng.choice([16, 32, 64])),
         kv_bytes=size(38) if rng.random() < 0.3 else None, model_context=size(20),
-        max_context=size(20) if rng.random() < 0.3 else None,
+        max_context=size(20) if rng.random() < 0.3 else None, is_for_models=bool(rng.random() < 0.3),
     )  # fmt: skip
 
 
@@ -114,6 +142,8 @@ def test_kv_5_kv_6_a_thousand_random_configurations() -> None:
         except (_core.ResourceExhausted, _core.InvalidArgument) as error:
             with pytest.raises(type(error), match=re.escape(error.message)):
                 request.plan()
+            if isinstance(error, _core.ResourceExhausted):
+                assert int(error.details["needed"]) > request.budget_bytes
             continue
         fitting += 1
         assert plan == request.plan()
@@ -123,9 +153,13 @@ def test_kv_5_kv_6_a_thousand_random_configurations() -> None:
         assert plan["items"]["kv"] == plan["n_blocks"] * request.kv_block_bytes
         if request.max_context:
             assert plan["max_context"] == request.max_context
-        if request.kv_bytes is None:
-            left = request.budget_bytes - request.weights_bytes - request.scratch_bytes
-            assert plan["items"]["kv"] <= left // 2
+        left = request.budget_bytes - request.weights_bytes - request.scratch_bytes
+        room = left - request.logits_bytes - request.reserve_bytes
+        if request.kv_bytes is None and request.is_for_models:
+            assert plan["n_blocks"] == min(room // request.kv_block_bytes, 2**31 - 1)
+        elif request.kv_bytes is None:
+            least = -(-(request.max_context or 1) // request.kv_block_tokens)
+            assert plan["n_blocks"] <= max(left // 2 // request.kv_block_bytes, least)
     assert 200 < fitting < 900
 
 

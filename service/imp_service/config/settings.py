@@ -122,7 +122,7 @@ class KvCache:
     bytes: int | Auto = key(
         AutoOr(Size(1024, 64 * 1024 * GIB)),
         AUTO,
-        "KV cache; auto: half of what weights leave, at most 4 sequences of full context",
+        "KV cache; auto: half of what weights leave, or a stated context; at most 4 full contexts",
     )
     dtype: str | Auto = key(
         AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
