@@ -2,6 +2,7 @@
 #include "backend/gemm_registry.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -60,20 +61,35 @@ const GemmKernel* find_kernel(std::span<const GemmKernel> kernels, std::string_v
   return found == kernels.end() ? nullptr : &*found;
 }
 
+bool multiplies(const GemmKernel& kernel, DType weight) {
+  return kernel.any_weight || kernel.weight == weight;
+}
+
+std::string names_of(std::span<const GemmKernel* const> kernels) {
+  std::string names;
+  for (const GemmKernel* const kernel : kernels) names.append(names.empty() ? "" : ", ").append(kernel->name);
+  return names;
+}
+
+// Those that a pattern's weights may be multiplied by; of a glob, whose weights may be of any type, the first few and
+// the last, which takes all.
+std::string known_for(std::span<const GemmKernel> kernels, const std::string& pattern) {
+  constexpr std::size_t kFew = 6;
+  const std::optional<DType> weight = dtype_from_name(pattern);
+  std::vector<const GemmKernel*> known;
+  for (const GemmKernel& kernel : kernels) {
+    if (!weight || multiplies(kernel, *weight)) known.push_back(&kernel);
+  }
+  if (weight || known.size() <= kFew) return names_of(known);
+  return names_of(std::span(known).first(kFew - 1)) + ", ..., " + std::string(known.back()->name) + " (" +
+         std::to_string(known.size()) + " in all; imp kernels lists them)";
+}
+
 void require_known(std::span<const GemmKernel> kernels, std::span<const GemmOverride> overrides) {
   for (const GemmOverride& override : overrides) {
     if (find_kernel(kernels, override.kernel) != nullptr) continue;
-    std::string known;
-    for (const GemmKernel& kernel : kernels) {
-      if (!known.empty()) known += ", ";
-      known += kernel.name;
-    }
-    refuse(override, "no such kernel; known: " + known);
+    refuse(override, "no such kernel; known: " + known_for(kernels, override.pattern));
   }
-}
-
-bool multiplies(const GemmKernel& kernel, DType weight) {
-  return kernel.any_weight || kernel.weight == weight;
 }
 
 bool same_sums(const GemmKernel& a, const GemmKernel& b) {
@@ -153,13 +169,7 @@ class Selector {
   // `first`, before it kernels for fewer rows than it is meant for, and those of its layout and sums for larger m;
   // empty where they do not reach every m.
   std::vector<PlannedKernel> complete(const GemmKernel& first) const {
-    std::vector<PlannedKernel> chosen = for_fewer_rows(first);
-    chosen.push_back({&first, rows_for(first)});
-    for (const GemmKernel& kernel : kernels_) {
-      if (rows_for(kernel) > chosen.back().max_m && may_follow(kernel, chosen, first)) {
-        chosen.push_back({&kernel, rows_for(kernel)});
-      }
-    }
+    std::vector<PlannedKernel> chosen = as_far_as_they_reach(first);
     if (chosen.back().kernel->max_m == kAnyRows) chosen.back().max_m = kAnyRows;
     if (chosen.back().max_m != kAnyRows) chosen.clear();
     return chosen;
@@ -190,14 +200,21 @@ class Selector {
   }
 
   std::string incomplete(const GemmKernel& first) const {
-    std::string text = "takes up to " + std::to_string(first.max_m) + " rows, and no kernel of its layout (" +
-                       std::string(name_of(first.layout)) + ")";
-    if (policy_.one_reduction) text += " and reduction (" + std::string(name_of(first.reduction)) + ")";
-    return text + " takes more";
+    const int reached = std::max(first.max_m, as_far_as_they_reach(first).back().max_m);
+    std::string text = "takes up to " + std::to_string(first.max_m) + " rows, ";
+    if (reached > first.max_m) text += "others up to " + std::to_string(reached) + ", ";
+    std::string family = "of its layout (" + std::string(name_of(first.layout)) + ")";
+    if (policy_.one_reduction) family += " and reduction (" + std::string(name_of(first.reduction)) + ")";
+    const std::vector<const GemmKernel*> waiting =
+        immature([&](const GemmKernel& kernel) { return rows_for(kernel) > reached && fits(kernel, first); });
+    if (waiting.empty()) return text + "and no kernel " + family + " takes more";
+    return text + "and those " + family +
+           " that take more have only been emulated (least_maturity = \"emulated\" takes them): " + names_of(waiting);
   }
 
  private:
-  static constexpr const char* kImmature = "has not run on its hardware; only an override may choose it";
+  static constexpr const char* kImmature =
+      "has not run on its hardware; only model.overrides may take it: by name, or by least_maturity";
 
   // Without asking whether a library is at hand, which opens it.
   bool is_out_of_question(const GemmKernel& kernel) const {
@@ -210,6 +227,18 @@ class Selector {
       return "a row's bits depend on how many rows it comes with, which the deterministic mode does not allow";
     }
     return kernel.refuses(problem_, caps_);
+  }
+
+  // The kernels of complete(), whether they reach every m or not.
+  std::vector<PlannedKernel> as_far_as_they_reach(const GemmKernel& first) const {
+    std::vector<PlannedKernel> chosen = for_fewer_rows(first);
+    chosen.push_back({&first, rows_for(first)});
+    for (const GemmKernel& kernel : kernels_) {
+      if (rows_for(kernel) > chosen.back().max_m && may_follow(kernel, chosen, first)) {
+        chosen.push_back({&kernel, rows_for(kernel)});
+      }
+    }
+    return chosen;
   }
 
   bool may_follow(const GemmKernel& kernel, std::span<const PlannedKernel> chosen, const GemmKernel& first) const {
@@ -236,18 +265,24 @@ class Selector {
     return policy_.one_reduction ? kernel.max_m : std::min(kernel.max_m, kernel.best_m);
   }
 
-  [[noreturn]] void refuse_immature() const {
-    std::string names;
+  // The kernels that could multiply the weight, were they mature enough, and that satisfy `applies`.
+  template <class Applies>
+  std::vector<const GemmKernel*> immature(const Applies& applies) const {
+    std::vector<const GemmKernel*> found;
     for (const GemmKernel& kernel : kernels_) {
       if (!multiplies(kernel, problem_.weight) || is_mature(kernel) || is_out_of_question(kernel)) continue;
-      if (unfitness(kernel) != nullptr) continue;
-      names.append(names.empty() ? "" : ", ").append(kernel.name);
+      if (applies(kernel) && unfitness(kernel) == nullptr) found.push_back(&kernel);
     }
-    IMP_CHECK(!names.empty());  // else the list does not end in one that takes everything
+    return found;
+  }
+
+  [[noreturn]] void refuse_immature() const {
+    const std::vector<const GemmKernel*> waiting = immature([](const GemmKernel&) { return true; });
+    IMP_CHECK(!waiting.empty());  // else the list does not end in one that takes everything
     throw ModelError(Reason::MODEL_UNSUPPORTED,
                      "weights of " + std::string(traits(problem_.weight).name) + ": no kernel for them has run on " +
                          "hardware of this kind yet; model.overrides.least_maturity = \"emulated\" takes those that " +
-                         "have only been emulated: " + names);
+                         "have only been emulated: " + names_of(waiting));
   }
 
   const GemmKernel* forced(const GemmOverride& override) const {

@@ -75,9 +75,9 @@ class GemmRegistry {
   // The tuning's kernels take their place where all of them fit and share that layout and reduction: it changes no
   // bit of a result, and no override.
   // What has not the policy's maturity is taken only by an override. Throws ModelError(OVERRIDE_INVALID) where an
-  // override names a kernel that is unknown (listing the known) or that refuses (with its reason), or where two of
-  // equal rank disagree, and MODEL_UNSUPPORTED where no kernel is mature enough, naming those that are not. tensor_name
-  // may be empty: then only type names match.
+  // override names a kernel that is unknown (listing those of the weight's type) or that refuses (with its reason), or
+  // where two of equal rank disagree, and MODEL_UNSUPPORTED where no kernel is mature enough, naming those that are
+  // not. tensor_name may be empty: then only type names match.
   GemmPlan plan(const GemmProblem& problem, std::string_view tensor_name, std::span<const GemmOverride> overrides,
                 const PlanPolicy& policy = {}) const;
   // A line for each kernel that could multiply the weight's type, in the list's order; none is accepted where none is

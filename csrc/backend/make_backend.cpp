@@ -23,7 +23,7 @@ constexpr const char* kWithoutCuda = "this imp was built without CUDA";
 // What there is of one kind of device.
 struct DeviceKind {
   std::string_view name;
-  const char* missing;  // why it is not in this build; null: it is
+  const char* missing;  // why it is not in this build, and what to do; null: it is
   std::unique_ptr<Backend> (*make)(const DeviceOptions&);
   std::span<const GemmKernel> (*kernels)() noexcept;
 };
@@ -38,7 +38,10 @@ constexpr DeviceKind kKinds[] = {
 #if IMP_CUDA
     {"cuda", nullptr, cuda::make_cuda_backend, cuda::kernels},
 #else
-    {"cuda", kWithoutCuda, nullptr, nullptr},
+    {"cuda",
+     "this imp was built without CUDA, as there was no nvcc when it was installed or IMP_CUDA was off (docs/cuda.md: "
+     "Building)",
+     nullptr, nullptr},
 #endif
 #if IMP_TESTING
     {"cuda_emulated", nullptr, cuda_emulated::make_cuda_backend, cuda_emulated::kernels},

@@ -71,7 +71,7 @@ PlanPolicy policy_of(bool deterministic, bool emulated) {
 
 py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& device,
                  const std::string& isa, const std::string& gpu, const PythonTuning& tuning, bool deterministic,
-                 bool emulated, const std::vector<std::string>& cublaslt) {
+                 bool emulated, const std::vector<std::string>& cublaslt, const std::string& kernel) {
   std::unique_ptr<Backend> here;  // where it is asked what it can do
   if (device != "cpu" && gpu == "auto") {
     DeviceOptions options;
@@ -81,9 +81,11 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
   }
   const DeviceCaps caps = here != nullptr ? here->caps() : device == "cpu" ? caps_of(isa) : gpu_caps(gpu);
   const GemmRegistry registry(kernels_of(device), caps, preferences_of(tuning));
+  std::vector<GemmOverride> overrides;
+  if (!kernel.empty()) overrides.push_back({.pattern = weight, .kernel = kernel});
   py::list rows;
   for (const GemmCandidate& candidate :
-       registry.explain(problem_of(weight, n, k), "", {}, policy_of(deterministic, emulated))) {
+       registry.explain(problem_of(weight, n, k), "", overrides, policy_of(deterministic, emulated))) {
     rows.append(py::make_tuple(std::string(candidate.kernel), candidate.accepted, candidate.reason));
   }
   return rows;
@@ -136,9 +138,9 @@ void register_backend(py::module_& module) {
   module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("gpu") = "auto",
              py::arg("tuning") = PythonTuning{}, py::arg("deterministic") = false, py::arg("emulated") = false,
-             py::arg("cublaslt") = std::vector<std::string>{},
+             py::arg("cublaslt") = std::vector<std::string>{}, py::arg("kernel") = "",
              "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; "
-             "`emulated`: kernels may be used that never ran on their hardware.");
+             "`emulated`: kernels may be used that never ran on their hardware; `kernel`: what an override names.");
   module.def("interchangeable", &interchangeable, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("max_m") = py::none(), py::arg("isa") = "auto",
              "The kernels that give the bits of the untuned plan from its layout, for up to max_m rows or any number.");

@@ -32,6 +32,8 @@ ALL_CPUS: list[dict[str, Any]] = [
 ]
 # What ends the names of kernels that are compiled for processors of another family alone.
 X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
+IMMATURE = "has not run on its hardware; only model.overrides may take it: by name, or by least_maturity"
+UNASKED = '(least_maturity = "emulated" takes them)'
 ELSEWHERE = "neondot" if platform.machine() in ("x86_64", "AMD64") else X86
 SHAPES = [(1, 1), (37, 3), (4096, 16)]  # n, blocks of k
 
@@ -111,8 +113,26 @@ def test_gemm_11_gemm_12_a_layout_without_a_kernel_for_every_m_is_not_taken() ->
     rows = [kernel("one", max_m=1), kernel("few", max_m=8), kernel("other_sums", reduction="f32_sequential"), REFERENCE]
     assert chosen(rows) == ["other_sums"]
     reasons = {line[0]: line[2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows)}
-    why = "takes up to 1 rows, and no kernel of its layout (panel16) and reduction (q8_block32) takes more"
-    assert reasons["one"] == why
+    why = "and no kernel of its layout (panel16) and reduction (q8_block32) takes more"
+    assert reasons["one"] == f"takes up to 1 rows, others up to 8, {why}"
+    assert reasons["few"] == f"takes up to 8 rows, {why}"
+
+
+def test_gemm_16_rows_that_only_emulated_kernels_complete_are_said_to_wait_for_those() -> None:
+    rows = [kernel("one", max_m=1), {**kernel("many"), "emulated": True}, kernel("other", layout="file"), REFERENCE]
+    family = "of its layout (panel16) and reduction (q8_block32)"
+    why = f"takes up to 1 rows, and those {family} that take more have only been emulated {UNASKED}: many"
+    reasons = {line[0]: line[2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows)}
+    assert (chosen(rows), reasons["one"]) == (["other"], why)
+    assert refused([("q8_0", "one")], {}, kernels=rows) == f"gemm.q8_0 = one: {why}"
+    rows.insert(1, kernel("few", max_m=8))
+    reasons = {line[0]: line[2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows)}
+    assert reasons["one"] == why.replace("1 rows, ", "1 rows, others up to 8, ")
+    del rows[1]
+    # Where what would take more refuses the weight, none takes more.
+    rows[1]["needs"] = "sm_90"
+    reasons = {line[0]: line[2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows)}
+    assert reasons["one"] == f"takes up to 1 rows, and no kernel {family} takes more"
 
 
 def test_gemm_3_a_plan_is_the_same_in_every_process() -> None:
@@ -168,10 +188,20 @@ def refused(overrides: list[tuple[str, str]], caps: dict[str, Any] = NEW_CPU, **
     return caught.value.message
 
 
-def test_gemm_4_an_unknown_kernel_lists_the_known() -> None:
-    names = ", ".join(row["name"] for row in core.gemm_kernels())
+def test_gemm_4_an_unknown_kernel_lists_those_of_the_weight_type() -> None:
+    names = ", ".join(row["name"] for row in core.gemm_kernels() if row["weight"] in ("q4_k", "any"))
     message = refused([("q4_k", "q8_0_avx3")])  # even where it would not apply to this weight
     assert message == f"gemm.q4_k = q8_0_avx3: no such kernel; known: {names}"
+    assert len(message) < 200
+
+
+def test_gemm_4_for_a_glob_whose_weights_may_be_of_any_type_the_list_is_short() -> None:
+    every = [row["name"] for row in core.gemm_kernels()]
+    message = refused([("blk.*", "q8_0_avx3")])
+    few = ", ".join(every[:5])
+    assert message.endswith(f"known: {few}, ..., reference ({len(every)} in all; imp kernels lists them)")
+    rows = [kernel("small"), REFERENCE]
+    assert refused([("w", "x")], kernels=rows) == "gemm.w = x: no such kernel; known: small, reference"
 
 
 def test_gemm_4_a_refusal_is_an_error_with_the_reason() -> None:
@@ -254,7 +284,10 @@ def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) ->
     rows = [{**row, "emulated": row["name"] == demoted} for row in GPU_LIST]
     assert demoted not in chosen(rows, H100)
     reasons = {line[0]: line[2] for line in core.gemm_explain(H100, "q8_0", 64, 64, kernels=rows)}
-    assert reasons[demoted] == "has not run on its hardware; only an override may choose it"
+    assert (
+        reasons[demoted]
+        == "has not run on its hardware; only model.overrides may take it: by name, or by least_maturity"
+    )
     if demoted != "q8_0_decode_sm90":
         assert chosen(rows, H100, overrides=[("q8_0", demoted)]) == [demoted]
         plan = core.gemm_plan(H100, "q8_0", 64, 64, overrides=[("q8_0", demoted)], kernels=rows)
@@ -265,12 +298,11 @@ def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) ->
 
 def test_gemm_16_an_explanation_lists_what_has_not_run_on_hardware_where_nothing_has() -> None:
     rows = [{**row, "emulated": True} for row in GPU_LIST]
-    immature = "has not run on its hardware; only an override may choose it"
     assert core.gemm_explain(A100, "q8_0", 64, 64, kernels=rows) == [
         ("q8_0_decode_sm90", False, "needs compute capability 9.0"),
         ("q8_0_prefill_sm90", False, "needs compute capability 9.0"),
-        ("q8_0_sm80", False, immature),
-        ("reference", False, immature),
+        ("q8_0_sm80", False, IMMATURE),
+        ("reference", False, IMMATURE),
     ]
     with pytest.raises(_core.ModelError) as caught:
         core.gemm_plan(A100, "q8_0", 64, 64, kernels=rows)

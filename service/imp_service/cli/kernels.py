@@ -3,13 +3,20 @@
 import re
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 from imp_service.cli.arguments import Once, UsageError, add_settings_options, load_settings
+from imp_service.cli.failure import warning_line
 
 if TYPE_CHECKING:
-    from imp_service.core.kernels import Choice
+    from collections.abc import Mapping, Sequence
 
+    from imp_service.config import Settings
+    from imp_service.core.kernels import Choice
+    from imp_service.core.tuning import Preference
+
+_WANTS = {"--isa": "expected --device cpu", "--gpu": "expected --device cuda"}
 _SIZE = re.compile(r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})")
 
 
@@ -20,12 +27,12 @@ def configure(parser: ArgumentParser) -> None:
         metavar=("TYPE", "NxK"),
         help="which kernel multiplies a weight of N rows of K elements, and why not the others; as q8_0 4096x1024",
     )
-    parser.add_argument("--device", action=Once, help="whose kernels: cpu (default) or cuda")
+    parser.add_argument("--device", action=Once, help="whose kernels: cpu or cuda (default: device.kind; auto: cpu)")
     parser.add_argument(
         "--isa", action=Once, help="with --explain: decide as a CPU with this instruction set would (default: this one)"
     )
     parser.add_argument(
-        "--gpu", action=Once, help="with --explain --device cuda: decide for an h200 or a100 (default: the one here)"
+        "--gpu", action=Once, help="with --explain, on cuda: decide for an h200 or a100 (default: the one here)"
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_settings_options(parser)
@@ -33,23 +40,38 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    arguments.device = arguments.device or "cpu"
+    settings = load_settings(arguments).settings
+    device = _device(arguments, settings)
     if arguments.explain is not None:
-        _explain(arguments)
-    elif arguments.isa is not None or arguments.gpu is not None:
-        option = "--isa" if arguments.isa is not None else "--gpu"
-        raise UsageError(arguments.usage(), f"{option}: given without --explain, expected --explain TYPE NxK beside it")
+        _explain(arguments, _choice(arguments, settings, device))
     else:
-        _list(arguments)
+        _list(arguments, device)
     return 0
 
 
-def _list(arguments: Namespace) -> None:
+def _device(arguments: Namespace, settings: "Settings") -> str:
+    """Whose kernels are asked for; refuses the options that say nothing of it."""
+    from imp_service.config import AUTO
+    from imp_service.core.device import CPU
+
+    kind = CPU if settings.device.kind is AUTO else str(settings.device.kind)
+    device: str = arguments.device or kind
+    for option, word, is_for in (("--isa", arguments.isa, device == CPU), ("--gpu", arguments.gpu, device != CPU)):
+        if word is None:
+            continue
+        if arguments.explain is None:
+            what = f"{option}: given without --explain, expected --explain TYPE NxK beside it"
+            raise UsageError(arguments.usage(), what)
+        if not is_for:
+            raise UsageError(arguments.usage(), f"{option}: says nothing of {device}, {_WANTS[option]}")
+    return device
+
+
+def _list(arguments: Namespace, device: str) -> None:
     from imp_service.cli.table import write_table
     from imp_service.core.device import CPU
     from imp_service.core.kernels import best_isa, list_kernels
 
-    device = arguments.device
     kernels = list_kernels(device)
     if arguments.json:
         of = {"isa": best_isa()} if device == CPU else {"device": device}
@@ -66,7 +88,7 @@ def _list(arguments: Namespace) -> None:
     )
 
 
-def _explain(arguments: Namespace) -> None:
+def _explain(arguments: Namespace, choice: "Choice") -> None:
     from imp_service.cli.table import write_table
     from imp_service.core.device import CPU
     from imp_service.core.kernels import best_isa, explain
@@ -75,7 +97,6 @@ def _explain(arguments: Namespace) -> None:
     found = _SIZE.fullmatch(size)
     if found is None:
         raise UsageError(arguments.usage(), f"--explain: size {size}, expected rows x elements, as 4096x1024")
-    choice = _choice(arguments)
     candidates = explain(dtype, int(found[1]), int(found[2]), choice)
     if arguments.json:
         isa = best_isa() if choice.isa == "auto" else choice.isa
@@ -87,45 +108,61 @@ def _explain(arguments: Namespace) -> None:
     write_table(sys.stdout, ("kernel", "verdict", "reason"), rows)
     if not any(candidate.accepted for candidate in candidates):
         print(
-            "\nNone runs: those that fit have only been emulated."
-            "\n--set model.overrides.least_maturity=emulated takes them all the same, here and at a start.",
+            "\nNone runs: those that fit have only been emulated. Here and at a start,"
+            "\n--set model.overrides.least_maturity=emulated takes them all the same, "
+            f"and --set model.overrides.gemm.{dtype}=KERNEL one of them.",
             file=sys.stderr,
         )
 
 
-def _choice(arguments: Namespace) -> "Choice":
+def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice":
     """As the settings have it, where no argument says otherwise."""
-    from imp_service.cli.failure import warning_line
     from imp_service.config import AUTO
     from imp_service.core.cublaslt import cublaslt_places
     from imp_service.core.device import CPU
     from imp_service.core.kernels import Choice
+
+    overrides = settings.model.overrides
+    choice = Choice(
+        device=device,
+        overrides=_overrides_of_types(overrides.gemm),
+        deterministic=overrides.deterministic,
+        least_maturity=overrides.least_maturity,
+    )
+    if device != CPU:
+        places = cublaslt_places(settings.device.cublaslt, device)
+        return replace(choice, gpu=arguments.gpu or "auto", cublaslt=places)
+    if arguments.isa is not None:  # not that of the machine that a tuning is of
+        return replace(choice, isa=arguments.isa)
+    isa = "auto" if settings.device.isa is AUTO else str(settings.device.isa)
+    return replace(choice, isa=isa, tuning=_tuning(settings))
+
+
+def _overrides_of_types(gemm: "Mapping[str, str]") -> "Mapping[str, str]":
+    """Those of model.overrides.gemm that name a weight's type; the others are told: no tensor is asked about."""
+    from imp_service.core.kernels import weight_types
+
+    types = weight_types()
+    if patterns := [pattern for pattern in gemm if pattern not in types]:
+        _warn(f"model.overrides.gemm of tensors says nothing of a type, and is not looked at: {', '.join(patterns)}")
+    return {pattern: kernel for pattern, kernel in gemm.items() if pattern in types}
+
+
+def _tuning(settings: "Settings") -> "Sequence[Preference]":
     from imp_service.core.tuning import tuning_here
 
-    if arguments.device != CPU:
-        settings = load_settings(arguments).settings
-        overrides = settings.model.overrides
-        return Choice(
-            device=arguments.device,
-            gpu=arguments.gpu or "auto",
-            cublaslt=cublaslt_places(settings.device.cublaslt, arguments.device),
-            deterministic=overrides.deterministic,
-            least_maturity=overrides.least_maturity,
-        )
-    if arguments.isa is not None:
-        return Choice(isa=arguments.isa)
-    settings = load_settings(arguments).settings
     tuning, remark = tuning_here(settings)
     if remark:
-        print(warning_line(remark), file=sys.stderr)
-    isa = "auto" if settings.device.isa is AUTO else str(settings.device.isa)
-    return Choice(isa=isa, tuning=tuple(tuning))
+        _warn(remark)
+    return tuple(tuning)
 
 
-def _plain(row: object) -> dict[str, object]:
-    from dataclasses import asdict
+def _warn(message: str) -> None:
+    print(warning_line(message), file=sys.stderr)
 
-    return asdict(row)  # type: ignore[call-overload,no-any-return]
+
+def _plain(row: Any) -> dict[str, object]:
+    return asdict(row)
 
 
 def _write_json(document: object) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from imp_service import _core
+from imp_service.core.overrides import require_kernels
 from imp_service.core.tuning import Preference
 
 
@@ -38,6 +39,7 @@ class Choice:
     gpu: str = "auto"  # of a GPU: the one that is here, h200 or a100
     cublaslt: Sequence[str] = ()  # where that library may be, for the GPU that is here
     tuning: Sequence[Preference] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)  # weight type -> kernel
     deterministic: bool = False
     least_maturity: str = "validated"
 
@@ -48,7 +50,12 @@ def list_kernels(device: str = "cpu") -> list[Kernel]:
 
 
 def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
-    """Each kernel that could multiply an n × k weight. Raises FIELD_INVALID for an unknown word."""
+    """Each kernel that could multiply an n × k weight.
+
+    Raises FIELD_INVALID for an unknown word, OVERRIDE_INVALID where the type's override cannot be.
+    """
+    named = choice.overrides.get(weight, "")
+    require_kernels({weight: named} if named else {}, choice.device)
     rows = _core.explain(
         weight,
         n,
@@ -60,8 +67,15 @@ def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
         tuning=list(choice.tuning),
         deterministic=choice.deterministic,
         emulated=choice.least_maturity == "emulated",
+        kernel=named,
     )
     return [Candidate(*row) for row in rows]
+
+
+def weight_types() -> list[str]:
+    """The types of weights that kernels multiply."""
+    types: list[str] = _core.dtypes()
+    return types
 
 
 def best_isa() -> str:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from imp_service import _core
-from imp_service.config import AUTO, Settings
+from imp_service.config import AUTO, ConfigError, Settings
 from imp_service.config.overrides import ModelOverrides, RopeScaling
+from imp_service.config.toml import write_key
+from imp_service.core.errors import Error
+
+# Whose kernels bear the names of a device's.
+_ALIKE = {"cpu": ("cpu",), "cuda": ("cuda", "cuda_emulated")}
 
 
 def core_overrides(settings: Settings) -> _core.ModelOverrides:
-    """What [model.overrides] and the sections that speak for every model say of this one."""
+    """What [model.overrides] and the sections that speak for every model say of this one.
+
+    `device.kind` is decided. Raises OVERRIDE_INVALID where a kernel is named that is another device's.
+    """
     wanted: ModelOverrides = settings.model.overrides
+    require_kernels(wanted.gemm, str(settings.device.kind))
     overrides = _core.ModelOverrides()
     overrides.max_context = wanted.max_context or settings.limits.max_context or None
     overrides.kv_dtype = wanted.kv_dtype or (None if settings.kv.dtype is AUTO else settings.kv.dtype)
@@ -21,6 +32,26 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
     overrides.eos_token_ids = _list(wanted.eos_token_ids)
     overrides.suppress_tokens = _list(wanted.suppress_tokens)
     return overrides
+
+
+def require_kernels(gemm: Mapping[str, str], device: str) -> None:
+    """Raises OVERRIDE_INVALID for a kernel of another device; one of no device the core refuses, listing the known."""
+    for pattern, kernel in gemm.items():
+        for other, kinds in _ALIKE.items():
+            if device not in kinds and kernel in _kernels_of(kinds) and kernel not in _kernels_of((device,)):
+                where = f"model.overrides.gemm.{write_key(pattern)}"
+                what = f"{kernel} is a kernel of {other}, and the device is {device}"
+                raise ConfigError(where, what, reason="OVERRIDE_INVALID")
+
+
+def _kernels_of(kinds: tuple[str, ...]) -> set[str]:
+    """The names of the first of these kinds that imp was built with."""
+    for kind in kinds:
+        try:
+            return {row["name"] for row in _core.kernels(kind)}
+        except Error:
+            continue
+    return set()
 
 
 def _list(tokens: tuple[int, ...] | None) -> list[int] | None:
