@@ -5,8 +5,11 @@
     python tools/gpu_check.py --stages probe,build,numerics     # these stages alone
     python tools/gpu_check.py --dry                             # every stage in small on the emulated device
 
-It downloads nothing. Beside what imp needs, the machine has nvcc, CMake, ninja, PyTorch and transformers; what it lacks
-of imp's own needs can lie in a folder of wheels (--wheels). The status is 0 only where every required stage passed.
+    python tools/gpu_check.py --gather build/wheels 3.12        # packages for a machine with such a Python
+    python tools/gpu_check.py --wheels build/wheels             # there
+
+But for --gather it downloads nothing. Beside what imp needs, the machine has nvcc, CMake, ninja, PyTorch and
+transformers. The status is 0 only where every required stage passed.
 """
 
 import sys

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,10 @@ from typing import Any
 from gpu_check.sources import ROOT
 
 Row = dict[str, Any]
+# Of what this builds; git ignores it, and a second run finds it again.
+BUILD = ROOT / "build"
+# Where programs are that no PATH names: beside Python, and where the toolkit lies as a rule.
+MORE_PROGRAMS = (Path(sys.executable).parent, Path("/usr/local/cuda/bin"))
 
 
 class StageError(Exception):
@@ -48,6 +52,12 @@ class Context:
             file.write(json.dumps(row) + "\n")
         print(f"{what}: " + ", ".join(f"{name} {shown(value)}" for name, value in values.items()), flush=True)
 
+    def forget(self, stages: Collection[str]) -> None:
+        """What they found in a run before, and all that was found of what was built before. The rest is marked."""
+        is_kept = "build" not in stages
+        kept = [{**row, "earlier": True} for row in self.rows() if is_kept and row["stage"] not in stages]
+        self.measurements.write_text("".join(json.dumps(row) + "\n" for row in kept))
+
     def note(self, text: str) -> None:
         """Something that the report is to say of this stage."""
         self.record("note", text=text)
@@ -73,11 +83,21 @@ class Context:
     def chosen(self, kernel: str) -> bool:
         return not self.only or kernel in self.only
 
+    @property
+    def python_path_file(self) -> Path:
+        """Written by `build`: where imp and its packages are, for a run of other stages with another folder."""
+        return BUILD / "gpu_check_python_path.txt"
+
     def environment(self) -> dict[str, str]:
         """Of what a stage starts: it imports imp from where `build` put it."""
-        built = [row["python_path"] for row in self.found("build", "built") if row["python_path"]]
-        given = [str(Path(place).resolve()) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-        return {**os.environ, "PYTHONPATH": os.pathsep.join([*built[-1:], *given])}
+        built = [row["python_path"] for row in self.found("build", "built")]
+        if not built and not self.is_dry and self.python_path_file.exists():
+            built = [self.python_path_file.read_text()]
+        places = built[-1].split(os.pathsep) if built else []
+        places += [str(Path(place).resolve()) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+        programs = [os.environ.get("PATH", ""), *map(str, MORE_PROGRAMS)]
+        distinct = dict.fromkeys(filter(None, places))
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(distinct), "PATH": os.pathsep.join(filter(None, programs))}
 
 
 class Budget:

@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 from gpu_check.context import ROOT, Context, StageError
+from gpu_check.packages import gather
 from gpu_check.report import summary, write_report
 
 DOOR = ROOT / "tools" / "gpu_check.py"
@@ -26,25 +27,26 @@ MOST_BYTES = 15 << 20
 
 @dataclass(frozen=True)
 class Stage:
-    """A module of `stages` with `run(context, seconds)`; seconds on a GPU machine, and in small."""
+    """A module of `stages` with `run(context, seconds)`; the most seconds on a GPU machine, and in small."""
 
     name: str
     seconds: int
     dry_seconds: int
     is_required: bool = True
+    least: int = 0  # kept for it on a GPU machine, however long those before it take
 
 
 # In their order: comparators last but for the words about it all, because they may be cut.
 STAGES = (
     Stage("probe", 20, 20),
-    Stage("build", 150, 20),
-    Stage("ceilings", 25, 20),
-    Stage("numerics", 110, 60),
+    Stage("build", 240, 20, least=60),
+    Stage("ceilings", 60, 20, least=15),
+    Stage("numerics", 110, 60, least=80),
     Stage("sanitizer", 45, 30, is_required=False),
-    Stage("kernels", 80, 30),
-    Stage("engine", 80, 30),
-    Stage("service", 40, 40),
-    Stage("ledger", 10, 20),
+    Stage("kernels", 80, 30, least=20),
+    Stage("engine", 80, 30, least=40),
+    Stage("service", 40, 40, least=25),
+    Stage("ledger", 10, 20, least=10),
     Stage("comparators", 60, 30, is_required=False),
 )
 # What a run may take in all.
@@ -79,6 +81,8 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", type=comma_list, default=(), metavar="NAME,…", help="kernels (default: all)")
     parser.add_argument("--stages", type=comma_list, default=(), metavar="NAME,…", help=", ".join(names))
     parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="packages that the machine lacks")
+    parser.add_argument("--gather", nargs=2, metavar=("FOLDER", "VERSION"),
+                        help="do nothing but download what a machine with such a Python could lack (3.12)")  # fmt: skip
     parser.add_argument("--dry", action="store_true", help="all stages in small on the emulated device")
     parser.add_argument("--worker", choices=names, help=argparse.SUPPRESS)
     found = parser.parse_args(words)
@@ -93,24 +97,32 @@ def comma_list(text: str) -> tuple[str, ...]:
 
 def main(words: Sequence[str] | None = None) -> int:
     arguments = arguments_of(words)
+    if arguments.gather:
+        folder, version = arguments.gather
+        return gather(Path(folder), version)
     out = arguments.out or Path(os.environ.get("OUT") or ROOT / "build" / "gpu_check")
     wheels = arguments.wheels.resolve() if arguments.wheels else None
     context = Context(out.resolve(), arguments.dry, arguments.only, wheels)
     if arguments.worker:
         return work(replace(context, stage=arguments.worker))
-    prepare(context.out)
     # What is found without saying on what counts for nothing: the probe, which takes no time, is always there.
     chosen = [stage for stage in STAGES if not arguments.stages or stage.name in ("probe", *arguments.stages)]
+    prepare(context, chosen)
     outcomes = run_stages(context, chosen, NAMED_FACTOR if arguments.stages else 1)
     print("\n".join(["", *summary(context, outcomes)]))
     return 1 if any(outcome.is_fatal for outcome in outcomes) else 0
 
 
-def prepare(out: Path) -> None:
-    """An empty folder, but for what is not ours."""
-    out.mkdir(parents=True, exist_ok=True)
-    for name in ("measurements.jsonl", "results.json", "report.md", "ledger.json", "log.txt"):
-        (out / name).unlink(missing_ok=True)
+def prepare(context: Context, stages: Sequence[Stage]) -> None:
+    """A folder without what these stages write; what others found in it before still counts."""
+    context.out.mkdir(parents=True, exist_ok=True)
+    names = {stage.name for stage in stages}
+    context.forget(names)
+    written = ["results.json", "report.md", "log.txt", *(["ledger.json"] if "ledger" in names else [])]
+    for path in [context.out / name for name in written]:
+        path.unlink(missing_ok=True)
+    if "build" in names and not context.is_dry:
+        context.python_path_file.unlink(missing_ok=True)
 
 
 def run_stages(context: Context, stages: Sequence[Stage], factor: float = 1) -> list[Outcome]:
@@ -119,7 +131,9 @@ def run_stages(context: Context, stages: Sequence[Stage], factor: float = 1) -> 
     begin = time.monotonic()
     outcomes: list[Outcome] = []
     for stage in stages:
-        limit = min(factor * seconds_for(stage, context.is_dry), total - (time.monotonic() - begin))
+        kept = 0 if context.is_dry else sum(later.least for later in stages[stages.index(stage) + 1 :])
+        left = total - (time.monotonic() - begin)
+        limit = min(factor * seconds_for(stage, context.is_dry), left - kept)
         outcomes.append(run_stage(context, stage, limit))
         last = outcomes[-1]
         print(f"== {stage.name}: {last.status}, {last.seconds:.1f} s {last.message}", flush=True)
@@ -176,7 +190,7 @@ def wait_for(process: subprocess.Popen[bytes], limit: float) -> tuple[str, str]:
 
 def last_line(log: Path, at: int) -> str:
     lines = [line for line in log.read_bytes()[at:].decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "nothing was said"
+    return lines[-1][:1000] if lines else "nothing was said"
 
 
 def shorten(log: Path) -> None:

@@ -2,68 +2,126 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
+import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import time
-import tomllib
+from pathlib import Path
 
-from gpu_check.context import ROOT, Context, StageError, python
+from gpu_check import packages
+from gpu_check.context import BUILD, ROOT, Context, StageError, python
 
-SITE = ROOT / "build" / "gpu_check_site"
-EXTRAS = ("test",)
+SITE = BUILD / "gpu_check_site"
+WHEELS = BUILD / "gpu_check_wheels"
+# For both ways. Compilers that imp has not met may warn of more, and that is no reason to measure nothing.
+OPTIONS = {"IMP_CUDA": "on", "IMP_TESTING": "ON", "IMP_WERROR": "OFF"}
+LEAST_CMAKE = (3, 28)
+# A second way is not begun where less is left.
+LEAST_SECONDS = 60
 
 
 def run(context: Context, seconds: float) -> None:
     begin = time.monotonic()
-    if context.wheels:
-        install_missing(context)
+    places = lay_out_wheels(context)
+    packages.require(needed(context), [] if context.is_dry else programs_lacking())
     if context.is_dry:
-        way, place = "what is installed", ""
-    elif importlib.util.find_spec("scikit_build_core"):
-        way, place = "pip", ""
-        started([sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-index", "--no-deps", str(ROOT)])
+        way = "what is installed"
     else:
-        way, place = "cmake", str(SITE)
-        build_with_cmake()
-    context.record("built", way=way, python_path=place, seconds=time.monotonic() - begin)
+        way, place = build(context, places, begin + seconds)
+        places = [*place, *places]
+        context.python_path_file.write_text(os.pathsep.join(places))
+    context.record("built", way=way, python_path=os.pathsep.join(places), seconds=time.monotonic() - begin)
     kernels = imported(context)
     context.record("kernels", names=kernels, n=len(kernels))
-    context.record("packages missing", names=missing())
 
 
-def install_missing(context: Context) -> None:
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps"]
-    names = sorted(str(path) for path in (context.wheels or ROOT).glob("*.whl"))
-    if names:
-        started([*command, *names])
+def lay_out_wheels(context: Context) -> list[str]:
+    """The folder in which they are, first on the path of this process too."""
+    if context.wheels is None:
+        return []
+    for note in packages.lay_out(context.wheels, WHEELS):
+        context.note(note)
+    if not WHEELS.is_dir():
+        return []
+    sys.path.insert(0, str(WHEELS))
+    importlib.invalidate_caches()
+    return [str(WHEELS)]
 
 
-def build_with_cmake() -> None:
-    """Where the packager is not: its work by hand."""
-    folder = ROOT / "build" / "gpu_check"
+def needed(context: Context) -> list[packages.Requirement]:
+    """But for the packager: without it CMake builds imp by itself."""
+    found = packages.requirements(is_built=not context.is_dry)
+    return [each for each in found if each.name != packages.PACKAGER]
+
+
+def programs_lacking() -> list[str]:
+    """What builds imp and is no Python package."""
+    lack = [name for name in ("c++", "ninja") if shutil.which(name) is None]
+    if not (os.environ.get("CUDACXX") or shutil.which("nvcc")):
+        lack.append("nvcc (on the PATH, or CUDACXX)")
+    cmake = shutil.which("cmake")
+    said = subprocess.run([cmake, "--version"], capture_output=True, text=True, check=False).stdout if cmake else ""
+    version = re.search(r"version (\d+)\.(\d+)", said)
+    if version is None or (int(version[1]), int(version[2])) < LEAST_CMAKE:
+        lack.append("cmake>=3.28" + (f" ({version[1]}.{version[2]} is here)" if version else ""))
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
+        lack.append("Python.h (of python3-dev)")
+    return lack
+
+
+def build(context: Context, places: list[str], end: float) -> tuple[str, list[str]]:
+    """The way, and where imp is if not where Python looks by itself."""
+    environment = {**os.environ, **OPTIONS}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, os.environ.get("PYTHONPATH", "")]))
+    if packages.lacking(packages.installed(), packager()):
+        context.note(f"no {packages.PACKAGER}: CMake builds imp by itself")
+    else:
+        try:
+            started(pip_command(), environment)
+        except StageError as error:
+            if end - time.monotonic() < LEAST_SECONDS:
+                raise
+            context.note(f"{error}: CMake builds imp by itself")
+        else:
+            return "pip", []
+    build_with_cmake(environment)
+    return "cmake", [str(SITE)]
+
+
+def packager() -> list[packages.Requirement]:
+    return [each for each in packages.requirements() if each.name == packages.PACKAGER]
+
+
+def pip_command() -> list[str]:
+    defines = [f"--config-settings=cmake.define.{name}={value}" for name, value in OPTIONS.items()]
+    return [sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-index", "--no-deps",
+            "--disable-pip-version-check", *defines, str(ROOT)]  # fmt: skip
+
+
+def build_with_cmake(environment: dict[str, str]) -> None:
+    """The packager's work by hand."""
+    folder = BUILD / "gpu_check_cmake"
     pybind11 = subprocess.run(
-        [sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True, check=True, env=environment
     ).stdout.strip()
-    options = ["-DIMP_CUDA=on", "-DIMP_TESTING=ON", "-DCMAKE_BUILD_TYPE=Release"]
+    options = [f"-D{name}={value}" for name, value in OPTIONS.items()] + ["-DCMAKE_BUILD_TYPE=Release"]
     options += [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11}"]
-    started(["cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", *options])
-    started(["cmake", "--build", str(folder)])
+    started(["cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", *options], environment)
+    started(["cmake", "--build", str(folder)], environment)
     package = SITE / "imp_service"
-    package.mkdir(parents=True, exist_ok=True)
-    started(["cp", "-r", f"{ROOT / 'service' / 'imp_service'}/.", str(package)])
-    started(["cmake", "--install", str(folder), "--prefix", str(package)])
+    shutil.copytree(ROOT / "service" / "imp_service", package, dirs_exist_ok=True)
+    started(["cmake", "--install", str(folder), "--prefix", str(package)], environment)
 
 
-def started(command: list[str]) -> None:
+def started(command: list[str], environment: dict[str, str]) -> None:
     print("+", " ".join(command), flush=True)
-    environment = {**os.environ, "IMP_CUDA": "on", "IMP_TESTING": "ON"}
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     if status != 0:
-        raise StageError(f"{command[0]} {command[1]} ended with status {status}")
+        raise StageError(f"{' '.join(command[:4])} ended with status {status}")
 
 
 def imported(context: Context) -> list[str]:
@@ -73,19 +131,5 @@ def imported(context: Context) -> list[str]:
         [*python(), "-c", code], cwd="/", env=context.environment(), capture_output=True, text=True, check=False
     )
     if found.returncode != 0:
-        raise StageError(f"imp cannot be imported: {found.stderr.strip().splitlines()[-1]}")
+        raise StageError(f"imp cannot be imported: {packages.last_line(found.stderr)}")
     return found.stdout.split()
-
-
-def missing() -> list[str]:
-    """Packages that imp or its tests name and that are not here."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = [*project["dependencies"], *(line for extra in EXTRAS for line in project["optional-dependencies"][extra])]
-    found = []
-    for line in lines:
-        name = re.split(r"[\[<>=!~; ]", line)[0]
-        try:
-            importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found.append(name)
-    return found

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,12 +19,18 @@ from gpu_check.rows import listed_kernels
 
 # Whose tests run on GPUs.
 USES_GPUS = re.compile(r"\b(GPU_KINDS|GPUS|each_device|each_family)\b")
+# Which of them must have the GPU to themselves: they ask how much of its memory is free.
+ALONE = re.compile(r"\bdevice_bytes_left\b")
+# What a skip says that is for want of a GPU; a path that happens to have such a word in it is none.
+FOR_THE_GPU = re.compile(r"\b(GPU|CUDA|cuda)\b")
+A_PATH = re.compile(r"\S*/\S*")
 PARALLEL = 6
 
 
 def run(context: Context, seconds: float) -> None:
+    end = time.monotonic() + 0.9 * seconds
     wrong = check_kernels(context, seconds)
-    wrong += check_tests(context, seconds)
+    wrong += check_tests(context, end)
     if wrong:
         raise StageError(f"wrong: {', '.join(wrong)}")
 
@@ -87,22 +94,31 @@ class Counts:
         return "" if self.tests else "no test ran"
 
 
-def check_tests(context: Context, seconds: float) -> list[str]:
-    """Each file in a process of its own: what breaks one breaks no other."""
+def check_tests(context: Context, end: float) -> list[str]:
+    """Each file in a process of its own: what breaks one breaks no other. Some together, then each of the others."""
     files = files_of_tests(context)
     if not files:
         raise StageError("no file of tests names a GPU")
+    alone = [path for path in files if ALONE.search(path.read_text())]
     wrong = []
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-        runs = {pool.submit(run_tests, context, path, Path(folder), seconds): path for path in files}
-        for done in concurrent.futures.as_completed(runs):
-            family = str(runs[done].relative_to(ROOT / "tests"))
-            counts, output = done.result()
-            context.record("tests", family=family, passed=not counts.word, **asdict(counts))
-            if counts.word:
-                print(output[-4000:])
-                wrong.append(f"{family}: {counts.word}")
+    with tempfile.TemporaryDirectory() as folder:
+        with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
+            runs = [pool.submit(run_tests, context, path, Path(folder), end) for path in files if path not in alone]
+            for done in concurrent.futures.as_completed(runs):
+                wrong += judged(context, *done.result())
+        for path in alone:
+            wrong += judged(context, *run_tests(context, path, Path(folder), end))
     return wrong
+
+
+def judged(context: Context, path: Path, counts: Counts, output: str) -> list[str]:
+    """What is wrong with a file's tests."""
+    family = str(path.relative_to(ROOT / "tests"))
+    context.record("tests", family=family, passed=not counts.word, **asdict(counts))
+    if not counts.word:
+        return []
+    print(output[-4000:])
+    return [f"{family}: {counts.word}"]
 
 
 def files_of_tests(context: Context) -> list[Path]:
@@ -112,18 +128,20 @@ def files_of_tests(context: Context) -> list[Path]:
     return [path for path in found if USES_GPUS.search(path.read_text())]
 
 
-def run_tests(context: Context, path: Path, folder: Path, seconds: float) -> tuple[Counts, str]:
-    report = folder / f"{path.stem}.xml"
+def run_tests(context: Context, path: Path, folder: Path, end: float) -> tuple[Path, Counts, str]:
+    seconds = max(1.0, end - time.monotonic())
+    report = folder / f"{path.parent.name}_{path.stem}.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(path)]
+    command += ["-W", "default"]  # of packages in other versions than those that the tests are kept clean with
     command += ["-k", "emulated and rms_norm"] if context.is_dry else []
     environment = context.environment() | ({} if context.is_dry else {"IMP_REQUIRE_GPU": "1"})
     try:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-                              timeout=0.9 * seconds)  # fmt: skip
+                              timeout=seconds)  # fmt: skip
         output = done.stdout + done.stderr
     except subprocess.TimeoutExpired:
-        return Counts(1, 1, 0), f"{path.name}: no end in {0.9 * seconds:.0f} s"
-    return (counts_of(report.read_text()), output) if report.exists() else (Counts(0, 1, 0), output)
+        return path, Counts(1, 1, 0), f"{path.name}: no end in {seconds:.0f} s"
+    return path, counts_of(report.read_text()) if report.exists() else Counts(0, 1, 0), output
 
 
 def counts_of(junit: str) -> Counts:
@@ -134,6 +152,6 @@ def counts_of(junit: str) -> Counts:
     return Counts(
         tests=sum(int(suite.get("tests", 0)) for suite in suites) - len(reasons),
         failures=sum(int(suite.get("failures", 0)) + int(suite.get("errors", 0)) for suite in suites),
-        skipped_for_the_gpu=sum("GPU" in reason or "CUDA" in reason or "cuda" in reason for reason in reasons),
+        skipped_for_the_gpu=sum(bool(FOR_THE_GPU.search(A_PATH.sub("", reason))) for reason in reasons),
         seconds=sum(float(suite.get("time", 0)) for suite in suites),
     )

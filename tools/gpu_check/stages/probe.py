@@ -52,9 +52,10 @@ def first_line(*command: str, of: int = 0) -> str:
 
 def commit() -> str:
     revision = ROOT / "service" / "imp_service" / "revision.txt"
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if found.returncode == 0:
-        return found.stdout.strip()
+    if shutil.which("git"):
+        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+        if found.returncode == 0:
+            return found.stdout.strip()
     return revision.read_text().strip() if Path(revision).exists() else "unknown"
 
 
