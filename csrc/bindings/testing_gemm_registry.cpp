@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/gemm_registry.h"
+#include "backend/make_backend.h"
 #include "bindings/testing_gemm.h"
 #include "bindings/tuning.h"
 
@@ -101,6 +102,10 @@ class KernelList {
   std::vector<GemmKernel> kernels_;
 };
 
+py::object rows_as_data(int max_m) {
+  return max_m == kAnyRows ? py::object(py::none()) : py::int_(max_m);
+}
+
 py::dict row_as_data(const GemmKernel& kernel) {
   py::dict row;
   row["name"] = kernel.name;
@@ -108,7 +113,7 @@ py::dict row_as_data(const GemmKernel& kernel) {
   row["layout"] = name_of(kernel.layout);
   row["activations"] = name_of(kernel.activations);
   row["reduction"] = name_of(kernel.reduction);
-  row["max_m"] = kernel.max_m == kAnyRows ? py::object(py::none()) : py::int_(kernel.max_m);
+  row["max_m"] = rows_as_data(kernel.max_m);
   row["emulated"] = kernel.maturity == Maturity::emulated;
   return row;
 }
@@ -134,20 +139,36 @@ auto with_registry(const py::dict& caps, const std::optional<std::vector<py::dic
   return use(GemmRegistry(list.rows(), caps_of(caps), preferences));
 }
 
+py::dict plan_as_data(const GemmPlan& plan) {
+  py::dict out;
+  py::list kernels;
+  for (const auto& [kernel, max_m] : plan.kernels) {
+    py::dict row = row_as_data(*kernel);
+    row["rows"] = rows_as_data(max_m);  // up to which it runs in this plan
+    kernels.append(row);
+  }
+  out["layout"] = name_of(plan.layout);
+  out["kernels"] = kernels;
+  out["description"] = describe(plan);
+  return out;
+}
+
 py::dict plan(const py::dict& caps, const std::string& weight, std::int64_t n, std::int64_t k,
               const std::string& tensor, const Overrides& overrides, const std::optional<std::vector<py::dict>>& rows,
               const PythonTuning& tuning) {
   const auto as_data = [&](const GemmRegistry& registry) {
-    const GemmPlan made = registry.plan({dtype_of(weight), n, k}, tensor, overrides_of(overrides));
-    py::dict out;
-    py::list kernels;
-    for (const auto& [kernel, max_m] : made.kernels) kernels.append(row_as_data(*kernel));
-    out["layout"] = name_of(made.layout);
-    out["kernels"] = kernels;
-    out["description"] = describe(made);
-    return out;
+    return plan_as_data(registry.plan({dtype_of(weight), n, k}, tensor, overrides_of(overrides)));
   };
   return with_registry(caps, rows, as_data, tuning);
+}
+
+// Over the GPU's own list, for a GPU whose capabilities are known by its name.
+py::dict gpu_plan(const std::string& gpu, const std::string& weight, std::int64_t n, std::int64_t k,
+                  const Overrides& overrides, bool deterministic, bool emulated, bool of_experts) {
+  const GemmRegistry registry(kernels_of("cuda_emulated"), gpu_caps(gpu));
+  const PlanPolicy policy = {.one_reduction = deterministic,
+                             .least_maturity = emulated ? Maturity::emulated : Maturity::validated};
+  return plan_as_data(registry.plan({dtype_of(weight), n, k, of_experts}, "", overrides_of(overrides), policy));
 }
 
 std::vector<std::tuple<std::string, bool, std::string>> explain(const py::dict& caps, const std::string& weight,
@@ -201,6 +222,9 @@ void register_testing_gemm_registry(py::module_& module) {
   });
   module.def("gemm_plan", &plan, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"), py::arg("tensor") = "",
              py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(), py::arg("tuning") = PythonTuning{});
+  module.def("gpu_gemm_plan", &gpu_plan, py::arg("gpu"), py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
+             py::arg("overrides") = Overrides{}, py::arg("deterministic") = false, py::arg("emulated") = true,
+             py::arg("of_experts") = false, "What an h200 or an a100 would run.");
   module.def("gemm_explain", &explain, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
              py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(),
              py::arg("tuning") = PythonTuning{});
