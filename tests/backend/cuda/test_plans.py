@@ -15,7 +15,7 @@ from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES
 from support.weights import block_of, random_rows, random_weight
 
 GPUS = ("h200", "a100")
-LIST = _core.kernels("cuda_emulated")
+LIST = _core.kernels(GPU_KINDS[0])
 DTYPES = [row["name"] for row in core.dtypes()]
 N = 4096
 Plan = list[tuple[str, int | None]]  # kernels and the most rows of each; None: any
