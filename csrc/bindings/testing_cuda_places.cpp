@@ -1,9 +1,9 @@
 // `_testing`: where the CUDA backend's kernels put things and in which order: their index arithmetic.
 #include <pybind11/pybind11.h>
 
+#include "backend/cuda/device/tile_places.h"
 #include "backend/cuda/gemm/block_order.h"
-#include "backend/cuda/gemm/cublaslt_cut.h"
-#include "backend/cuda/tile_places.h"
+#include "backend/cuda/gemm/cublaslt/cut.h"
 #include "bindings/testing_gemm.h"
 
 namespace py = pybind11;

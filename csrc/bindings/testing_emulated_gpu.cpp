@@ -7,8 +7,11 @@
 #include <pybind11/stl.h>
 
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/images.h"
 #include "bindings/testing_device.h"
 #include "bindings/testing_ops.h"
 #include "model/loaded_model.h"
@@ -46,6 +49,13 @@ void register_testing_emulated_gpu(py::module_& module) {
   module.def(
       "set_thread_order", [](LoadedModel& model, unsigned seed) { set_thread_order(*model.backend, seed); },
       py::arg("model"), py::arg("seed"));
+  module.def(
+      "gpu_images_serve",
+      [](const std::string& images, int capability) {
+        return std::make_pair(cuda::serve(images, capability), cuda::have_wgmma(images, capability));
+      },
+      py::arg("images"), py::arg("capability"),
+      "Whether a build with code for these GPUs has some for this one, and products of warpgroups.");
   module.def(
       "device_bytes_left", [](LoadedModel& model) { return model.backend->own_memory_bytes(); }, py::arg("model"),
       "Of the device's own memory; None where it is the process's.");

@@ -13,6 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 from gpu_check.sources import build_flags, fingerprint, nvcc_version
+from support import products_under_way
+from support.products_under_way import instructions, overwritten
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
@@ -35,6 +37,7 @@ class Kernel:
     stack_bytes: int
     spill_bytes: int
     instructions: Counter[str]  # with their suffixes: "LDG.E.128" -> how often; empty where they were not read
+    overwrites: list[str]  # of registers that products under way hold
 
     def count(self, pattern: str) -> int:
         return sum(n for word, n in self.instructions.items() if re.fullmatch(pattern, word))
@@ -73,7 +76,7 @@ def disassembler() -> str:
 
 
 def sources() -> list[Path]:
-    return sorted([*ROOM.glob("*.cu"), *(ROOM / "gemm").glob("*.cu")])
+    return sorted(ROOM.rglob("*.cu"))
 
 
 def compile_once(source: Path, architecture: str, folder: Path) -> Compiled:
@@ -101,7 +104,8 @@ def _key(source: Path, architecture: str) -> str:
         reader = disassembler()
     except ToolMissing:
         reader = ""
-    flags = [*build_flags(), architecture, reader, Path(__file__).read_text()]
+    readers = [Path(__file__), Path(products_under_way.__file__)]
+    flags = [*build_flags(), architecture, reader, *(path.read_text() for path in readers)]
     return fingerprint(CSRC, [source.relative_to(CSRC)], nvcc_version(), flags)
 
 
@@ -134,28 +138,26 @@ def disassemble(cubin: Path) -> str:
 
 
 def read_kernels(ptxas_log: str, sass: str) -> tuple[Kernel, ...]:
-    instructions = read_instructions(sass)
+    listings = read_listings(sass)
     kernels = []
     for part in ptxas_log.split("Compiling entry function '")[1:]:
         symbol = part[: part.index("'")]
         numbers = {word: int(number) for number, word in re.findall(r"(\d+) bytes (stack frame|spill \w+)", part)}
         registers = re.search(r"Used (\d+) registers", part)
         assert registers is not None, part
+        listing = listings.get(symbol, "")
         kernels.append(
             Kernel(function_name(symbol), symbol, int(registers[1]), numbers["stack frame"],
-                   numbers["spill stores"] + numbers["spill loads"], instructions.get(symbol, Counter()))
+                   numbers["spill stores"] + numbers["spill loads"],
+                   Counter(instruction.word for instruction in instructions(listing)), overwritten(listing))
         )  # fmt: skip
     return tuple(sorted(kernels, key=lambda kernel: kernel.symbol))
 
 
-def read_instructions(sass: str) -> dict[str, Counter[str]]:
-    """How often each instruction stands in each function."""
-    found: dict[str, Counter[str]] = {}
-    for part in sass.split("Function : ")[1:]:
-        symbol, _, body = part.partition("\n")
-        words = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][A-Z0-9_.]*)", body)
-        found[symbol.strip()] = Counter(words)
-    return found
+def read_listings(sass: str) -> dict[str, str]:
+    """Of each function."""
+    parts = (part.partition("\n") for part in sass.split("Function : ")[1:])
+    return {symbol.strip(): body for symbol, _, body in parts}
 
 
 def function_name(symbol: str) -> str:

@@ -18,12 +18,15 @@ EMULATOR = ROOM / "emu"  # which nvcc never sees
 # What prepares the rows that kernels read, and the kernel that reads them as they are.
 PREPARATION = "activation_rows"
 READS_FLOATS = ("reference",)
-# Of kernels beside the matrix list, whose launches others shape: host sides that are not their own file's.
+# Sources whose launches others shape: host sides that are not their own file's.
 HOST_SIDES = {
-    "attention_decode": ("attention",),
-    "attention_prefill": ("attention",),
-    "sampling_kernels": ("sampling", "sampling_plan"),
+    "attention/decode.cu": ("attention/attention.cpp",),
+    "attention/prefill.cu": ("attention/attention.cpp",),
+    "sampling/kernels.cu": ("sampling/plan.cpp", "sampling/sampling.cpp"),
+    "gemm/cublaslt/products.cu": ("gemm/cublaslt/cublaslt.cpp",),
 }
+# Folders whose files are named within them.
+SUBJECTS = ("attention", "sampling")
 
 _TOKEN = re.compile(
     r"""  //[^\n]* | /\*.*?\*/                          # comments
@@ -81,7 +84,12 @@ def file_of(csrc: Path, kernel: str) -> Path:
 def ops(csrc: Path = CSRC) -> dict[str, Path]:
     """The sources that launch kernels which are none of the matrix list, by their names."""
     texts = {path: (csrc / path).read_text() for path in files_of_room(csrc, "*.cu")}
-    return {path.stem: path for path, text in texts.items() if _LAUNCH.search(text) and not _ROW.search(text)}
+    return {op_name(path): path for path, text in texts.items() if _LAUNCH.search(text) and not _ROW.search(text)}
+
+
+def op_name(source: Path) -> str:
+    subject = source.parent.name
+    return f"{subject}_{source.stem}" if subject in SUBJECTS else source.stem
 
 
 def sources_of(csrc: Path, name: str) -> list[Path]:
@@ -89,8 +97,7 @@ def sources_of(csrc: Path, name: str) -> list[Path]:
     others = ops(csrc)
     source = others[name] if name in others else file_of(csrc, name)
     found = [source, source.with_suffix(".cpp")]
-    for host in HOST_SIDES.get(name, ()):
-        found += only(csrc, f"{host}.cpp")
+    found += [ROOM / host for host in HOST_SIDES.get(source.relative_to(ROOM).as_posix(), ())]
     if name not in others and name not in READS_FLOATS:
         found += only(csrc, f"{PREPARATION}.cu")
     return found

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "backend/cuda/cuda_kv_pool.h"
 #include "backend/cuda/gemm/kernel_list.h"
 #include "backend/cuda/gemm/load_linears.h"
+#include "backend/cuda/kv/cuda_kv_pool.h"
 #include "backend/cuda/running.h"
 #include "base/error.h"
 
@@ -84,7 +84,7 @@ std::optional<std::uint64_t> CudaBackend::own_memory_bytes() const {
   // Of what is free: the driver, graphs and the ends of chunks and of pieces take some that no plan counts.
   constexpr std::size_t kLeftOver = std::size_t{512} << 20;
   std::size_t free = 0;
-  if (!free_bytes(free).is_ok()) return 0;
+  if (const Status status = free_bytes(free); !status.is_ok()) throw lost(status);
   return free - std::max(std::min(kLeftOver, free / 8), free / 64);
 }
 
@@ -199,10 +199,12 @@ void CudaBackend::finish() {
 }
 
 void CudaBackend::require_whole() const {
-  if (stream_.is_ok()) return;
-  const Status& status = stream_.first_failure();
-  throw DeviceError(Reason::DEVICE_FAULT, "device cuda: " + facts_.name + ": " + status.name + " (" +
-                                              std::to_string(status.code) + "); the GPU can no longer be used");
+  if (!stream_.is_ok()) throw lost(stream_.first_failure());
+}
+
+DeviceError CudaBackend::lost(const Status& status) const {
+  return {Reason::DEVICE_FAULT, "device cuda: " + facts_.name + ": " + status.name + " (" +
+                                    std::to_string(status.code) + "); the GPU can no longer be used"};
 }
 
 std::span<const int> CudaBackend::batches_to_prepare() const noexcept {

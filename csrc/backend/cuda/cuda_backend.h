@@ -6,19 +6,20 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/attention.h"
-#include "backend/cuda/cuda_kv_pool.h"
-#include "backend/cuda/device_memory.h"
-#include "backend/cuda/gemm/cublaslt.h"
+#include "backend/cuda/attention/attention.h"
+#include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/runtime.h"
+#include "backend/cuda/gemm/cublaslt/cublaslt.h"
 #include "backend/cuda/gemm/gemm_runner.h"
 #include "backend/cuda/inputs.h"
+#include "backend/cuda/kv/cuda_kv_pool.h"
 #include "backend/cuda/launch_counts.h"
 #include "backend/cuda/padded_batch.h"
-#include "backend/cuda/runtime.h"
-#include "backend/cuda/sampling.h"
+#include "backend/cuda/sampling/sampling.h"
 #include "backend/cuda/step_graphs.h"
 #include "backend/make_backend.h"
 #include "backend/op_names.h"
+#include "base/error.h"
 #include "base/thread_pool.h"
 
 namespace imp::cuda {
@@ -100,7 +101,8 @@ class CudaBackend final : public Backend {
   void forget_steps() noexcept;
   // Waits for the device, and throws what went wrong since the last time.
   void finish();
-  void require_whole() const;  // the latter alone
+  void require_whole() const;  // without waiting
+  DeviceError lost(const Status& status) const;
 
   DeviceFacts facts_;
   CublasLt cublaslt_;

@@ -1,11 +1,11 @@
 // The CUDA backend's ops: addresses and shapes are put together, and the work is put on the stream.
 #include <algorithm>
 
-#include "backend/cuda/attention_kernels.h"
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/cuda_kv_pool.h"
-#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/gemm/cuda_linear.h"
+#include "backend/cuda/kv/cuda_kv_pool.h"
+#include "backend/cuda/kv/kv_append.h"
+#include "backend/cuda/ops/cuda_ops.h"
 #include "backend/cuda/running.h"
 #include "base/error.h"
 
@@ -63,7 +63,8 @@ void CudaBackend::rope(Rows x, int head_dim, const Norm& norm, const Rope& rope,
 void CudaBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) {
   if (k.n_rows == 0) return;
   const Running running = run(Op::append_kv);
-  attention_.append(static_cast<const CudaKvPool&>(pool), layer, inputs_.sequences(sequences), k, v);
+  const auto& cache = static_cast<const CudaKvPool&>(pool);
+  append_rows(stream_, cache.geometry().dtype, cache.places(layer), inputs_.sequences(sequences), k, v);
 }
 
 void CudaBackend::rope_append(KvPool& pool, int layer, std::span<const SequenceRows> sequences, int head_dim,

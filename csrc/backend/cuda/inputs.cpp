@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/device_memory.h"
+#include "backend/cuda/device/device_memory.h"
 #include "base/error.h"
 
 namespace imp::cuda {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backend/batch.h"
-#include "backend/cuda/runtime.h"
-#include "backend/cuda/stream.h"
+#include "backend/cuda/device/runtime.h"
+#include "backend/cuda/device/stream.h"
 
 namespace imp::cuda {
 

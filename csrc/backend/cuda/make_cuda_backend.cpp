@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/images.h"
 #include "backend/cuda/gemm/kernel_list.h"
 #include "base/error.h"
 
@@ -16,12 +17,14 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+constexpr int kInsufficientDriver = 35;  // cudaErrorInsufficientDriver
+
 // What the runtime's word means here.
 std::string why(const Status& status, const DeviceFacts& facts) {
   const std::string code = std::string(status.name) + " (" + std::to_string(status.code) + ")";
   if (status.kind != StatusKind::absent) return "the GPU does not answer: " + code;
   if (facts.driver_version == 0) return "no NVIDIA driver here: " + code;
-  if (facts.driver_version < facts.runtime_version) {
+  if (status.code == kInsufficientDriver && facts.driver_version < facts.runtime_version) {
     return "the NVIDIA driver serves CUDA up to " + version_text(facts.driver_version) + ", expected " +
            version_text(facts.runtime_version) + " or later: " + code;
   }
@@ -33,9 +36,13 @@ std::string refusal(DeviceFacts& facts) {
   if (const Status status = find_device(facts); !status.is_ok()) return why(status, facts);
   constexpr int kLeastCapability = 80;
   const int capability = facts.caps.compute_capability;
-  if (capability >= kLeastCapability) return {};
-  return facts.name + " has compute capability " + std::to_string(capability / 10) + "." +
-         std::to_string(capability % 10) + ", expected 8.0 or later";
+  const std::string has = facts.name + " has compute capability " + std::to_string(capability / 10) + "." +
+                          std::to_string(capability % 10) + ", expected ";
+  if (capability < kLeastCapability) return has + "8.0 or later";
+  if (!serve(facts.images, capability)) {
+    return has + "what this imp was compiled for: " + std::string(facts.images) + " (IMP_CUDA_ARCHS, docs/cuda.md)";
+  }
+  return {};
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <list>
 #include <memory>
 
+#include "backend/cuda/device/runtime.h"
 #include "backend/cuda/launch_counts.h"
-#include "backend/cuda/runtime.h"
 
 namespace imp::cuda {
 

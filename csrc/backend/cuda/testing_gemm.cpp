@@ -10,13 +10,13 @@
 #include <optional>
 #include <stdexcept>
 
-#include "backend/cuda/device_memory.h"
+#include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/runtime.h"
 #include "backend/cuda/gemm/activation_rows.h"
-#include "backend/cuda/gemm/cublaslt.h"
+#include "backend/cuda/gemm/cublaslt/cublaslt.h"
 #include "backend/cuda/gemm/kernel_list.h"
 #include "backend/cuda/gemm/layouts.h"
 #include "backend/cuda/gemm/tiles.h"
-#include "backend/cuda/runtime.h"
 
 namespace imp::cuda {
 namespace {

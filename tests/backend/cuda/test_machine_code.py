@@ -200,7 +200,7 @@ def test_registers_stay_below_the_cap(source: Path, folder: Path) -> None:
     assert {kernel.symbol: found for kernel in kernels if (found := register_findings(kernel))} == {}
 
 
-@pytest.mark.parametrize("source", [s for s in SOURCES if s.parent.name == "gemm"], ids=architecture_id)
+@pytest.mark.parametrize("source", [s for s in SOURCES if "gemm" in s.parts], ids=architecture_id)
 def test_weights_are_loaded_16_bytes_at_once(source: Path, folder: Path) -> None:
     kernels = [kernel for kernel in kernels_with_code(source, folder) if multiplies(kernel)]
     assert {kernel.symbol: found for kernel in kernels if (found := load_findings(kernel))} == {}
@@ -221,6 +221,12 @@ def test_who_overlaps_its_predecessor_waits_for_it(source: Path, folder: Path) -
     overlapping = launches_that_overlap(source.read_text())
     kernels = kernels_with_code(source, folder)
     assert {kernel.symbol: found for kernel in kernels if (found := overlap_findings(kernel, overlapping))} == {}
+
+
+def test_products_under_way_keep_their_registers(folder: Path) -> None:
+    kernels = kernels_with_code(machine_code.ROOM / "gemm" / "wgmma.cu", folder)
+    assert {kernel.count("HGMMA.*") for kernel in kernels} == {8}
+    assert {kernel.symbol: kernel.overwrites for kernel in kernels if kernel.overwrites} == {}
 
 
 def test_exceptions_are_of_kernels_that_there_are(folder: Path) -> None:
@@ -300,7 +306,7 @@ def test_what_was_compiled_once_is_known_until_it_changes(tmp_path: Path, monkey
     compilations = []
 
     def compile_source(source: Path, architecture: str, folder: Path) -> Compiled:
-        kernel = Kernel("one", "_Z3onePi", 8, 0, 0, Counter({"EXIT": 2}))
+        kernel = Kernel("one", "_Z3onePi", 8, 0, 0, Counter({"EXIT": 2}), [])
         compilations.append(Compiled(source.name, float(len(compilations)), (kernel,)))
         return compilations[-1]
 

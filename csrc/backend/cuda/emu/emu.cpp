@@ -168,6 +168,8 @@ void run_grid(dim3 grid, dim3 block_dim, std::size_t shared_bytes, unsigned thre
   const std::lock_guard lock(grid_lock);
   block.n_threads = block_dim.x * block_dim.y * block_dim.z;
   if (block.n_threads > 1024) fail("a block has at most 1024 threads");
+  if (grid.x > 0x7FFFFFFF || grid.y > 0xFFFF || grid.z > 0xFFFF) fail("a grid is at most 2^31 - 1 by 65535 by 65535");
+  if (shared_bytes > std::size_t{227} << 10) fail("a block has at most 227 KiB of shared memory");
   while (block.threads.size() < block.n_threads) block.threads.push_back(std::make_unique<Thread>());
   block.slots.resize(block.n_threads * kSlotBytes + 64);
   block.shared.resize(shared_bytes + 1024);

@@ -33,6 +33,8 @@ void apply(const std::string& name, std::int64_t value, Faults& faults) {
     faults.total_bytes = static_cast<std::size_t>(value);
   } else if (name == "launches_before_fault") {
     faults.launches_before_fault = value;
+  } else if (name == "only_90a") {
+    faults.only_90a = true;
   } else if (name == "captures_fail") {
     faults.captures_fail = true;
   } else if (name == "plain_tiles") {

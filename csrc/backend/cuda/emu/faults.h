@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cuda/status.h"
+#include "backend/cuda/device/status.h"
 
 namespace imp::cuda::emu {
 
@@ -16,6 +16,7 @@ struct Faults {
   std::size_t total_bytes = std::size_t{512} << 20;  // of device memory
   std::int64_t launches_before_fault = -1;           // then the device is lost; -1: never
   bool captures_fail = false;
+  bool only_90a = false;                         // the build has code for nothing else
   bool plain_tiles = false, late_tiles = false;  // see TensorMap
 };
 

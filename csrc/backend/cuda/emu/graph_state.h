@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/device/runtime.h"
 
 namespace imp::cuda {
 

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
+#include "backend/cuda/device/tile_places.h"
 #include "backend/cuda/emu/emu.h"
 #include "backend/cuda/emu/faults.h"
-#include "backend/cuda/tile_places.h"
 
 namespace imp::cuda::emu {
 namespace {

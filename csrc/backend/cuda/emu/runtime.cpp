@@ -1,5 +1,5 @@
 // The device's runtime in the process's own memory, for tests: work is done when somebody waits for it, and not before.
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/device/runtime.h"
 
 #include <atomic>
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <deque>
 #include <mutex>
 
+#include "backend/cuda/device/images.h"
 #include "backend/cuda/emu/faults.h"
 #include "backend/cuda/emu/graph_state.h"
 
@@ -90,6 +91,7 @@ Status find_device(DeviceFacts& facts) {
                 .shared_bytes = 227 << 10,
                 .l2_bytes = 1 << 20,
                 .wgmma = faults.wgmma};
+  facts.images = faults.only_90a ? "90a-real" : images_of_build();
   facts.total_bytes = faults.total_bytes;
   facts.driver_version = faults.driver_version;
   facts.runtime_version = 13000;

@@ -1,9 +1,9 @@
 // Single elements of prepared activations, of the formats in which no element looks further than its block.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
+#include "backend/cuda/device/warp.cuh"
 #include "backend/cuda/gemm/activation_rows.h"
-#include "backend/cuda/warp.cuh"
 
 namespace imp::cuda {
 

@@ -1,7 +1,7 @@
 // Preparation of activations: the host's side.
 #include "backend/cuda/gemm/activation_rows.cuh"
 
-#include "backend/cuda/launch.cuh"
+#include "backend/cuda/device/launch.cuh"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -9,7 +9,7 @@ namespace imp::cuda {
 void prepare_rows(Stream& stream, Rows x, ActivationFormat format, std::byte* out) {
   const std::int64_t row_bytes = activation_row_bytes(format, x.width), k_padded = padded_depth(x.width);
   const auto n_rows = static_cast<unsigned>(x.n_rows);
-  const LaunchShape by_tile = {.grid = {static_cast<unsigned>(k_padded / kTileDepth), n_rows},
+  const LaunchShape by_tile = {.grid = {n_rows, static_cast<unsigned>(k_padded / kTileDepth)},
                                .block = kPrepareThreads};
   const LaunchShape by_row = {.grid = n_rows, .block = kPrepareThreads};
   switch (format) {

@@ -1,10 +1,10 @@
 // Preparation of activations for the kernels over tile16: the device's side.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
+#include "backend/cuda/device/warp.cuh"
 #include "backend/cuda/gemm/activation_elements.cuh"
 #include "backend/cuda/gemm/activation_rows.h"
-#include "backend/cuda/warp.cuh"
 
 namespace imp::cuda {
 
@@ -15,9 +15,9 @@ static __device__ __forceinline__ float element_of(Rows x, int row, int i) {
 // A block of threads for each tile's depth of each row.
 static __global__ void __launch_bounds__(kPrepareThreads)
     quantize_rows_kernel(Rows x, std::byte* out, std::int64_t row_bytes) {
-  const int row = static_cast<int>(blockIdx.y);
-  const int i = static_cast<int>(blockIdx.x) * kPrepareThreads + static_cast<int>(threadIdx.x);
-  put_quantized(element_of(x, row, i), i, static_cast<int>(gridDim.x) * kPrepareThreads, out + row * row_bytes);
+  const int row = static_cast<int>(blockIdx.x);
+  const int i = static_cast<int>(blockIdx.y) * kPrepareThreads + static_cast<int>(threadIdx.x);
+  put_quantized(element_of(x, row, i), i, static_cast<int>(gridDim.y) * kPrepareThreads, out + row * row_bytes);
 }
 
 // The power of two that brings what is at most `largest` below 2^14, and the largest to at least 2^13 where it is not
@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(kPrepareThreads)
 // A block of threads for each tile's depth of each row.
 static __global__ void __launch_bounds__(kPrepareThreads)
     round_rows_kernel(Rows x, std::byte* out, std::int64_t row_bytes) {
-  const int row = static_cast<int>(blockIdx.y);
-  const int i = static_cast<int>(blockIdx.x) * kPrepareThreads + static_cast<int>(threadIdx.x);
+  const int row = static_cast<int>(blockIdx.x);
+  const int i = static_cast<int>(blockIdx.y) * kPrepareThreads + static_cast<int>(threadIdx.x);
   put_rounded(element_of(x, row, i), i, out + row * row_bytes);
 }
 

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cuda/stream.h"
+#include "backend/cuda/device/stream.h"
 #include "backend/gemm.h"
 #include "backend/rows.h"
 

@@ -15,7 +15,7 @@
 // point, and the scales are the smaller for it. Of fragment and half_scales, i is a constant where loops are unrolled.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
 #include "backend/cuda/gemm/tiles.h"
 
 namespace imp::cuda {

@@ -1,7 +1,7 @@
 // Codes of F8_E4M3 as float16, by bits: every GPU does it as fast as the newer ones' instruction for it.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
 
 namespace imp::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
 #include "tensor/quant/decode.h"
 
 namespace imp::cuda {

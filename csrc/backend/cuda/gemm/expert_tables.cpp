@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "backend/cuda/device_memory.h"
+#include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/runtime.h"
 #include "backend/cuda/gemm/cuda_linear.h"
-#include "backend/cuda/runtime.h"
 #include "base/error.h"
 
 namespace imp::cuda {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backend/cuda/stream.h"
+#include "backend/cuda/device/stream.h"
 #include "backend/gemm_registry.h"
 
 namespace imp {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/device_memory.h"
+#include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/runtime.h"
 #include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/cuda_linear.h"
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/ops/cuda_ops.h"
 #include "base/error.h"
 
 namespace imp::cuda {

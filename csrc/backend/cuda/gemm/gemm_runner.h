@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/device/stream.h"
 #include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/expert_tables.h"
 #include "backend/cuda/launch_counts.h"
-#include "backend/cuda/stream.h"
 #include "backend/gemm_launch.h"
 
 namespace imp::cuda {

@@ -5,9 +5,9 @@
 // has two strips of weights, decoded in its registers, and 64 of the block's columns: rows of x.
 #pragma once
 
+#include "backend/cuda/device/tile_places.h"
 #include "backend/cuda/gemm/float8_steps.cuh"
 #include "backend/cuda/gemm/strip_pairs.cuh"
-#include "backend/cuda/tile_places.h"
 
 namespace imp::cuda {
 

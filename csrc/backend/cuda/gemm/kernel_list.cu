@@ -1,7 +1,7 @@
 // The rows of the list, best first.
 #include "backend/cuda/gemm/kernel_list.h"
 
-#include "backend/cuda/gemm/cublaslt_rows.h"
+#include "backend/cuda/gemm/cublaslt/rows.h"
 #include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/many_row_kernels.h"
 #include "backend/cuda/gemm/tile_kernels.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/cuda/device/runtime.h"
 #include "backend/cuda/gemm/cuda_linear.h"
 #include "backend/cuda/gemm/layouts.h"
-#include "backend/cuda/runtime.h"
 #include "backend/loading.h"
 #include "base/error.h"
 #include "base/first_error.h"

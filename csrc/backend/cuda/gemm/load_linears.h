@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/device_memory.h"
-#include "backend/cuda/stream.h"
+#include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/stream.h"
 #include "base/thread_pool.h"
 
 namespace imp::cuda {

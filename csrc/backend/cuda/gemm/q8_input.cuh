@@ -1,7 +1,7 @@
 // Rows of x as q8_rows: what integer kernels read of them, and the one order in which they add up scaled blocks.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
 #include "backend/cuda/gemm/tiles.h"
 
 namespace imp::cuda {

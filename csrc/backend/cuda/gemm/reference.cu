@@ -1,8 +1,8 @@
 // Products with weights of any type: the host's side.
 #include "backend/cuda/gemm/reference.cuh"
 
+#include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/gemm/kernels.h"
-#include "backend/cuda/launch.cuh"
 #include "tensor/quant/with_block.h"
 
 namespace imp::cuda {

@@ -1,7 +1,7 @@
 // Products with weights of any type, decoded as the file has them: the device's side.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
 #include "backend/cuda/gemm/encoded_rows.cuh"
 #include "backend/gemm_launch.h"
 

@@ -1,7 +1,7 @@
 // A row's part of a tile, byte by byte as the file has it: what layouts.cpp packs, on the device.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
 #include "backend/cuda/gemm/tiles.h"
 #include "tensor/quant/f8_e4m3.h"
 #include "tensor/quant/floats.h"

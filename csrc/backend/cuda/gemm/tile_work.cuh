@@ -1,11 +1,11 @@
 // What a launch over tiles is cut into: a block makes 16 columns of some rows of out, its warps slices of k.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/math.cuh"
+#include "backend/cuda/device/warp.cuh"
 #include "backend/cuda/gemm/tiles.h"
-#include "backend/cuda/launch.cuh"
-#include "backend/cuda/math.cuh"
-#include "backend/cuda/warp.cuh"
 #include "backend/gemm_launch.h"
 
 namespace imp::cuda {

@@ -12,9 +12,9 @@
 // times a float16 are exact where they are too small for its normal numbers.
 #pragma once
 
-#include "backend/cuda/arch.cuh"
+#include "backend/cuda/device/arch.cuh"
+#include "backend/cuda/device/warp.cuh"
 #include "backend/cuda/gemm/tiles.h"
-#include "backend/cuda/warp.cuh"
 
 namespace imp::cuda {
 
@@ -123,9 +123,10 @@ struct WeightStep<DType::F16> : WithoutUnits {
     }
   }
   __device__ __forceinline__ void make_words(int, int, ScaleWords&) const {}
+  // Into registers that the next load does not write: products under way may still read them.
   __device__ __forceinline__ void decode(int product, int, const ScaleWords&, Fragment& a) const {
     IMP_UNROLL
-    for (int r = 0; r < 4; ++r) a[r] = elements[product].word[r];
+    for (int r = 0; r < 4; ++r) a[r] = arch::copied(elements[product].word[r]);
   }
 };
 

@@ -5,9 +5,9 @@
 // are under way it decodes the other.
 #pragma once
 
+#include "backend/cuda/device/hopper.cuh"
 #include "backend/cuda/gemm/float8_steps.cuh"
 #include "backend/cuda/gemm/strip_pairs.cuh"
-#include "backend/cuda/hopper.cuh"
 
 namespace imp::cuda {
 
@@ -173,6 +173,8 @@ __global__ void __launch_bounds__(Wgmma::kThreads, 1)
     wgmma_kernel(const __grid_constant__ hopper::TensorMap x, const __grid_constant__ TileWork work) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
   run_wgmma_block<kType>(x, work);
+#else
+  __trap();  // no plan takes it (device/images.h)
 #endif
 }
 

@@ -1,0 +1,56 @@
+// Attention over the paged cache: the host's side.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backend/attention.h"
+#include "backend/cuda/device/stream.h"
+#include "backend/cuda/inputs.h"
+#include "backend/cuda/kv/cuda_kv_pool.h"
+#include "backend/gemm.h"
+#include "backend/rows.h"
+
+namespace imp::cuda {
+
+// Keys are taken in tiles of 64 and splits of a fixed number of tokens, from position 0 on, and a split's tiles and
+// then the splits become one in ascending order. How work is cut decides no bit.
+class Attention {
+ public:
+  Attention(Stream& stream, const DeviceCaps& caps) : stream_(stream), caps_(caps) {}
+
+  // For batches of up to max_rows rows of layers no larger than `largest`; may be called again, and never shrinks.
+  // Throws InvalidArgument for heads that it cannot do.
+  void reserve(int max_rows, int max_context, const AttentionParams& largest);
+  std::size_t scratch_bytes(int max_rows, int max_context, const AttentionParams& largest) const;
+  std::size_t scratch_bytes() const noexcept;
+#if IMP_TESTING
+  void fill_scratch(std::uint8_t value);
+#endif
+
+  // `sequences` are what `on_device` holds. Where every sequence has one row, the shape of what is launched depends on
+  // their number alone, so that it can be captured and done again for others of any length.
+  void run(const CudaKvPool& pool, int layer, std::span<const SequenceRows> sequences,
+           const SequencesOnDevice& on_device, const AttentionParams& params, Rows q, Rows out);
+
+ private:
+  // The greatest of what was asked for.
+  struct Reserved {
+    int sequences = 0;  // of one row, whose splits are worked on apart
+    int context = 0;
+    int heads = 0;
+    int head_dim = 0;
+  };
+  static Reserved reserved_for(int max_rows, int max_context, const AttentionParams& largest);
+  static std::size_t bytes_of(const Reserved& reserved);
+  void require_served(const AttentionParams& params) const;
+
+  Stream& stream_;
+  const DeviceCaps& caps_;
+  Reserved reserved_;
+  std::shared_ptr<std::byte> scratch_;
+};
+
+}  // namespace imp::cuda

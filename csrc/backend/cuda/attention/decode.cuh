@@ -1,0 +1,235 @@
+// Attention of sequences with one row: the device's side.
+//
+// A block stays and takes one item after the other, so that its pieces of the next are under way before this one ends.
+// Which items there are follows from the lengths on the device: a captured launch serves any.
+#pragma once
+
+#include "backend/cuda/attention/pieces.cuh"
+
+namespace imp::cuda {
+
+// What the warps of a block show each other.
+struct DecodeRoom {
+  arch::Vec16* weights;  // of a group of tiles: [tile][step][lane]
+  float* greatest;       // likewise [tile][row], of groups in turn in two places: a warp may be a group ahead
+  arch::Vec16* query;    // of an item: [step][lane]
+};
+
+template <class Kv, int kDim>
+struct DecodeWarp {
+  using Shape = Decode<Kv, kDim>;
+
+  AttentionState<Shape::kColumns> state;   // of this split
+  AttentionState<Shape::kColumns> before;  // of splits before it
+  bool has_before;
+
+  // Each warp makes a part of the query for all.
+  __device__ __forceinline__ void begin(const AttentionArgs& args, const DecodeItem& item, const DecodeRoom& room) {
+    const float* q[2];
+    IMP_UNROLL
+    for (int which = 0; which < 2; ++which) {
+      const int head = row_of_lane(which);
+      q[which] = head < item.n_heads ? args.q.data + place_of_head(args, item, head, args.q) : nullptr;
+    }
+    IMP_ROLLED
+    for (int step = warp_of_thread(); step < kDim / 16; step += kAttentionWarps) {
+      std::uint32_t a[4];
+      load_query<Kv>(q, args.cache.head_dim, args.q_factor, step, a);
+      room.query[step * kWarpSize + lane_of_thread()] = {{a[0], a[1], a[2], a[3]}};
+    }
+    state.clear();
+    before.clear();
+    has_before = false;
+  }
+
+  __device__ __forceinline__ static std::int64_t place_of_head(const AttentionArgs& args, const DecodeItem& item,
+                                                               int head, const Rows& rows) {
+    return args.sequences.first_rows[item.sequence] * rows.stride +
+           static_cast<std::int64_t>(item.kv_head * args.group + item.first_head + head) * args.cache.head_dim;
+  }
+
+  // The warp's own tile: its scores, and to all their greatest.
+  __device__ __forceinline__ void score(const DecodeGroup& now, const DecodeGroup& next, float soft_cap,
+                                        Pieces<Kv, kDim>& pieces, const DecodeRoom& room,
+                                        float (&scores)[kScoreColumns][4]) {
+    const auto load = [&](int step, std::uint32_t (&a)[4]) {
+      const arch::Vec16 words = room.query[step * kWarpSize + lane_of_thread()];
+      IMP_UNROLL
+      for (int i = 0; i < 4; ++i) a[i] = words.word[i];
+    };
+    const int own = warp_of_thread();
+    const bool has_own = now.has_tile(own);
+    IMP_UNROLL
+    for (int run = 0; run < kTileSteps; ++run) {
+      const std::byte* const taken = pieces.take(now, next, run);
+      IMP_UNROLL
+      for (int i = 0; i < 4; ++i) scores[2 * run][i] = scores[2 * run + 1][i] = 0;
+      if (!has_own) continue;
+      add_scores<Kv, kDim>(load, pieces.keys(now, run, taken), scores[2 * run], scores[2 * run + 1]);
+    }
+    float greatest[2] = {-INFINITY, -INFINITY};
+    if (has_own) {
+      const Seen& seen = now.item.seen;
+      const int position = now.tile(own) * kTileKeys;
+      const bool sees_all = position >= seen.first && position + kTileKeys <= seen.end;
+      finish_scores(scores, soft_cap, position, {seen, seen}, sees_all);
+      greatest_of_rows(scores, greatest);
+    }
+    if (lane_of_thread() % 4 != 0) return;
+    IMP_UNROLL
+    for (int row = 0; row < 2; ++row) room.greatest[own * kTileRows + row_of_lane(row)] = greatest[row];
+  }
+
+  // To all, the weights of the warp's own tile, relative to the greatest score of the split up to it.
+  __device__ __forceinline__ void show_weights(const float (&scores)[kScoreColumns][4], const DecodeRoom& room) const {
+    const int own = warp_of_thread();
+    float greatest[2] = {state.greatest[0], state.greatest[1]};
+    for (int tile = 0; tile <= own; ++tile) {
+      IMP_UNROLL
+      for (int row = 0; row < 2; ++row) {
+        greatest[row] = fmaxf(greatest[row], room.greatest[tile * kTileRows + row_of_lane(row)]);
+      }
+    }
+    std::uint32_t weights[kTileSteps][4];
+    weigh<Kv>(scores, greatest, weights);
+    IMP_UNROLL
+    for (int step = 0; step < kTileSteps; ++step) {
+      room.weights[(own * kTileSteps + step) * kWarpSize + lane_of_thread()] = {
+          {weights[step][0], weights[step][1], weights[step][2], weights[step][3]}};
+    }
+  }
+
+  // The warp's columns of the values of all tiles.
+  __device__ __forceinline__ void add_group(const DecodeGroup& now, const DecodeGroup& next, Pieces<Kv, kDim>& pieces,
+                                            const DecodeRoom& room) {
+    IMP_ROLLED
+    for (int within = 0; within < kGroupTiles; ++within) {
+      const std::byte* const taken = pieces.take(now, next, kTileSteps + within);
+      if (!now.has_tile(within)) continue;
+      float greatest[2];
+      IMP_UNROLL
+      for (int row = 0; row < 2; ++row) greatest[row] = room.greatest[within * kTileRows + row_of_lane(row)];
+      state.make_room(greatest);
+      std::uint32_t weights[kTileSteps][4];
+      IMP_UNROLL
+      for (int step = 0; step < kTileSteps; ++step) {
+        const arch::Vec16 words = room.weights[(within * kTileSteps + step) * kWarpSize + lane_of_thread()];
+        IMP_UNROLL
+        for (int word = 0; word < 4; ++word) weights[step][word] = words.word[word];
+      }
+      add_values<Kv, Shape::kColumns>(weights, pieces.values(now, within, taken), 0, state);
+    }
+  }
+
+  __device__ __forceinline__ void end_split(bool is_last) {
+    if (has_before) {
+      MergeFactors factors[2];
+      IMP_UNROLL
+      for (int row = 0; row < 2; ++row) {
+        factors[row] = merge_factors(before.greatest[row], state.greatest[row]);
+        state.greatest[row] = factors[row].greatest;
+        state.sums[2 * row] = merged(factors[row], before.sums[2 * row], state.sums[2 * row]);
+      }
+      IMP_UNROLL
+      for (int j = 0; j < Shape::kColumns / 8; ++j) {
+        IMP_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          state.values[j][i] = merged(factors[i / 2], before.values[j][i], state.values[j][i]);
+        }
+      }
+    }
+    if (is_last) return;
+    before = state;
+    has_before = true;
+    state.clear();
+  }
+
+  // The result, or of one split among several its state.
+  __device__ __forceinline__ void write(const AttentionArgs& args, const DecodeItem& item) const {
+    const int first_column = warp_of_thread() * Shape::kColumns;
+    IMP_UNROLL
+    for (int which = 0; which < 2; ++which) {
+      const int row = row_of_lane(which);
+      if (row >= item.n_heads) continue;
+      const std::int64_t head =
+          static_cast<std::int64_t>(item.split) * args.n_heads + item.kv_head * args.group + item.first_head + row;
+      float* const to = item.is_whole ? args.out.data + place_of_head(args, item, row, args.out)
+                                      : args.split_values + head * args.cache.head_dim;
+      const float divisor = item.is_whole ? state.sums[2 * which] : 1.0F;
+      if (!item.is_whole && warp_of_thread() == 0 && lane_of_thread() % 4 == 0) {
+        args.split_sums[2 * head] = state.greatest[which];
+        args.split_sums[2 * head + 1] = state.sums[2 * which];
+      }
+      IMP_UNROLL
+      for (int j = 0; j < Shape::kColumns / 8; ++j) {
+        if (first_column + 8 * j >= args.cache.head_dim) break;
+        IMP_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          to[first_column + 8 * j + column_of_lane() + i] = state.values[j][2 * which + i] / divisor;
+        }
+      }
+    }
+  }
+};
+
+template <class Kv, int kDim>
+__global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs args, bool divided) {
+  using Shape = Decode<Kv, kDim>;
+  IMP_DYNAMIC_SHARED(std::byte, shared);
+  const int groups_of_split = args.split_tokens / (kGroupTiles * kTileKeys);
+  DecodeGroup now = first_group_of(args, divided, static_cast<int>(blockIdx.x));
+  Pieces<Kv, kDim> pieces = {args, shared + warp_of_thread() * Shape::kWarpBytes};
+  pieces.begin(now);
+  DecodeWarp<Kv, kDim> mine;
+  bool is_odd = false;
+  while (now.exists()) {
+    const DecodeGroup next = group_after(args, divided, now);
+    const DecodeRoom room = {
+        reinterpret_cast<arch::Vec16*>(shared + Shape::kWeightsAt),
+        reinterpret_cast<float*>(shared + Shape::kGreatestAt) + (is_odd ? kGroupTiles * kTileRows : 0),
+        reinterpret_cast<arch::Vec16*>(shared + Shape::kQueryAt)};
+    is_odd = !is_odd;
+    if (now.is_first()) {
+      mine.begin(args, now.item, room);
+      __syncthreads();
+    }
+    float scores[kScoreColumns][4];
+    mine.score(now, next, args.soft_cap, pieces, room, scores);
+    __syncthreads();
+    if (now.has_tile(warp_of_thread())) mine.show_weights(scores, room);
+    __syncthreads();
+    mine.add_group(now, next, pieces, room);
+    if (now.is_last() || (now.group + 1) % groups_of_split == 0) mine.end_split(now.is_last());
+    if (now.is_last()) mine.write(args, now.item);
+    now = next;
+  }
+}
+
+constexpr int kCombineThreads = 128;
+
+// Blocks: (query heads, sequences). Of sequences with several splits.
+__global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs args) {
+  const int sequence = static_cast<int>(blockIdx.y);
+  const int n_splits = splits_of(args, sequence).n;
+  if (n_splits < 2) return;
+  const int first_split = units_before(sequence, [&](int i) { return splits_of(args, i).n; });
+  const int n_heads = args.n_heads;
+  const std::int64_t first = static_cast<std::int64_t>(first_split) * n_heads + blockIdx.x;
+  const std::int64_t row = args.sequences.first_rows[sequence];
+  float* const out = args.out.data + row * args.out.stride + blockIdx.x * args.cache.head_dim;
+  for (int d = static_cast<int>(threadIdx.x); d < args.cache.head_dim; d += kCombineThreads) {
+    float greatest = args.split_sums[2 * first];
+    float sum = args.split_sums[2 * first + 1];
+    float value = args.split_values[first * args.cache.head_dim + d];
+    for (int split = 1; split < n_splits; ++split) {
+      const std::int64_t here = first + static_cast<std::int64_t>(split) * n_heads;
+      const MergeFactors factors = merge_factors(greatest, args.split_sums[2 * here]);
+      greatest = factors.greatest;
+      sum = merged(factors, sum, args.split_sums[2 * here + 1]);
+      value = merged(factors, value, args.split_values[here * args.cache.head_dim + d]);
+    }
+    out[d] = value / sum;
+  }
+}
+
+}  // namespace imp::cuda

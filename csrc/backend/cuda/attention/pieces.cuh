@@ -1,0 +1,199 @@
+// What the blocks of the decode kernel do one after the other, and the cache on its way to them.
+//
+// Four warps work on a group of four tiles of keys, in eight pieces each: K of a warp's own tile, 16 keys at a time,
+// then of every tile a quarter of V's columns. What a warp reads no other does, so that it waits for nobody to fetch
+// ahead, into the next group too.
+#pragma once
+
+#include "backend/cuda/attention/copies.cuh"
+#include "backend/cuda/attention/units.cuh"
+
+namespace imp::cuda {
+
+constexpr int kGroupTiles = kAttentionWarps;
+
+template <class Kv, int kDim>
+struct Decode {
+  static constexpr int kStages = kDim <= 128 ? 4 : 3;      // pieces of a warp: one in use, the others under way
+  static constexpr int kColumns = kDim / kAttentionWarps;  // of V, a warp's
+  using KeyCodes = CodedRows<kStepKeys, kDim, kDim>;
+  using ValueCodes = CodedRows<kTileKeys, kColumns, kDim>;
+
+  // Bytes of shared memory: each warp's pieces, its room for expanded codes, and what warps show each other.
+  static constexpr int kRowsBytes = kStepKeys * kDim * 2;  // = kTileKeys · kColumns · 2
+  static constexpr int kPieceBytes = !Kv::kQuantized                         ? kRowsBytes
+                                     : KeyCodes::kBytes > ValueCodes::kBytes ? KeyCodes::kBytes
+                                                                             : ValueCodes::kBytes;
+  static constexpr int kExpandedAt = kStages * kPieceBytes;
+  static constexpr int kWarpBytes = kExpandedAt + (Kv::kQuantized ? kRowsBytes : 0);
+  static constexpr int kWeightsAt = kAttentionWarps * kWarpBytes;  // [tile][step][lane], 16 bytes each
+  static constexpr int kGreatestAt = kWeightsAt + kGroupTiles * kTileSteps * kWarpSize * 16;  // two of [tile][row]
+  static constexpr int kQueryAt = kGreatestAt + 2 * kGroupTiles * kTileRows * 4;  // [step][lane], 16 bytes each
+  static constexpr int kSharedBytes = kQueryAt + kTileRows * kDim * 2;
+};
+
+// One kv head of a sequence, up to 16 of its query heads, and one split or all.
+struct DecodeItem {
+  int sequence = -1;  // none: there are no more
+  int kv_head = 0;
+  int first_head = 0;  // among those of the kv head
+  int n_heads = 0;
+  int split = 0;          // where splits are apart: among all of all sequences
+  bool is_whole = false;  // the sequence has no other split
+  Seen seen;              // in this split, or in all
+  const std::int32_t* blocks = nullptr;
+
+  __device__ __forceinline__ bool exists() const { return sequence >= 0; }
+  __device__ __forceinline__ int first_tile() const { return seen.first / kTileKeys; }
+  __device__ __forceinline__ int end_tile() const { return divided_up(seen.end, kTileKeys); }
+  __device__ __forceinline__ int first_group() const { return first_tile() / kGroupTiles; }
+  __device__ __forceinline__ int end_group() const { return divided_up(end_tile(), kGroupTiles); }
+  __device__ __forceinline__ bool has_tile(int tile) const { return tile >= first_tile() && tile < end_tile(); }
+};
+
+__device__ __forceinline__ DecodeItem find_item(const AttentionArgs& args, bool divided, int number) {
+  const int tiles_of_group = divided_up(args.group, kTileRows);
+  const int heads = args.cache.n_kv_heads * tiles_of_group;
+  const FoundUnit unit = find_unit(number / heads, args.sequences.n_sequences, [&](int i) {
+    const int n = splits_of(args, i).n;
+    return divided ? n : (n > 0 ? 1 : 0);
+  });
+  DecodeItem item;
+  if (unit.sequence < 0) return item;
+  item.sequence = unit.sequence;
+  item.kv_head = number % heads / tiles_of_group;
+  item.first_head = number % tiles_of_group * kTileRows;
+  item.n_heads = args.group - item.first_head < kTileRows ? args.group - item.first_head : kTileRows;
+  item.blocks = args.sequences.blocks + args.sequences.first_blocks[unit.sequence];
+  item.seen = seen_from(args.sequences.first_positions[unit.sequence], args.window);
+  const SplitsOfSequence splits = splits_of(args, unit.sequence);
+  item.is_whole = !divided || splits.n == 1;
+  item.split = number / heads;
+  if (item.is_whole) return item;
+  const int begin = (splits.first + unit.within) * args.split_tokens;
+  const int end = begin + args.split_tokens;
+  item.seen = {begin > item.seen.first ? begin : item.seen.first, end < item.seen.end ? end : item.seen.end};
+  return item;
+}
+
+// A group of tiles of an item.
+struct DecodeGroup {
+  int number = 0;  // of the item
+  DecodeItem item;
+  int group = 0;
+
+  __device__ __forceinline__ bool exists() const { return item.exists(); }
+  __device__ __forceinline__ bool is_first() const { return group == item.first_group(); }
+  __device__ __forceinline__ bool is_last() const { return group + 1 == item.end_group(); }
+  __device__ __forceinline__ int tile(int within) const { return group * kGroupTiles + within; }
+  __device__ __forceinline__ bool has_tile(int within) const { return item.has_tile(tile(within)); }
+};
+
+__device__ __forceinline__ DecodeGroup first_group_of(const AttentionArgs& args, bool divided, int number) {
+  const DecodeItem item = find_item(args, divided, number);
+  return {number, item, item.first_group()};
+}
+
+// The block's next, in this item or in another.
+__device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, bool divided, const DecodeGroup& group) {
+  if (group.is_last()) return first_group_of(args, divided, group.number + static_cast<int>(gridDim.x));
+  return {group.number, group.item, group.group + 1};
+}
+
+// A warp's pieces of the groups of its block, fetched ahead in their order and taken in it. Pieces of tiles that are
+// not seen are empty, and taken or passed over all the same.
+template <class Kv, int kDim>
+struct Pieces {
+  using Shape = Decode<Kv, kDim>;
+  static constexpr int kPieces = kTileSteps + kGroupTiles;
+  static constexpr int kAhead = Shape::kStages - 1;
+
+  const AttentionArgs& args;
+  std::byte* shared;  // the warp's
+  int stage = 0;      // of the piece that is taken next
+
+  __device__ __forceinline__ void begin(const DecodeGroup& now) {
+    IMP_UNROLL
+    for (int piece = 0; piece < kAhead; ++piece) begin_piece(now, piece, piece);
+  }
+
+  // The next in the order, as it lies in shared memory. Every lane has done with the one before when it is there: its
+  // stage is filled with the piece that is kAhead later.
+  __device__ __forceinline__ const std::byte* take(const DecodeGroup& now, const DecodeGroup& next, int piece) {
+    arch::wait_for_copies<kAhead - 1>();
+    __syncwarp();
+    const int later = stage == 0 ? kAhead : stage - 1;
+    DecodeGroup source = next;
+    if (piece + kAhead < kPieces) source = now;
+    begin_piece(source, (piece + kAhead) % kPieces, later);
+    const std::byte* const taken = shared + stage * Shape::kPieceBytes;
+    stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
+    return taken;
+  }
+
+  // Rows of kDim: the 16 keys that piece `piece` of `now` is of.
+  __device__ __forceinline__ const std::uint16_t* keys(const DecodeGroup& now, int piece, const std::byte* taken) {
+    if constexpr (!Kv::kQuantized) {
+      return reinterpret_cast<const std::uint16_t*>(taken);
+    } else {
+      auto* const rows = reinterpret_cast<std::uint16_t*>(shared + Shape::kExpandedAt);
+      const int first = now.tile(warp_of_thread()) * kTileKeys + piece * kStepKeys;
+      expand_rows<kStepKeys, kDim, kDim, kWarpSize>(args.cache, taken, 0, lane_of_thread(), first, now.item.seen, rows);
+      __syncwarp();
+      return rows;
+    }
+  }
+  // Rows of kColumns: the 64 keys of tile `within` of the group.
+  __device__ __forceinline__ const std::uint16_t* values(const DecodeGroup& now, int within, const std::byte* taken) {
+    if constexpr (!Kv::kQuantized) {
+      return reinterpret_cast<const std::uint16_t*>(taken);
+    } else {
+      auto* const rows = reinterpret_cast<std::uint16_t*>(shared + Shape::kExpandedAt);
+      expand_rows<kTileKeys, Shape::kColumns, kDim, kWarpSize>(args.cache, taken, warp_of_thread() * Shape::kColumns,
+                                                               lane_of_thread(), now.tile(within) * kTileKeys,
+                                                               now.item.seen, rows);
+      __syncwarp();
+      return rows;
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void begin_piece(const DecodeGroup& group, int piece, int at_stage) {
+    std::byte* const to = shared + at_stage * Shape::kPieceBytes;
+    if (group.exists()) {
+      if (piece < kTileSteps) {
+        if (group.has_tile(warp_of_thread())) {
+          begin_keys(group.item, group.tile(warp_of_thread()) * kTileKeys + piece * kStepKeys, to);
+        }
+      } else if (group.has_tile(piece - kTileSteps)) {
+        begin_values(group.item, group.tile(piece - kTileSteps) * kTileKeys, to);
+      }
+    }
+    arch::end_copy_group();
+  }
+
+  __device__ __forceinline__ void begin_keys(const DecodeItem& item, int first, std::byte* to) {
+    const RunOfKeys run = run_of_keys(args.cache, item.blocks, item.kv_head, 0, first, item.seen);
+    if constexpr (Kv::kQuantized) {
+      begin_codes<kStepKeys, kDim, kDim, kWarpSize>(args.cache, run, 0, lane_of_thread(), 0, to);
+    } else {
+      begin_rows<kDim, kWarpSize>(args.cache, run, 0, lane_of_thread(), 0, reinterpret_cast<std::uint16_t*>(to));
+    }
+  }
+
+  __device__ __forceinline__ void begin_values(const DecodeItem& item, int first, std::byte* to) {
+    const int column = warp_of_thread() * Shape::kColumns;
+    IMP_ROLLED
+    for (int row = 0; row < kTileKeys; row += kStepKeys) {
+      const RunOfKeys run = run_of_keys(args.cache, item.blocks, item.kv_head, 1, first + row, item.seen);
+      if constexpr (Kv::kQuantized) {
+        begin_codes<kTileKeys, Shape::kColumns, kDim, kWarpSize>(args.cache, run, column, lane_of_thread(), row, to);
+      } else {
+        begin_rows<Shape::kColumns, kWarpSize>(args.cache, run, column, lane_of_thread(), row,
+                                               reinterpret_cast<std::uint16_t*>(to));
+      }
+    }
+  }
+};
+
+}  // namespace imp::cuda

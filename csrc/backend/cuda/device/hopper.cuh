@@ -1,0 +1,250 @@
+// What Hopper's processors alone have: barriers that count bytes, copies of tiles, products of warpgroups. Once as PTX
+// and once as plain code for the emulator. Only kernels in files named *_wgmma use it.
+#pragma once
+
+#include "backend/cuda/device/arch.cuh"
+#include "backend/cuda/device/stream.h"
+#include "backend/cuda/device/tile_places.h"
+
+#ifdef __CUDACC__
+#include <cuda.h>  // types alone: the driver's function is looked up
+
+#include "backend/cuda/device/cuda_status.cuh"
+#else
+#include "backend/cuda/emu/hopper.h"
+#endif
+
+namespace imp::cuda::hopper {
+
+constexpr int kWarpgroupThreads = 128;
+constexpr int kProductColumns = 128;
+constexpr int kProductGroups = kProductColumns / 8;
+constexpr int kTileRowElements = kTileRowBytes / 2;
+
+#ifdef __CUDACC__
+
+using TensorMap = CUtensorMap;
+
+// For copies of tiles of box_rows (at most 256) rows out of a matrix of 16-bit elements, whose row_bytes and address
+// are multiples of 16. What fails is kept in the stream.
+inline TensorMap make_tensor_map(Stream& stream, const void* data, std::int64_t n_elements, std::int64_t n_rows,
+                                 std::int64_t row_bytes, int box_rows) {
+  using Encode = decltype(&cuTensorMapEncodeTiled);
+  constexpr unsigned kSince = 12000;
+  TensorMap map{};
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  stream.keep(
+      to_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, kSince, cudaEnableDefault, &found)));
+  if (!stream.is_ok()) return map;
+  if (entry == nullptr) {
+    stream.keep({StatusKind::fault, static_cast<int>(cudaErrorSymbolNotFound), "no cuTensorMapEncodeTiled"});
+    return map;
+  }
+  const cuuint64_t size[2] = {static_cast<cuuint64_t>(n_elements), static_cast<cuuint64_t>(n_rows)};
+  const cuuint64_t stride[1] = {static_cast<cuuint64_t>(row_bytes)};
+  const cuuint32_t box[2] = {kTileRowElements, static_cast<cuuint32_t>(box_rows)}, step[2] = {1, 1};
+  const CUresult result =
+      reinterpret_cast<Encode>(entry)(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<void*>(data), size, stride,
+                                      box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) stream.keep({StatusKind::fault, static_cast<int>(result), "cuTensorMapEncodeTiled"});
+  return map;
+}
+
+__device__ __forceinline__ std::uint32_t address_of(const void* shared) {
+  return arch::shared_address(shared);
+}
+
+// A barrier's phases begin with 0; each is over when n_arrivals have arrived and all bytes that they announced have
+// come.
+__device__ __forceinline__ void init_barrier(std::uint64_t* barrier, unsigned n_arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0],%1;" ::"r"(address_of(barrier)), "r"(n_arrivals) : "memory");
+}
+// After the barriers were made, and before the block's threads meet to use them.
+__device__ __forceinline__ void show_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _,[%0];" ::"r"(address_of(barrier)) : "memory");
+}
+__device__ __forceinline__ void arrive_expecting(std::uint64_t* barrier, unsigned n_bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _,[%0],%1;" ::"r"(address_of(barrier)), "r"(n_bytes)
+               : "memory");
+}
+// Until the phase of this parity is over: of the one that goes on, or the one before.
+__device__ __forceinline__ void wait(std::uint64_t* barrier, unsigned phase_parity) {
+  std::uint32_t is_over = 0;
+  do {
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2; selp.u32 %0,1,0,p;}"
+                 : "=r"(is_over)
+                 : "r"(address_of(barrier)), "r"(phase_parity)
+                 : "memory");
+  } while (is_over == 0);
+}
+
+// The tile of a matrix that begins at (element, row), with zeros beyond the matrix; its bytes count on the barrier.
+__device__ __forceinline__ void begin_tile_copy(void* shared, const TensorMap& map, int element, int row,
+                                                std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1,{%2,%3}],[%4];" ::"r"(
+          address_of(shared)),
+      "l"(&map), "r"(element), "r"(row), "r"(address_of(barrier))
+      : "memory");
+}
+
+// A warpgroup gives registers to the block, or takes them; all of them do, once, at the beginning of their roles.
+template <int kRegisters>
+__device__ __forceinline__ void keep_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// Before the first product, and before each that takes registers which something else wrote.
+__device__ __forceinline__ void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void end_product_group() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Until at most this many of the warpgroup's groups of products are under way.
+template <int kUnderWay>
+__device__ __forceinline__ void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kUnderWay) : "memory");
+}
+
+#define IMP_D4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define IMP_D16(i) IMP_D4(i), IMP_D4((i) + 1), IMP_D4((i) + 2), IMP_D4((i) + 3)
+#define IMP_MULTIPLY(types)                                                                               \
+  asm volatile("{.reg .pred p; setp.eq.u32 p,0,0; wgmma.mma_async.sync.aligned.m64n128k16.f32." types     \
+               " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
+               "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45," \
+               "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"                \
+               "{%64,%65,%66,%67},%68,p,1,1,0;}"                                                          \
+               : IMP_D16(0), IMP_D16(4), IMP_D16(8), IMP_D16(12)                                          \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile))
+
+// d[64x128] += a[64x16] · b[16x128], float32 sums, beside the threads of a warpgroup. Warp w has rows 16 · w and on, of
+// a and of d, in the order of arch::mma_f16: d[j] is that shape's d of columns 8 · j and on. Columns of b are rows of
+// a tile in shared memory. d and a are not the threads' own before the product was waited for.
+__device__ __forceinline__ void multiply_f16(float (&d)[kProductGroups][4], const std::uint32_t (&a)[4],
+                                             std::uint64_t tile) {
+  IMP_MULTIPLY("f16.f16");
+}
+__device__ __forceinline__ void multiply_bf16(float (&d)[kProductGroups][4], const std::uint32_t (&a)[4],
+                                              std::uint64_t tile) {
+  IMP_MULTIPLY("bf16.bf16");
+}
+
+#undef IMP_MULTIPLY
+#undef IMP_D16
+#undef IMP_D4
+
+#else
+
+using TensorMap = emu::TensorMap;
+
+inline TensorMap make_tensor_map(Stream&, const void* data, std::int64_t n_elements, std::int64_t n_rows,
+                                 std::int64_t row_bytes, int box_rows) {
+  return emu::make_tensor_map(data, n_elements, n_rows, row_bytes, kTileRowElements, box_rows);
+}
+
+inline std::uint32_t address_of(const void* shared) {
+  return emu::shared_offset(shared);
+}
+inline void init_barrier(std::uint64_t* barrier, unsigned n_arrivals) {
+  emu::init_barrier(barrier, n_arrivals);
+}
+inline void show_barriers() {}
+inline void arrive(std::uint64_t* barrier) {
+  emu::arrive(barrier, 0);
+}
+inline void arrive_expecting(std::uint64_t* barrier, unsigned n_bytes) {
+  emu::arrive(barrier, n_bytes);
+}
+inline void wait(std::uint64_t* barrier, unsigned phase_parity) {
+  emu::wait(barrier, phase_parity);
+}
+inline void begin_tile_copy(void* shared, const TensorMap& map, int element, int row, std::uint64_t* barrier) {
+  emu::begin_tile_copy(shared, map, element, row, barrier);
+}
+template <int>
+void keep_registers() {
+  emu::meet_group(kWarpgroupThreads);
+}
+template <int>
+void take_registers() {
+  emu::meet_group(kWarpgroupThreads);
+}
+inline void begin_products() {}
+inline void end_product_group() {
+  emu::end_product_group();
+}
+template <int kUnderWay>
+void wait_for_products() {
+  emu::wait_for_products(kUnderWay);
+  emu::meet_group(32);  // a warp's products are done for all of its lanes
+}
+
+// Of a column of b that lies as a descriptor says: 16 elements.
+template <class Decode>
+void read_column(std::uint64_t tile, unsigned column, const Decode& decode, float (&values)[16]) {
+  if (tile >> 62 != 1 || (tile >> 49 & 7) != 0) emu::fail("a descriptor of another order");
+  const auto begin = static_cast<std::uint32_t>(tile & 0x3fff) << 4,
+             atom = static_cast<std::uint32_t>(tile >> 32 & 0x3fff) << 4;
+  for (unsigned i = 0; i < 16; ++i) {
+    const std::uint32_t at = swizzled(begin + column / 8 * atom + column % 8 * kTileRowBytes + 2 * i);
+    std::uint16_t bits;
+    if (at + sizeof bits > emu::dynamic_shared_bytes()) emu::fail("a product reads beyond shared memory");
+    std::memcpy(&bits, emu::dynamic_shared() + at, sizeof bits);
+    values[i] = decode(bits);
+  }
+}
+
+// One thread's part, when the product is done.
+template <class Decode>
+void multiply_emulated(float (&d)[kProductGroups][4], const std::uint32_t (&a)[4], std::uint64_t tile,
+                       const Decode& decode) {
+  struct Fragment {
+    std::uint32_t word[4];
+  } mine;
+  std::memcpy(&mine, a, sizeof mine);
+  float rows[2][16];
+  const unsigned group = emu::lane() / 4, t = emu::lane() % 4;
+  emu::exchange(mine, [&](auto from) {
+    for (unsigned owner = 0; owner < 4; ++owner) {
+      const Fragment theirs = from(4 * group + owner);
+      for (unsigned r = 0; r < 4; ++r) {
+        for (unsigned e = 0; e < 2; ++e) {
+          rows[r % 2][8 * (r / 2) + 2 * owner + e] = decode(static_cast<std::uint16_t>(theirs.word[r] >> (16 * e)));
+        }
+      }
+    }
+  });
+  float column[16];
+  for (unsigned j = 0; j < kProductGroups; ++j) {
+    for (unsigned side = 0; side < 2; ++side) {
+      read_column(tile, 8 * j + 2 * t + side, decode, column);
+      for (unsigned half = 0; half < 2; ++half) {
+        float& sum = d[j][2 * half + side];
+        for (unsigned i = 0; i < 16; ++i) sum += rows[half][i] * column[i];
+      }
+    }
+  }
+}
+
+inline void multiply_f16(float (&d)[kProductGroups][4], const std::uint32_t (&a)[4], std::uint64_t tile) {
+  emu::begin_product(
+      [&d, &a, tile] { multiply_emulated(d, a, tile, [](std::uint16_t bits) { return f16_to_f32(bits); }); });
+}
+inline void multiply_bf16(float (&d)[kProductGroups][4], const std::uint32_t (&a)[4], std::uint64_t tile) {
+  emu::begin_product(
+      [&d, &a, tile] { multiply_emulated(d, a, tile, [](std::uint16_t bits) { return bf16_to_f32(bits); }); });
+}
+
+#endif
+
+}  // namespace imp::cuda::hopper

@@ -1,0 +1,203 @@
+// cuBLASLt: opening it, choosing algorithms, multiplying.
+//
+// Its matrices lie column by column: decoded weights are a [k, n] that is taken transposed, x is a [k, m], and the
+// product is an [n, m].
+#include "backend/cuda/gemm/cublaslt/cublaslt.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "backend/cuda/gemm/activation_rows.h"
+#include "backend/cuda/gemm/cublaslt/library.h"
+#include "base/error.h"
+
+namespace imp::cuda {
+namespace {
+
+using namespace cublaslt;
+
+template <class T>
+using Owned = std::unique_ptr<T, Code (*)(T*)>;
+
+template <class T, class Value>
+void set(Code (*function)(T*, int, const void*, std::size_t), const Owned<T>& of, int attribute, Value value) {
+  const Code code = function(of.get(), attribute, &value, sizeof value);
+  IMP_CHECK(code == kSuccess);  // attributes and sizes are those of every version
+}
+
+template <class Value>
+Value attribute_of(const Api& api, const Algorithm& algorithm, int attribute, Value otherwise) {
+  Value value{};
+  std::size_t n_written = 0;
+  const Code code = api.get_algorithm(&algorithm, attribute, &value, sizeof value, &n_written);
+  return code == kSuccess ? value : otherwise;
+}
+
+// Whether each output is one sum in an order that depends on nothing that differs from run to run.
+bool sums_in_one_order(const Api& api, const Algorithm& algorithm) {
+  constexpr std::int32_t kManySplits = 2;  // 0 and 1 are none
+  return attribute_of(api, algorithm, kAlgorithmSplits, kManySplits) < kManySplits &&
+         attribute_of<std::uint32_t>(api, algorithm, kAlgorithmReduction, ~0U) == kNoReduction;
+}
+
+// Elements from one row of x to the next, as they are prepared.
+std::int64_t x_stride_of(bool is_bfloat16, std::int64_t k) {
+  return activation_row_bytes(is_bfloat16 ? ActivationFormat::bf16_rows : ActivationFormat::f16_rows, k) / 2;
+}
+
+std::string text_of(std::int64_t n, std::int64_t k) {
+  return std::to_string(n) + "x" + std::to_string(k);
+}
+
+}  // namespace
+
+// Weights of one size, and of x and the product what does not change with the number of rows.
+struct CublasLt::Shape {
+  bool is_bfloat16;
+  std::int64_t n, k;
+  int n_buckets;
+  Owned<ProductData> product;
+  Owned<LayoutData> weights, x, out;
+  std::array<Algorithm, kCublasLtBuckets> algorithms;
+
+  void set_rows(const Api& api, int m, std::int64_t x_stride) const {
+    set(api.set_layout, x, kLayoutColumns, static_cast<std::uint64_t>(m));
+    set(api.set_layout, x, kLayoutStride, x_stride);
+    set(api.set_layout, out, kLayoutColumns, static_cast<std::uint64_t>(m));
+  }
+};
+
+CublasLt::CublasLt(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+
+CublasLt::~CublasLt() {
+  shapes_.clear();
+  if (handle_ != nullptr) api_.destroy(handle_);
+}
+
+std::string CublasLt::words_of(Code code) const {
+  return std::string(api_.name_of(code)) + " (" + std::to_string(code) + ")";
+}
+
+const char* CublasLt::refusal() {
+  if (!is_opened_) {
+    is_opened_ = true;
+    refusal_ = open_cublaslt(paths_, api_);
+    if (refusal_.empty()) {
+      if (const Code code = api_.create(&handle_); code != kSuccess) refusal_ = "cublasLtCreate: " + words_of(code);
+    }
+    if (!refusal_.empty()) refusal_.insert(0, "cuBLASLt is not at hand: ");
+  }
+  return refusal_.empty() ? nullptr : refusal_.c_str();
+}
+
+std::size_t CublasLt::place_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const {
+  const auto found = std::ranges::find_if(
+      shapes_, [&](const Shape& shape) { return shape.is_bfloat16 == is_bfloat16 && shape.n == n && shape.k == k; });
+  return static_cast<std::size_t>(found - shapes_.begin());
+}
+
+CublasLt::Shape CublasLt::make_shape(bool is_bfloat16, std::int64_t n, std::int64_t k) const {
+  const auto layout = [&](int type, std::int64_t rows, std::int64_t columns) {
+    LayoutData* made = nullptr;
+    const Code code =
+        api_.make_layout(&made, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows);
+    IMP_CHECK(code == kSuccess);
+    return Owned<LayoutData>(made, api_.free_layout);
+  };
+  ProductData* made = nullptr;
+  IMP_CHECK(api_.make_product(&made, kComputeFloat32, kFloat32) == kSuccess);
+  Owned<ProductData> product(made, api_.free_product);
+  set(api_.set_product, product, kProductTransA, kTransposed);
+  const int type = is_bfloat16 ? kBfloat16 : kFloat16;
+  return {is_bfloat16, n, k, 0, std::move(product), layout(type, k, n), layout(type, k, 1), layout(kFloat32, n, 1), {}};
+}
+
+void CublasLt::prepare(const GemmProblem& problem) {
+  IMP_CHECK(refusal() == nullptr);
+  const bool is_bfloat16 = problem.weight == DType::BF16;
+  for (const int n_products : {1, 2}) {
+    const CublasLtCut cut = cut_of(problem.n, problem.k, n_products);
+    for (const std::int64_t n : {cut.strip_rows, last_strip(cut)}) {
+      const std::size_t place = place_of(is_bfloat16, n, cut.k);
+      if (place == shapes_.size()) shapes_.push_back(make_shape(is_bfloat16, n, cut.k));
+      Shape& shape = shapes_[place];
+      for (const int last = bucket_of(cut.part_rows); shape.n_buckets <= last; ++shape.n_buckets) {
+        choose(shape, shape.n_buckets);
+      }
+    }
+  }
+}
+
+// What the library offers for a number of rows, the best first.
+struct CublasLt::Offers {
+  Code code = kSuccess;
+  int n = 0;
+  std::array<Candidate, 16> candidates = {};
+};
+
+CublasLt::Offers CublasLt::ask(const Shape& shape, int m, std::uint32_t reductions) const {
+  PreferenceData* made = nullptr;
+  IMP_CHECK(api_.make_preference(&made) == kSuccess);
+  const Owned<PreferenceData> wish(made, api_.free_preference);
+  set(api_.set_preference, wish, kPreferenceWorkspace, std::uint64_t{kCublasLtLimits.workspace_bytes});
+  set(api_.set_preference, wish, kPreferenceReductions, reductions);
+  Offers offers;
+  shape.set_rows(api_, m, x_stride_of(shape.is_bfloat16, shape.k));
+  LayoutData* const out = shape.out.get();
+  offers.code =
+      api_.find_algorithms(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out, wish.get(),
+                           static_cast<int>(offers.candidates.size()), offers.candidates.data(), &offers.n);
+  if (offers.code != kSuccess) offers.n = 0;
+  return offers;
+}
+
+bool CublasLt::takes(const Shape& shape, int m, const Candidate& candidate) const {
+  constexpr std::size_t kMost = kCublasLtLimits.workspace_bytes;
+  if (candidate.code != kSuccess || candidate.workspace_bytes > kMost ||
+      !sums_in_one_order(api_, candidate.algorithm)) {
+    return false;
+  }
+  Candidate checked{};
+  shape.set_rows(api_, m, x_stride_of(shape.is_bfloat16, shape.k));
+  LayoutData* const out = shape.out.get();
+  const Code code = api_.check_algorithm(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out,
+                                         &candidate.algorithm, &checked);
+  return code == kSuccess && checked.workspace_bytes <= kMost;
+}
+
+// The best for the most rows of the bucket that takes the fewest too. A version that understands the wish for whole
+// sums otherwise is asked for all.
+void CublasLt::choose(Shape& shape, int bucket) const {
+  Offers offers;
+  for (const std::uint32_t reductions : {kNoReduction, kAnyReduction}) {
+    offers = ask(shape, bucket_rows(bucket), reductions);
+    for (int i = 0; i < offers.n; ++i) {
+      const Candidate& candidate = offers.candidates[static_cast<std::size_t>(i)];
+      if (!takes(shape, least_rows(bucket), candidate)) continue;
+      shape.algorithms[static_cast<std::size_t>(bucket)] = candidate.algorithm;
+      return;
+    }
+  }
+  throw ModelError(Reason::MODEL_UNSUPPORTED,
+                   "cuBLASLt has no algorithm for weights of " + text_of(shape.n, shape.k) + " by up to " +
+                       std::to_string(bucket_rows(bucket)) + " rows that sums in one order: " +
+                       (offers.code == kSuccess ? std::to_string(offers.n) + " were offered" : words_of(offers.code)));
+}
+
+Status CublasLt::multiply(const CublasLtProduct& product, void* stream) const {
+  constexpr float kOne = 1, kNothing = 0;
+  const std::size_t place = place_of(product.is_bfloat16, product.n, product.k);
+  const int bucket = bucket_of(product.m);
+  IMP_CHECK(place < shapes_.size() && bucket < shapes_[place].n_buckets);  // prepare() was
+  const Shape& shape = shapes_[place];
+  shape.set_rows(api_, product.m, product.x_stride / 2);
+  const Code code = api_.multiply(handle_, shape.product.get(), &kOne, product.weights, shape.weights.get(), product.x,
+                                  shape.x.get(), &kNothing, product.out, shape.out.get(), product.out, shape.out.get(),
+                                  &shape.algorithms[static_cast<std::size_t>(bucket)], product.workspace,
+                                  kCublasLtLimits.workspace_bytes, stream);
+  if (code == kSuccess) return {};
+  return {StatusKind::fault, code, api_.name_of(code)};
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,64 @@
+// cuBLASLt as the kernels use it: what it is asked is asked at load, but for the products themselves.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/device/status.h"
+#include "backend/cuda/gemm/cublaslt/api.h"
+#include "backend/cuda/gemm/cublaslt/cut.h"
+#include "backend/gemm.h"
+
+namespace imp::cuda {
+
+// A product of decoded weights [n, k] and rows of x [m, k], 16-bit elements both: float32 [m, n].
+struct CublasLtProduct {
+  bool is_bfloat16 = false;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  const std::byte* weights = nullptr;
+  const std::byte* x = nullptr;
+  std::ptrdiff_t x_stride = 0;  // bytes
+  int m = 0;
+  float* out = nullptr;
+  std::byte* workspace = nullptr;
+};
+
+// One backend's. Nothing of it is there before the first question.
+class CublasLt final : public KernelLibrary {
+ public:
+  // As open_cublaslt() takes them; empty: it is not to be used.
+  explicit CublasLt(std::vector<std::string> paths);
+  ~CublasLt() override;
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  const char* refusal() override;
+
+  // Chooses the algorithms for a weight, alone and with its gate. Throws ModelError(MODEL_UNSUPPORTED) where there are
+  // none that fit the workspace and sum each output in one order.
+  void prepare(const GemmProblem& problem);
+
+  // Puts it on the stream, by the algorithm that was chosen for n, k and about m rows. May be captured.
+  Status multiply(const CublasLtProduct& product, void* stream) const;
+
+ private:
+  struct Shape;
+  struct Offers;
+  std::size_t place_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const;  // in shapes_; its size: nowhere
+  Shape make_shape(bool is_bfloat16, std::int64_t n, std::int64_t k) const;
+  void choose(Shape& shape, int bucket) const;
+  Offers ask(const Shape& shape, int m, std::uint32_t reductions) const;
+  bool takes(const Shape& shape, int m, const cublaslt::Candidate& candidate) const;
+  std::string words_of(cublaslt::Code code) const;
+
+  std::vector<std::string> paths_;
+  bool is_opened_ = false;
+  std::string refusal_;
+  cublaslt::Api api_ = {};
+  cublaslt::HandleData* handle_ = nullptr;
+  std::vector<Shape> shapes_;
+};
+
+}  // namespace imp::cuda

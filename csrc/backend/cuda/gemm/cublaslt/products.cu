@@ -1,0 +1,158 @@
+// Weights of tile16 by many rows of float16 or bfloat16, by cuBLASLt: the host's side.
+#include "backend/cuda/gemm/cublaslt/products.cuh"
+
+#include "backend/cuda/gemm/cublaslt/cublaslt.h"
+#include "backend/cuda/gemm/cublaslt/rows.h"
+#include "base/error.h"
+
+namespace imp::cuda {
+namespace {
+
+// One launch's terms: a weight, or a gate and what it gates.
+template <DType kType>
+class Pieces {
+ public:
+  Pieces(const GemmLaunch& launch, std::span<const GemmLaunchTerm> terms)
+      : launch_(launch),
+        terms_(terms),
+        cut_(cut_of(terms.front().n, launch.k, n_products())),
+        places_(scratch_of(cut_, n_products(), launch.m)) {}
+
+  void run() const {
+    for (std::int64_t first = 0; first < cut_.n_rows; first += cut_.strip_rows) {
+      const std::int64_t n_rows = std::min(cut_.strip_rows, cut_.n_rows - first);
+      for (int i = 0; i < n_products(); ++i) decode(i, first, n_rows);
+      for (int row = 0; row < launch_.m; row += cut_.part_rows) {
+        const int m = std::min(cut_.part_rows, launch_.m - row);
+        for (int i = 0; i < n_products(); ++i) multiply(i, n_rows, row, m);
+        finish(first, n_rows, row, m);
+      }
+    }
+  }
+
+ private:
+  static constexpr bool kIsBfloat16 = WeightStep<kType>::kIsBfloat16;
+
+  int n_products() const { return static_cast<int>(terms_.size()); }
+  std::byte* weights(int i) const {
+    return launch_.scratch + places_.weights + static_cast<unsigned>(i) * places_.weight_bytes;
+  }
+  float* units(int i) const {
+    return reinterpret_cast<float*>(launch_.scratch + places_.units + static_cast<unsigned>(i) * places_.unit_bytes);
+  }
+  float* sums(int i) const {
+    return reinterpret_cast<float*>(launch_.scratch + places_.products +
+                                    static_cast<unsigned>(i) * places_.product_bytes);
+  }
+  const std::byte* x(int row) const { return launch_.x + row * launch_.x_stride; }
+
+  void decode(int i, std::int64_t first, std::int64_t n_rows) const {
+    const auto n_tiles = static_cast<int>(cut_.k / kTileElements);
+    const std::byte* const tiles =
+        terms_[static_cast<std::size_t>(i)].weight + first / kTileRows * n_tiles * Tile<kType>::kBytes;
+    constexpr unsigned kTiles = CublasLtKernel::kWarps;
+    cuda::launch(
+        stream_of(launch_), cublaslt_weights_kernel<kType>,
+        {.grid = {(static_cast<unsigned>(n_tiles) + kTiles - 1) / kTiles, static_cast<unsigned>(n_rows / kTileRows)},
+         .block = CublasLtKernel::kThreads},
+        tiles, n_tiles, weights(i), units(i));
+  }
+
+  void multiply(int i, std::int64_t n_rows, int row, int m) const {
+    Stream& stream = stream_of(launch_);
+    const CublasLtProduct product = {.is_bfloat16 = kIsBfloat16,
+                                     .n = n_rows,
+                                     .k = cut_.k,
+                                     .weights = weights(i),
+                                     .x = x(row),
+                                     .x_stride = launch_.x_stride,
+                                     .m = m,
+                                     .out = sums(i),
+                                     .workspace = launch_.scratch};
+    enqueue(stream, [library = stream.cublaslt, handle = stream.handle, product] {
+      return library->multiply(product, handle);
+    });
+  }
+
+  void finish(std::int64_t first, std::int64_t n_rows, int row, int m) const {
+    const auto from_first = [&](GemmLaunchTerm term) {
+      if (term.bias != nullptr) term.bias += first;
+      if (term.out != nullptr) term.out += row * term.out_stride + first;
+      return term;
+    };
+    FinishWork work;
+    work.sums = sums(0);
+    work.up = sums(n_products() - 1);
+    work.units = units(0);
+    work.up_units = units(n_products() - 1);
+    work.stride = n_rows;
+    work.term = from_first(terms_.front());
+    work.up_term = from_first(terms_.back());
+    work.n = static_cast<int>(std::min(n_rows, terms_.front().n - first));
+    work.fusion = launch_.fusion;
+    work.x = x(row);
+    work.x_stride = launch_.x_stride;
+    work.factor_offset = kIsBfloat16 ? 0 : static_cast<int>(cut_.k) * 2;
+    constexpr unsigned kColumns = CublasLtKernel::kThreads;
+    cuda::launch(stream_of(launch_), finish_products_kernel,
+                 {.grid = {(static_cast<unsigned>(work.n) + kColumns - 1) / kColumns, static_cast<unsigned>(m)},
+                  .block = CublasLtKernel::kThreads},
+                 work);
+  }
+
+  const GemmLaunch& launch_;
+  std::span<const GemmLaunchTerm> terms_;
+  CublasLtCut cut_;
+  CublasLtScratch places_;
+};
+
+// Terms have the scratch in turn.
+template <DType kType>
+void launch_cublaslt(const GemmLaunch& launch) {
+  IMP_CHECK(launch.n_experts == 0);
+  const std::size_t at_once = launch.fusion == GemmFusion::none ? 1 : 2;
+  for (std::size_t i = 0; i < launch.terms.size(); i += at_once) {
+    Pieces<kType>(launch, launch.terms.subspan(i, at_once)).run();
+  }
+}
+
+}  // namespace
+
+std::size_t cublaslt_scratch_bytes(const GemmProblem& problem, int m) {
+  std::size_t most = 0;
+  for (const int n_products : {1, 2}) {
+    most = std::max(most, scratch_of(cut_of(problem.n, problem.k, n_products), n_products, m).end);
+  }
+  return most;
+}
+
+void prepare_cublaslt(const GemmProblem& problem, void* stream) {
+  static_cast<Stream*>(stream)->cublaslt->prepare(problem);
+}
+
+void launch_q8_0_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::Q8_0>(launch);
+}
+void launch_q4_0_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::Q4_0>(launch);
+}
+void launch_q4_k_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::Q4_K>(launch);
+}
+void launch_q5_k_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::Q5_K>(launch);
+}
+void launch_q6_k_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::Q6_K>(launch);
+}
+void launch_f8_e4m3_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::F8_E4M3>(launch);
+}
+void launch_f16_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::F16>(launch);
+}
+void launch_bf16_cublaslt(const GemmLaunch& launch) {
+  launch_cublaslt<DType::BF16>(launch);
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,75 @@
+// The cache's sizes and its memory.
+#include "backend/cuda/kv/cuda_kv_pool.h"
+
+#include <bit>
+#include <string>
+
+#include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/runtime.h"
+#include "base/error.h"
+
+namespace imp::cuda {
+namespace {
+
+const KvGeometry& checked(const KvGeometry& geometry) {
+  const auto require = [](bool holds, const char* field, const std::string& found, const char* expected) {
+    if (holds) return;
+    throw InvalidArgument(Reason::FIELD_INVALID, std::string("kv ") + field + ": " + found + ", expected " + expected);
+  };
+  const auto require_number = [&](bool holds, const char* field, int found, const char* expected) {
+    require(holds, field, std::to_string(found), expected);
+  };
+  require_number(geometry.n_layers > 0, "n_layers", geometry.n_layers, "at least 1");
+  require_number(geometry.n_kv_heads > 0, "n_kv_heads", geometry.n_kv_heads, "at least 1");
+  require_number(geometry.head_dim > 0 && geometry.head_dim % 8 == 0, "head_dim", geometry.head_dim, "a multiple of 8");
+  require(geometry.dtype == DType::F16 || geometry.dtype == DType::BF16 || geometry.dtype == DType::Q8_0, "dtype",
+          std::string(traits(geometry.dtype).name), "f16, bf16 or q8_0 on cuda");
+  require_number(geometry.dtype != DType::Q8_0 || geometry.head_dim % kKvGroup == 0, "head_dim", geometry.head_dim,
+                 "a multiple of 32, as q8_0 has its blocks");
+  const int tokens = geometry.block_tokens;
+  require_number(tokens >= 16 && tokens <= 256 && std::has_single_bit(static_cast<unsigned>(tokens)), "block_tokens",
+                 tokens, "16, 32, 64, 128 or 256");
+  require_number(geometry.n_blocks >= 0, "n_blocks", geometry.n_blocks, "at least 0");
+  return geometry;
+}
+
+std::size_t part_bytes(const KvGeometry& geometry) {
+  return static_cast<std::size_t>(geometry.block_tokens * *row_bytes(geometry.dtype, geometry.head_dim));
+}
+
+std::size_t bytes_of_block(const KvGeometry& geometry) {
+  return 2 * static_cast<std::size_t>(geometry.n_kv_heads) * part_bytes(geometry);
+}
+
+std::size_t bytes_of_layer(const KvGeometry& geometry) {
+  return (static_cast<std::size_t>(geometry.n_blocks) + 1) * bytes_of_block(geometry);
+}
+
+}  // namespace
+
+std::size_t CudaKvPool::n_bytes(const KvGeometry& geometry) {
+  return static_cast<std::size_t>(geometry.n_layers) * bytes_of_layer(checked(geometry));
+}
+
+CudaKvPool::CudaKvPool(const KvGeometry& geometry, Stream& stream)
+    : stream_(stream),
+      geometry_(checked(geometry)),
+      block_bytes_(bytes_of_block(geometry)),
+      layer_bytes_(bytes_of_layer(geometry)),
+      memory_(allocate_on_device(n_bytes())) {
+  fill(stream, memory_.get(), 0, n_bytes());
+}
+
+CudaKvPool::~CudaKvPool() {
+  synchronize(stream_);
+}
+
+KvPlaces CudaKvPool::places(int layer) const noexcept {
+  return {.layer = this->layer(layer),
+          .part_bytes = static_cast<int>(part_bytes(geometry_)),
+          .n_kv_heads = geometry_.n_kv_heads,
+          .head_dim = geometry_.head_dim,
+          .token_bits = std::countr_zero(static_cast<unsigned>(geometry_.block_tokens))};
+}
+
+}  // namespace imp::cuda

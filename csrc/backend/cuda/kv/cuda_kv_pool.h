@@ -1,0 +1,46 @@
+// The cache in the GPU's memory: how large it is, and where each layer lies.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "backend/cuda/device/stream.h"
+#include "backend/cuda/kv/kv_places.h"
+#include "backend/kv_pool.h"
+
+namespace imp::cuda {
+
+// By layer, block, kv head, then K and V: what one head has of a block is contiguous. Behind the blocks of each layer
+// lies one more, which rows that belong to no sequence write to.
+class CudaKvPool final : public KvPool {
+ public:
+  // Holds zeros. Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).
+  CudaKvPool(const KvGeometry& geometry, Stream& stream);
+  // Waits for the device, which may still be at a step.
+  ~CudaKvPool() override;
+  CudaKvPool(const CudaKvPool&) = delete;
+  CudaKvPool& operator=(const CudaKvPool&) = delete;
+  // What it takes; throws InvalidArgument likewise.
+  static std::size_t n_bytes(const KvGeometry& geometry);
+
+  const KvGeometry& geometry() const noexcept override { return geometry_; }
+  std::size_t n_bytes() const noexcept override { return static_cast<std::size_t>(geometry_.n_layers) * layer_bytes_; }
+#if IMP_TESTING
+  std::span<std::byte> memory() const noexcept override { return {memory_.get(), n_bytes()}; }
+#endif
+
+  std::byte* layer(int layer) const noexcept { return memory_.get() + static_cast<std::size_t>(layer) * layer_bytes_; }
+  KvPlaces places(int layer) const noexcept;
+  std::size_t layer_bytes() const noexcept { return layer_bytes_; }
+  std::size_t block_bytes() const noexcept { return block_bytes_; }  // of one layer
+  std::int32_t spare_block() const noexcept { return geometry_.n_blocks; }
+
+ private:
+  Stream& stream_;
+  KvGeometry geometry_;
+  std::size_t block_bytes_;
+  std::size_t layer_bytes_;
+  std::shared_ptr<std::byte> memory_;
+};
+
+}  // namespace imp::cuda

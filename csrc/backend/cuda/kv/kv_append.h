@@ -1,0 +1,25 @@
+// New keys and values on their way into the cache, alone or rotated in the same launch.
+#pragma once
+
+#include "backend/cuda/device/stream.h"
+#include "backend/cuda/inputs.h"
+#include "backend/cuda/kv/kv_places.h"
+#include "backend/cuda/ops/rope_args.h"
+#include "backend/rows.h"
+#include "tensor/dtype.h"
+
+namespace imp::cuda {
+
+// Rows of q, k, v and angles, and where k and v are kept.
+struct RopeAppendArgs {
+  Rows q, k, v, angles;
+  HeadNorm q_norm, k_norm;
+  RopeShape rope;
+  KvPlaces cache;
+  SequencesOnDevice sequences;
+};
+
+void append_rows(Stream& stream, DType type, const KvPlaces& cache, const SequencesOnDevice& sequences, Rows k, Rows v);
+void rope_append_rows(Stream& stream, DType type, const RopeAppendArgs& args);
+
+}  // namespace imp::cuda

@@ -1,0 +1,57 @@
+// The types that a cache may have, as kernels see them.
+#pragma once
+
+#include "backend/cuda/device/arch.cuh"
+#include "base/error.h"
+#include "tensor/dtype.h"
+
+namespace imp::cuda {
+
+// What two elements in a word are, and how words are multiplied.
+struct KvF16 {
+  static constexpr bool kQuantized = false;
+  static constexpr std::uint32_t kOnes = 0x3C003C00;
+  static constexpr std::uint32_t kExponent = 0x7C00;  // all of its bits set: infinity or NaN
+
+  __device__ static std::uint32_t pack(float low, float high) { return arch::pack_f16(low, high); }
+  __device__ static void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    arch::mma_f16(d, a, b);
+  }
+};
+
+struct KvBf16 {
+  static constexpr bool kQuantized = false;
+  static constexpr std::uint32_t kOnes = 0x3F803F80;
+  static constexpr std::uint32_t kExponent = 0x7F80;
+
+  __device__ static std::uint32_t pack(float low, float high) { return arch::pack_bf16(low, high); }
+  __device__ static void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    arch::mma_bf16(d, a, b);
+  }
+};
+
+// Groups of 32 codes with a scale; multiplied as float16, which each product of the two is rounded to.
+struct KvQ8 : KvF16 {
+  static constexpr bool kQuantized = true;
+};
+
+// Calls run<Kv>().
+template <class Run>
+void with_kv_type(DType type, const Run& run) {
+  if (type == DType::F16) return run.template operator()<KvF16>();
+  if (type == DType::BF16) return run.template operator()<KvBf16>();
+  if (type == DType::Q8_0) return run.template operator()<KvQ8>();
+  IMP_CHECK(false);  // a pool refuses others
+}
+
+// Codes 0 and 1, or 2 and 3, of four, times the scale that both halves of `scales` hold.
+__device__ __forceinline__ std::uint32_t expand_codes(std::uint32_t codes, int which, std::uint32_t scales) {
+  // 1024 + (code + 128) as float16 has the code's bits, one bit turned, at its end.
+  const std::uint32_t turned = codes ^ 0x80808080U;
+  const std::uint32_t pair = which == 0 ? turned : turned >> 16;
+  const std::uint32_t spread = arch::and_or(pair, 0xFF, arch::and_or(pair << 8, 0xFF0000, 0x64006400));
+  constexpr std::uint32_t kOne = 0x3C003C00, kLess = 0xE480E480, kNothing = 0x80008000;  // 1, -1152, -0
+  return arch::fma_f16x2(arch::fma_f16x2(spread, kOne, kLess), scales, kNothing);
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,18 @@
+// The choice of experts: the host's side.
+#include "backend/cuda/ops/experts.cuh"
+
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/ops/cuda_ops.h"
+
+namespace imp::cuda {
+
+void route_experts(Stream& stream, Rows scores, const ExpertRouting& routing, const ExpertRows& out) {
+  constexpr int kWarps = kRouteThreads / kWarpSize;
+  scores.n_rows = out.n_rows;
+  launch(stream, choose_experts_kernel,
+         {.grid = static_cast<unsigned>((out.n_rows + kWarps - 1) / kWarps), .block = kRouteThreads}, scores, routing,
+         out);
+  launch(stream, group_by_expert_kernel, {.grid = 1, .block = kGroupThreads}, out);
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,215 @@
+// The end of the shortest prefix of an order that holds a given mass: found by splitting, without sorting.
+#pragma once
+
+#include "backend/cuda/sampling/weights.cuh"
+
+namespace imp::cuda {
+
+// An element's place in an order: by key, then by id.
+struct Cut {
+  Mass key;
+  std::uint32_t id;
+};
+
+__device__ __forceinline__ bool is_before(const Cut& a, const Cut& b) {
+  return a.key < b.key || (a.key == b.key && a.id < b.id);
+}
+
+// A run of an order: of all ids between two keys, or of some ids of one key.
+struct Run {
+  Mass low, high;
+  std::uint32_t first, last;
+
+  __device__ __forceinline__ bool holds(Mass key, std::uint32_t id) const {
+    return key >= low && key <= high && id >= first && id <= last;
+  }
+  __device__ __forceinline__ bool is_of_one_key() const { return low == high; }
+  // Its parts are of 2^shift keys or ids.
+  __device__ __forceinline__ int shift() const {
+    const Mass width = is_of_one_key() ? last - first : high - low;
+    int shift = 0;
+    while (width >> shift >= SamplingShape::kParts) ++shift;
+    return shift;
+  }
+  __device__ __forceinline__ int part_of(Mass key, std::uint32_t id, int shift) const {
+    return static_cast<int>(is_of_one_key() ? (id - first) >> shift : (key - low) >> shift);
+  }
+  __device__ __forceinline__ Run part(int number, int shift) const {
+    const Mass begin = static_cast<Mass>(number) << shift;
+    const Mass length = (Mass{1} << shift) - 1;
+    Run run = *this;
+    if (is_of_one_key()) {
+      run.first += static_cast<std::uint32_t>(begin);
+      run.last = static_cast<std::uint32_t>(Least{}(static_cast<Mass>(last), run.first + length));
+    } else {
+      run.low += begin;
+      run.high = Least{}(high, run.low + length);
+    }
+    return run;
+  }
+};
+
+struct CutMemory {
+  unsigned mass_low[SamplingShape::kParts], mass_high[SamplingShape::kParts];
+  Mass reduced[SamplingShape::kWarps];
+  Mass keys[SamplingShape::kListed], masses[SamplingShape::kListed];
+  std::uint32_t ids[SamplingShape::kListed];
+  int n_listed;  // more than there are where they were too many
+  int part;
+  Mass needed;
+  Cut cut;
+};
+
+// In two halves with a carry: atomics of 64 bits in shared memory are loops.
+__device__ __forceinline__ void add_mass(CutMemory& memory, int part, Mass mass) {
+  const auto low = static_cast<unsigned>(mass);
+  const unsigned before = atomicAdd(&memory.mass_low[part], low);
+  const auto high = static_cast<unsigned>(mass >> 32) + (before + low < before ? 1U : 0U);
+  if (high != 0) atomicAdd(&memory.mass_high[part], high);
+}
+
+__device__ __forceinline__ Mass mass_of_part(const CutMemory& memory, int part) {
+  return static_cast<Mass>(memory.mass_high[part]) << 32 | memory.mass_low[part];
+}
+
+// By the first warp: the part in which the running sum reaches what is needed, and what is needed within it.
+// needed_of(total) tells what is needed of all parts.
+template <class NeededOf>
+__device__ __forceinline__ void choose_part(CutMemory& memory, const NeededOf& needed_of) {
+  constexpr int kOwn = SamplingShape::kParts / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x);
+  Mass own = 0;
+  for (int i = 0; i < kOwn; ++i) own += mass_of_part(memory, lane * kOwn + i);
+  Mass running = own;
+  for (int delta = 1; delta < kWarpSize; delta *= 2) {
+    const Mass lower = __shfl_up_sync(kAllLanes, running, static_cast<unsigned>(delta));
+    if (lane >= delta) running += lower;
+  }
+  const Mass needed = needed_of(__shfl_sync(kAllLanes, running, kWarpSize - 1));
+  if (running < needed || running - own >= needed) return;
+  Mass left = needed - (running - own);
+  int part = lane * kOwn;
+  while (mass_of_part(memory, part) < left) left -= mass_of_part(memory, part++);
+  memory.part = part;
+  memory.needed = left;
+}
+
+// The masses of a run's parts, and the part that is chosen of them.
+template <class Order, class NeededOf>
+__device__ __forceinline__ void split(const Order& order, const float* row, int n, const Run& run, int shift,
+                                      const NeededOf& needed_of, CutMemory& memory) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < SamplingShape::kParts) memory.mass_low[thread] = memory.mass_high[thread] = 0;
+  __syncthreads();
+  for_each_logit(row, n, [&](int id, float logit) {
+    const Mass key = order.key(id, logit);
+    if (!run.holds(key, static_cast<std::uint32_t>(id))) return;
+    const Mass mass = order.mass(id, logit);
+    if (mass != 0) add_mass(memory, run.part_of(key, static_cast<std::uint32_t>(id), shift), mass);
+  });
+  __syncthreads();
+  if (thread < kWarpSize) choose_part(memory, needed_of);
+  __syncthreads();
+}
+
+// Lists a run's elements in no order, and draws its keys together. False: they are too many.
+template <class Order>
+__device__ __forceinline__ bool list_run(const Order& order, const float* row, int n, Run& run, CutMemory& memory) {
+  if (threadIdx.x == 0) memory.n_listed = 0;
+  __syncthreads();
+  Mass low = ~Mass{0};
+  Mass high = ~Mass{0};  // the complement of the greatest
+  for_each_logit(row, n, [&](int id, float logit) {
+    const Mass key = order.key(id, logit);
+    if (!run.holds(key, static_cast<std::uint32_t>(id))) return;
+    low = Least{}(low, key);
+    high = Least{}(high, ~key);
+    const int at = atomicAdd(&memory.n_listed, 1);
+    if (at >= SamplingShape::kListed) return;
+    memory.keys[at] = key;
+    memory.ids[at] = static_cast<std::uint32_t>(id);
+    memory.masses[at] = order.mass(id, logit);
+  });
+  run.low = over_block(low, Least{}, memory.reduced);
+  run.high = ~over_block(high, Least{}, memory.reduced);
+  return memory.n_listed <= SamplingShape::kListed;
+}
+
+// By a thread for each listed element: whether the cut is at it.
+__device__ __forceinline__ void find_in_list(CutMemory& memory, Mass needed) {
+  const int own = static_cast<int>(threadIdx.x);
+  if (own >= memory.n_listed) return;
+  const Mass key = memory.keys[own];
+  const std::uint32_t id = memory.ids[own];
+  Mass before = 0;
+  for (int i = 0; i < memory.n_listed; ++i) {
+    before += is_before({memory.keys[i], memory.ids[i]}, {key, id}) ? memory.masses[i] : 0;
+  }
+  if (before < needed && before + memory.masses[own] >= needed) memory.cut = {key, id};
+}
+
+// The element of `run` at which the running mass, in the order, reaches needed_of(the run's mass): at least 1 and at
+// most that mass. Order: key(id, logit), which is beyond every run for what is no candidate, and mass(id, logit).
+template <class Order, class NeededOf>
+__device__ __forceinline__ Cut find_cut(const Order& order, const float* row, int n, Run run, const NeededOf& needed_of,
+                                        CutMemory& memory) {
+  run.last = static_cast<std::uint32_t>(n - 1);
+  int shift = run.shift();
+  split(order, row, n, run, shift, needed_of, memory);
+  for (;;) {
+    run = run.part(memory.part, shift);
+    const Mass needed = memory.needed;
+    if (list_run(order, row, n, run, memory)) break;
+    shift = run.shift();
+    split(order, row, n, run, shift, [&](Mass) { return needed; }, memory);
+  }
+  find_in_list(memory, memory.needed);
+  __syncthreads();
+  const Cut cut = memory.cut;
+  __syncthreads();
+  return cut;
+}
+
+inline constexpr Mass kNoKey = ~Mass{0};
+
+// The greatest logit first. Keys begin with the distance from it, linearly, because logits crowd at some places of the
+// order of floats; the place itself follows.
+template <bool kCounts>
+struct ByLogit {
+  static constexpr float kSteps = 16777215.0F;  // 2^24 - 1
+
+  Kept kept;
+  float scale;
+
+  __device__ __forceinline__ ByLogit(const Kept& candidates, float least) : kept(candidates) {
+    // Beyond 28 temperatures weights are zero: what is there may crowd.
+    const float range = fminf(kept.greatest - least, 28.0F * kept.temperature);
+    scale = range > 1e-30F ? kSteps / range : 0.0F;
+  }
+
+  // What may not be chosen is minus infinity, and no element of the order.
+  __device__ __forceinline__ Mass key(int, float logit) const {
+    if (__float_as_uint(logit) == 0xFF800000U) return kNoKey;
+    const float steps = fminf((kept.greatest - logit) * scale, kSteps);
+    return static_cast<Mass>(static_cast<std::uint32_t>(steps)) << 32 | place_of(logit);
+  }
+  __device__ __forceinline__ Mass mass(int id, float logit) const { return kCounts ? 1 : kept.weight(id, logit); }
+  __device__ __forceinline__ Run whole() const {
+    return {0, static_cast<Mass>(static_cast<std::uint32_t>(kSteps)) << 32 | 0xFFFFFFFFU, 0, ~0U};
+  }
+};
+
+// The nearest to the entropy first.
+struct ByDistance {
+  Kept kept;
+
+  __device__ __forceinline__ Mass key(int id, float logit) const {
+    const Mass weight = kept.weight(id, logit);
+    return weight == 0 ? kNoKey : kept.distance_of(weight);
+  }
+  __device__ __forceinline__ Mass mass(int id, float logit) const { return kept.weight(id, logit); }
+  // Distances are below 64: no weight is below 2^-64 of the total.
+  __device__ __forceinline__ static Run whole() { return {0, 0x4050000000000000U, 0, ~0U}; }
+};
+
+}  // namespace imp::cuda

@@ -1,0 +1,172 @@
+// Lays requests out one behind the other: what a history means for logits is counted here, on the host.
+#include "backend/cuda/sampling/plan.h"
+
+#include <algorithm>
+
+#include "backend/philox.h"
+#include "backend/sampling_rules.h"
+#include "base/error.h"
+
+namespace imp::cuda {
+namespace {
+
+// What most requests are content with.
+constexpr std::size_t kUsualAdjustments = 4096;
+constexpr std::size_t kUsualCandidates = 64;
+
+std::size_t mask_words(int vocab_size) {
+  return (static_cast<std::size_t>(vocab_size) + 31) / 32;
+}
+std::size_t mask_units(int vocab_size) {
+  return (mask_words(vocab_size) + 1) / 2;
+}
+
+// At most: a penalty concerns no token twice.
+std::size_t units_of(const SampleRequest& request, int vocab_size) {
+  const SamplerParams& params = *request.params;
+  const std::size_t distinct = std::min(request.history.size(), static_cast<std::size_t>(vocab_size));
+  std::size_t n = params.logit_bias.size();
+  if (params.repetition_penalty != 1) n += distinct;
+  if (params.frequency_penalty != 0 || params.presence_penalty != 0) n += distinct;
+  if (params.dry_multiplier != 0) n += distinct;
+  return n + (has_masks(request) ? mask_units(vocab_size) : 0);
+}
+
+// Stable, and in place.
+void sort_by_token(std::span<Adjustment> entries) {
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    const Adjustment entry = entries[i];
+    std::size_t at = i;
+    for (; at > 0 && entries[at - 1].token > entry.token; --at) entries[at] = entries[at - 1];
+    entries[at] = entry;
+  }
+}
+
+}  // namespace
+
+std::size_t SamplingLimits::units_of_longest() const noexcept {
+  const auto distinct = static_cast<std::size_t>(std::min(max_history, vocab_size));
+  return (kAdjustmentSteps - 1) * distinct + kMaxLogitBias + mask_units(vocab_size);
+}
+
+std::size_t SamplingLimits::n_units() const noexcept {
+  if (max_requests == 0) return 0;
+  const std::size_t usual = std::min(units_of_longest(), kUsualAdjustments + mask_units(vocab_size));
+  return units_of_longest() + static_cast<std::size_t>(max_requests - 1) * usual;
+}
+
+std::size_t SamplingLimits::n_candidates() const noexcept {
+  if (max_requests == 0) return 0;
+  const auto longest = static_cast<std::size_t>(vocab_size);
+  return longest + static_cast<std::size_t>(max_requests - 1) * std::min(longest, kUsualCandidates);
+}
+
+std::size_t SamplingLimits::asked_bytes() const noexcept {
+  return static_cast<std::size_t>(max_requests) * sizeof(Asked) + n_units() * sizeof(Adjustment);
+}
+
+std::size_t SamplingLimits::answer_bytes() const noexcept {
+  return static_cast<std::size_t>(max_requests) * sizeof(Answer) + n_candidates() * sizeof(Candidate);
+}
+
+void SamplingPlan::set_limits(const SamplingLimits& limits) {
+  limits_ = limits;
+  counts_.resize(static_cast<std::size_t>(limits.vocab_size));
+  matches_.resize(static_cast<std::size_t>(limits.max_history));
+}
+
+void SamplingPlan::fill_scratch(std::uint8_t value) {
+  std::fill_n(reinterpret_cast<std::uint8_t*>(counts_.data()), counts_.size() * sizeof(std::int32_t), value);
+  std::fill_n(reinterpret_cast<std::uint8_t*>(matches_.data()), matches_.size() * sizeof(std::int32_t), value);
+}
+
+void SamplingPlan::begin(std::byte* memory) noexcept {
+  asked_ = reinterpret_cast<Asked*>(memory);
+  units_ = reinterpret_cast<Adjustment*>(asked_ + limits_.max_requests);
+  n_requests_ = 0;
+  n_units_ = 0;
+  n_candidates_ = 0;
+  is_adjusted_ = false;
+}
+
+std::size_t SamplingPlan::used_bytes() const noexcept {
+  return static_cast<std::size_t>(limits_.max_requests) * sizeof(Asked) + n_units_ * sizeof(Adjustment);
+}
+
+bool SamplingPlan::has_room(std::size_t n_units, std::size_t n_candidates) const noexcept {
+  return n_requests_ < limits_.max_requests && n_units <= limits_.n_units() - n_units_ &&
+         n_candidates <= limits_.n_candidates() - n_candidates_;
+}
+
+Asked& SamplingPlan::take(int logits_row, std::size_t n_candidates) {
+  Asked& asked = asked_[n_requests_++];
+  asked = {};
+  asked.logits_row = logits_row;
+  asked.token = -1;
+  asked.n_candidates = static_cast<std::int32_t>(n_candidates);
+  asked.first_candidate = static_cast<std::int32_t>(n_candidates_);
+  asked.first_mask_word = -1;
+  n_candidates_ += n_candidates;
+  return asked;
+}
+
+void SamplingPlan::put_adjustments(const SampleRequest& request, int vocab_size, Asked& asked) {
+  const AdjustmentScratch scratch = {vocab_size, counts_.data(), matches_.data()};
+  std::size_t n_of_step[kAdjustmentSteps] = {};
+  std::size_t n = n_units_;
+  visit_adjustments(request, scratch, [&](AdjustmentStep step, std::int32_t token, float amount) {
+    units_[n++] = {token, amount};
+    ++n_of_step[static_cast<std::size_t>(step)];
+  });
+  asked.steps[0] = static_cast<std::int32_t>(n_units_);
+  for (int step = 0; step < kAdjustmentSteps; ++step) {
+    asked.steps[step + 1] = asked.steps[step] + static_cast<std::int32_t>(n_of_step[step]);
+  }
+  const std::size_t n_biases = n_of_step[static_cast<std::size_t>(AdjustmentStep::bias)];
+  sort_by_token({units_ + (n - n_biases), n_biases});
+  n_units_ = n;
+}
+
+void SamplingPlan::put_masks(const SampleRequest& request, int vocab_size, Asked& asked) {
+  auto* const words = reinterpret_cast<std::uint32_t*>(units_ + n_units_);
+  for (std::size_t i = 0; i < mask_words(vocab_size); ++i) words[i] = allowed_of(request, i);
+  asked.first_mask_word = static_cast<std::int32_t>(2 * n_units_);
+  n_units_ += mask_units(vocab_size);
+}
+
+bool SamplingPlan::add(const SampleRequest& request, int vocab_size) {
+  const SamplerParams& params = *request.params;
+  IMP_CHECK(vocab_size <= limits_.vocab_size);
+  IMP_CHECK(request.history.size() <= static_cast<std::size_t>(limits_.max_history));
+  IMP_CHECK(request.n_output >= 0 && static_cast<std::size_t>(request.n_output) <= request.history.size());
+  IMP_CHECK(params.logit_bias.size() <= kMaxLogitBias);
+  const std::size_t n_candidates = std::min(request.candidates.size(), static_cast<std::size_t>(vocab_size));
+  if (!has_room(units_of(request, vocab_size), n_candidates)) return false;
+  Asked& asked = take(request.logits_row, n_candidates);
+  asked.random = draw_bits(params.seed, request.sequence, request.index);
+  asked.temperature = params.temperature;
+  asked.top_k = active_top_k(params, vocab_size);
+  asked.top_p = params.top_p;
+  asked.min_p = params.min_p;
+  asked.typical_p = params.typical_p;
+  asked.is_greedy = is_greedy(params);
+  asked.keeps_all = keeps_all(params, vocab_size);
+  asked.is_adjusted = !leaves_logits(request);
+  asked.wants_logprob = request.logprob;
+  if (asked.is_adjusted) put_adjustments(request, vocab_size, asked);
+  if (has_masks(request)) put_masks(request, vocab_size, asked);
+  is_adjusted_ = is_adjusted_ || asked.is_adjusted;
+  return true;
+}
+
+bool SamplingPlan::add(const ScoreRequest& request, int vocab_size) {
+  IMP_CHECK(vocab_size <= limits_.vocab_size && request.token >= 0 && request.token < vocab_size);
+  const std::size_t n_candidates = std::min(request.candidates.size(), static_cast<std::size_t>(vocab_size));
+  if (!has_room(0, n_candidates)) return false;
+  Asked& asked = take(request.logits_row, n_candidates);
+  asked.token = request.token;
+  asked.wants_logprob = true;
+  return true;
+}
+
+}  // namespace imp::cuda

@@ -1,0 +1,62 @@
+// The requests of one round of the sampler, gathered in memory that goes to the device in one copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/adjustments.h"
+#include "backend/cuda/sampling/data.h"
+#include "backend/sampler.h"
+
+namespace imp::cuda {
+
+// What a round may hold. The longest request always fits; of more that are long, each has a round to itself.
+struct SamplingLimits {
+  int max_requests = 0;
+  int vocab_size = 0;
+  int max_history = 0;
+
+  bool operator==(const SamplingLimits&) const = default;
+  // Adjustments and words of masks lie together, in units of 8 bytes.
+  std::size_t units_of_longest() const noexcept;
+  std::size_t n_units() const noexcept;
+  std::size_t n_candidates() const noexcept;
+  std::size_t asked_bytes() const noexcept;   // [max_requests] Asked, then the units
+  std::size_t answer_bytes() const noexcept;  // [max_requests] Answer, then the candidates
+};
+
+class SamplingPlan {
+ public:
+  void set_limits(const SamplingLimits& limits);
+  void fill_scratch(std::uint8_t value);
+
+  // The next requests are laid out in limits.asked_bytes() at `memory`.
+  void begin(std::byte* memory) noexcept;
+  // False, and nothing is added, where the round is full.
+  bool add(const SampleRequest& request, int vocab_size);
+  bool add(const ScoreRequest& request, int vocab_size);
+
+  int n_requests() const noexcept { return n_requests_; }
+  bool is_adjusted() const noexcept { return is_adjusted_; }
+  std::size_t used_bytes() const noexcept;  // of the memory, from its beginning
+  std::size_t n_candidates() const noexcept { return n_candidates_; }
+
+ private:
+  bool has_room(std::size_t n_units, std::size_t n_candidates) const noexcept;
+  Asked& take(int logits_row, std::size_t n_candidates);
+  void put_adjustments(const SampleRequest& request, int vocab_size, Asked& asked);
+  void put_masks(const SampleRequest& request, int vocab_size, Asked& asked);
+
+  SamplingLimits limits_;
+  Asked* asked_ = nullptr;
+  Adjustment* units_ = nullptr;
+  int n_requests_ = 0;
+  std::size_t n_units_ = 0;
+  std::size_t n_candidates_ = 0;
+  bool is_adjusted_ = false;
+  std::vector<std::int32_t> counts_, matches_;
+};
+
+}  // namespace imp::cuda

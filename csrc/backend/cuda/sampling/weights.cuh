@@ -1,0 +1,101 @@
+// The order of a row's logits and their weights as integers: the CPU's, bit for bit.
+#pragma once
+
+#include "backend/cuda/device/math.cuh"
+#include "backend/cuda/sampling/shape.cuh"
+#include "backend/scalar_math.h"
+
+namespace imp::cuda {
+
+// Ascends as logits descend; -0 and +0 have one.
+__device__ __forceinline__ std::uint32_t place_of(float logit) {
+  const int word = __float_as_int(logit);
+  const int key = word ^ (word >> 31 & 0x7FFFFFFF);
+  return ~(static_cast<std::uint32_t>(key == -1 ? 0 : key) ^ 0x80000000U);
+}
+
+// floor(exp((logit - greatest) / temperature) · 2^40), in two exact steps.
+__device__ __forceinline__ Mass weight_of(float logit, float greatest, float temperature) {
+  const float distance = (logit - greatest) / temperature;
+  if (distance < -28.0F) return 0;  // e^-28 is below 2^-40
+  const float scaled = exp_of(distance) * 0x1p16F;
+  const float high = floorf(scaled);
+  const float low = floorf((scaled - high) * 0x1p24F);
+  return (static_cast<Mass>(high) << 24) + static_cast<Mass>(low);
+}
+
+// What a row's greatest logit is, and whether all are numbers.
+struct RowScan {
+  float greatest, least;  // the least that is finite
+  int id;                 // of the greatest, the lowest
+  bool is_finite;
+};
+
+struct ScanMemory {
+  Mass best[SamplingShape::kWarps];
+  std::uint32_t words[SamplingShape::kWarps];
+};
+
+__device__ __forceinline__ RowScan scan_row(const float* row, int n, ScanMemory& memory) {
+  Mass best = ~Mass{0};
+  // Complements, so that all are least ones: of the place of the least logit, and of the greatest magnitude's bits.
+  std::uint32_t last = ~0U;
+  std::uint32_t magnitude = ~0U;
+  for_each_logit(row, n, [&](int id, float logit) {
+    const std::uint32_t place = place_of(logit);
+    const std::uint32_t bits = __float_as_uint(logit) & 0x7FFFFFFFU;
+    best = Least{}(best, static_cast<Mass>(place) << 32 | static_cast<Mass>(id));
+    magnitude = Least{}(magnitude, ~bits);
+    if (bits < 0x7F800000U) last = Least{}(last, ~place);
+  });
+  best = over_block(best, Least{}, memory.best);
+  last = over_block(last, Least{}, memory.words);
+  magnitude = over_block(magnitude, Least{}, memory.words);
+  const int id = static_cast<int>(best & 0x7FFFFFFFU);
+  const std::uint32_t order = last ^ 0x80000000U;  // of a finite logit: its bits, but for the order of negative ones
+  const int key = static_cast<int>(order);
+  const float least = __int_as_float(key ^ (key >> 31 & 0x7FFFFFFF));
+  return {row[id], least, id, ~magnitude < 0x7F800000U};
+}
+
+// Which ids a draw may give: those of non-zero weight that every filter so far keeps.
+struct Kept {
+  float greatest, temperature;
+  // Up to this one, in the order of places, then ids.
+  std::uint32_t last_place;
+  std::uint32_t last_id;
+  Mass least_weight;
+  // Up to this one, in the order of distances from the entropy, then ids.
+  bool is_typical;
+  std::uint32_t last_typical_id;
+  Mass last_distance;
+  double total, entropy;  // of what is kept without this
+
+  __device__ static Kept all(float greatest, float temperature) {
+    return {greatest, temperature, ~0U, ~0U, 1, false, ~0U, ~Mass{0}, 0, 0};
+  }
+
+  // 0: not kept.
+  __device__ __forceinline__ Mass weight(int id, float logit) const {
+    const std::uint32_t place = place_of(logit);
+    if (place > last_place || (place == last_place && static_cast<std::uint32_t>(id) > last_id)) return 0;
+    const Mass found = weight_of(logit, greatest, temperature);
+    if (found < least_weight) return 0;
+    if (is_typical) {
+      const Mass distance = distance_of(found);
+      if (distance > last_distance) return 0;
+      if (distance == last_distance && static_cast<std::uint32_t>(id) > last_typical_id) return 0;
+    }
+    return found;
+  }
+
+  __device__ __forceinline__ double surprise_of(Mass found) const {
+    return -log_of(static_cast<double>(found) / total);
+  }
+  // Bits of a non-negative double, which have its order.
+  __device__ __forceinline__ Mass distance_of(Mass found) const {
+    return static_cast<Mass>(__double_as_longlong(fabs(surprise_of(found) - entropy)));
+  }
+};
+
+}  // namespace imp::cuda
