@@ -1,11 +1,15 @@
 """Arguments: a parser that fails the way every command fails, and the options that reach the settings."""
 
+import sys
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from imp_service.cli.failure import warning_line
+
 if TYPE_CHECKING:
     from imp_service.config import Config
+    from imp_service.config.sources import Assignment
 
 
 class UsageError(Exception):
@@ -61,12 +65,20 @@ def add_set_option(parser: ArgumentParser, remark: str) -> None:
     )
 
 
-def load_settings(arguments: Namespace, overrides: Sequence[str] = ()) -> "Config":
+def load_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
     """The settings of the command line, with what this machine decides decided.
 
-    `overrides` are those of the command's own short options, as texts of `--set`; they go before it.
+    `overrides` are those of the command's own options; they go before `--set`.
     """
+    return load_each(arguments, [overrides])[0]
+
+
+def load_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]") -> "list[Config]":
+    """The same under each of these overrides; what is odd about the environment is told once."""
     from imp_service.config import load
     from imp_service.config.host import resolve_threads
+    from imp_service.config.near_names import near_names
 
-    return resolve_threads(load(arguments.config, [*arguments.assignments, *overrides]))
+    for sentence in near_names():
+        print(warning_line(sentence), file=sys.stderr)
+    return [resolve_threads(load(arguments.config, [*arguments.assignments, *each])) for each in overrides]

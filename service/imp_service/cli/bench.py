@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import Once, add_settings_options, load_settings
+from imp_service.cli.arguments import Once, add_settings_options, load_each
 from imp_service.cli.bench_numbers import count, counts, numbers
 from imp_service.cli.bench_progress import Progress
 from imp_service.cli.bench_server import add_server_options, run_server
@@ -75,13 +75,14 @@ def run(arguments: Namespace) -> int:
 
 def _run_model(arguments: Namespace) -> int:
     from imp_service.cli.bench_table import write_table
+    from imp_service.config.sources import of_option
     from imp_service.core.bench import run_bench
 
     if arguments.type is not None and arguments.synthetic is None:
         raise CommandError("USAGE", "--type is for --synthetic: a file has its types")
-    model = [] if arguments.model is None else [f"model.path={arguments.model}"]
-    threads = [[]] if arguments.threads is None else [[f"device.threads={n}"] for n in arguments.threads]
-    configs = [load_settings(arguments, [*model, *assignment]) for assignment in threads]
+    model = [] if arguments.model is None else [of_option("-m", "model.path", arguments.model)]
+    threads = [of_option("--threads", "device.threads", str(n)) for n in arguments.threads or ()]
+    configs = load_each(arguments, [[*model, each] for each in threads] or [model])
     file = None
     if arguments.synthetic is not None:
         from imp_service.core.synthetic import synthetic_file

@@ -35,6 +35,9 @@ def add_server_options(parser: ArgumentParser) -> None:
 def run_server(arguments: Namespace) -> int:
     import asyncio
 
+    from imp_service.cli.library_switches import quiet_grpc
+
+    quiet_grpc()  # before its import
     from imp_service.client.bench import LadderPlan, climb, page
 
     default = LadderPlan()

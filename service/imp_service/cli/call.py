@@ -36,5 +36,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    from imp_service.cli.library_switches import quiet_grpc
+
+    quiet_grpc()
     status: int = arguments.act(arguments)
     return status

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from imp_service.cli.model_options import add_model_options, load_model_settings
-from imp_service.cli.run import add_sampling_options, sampled_request
+from imp_service.cli.run import add_sampling_options, check_sampling_options, sampled_request
 from imp_service.cli.typed_lines import HINT, is_interactive, typed_lines
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import introduce
     from imp_service.cli.loading import load_model
 
-    model, file = load_model(load_model_settings(arguments))
+    config = load_model_settings(arguments)
+    check_sampling_options(arguments)
+    model, file = load_model(config)
     with model:
         introduce(model, file)
         _ = model.text.template  # a model without one is told before anything is typed

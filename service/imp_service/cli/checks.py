@@ -44,7 +44,7 @@ def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
         _huge_pages(config, root),
         _guarded("tuning", lambda: _tuning(config, root)),
         _guarded("model", lambda: _model(config)),
-        _gpu(root),
+        _guarded("gpu", lambda: _gpu(config, root)),
     ]
 
 
@@ -59,12 +59,15 @@ def _guarded(name: str, look: Callable[[], Check]) -> Check:
 
 def _config(arguments: Namespace) -> "tuple[Check, Config | None]":
     from imp_service.config import load
+    from imp_service.config.near_names import near_names
 
     try:
         config = load(arguments.config, arguments.assignments)
     except Exception as error:
         reason, message = describe(error)
         return Check("config", "blocked", f"{reason}: {message}"), None
+    if unread := near_names():
+        return Check("config", "warning", "; ".join(unread)), config
     n_set = sum(entry.origin.source != "default" for entry in config.entries())
     file = f"{config.file}" if config.file else "no imp.conf, which is fine"
     return Check("config", "ok", f"{file}; {n_set} key{'s' if n_set != 1 else ''} set"), config
@@ -190,14 +193,18 @@ def _model(config: "Config | None") -> Check:
     """Opens, plans and, the built-in one, compares its checksum; reads the weights of no other."""
     from imp_service.config import Config
     from imp_service.config.build import build
-    from imp_service.core import open_file
+    from imp_service.core import DeviceError, open_file
     from imp_service.core.inspect import inspect_model
     from imp_service.core.weights import sha256_of
     from imp_service.models import demo_model_path, demo_model_sha256
 
     if config is None:  # bad settings say nothing about the built-in model
         config = Config(build({}), None, {})
-    report = inspect_model(open_file(config), config)
+    file = open_file(config)
+    try:
+        report = inspect_model(file, config)
+    except DeviceError:
+        return Check("model", "warning", "opens; without the device nobody can say whether it fits")
     if not report.memory.fits:
         return Check("model", "blocked", f"NO_MEMORY: {report.memory.refusal}")
     if config.settings.model.path is not None:
@@ -208,14 +215,21 @@ def _model(config: "Config | None") -> Check:
     return Check("model", "ok", f"built-in: {report.architecture}, fits, sha256 {found[:16]}… as shipped")
 
 
-def _gpu(root: Path) -> Check:
-    from imp_service.core.device import find_gpu
+def _gpu(config: "Config | None", root: Path) -> Check:
+    from imp_service.core.device import CUDA, find_gpu
+    from imp_service.core.kernels import list_kernels
 
     try:
         driver = (root / NVIDIA_DRIVER).read_text(encoding="ascii", errors="replace").partition("\n")[0]
     except OSError:
         driver = "no NVIDIA driver here"
     gpu = find_gpu()
+    is_named = config is not None and config.settings.device.kind == CUDA
+    if is_named and gpu.refusal:
+        list_kernels(CUDA)  # raises, and says more, where imp was built without them
+        return Check("gpu", "blocked", f"DEVICE_MISSING: device.kind is {CUDA}: {gpu.refusal} ({driver.strip()})")
+    if is_named:
+        return Check("gpu", "ok", f"{gpu.name}, which device.kind names ({driver.strip()})")
     if gpu.is_chosen:
         return Check("gpu", "ok", f"{gpu.name} ({driver.strip()})")
     return Check("gpu", "ok", f"none used: {gpu.text} ({driver.strip()})")

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import UsageError, add_settings_options
+from imp_service.cli.arguments import Once, UsageError, add_settings_options
 from imp_service.cli.model_options import MODEL_HELP, add_context_option, load_model_settings
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL_HELP)
+    parser.add_argument("-m", "--model", dest="model_option", metavar="MODEL", action=Once, help="the same")
     parser.add_argument("--check", action="store_true", help="read the whole file, its tokenizer and chat template too")
     parser.add_argument("--values", action="store_true", help="with --check: look for weights that are NaN or infinite")
     parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
@@ -33,6 +34,10 @@ def run(arguments: Namespace) -> int:
 
     if arguments.values and not arguments.check:
         raise UsageError(arguments.usage(), "--values: given without --check, expected --check beside it")
+    if arguments.model_option is not None:
+        if arguments.model is not None:
+            raise UsageError(arguments.usage(), "-m: given beside MODEL, expected one of them")
+        arguments.model = arguments.model_option
     config = load_model_settings(arguments)
     file = open_file(config)
     report = inspect_model(file, config)

@@ -8,6 +8,7 @@ from imp_service.cli.arguments import Once, add_settings_options, load_settings
 
 if TYPE_CHECKING:
     from imp_service.config import Config
+    from imp_service.config.sources import Assignment
 
 MODEL_HELP = "a model file, or a name of [models] in imp.conf (default: model.path of imp.conf, else the built-in demo)"
 
@@ -28,12 +29,14 @@ def add_context_option(parser: ArgumentParser) -> None:
     )
 
 
-def context_assignments(arguments: Namespace) -> list[str]:
-    """--context as texts of --set; they go before those of the command line."""
-    return [] if arguments.context is None else [f"model.overrides.max_context={arguments.context}"]
+def context_assignments(arguments: Namespace) -> "list[Assignment]":
+    """What --context says; it goes before --set."""
+    from imp_service.config.sources import of_option
+
+    return [] if arguments.context is None else [of_option("-c", "model.overrides.max_context", arguments.context)]
 
 
-def load_model_settings(arguments: Namespace, overrides: Sequence[str] = ()) -> "Config":
+def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
     """The settings with the model and the context that the command line names."""
     from imp_service.config.select import select_model
 

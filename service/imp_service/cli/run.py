@@ -41,12 +41,28 @@ def add_sampling_options(parser: ArgumentParser) -> None:
     )
 
 
+def check_sampling_options(arguments: Namespace) -> None:
+    """Refuses what no model takes, before one is loaded, by the names that were typed."""
+    from imp_service.generation.validate import SAMPLING_BOUNDS, TOKEN_COUNT, refuse
+
+    refuse(
+        violation
+        for option, bounds, value in (
+            ("--max-tokens", TOKEN_COUNT, arguments.max_tokens),
+            ("--temperature", SAMPLING_BOUNDS["temperature"], arguments.temperature),
+            ("--seed", SAMPLING_BOUNDS["seed"], arguments.seed),
+        )
+        for violation in bounds.check(option, value)
+    )
+
+
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import introduce, is_built_in
     from imp_service.cli.loading import load_model
     from imp_service.cli.terminal import is_prompt_shown, read_prompt
 
     config = load_model_settings(arguments)
+    check_sampling_options(arguments)
     prompt = read_prompt(arguments.prompt)
     model, file = load_model(config)
     with model:

@@ -30,9 +30,10 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    from imp_service.cli.library_switches import quiet_grpc, rest_openblas
     from imp_service.cli.thread_room import require_threads
-    from imp_service.config.environment import quiet_grpc, rest_openblas
     from imp_service.config.host import resolve_threads
+    from imp_service.config.sources import of_option
     from imp_service.core.early_load import EarlyLoad
     from imp_service.serving.no_core import leave_no_core
 
@@ -40,7 +41,7 @@ def run(arguments: Namespace) -> int:
     # What a start makes is here to stay: looks for garbage among it, again and again, took a quarter of the time.
     gc.disable()
     signals = StopSignals()
-    listen = [] if arguments.listen is None else [f"listen.grpc={json.dumps(arguments.listen)}"]
+    listen = [] if arguments.listen is None else [of_option("--listen", "listen.grpc", json.dumps(arguments.listen))]
     config = resolve_threads(load_model_settings(arguments, listen))
     require_threads(config.settings)
     quiet_grpc()

@@ -37,6 +37,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from contextlib import ExitStack
 
+    from imp_service.cli.library_switches import quiet_grpc
+
+    quiet_grpc()  # before its import
     from imp_service.client import Connection
 
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""The one place where imp touches its environment: paths, IMP_SECTION__KEY, secrets, switches of libraries."""
+"""The one place where imp reads its environment: paths, IMP_SECTION__KEY, secrets."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from imp_service.config.errors import ConfigError
@@ -32,6 +32,17 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     )
 
 
+def undivided_names(variables: Mapping[str, str] | None = None) -> list[str]:
+    """The names of variables that begin as imp's do, and that nothing parts: nobody reads them as settings."""
+    found = os.environ if variables is None else variables
+    return sorted(name for name in found if name.startswith(_PREFIX) and _SEPARATOR not in name[len(_PREFIX) :])
+
+
+def variable_name(path: Sequence[str]) -> str:
+    """The variable of a key."""
+    return _PREFIX + _SEPARATOR.join(path).upper()
+
+
 def _assignment(name: str, text: str) -> Assignment:
     if name != name.upper():
         raise ConfigError(name, f"found small letters, expected {name.upper()}")
@@ -42,13 +53,3 @@ def _assignment(name: str, text: str) -> Assignment:
 def read_secret(name: str) -> str | None:
     """A variable that the user names on the command line, so that what it holds is not read off there."""
     return os.environ.get(name)
-
-
-def quiet_grpc() -> None:
-    """Before gRPC is imported: what it would write to stderr is neither bounded nor ours. Who asks for it gets it."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-
-def rest_openblas() -> None:
-    """Before NumPy is imported: its library would start a thread for each CPU, and a server never calls it."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,6 +1,7 @@
-"""Reads every source of settings in its order of precedence: the result is whole, checked and frozen, or an error."""
+"""Reads every source of settings in its order of precedence: the result is whole, checked and frozen, or its errors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service.config.build import build, contradictions
@@ -10,14 +11,23 @@ from imp_service.config.environment import read_environment
 from imp_service.config.errors import ConfigError
 from imp_service.config.files import candidates, read_first
 from imp_service.config.parse import parse
-from imp_service.config.settings import TABLE
-from imp_service.config.sources import FileLines, read_assignments
+from imp_service.config.settings import TABLE, Settings
+from imp_service.config.sources import Assignment, FileLines, read_assignment
+from imp_service.config.table import Named, Node, Section
 from imp_service.config.tree import Tree, merged, origin_at
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The settings, or everything that is wrong with them."""
+
+    config: Config | None
+    errors: tuple[ConfigError, ...]
 
 
 def load(
     option: str | None = None,
-    assignments: Iterable[str] = (),
+    assignments: Iterable[str | Assignment] = (),
     *,
     variables: Mapping[str, str] | None = None,
     root: Path = Path("/"),
@@ -26,20 +36,64 @@ def load(
 
     `variables` stand in for the process's own, `root` for the root of the file system.
     """
+    reading = read(option, assignments, variables=variables, root=root)
+    if reading.config is None:
+        raise reading.errors[0]
+    return reading.config
+
+
+def read(
+    option: str | None = None,
+    assignments: Iterable[str | Assignment] = (),
+    *,
+    variables: Mapping[str, str] | None = None,
+    root: Path = Path("/"),
+) -> Reading:
+    """As load(), with every error; raises the one of a file that cannot be read at all."""
     environment = read_environment(variables)
     found = read_first(candidates(option, environment, root))
     tree: Tree = {}
     lines = FileLines("", {})
+    errors: list[ConfigError] = []
+
+    def take(check: Callable[[], Tree]) -> None:
+        nonlocal tree
+        try:
+            tree = merged(tree, check())
+        except ConfigError as error:
+            errors.append(error)
+
     if found is not None:
         file, text = found
         document, lines = parse(TABLE, text, str(file))
-        tree = check_document(TABLE, document, lines.origin)
-    for assignment in (*environment.assignments, *read_assignments(assignments)):
-        tree = merged(tree, check_assignment(TABLE, assignment))
+        for part in _parts(TABLE, document):
+            take(lambda part=part: check_document(TABLE, part, lines.origin))  # type: ignore[misc]
+    for assignment in (*environment.assignments, *assignments):
+        take(lambda said=assignment: check_assignment(TABLE, _assignment(said)))  # type: ignore[misc]
     settings = build(tree)
+    if not errors:
+        errors.extend(_contradictions(tree, settings, lines))
+    return Reading(None if errors else Config(settings, found[0] if found else None, tree), tuple(errors))
+
+
+def _assignment(said: str | Assignment) -> Assignment:
+    return read_assignment(said) if isinstance(said, str) else said
+
+
+def _parts(node: Node, raw: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """A document as documents of one key each, so that what is wrong with one hides nothing of another."""
+    for name, inner in raw.items():
+        below = node.nodes.get(name) if isinstance(node, Section) else node.item if isinstance(node, Named) else None
+        if isinstance(below, Section | Named) and isinstance(inner, Mapping) and inner:
+            yield from ({name: part} for part in _parts(below, inner))
+        else:
+            yield {name: inner}
+
+
+def _contradictions(tree: Tree, settings: Settings, lines: FileLines) -> Iterator[ConfigError]:
     for one, other, why in contradictions(settings):
         blamed = next((path for path in (one, other) if origin_at(tree, path).source != "default"), None)
         if blamed is None:  # an empty section of the file: what is missing in it has no place of its own
-            raise ConfigError(lines.origin(one).where(one), why)
-        raise ConfigError(origin_at(tree, blamed).where(blamed), why)
-    return Config(settings, found[0] if found else None, tree)
+            yield ConfigError(lines.origin(one).where(one), why)
+        else:
+            yield ConfigError(origin_at(tree, blamed).where(blamed), why)

@@ -33,12 +33,12 @@ def select_model(config: Config, word: str) -> Config:
 
 
 def _from_command_line(tree: Tree) -> Tree:
-    """The values that `--set` gave."""
+    """The values that `--set` and a command's own options gave."""
     kept: Tree = {}
     for name, node in tree.items():
         if isinstance(node, dict):
             if below := _from_command_line(node):
                 kept[name] = below
-        elif node.origin.source == "--set":
+        elif node.origin.source in ("--set", "option"):
             kept[name] = node
     return kept

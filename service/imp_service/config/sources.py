@@ -1,6 +1,6 @@
 """Sources of values before they are checked: a file's lines, and texts assigned to one key each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from imp_service.config.errors import ConfigError
@@ -28,12 +28,13 @@ class Assignment:
     origin: Origin
 
 
-def read_assignments(texts: Iterable[str]) -> tuple[Assignment, ...]:
-    """The arguments of `--set`, each `section.key=value`; a later one wins."""
-    return tuple(_read_assignment(text) for text in texts)
+def of_option(option: str, key: str, text: str) -> Assignment:
+    """What a command's own option says of a key that it stands for: errors name the option."""
+    return Assignment(tuple(key.split(".")), text, Origin("option", option))
 
 
-def _read_assignment(text: str) -> Assignment:
+def read_assignment(text: str) -> Assignment:
+    """An argument of `--set`, `section.key=value`."""
     # The first "=" outside of quotes ends the key: a quoted pattern may hold one.
     for cut, character in enumerate(text[:1024]):
         if character == "=" and (path := read_path(text[:cut])):

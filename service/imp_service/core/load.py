@@ -9,10 +9,11 @@ from pathlib import Path
 from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
 from imp_service.config.host import memory_limit
+from imp_service.config.toml import excerpt
 from imp_service.core.cublaslt import cublaslt_places
 from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
-from imp_service.core.errors import InvalidArgument, make_error
+from imp_service.core.errors import InvalidArgument, ModelError, make_error
 from imp_service.core.overrides import core_overrides
 from imp_service.core.tuning import Preference, tuning_here
 from imp_service.core.weights import sha256_of, weight_files
@@ -51,13 +52,25 @@ def model_path(config: Config) -> Path:
 def open_file(config: Config) -> _core.ModelFile:
     """Opens the checkpoint and, where the settings pin its digest, compares it."""
     path = model_path(config)
-    file = _core.open_model_file(path)
+    try:
+        file = _core.open_model_file(path)
+    except ModelError as error:
+        if error.reason in ("MODEL_MISSING", "MODEL_PERMISSION"):
+            _name_whole_path(error, path)
+        raise
     expected = config.settings.model.sha256
     if expected is not None:
         found = sha256_of(weight_files(path))
         if found != expected:
             raise make_error("WEIGHTS_CORRUPT", f"{path.name}: sha256 {found}, expected {expected}")
     return file
+
+
+def _name_whole_path(error: ModelError, path: Path) -> None:
+    """The core names files without their folders, as everybody may read what it says. Who opens one has said where."""
+    if error.message.startswith(f"{path.name}: "):
+        error.message = excerpt(str(path), 200, keep="end") + error.message.removeprefix(path.name)
+        error.args = (f"{error.reason}: {error.message}",)
 
 
 def load(

@@ -1,6 +1,7 @@
 """What pods shall not decide by the machine that they land on: their settings, and the plan behind them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from imp_service.config.build import build
 from imp_service.config.host import MemoryLimit
 from imp_service.config.origin import Origin
 from imp_service.config.select import select_model
+from imp_service.config.sources import Assignment
 from imp_service.config.tree import Tree, Value, branch, merged, origin_at
 from imp_service.core import open_file
 from imp_service.core.inspect import ModelReport, inspect_model
@@ -39,7 +41,7 @@ class Sizing:
         return Resources(self.report.memory.total_bytes, cpus_for(self.threads))
 
 
-def base_settings(base: Base, assignments: list[str]) -> Config:
+def base_settings(base: Base, assignments: Sequence[str | Assignment]) -> Config:
     """The base's imp.conf under texts of --set; nothing of this machine's own environment or files."""
     return load(str(base.conf), assignments, variables={})
 

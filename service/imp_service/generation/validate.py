@@ -80,6 +80,7 @@ DRY_BOUNDS = {
     "allowed_length": Bounds(0, 1024, whole=True),
     "window": Bounds(0, U32, whole=True),
 }
+TOKEN_COUNT = Bounds(0, U32, whole=True)
 BIAS = Bounds(-100, 100)
 PRIORITY = Bounds(-100, 100, whole=True)
 
@@ -101,8 +102,10 @@ def sampling_violations(options: SamplingOptions, vocab_size: int, path: str = "
 
 def stop_violations(options: StopOptions, vocab_size: int) -> Iterator[Violation]:
     """What is wrong with the ends."""
-    counts = Bounds(0, U32, whole=True)
-    unfit = [*counts.check("stop.max_tokens", options.max_tokens), *counts.check("stop.min_tokens", options.min_tokens)]
+    unfit = [
+        *TOKEN_COUNT.check("stop.max_tokens", options.max_tokens),
+        *TOKEN_COUNT.check("stop.min_tokens", options.min_tokens),
+    ]
     yield from unfit
     if not unfit and options.max_tokens is not None and options.min_tokens > options.max_tokens:
         yield Violation("stop.min_tokens", f"{options.min_tokens}, expected at most max_tokens = {options.max_tokens}")

@@ -44,6 +44,20 @@ def test_a_server_is_trusted_by_its_authority_only(call, files):
             assert err.splitlines()[-1].startswith("imp: error: UNAVAILABLE: ")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("call", "hello", *ONCE), ("top", "--once", "--attempts", "1"), ("bench", "--reps", "1", "--streams", "1")],
+)
+def test_tls_to_a_port_that_speaks_none_is_told_in_one_line(imp, words: tuple[str, ...]):
+    """Without the lines that gRPC would write."""
+    with scripted_server(Generate=lambda request, context: iter(story("Once"))) as address:
+        option = "--server" if words[0] == "bench" else "--target"
+        result = imp(*words, "--tls", option, address)
+    assert (result.returncode, result.stdout) == (69, b"")
+    (line,) = result.stderr.decode().splitlines()
+    assert line.startswith("imp: error: UNAVAILABLE: ")
+
+
 def test_a_caller_shows_its_certificate(call, files):
     with server(files, root_certificates=(files / "ca.pem").read_bytes(), require_client_auth=True) as address:
         to = ("call", "hello", "--target", address, "--ca", "ca.pem", *ONCE)

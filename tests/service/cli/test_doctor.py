@@ -64,6 +64,22 @@ def test_a_model_that_is_not_there_blocks_and_names_the_reason(call):
     assert _found(out)["model"]["message"].startswith("MODEL_MISSING: gone.gguf")
 
 
+def test_a_gpu_that_the_settings_name_and_that_is_not_there_blocks_where_it_is_looked_for(call):
+    from imp_service.core.device import find_gpu
+
+    refusal = find_gpu().refusal
+    if not refusal:
+        pytest.skip("there is a GPU")
+    status, out, _ = call("doctor", "--json", "--set", "device.kind=cuda")
+    found = _found(out)
+    assert status == 1
+    assert [check["id"] for check in found.values() if check["status"] == "blocked"] == ["gpu"]
+    assert found["gpu"]["message"].startswith("DEVICE_MISSING: device")
+    assert refusal in found["gpu"]["message"]
+    assert found["model"]["status"] == "warning"
+    assert _found(call("doctor", "--json")[1])["gpu"]["status"] == "ok"
+
+
 def test_a_built_in_model_that_was_changed_blocks(call, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("imp_service.models.demo_model_sha256", lambda: "0" * 64)
     status, out, _ = call("doctor", "--json")

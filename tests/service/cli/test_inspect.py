@@ -143,3 +143,11 @@ def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_told_and_ends_nothi
     assert warning in _inspect(call, path, "--check")["warnings"]
     status, _, err = call("run", "Once", "-m", path, "--max-tokens", "2")
     assert (status, f"imp: warning: {warning}" in err.splitlines()) == (0, True), err
+
+
+def test_the_model_may_be_given_as_elsewhere_by_an_option(call):
+    assert call("inspect", "-m", DEMO) == call("inspect", DEMO)
+    status, out, err = call("inspect", "-m", DEMO, DEMO)
+    assert (status, out, err.splitlines()[-1]) == (
+        64, "", "imp: error: USAGE: -m: given beside MODEL, expected one of them",
+    )  # fmt: skip

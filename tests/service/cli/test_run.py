@@ -75,6 +75,36 @@ def test_what_cannot_be_is_refused_in_one_line(call):
         assert err.splitlines()[-1].startswith(f"imp: error: {reason}: "), (words, err)
 
 
+def test_a_refusal_names_the_option_that_was_typed(call):
+    for words, said in {
+        ("run", "x", "-c", "0"): "CONFIG_INVALID: -c: found 0, expected 1 to ",
+        ("run", "x", "--max-tokens", "-3", "--seed", "-1"): "FIELD_INVALID: --max-tokens: -3, expected 0 … ",
+        ("run", "x", "--temperature", "nan"): "FIELD_INVALID: --temperature: nan, expected 0 … 100",
+        ("chat", "--max-tokens", "-3"): "FIELD_INVALID: --max-tokens: -3, expected 0 … ",
+        ("serve", "--listen", "foo"): 'CONFIG_INVALID: --listen: found ["foo"], expected ',
+        ("run", "x", "-m", "/no/such.gguf"): "MODEL_MISSING: /no/such.gguf: No such file or directory, ",
+        ("inspect", "-m", "../no.gguf"): "MODEL_MISSING: ../no.gguf: No such file or directory, ",
+        ("bench", "-m", "/no/such.gguf"): "MODEL_MISSING: /no/such.gguf: No such file or directory, ",
+    }.items():
+        _, out, err = call(*words)
+        # Before a model is loaded: there is no banner.
+        assert (out, err.startswith(f"imp: error: {said}")) == ("", True), (words, err)
+    assert "--seed: -1, expected 0 … " in call("run", "x", "--max-tokens", "-3", "--seed", "-1")[2]
+
+
+def test_a_variable_that_lacks_an_underscore_is_told(imp):
+    expected = "IMP_DEVICE_KIND: is not read, expected IMP_DEVICE__KIND for device.kind"
+    # Once, whatever the command loads.
+    for words in (("kernels", "--json"), ("bench", "--threads", "1,2", "-m", "no.gguf")):
+        result = imp(*words, IMP_DEVICE_KIND="cuda", IMP_SERVICE_HOST="10.0.0.7")
+        assert result.stderr.decode().splitlines()[:1] == [f"imp: warning: {expected}"]
+        assert result.stderr.count(b"warning") == 1
+    found = {
+        check["id"]: check for check in json.loads(imp("doctor", "--json", IMP_DEVICE_KIND="cuda").stdout)["checks"]
+    }
+    assert (found["config"]["status"], found["config"]["message"]) == ("warning", expected)
+
+
 def test_what_is_odd_about_the_model_is_told_and_ends_nothing(call):
     status, out, err = call("run", "Once", "--max-tokens", "2", "--set", "kv.bytes=64KiB")
     assert (status, out != "") == (0, True)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from imp_service.config import ConfigError, Settings
+from imp_service.config.environment import undivided_names
+from imp_service.config.near_names import near_names
 
 PACKAGE = Path(__file__).parents[3] / "service/imp_service"
 
@@ -40,6 +42,22 @@ def test_cfg_5_names_with_two_underscores_are(load_text):
     assert origins["model.overrides.rope_theta"] == "IMP_MODEL__OVERRIDES__ROPE_THETA"
 
 
+def test_p4_a_name_that_lacks_an_underscore_to_be_a_key_is_told():
+    names = {*NOT_OURS, "IMP_DEVICE_KIND", "IMP_MODEL_OVERRIDES_KV_DTYPE", "IMP_MAX_RUNNING", "IMP_device_kind"}
+    assert near_names(sorted(names)) == [
+        "IMP_DEVICE_KIND: is not read, expected IMP_DEVICE__KIND for device.kind",
+        "IMP_MODEL_OVERRIDES_KV_DTYPE: is not read, expected IMP_MODEL__OVERRIDES__KV_DTYPE for "
+        "model.overrides.kv_dtype",
+    ]
+    assert undivided_names({"IMP_A": "", "IMP_B__C": "", "XIMP_D": ""}) == ["IMP_A"]
+
+
+def test_cfg_5_an_error_has_a_space_between_the_variable_and_the_key(load_text):
+    with pytest.raises(ConfigError) as caught:
+        load_text("", IMP_KV__DTYP="f32")
+    assert caught.value.message.startswith("IMP_KV__DTYP: kv.dtyp: unknown key; ")
+
+
 @pytest.mark.parametrize("name", ["IMP_X__Y", "IMP_KV__DTYP", "IMP_KV__", "IMP___DTYPE", "IMP_kv__dtype", "IMP_____"])
 def test_cfg_5_l09_an_unknown_one_is_an_error(name: str, load_text):
     with pytest.raises(ConfigError) as caught:
@@ -71,11 +89,11 @@ def test_cfg_5_typed_values_need_no_quotes(load_text):
 
 
 def test_cfg_5_the_environment_is_read_in_one_place():
-    """No other module of the package names the process's environment."""
+    """No other module of the package names the process's environment, but for what libraries read of it."""
     readers = set()
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             named = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
             if named in ("environ", "environb", "getenv"):
                 readers.add(file.relative_to(PACKAGE).as_posix())
-    assert readers == {"config/environment.py"}
+    assert readers == {"config/environment.py", "cli/library_switches.py"}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config import Config, ConfigError, load
+from imp_service.config.sources import of_option
 
 # From low to high; the default is what is left when none of them speaks.
 SOURCES = {"file": 101, "environment": 102, "--set": 103}
@@ -101,3 +102,13 @@ def test_cfg_4_l07_a_file_that_may_not_be_read_is_an_error(machine: Path, monkey
     with pytest.raises(ConfigError) as caught:
         load(variables={}, root=machine)
     assert caught.value.reason == "CONFIG_PERMISSION"
+
+
+def test_cfg_6_what_an_option_says_goes_before_set_and_an_error_names_the_option(load_text):
+    said = of_option("-c", "model.overrides.max_context", "4K")
+    config = load_text("", "model.overrides.max_context=8K", said)
+    assert config.settings.model.overrides.max_context == 4096
+    origins = {entry.name: str(entry.origin) for entry in config.entries()}
+    assert origins["model.overrides.max_context"] == "-c"
+    with pytest.raises(ConfigError, match=r"^CONFIG_INVALID: -c: found 0, expected 1 to "):
+        load_text("", of_option("-c", "model.overrides.max_context", "0"))

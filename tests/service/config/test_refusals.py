@@ -89,7 +89,7 @@ def test_cfg_3_l09_a_bad_value_in_set_and_in_a_variable(key: str, _value: str, t
     name = "IMP_" + key.upper().replace(".", "__")
     if "__" in name[4:]:
         by_variable = _refusal(load_text, "", **{name: text})
-        assert by_variable.message.startswith(f"{name}:{key}")
+        assert by_variable.message.startswith(f"{name}: {key}")
         assert message in by_variable.message
 
 
