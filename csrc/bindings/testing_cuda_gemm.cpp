@@ -80,7 +80,7 @@ std::vector<Floats> run_gemm(const std::string& device, const std::string& kerne
                              const std::vector<py::tuple>& terms, std::int64_t k, const Bytes& x, int m,
                              const std::string& fusion, const std::optional<Ints>& begins,
                              const std::optional<Ints>& sources, unsigned thread_order, std::uint8_t fill,
-                             const std::vector<std::string>& cublaslt) {
+                             const std::vector<std::string>& cublaslt, int n_processors) {
   std::vector<Term> given;
   for (const py::tuple& term : terms) given.push_back(term_of(term));
   GemmTrial trial;
@@ -100,6 +100,7 @@ std::vector<Floats> run_gemm(const std::string& device, const std::string& kerne
   trial.thread_order = thread_order;
   trial.fill = fill;
   trial.cublaslt = cublaslt;
+  trial.n_processors = n_processors;
   std::vector<Floats> results;
   for (const std::vector<float>& values : run_on(device, trial)) {
     Floats out({static_cast<std::int64_t>(m), trial.terms[results.size()].n});
@@ -150,7 +151,7 @@ void register_testing_cuda_gemm(py::module_& module) {
   module.def("cuda_gemm", &run_gemm, py::arg("device"), py::arg("kernel"), py::arg("weight"), py::arg("terms"),
              py::arg("k"), py::arg("x"), py::arg("m"), py::arg("fusion") = "none", py::arg("begins") = std::nullopt,
              py::arg("sources") = std::nullopt, py::arg("thread_order") = 0, py::arg("fill") = 0xFF,
-             py::arg("cublaslt") = std::vector<std::string>{},
+             py::arg("cublaslt") = std::vector<std::string>{}, py::arg("n_processors") = 1,
              "The kernel's products: terms of (the file's bytes or a list of each expert's, n, bias), x of rows in the "
              "kernel's own format.");
 }

@@ -65,6 +65,7 @@ CudaBackend::CudaBackend(const DeviceFacts& facts, const DeviceOptions& options)
       sampler_(stream_),
       graphs_(stream_, launches_, kMaxGraphs) {
   stream_.cublaslt = &cublaslt_;
+  stream_.n_processors = facts.caps.n_processors;
   const Status status = make_stream(stream_);
   if (!status.is_ok()) {
     throw DeviceError(Reason::DEVICE_MISSING, std::string("device cuda: ") + facts.name + ": " + status.name);

@@ -174,6 +174,7 @@ std::vector<std::vector<float>> run_gemm(const GemmTrial& trial) {
   CublasLt cublaslt(trial.cublaslt);
   OpenStream stream(trial.thread_order);
   (*stream).cublaslt = &cublaslt;
+  (*stream).n_processors = trial.n_processors;
   const GemmKernel kernel =
       kernel_of(trial, {trial.weight, trial.terms.at(0).n, trial.k, trial.n_experts > 0}, cublaslt);
   std::size_t scratch_bytes = 0;

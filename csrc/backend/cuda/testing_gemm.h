@@ -33,6 +33,7 @@ struct GemmTrial {
   int n_experts = 0;
   std::span<const std::int32_t> begins, sources;  // sources: or empty
   unsigned thread_order = 0;
+  int n_processors = 1;               // what launches are told that the device has
   std::uint8_t fill = 0xFF;           // of outputs and scratch, before
   std::vector<std::string> cublaslt;  // as DeviceOptions has it
 };

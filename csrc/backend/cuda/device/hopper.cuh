@@ -1,5 +1,5 @@
 // What Hopper's processors alone have: barriers that count bytes, copies of tiles, products of warpgroups. Once as PTX
-// and once as plain code for the emulator. Only kernels in files named *_wgmma use it.
+// and once as plain code for the emulator. Only gemm/wgmma uses it.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -25,29 +25,35 @@ constexpr int kTileRowElements = kTileRowBytes / 2;
 
 using TensorMap = CUtensorMap;
 
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+// The driver's, looked up once; nullptr where it has none.
+inline EncodeTiled tile_encoder() {
+  static const EncodeTiled found = [] {
+    constexpr unsigned kSince = 12000;
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    to_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, kSince, cudaEnableDefault, &result));
+    return reinterpret_cast<EncodeTiled>(entry);
+  }();
+  return found;
+}
+
 // For copies of tiles of box_rows (at most 256) rows out of a matrix of 16-bit elements, whose row_bytes and address
 // are multiples of 16. What fails is kept in the stream.
 inline TensorMap make_tensor_map(Stream& stream, const void* data, std::int64_t n_elements, std::int64_t n_rows,
                                  std::int64_t row_bytes, int box_rows) {
-  using Encode = decltype(&cuTensorMapEncodeTiled);
-  constexpr unsigned kSince = 12000;
   TensorMap map{};
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  stream.keep(
-      to_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, kSince, cudaEnableDefault, &found)));
-  if (!stream.is_ok()) return map;
-  if (entry == nullptr) {
+  const EncodeTiled encode = tile_encoder();
+  if (encode == nullptr) {
     stream.keep({StatusKind::fault, static_cast<int>(cudaErrorSymbolNotFound), "no cuTensorMapEncodeTiled"});
     return map;
   }
   const cuuint64_t size[2] = {static_cast<cuuint64_t>(n_elements), static_cast<cuuint64_t>(n_rows)};
   const cuuint64_t stride[1] = {static_cast<cuuint64_t>(row_bytes)};
   const cuuint32_t box[2] = {kTileRowElements, static_cast<cuuint32_t>(box_rows)}, step[2] = {1, 1};
-  const CUresult result =
-      reinterpret_cast<Encode>(entry)(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<void*>(data), size, stride,
-                                      box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<void*>(data), size, stride, box,
+                                 step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) stream.keep({StatusKind::fault, static_cast<int>(result), "cuTensorMapEncodeTiled"});
   return map;
 }

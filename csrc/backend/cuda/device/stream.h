@@ -27,6 +27,7 @@ class Stream {
   void* handle = nullptr;        // the runtime's own; nullptr: its default stream
   Graph* captured = nullptr;     // while set, launches and copies are put there and not begun
   CublasLt* cublaslt = nullptr;  // the backend's
+  int n_processors = 1;          // of the device
   unsigned thread_order = 0;     // emulation: a seed for the order in which the threads of a block run
 
  private:

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
 
   TilePlace place;
   StripPair pair;
-  if (!find_strips_place(work, Shape::kStripWarps, Shape::kColumns, &place)) return;
+  if (!find_strips_place(work, strips_of_block(work.fusion, Shape::kStripWarps), Shape::kColumns, &place)) return;
   if (!find_strip_pair(work, place, warp / Shape::kColumnWarps, Tile<kType>::kBytes, &pair)) return;
 
   const StepCopies<kType> copies(work, place);

@@ -1,5 +1,6 @@
 // What kernels for many rows have alike: a warp makes the products of two strips of weights by some rows of x, and
-// writes them to out. The two are neighbours, or the same strip of a gate and of what it gates.
+// writes them to out. The two are neighbours, or the same strip of a gate and of what it gates; a narrow kernel's warps
+// have one alone.
 #pragma once
 
 #include "backend/cuda/gemm/block_order.h"
@@ -11,27 +12,26 @@ namespace imp::cuda {
 constexpr int strips_of_block(GemmFusion fusion, int n_warps) {
   return fusion == GemmFusion::none ? 2 * n_warps : n_warps;
 }
-inline __host__ __device__ int row_blocks_of(const TileWork& work, int term, int n_warps) {
-  const int strips = strips_of_block(work.fusion, n_warps);
-  return (static_cast<int>(strips_of(work.terms[term].n)) + strips - 1) / strips;
+inline __host__ __device__ int row_blocks_of(const TileWork& work, int term, int block_strips) {
+  return (static_cast<int>(strips_of(work.terms[term].n)) + block_strips - 1) / block_strips;
 }
-inline __host__ __device__ int n_row_blocks_of(const TileWork& work, int n_warps) {
+inline __host__ __device__ int n_row_blocks_of(const TileWork& work, int block_strips) {
   int n = 0;
-  for (int term = 0; term < work.n_terms; ++term) n += row_blocks_of(work, term, n_warps);
+  for (int term = 0; term < work.n_terms; ++term) n += row_blocks_of(work, term, block_strips);
   return n;
 }
 
 // The block's first strip and its rows of out; false where it has nothing to do. The same for all threads.
-static __device__ __forceinline__ bool find_strips_place(const TileWork& work, int n_warps, int columns,
+static __device__ __forceinline__ bool find_strips_place(const TileWork& work, int block_strips, int columns,
                                                          TilePlace* place) {
   const int n_passes = n_passes_of(work.m, work.n_experts, columns);
-  const BlockPlace at = place_in_order(static_cast<int>(blockIdx.x), n_row_blocks_of(work, n_warps), n_passes);
+  const BlockPlace at = place_in_order(static_cast<int>(blockIdx.x), n_row_blocks_of(work, block_strips), n_passes);
   place->term = 0;
   place->strip = at.row_block;
-  while (place->strip >= row_blocks_of(work, place->term, n_warps)) {
-    place->strip -= row_blocks_of(work, place->term++, n_warps);
+  while (place->strip >= row_blocks_of(work, place->term, block_strips)) {
+    place->strip -= row_blocks_of(work, place->term++, block_strips);
   }
-  place->strip *= strips_of_block(work.fusion, n_warps);
+  place->strip *= block_strips;
   if (work.n_experts > 0) return find_expert_rows(work, at.pass, columns, place);
   place->expert = 0;
   place->first = at.pass * columns;
@@ -45,13 +45,14 @@ struct StripPair {
   const std::byte* tiles[2];
 };
 // False where the weight is not this kernel's.
-static __device__ __forceinline__ bool find_strip_pair(const TileWork& work, const TilePlace& place, int warp,
-                                                       int tile_bytes, StripPair* pair) {
+template <int kStrips = 2>
+__device__ __forceinline__ bool find_strip_pair(const TileWork& work, const TilePlace& place, int warp, int tile_bytes,
+                                                StripPair* pair) {
   const bool is_gated = work.fusion != GemmFusion::none;
   const int last = static_cast<int>(strips_of(work.terms[place.term].n)) - 1;
   IMP_UNROLL
-  for (int i = 0; i < 2; ++i) {
-    pair->strip[i] = place.strip + (is_gated ? warp : 2 * warp + i);
+  for (int i = 0; i < kStrips; ++i) {
+    pair->strip[i] = place.strip + (is_gated ? warp : kStrips * warp + i);
     TilePlace one = place;
     one.strip = smaller_of(pair->strip[i], last);
     pair->tiles[i] = find_strip(work, one, is_gated ? i : place.term, tile_bytes);
@@ -69,10 +70,10 @@ constexpr int staged_floats(int columns) {
 }
 
 // sums[s][j] is what the matrix instruction gives of strip s and columns 8 · j and on.
-template <int kGroups>
-__device__ __forceinline__ void stage_sums(const float (&sums)[2][kGroups][4], int lane, float* staged) {
+template <int kStrips, int kGroups>
+__device__ __forceinline__ void stage_sums(const float (&sums)[kStrips][kGroups][4], int lane, float* staged) {
   IMP_UNROLL
-  for (int strip = 0; strip < 2; ++strip) {
+  for (int strip = 0; strip < kStrips; ++strip) {
     IMP_UNROLL
     for (int j = 0; j < kGroups; ++j) {
       IMP_UNROLL
@@ -96,17 +97,18 @@ static __device__ __forceinline__ float bias_of(const GemmLaunchTerm& term, std:
 
 // Writes a warp's part of out: `columns` of it from the place's row + first_column on. Multiplied by the rows' factors
 // where they have any at factor_offset; the bias comes last.
-template <int kColumns>
+template <int kColumns, int kStrips = 2>
 __device__ __forceinline__ void write_strips(const TileWork& work, const TilePlace& place, const StripPair& pair,
                                              int first_column, const float* staged, int factor_offset, int lane) {
   const GemmLaunchTerm& term = work.terms[place.term];
   const bool is_gated = work.fusion != GemmFusion::none;
   // Of one strip a lane writes a row and every other column; of two, a row of one of them and every column.
-  const int row = lane % kTileRows, strip = is_gated ? 0 : lane / kTileRows;
+  const bool is_one = is_gated || kStrips == 1;
+  const int row = lane % kTileRows, strip = is_one ? 0 : lane / kTileRows;
   const std::int64_t n = std::int64_t{strip == 0 ? pair.strip[0] : pair.strip[1]} * kTileRows + row;
   const float bias = bias_of(term, n), up_bias = is_gated ? bias_of(work.terms[1], n) : 0.0F;
   const bool has_bias = term.bias != nullptr, up_has_bias = is_gated && work.terms[1].bias != nullptr;
-  const int at_once = is_gated ? 2 : 1, side = is_gated ? lane / kTileRows : 0;
+  const int at_once = is_one ? 2 : 1, side = is_one ? lane / kTileRows : 0;
   for (int base = 0; base < kColumns; base += kWarpSize) {
     const float factors = factor_of(work, place, first_column + base + lane, factor_offset);
     for (int i = 0; i < kWarpSize; i += at_once) {
@@ -118,7 +120,7 @@ __device__ __forceinline__ void write_strips(const TileWork& work, const TilePla
       if (is_gated) {
         float up = staged[staged_at(1, row, column)] * factor;
         if (up_has_bias) up += up_bias;
-        value = (work.fusion == GemmFusion::silu ? silu_of(value) : gelu_tanh_of(value)) * up;
+        value = gate_of(work.fusion, value) * up;
       }
       term.out[p * term.out_stride + n] = value;
     }

@@ -117,6 +117,10 @@ static __device__ __forceinline__ const std::byte* find_x(const TileWork& work, 
 
 // ---- the sum over the slices, and what follows it
 
+static __device__ __forceinline__ float gate_of(GemmFusion fusion, float value) {
+  return fusion == GemmFusion::silu ? silu_of(value) : gelu_tanh_of(value);
+}
+
 constexpr int kSumStride = kTileRows + 4;  // floats from one column to the next: lanes that write meet no bank twice
 
 // In shared memory: of each product, slice, column and row of the strip.
@@ -155,8 +159,7 @@ __device__ __forceinline__ void write_out(const TileWork& work, const TilePlace&
     };
     float value = sum(0, term);
     if (work.fusion != GemmFusion::none) {
-      const float gate = work.fusion == GemmFusion::silu ? silu_of(value) : gelu_tanh_of(value);
-      value = gate * sum(1, work.terms[1]);
+      value = gate_of(work.fusion, value) * sum(1, work.terms[1]);
     }
     term.out[p * term.out_stride + n] = value;
   }

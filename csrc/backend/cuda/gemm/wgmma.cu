@@ -6,21 +6,32 @@
 namespace imp::cuda {
 namespace {
 
-// Copies of tiles take rows of x that follow each other: those of experts are the other kernel's.
+template <class Shape>
+int n_wgmma_blocks(const TileWork& work) {
+  return n_row_blocks_of(work, wgmma_strips<Shape>(work)) * n_passes_of(work.m, 0, Shape::kColumns);
+}
+
+template <DType kType, class Shape>
+void launch_blocks(Stream& stream, const TileWork& work) {
+  const std::int64_t k = std::int64_t{work.n_tiles} * kTileElements;
+  const hopper::TensorMap x =
+      hopper::make_tensor_map(stream, work.x, k, work.m, std::int64_t{work.x_stride}, Shape::kColumns);
+  cuda::launch(stream, wgmma_kernel<kType, Shape>,
+               {.grid = static_cast<unsigned>(n_wgmma_blocks<Shape>(work)),
+                .block = static_cast<unsigned>(Shape::kThreads),
+                .shared_bytes = Shape::kSharedBytes},
+               x, work);
+}
+
+// Copies of tiles take rows of x that follow each other: those of experts are the other kernel's. A gate and what it
+// gates are two strips of a warp.
 template <DType kType>
 void launch_wgmma(const GemmLaunch& launch, void (*launch_for_experts)(const GemmLaunch&)) {
   if (launch.n_experts > 0) return launch_for_experts(launch);
   const TileWork work = tile_work_of(launch);
-  const std::int64_t k = std::int64_t{work.n_tiles} * kTileElements;
   Stream& stream = stream_of(launch);
-  const hopper::TensorMap x =
-      hopper::make_tensor_map(stream, work.x, k, work.m, std::int64_t{work.x_stride}, Wgmma::kColumns);
-  const int n_blocks = n_row_blocks_of(work, Wgmma::kConsumerWarps) * n_passes_of(work.m, 0, Wgmma::kColumns);
-  cuda::launch(stream, wgmma_kernel<kType>,
-               {.grid = static_cast<unsigned>(n_blocks),
-                .block = static_cast<unsigned>(Wgmma::kThreads),
-                .shared_bytes = Wgmma::kSharedBytes},
-               x, work);
+  const bool is_narrow = work.fusion == GemmFusion::none && n_wgmma_blocks<WideWgmma>(work) < stream.n_processors;
+  is_narrow ? launch_blocks<kType, NarrowWgmma>(stream, work) : launch_blocks<kType, WideWgmma>(stream, work);
 }
 
 }  // namespace

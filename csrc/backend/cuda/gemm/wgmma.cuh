@@ -2,7 +2,8 @@
 //
 // One warpgroup copies steps of 64 elements of 128 rows of x into a ring in shared memory, by tensor copies. Two
 // multiply: each warp decodes two strips of weights in its registers, and while the warpgroup's products of one strip
-// are under way it decodes the other.
+// are under way it decodes the other. Where there are too few such blocks for all processors, blocks are a quarter as
+// large: one warpgroup multiplies, each warp one strip. A sum is made in the same order by both.
 #pragma once
 
 #include "backend/cuda/device/hopper.cuh"
@@ -12,19 +13,34 @@
 namespace imp::cuda {
 
 struct Wgmma {
-  static constexpr int kConsumerWarps = 8;  // two warpgroups
-  static constexpr int kThreads = hopper::kWarpgroupThreads + kConsumerWarps * kWarpSize;
   static constexpr int kColumns = hopper::kProductColumns;
   static constexpr int kStages = 6, kStageBytes = kColumns * kTileRowBytes;
   static constexpr int kStagedFloats = staged_floats(kColumns);
+  static constexpr int kProducerRegisters = 24;
+};
+
+template <int kConsumers, int kStripsOfWarp, int kBlocks>
+struct WgmmaShape : Wgmma {
+  static constexpr int kConsumerWarps = kConsumers * hopper::kWarpgroupThreads / kWarpSize;
+  static constexpr int kThreads = (1 + kConsumers) * hopper::kWarpgroupThreads;
+  static constexpr int kStrips = kStripsOfWarp;
+  static constexpr int kBlocksOfProcessor = kBlocks;
   // The ring, and after the last step the sums; behind them the barriers.
   static constexpr int kRingBytes = kStages * kStageBytes;
   static constexpr int kStagedBytes = kConsumerWarps * kStagedFloats * static_cast<int>(sizeof(float));
   static constexpr int kBarriersAt = kRingBytes > kStagedBytes ? kRingBytes : kStagedBytes;
   static constexpr int kSharedBytes = kBarriersAt + 2 * kStages * 8;
-  // 128 · 24 + 256 · 240 registers are what a processor has, less a little.
-  static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+  // All that a processor has but for the producers', in the steps of 8 that can be asked for.
+  static constexpr int kConsumerRegisters =
+      smaller_of(240, (65536 / (kBlocks * hopper::kWarpgroupThreads) - kProducerRegisters) / kConsumers / 8 * 8);
 };
+using WideWgmma = WgmmaShape<2, 2, 1>;
+using NarrowWgmma = WgmmaShape<1, 1, 2>;
+
+template <class Shape>
+inline __host__ __device__ int wgmma_strips(const TileWork& work) {
+  return Shape::kStrips == 1 ? Shape::kConsumerWarps : strips_of_block(work.fusion, Shape::kConsumerWarps);
+}
 
 // Which stage of the ring a step is in, and in which of the stage's phases: each is used again and again.
 struct RingPlace {
@@ -42,16 +58,14 @@ struct Ring {
   std::uint64_t* full;
   std::uint64_t* empty;
 
-  __device__ __forceinline__ explicit Ring(std::byte* shared)
-      : stages(shared),
-        full(reinterpret_cast<std::uint64_t*>(shared + Wgmma::kBarriersAt)),
-        empty(full + Wgmma::kStages) {}
+  __device__ __forceinline__ Ring(std::byte* shared, int barriers_at)
+      : stages(shared), full(reinterpret_cast<std::uint64_t*>(shared + barriers_at)), empty(full + Wgmma::kStages) {}
 
   // By one thread, before the block meets.
-  __device__ __forceinline__ void begin() const {
+  __device__ __forceinline__ void begin(int n_consumer_warps) const {
     for (int stage = 0; stage < Wgmma::kStages; ++stage) {
       hopper::init_barrier(full + stage, 1);
-      hopper::init_barrier(empty + stage, Wgmma::kConsumerWarps);
+      hopper::init_barrier(empty + stage, static_cast<unsigned>(n_consumer_warps));
     }
     hopper::show_barriers();
   }
@@ -76,12 +90,13 @@ struct Ring {
 
 using ProductSums = float[hopper::kProductGroups][4];
 
+using StepFragments = Fragment[kStepProducts];
+
 // A strip's weights on their way: loaded one step ahead, then decoded.
 template <DType kType>
 struct StripFeed {
   const std::byte* tile;
   WeightStep<kType> step;
-  Fragment fragments[kStepProducts];
 
   __device__ __forceinline__ void begin(const std::byte* tiles, int n_steps, int lane) {
     tile = tiles;
@@ -89,7 +104,7 @@ struct StripFeed {
     step.load(tile, 0, lane);
   }
   // Makes the fragments of step `at`, and loads what follows it.
-  __device__ __forceinline__ void decode(int at, int n_steps, int lane) {
+  __device__ __forceinline__ void decode(int at, int n_steps, int lane, StepFragments& fragments) {
     ScaleWords words;
     step.make_words(at % kTileSteps, lane, words);
     IMP_UNROLL
@@ -98,81 +113,108 @@ struct StripFeed {
     if ((at + 1) % kTileSteps == 0) tile += Tile<kType>::kBytes;
     step.load(tile, (at + 1) % kTileSteps, lane);
   }
-  // A group of products that reads the fragments until it was waited for.
-  __device__ __forceinline__ void multiply(std::uint64_t x, ProductSums& sums) const {
-    constexpr std::uint64_t kProductBytes = 16 * 2 / 16;  // as descriptors count
-    hopper::begin_products();
-    IMP_UNROLL
-    for (int i = 0; i < kStepProducts; ++i) {
-      if constexpr (WeightStep<kType>::kIsBfloat16) {
-        hopper::multiply_bf16(sums, fragments[i], x + i * kProductBytes);
-      } else {
-        hopper::multiply_f16(sums, fragments[i], x + i * kProductBytes);
-      }
-    }
-    hopper::end_product_group();
-  }
 };
+
+// A group of products that reads the fragments until it was waited for.
+template <DType kType>
+__device__ __forceinline__ void begin_group(std::uint64_t x, const StepFragments& fragments, ProductSums& sums) {
+  constexpr std::uint64_t kProductBytes = 16 * 2 / 16;  // as descriptors count
+  hopper::begin_products();
+  IMP_UNROLL
+  for (int i = 0; i < kStepProducts; ++i) {
+    if constexpr (WeightStep<kType>::kIsBfloat16) {
+      hopper::multiply_bf16(sums, fragments[i], x + i * kProductBytes);
+    } else {
+      hopper::multiply_f16(sums, fragments[i], x + i * kProductBytes);
+    }
+  }
+  hopper::end_product_group();
+}
 
 // All products of a warp's two strips. One group is always under way while the other strip is decoded.
 template <DType kType>
 __device__ __forceinline__ void multiply_strips(const StripPair& pair, const Ring& ring, int n_steps, int lane,
                                                 ProductSums (&sums)[2]) {
   StripFeed<kType> first, second;
+  StepFragments of_first, of_second;
   first.begin(pair.tiles[0], n_steps, lane);
   second.begin(pair.tiles[1], n_steps, lane);
-  first.decode(0, n_steps, lane);
+  first.decode(0, n_steps, lane, of_first);
   for (int step = 0; step < n_steps; ++step) {
     const std::uint64_t x = ring.wait_for(step);
-    first.multiply(x, sums[0]);
+    begin_group<kType>(x, of_first, sums[0]);
     hopper::wait_for_products<1>();  // the second strip's of the step before
     if (step > 0 && lane == 0) ring.leave(step - 1);
-    second.decode(step, n_steps, lane);
-    second.multiply(x, sums[1]);
+    second.decode(step, n_steps, lane, of_second);
+    begin_group<kType>(x, of_second, sums[1]);
     hopper::wait_for_products<1>();  // the first strip's
-    if (step + 1 < n_steps) first.decode(step + 1, n_steps, lane);
+    if (step + 1 < n_steps) first.decode(step + 1, n_steps, lane, of_first);
   }
   hopper::wait_for_products<0>();
   first.step.finish(sums[0]);
   second.step.finish(sums[1]);
 }
 
+// All products of a warp's one strip. One step's group is always under way while the next step is decoded: steps come
+// in pairs, for a tile has some.
 template <DType kType>
+__device__ __forceinline__ void multiply_strips(const StripPair& pair, const Ring& ring, int n_steps, int lane,
+                                                ProductSums (&sums)[1]) {
+  static_assert(kTileSteps % 2 == 0);
+  StripFeed<kType> feed;
+  StepFragments even, odd;
+  feed.begin(pair.tiles[0], n_steps, lane);
+  feed.decode(0, n_steps, lane, even);
+  for (int step = 0; step < n_steps; step += 2) {
+    begin_group<kType>(ring.wait_for(step), even, sums[0]);
+    hopper::wait_for_products<1>();
+    if (step > 0 && lane == 0) ring.leave(step - 1);
+    feed.decode(step + 1, n_steps, lane, odd);
+    begin_group<kType>(ring.wait_for(step + 1), odd, sums[0]);
+    hopper::wait_for_products<1>();
+    if (lane == 0) ring.leave(step);
+    if (step + 2 < n_steps) feed.decode(step + 2, n_steps, lane, even);
+  }
+  hopper::wait_for_products<0>();
+  feed.step.finish(sums[0]);
+}
+
+template <DType kType, class Shape>
 __device__ __forceinline__ void run_wgmma_block(const hopper::TensorMap& x, const TileWork& work) {
   IMP_DYNAMIC_SHARED(std::byte, shared);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpSize;
   const int n_steps = work.n_tiles * kTileSteps;
-  const Ring ring(shared);
+  const Ring ring(shared, Shape::kBarriersAt);
   TilePlace place;
-  if (!find_strips_place(work, Wgmma::kConsumerWarps, Wgmma::kColumns, &place)) return;
-  if (thread == 0) ring.begin();
+  if (!find_strips_place(work, wgmma_strips<Shape>(work), Wgmma::kColumns, &place)) return;
+  if (thread == 0) ring.begin(Shape::kConsumerWarps);
   __syncthreads();
   if (thread < hopper::kWarpgroupThreads) {
     hopper::keep_registers<Wgmma::kProducerRegisters>();
     if (thread == 0) ring.fill(x, place.first, n_steps);
     __syncthreads();
   } else {
-    hopper::take_registers<Wgmma::kConsumerRegisters>();
+    hopper::take_registers<Shape::kConsumerRegisters>();
     const int warp = thread / kWarpSize - hopper::kWarpgroupThreads / kWarpSize;
     StripPair pair;
-    find_strip_pair(work, place, warp, Tile<kType>::kBytes, &pair);
-    ProductSums sums[2] = {};
+    find_strip_pair<Shape::kStrips>(work, place, warp, Tile<kType>::kBytes, &pair);
+    ProductSums sums[Shape::kStrips] = {};
     multiply_strips<kType>(pair, ring, n_steps, lane, sums);
     __syncthreads();  // nobody reads the ring any more
     float* const staged = reinterpret_cast<float*>(shared) + warp * Wgmma::kStagedFloats;
     stage_sums(sums, lane, staged);
     __syncwarp();
-    write_strips<Wgmma::kColumns>(work, place, pair, 0, staged, factor_offset_of<WeightStep<kType>>(work.n_tiles),
-                                  lane);
+    write_strips<Wgmma::kColumns, Shape::kStrips>(work, place, pair, 0, staged,
+                                                  factor_offset_of<WeightStep<kType>>(work.n_tiles), lane);
   }
 }
 
 // Not for experts: rows of x are copied from one after the other.
-template <DType kType>
-__global__ void __launch_bounds__(Wgmma::kThreads, 1)
+template <DType kType, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksOfProcessor)
     wgmma_kernel(const __grid_constant__ hopper::TensorMap x, const __grid_constant__ TileWork work) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
-  run_wgmma_block<kType>(x, work);
+  run_wgmma_block<kType, Shape>(x, work);
 #else
   __trap();  // no plan takes it (device/images.h)
 #endif

@@ -104,8 +104,7 @@ static __global__ void __launch_bounds__(CublasLtKernel::kThreads)
                            : 1.0F;
   float value = finished(work.sums[at] * work.units[n], factor, work.term.bias, n);
   if (work.fusion != GemmFusion::none) {
-    const float gate = work.fusion == GemmFusion::silu ? silu_of(value) : gelu_tanh_of(value);
-    value = gate * finished(work.up[at] * work.up_units[n], factor, work.up_term.bias, n);
+    value = gate_of(work.fusion, value) * finished(work.up[at] * work.up_units[n], factor, work.up_term.bias, n);
   }
   work.term.out[row * work.term.out_stride + n] = value;
 }
