@@ -77,8 +77,14 @@ def load_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]")
     """The same under each of these overrides; what is odd about the environment is told once."""
     from imp_service.config import load
     from imp_service.config.host import resolve_threads
+
+    warn_of_variables()
+    return [resolve_threads(load(arguments.config, [*arguments.assignments, *each])) for each in overrides]
+
+
+def warn_of_variables() -> None:
+    """Tells variables that look as if they were settings and are not."""
     from imp_service.config.near_names import near_names
 
     for sentence in near_names():
         print(warning_line(sentence), file=sys.stderr)
-    return [resolve_threads(load(arguments.config, [*arguments.assignments, *each])) for each in overrides]

@@ -4,8 +4,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from imp_service.cli.arguments import add_settings_options, load_settings
-from imp_service.cli.failure import CommandError
+from imp_service.cli.arguments import add_settings_options, load_settings, warn_of_variables
+from imp_service.cli.failure import CommandError, describe, report
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -15,7 +15,8 @@ def configure(parser: ArgumentParser) -> None:
     show.add_argument("--json", action="store_true", help="as one JSON object")
     add_settings_options(show)
     show.set_defaults(act=_show)
-    check = actions.add_parser("check", help="read everything that would be read, and say whether it is good")
+    what = "check each key, the files that keys name, the device, and that models fit; reads no weights"
+    check = actions.add_parser("check", help=what, description=what)
     add_settings_options(check)
     check.set_defaults(act=_check)
     init = actions.add_parser("init", help="write a commented file with every key and its default")
@@ -24,31 +25,46 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    arguments.act(arguments)
-    return 0
+    status: int = arguments.act(arguments)
+    return status
 
 
-def _show(arguments: Namespace) -> None:
+def _show(arguments: Namespace) -> int:
     from imp_service.config.show import as_json, as_text
     from imp_service.core.device import resolve_machine
 
     config, _ = resolve_machine(load_settings(arguments))
     write = as_json if arguments.json else as_text
     sys.stdout.write(write(config, with_origin=arguments.origin))
+    return 0
 
 
-def _check(arguments: Namespace) -> None:
-    config = load_settings(arguments)
+def _check(arguments: Namespace) -> int:
+    """Reports whatever is wrong; ends as the first of it would end a start."""
+    from imp_service.config.host import resolve_threads
+    from imp_service.config.load import read
+    from imp_service.core.settings_faults import setting_faults
+
+    warn_of_variables()
+    reading = read(arguments.config, arguments.assignments)
+    config = reading.config
+    faults = reading.errors if config is None else setting_faults(resolve_threads(config))
+    # What several models have in common is told once.
+    statuses = [report(*told) for told in dict.fromkeys(describe(fault) for fault in faults)]
+    if config is None or statuses:
+        return statuses[0]
     n_set = sum(entry.origin.source not in ("default", "auto") for entry in config.entries())
-    sys.stdout.write(f"{config.file or 'no imp.conf'}: {n_set} key{'s' if n_set != 1 else ''} set, all good\n")
+    keys = f"{n_set} key{'s' if n_set != 1 else ''} set"
+    sys.stdout.write(f"{config.file or 'no imp.conf'}: {keys}, all good; weights were not read\n")
+    return 0
 
 
-def _init(arguments: Namespace) -> None:
+def _init(arguments: Namespace) -> int:
     from imp_service.config.render import render
 
     if arguments.path == "-":
         sys.stdout.write(render())
-        return
+        return 0
     try:
         # Exclusive: a file that someone has edited is never replaced.
         with Path(arguments.path).open("x", encoding="utf-8") as file:
@@ -56,3 +72,4 @@ def _init(arguments: Namespace) -> None:
     except OSError as error:
         raise CommandError("CANNOT_CREATE", f"{arguments.path}: {error.strerror}") from None
     sys.stdout.write(f"{arguments.path} written\n")
+    return 0

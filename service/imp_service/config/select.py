@@ -10,24 +10,40 @@ from imp_service.config.settings import TABLE
 from imp_service.config.sources import Assignment
 from imp_service.config.tree import Tree, Value, merged
 
+_ORIGIN = Origin("--model")
+
 
 def select_model(config: Config, word: str) -> Config:
     """`config` with [model] about the model of this word: a file that exists, else an entry of [models], else a file.
 
     What [model] says of another file than this one does not hold for it; `--set model.…` always does.
     """
-    said = config.tree.get("model")
-    current = said if isinstance(said, dict) else {}
     entries = config.tree.get("models")
-    entry = entries.get(word) if isinstance(entries, dict) and not Path(word).exists() else None
-    origin = Origin("--model")
-    if isinstance(entry, dict):
-        model: Tree | Value = merged({"name": Value(word, origin)}, merged(entry, _from_command_line(current)))
-    else:
-        speaks_of_it = config.settings.model.path in (None, word)
-        kept = current if speaks_of_it else _from_command_line(current)
-        named = check_assignment(TABLE, Assignment(("model", "path"), word, origin))
-        model = merged({"model": kept}, named)["model"]
+    if isinstance(entries, dict) and word in entries and not Path(word).exists():
+        return select_entry(config, word)
+    current = _model(config)
+    speaks_of_it = config.settings.model.path in (None, word)
+    kept = current if speaks_of_it else _from_command_line(current)
+    named = check_assignment(TABLE, Assignment(("model", "path"), word, _ORIGIN))
+    return _with_model(config, merged({"model": kept}, named)["model"])
+
+
+def select_entry(config: Config, name: str) -> Config:
+    """`config` with [model] about this entry of [models]."""
+    entries = config.tree["models"]
+    assert isinstance(entries, dict)  # narrows
+    entry = entries[name]
+    assert isinstance(entry, dict)  # narrows
+    kept = merged(entry, _from_command_line(_model(config)))
+    return _with_model(config, merged({"name": Value(name, _ORIGIN)}, kept))
+
+
+def _model(config: Config) -> Tree:
+    said = config.tree.get("model")
+    return said if isinstance(said, dict) else {}
+
+
+def _with_model(config: Config, model: Tree | Value) -> Config:
     tree = {**config.tree, "model": model}
     return Config(build(tree), config.file, tree)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from imp_service import _core
-from imp_service.config import AUTO, Config
+from imp_service.config import AUTO, Config, ConfigError
 from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
 from imp_service.config.settings import Settings
 from imp_service.core.cublaslt import cublaslt_places
 from imp_service.core.device import resolve_device
+from imp_service.core.errors import Error, InvalidArgument, make_error
 from imp_service.core.load import RESERVE_BYTES
-from imp_service.core.overrides import core_overrides
+from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning import Preference, tuning_here
 
 
@@ -84,6 +85,7 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
     """
     settings, limit = resolve_device(resolve_threads(config)).settings, limit or memory_limit()
     overrides = core_overrides(settings)
+    require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
     plan = _plan(file, settings, overrides, limit, tuning)
     return ModelReport(
@@ -96,6 +98,37 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
         ),
         warnings=[*file.warnings, *plan["model_warnings"], *plan["weight_warnings"], *([remark] if remark else [])],
     )
+
+
+def plan_faults(file: _core.ModelFile, config: Config) -> Iterator[Error | ConfigError]:
+    """Why load() would refuse to make room for this file; `config` has every `auto` of the machine decided."""
+    settings, limit = config.settings, memory_limit()
+    overrides = core_overrides(settings)
+    named = list(settings.model.overrides.gemm.items())
+    are_kernels_good = True
+    for pair in named:  # one by one: the plan would end with the first
+        overrides.gemm = [pair]
+        try:
+            require_kernels(dict([pair]), str(settings.device.kind))
+            _plan(file, settings, overrides, limit)
+        except (Error, ConfigError) as error:
+            if error.reason == "OVERRIDE_INVALID":  # another the whole plan has too
+                are_kernels_good = False
+                yield error
+    overrides.gemm = named if are_kernels_good else []
+    try:
+        tuning, _ = tuning_here(settings)
+    except ConfigError:  # told where settings are looked at without a model
+        tuning = []
+    try:
+        plan = _plan(file, settings, overrides, limit, tuning)
+    except InvalidArgument as error:  # settings that do not fit this model, or one another
+        yield ConfigError("settings", error.message)
+    except Error as error:
+        yield error
+    else:
+        if plan["memory"] is None:
+            yield make_error("NO_MEMORY", plan["refusal"])
 
 
 def _plan(

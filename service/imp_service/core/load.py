@@ -14,7 +14,7 @@ from imp_service.core.cublaslt import cublaslt_places
 from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument, ModelError, make_error
-from imp_service.core.overrides import core_overrides
+from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning import Preference, tuning_here
 from imp_service.core.weights import sha256_of, weight_files
 from imp_service.models import demo_model_path
@@ -51,19 +51,24 @@ def model_path(config: Config) -> Path:
 
 def open_file(config: Config) -> _core.ModelFile:
     """Opens the checkpoint and, where the settings pin its digest, compares it."""
-    path = model_path(config)
-    try:
-        file = _core.open_model_file(path)
-    except ModelError as error:
-        if error.reason in ("MODEL_MISSING", "MODEL_PERMISSION"):
-            _name_whole_path(error, path)
-        raise
+    path, file = model_path(config), open_checkpoint(config)
     expected = config.settings.model.sha256
     if expected is not None:
         found = sha256_of(weight_files(path))
         if found != expected:
             raise make_error("WEIGHTS_CORRUPT", f"{path.name}: sha256 {found}, expected {expected}")
     return file
+
+
+def open_checkpoint(config: Config) -> _core.ModelFile:
+    """The same without a look at its digest, which takes reading all of it."""
+    path = model_path(config)
+    try:
+        return _core.open_model_file(path)
+    except ModelError as error:
+        if error.reason in ("MODEL_MISSING", "MODEL_PERMISSION"):
+            _name_whole_path(error, path)
+        raise
 
 
 def _name_whole_path(error: ModelError, path: Path) -> None:
@@ -87,6 +92,7 @@ def load(
     if file is None:
         file = open_file(config)
     settings = config.settings
+    require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
     try:
         model = _read_model(settings, file, nodes, tuning, progress)

@@ -15,12 +15,8 @@ _ALIKE = {"cpu": ("cpu",), "cuda": ("cuda", "cuda_emulated")}
 
 
 def core_overrides(settings: Settings) -> _core.ModelOverrides:
-    """What [model.overrides] and the sections that speak for every model say of this one.
-
-    `device.kind` is decided. Raises OVERRIDE_INVALID where a kernel is named that is another device's.
-    """
+    """What [model.overrides] and the sections that speak for every model say of this one."""
     wanted: ModelOverrides = settings.model.overrides
-    require_kernels(wanted.gemm, str(settings.device.kind))
     overrides = _core.ModelOverrides()
     overrides.max_context = wanted.max_context or settings.limits.max_context or None
     overrides.kv_dtype = wanted.kv_dtype or (None if settings.kv.dtype is AUTO else settings.kv.dtype)

@@ -9,7 +9,10 @@ import pytest
 
 from imp_service.cli.shell import main
 from imp_service.config import Settings, load
+from imp_service.core.device import find_gpu
+from imp_service.models import demo_model_path
 
+GOOD = "%s set, all good; weights were not read\n"
 SHIPPED = Path(__file__).parents[3] / "conf/imp.conf"
 
 
@@ -51,10 +54,10 @@ def test_cfg_6_show_as_json(capfd: pytest.CaptureFixture[str]):
 
 def test_check_says_what_it_read(machine: Path, capfd: pytest.CaptureFixture[str]):
     assert main(["config", "check"]) == 0
-    assert capfd.readouterr().out == "no imp.conf: 0 keys set, all good\n"
+    assert capfd.readouterr().out == f"no imp.conf: {GOOD % '0 keys'}"
     (machine / "mine.conf").write_text("[kv]\nblock_tokens = 32\n")
     assert main(["config", "check", "--config", "mine.conf"]) == 0
-    assert capfd.readouterr().out == "mine.conf: 1 key set, all good\n"
+    assert capfd.readouterr().out == f"mine.conf: {GOOD % '1 key'}"
 
 
 @pytest.mark.parametrize("action", ["show", "check"])
@@ -66,6 +69,106 @@ def test_cfg_3_l07_a_bad_file_ends_with_78_and_one_line(action: str, machine: Pa
         "imp: error: CONFIG_INVALID: imp.conf:2:scheduler.max_runing: "
         "unknown key; nearest known: scheduler.max_running\n",
     )
+
+
+def check(capfd: pytest.CaptureFixture[str], *assignments: str) -> tuple[int, list[str]]:
+    """Its status and the lines on stderr, each without what all of them begin with."""
+    status = main(["config", "check", *(word for text in assignments for word in ("--set", text))])
+    out, err = capfd.readouterr()
+    assert out.endswith("weights were not read\n") == (status == 0)
+    return status, [line.removeprefix("imp: error: ") for line in err.splitlines()]
+
+
+def test_cfg_13_check_tells_every_bad_key(machine: Path, capfd: pytest.CaptureFixture[str]):
+    (machine / "imp.conf").write_text("[scheduler]\nmax_runing = 8\nmax_waiting = 0\n[unknown]\na = 1\nb = 2\n")
+    status, told = check(capfd, "kv.dtype=3", "nonsense", "model.name=good")
+    assert (status, len(told)) == (78, 5)
+    for line, begin in zip(
+        told,
+        (
+            "imp.conf:2:scheduler.max_runing: unknown key; ",
+            "imp.conf:3:scheduler.max_waiting: found 0, ",
+            "imp.conf:4:unknown: unknown key; ",
+            "--set kv.dtype: found 3, ",
+            "--set: found nonsense, ",
+        ),
+        strict=True,
+    ):
+        assert line.startswith(f"CONFIG_INVALID: {begin}")
+    status, told = check(capfd)
+    assert (status, len(told)) == (78, 3)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "status", "expected"),
+    [
+        (("model.path=/no/such.gguf",), 66, ["MODEL_MISSING: /no/such.gguf: No such file"]),
+        (("models.second.path=no.gguf",), 66, ["MODEL_MISSING: no.gguf: No such file"]),
+        (("device.tuning=no.json",), 78, ["CONFIG_INVALID: device.tuning: no.json: no such file"]),
+        (("auth.token_file=no",), 78, ["CONFIG_INVALID: --set auth.token_file: no: No such file"]),
+        (
+            ("model.overrides.chat_template=.",),
+            78,
+            ["CONFIG_INVALID: --set model.overrides.chat_template: .: Is"],
+        ),
+        (("device.cpus=8191",), 78, ["CONFIG_INVALID: --set device.cpus: found 8191, "]),
+        (("model.overrides.gemm.q4k=reference",), 78, ["OVERRIDE_INVALID: gemm.q4k = reference: matches no tensor"]),
+        (("model.overrides.gemm.q4_k=foo",), 78, ["OVERRIDE_INVALID: gemm.q4_k = foo: no such kernel"]),
+        (
+            ("model.overrides.eos_token_ids=[1000000]", "model.overrides.gemm.q8_0=reference"),
+            78,
+            ["OVERRIDE_INVALID: "],
+        ),
+        (("kv.bytes=64TiB",), 71, ["NO_MEMORY: weights "]),
+        (
+            ("tls.cert=no.pem", "tls.key=no.key", "model.path=no.gguf", "model.overrides.gemm.q4k=foo"),
+            78,
+            [
+                "CONFIG_INVALID: --set tls.cert: no.pem: No such file",
+                "CONFIG_INVALID: --set tls.key: no.key: No such file",
+                "MODEL_MISSING: no.gguf: ",
+                "OVERRIDE_INVALID: --set model.overrides.gemm.q4k: names no tensor, and is none of the",
+            ],
+        ),
+        (
+            ("model.overrides.gemm.q4k=foo", "model.overrides.gemm.q8_0=q8_0_dp4a", "model.overrides.gemm.f16=bar"),
+            78,
+            [
+                "OVERRIDE_INVALID: gemm.q4k = foo: ",
+                "OVERRIDE_INVALID: model.overrides.gemm.q8_0: q8_0_dp4a is a kernel of cuda, and the device is cpu",
+                "OVERRIDE_INVALID: gemm.f16 = bar: no such kernel; known: ",
+            ],
+        ),
+        (("device.kind=cuda_emulated",), 65, ["MODEL_UNSUPPORTED: weights of "]),
+    ],
+)
+def test_cfg_13_check_tells_all_that_would_end_a_start(
+    assignments: tuple[str, ...], status: int, expected: list[str], capfd: pytest.CaptureFixture[str]
+):
+    found, told = check(capfd, *assignments)
+    assert (found, len(told)) == (status, len(expected)), told
+    assert all(line.startswith(begin) for line, begin in zip(told, expected, strict=True)), told
+
+
+def test_cfg_13_check_takes_what_a_start_takes(machine: Path, capfd: pytest.CaptureFixture[str]):
+    (machine / "key.pem").write_text("k")
+    (machine / "second").mkdir()  # an entry of [models] is meant, whatever else is called so
+    (machine / "chat.jinja").write_text("{{ messages }}")
+    words = (
+        *("tls.cert=key.pem", "tls.key=key.pem", "model.overrides.chat_template=chat.jinja"),
+        *("model.overrides.gemm.q8_0=reference", 'model.overrides.gemm."blk.*.ffn_down.weight"=reference'),
+        f"models.second.path={demo_model_path()}",
+    )
+    assert check(capfd, *words) == (0, [])
+
+
+def test_cfg_13_check_tells_a_gpu_that_is_not_there(capfd: pytest.CaptureFixture[str]):
+    if not find_gpu().refusal:
+        pytest.skip("there is a GPU")
+    status, told = check(capfd, "device.kind=cuda", "model.overrides.gemm.q4k=foo")
+    assert (status, len(told)) == (69, 2)
+    assert told[0].startswith("DEVICE_MISSING: ")
+    assert told[1].startswith("OVERRIDE_INVALID: --set model.overrides.gemm.q4k: names no tensor")
 
 
 def test_cfg_4_l09_a_named_file_that_is_missing_ends_with_78(capfd: pytest.CaptureFixture[str]):
@@ -89,7 +192,11 @@ def test_cfg_5_kubernetes_variables_change_nothing(machine: Path):
         timeout=60,
         check=False,
     )
-    assert (result.returncode, result.stdout, result.stderr) == (0, "no imp.conf: 0 keys set, all good\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (
+        0,
+        f"no imp.conf: {GOOD % '0 keys'}",
+        "",
+    )
 
 
 def test_cfg_1_init_writes_the_shipped_file_and_never_over_another(machine: Path, capfd: pytest.CaptureFixture[str]):
