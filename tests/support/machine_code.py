@@ -12,7 +12,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from gpu_check.sources import build_flags, fingerprint, nvcc_version
+from gpu_check.sources import build_flags, files_of_room, fingerprint, nvcc_version
 from support import products_under_way
 from support.products_under_way import instructions, overwritten
 
@@ -76,7 +76,7 @@ def disassembler() -> str:
 
 
 def sources() -> list[Path]:
-    return sorted(ROOM.rglob("*.cu"))
+    return [CSRC / path for path in files_of_room(CSRC, "*.cu")]
 
 
 def compile_once(source: Path, architecture: str, folder: Path) -> Compiled:
