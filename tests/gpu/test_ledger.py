@@ -54,6 +54,12 @@ def test_what_prepares_activations_belongs_to_the_kernels_that_read_them() -> No
         assert ("activation_rows.cu" in names) == (row["name"] not in sources.READS_FLOATS)
 
 
+def test_host_sides_are_files_that_there_are() -> None:
+    room = sources.CSRC / sources.ROOM
+    named = [*sources.HOST_SIDES, *(host for hosts in sources.HOST_SIDES.values() for host in hosts)]
+    assert [name for name in named if not (room / name).is_file()] == []
+
+
 def rows_of(validated: bool) -> list[dict[str, object]]:
     return [{"name": "a", "validated": validated}]
 
