@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from gpu_check import main, numbers, report
-from gpu_check.context import Context
+from gpu_check.context import Context, StageError
 from gpu_check.ledger import CLEAN, NOT_RUN, Entry
 from gpu_check.main import STAGES, Outcome, Stage
 from gpu_check.op_cases import OPS
+from gpu_check.rows import runnable_kernels
 from gpu_check.stages import ledger as ledger_stage
 from gpu_check.stages import numerics, sanitizer
 from gpu_check.stages.kernels import attention_work, speed
+from support.devices import GPU_KINDS
 
 DOOR = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
 LARGEST = 16 << 20
@@ -44,6 +46,8 @@ def test_every_stage_passes_in_small(tmp_path: Path) -> None:
     # Of the tests one file alone is run in small: what others try as well has no entry.
     assert entries.keys() == rows | {name for name, op in OPS.items() if op.tests == ("backend/test_ops.py",)}
     assert {row["kernel"] for row in results["findings"] if row["what"] == "op"} == OPS.keys()
+    modes = {row["case"] for row in results["findings"] if row["what"] == "deterministic"}
+    assert modes == {"batch 1 at 0", "batch 2 at 4", "prompt of 6"}
     assert {name for name, entry in entries.items() if Entry(**entry).is_of_hardware} == set()
 
 
@@ -95,7 +99,8 @@ def test_a_stage_has_no_more_time_than_is_left(tmp_path: Path, monkeypatch: pyte
 
 def test_a_run_takes_less_than_nine_minutes() -> None:
     assert main.SECONDS < 9 * 60
-    assert all((stage.least > 0) == stage.is_required for stage in STAGES if stage.name != "probe")
+    kept = {stage.name for stage in STAGES if stage.is_required} - {"probe"} | {"sanitizer"}
+    assert {stage.name for stage in STAGES if stage.least} == kept
     # Even where those that come first take all that they may, each of the others has what it needs at the least.
     first = [stage.seconds for stage in STAGES[:3]]
     assert sum(first) + sum(stage.least for stage in STAGES[3:]) <= main.SECONDS
@@ -218,14 +223,36 @@ FOUND = [
     {"stage": "numerics", "what": "tests", "family": "backend/test_ops.py", "passed": True},
     {"stage": "kernels", "what": "kernel", "kernel": "a", "shape": "8b q", "m": 1, "rate": 3e12, "unit": "GB/s",
      "fraction": 0.75},
-    {"stage": "sanitizer", "what": "verdict", "tool": "memcheck", "verdict": "clean", "ran": ["a", "rope"]},
-    {"stage": "sanitizer", "what": "verdict", "tool": "racecheck", "verdict": "not run: refused", "ran": ["a"]},
+    *({"stage": "sanitizer", "what": "verdict", "tool": tool, "verdict": CLEAN, "asked": ["rope"], "ran": ["rope"]}
+      for tool in sanitizer.PROVING),
+    *({"stage": "sanitizer", "what": "verdict", "tool": tool, "verdict": CLEAN, "asked": ["a"], "ran": ["a"]}
+      for tool in sanitizer.PROVING[1:]),
+    {"stage": "sanitizer", "what": "verdict", "tool": "initcheck", "verdict": "3 found", "asked": ["a", "rope"],
+     "ran": ["a", "rope"]},
 ]  # fmt: skip
 
 
 @pytest.fixture
 def _plain_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_stage.sources, "hash_of", lambda kernel, nvcc: f"{kernel} {nvcc}")
+
+
+def test_the_sanitizers_word_is_of_all_tools_and_of_what_they_went_through(tmp_path: Path) -> None:
+    def verdict(**changes: Any) -> str:
+        rows = [{"stage": "sanitizer", "what": "verdict", "tool": tool, "verdict": CLEAN, "asked": ["a"], "ran": ["a"]}
+                for tool in sanitizer.TOOLS]  # fmt: skip
+        for tool, change in changes.items():
+            rows[sanitizer.TOOLS.index(tool)] |= change
+        return ledger_stage.verdict(context_of(tmp_path, *rows), "a")
+
+    assert verdict() == CLEAN
+    assert verdict(initcheck={"verdict": "5 found"}) == CLEAN
+    assert verdict(racecheck={"verdict": "5 found"}) == "racecheck: 5 found"
+    assert (
+        verdict(racecheck={"verdict": "5 found, not done in time", "ran": []}) == "racecheck: 5 found, not done in time"
+    )
+    assert verdict(memcheck={"verdict": "not run: refused here", "ran": []}) == NOT_RUN
+    assert verdict(synccheck={"ran": []}) == NOT_RUN
 
 
 @pytest.mark.usefixtures("_plain_hashes")
@@ -257,6 +284,54 @@ def test_gemm_16_nothing_is_entered_that_this_run_has_not_shown(
     assert ledger_stage.entries(context_of(tmp_path, *rows), "13.0.88").keys() == left
 
 
+class Sanitized:
+    """In place of the tools: what was asked of them, and what they say."""
+
+    def __init__(self, found: dict[str, str]) -> None:
+        self.found = found
+        self.commands: list[list[str]] = []
+
+    def __call__(self, context: Context, command: list[str], seconds: float) -> tuple[int, str]:
+        self.commands.append(command)
+        assert seconds > 0
+        kernels = command[command.index("gpu_check.small_cases") + 2 :]
+        tool = command[command.index("--tool") + 1]
+        n_found = self.found.get(tool, "0 errors")
+        lines = [f"ran {name}" for name in kernels] + [f"========= ERROR SUMMARY: {n_found}"]
+        return (0 if n_found == "0 errors" else 9), "\n".join(lines)
+
+
+@pytest.mark.parametrize("faulty", ["none", "racecheck", "initcheck"])
+def test_every_kernel_goes_through_every_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: str) -> None:
+    tools = Sanitized({faulty: "2 errors"})
+    monkeypatch.setattr(sanitizer, "run_module", tools)
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(Context, "kind", GPU_KINDS[0])
+    context = Context(tmp_path, stage="sanitizer")
+    if faulty == "racecheck":
+        with pytest.raises(StageError, match=r"racecheck of norm and \d+ more: 2 found"):
+            sanitizer.run(context, 30.0)
+    else:
+        sanitizer.run(context, 30.0)
+    names = {*OPS, *(kernel.name for kernel in runnable_kernels(GPU_KINDS[0]))}
+    for tool in sanitizer.TOOLS:
+        rows = [row for row in context.found("sanitizer", "verdict") if row["tool"] == tool]
+        assert sorted(name for row in rows for name in row["ran"]) == sorted(names)
+        assert {row["verdict"] for row in rows} == {"2 found" if tool == faulty else CLEAN}
+    assert tools.commands[0][:7] == [
+        "compute-sanitizer",
+        "--tool",
+        "memcheck",
+        "--error-exitcode",
+        "9",
+        "--print-limit",
+        "20",
+    ]
+    assert bool(context.found("sanitizer", "note")) == (faulty == "initcheck")
+    clean = {ledger_stage.verdict(context, name) for name in names}
+    assert clean == ({"racecheck: 2 found"} if faulty == "racecheck" else {CLEAN})
+
+
 # The report.
 
 
@@ -272,6 +347,16 @@ def test_targets_are_filled_with_what_was_measured(tmp_path: Path) -> None:
     assert lines[2] == "| 8B Q8_0, batch 1 | 431 tok/s | 80 % | 60 % | 80 % | 85 % |"
     assert lines[-1] == "| 8B bf16, first token of 512 | 14.0 ms | 65 % | 22 ms | 14 ms | 12 ms |"
     assert lines[3].startswith("| 8B Q4_K_M, batch 1 | not measured | – |")
+
+
+def test_det_13_the_price_of_the_deterministic_mode_stands_beside_what_it_may_be(tmp_path: Path) -> None:
+    rows = [{"stage": "engine", "what": "deterministic", "model": "1b q4_k_m", "case": case, "cost": cost}
+            for case, cost in (("batch 1 at 0", 0.021), ("prompt of 512", 2.0))]  # fmt: skip
+    context = context_of(tmp_path, *rows)
+    expected = "deterministic mode, 1b q4_k_m: batch 1 at 0 +2 %, prompt of 512 +200 % (meant: at most +15 %)"
+    assert report.deterministic_lines(rows) == [expected]
+    assert expected in report.summary(context, [])
+    assert report.deterministic_lines([]) == []
 
 
 def test_the_summary_has_forty_lines_at_most(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ STAGES = (
     Stage("build", 240, 20, least=60),
     Stage("ceilings", 60, 20, least=15),
     Stage("numerics", 110, 60, least=80),
-    Stage("sanitizer", 45, 30, is_required=False),
+    Stage("sanitizer", 60, 30, is_required=False, least=30),  # without it no kernel is proven
     Stage("kernels", 80, 30, least=20),
     Stage("engine", 80, 30, least=40),
     Stage("service", 40, 40, least=25),

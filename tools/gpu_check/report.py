@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gpu_check.main import Outcome
 
 MOST_LINES = 40
+# Of a step's time, for tokens that depend on nobody's company.
+MOST_DETERMINISTIC_COST = 0.15
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,14 @@ def target_lines(rows: Sequence[Row]) -> list[str]:
         found = [row for row in rows if row["stage"] == "engine" and target.find(row)]
         lines.append((target.case, *measured(found[-1] if found else None), *target.marks))
     return table(("case", "measured", "of the limit", "first", "next", "best"), lines)
+
+
+def deterministic_lines(rows: Sequence[Row]) -> list[str]:
+    """What the mode costs, beside what it may."""
+    found = [row for row in rows if row["stage"] == "engine" and row["what"] == "deterministic"]
+    costs = [f"{row['case']} {100 * row['cost']:+.0f} %" for row in found]
+    most = f"at most +{100 * MOST_DETERMINISTIC_COST:.0f} %"
+    return [f"deterministic mode, {found[0]['model']}: {', '.join(costs)} (meant: {most})"] if found else []
 
 
 def measured(row: Row | None) -> tuple[str, str]:
@@ -94,6 +104,7 @@ def summary(context: Context, outcomes: Sequence[Outcome]) -> list[str]:
         "stages: " + ", ".join(f"{o.stage} {o.status} {o.seconds:.0f} s" for o in outcomes),
         *(f"  {o.stage}: {o.message}"[:160] for o in failed),
         *target_lines(rows),
+        *deterministic_lines(rows),
         *best_kernels(rows),
         *service_lines(rows),
         *(f"{row['name']}: {row['tokens_per_s']:.0f} tok/s, {percent(row['fraction'])}"

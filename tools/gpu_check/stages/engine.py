@@ -13,6 +13,8 @@ DECODE_TOKENS = 48
 PROFILED_STEPS = 6
 # Model and types of its weights: what the targets name comes first.
 MODELS = (("8b", "q4_k_m"), ("8b", "q8_0"), ("1b", "q8_0"), ("1b", "q4_k_m"), ("8b", "bf16"), ("1b", "bf16"))
+# The one that is measured in the deterministic mode as well: small enough that its products are most of a step.
+COMPARED = ("1b", "q4_k_m")
 # Sequences that generate together, and tokens that each holds before.
 BATCHES = ((1, 0), (16, 1024), (4, 0), (16, 0), (64, 0))
 PROMPTS = (512, 2048, 128)
@@ -29,6 +31,7 @@ class Sizes:
     profiled_steps: int = PROFILED_STEPS
 
 
+COMPARED_SIZES = Sizes(batches=((1, 0), (16, 0)), prompts=(512,))
 DRY_SIZES = Sizes(batches=((1, 0), (2, 4)), prompts=(6,), decode_tokens=3, repeats=1, profiled_steps=1)
 
 
@@ -46,12 +49,28 @@ def run(context: Context, seconds: float) -> None:
     budget = Budget(0.85 * seconds)
     if context.is_dry:
         measure(context, "demo", None, DRY_SIZES, budget)
+        compare_modes(context, "demo", None, DRY_SIZES, budget)
         return
     for shape, mix in MODELS:
         if budget.is_spent:
             context.note(f"no time was left for {shape} {mix} and what comes after it")
             return
         measure(context, f"{shape} {mix}", synthetic(shape, mix), Sizes(), budget)
+        if (shape, mix) == COMPARED:
+            compare_modes(context, f"{shape} {mix}", synthetic(shape, mix), COMPARED_SIZES, budget)
+
+
+def compare_modes(context: Context, name: str, file: Any, sizes: Sizes, budget: Budget) -> None:
+    """What it costs that no token depends on its company: each time beside that of the usual mode."""
+    mode = f"{name} deterministic"
+    measure(context, mode, file, sizes, budget, deterministic=True)
+    found: dict[tuple[str, str], float] = {}
+    for row in [*context.found("engine", "decode"), *context.found("engine", "first token")]:
+        case = f"batch {row['batch']} at {row['depth']}" if row["what"] == "decode" else f"prompt of {row['prompt']}"
+        found[row["model"], case] = row["median_us"]
+    for (model, case), median in found.items():
+        if model == mode and (name, case) in found:
+            context.record("deterministic", model=name, case=case, cost=median / found[name, case] - 1)
 
 
 def synthetic(shape: str, mix: str) -> Any:
@@ -65,15 +84,17 @@ def synthetic(shape: str, mix: str) -> Any:
     return _core.make_synthetic_file(metadata(found, mix), list(tensors(found, MIXES[mix])))
 
 
-def settings(context: Context, sizes: Sizes) -> list[str]:
+def settings(context: Context, sizes: Sizes, deterministic: bool) -> list[str]:
     """Texts of --set."""
     tokens = max([batch * (depth + sizes.decode_tokens + 64) for batch, depth in sizes.batches] + list(sizes.prompts))
     return [f"device.kind={context.kind}", 'model.overrides.least_maturity="emulated"',
-            f"kv.bytes={tokens * 2 * 160 * 1024}", "limits.max_context=4096",
-            "scheduler.prefill_chunk=2048", "scheduler.step_tokens=2048"]  # fmt: skip
+            f"model.overrides.deterministic={str(deterministic).lower()}", f"kv.bytes={tokens * 2 * 160 * 1024}",
+            "limits.max_context=4096", "scheduler.prefill_chunk=2048", "scheduler.step_tokens=2048"]  # fmt: skip
 
 
-def measure(context: Context, name: str, file: Any, sizes: Sizes, budget: Budget) -> None:
+def measure(
+    context: Context, name: str, file: Any, sizes: Sizes, budget: Budget, *, deterministic: bool = False
+) -> None:
     import time
 
     from imp_service.config import load as load_config
@@ -83,7 +104,7 @@ def measure(context: Context, name: str, file: Any, sizes: Sizes, budget: Budget
     from imp_service.core.load import load
 
     begin = time.monotonic()
-    loaded = load(resolve_threads(load_config(None, settings(context, sizes))), file)
+    loaded = load(resolve_threads(load_config(None, settings(context, sizes, deterministic))), file)
     try:
         model = loaded.model
         context.record("loaded", model=name, device=model.device_name, seconds=time.monotonic() - begin,

@@ -8,6 +8,7 @@ from gpu_check import ledger, sources
 from gpu_check.context import Context, Row
 from gpu_check.ledger import CLEAN, NOT_RUN, Entry, Speed
 from gpu_check.op_cases import OPS
+from gpu_check.stages.sanitizer import PROVING
 
 
 def run(context: Context, seconds: float) -> None:
@@ -66,9 +67,11 @@ def speeds(context: Context, kernel: str) -> dict[str, Speed]:
 
 
 def verdict(context: Context, kernel: str) -> str:
-    """Of all tools together."""
-    said = [(row["tool"], row["verdict"]) for row in context.found("sanitizer", "verdict") if kernel in row["ran"]]
-    bad = [f"{tool}: {word}" for tool, word in said if word != CLEAN and not word.startswith("not run")]
+    """Clean where all tools that prove anything have gone through it and found nothing in its company."""
+    said = [row for row in context.found("sanitizer", "verdict") if kernel in row["asked"] and row["tool"] in PROVING]
+    bad = [f"{row['tool']}: {row['verdict']}" for row in said if row["verdict"] != CLEAN
+           and not row["verdict"].startswith(NOT_RUN)]  # fmt: skip
     if bad:
         return "; ".join(bad)
-    return CLEAN if said and all(word == CLEAN for _, word in said) else NOT_RUN
+    through = {row["tool"] for row in said if row["verdict"] == CLEAN and kernel in row["ran"]}
+    return CLEAN if through.issuperset(PROVING) else NOT_RUN

@@ -1,44 +1,94 @@
-"""Bad accesses and races, as compute-sanitizer sees them in small work of every kernel."""
+"""Bad accesses, races, barriers that not all reach and memory nobody wrote, in small work of every kernel."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import re
 import shutil
 import time
+from dataclasses import dataclass
 
 from gpu_check.context import Context, StageError, python, run_module
+from gpu_check.ledger import CLEAN
+from gpu_check.op_cases import OPS
+from gpu_check.rows import runnable_kernels
 
-TOOLS = ("memcheck", "racecheck")
+PROGRAM = "compute-sanitizer"
+# Without a clean word of each of these nothing is proven.
+PROVING = ("memcheck", "racecheck", "synccheck")
+# It counts what is copied and never read too: said, and no proof of a fault.
+TOOLS = (*PROVING, "initcheck")
+FOUND_STATUS = 9
+# The last words of rows that share a process.
+WORDS = ("dp4a", "imma", "wgmma", "hmma")
+# Processes on the GPU at a time. Each takes seconds to begin, most of them on a processor.
+PARALLEL = 8
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards? displayed)")
 # What the tool says where it cannot work at all.
 REFUSALS = ("Device not supported", "not supported", "Unable to", "Failed to initialize")
 
 
+@dataclass(frozen=True)
+class Work:
+    """Kernels that one process runs under one tool."""
+
+    tool: str
+    kernels: tuple[str, ...]
+
+    def command(self, kind: str) -> list[str]:
+        cases = [*python(), "-m", "gpu_check.small_cases", kind, *self.kernels]
+        if self.tool == "none":
+            return cases
+        return [PROGRAM, "--tool", self.tool, "--error-exitcode", str(FOUND_STATUS), "--print-limit", "20", *cases]
+
+
 def run(context: Context, seconds: float) -> None:
     end = time.monotonic() + 0.95 * seconds
-    work = [*python(), "-m", "gpu_check.small_cases", context.kind, *context.only]
-    if context.is_dry or shutil.which("compute-sanitizer") is None:
+    if context.is_dry or shutil.which(PROGRAM) is None:
         if not context.is_dry:
-            context.note("no compute-sanitizer here; the small cases ran without it")
-        status, output = run_module(context, work, end - time.monotonic())
-        context.record("verdict", tool="none", verdict="not run", ran=ran(output))
-        if status != 0:
-            raise StageError(f"the small cases ended with status {status}: {output.strip()[-300:]}")
+            context.note(f"no {PROGRAM} here: the small cases run without it, and no kernel is proven")
+        without_tools(context, end)
         return
+    work = [Work(tool, group) for group in groups(context) for tool in TOOLS]
     found = []
-    for tool in TOOLS:
-        status, output = run_module(
-            context, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *work], end - time.monotonic()
-        )
-        verdict = verdict_of(status, output)
-        context.record("verdict", tool=tool, verdict=verdict, ran=ran(output))
-        print(output[-6000:])
-        if verdict.startswith("not run"):
-            context.note(f"{tool}: {verdict}")
-        elif verdict != "clean":
-            found.append(f"{tool}: {verdict}")
+    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
+        runs = {pool.submit(run_module, context, each.command(context.kind), end - time.monotonic()): each
+                for each in work}  # fmt: skip
+        for done in concurrent.futures.as_completed(runs):
+            found += judged(context, runs[done], *done.result())
     if found:
         raise StageError("; ".join(found))
+
+
+def without_tools(context: Context, end: float) -> None:
+    work = Work("none", tuple(name for group in groups(context) for name in group))
+    status, output = run_module(context, work.command(context.kind), end - time.monotonic())
+    context.record("verdict", tool="none", verdict="not run", asked=list(work.kernels), ran=ran(output))
+    if status != 0:
+        raise StageError(f"the small cases ended with status {status}: {output.strip()[-300:]}")
+
+
+def groups(context: Context) -> list[tuple[str, ...]]:
+    """What every model needs first: the time may end. A fault is said of all of its group."""
+    rows = [kernel.name for kernel in runnable_kernels(context.kind) if context.chosen(kernel.name)]
+    by_word = [tuple(name for name in rows if name.split("_")[-1] == word) for word in WORDS]
+    others = tuple(name for name in rows if name.split("_")[-1] not in WORDS)
+    found = [tuple(name for name in OPS if context.chosen(name)), *by_word, others]
+    return [group for group in found if group]
+
+
+def judged(context: Context, work: Work, status: int | None, output: str) -> list[str]:
+    """What is wrong, in words."""
+    verdict = verdict_of(status, output)
+    context.record("verdict", tool=work.tool, verdict=verdict, asked=list(work.kernels), ran=ran(output))
+    if verdict == CLEAN:
+        return []
+    print(output[-6000:])
+    where = f"{work.tool} of {work.kernels[0]} and {len(work.kernels) - 1} more: {verdict}"
+    if verdict.startswith("not run") or work.tool not in PROVING:
+        context.note(where)
+        return []
+    return [where]
 
 
 def verdict_of(status: int | None, output: str) -> str:
@@ -52,7 +102,7 @@ def verdict_of(status: int | None, output: str) -> str:
         return f"not run: no summary, status {status}"
     if sum(summaries):
         return f"{sum(summaries)} found"
-    return "clean" if status == 0 else f"status {status}"
+    return CLEAN if status == 0 else f"status {status}"
 
 
 def ran(output: str) -> list[str]:
