@@ -10,6 +10,9 @@ from gpu_check.context import Context, StageError
 from gpu_check.numbers import Spread
 
 REPEATS = 12
+# Of a buffer that no cache holds; the side of a square product; launches in a graph.
+FLOATS, SIDE, LAUNCHES = 1 << 29, 8192, 1000
+DRY_FLOATS, DRY_SIDE = 1 << 18, 128
 
 
 def run(context: Context, seconds: float) -> None:
@@ -60,7 +63,7 @@ def ceiling(context: Context, name: str, unit: str, amount: float, seconds: list
 
 def measure_memory(context: Context, torch: Any, device: Any, timed: Timer) -> None:
     """Two pairs of buffers in turn, each many times the second-level cache; random, never zeros."""
-    n = (1 << 18) if context.is_dry else (1 << 29)  # floats
+    n = DRY_FLOATS if context.is_dry else FLOATS
     pairs = [(torch.randn(n, device=device), torch.empty(n, device=device)) for _ in range(2)]
     ceiling(context, "copy", "GB/s", 8 * n, timed(lambda i: pairs[i % 2][1].copy_(pairs[i % 2][0])))
     ways = {"sum": lambda i: pairs[i % 2][0].sum(), "amax": lambda i: pairs[i % 2][0].amax()}
@@ -71,7 +74,7 @@ def measure_memory(context: Context, torch: Any, device: Any, timed: Timer) -> N
 
 
 def measure_products(context: Context, torch: Any, device: Any, timed: Timer) -> None:
-    n = 128 if context.is_dry else 8192
+    n = DRY_SIDE if context.is_dry else SIDE
     a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16) for _ in range(2))
     ceiling(context, "bf16", "TFLOP/s", 2 * n**3, timed(lambda i: a @ b))
     if context.is_dry:
@@ -88,7 +91,7 @@ def measure_products(context: Context, torch: Any, device: Any, timed: Timer) ->
 
 def measure_launches(context: Context, torch: Any) -> None:
     """What one more kernel costs in a graph."""
-    n = 1000
+    n = LAUNCHES
     x = torch.ones(1, device="cuda")
     x.add_(1)
     torch.cuda.synchronize()

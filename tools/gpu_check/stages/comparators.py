@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from gpu_check.context import Budget, Context
+from gpu_check.llama_file import write_random
 from gpu_check.llama_loop import DRY_SHAPE, SHAPES, LlamaShape, decode_loop
 from gpu_check.numbers import Spread
 
 TOKENS, CONTEXT, REPEATS = 64, 512, 3
 DRY_TOKENS = 2
+LLAMA_MIXES, LLAMA_PROMPT = ("q8_0", "q4_k_m"), 512
 
 
 def run(context: Context, seconds: float) -> None:
@@ -22,7 +26,7 @@ def run(context: Context, seconds: float) -> None:
         attempt(context, budget, f"compiled PyTorch {name}", lambda n=name, s=shape: compiled_loop(context, n, s))
     for name, shape in shapes.items():
         attempt(context, budget, f"transformers {name}", lambda n=name, s=shape: transformers_loop(context, n, s))
-    attempt(context, budget, "llama.cpp", lambda: llama_cpp(context))
+    attempt(context, budget, "llama.cpp", lambda: llama_cpp(context, budget))
 
 
 def attempt(context: Context, budget: Budget, name: str, work: Callable[[], None]) -> None:
@@ -91,7 +95,7 @@ def transformers_loop(context: Context, name: str, shape: LlamaShape) -> None:
     record(context, f"transformers {transformers.__version__}, {name} bf16", shape, generate, torch)
 
 
-def llama_cpp(context: Context) -> None:
+def llama_cpp(context: Context, budget: Budget) -> None:
     """Only of one that was built for GPUs: its speed on a CPU compares with nothing here."""
     if importlib.util.find_spec("llama_cpp") is None:
         context.note("llama.cpp: no llama-cpp-python here")
@@ -101,11 +105,52 @@ def llama_cpp(context: Context) -> None:
     if not llama_cpp.llama_supports_gpu_offload():
         context.note(f"llama.cpp: llama-cpp-python {llama_cpp.__version__} was built without CUDA")
         return
+    from imp_service.core.synthetic import SHAPES as REAL_SHAPES
     from imp_service.models import demo_model_path
 
-    model = llama_cpp.Llama(str(demo_model_path()), n_gpu_layers=-1, flash_attn=True, verbose=False)
-    tokens = model.tokenize(b"Once upon a time")
+    demo = demo_model_path()
+    attempt(context, budget, "llama.cpp", lambda: time_llama(context, demo, "built-in model", demo.stat().st_size))
+    for mix in LLAMA_MIXES:
+        attempt(context, budget, f"llama.cpp 1b {mix}", lambda m=mix: random_llama(context, REAL_SHAPES["1b"], m))
+
+
+def random_llama(context: Context, shape: Any, mix: str) -> None:
+    """Of the sizes and types that the engine was measured with."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "random.gguf"
+        n_bytes = write_random(path, shape, mix)
+        time_llama(context, path, f"{shape.model} {mix}", n_bytes)
+
+
+def time_llama(context: Context, path: Path, name: str, n_bytes: int) -> None:
+    """One sequence that generates, and a prompt up to its first token."""
+    import llama_cpp
+
+    tokens, n_prompt = (DRY_TOKENS, 8) if context.is_dry else (TOKENS, LLAMA_PROMPT)
+    model = llama_cpp.Llama(str(path), n_gpu_layers=-1, flash_attn=True, n_ctx=n_prompt + 2 * tokens + 8,
+                            n_batch=n_prompt, n_ubatch=n_prompt, verbose=False)  # fmt: skip
+    try:
+        prompt = [i % 100 for i in range(n_prompt)]
+        seconds = [llama_seconds(model, prompt, tokens) for _ in range(1 + (1 if context.is_dry else REPEATS))][1:]
+        name = f"llama.cpp {llama_cpp.__version__}, {name}"
+        step = Spread.of([decode / tokens for _, decode in seconds])
+        context.record("comparator", name=name, tokens_per_s=1 / step.median,
+                       fraction=context.fraction(n_bytes / step.median, "read"), **step.as_row())  # fmt: skip
+        first = Spread.of([prefill for prefill, _ in seconds])
+        context.record("comparator", name=f"{name}, prompt of {n_prompt}", tokens_per_s=n_prompt / first.median,
+                       fraction=None, **first.as_row())  # fmt: skip
+    finally:
+        model.close()
+
+
+def llama_seconds(model: Any, prompt: list[int], n_tokens: int) -> tuple[float, float]:
+    """Of the prompt and its token; of the tokens after it. Drawing one waits for the device."""
+    model.reset()
     begin = time.perf_counter()
-    n = sum(1 for _, _ in zip(model.generate(tokens, temp=0.0), range(TOKENS), strict=False))
-    context.record("comparator", name=f"llama.cpp {llama_cpp.__version__}, built-in model",
-                   tokens_per_s=n / (time.perf_counter() - begin), fraction=None)  # fmt: skip
+    model.eval(prompt)
+    token = model.sample(temp=0.0)
+    first = time.perf_counter()
+    for _ in range(n_tokens):
+        model.eval([token])
+        token = model.sample(temp=0.0)
+    return first - begin, time.perf_counter() - first
