@@ -118,7 +118,6 @@ def _explain(arguments: Namespace, choice: "Choice") -> None:
 def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice":
     """As the settings have it, where no argument says otherwise."""
     from imp_service.config import AUTO
-    from imp_service.core.cublaslt import cublaslt_places
     from imp_service.core.device import CPU
     from imp_service.core.kernels import Choice
 
@@ -130,8 +129,7 @@ def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice"
         least_maturity=overrides.least_maturity,
     )
     if device != CPU:
-        places = cublaslt_places(settings.device.cublaslt, device)
-        return replace(choice, gpu=arguments.gpu or "auto", cublaslt=places)
+        return replace(choice, gpu=arguments.gpu or "auto", cublaslt=settings.device.cublaslt)
     if arguments.isa is not None:  # not that of the machine that a tuning is of
         return replace(choice, isa=arguments.isa)
     isa = "auto" if settings.device.isa is AUTO else str(settings.device.isa)

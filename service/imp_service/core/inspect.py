@@ -10,7 +10,7 @@ from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError
 from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
 from imp_service.config.settings import Settings
-from imp_service.core.cublaslt import cublaslt_places
+from imp_service.core.cublaslt import auto_by_its_name, cublaslt_places
 from imp_service.core.device import resolve_device
 from imp_service.core.errors import Error, InvalidArgument, make_error
 from imp_service.core.load import RESERVE_BYTES
@@ -83,11 +83,13 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
 
     `limit` stands in for this machine's, where the model is planned for another one.
     """
-    settings, limit = resolve_device(resolve_threads(config)).settings, limit or memory_limit()
+    config = resolve_device(resolve_threads(config))
+    settings, limit = config.settings, limit or memory_limit()
     overrides = core_overrides(settings)
     require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
-    plan = _plan(file, settings, overrides, limit, tuning)
+    with auto_by_its_name(config):
+        plan = _plan(file, settings, overrides, limit, tuning)
     return ModelReport(
         architecture=plan["architecture"],
         vocab_size=plan["vocab_size"],
@@ -110,7 +112,8 @@ def plan_faults(file: _core.ModelFile, config: Config) -> Iterator[Error | Confi
         overrides.gemm = [pair]
         try:
             require_kernels(dict([pair]), str(settings.device.kind))
-            _plan(file, settings, overrides, limit)
+            with auto_by_its_name(config):
+                _plan(file, settings, overrides, limit)
         except (Error, ConfigError) as error:
             if error.reason == "OVERRIDE_INVALID":  # another the whole plan has too
                 are_kernels_good = False

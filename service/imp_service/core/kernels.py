@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from imp_service import _core
+from imp_service.config import AUTO
+from imp_service.config.kinds import Auto
+from imp_service.core.cublaslt import cublaslt_places, why_nowhere
 from imp_service.core.overrides import require_kernels
 from imp_service.core.tuning import Preference
 
@@ -37,7 +40,7 @@ class Choice:
     device: str = "cpu"
     isa: str = "auto"  # of a CPU
     gpu: str = "auto"  # of a GPU: the one that is here, h200 or a100
-    cublaslt: Sequence[str] = ()  # where that library may be, for the GPU that is here
+    cublaslt: str | Auto = AUTO  # where that library may be, for the GPU that is here
     tuning: Sequence[Preference] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)  # weight type -> kernel
     deterministic: bool = False
@@ -63,13 +66,16 @@ def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
         device=choice.device,
         isa=choice.isa,
         gpu=choice.gpu,
-        cublaslt=list(choice.cublaslt),
+        cublaslt=cublaslt_places(choice.cublaslt, choice.device),
         tuning=list(choice.tuning),
         deterministic=choice.deterministic,
         emulated=choice.least_maturity == "emulated",
         kernel=named,
     )
-    return [Candidate(*row) for row in rows]
+    return [
+        Candidate(name, accepted, why_nowhere(reason, choice.cublaslt, choice.device))
+        for name, accepted, reason in rows
+    ]
 
 
 def weight_types() -> list[str]:

@@ -10,7 +10,7 @@ from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
 from imp_service.config.host import memory_limit
 from imp_service.config.toml import excerpt
-from imp_service.core.cublaslt import cublaslt_places
+from imp_service.core.cublaslt import auto_by_its_name, cublaslt_places
 from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument, ModelError, make_error
@@ -95,7 +95,8 @@ def load(
     require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
     try:
-        model = _read_model(settings, file, nodes, tuning, progress)
+        with auto_by_its_name(config):
+            model = _read_model(settings, file, nodes, tuning, progress)
         engine = _core.Engine(model, _engine_options(settings, model))
     except InvalidArgument as error:
         if error.reason != "FIELD_INVALID":

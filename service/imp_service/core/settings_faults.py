@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 
 from imp_service.config import Config, ConfigError
 from imp_service.config.select import select_entry
@@ -89,8 +89,11 @@ def _file_fault(config: Config, path: KeyPath) -> Iterator[Fault]:
     if value is None:
         return
     try:
-        with Path(str(value)).open("rb") as file:
-            file.read(1)
+        descriptor = os.open(str(value), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # of a pipe it would wait
+        try:
+            os.read(descriptor, 1)
+        finally:
+            os.close(descriptor)
     except PermissionError:
         yield ConfigError(_where(config, path), f"{value}: may not be read", reason="CONFIG_PERMISSION")
     except OSError as error:
