@@ -25,9 +25,9 @@ class Sequence:
     logits: list[np.ndarray]  # that each was drawn from
 
 
-def generated(model: TinyModel, folder: Path, device: str) -> list[Sequence]:
+def generated(model: TinyModel, folder: Path, device: str, **changes: bool) -> list[Sequence]:
     """Eight at once, of prompts of different lengths, in pieces."""
-    engine = ModelEngine(load(model, folder, device=device), prefill_chunk=16)
+    engine = ModelEngine(load(model, folder, device=device, **changes), prefill_chunk=16)
     prompts = [prompt(3 + 5 * i, model.vocab_size, seed=i) for i in range(8)]
     tickets = [engine.generate(tokens, N_OUTPUTS, sampling=GREEDY, logits=True) for tokens in prompts]
     return [
@@ -52,5 +52,20 @@ def test_det_12_sequences_of_a_gpu_agree_with_the_cpus(device: str, family: str,
     assert sum(one.tokens == other.tokens for one, other in zip(reference, found, strict=True)) > len(reference) / 2
     assert len({tuple(one.tokens) for one in reference}) == len(reference)
     # Negative control: the sequences of a model of other weights.
+    wrong = generated(dataclasses.replace(model, seed=1), tmp_path, "cpu")
+    assert sum(agree(one, other) for one, other in zip(reference, wrong, strict=True)) < len(reference) / 2
+
+
+@pytest.mark.parametrize("device", GPU_KINDS)
+@pytest.mark.parametrize(("family", "dtype"), [("llama", "q8_0"), ("qwen3", "q4_k"), ("qwen3", "q6_k")])
+def test_det_12_det_13_quantized_sequences_agree_where_both_multiply_by_int8(
+    device: str, family: str, dtype: str, tmp_path: Path
+) -> None:
+    """As the deterministic mode does for any number of rows: codes and their sums are the CPU's, to the last bit."""
+    sizes = {"hidden_size": 256, "ffn_size": 256, "n_heads": 4, "n_kv_heads": 2, "head_dim": 64, "n_layers": 1}
+    model = tiny(family, dtype=dtype, **sizes)
+    reference = generated(model, tmp_path, "cpu")
+    found = generated(model, tmp_path, device, deterministic=True)
+    assert [agree(one, other) for one, other in zip(reference, found, strict=True)] == [True] * len(reference)
     wrong = generated(dataclasses.replace(model, seed=1), tmp_path, "cpu")
     assert sum(agree(one, other) for one, other in zip(reference, wrong, strict=True)) < len(reference) / 2

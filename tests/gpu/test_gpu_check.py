@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from gpu_check.main import STAGES, Outcome, Stage
 from gpu_check.op_cases import OPS
 from gpu_check.rows import runnable_kernels
 from gpu_check.stages import ledger as ledger_stage
-from gpu_check.stages import numerics, sanitizer
+from gpu_check.stages import numerics, probe, sanitizer
 from gpu_check.stages.kernels import attention_work, speed
 from support.devices import GPU_KINDS
 
@@ -184,6 +185,7 @@ JUNIT = """<testsuites><testsuite tests="{tests}" failures="{failures}" errors="
         ((3, 0, 0), '<skipped message="/usr/local/cuda/lib/libcublasLt.so.13: cannot open"/>', ""),
         ((3, 0, 0), '<skipped message="device cuda: /opt/x says no"/>', "1 of 2 skipped"),
         ((1, 0, 0), '<skipped message="this CPU lacks avx512"/>', "no test ran"),
+        ((1, 0, 0), '<skipped message="torch is not installed"/>', ""),
     ],
 )
 def test_a_skip_for_the_gpu_and_no_test_at_all_are_failures(counts: tuple[int, ...], skip: str, word: str) -> None:
@@ -196,6 +198,44 @@ def test_files_of_tests_that_run_on_gpus_are_found(tmp_path: Path) -> None:
     names = {path.name for path in numerics.files_of_tests(Context(tmp_path))}
     assert {"test_ops.py", "test_gpu_decoder.py"} <= names
     assert "test_arena.py" not in names
+
+
+# As nvidia-smi answers.
+SMI = "NVIDIA H200, 580.65.06, 9.0, 143771, 345, 3201, 1980, 700.00, 29, 0"
+
+
+def test_what_nvidia_smi_says_is_taken_apart() -> None:
+    facts = probe.facts_of(SMI)
+    assert (facts["name"], facts["driver"]) == ("NVIDIA H200", "580.65.06")
+    assert (facts["compute_cap"], facts["clocks_max_sm"], facts["utilization_gpu"]) == ("9.0", "1980", "0")
+    assert probe.NVIDIA_SMI[1].startswith("--query-gpu=name,driver_version,compute_cap,")
+    for nothing in ("no nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch", ""):
+        with pytest.raises(StageError, match="does not name a device"):
+            probe.facts_of(nothing)
+
+
+def test_without_nvidia_smi_pytorch_names_the_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    properties = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, total_memory=150_000 << 20)
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_properties=lambda device: properties)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(probe, "first_line", lambda *command, of=0: f"no {command[0]}")
+    context = Context(tmp_path, stage="probe")
+    probe.run(context, 5.0)
+    [device] = context.found("probe", "device")
+    assert (device["name"], device["driver"], device["compute_cap"]) == ("NVIDIA H200", "unknown", "9.0")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
+    with pytest.raises(StageError, match="does not name a device: no nvidia-smi"):
+        probe.run(context, 5.0)
+
+
+def test_the_help_says_what_runs_when(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main.arguments_of(["--help"])
+    text = capsys.readouterr().out
+    lines = [line.split() for line in text.splitlines()]
+    at = [next(i for i, words in enumerate(lines) if words[:2] == [stage.name, str(stage.seconds)]) for stage in STAGES]
+    assert at == sorted(at)
+    assert f"at most {main.SECONDS} s in all" in text
 
 
 @pytest.mark.parametrize(

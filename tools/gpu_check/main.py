@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import json
 import os
@@ -72,7 +73,7 @@ class Outcome:
 
 
 def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__ or __doc__,
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__ or __doc__, epilog=plan_text(),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     names = [stage.name for stage in STAGES]
     parser.add_argument(
@@ -89,6 +90,21 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     if unknown := sorted(set(found.stages) - set(names)):
         parser.error(f"--stages: {', '.join(unknown)}, expected some of {', '.join(names)}")
     return found
+
+
+def plan_text() -> str:
+    """What runs when, and how long it may."""
+    lines = [f"stages in their order, with the most seconds of each; at most {SECONDS} s in all:"]
+    for stage in STAGES:
+        kept = f"{stage.least} s are kept for it" if stage.least else "runs while there is time"
+        lines += [f"  {stage.name:11} {stage.seconds:4}   {about(stage)}", f"{'':21}({kept})"]
+    return "\n".join(lines)
+
+
+def about(stage: Stage) -> str:
+    """The first line of its module, without importing what that needs."""
+    text = (Path(__file__).parent / "stages" / f"{stage.name}.py").read_text()
+    return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
 
 
 def comma_list(text: str) -> tuple[str, ...]:

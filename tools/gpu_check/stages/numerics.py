@@ -82,6 +82,7 @@ class Counts:
     tests: int
     failures: int
     skipped_for_the_gpu: int
+    skipped_for_a_package: int = 0
     seconds: float = 0.0
 
     @property
@@ -91,7 +92,7 @@ class Counts:
             return f"{self.failures} of {self.tests} failed"
         if self.skipped_for_the_gpu:
             return f"{self.skipped_for_the_gpu} of {self.tests} skipped"
-        return "" if self.tests else "no test ran"
+        return "" if self.tests or self.skipped_for_a_package else "no test ran"
 
 
 def check_tests(context: Context, end: float) -> list[str]:
@@ -153,5 +154,6 @@ def counts_of(junit: str) -> Counts:
         tests=sum(int(suite.get("tests", 0)) for suite in suites) - len(reasons),
         failures=sum(int(suite.get("failures", 0)) + int(suite.get("errors", 0)) for suite in suites),
         skipped_for_the_gpu=sum(bool(FOR_THE_GPU.search(A_PATH.sub("", reason))) for reason in reasons),
+        skipped_for_a_package=sum("is not installed" in reason for reason in reasons),
         seconds=sum(float(suite.get("time", 0)) for suite in suites),
     )

@@ -29,7 +29,26 @@ def run(context: Context, seconds: float) -> None:
         context.record("device", name=EMULATED, driver="none", compute_cap="none")
         return
     answer = first_line(*NVIDIA_SMI)
-    context.record("device", **facts_of(answer))
+    try:
+        facts = facts_of(answer)
+    except StageError:
+        if (facts := facts_of_torch()) is None:
+            raise
+        context.note(f"no answer of nvidia-smi: {answer}")
+    context.record("device", **facts)
+
+
+def facts_of_torch() -> dict[str, str] | None:
+    """Less of them. None: it sees no device either."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    found = torch.cuda.get_device_properties(0)
+    return {"driver": "unknown", "name": found.name, "compute_cap": f"{found.major}.{found.minor}",
+            "memory_total": str(found.total_memory >> 20)}  # fmt: skip
 
 
 def facts_of(answer: str) -> dict[str, str]:
