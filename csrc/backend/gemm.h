@@ -28,7 +28,8 @@ class KernelLibrary {
   virtual const char* refusal() = 0;
 };
 
-// What the device can do, as data: selection for a device that is not here is tested by giving its table.
+// What the device can do, as data but for the library: selection for a device that is not here is tested by giving its
+// table.
 struct DeviceCaps {
   std::string_view device = "cpu";  // "cpu" or "cuda"
   bool avx2 = false;                // with FMA and F16C
@@ -91,9 +92,10 @@ inline constexpr int kAnyRows = std::numeric_limits<int>::max();
 struct GemmLaunch;
 
 struct GemmKernel {
-  std::string_view name;  // its function is run_NAME; = test id = bench row = log word = imp.conf word
-  DType weight;           // ignored where any_weight is set
-  bool any_weight;        // the kernel goes through the type's dequantizer
+  std::string_view
+      name;         // its function is run_NAME on a CPU, launch_NAME on a GPU; = test id = log word = imp.conf word
+  DType weight;     // ignored where any_weight is set
+  bool any_weight;  // the kernel goes through the type's dequantizer
   WeightLayout layout;
   ActivationFormat activations;
   int max_m;  // rows it can take

@@ -1,4 +1,4 @@
-// Makes a backend from the user's words; the only place that names the devices.
+// Makes a backend from the user's words, and says what devices of that name have.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,7 @@
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/logprobs.h"
 #include "backend/cpu/penalties.h"
-#include "backend/cpu/support.h"
+#include "backend/cpu/sampling_support.h"
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
 #include "base/float_mode.h"

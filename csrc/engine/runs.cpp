@@ -109,7 +109,8 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   for (const SequenceId id : command.siblings) {
     const bool twice = std::ranges::count(command.siblings, id) > 1;
     if (twice || state_.find(id) != nullptr) {
-      throw InvalidArgument(Reason::FIELD_INVALID, "siblings: " + std::to_string(id) + " is named twice",
+      throw InvalidArgument(Reason::FIELD_INVALID,
+                            "siblings: " + std::to_string(id) + " is named twice or is there already",
                             {{"field", "siblings"}});
     }
   }

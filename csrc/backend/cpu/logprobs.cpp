@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/support.h"
+#include "backend/cpu/sampling_support.h"
 #include "backend/scalar_math.h"
 
 namespace imp::cpu {

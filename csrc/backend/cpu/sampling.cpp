@@ -7,7 +7,7 @@
 #include "backend/adjustments.h"
 #include "backend/cpu/logprobs.h"
 #include "backend/cpu/penalties.h"
-#include "backend/cpu/support.h"
+#include "backend/cpu/sampling_support.h"
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
 #include "base/arena.h"

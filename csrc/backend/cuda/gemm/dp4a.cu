@@ -1,7 +1,7 @@
 // Quantized weights by up to four rows of int8: the host's side.
 #include "backend/cuda/gemm/dp4a.cuh"
 
-#include "backend/cuda/gemm/tile_kernels.h"
+#include "backend/cuda/gemm/kernels.h"
 
 namespace imp::cuda {
 namespace {

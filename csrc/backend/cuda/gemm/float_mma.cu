@@ -1,7 +1,7 @@
 // Weights of float16, bfloat16 or F8_E4M3 by any number of rows: the host's side.
 #include "backend/cuda/gemm/float_mma.cuh"
 
-#include "backend/cuda/gemm/tile_kernels.h"
+#include "backend/cuda/gemm/kernels.h"
 
 namespace imp::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // Quantized weights by any number of rows of int8: the host's side.
 #include "backend/cuda/gemm/imma.cuh"
 
-#include "backend/cuda/gemm/tile_kernels.h"
+#include "backend/cuda/gemm/kernels.h"
 
 namespace imp::cuda {
 namespace {

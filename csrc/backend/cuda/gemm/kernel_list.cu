@@ -3,8 +3,6 @@
 
 #include "backend/cuda/gemm/cublaslt/rows.h"
 #include "backend/cuda/gemm/kernels.h"
-#include "backend/cuda/gemm/many_row_kernels.h"
-#include "backend/cuda/gemm/tile_kernels.h"
 
 namespace imp::cuda {
 namespace {
@@ -26,37 +24,36 @@ const char* refuses_dp4a(const GemmProblem& problem, const DeviceCaps& caps) {
 }
 
 constexpr GemmKernel dp4a_row(std::string_view name, DType weight, void (*launch)(const GemmLaunch&)) {
-  return {name,
-          weight,
-          false,
-          WeightLayout::tile16,
-          ActivationFormat::q8_rows,
-          4,
-          ReductionId::q8_slices,
-          Maturity::emulated,
-          refuses_dp4a,
-          no_scratch,
-          nullptr,
-          launch,
-          kAnyRows,
-          true};
+  return {.name = name,
+          .weight = weight,
+          .any_weight = false,
+          .layout = WeightLayout::tile16,
+          .activations = ActivationFormat::q8_rows,
+          .max_m = 4,
+          .reduction = ReductionId::q8_slices,
+          .maturity = Maturity::emulated,
+          .refuses = refuses_dp4a,
+          .scratch_bytes = no_scratch,
+          .run = nullptr,
+          .launch = launch,
+          .fuses = true};
 }
 constexpr GemmKernel mma_row(std::string_view name, DType weight, ActivationFormat format, ReductionId reduction,
                              void (*launch)(const GemmLaunch&)) {
-  return {name,
-          weight,
-          false,
-          WeightLayout::tile16,
-          format,
-          kAnyRows,
-          reduction,
-          Maturity::emulated,
-          refuses_before_8_0,
-          no_scratch,
-          nullptr,
-          launch,
-          64,
-          true};
+  return {.name = name,
+          .weight = weight,
+          .any_weight = false,
+          .layout = WeightLayout::tile16,
+          .activations = format,
+          .max_m = kAnyRows,
+          .reduction = reduction,
+          .maturity = Maturity::emulated,
+          .refuses = refuses_before_8_0,
+          .scratch_bytes = no_scratch,
+          .run = nullptr,
+          .launch = launch,
+          .best_m = 64,
+          .fuses = true};
 }
 constexpr GemmKernel imma_row(std::string_view name, DType weight, void (*launch)(const GemmLaunch&)) {
   return mma_row(name, weight, ActivationFormat::q8_rows, ReductionId::q8_slices, launch);

@@ -7,6 +7,7 @@
 #include "backend/cuda/device/runtime.h"
 #include "backend/cuda/gemm/cuda_linear.h"
 #include "backend/cuda/gemm/layouts.h"
+#include "backend/cuda/gemm/tiles.h"
 #include "backend/loading.h"
 #include "base/error.h"
 #include "base/first_error.h"
@@ -29,7 +30,7 @@ struct Target {
   // Of 16 rows in the layout. Only in the file's the last may be fewer.
   std::int64_t strip_bytes() const noexcept {
     GemmProblem strip = source().problem;
-    strip.n = kPanelRows;
+    strip.n = kTileRows;
     return static_cast<std::int64_t>(packed_bytes(strip, request->plan.layout));
   }
 };
@@ -40,17 +41,17 @@ struct Piece {
   std::int64_t first_row, n_rows;
   std::int64_t staged_at = 0;  // in its batch
 
-  std::int64_t begin() const noexcept { return first_row / kPanelRows * target->strip_bytes(); }
+  std::int64_t begin() const noexcept { return first_row / kTileRows * target->strip_bytes(); }
   std::int64_t n_bytes() const noexcept {
     if (target->request->plan.layout == WeightLayout::file) return file_bytes();
-    return (n_rows + kPanelRows - 1) / kPanelRows * target->strip_bytes();
+    return (n_rows + kTileRows - 1) / kTileRows * target->strip_bytes();
   }
   std::int64_t file_bytes() const noexcept { return n_rows * target->row_size(); }
 };
 
 void cut(const Target& target, std::vector<Piece>& pieces) {
   const std::int64_t n = target.source().problem.n;
-  const std::int64_t rows = std::max(kPieceBytes / target.strip_bytes(), std::int64_t{1}) * kPanelRows;
+  const std::int64_t rows = std::max(kPieceBytes / target.strip_bytes(), std::int64_t{1}) * kTileRows;
   for (std::int64_t first = 0; first < n; first += rows) pieces.push_back({&target, first, std::min(rows, n - first)});
 }
 

@@ -1,7 +1,7 @@
 // Weights of tile16 by many rows of float16 or bfloat16, by Hopper's warpgroups: the host's side.
 #include "backend/cuda/gemm/wgmma.cuh"
 
-#include "backend/cuda/gemm/many_row_kernels.h"
+#include "backend/cuda/gemm/kernels.h"
 
 namespace imp::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Gathers a short list that is certain to hold the kept set, then cuts it exactly, in integers.
-#include "backend/cpu/support.h"
+#include "backend/cpu/sampling_support.h"
 
 #include <algorithm>
 #include <bit>
