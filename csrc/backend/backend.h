@@ -20,6 +20,7 @@
 #include "backend/op_trace.h"
 #include "backend/rows.h"
 #include "backend/sampler.h"
+#include "backend/step_graph_counts.h"
 
 namespace imp {
 
@@ -183,6 +184,9 @@ class Backend {
   // Sizes of batches of one row for each sequence whose first two steps take longer than those to come, so that
   // somebody takes them before anybody waits.
   virtual std::span<const int> batches_to_prepare() const noexcept { return {}; }
+
+  // How the steps so far ran; empty where none is ever done again. Called by the ops' thread.
+  virtual std::optional<StepGraphCounts> step_graphs() const noexcept { return std::nullopt; }
 
   // Evaluates a batch with ops that read its tokens, positions, sequences and rows of logits, and a cache. A backend
   // may keep what body did and do it again for a batch of the same shape and the same cache without calling it: so what

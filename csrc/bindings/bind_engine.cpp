@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,15 @@ void register_stats(py::module_& module) {
                                 "Durations: counts[i] lie from 2^(i-1) up to 2^i microseconds, the last above.")
       .def_readonly("counts", &DurationHistogram::counts)
       .def_readonly("sum_ns", &DurationHistogram::sum_ns);
+  py::class_<StepGraphCounts>(module, "StepGraphCounts",
+                              "How a device's steps ran: launch by launch, or captured once and done again.")
+      .def_readonly("eager", &StepGraphCounts::eager)
+      .def_readonly("captures", &StepGraphCounts::captures)
+      .def_readonly("replays", &StepGraphCounts::replays)
+      .def_readonly("evictions", &StepGraphCounts::evictions)
+      .def_readonly("failures", &StepGraphCounts::failures)
+      .def_property_readonly("last_failure",
+                             [](const StepGraphCounts& self) { return std::string(self.last_failure); });
   py::class_<EngineStats>(module, "EngineStats", "A snapshot, published by the engine's thread after each turn.")
       .def_readonly("n_steps", &EngineStats::n_steps)
       .def_readonly("n_steps_ahead", &EngineStats::n_steps_ahead)
@@ -89,6 +99,7 @@ void register_stats(py::module_& module) {
       .def_readonly("sample_ns", &EngineStats::sample_ns)
       .def_readonly("step_ns", &EngineStats::step_ns)
       .def_readonly("silence_ns", &EngineStats::silence_ns)
+      .def_readonly("graphs", &EngineStats::graphs)
       .def_readonly("steps", &EngineStats::steps)
       .def_readonly("cancels", &EngineStats::cancels)
       .def_readonly("stopped", &EngineStats::stopped);

@@ -1,4 +1,4 @@
-// `_testing`: how the backend on the emulated GPU ran its steps, and in which order threads run there.
+// `_testing`: how a GPU ran its steps, and, on the emulated one, in which order threads run.
 
 // Everything of the CUDA backend that is named below is the emulated device's.
 #define cuda cuda_emulated
@@ -6,12 +6,14 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/images.h"
+#include "backend/cuda/emu/faults.h"
 #include "bindings/testing_device.h"
 #include "bindings/testing_ops.h"
 #include "model/loaded_model.h"
@@ -28,10 +30,17 @@ cuda::CudaBackend& emulated(Backend& backend) {
 }
 
 py::dict step_counts(LoadedModel& model) {
-  const cuda::StepGraphCounts& counts = emulated(*model.backend).step_counts();
+  const std::optional<StepGraphCounts> found = model.backend->step_graphs();
+  if (!found) throw std::invalid_argument("not on a GPU");
+  const StepGraphCounts& counts = *found;
   return py::dict(py::arg("eager") = counts.eager, py::arg("captures") = counts.captures,
                   py::arg("replays") = counts.replays, py::arg("evictions") = counts.evictions,
-                  py::arg("failures") = counts.failures);
+                  py::arg("failures") = counts.failures, py::arg("last_failure") = std::string(counts.last_failure));
+}
+
+py::tuple pieces(LoadedModel& model) {
+  const cuda::emu::Pieces found = cuda::emu::pieces(emulated(*model.backend).stream());
+  return py::make_tuple(found.asked, found.held);
 }
 
 void set_thread_order(Backend& backend, unsigned seed) {
@@ -41,8 +50,7 @@ void set_thread_order(Backend& backend, unsigned seed) {
 }  // namespace
 
 void register_testing_emulated_gpu(py::module_& module) {
-  module.def("gpu_step_counts", &step_counts, py::arg("model"),
-             "Steps of a model on the emulated GPU, by how they ran.");
+  module.def("gpu_step_counts", &step_counts, py::arg("model"), "Steps of a model on a GPU, by how they ran.");
   module.def(
       "set_thread_order", [](TestingDevice& device, unsigned seed) { set_thread_order(device.backend(), seed); },
       py::arg("device"), py::arg("seed"), "In which order the threads of a block run from now on.");
@@ -56,6 +64,9 @@ void register_testing_emulated_gpu(py::module_& module) {
       },
       py::arg("images"), py::arg("capability"),
       "Whether a build with code for these GPUs has some for this one, and products of warpgroups.");
+  module.def(
+      "emulated_gpu_pieces", &pieces, py::arg("model"),
+      "Pieces of the emulated GPU's memory, and of memory shared with it: asked for in all, and held, by all models.");
   module.def(
       "device_bytes_left", [](LoadedModel& model) { return model.backend->own_memory_bytes(); }, py::arg("model"),
       "Of the device's own memory; None where it is the process's.");

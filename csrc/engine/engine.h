@@ -65,6 +65,7 @@ struct EngineStats {
   // Since the thread began with what it is at: a command that waits for it, or the step it is in. 0 where there is
   // nothing to do, or nothing that may be done before somebody drains the events.
   std::int64_t silence_ns = 0;
+  std::optional<StepGraphCounts> graphs;  // of the backend since it was made; empty where it captures no steps
   DurationHistogram steps;
   DurationHistogram cancels;  // of runs, from the command to their blocks being free
   bool stopped = false;       // after a device's fault or an error of its own; nothing runs any more

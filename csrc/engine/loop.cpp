@@ -366,6 +366,7 @@ const EngineStats& Loop::stats() {
   stats.waiting_tokens = state_.door.waiting_tokens();
   stats.forward_ns = step_.forward_ns();
   stats.sample_ns = step_.sample_ns();
+  stats.graphs = step_.graphs();
   return stats;
 }
 

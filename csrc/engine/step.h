@@ -86,6 +86,7 @@ class Step {
   void finish(Evaluation& begun);
 
   bool runs_ahead() const noexcept { return backend_.runs_ahead(); }
+  std::optional<StepGraphCounts> graphs() const noexcept { return backend_.step_graphs(); }
   const KvPool& pool() const noexcept { return *pool_; }
   int vocab_size() const noexcept { return forward_.vocab_size(); }
   std::int64_t forward_ns() const noexcept { return forward_ns_; }

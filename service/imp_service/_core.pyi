@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'time_kernel']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -598,6 +598,28 @@ class DurationHistogram:
     @property
     def sum_ns(self) -> int:
         ...
+class StepGraphCounts:
+    """
+    How a device's steps ran: launch by launch, or captured once and done again.
+    """
+    @property
+    def captures(self) -> int:
+        ...
+    @property
+    def eager(self) -> int:
+        ...
+    @property
+    def evictions(self) -> int:
+        ...
+    @property
+    def failures(self) -> int:
+        ...
+    @property
+    def last_failure(self) -> str:
+        ...
+    @property
+    def replays(self) -> int:
+        ...
 class EngineStats:
     """
     A snapshot, published by the engine's thread after each turn.
@@ -616,6 +638,9 @@ class EngineStats:
         ...
     @property
     def forward_ns(self) -> int:
+        ...
+    @property
+    def graphs(self) -> StepGraphCounts | None:
         ...
     @property
     def last_step_ns(self) -> int:

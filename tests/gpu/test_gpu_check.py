@@ -17,6 +17,7 @@ from gpu_check.ledger import CLEAN, NOT_RUN, Entry
 from gpu_check.main import STAGES, Outcome, Stage
 from gpu_check.op_cases import OPS
 from gpu_check.rows import runnable_kernels
+from gpu_check.stages import engine as engine_stage
 from gpu_check.stages import ledger as ledger_stage
 from gpu_check.stages import numerics, probe, sanitizer
 from gpu_check.stages.kernels import attention_work, speed
@@ -370,6 +371,15 @@ def test_every_kernel_goes_through_every_tool(tmp_path: Path, monkeypatch: pytes
     assert bool(context.found("sanitizer", "note")) == (faulty == "initcheck")
     clean = {ledger_stage.verdict(context, name) for name in names}
     assert clean == ({"racecheck: 2 found"} if faulty == "racecheck" else {CLEAN})
+
+
+@pytest.mark.parametrize(
+    ("captures", "replays", "failures", "word"),
+    [(4, 90, 0, []), (4, 90, 1, ["a: 1 captures failed: why"]), (4, 0, 0, ["a: no step was captured and done again"])],
+)
+def test_grf_3_captures_that_fail_do_not_pass(captures: int, replays: int, failures: int, word: list[str]) -> None:
+    row = {"model": "a", "captures": captures, "replays": replays, "failures": failures, "last_failure": "why"}
+    assert engine_stage.wrong_captures(row) == word
 
 
 # The report.

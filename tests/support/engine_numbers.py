@@ -12,6 +12,13 @@ class Durations:
 
 
 @dataclass
+class Graphs:
+    captures: int = 0
+    failures: int = 0
+    last_failure: str = ""
+
+
+@dataclass
 class Numbers:
     n_steps: int = 0
     n_cached_tokens: int = 0
@@ -27,5 +34,6 @@ class Numbers:
     blocks_free: int = 10
     silence_ns: int = 0
     stopped: bool = False
+    graphs: Graphs | None = None
     steps: Durations = field(default_factory=Durations)
     cancels: Durations = field(default_factory=Durations)

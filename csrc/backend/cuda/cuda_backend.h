@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class CudaBackend final : public Backend {
   void trace_ops(OpTrace* trace) noexcept override { trace_ = trace; }
 
   std::span<const int> batches_to_prepare() const noexcept override;
+  std::optional<StepGraphCounts> step_graphs() const noexcept override { return graphs_.counts(); }
   void run_step(const Batch& batch, KvPool& pool, StepBody& body) override;
   void embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) override;
   void rms_norm(Rows x, const Norm& norm, Rows out) override;
@@ -86,7 +88,6 @@ class CudaBackend final : public Backend {
 
 #if IMP_TESTING
   Stream& stream() noexcept { return stream_; }
-  const StepGraphCounts& step_counts() const noexcept { return graphs_.counts(); }
   void fill_scratch(std::uint8_t value) override;
   void write_device(void* to, const void* from, std::size_t n_bytes) override;
   void read_device(void* to, const void* from, std::size_t n_bytes) override;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/device/runtime.h"
 #include "backend/cuda/launch_counts.h"
+#include "backend/step_graph_counts.h"
 
 namespace imp::cuda {
 
@@ -18,14 +19,6 @@ struct StepKey {
   bool has_logits = false;
 
   bool operator==(const StepKey&) const = default;
-};
-
-struct StepGraphCounts {
-  std::uint64_t eager = 0;  // steps done launch by launch
-  std::uint64_t captures = 0;
-  std::uint64_t replays = 0;
-  std::uint64_t evictions = 0;
-  std::uint64_t failures = 0;  // captures that came to nothing: their steps stay eager
 };
 
 // Holds at most `capacity` graphs, the least recently used goes first. A key's first step is eager: a kernel that was
@@ -90,10 +83,11 @@ void StepGraphs::run(const StepKey& key, const Step& step) {
     graph->end(stream_);
     throw;
   }
-  if (!graph->end(stream_).is_ok()) {
+  if (const Status status = graph->end(stream_); !status.is_ok()) {
     stream_.forget_failure();  // where the device itself is lost, it fails again
     entry.is_eager = true;
     ++counts_.failures;
+    counts_.last_failure = status.name;
     ++counts_.eager;
     return step();
   }

@@ -12,6 +12,7 @@ from imp_service.config.server_settings import Watchdog as WatchdogSettings
 from imp_service.serving.load import SAMPLE_SECONDS, LoadMeter
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import Telemetry
+from imp_service.telemetry.engine_numbers import StepGraphs
 
 NS = 1e-9
 # The engine is looked at this often within the limit, so that a limit is passed by little.
@@ -33,6 +34,8 @@ class EngineBeat(Protocol):
     def waiting(self) -> int: ...
     @property
     def silence_ns(self) -> int: ...
+    @property
+    def graphs(self) -> StepGraphs | None: ...
     @property
     def stopped(self) -> bool: ...
 
@@ -101,6 +104,7 @@ class Watchdog:
         self._called = asyncio.Event()
         self._on_stopped = on_stopped
         self._has_seen_stop = False
+        self._n_failed_captures = 0
         self._clock = clock
         self._sights: dict[tuple[int, str], _Sight] = {}
         self._watchers: list[Callable[[bool], None]] = []
@@ -149,6 +153,7 @@ class Watchdog:
         if beat is None:
             return
         self._judge_engine(beat)
+        self._judge_graphs(beat.graphs)
         if beat.stopped and self._has_seen_stop:
             self._on_stopped()
         self._has_seen_stop = beat.stopped  # twice, as an engine that can say why does so in the meantime
@@ -167,6 +172,18 @@ class Watchdog:
             self._telemetry.log.error("engine stalled", silence=beat.silence_ns * NS, steps=beat.n_steps)
         for watcher in self._watchers:
             watcher(is_alive)
+
+    def _judge_graphs(self, graphs: StepGraphs | None) -> None:
+        """Says once of each failure that steps take longer than they could."""
+        if graphs is None or graphs.failures == self._n_failed_captures:
+            return
+        self._n_failed_captures = graphs.failures
+        self._telemetry.log.warning(
+            "capture failed",
+            message="steps of this batch size are launched op by op",
+            why=graphs.last_failure,
+            failures=graphs.failures,
+        )
 
     def _judge_request(self, request: Watched, beat: EngineBeat, before: _Sight | None) -> None:
         if not request.has_started or not request.is_waiting:

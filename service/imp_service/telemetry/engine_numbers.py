@@ -20,6 +20,18 @@ class Durations(Protocol):
     def sum_ns(self) -> int: ...
 
 
+class StepGraphs(Protocol):
+    """The core's StepGraphCounts."""
+
+    @property
+    def captures(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def last_failure(self) -> str:
+        """The device's word for it; empty where none failed."""
+
+
 class EngineNumbers(Protocol):
     """What is read of the core's EngineStats."""
 
@@ -37,6 +49,8 @@ class EngineNumbers(Protocol):
     def blocks_free(self) -> int: ...
     @property
     def silence_ns(self) -> int: ...
+    @property
+    def graphs(self) -> StepGraphs | None: ...
     @property
     def steps(self) -> Durations: ...
     @property
@@ -78,6 +92,11 @@ class EngineCollector(Collector):
         yield CounterMetricFamily("imp_preemptions", preempted, value=numbers.n_preemptions)
         silent = "How long the engine has been at what it is doing; 0 while there is nothing to do."
         yield GaugeMetricFamily("imp_engine_silence_seconds", silent, value=numbers.silence_ns * NS)
+        if numbers.graphs is not None:  # what the device does not do has no series
+            captured = "Steps captured, to be done again: one for each batch size that was met."
+            yield CounterMetricFamily("imp_graph_captures", captured, value=numbers.graphs.captures)
+            failed = "Captures that came to nothing; such steps are launched op by op."
+            yield CounterMetricFamily("imp_graph_capture_failures", failed, value=numbers.graphs.failures)
         yield histogram("imp_step_seconds", "Engine steps.", numbers.steps)
         freed = "From the command that cancels a run to its blocks being free."
         yield histogram("imp_cancel_to_free_seconds", freed, numbers.cancels)

@@ -1,4 +1,4 @@
-"""Decode steps are captured once for each size of a batch, and done again for any lengths: on the emulated GPU."""
+"""Decode steps are captured once for each size of a batch, and done again for any lengths."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
+from support.devices import GPU_KINDS, emulated_only
 from support.forward_runs import BLOCK, load, prompt
 from support.tiny_models import tiny
 
-GPU = "cuda_emulated"
+EMULATED = "cuda_emulated"
 
 
 class Sequences:
@@ -45,14 +46,14 @@ class Sequences:
         return dict(zip(added, self.forward.run(inputs, rows), strict=True))
 
     @property
-    def counts(self) -> dict[str, int]:
-        counts: dict[str, int] = core.gpu_step_counts(self.model)
+    def counts(self) -> dict[str, Any]:
+        counts: dict[str, Any] = core.gpu_step_counts(self.model)
         return counts
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Any:
-    return load(tiny("llama"), tmp_path, device=GPU, deterministic=True)
+@pytest.fixture(params=GPU_KINDS)
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return load(tiny("llama"), tmp_path, device=request.param, deterministic=True)
 
 
 def test_each_size_is_captured_once_whatever_the_lengths(model: Any) -> None:
@@ -70,36 +71,43 @@ def test_each_size_is_captured_once_whatever_the_lengths(model: Any) -> None:
     assert counts["eager"] == eager + 2
     assert counts["replays"] == 40 - 2 - 2
     assert counts["evictions"] == counts["failures"] == 0
+    assert counts["last_failure"] == ""
 
 
-def test_det_10_a_step_has_the_same_bits_captured_padded_or_neither(
+def six_steps(device: str, folder: Path, *, together: bool) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """Rows of logits of three sequences, each with the others or alone."""
+    prompts = [prompt(3 + 11 * number, 50, seed=number) for number in range(3)]
+    running = Sequences(load(tiny("qwen3"), folder, device=device, deterministic=True))
+    rows = [running.begin(number, tokens) for number, tokens in enumerate(prompts)]
+    for step in range(6):
+        added = {number: [step + 5 * number] for number in range(3)}
+        batches = [added] if together else [{number: tokens} for number, tokens in added.items()]
+        for batch in batches:
+            rows += running.step(batch).values()
+    return rows, running.counts
+
+
+@pytest.mark.parametrize("device", GPU_KINDS)
+def test_det_10_grf_1_a_step_has_the_same_bits_padded_or_alone(tmp_path: Path, device: str) -> None:
+    together, counts = six_steps(device, tmp_path, together=True)
+    assert (counts["replays"], counts["failures"]) == (4, 0)
+    alone, counts = six_steps(device, tmp_path, together=False)
+    assert counts["captures"] == 1
+    np.testing.assert_array_equal(together, alone)
+    assert len({row.tobytes() for row in together}) == len(together)
+
+
+@emulated_only
+def test_det_10_grf_3_steps_that_cannot_be_captured_have_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Against steps that are never captured, and against sequences that step alone."""
-    source = tiny("qwen3")
-    prompts = [prompt(3 + 11 * number, 50, seed=number) for number in range(3)]
-
-    def run(together: bool) -> tuple[list[np.ndarray], dict[str, int]]:
-        running = Sequences(load(source, tmp_path, device=GPU, deterministic=True))
-        rows = [running.begin(number, tokens) for number, tokens in enumerate(prompts)]
-        for step in range(6):
-            added = {number: [step + 5 * number] for number in range(3)}
-            batches = [added] if together else [{number: tokens} for number, tokens in added.items()]
-            for batch in batches:
-                rows += running.step(batch).values()
-        return rows, running.counts
-
-    together, counts = run(together=True)
-    assert counts["replays"] == 4
-    alone, counts = run(together=False)
-    assert counts["captures"] == 1
+    """The failure is counted once, with its reason, and not tried again."""
+    captured, _ = six_steps(EMULATED, tmp_path, together=True)
     monkeypatch.setenv("IMP_EMULATED_GPU", "captures_fail")
-    eager, counts = run(together=True)
+    eager, counts = six_steps(EMULATED, tmp_path, together=True)
     assert (counts["captures"], counts["failures"], counts["replays"]) == (0, 1, 0)
-    for one, two, three in zip(together, alone, eager, strict=True):
-        np.testing.assert_array_equal(one, two)
-        np.testing.assert_array_equal(one, three)
-    assert len({row.tobytes() for row in together}) == len(together)
+    assert counts["last_failure"] == "cudaErrorStreamCaptureInvalidated"
+    np.testing.assert_array_equal(captured, eager)
 
 
 def test_what_was_captured_for_memory_that_is_gone_is_not_done_again(model: Any) -> None:
@@ -133,11 +141,12 @@ def test_fewer_graphs_are_kept_than_there_are_shapes(model: Any) -> None:
     assert again.counts["captures"] in (before, before + 1)
 
 
+@emulated_only
 @pytest.mark.parametrize("launches", [0, 40, 300])
 def test_a_lost_device_is_said_and_stays_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launches: int) -> None:
     source = tiny("llama")
     monkeypatch.setenv("IMP_EMULATED_GPU", f"launches_before_fault={1000 + launches}")
-    running = Sequences(load(source, tmp_path, device=GPU))
+    running = Sequences(load(source, tmp_path, device=EMULATED))
     with pytest.raises(_core.DeviceError, match="emulated GPU: cudaErrorLaunchFailure") as error:
         running.begin(0, [1, 2, 3])
         for step in range(100):
@@ -147,6 +156,7 @@ def test_a_lost_device_is_said_and_stays_lost(tmp_path: Path, monkeypatch: pytes
         running.step({0: [1]})
 
 
+@emulated_only
 @pytest.mark.parametrize(
     ("state", "message"),
     [
@@ -162,14 +172,15 @@ def test_lif_3_a_gpu_that_cannot_be_used_is_refused_with_the_reason(
 ) -> None:
     monkeypatch.setenv("IMP_EMULATED_GPU", state)
     with pytest.raises(_core.DeviceError, match=f"device cuda: {message}") as error:
-        load(tiny("llama"), tmp_path, device=GPU)
+        load(tiny("llama"), tmp_path, device=EMULATED)
     assert error.value.reason == "DEVICE_MISSING"
 
 
+@emulated_only
 def test_memory_that_does_not_suffice_is_refused_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IMP_EMULATED_GPU", "total_bytes=2000000")
     with pytest.raises(_core.ResourceExhausted, match=r"weights .* of ") as error:
-        load(tiny("llama"), tmp_path, device=GPU)
+        load(tiny("llama"), tmp_path, device=EMULATED)
     assert error.value.reason == "NO_MEMORY"

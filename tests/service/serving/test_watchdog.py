@@ -19,7 +19,7 @@ from imp_service.serving.load import LoadMeter
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.watchdog import Watchdog
 from imp_service.telemetry import Telemetry
-from support.engine_numbers import Numbers
+from support.engine_numbers import Graphs, Numbers
 
 SECOND = 1_000_000_000
 
@@ -159,6 +159,16 @@ def test_r16_who_waits_for_others_is_not_stuck(yard: Yard, request_: Request) ->
     yard.look_for(60, steps=10)
     yard.look_for(60)
     assert request_.errors == []
+
+
+def test_grf_3_a_capture_that_fails_is_said_once_with_the_reason(yard: Yard) -> None:
+    assert yard.numbers is not None  # narrows
+    yard.numbers.graphs = Graphs(captures=4)
+    yard.look_for(1, steps=1)  # nothing to say
+    yard.numbers.graphs = Graphs(captures=4, failures=1, last_failure="cudaErrorStreamCaptureInvalidated")
+    yard.look_for(2, steps=1)
+    [line] = [line for line in yard.lines() if line["event"] == "capture failed"]
+    assert (line["why"], line["failures"]) == ("cudaErrorStreamCaptureInvalidated", 1)
 
 
 def test_r16_a_long_step_is_the_engines_affair(yard: Yard) -> None:

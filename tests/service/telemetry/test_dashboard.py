@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from support.engine_numbers import Numbers
+from support.engine_numbers import Graphs, Numbers
 from support.telemetry_bench import Spent, TelemetryBench, Used
 
 DASHBOARD = Path(__file__).resolve().parents[3] / "conf" / "grafana" / "imp.json"
@@ -19,7 +19,7 @@ OF_OTHERS = {"job", "instance", "le"}
 
 def exported(bench: TelemetryBench) -> dict[str, set[str]]:
     """The labels of each sample's name, of a server that has seen everything."""
-    bench.telemetry.metrics.watch_engine(Numbers)
+    bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs()))
     bench.telemetry.set_model("tiny", architecture="qwen3")
     record = bench.call()
     record.started(2, 1)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from support.engine_numbers import Durations, Numbers
+from support.engine_numbers import Durations, Graphs, Numbers
 from support.telemetry_bench import Spent, TelemetryBench, Used
 
 ROOT = Path(__file__).resolve().parents[3]
 # Of features that do not exist: a series that is always zero would say that they do.
-NOT_BUILT = re.compile(r"imp_(graph|spec|sparse|parity)_|imp_prompt_tokens_total\[kind=sparse")
+NOT_BUILT = re.compile(r"imp_(spec|sparse|parity)_|imp_prompt_tokens_total\[kind=sparse")
 
 
 def test_obs_7_there_are_no_engine_series_before_there_is_an_engine(bench: TelemetryBench) -> None:
@@ -32,6 +32,16 @@ def test_obs_7_numbers_are_those_of_the_moment(bench: TelemetryBench) -> None:
     assert [first[f"imp_kv_blocks[state={state}]"] for state in ("live", "cached", "free")] == [30, 10, 60]
     assert first["imp_kv_cache_usage_ratio"] == pytest.approx(0.3)
     assert first["imp_preemptions_total"] == 4
+
+
+def test_obs_7_captures_are_told_where_steps_are_captured(bench: TelemetryBench) -> None:
+    numbers = Numbers()
+    bench.telemetry.metrics.watch_engine(lambda: numbers)
+    assert [name for name in bench.series() if "graph" in name] == []
+    numbers.graphs = Graphs(captures=5, failures=2)
+    series = bench.series()
+    assert series["imp_graph_captures_total"] == 5
+    assert series["imp_graph_capture_failures_total"] == 2
 
 
 def test_obs_9_durations_of_the_core_become_buckets(bench: TelemetryBench) -> None:
@@ -55,7 +65,7 @@ def test_obs_9_durations_of_the_core_become_buckets(bench: TelemetryBench) -> No
 
 
 def test_obs_7_every_name_of_the_contracts_is_there(bench: TelemetryBench) -> None:
-    bench.telemetry.metrics.watch_engine(Numbers)
+    bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs()))
     bench.telemetry.set_model("tiny", architecture="qwen3")
     record = bench.call()
     record.started(2, 1)

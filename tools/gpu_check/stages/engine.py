@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_check.context import Budget, Context
+from gpu_check.context import Budget, Context, Row, StageError
 from gpu_check.numbers import Spread
 
 REPEATS = 3
@@ -50,14 +50,15 @@ def run(context: Context, seconds: float) -> None:
     if context.is_dry:
         measure(context, "demo", None, DRY_SIZES, budget)
         compare_modes(context, "demo", None, DRY_SIZES, budget)
-        return
-    for shape, mix in MODELS:
+    for shape, mix in () if context.is_dry else MODELS:
         if budget.is_spent:
             context.note(f"no time was left for {shape} {mix} and what comes after it")
-            return
+            break
         measure(context, f"{shape} {mix}", synthetic(shape, mix), Sizes(), budget)
         if (shape, mix) == COMPARED:
             compare_modes(context, f"{shape} {mix}", synthetic(shape, mix), COMPARED_SIZES, budget)
+    if wrong := [word for row in context.found("engine", "graphs") for word in wrong_captures(row)]:
+        raise StageError("; ".join(wrong))
 
 
 def compare_modes(context: Context, name: str, file: Any, sizes: Sizes, budget: Budget) -> None:
@@ -118,7 +119,20 @@ def measure(
         for tokens in sizes.prompts:
             measure_prompt(context, subject, tokens)
     finally:
+        record_graphs(context, name, loaded.client.engine.stats().graphs)
         loaded.client.close()
+
+
+def record_graphs(context: Context, model: str, graphs: Any) -> None:
+    """How its steps ran: imp takes what cannot be captured launch by launch, and says nothing."""
+    context.record("graphs", model=model, eager=graphs.eager, captures=graphs.captures, replays=graphs.replays,
+                   failures=graphs.failures, last_failure=graphs.last_failure)  # fmt: skip
+
+
+def wrong_captures(row: Row) -> list[str]:
+    if row["failures"]:
+        return [f"{row['model']}: {row['failures']} captures failed: {row['last_failure']}"]
+    return [] if row["captures"] and row["replays"] else [f"{row['model']}: no step was captured and done again"]
 
 
 def measure_decode(context: Context, subject: Subject, batch: int, depth: int) -> None:

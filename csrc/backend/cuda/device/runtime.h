@@ -67,7 +67,7 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Between the two nothing is begun. end() says whether a graph came of it; the stream is whole either way.
+  // Between the two nothing is begun. end() says whether a graph of all that was asked for came of it, and if not why.
   void begin(Stream& stream);
   Status end(Stream& stream);
   void replay(Stream& stream);

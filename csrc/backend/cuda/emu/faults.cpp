@@ -35,6 +35,8 @@ void apply(const std::string& name, std::int64_t value, Faults& faults) {
     faults.launches_before_fault = value;
   } else if (name == "only_90a") {
     faults.only_90a = true;
+  } else if (name == "failing_allocation") {
+    faults.failing_allocation = value;
   } else if (name == "captures_fail") {
     faults.captures_fail = true;
   } else if (name == "plain_tiles") {

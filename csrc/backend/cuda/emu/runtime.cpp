@@ -19,9 +19,14 @@ namespace {
 std::mutex device_lock;
 emu::Faults faults;
 std::atomic<std::size_t> n_bytes_in_use = 0;
+struct PieceCounts {
+  std::atomic<std::uint64_t> asked = 0;
+  std::atomic<std::uint64_t> held = 0;
+} piece_counts;
 
 constexpr std::size_t kHeader = 256;  // before each piece, with its size
 
+constexpr Status kNoMemory = {StatusKind::no_memory, 2, "cudaErrorMemoryAllocation"};
 constexpr Status kLost = {StatusKind::fault, 719, "cudaErrorLaunchFailure"};
 
 Status next_launch() {
@@ -30,6 +35,14 @@ Status next_launch() {
   if (faults.launches_before_fault == 0) return kLost;
   --faults.launches_before_fault;
   return {};
+}
+
+// Of either kind.
+Status next_allocation() {
+  const std::lock_guard lock(device_lock);
+  ++piece_counts.asked;
+  if (faults.failing_allocation < 0) return {};
+  return faults.failing_allocation-- == 0 ? kNoMemory : Status{};
 }
 
 // What was submitted to a stream and is not done.
@@ -41,6 +54,7 @@ struct Queue {
   std::deque<Item> items;
   std::uint64_t n_submitted = 0;
   std::uint64_t n_done = 0;
+  const PieceCounts* pieces = &piece_counts;  // another library that has this code finds those of the maker
 
   void push(Item item) {
     items.push_back(std::move(item));
@@ -76,6 +90,11 @@ void submit(Stream& stream, std::function<void()> work) {
   if (!stream.is_ok()) return;
   if (stream.captured != nullptr) return stream.captured->state().work.push_back(std::move(work));
   queue_of(stream).push({std::move(work)});
+}
+
+Pieces pieces(const Stream& stream) noexcept {
+  const PieceCounts& counts = *queue_of(stream).pieces;
+  return {.asked = counts.asked, .held = counts.held};
 }
 
 }  // namespace emu
@@ -115,7 +134,7 @@ Status free_bytes(std::size_t& bytes) {
 }
 
 Status allocate(std::size_t n_bytes, std::byte** memory) {
-  constexpr Status kNoMemory = {StatusKind::no_memory, 2, "cudaErrorMemoryAllocation"};
+  if (const Status status = next_allocation(); !status.is_ok()) return status;
   std::size_t left = 0;
   free_bytes(left);
   if (n_bytes > left) return kNoMemory;
@@ -125,6 +144,7 @@ Status allocate(std::size_t n_bytes, std::byte** memory) {
   std::memcpy(piece, &n_bytes, sizeof n_bytes);
   std::memset(piece + kHeader, 0xA5, n_bytes);  // a device's memory holds whatever it held
   n_bytes_in_use += n_bytes;
+  ++piece_counts.held;
   *memory = piece + kHeader;
   return {};
 }
@@ -134,15 +154,21 @@ void release(std::byte* memory) noexcept {
   std::size_t n_bytes = 0;
   std::memcpy(&n_bytes, memory - kHeader, sizeof n_bytes);
   n_bytes_in_use -= n_bytes;
+  --piece_counts.held;
   std::free(memory - kHeader);
 }
 
 Status allocate_host(std::size_t n_bytes, std::byte** memory) {
+  if (const Status status = next_allocation(); !status.is_ok()) return status;
   *memory = static_cast<std::byte*>(std::aligned_alloc(kHeader, (n_bytes + kHeader - 1) / kHeader * kHeader));
-  return *memory != nullptr ? Status{} : Status{StatusKind::no_memory, 2, "cudaErrorMemoryAllocation"};
+  if (*memory == nullptr) return kNoMemory;
+  ++piece_counts.held;
+  return {};
 }
 
 void release_host(std::byte* memory) noexcept {
+  if (memory == nullptr) return;
+  --piece_counts.held;
   std::free(memory);
 }
 
