@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpu_check.op_cases import OPS, Asked, part, same, worst
+from imp_service import _core
 from support.devices import GPU_KINDS
 
 each_kind = pytest.mark.parametrize("kind", GPU_KINDS)
@@ -19,6 +20,20 @@ def test_krn_3_every_op_is_near_float64(kind: str, name: str) -> None:
     errors = OPS[name].errors(Asked(kind, is_small=True, seed=4))
     assert errors
     assert {asked: error for asked, error in errors.items() if error > 1} == {}
+
+
+# Begun by the host alone: copies.
+COPIES = {"copy_block", "read_row"}
+
+
+@each_kind
+def test_hon_2_the_cases_begin_every_op_that_there_is(kind: str) -> None:
+    asked = Asked(kind, is_small=True)
+    before = asked.device.launches()
+    for op in OPS.values():
+        op.errors(asked)
+    idle = {name for name, count in asked.device.launches().items() if count == before[name]}
+    assert idle - {row["name"] for row in _core.kernels(kind)} <= COPIES
 
 
 class Off:

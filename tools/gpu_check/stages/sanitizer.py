@@ -20,7 +20,7 @@ PROVING = ("memcheck", "racecheck", "synccheck")
 TOOLS = (*PROVING, "initcheck")
 FOUND_STATUS = 9
 # The last words of rows that share a process.
-WORDS = ("dp4a", "imma", "wgmma", "hmma")
+WORDS = ("dp4a", "imma", "mma", "wgmma", "hmma", "cublaslt")
 # Processes on the GPU at a time. Each takes seconds to begin, most of them on a processor.
 PARALLEL = 8
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards? displayed)")
@@ -49,20 +49,26 @@ def run(context: Context, seconds: float) -> None:
             context.note(f"no {PROGRAM} here: the small cases run without it, and no kernel is proven")
         without_tools(context, end)
         return
-    work = [Work(tool, group) for group in groups(context) for tool in TOOLS]
+    work = [Work(tool, group) for group in groups(context) for tool in PROVING]
+    work += [Work(tool, group) for group in groups(context) for tool in TOOLS if tool not in PROVING]
     found = []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-        runs = {pool.submit(run_module, context, each.command(context.kind), end - time.monotonic()): each
-                for each in work}  # fmt: skip
+        runs = {pool.submit(run_until, end, context, each): each for each in work}
         for done in concurrent.futures.as_completed(runs):
             found += judged(context, runs[done], *done.result())
     if found:
         raise StageError("; ".join(found))
 
 
+def run_until(end: float, context: Context, work: Work) -> tuple[int | None, str]:
+    """Its turn comes when others have ended; what is left of the time is asked then."""
+    left = end - time.monotonic()
+    return run_module(context, work.command(context.kind), left) if left > 1 else (None, "")
+
+
 def without_tools(context: Context, end: float) -> None:
     work = Work("none", tuple(name for group in groups(context) for name in group))
-    status, output = run_module(context, work.command(context.kind), end - time.monotonic())
+    status, output = run_until(end, context, work)
     context.record("verdict", tool="none", verdict="not run", asked=list(work.kernels), ran=ran(output))
     if status != 0:
         raise StageError(f"the small cases ended with status {status}: {output.strip()[-300:]}")
