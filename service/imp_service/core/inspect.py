@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from imp_service import _core
-from imp_service.config import AUTO, Config, ConfigError
+from imp_service.config import Config, ConfigError
 from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
 from imp_service.config.settings import Settings
-from imp_service.core.cublaslt import auto_by_its_name, cublaslt_places
+from imp_service.core.cublaslt import auto_by_its_name
 from imp_service.core.device import resolve_device
 from imp_service.core.errors import Error, InvalidArgument, make_error
-from imp_service.core.load import RESERVE_BYTES
+from imp_service.core.load_arguments import load_arguments
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning import Preference, tuning_here
 
@@ -141,23 +141,7 @@ def _plan(
     limit: MemoryLimit,
     tuning: Sequence[Preference] = (),
 ) -> dict[str, Any]:
-    threads = settings.device.threads
-    assert isinstance(threads, int)  # narrows
-    plan: dict[str, Any] = _core.plan_model(
-        file,
-        overrides=overrides,
-        device=str(settings.device.kind),
-        isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
-        threads=threads,
-        tuning=list(tuning),
-        max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
-        max_logits_rows=max(64, settings.scheduler.max_running),
-        kv_block_tokens=settings.kv.block_tokens,
-        memory_bytes=limit.limit_bytes,
-        reserve_bytes=RESERVE_BYTES,
-        kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
-        cublaslt=cublaslt_places(settings.device.cublaslt, settings.device.kind),
-    )
+    plan: dict[str, Any] = _core.plan_model(file, overrides=overrides, **load_arguments(settings, limit, tuning))
     return plan
 
 

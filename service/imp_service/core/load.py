@@ -10,19 +10,17 @@ from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
 from imp_service.config.host import memory_limit
 from imp_service.config.toml import excerpt
-from imp_service.core.cublaslt import auto_by_its_name, cublaslt_places
+from imp_service.core.cublaslt import auto_by_its_name
 from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument, ModelError, make_error
+from imp_service.core.load_arguments import load_arguments
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning import Preference, tuning_here
 from imp_service.core.weights import sha256_of, weight_files
 from imp_service.models import demo_model_path
 
 Progress = Callable[[int, int], None]
-
-# Left to Python, the tokenizer and buffers when memory is divided.
-RESERVE_BYTES = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,29 +117,13 @@ def _read_model(
     return _core.Model.load(
         file,
         overrides=core_overrides(settings),
-        device=str(settings.device.kind),
-        isa="auto" if settings.device.isa is AUTO else str(settings.device.isa),
-        threads=_threads(settings),
         cpus=cpus_of(settings),
         huge_pages=settings.device.huge_pages,
         interleave_nodes=list(nodes),
-        tuning=tuning,
-        max_rows=max(settings.scheduler.step_tokens, settings.scheduler.max_running),
-        max_logits_rows=max(64, settings.scheduler.max_running),
-        kv_block_tokens=settings.kv.block_tokens,
-        memory_bytes=memory_limit().limit_bytes,
-        reserve_bytes=RESERVE_BYTES,
-        kv_bytes=settings.kv.bytes if isinstance(settings.kv.bytes, int) else None,
         progress=progress,
         packed_cache=settings.model.packed_cache,
-        cublaslt=cublaslt_places(settings.device.cublaslt, settings.device.kind),
+        **load_arguments(settings, memory_limit(), tuning),
     )
-
-
-def _threads(settings: Settings) -> int:
-    threads = settings.device.threads
-    assert isinstance(threads, int)  # narrows: it was resolved
-    return threads
 
 
 def cpus_of(settings: Settings) -> list[int]:

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "bindings/testing_engine.h"
+#include "bindings/testing/engine.h"
 #include "engine/block_allocator.h"
 #include "engine/block_hash.h"
 #include "engine/kv_blocks.h"

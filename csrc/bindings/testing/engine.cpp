@@ -8,9 +8,9 @@
 
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
-#include "bindings/testing_engine.h"
-#include "bindings/testing_script_backend.h"
-#include "bindings/testing_script_model.h"
+#include "bindings/testing/engine.h"
+#include "bindings/testing/script_backend.h"
+#include "bindings/testing/script_model.h"
 #include "engine/door.h"
 #include "engine/loop.h"
 #include "model/loaded_model.h"

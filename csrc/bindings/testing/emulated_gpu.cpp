@@ -14,8 +14,8 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/images.h"
 #include "backend/cuda/emu/faults.h"
-#include "bindings/testing_device.h"
-#include "bindings/testing_ops.h"
+#include "bindings/testing/device.h"
+#include "bindings/testing/ops.h"
 #include "model/loaded_model.h"
 
 namespace py = pybind11;

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backend/cuda/testing_gemm.h"
-#include "bindings/testing_gemm.h"
+#include "bindings/testing/gemm.h"
 
 namespace py = pybind11;
 

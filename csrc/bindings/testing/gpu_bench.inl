@@ -11,11 +11,11 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/runtime.h"
 #include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/cuda_linear.h"
 #include "backend/cuda/make_cuda_backend.h"
-#include "backend/cuda/device/runtime.h"
-#include "bindings/testing_gpu_bench.h"
+#include "bindings/testing/gpu_bench.h"
 
 namespace imp::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Loads a weight as a file's would be, row by row.
-#include "bindings/testing_weights.h"
+#include "bindings/testing/weights.h"
 
 #include <cstring>
 #include <stdexcept>

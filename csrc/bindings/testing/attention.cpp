@@ -4,8 +4,8 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_kv_pool.h"
 #include "base/error.h"
-#include "bindings/testing_device.h"
-#include "bindings/testing_ops.h"
+#include "bindings/testing/device.h"
+#include "bindings/testing/ops.h"
 
 namespace py = pybind11;
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/testing_engine.h"
+#include "bindings/testing/engine.h"
 #include "engine/scheduler.h"
 
 namespace py = pybind11;

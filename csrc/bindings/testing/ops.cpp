@@ -1,12 +1,12 @@
 // `_testing.Device`: every op of a CPU backend on arrays, for each instruction set and number of threads.
-#include "bindings/testing_ops.h"
+#include "bindings/testing/ops.h"
 
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include "base/error.h"
-#include "bindings/testing_device.h"
-#include "bindings/testing_weights.h"
+#include "bindings/testing/device.h"
+#include "bindings/testing/weights.h"
 
 namespace py = pybind11;
 

@@ -1,5 +1,5 @@
 // Logits by rule.
-#include "bindings/testing_script_model.h"
+#include "bindings/testing/script_model.h"
 
 #include <unistd.h>
 

@@ -14,7 +14,7 @@
 #include "backend/cpu/probes.h"
 #include "base/error.h"
 #include "base/float_mode.h"
-#include "bindings/testing_gemm.h"
+#include "bindings/testing/gemm.h"
 
 namespace py = pybind11;
 

@@ -1,5 +1,5 @@
 // The plainest sampler there is.
-#include "bindings/testing_script_backend.h"
+#include "bindings/testing/script_backend.h"
 
 #include <algorithm>
 #include <array>

@@ -1,12 +1,12 @@
 // The extension `_testing`: the inner rooms, for the tests alone.
 #include <pybind11/pybind11.h>
 
-#include "bindings/testing_base.h"
-#include "bindings/testing_engine.h"
-#include "bindings/testing_files.h"
-#include "bindings/testing_gemm.h"
-#include "bindings/testing_model.h"
-#include "bindings/testing_ops.h"
+#include "bindings/testing/base.h"
+#include "bindings/testing/engine.h"
+#include "bindings/testing/files.h"
+#include "bindings/testing/gemm.h"
+#include "bindings/testing/model.h"
+#include "bindings/testing/ops.h"
 
 PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's inner rooms, for the tests";

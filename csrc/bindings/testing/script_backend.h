@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "bindings/testing_script_model.h"
+#include "bindings/testing/script_model.h"
 
 namespace imp::testing {
 

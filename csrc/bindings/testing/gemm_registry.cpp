@@ -7,7 +7,7 @@
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/gemm_registry.h"
 #include "backend/make_backend.h"
-#include "bindings/testing_gemm.h"
+#include "bindings/testing/gemm.h"
 #include "bindings/tuning.h"
 
 namespace py = pybind11;

@@ -9,8 +9,8 @@
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
 #include "base/float_mode.h"
-#include "bindings/testing_device.h"
-#include "bindings/testing_ops.h"
+#include "bindings/testing/device.h"
+#include "bindings/testing/ops.h"
 
 namespace py = pybind11;
 

@@ -1,9 +1,9 @@
 // `_testing`: routing to experts and the products of the rows that each got.
 #include <pybind11/stl.h>
 
-#include "bindings/testing_device.h"
-#include "bindings/testing_ops.h"
-#include "bindings/testing_weights.h"
+#include "bindings/testing/device.h"
+#include "bindings/testing/ops.h"
+#include "bindings/testing/weights.h"
 
 namespace py = pybind11;
 

@@ -1,5 +1,5 @@
 // `_testing`: times a GPU's kernels by themselves.
-#include "bindings/testing_gpu_bench.h"
+#include "bindings/testing/gpu_bench.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "backend/make_backend.h"
-#include "bindings/testing_ops.h"
+#include "bindings/testing/ops.h"
 
 namespace py = pybind11;
 
