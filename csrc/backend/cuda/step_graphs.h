@@ -63,6 +63,7 @@ class StepGraphs {
 
 template <class Step>
 void StepGraphs::run(const StepKey& key, const Step& step) {
+  if (!stream_.is_ok()) return step();  // nothing of it is begun, and what failed before is no capture's
   Entry& entry = find(key);
   if (entry.graph != nullptr) {
     ++counts_.replays;
