@@ -110,6 +110,7 @@ struct ExpertTerm {
 struct WorkspaceNeeds {
   int max_rows = 0;         // rows of any op's input
   int max_logits_rows = 0;  // rows of logits that are sampled or scored
+  int max_sequences = 0;    // of a batch
   int vocab_size = 0;
   int max_context = 0;
   AttentionParams attention;           // the largest of any layer

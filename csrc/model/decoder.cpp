@@ -1,6 +1,7 @@
 // The forward pass, in the order of the paper.
 #include "model/decoder.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -209,6 +210,7 @@ void Decoder::head(const Batch& batch) {
 WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits) {
   return {.max_rows = limits.max_rows,
           .max_logits_rows = limits.max_logits_rows,
+          .max_sequences = std::min(limits.max_rows, limits.max_logits_rows),
           .vocab_size = config.vocab_size,
           .max_context = config.max_context,
           .attention = attention_params(config, LayerConfig{}),  // the longest reach of any layer

@@ -12,7 +12,7 @@ namespace imp {
 // The sizes a forward pass was prepared for.
 struct ForwardLimits {
   int max_rows = 0;         // rows of one batch
-  int max_logits_rows = 0;  // of those, rows with logits
+  int max_logits_rows = 0;  // of those, rows with logits; and sequences
 };
 
 class ForwardPass {

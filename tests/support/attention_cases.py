@@ -76,6 +76,7 @@ def attend(
     *,
     scratch_fill: int | None = None,
     max_context: int = 0,
+    max_sequences: int = 0,
 ) -> Array:
     return cache.attend(
         1,
@@ -87,15 +88,24 @@ def attend(
         window=heads.window,
         scratch_fill=scratch_fill,
         max_context=max_context,
+        max_sequences=max_sequences,
     )
 
 
 def attend_all(
-    cache: core.Cache, heads: Heads, sequences: list[Held], scratch_fill: int | None = None, max_context: int = 0
+    cache: core.Cache,
+    heads: Heads,
+    sequences: list[Held],
+    *,
+    scratch_fill: int | None = None,
+    max_context: int = 0,
+    max_sequences: int = 0,
 ) -> Array:
     batch = [held.asked() for held in sequences]
     q = np.concatenate([held.q for held in sequences])
-    return attend(cache, heads, batch, q, scratch_fill=scratch_fill, max_context=max_context)
+    return attend(
+        cache, heads, batch, q, scratch_fill=scratch_fill, max_context=max_context, max_sequences=max_sequences
+    )
 
 
 class Expected:

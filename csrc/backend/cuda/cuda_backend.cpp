@@ -43,10 +43,10 @@ std::size_t chunk_bytes(const DeviceFacts& facts) {
   return std::clamp(facts.total_bytes / 128, std::size_t{1} << 20, DeviceArena::kChunkBytes);
 }
 
-// Blocks of the smallest size that a batch may name.
+// Blocks of the smallest size that a batch may name. Sequences may share them, so that a cache has no say in it.
 std::int64_t most_blocks(const WorkspaceNeeds& needs) {
   constexpr int kLeastBlockTokens = 16;
-  return std::int64_t{needs.max_rows} * (needs.max_context / kLeastBlockTokens + 1);
+  return std::int64_t{needs.max_sequences} * (needs.max_context / kLeastBlockTokens + 1);
 }
 
 }  // namespace
@@ -108,7 +108,14 @@ std::unique_ptr<Vector> CudaBackend::load_vector(std::span<const float> values) 
   return std::make_unique<CudaVector>(std::move(memory), static_cast<int>(values.size()));
 }
 
+std::size_t CudaBackend::kv_bytes(const KvGeometry& geometry) const {
+  const std::size_t n = CudaKvPool::n_bytes(geometry);
+  attention_.require_served(geometry);
+  return n;
+}
+
 std::unique_ptr<KvPool> CudaBackend::make_kv_pool(const KvGeometry& geometry) {
+  kv_bytes(geometry);  // throws for what cannot be
   forget_steps();
   auto pool = std::make_unique<CudaKvPool>(geometry, stream_);
   finish();
@@ -148,7 +155,7 @@ void CudaBackend::reserve(const WorkspaceNeeds& needs) {
   forget_steps();  // scratch that grows goes elsewhere
   inputs_.reserve(needs.max_rows, most_blocks(needs));
   gemm_.reserve(gemm_needs(needs));
-  attention_.reserve(needs.max_rows, needs.max_context, needs.attention);
+  attention_.reserve(needs.max_sequences, needs.max_context, needs.attention);
   sampler_.reserve(needs.max_logits_rows, needs.vocab_size, needs.max_context);
   padded_.reserve(needs.max_rows);
   finish();
@@ -156,7 +163,7 @@ void CudaBackend::reserve(const WorkspaceNeeds& needs) {
 
 std::size_t CudaBackend::scratch_bytes(const WorkspaceNeeds& needs) const {
   return Inputs::n_bytes(needs.max_rows, most_blocks(needs)) + gemm_.scratch_bytes(gemm_needs(needs)) +
-         attention_.scratch_bytes(needs.max_rows, needs.max_context, needs.attention) +
+         attention_.scratch_bytes(needs.max_sequences, needs.max_context, needs.attention) +
          sampler_.scratch_bytes(needs.max_logits_rows, needs.vocab_size, needs.max_context);
 }
 

@@ -44,7 +44,7 @@ class CudaBackend final : public Backend {
                                                     const BytesRead& progress) override;
   std::unique_ptr<Vector> load_vector(std::span<const float> values) override;
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
-  std::size_t kv_bytes(const KvGeometry& geometry) const override { return CudaKvPool::n_bytes(geometry); }
+  std::size_t kv_bytes(const KvGeometry& geometry) const override;
   Rows make_rows(int n_rows, int width) override;
   ExpertRows make_expert_rows(int n_rows, const ExpertRouting& routing) override;
   void reserve(const WorkspaceNeeds& needs) override;

@@ -80,13 +80,13 @@ class TestingCache {
     return device_->to_array(q);
   }
 
-  // max_context 0: what the longest sequence holds; more asks for more scratch.
+  // max_context 0: what the longest sequence holds; max_sequences 0: as many as there are. More ask for more scratch.
   Floats attend(int layer, const std::vector<Sequence>& sequences, const Floats& q, int n_heads, float scale,
-                float soft_cap, int window, std::optional<int> scratch_fill, int max_context) {
+                float soft_cap, int window, std::optional<int> scratch_fill, int max_context, int max_sequences) {
     const AttentionParams params = params_of(n_heads, scale, soft_cap, window);
     const Rows rows = device_->to_rows(q);
     const std::vector<SequenceRows> batch = rows_of(sequences);
-    reserve(batch, rows.n_rows, params, max_context);
+    reserve(batch, rows.n_rows, params, max_context, max_sequences);
     Backend& backend = device_->backend();
     if (scratch_fill) backend.fill_scratch(static_cast<std::uint8_t>(*scratch_fill));
     const Rows out = device_->empty_rows(rows.n_rows, rows.width);
@@ -116,7 +116,7 @@ class TestingCache {
     constexpr int kMostRows = 64;
     body.q = device_->to_rows(Floats(std::vector<py::ssize_t>{kMostRows, steps.front().second.shape(1)}));
     body.out = device_->empty_rows(kMostRows, body.q.width);
-    reserve({}, kMostRows, body.params, max_context);
+    reserve({}, kMostRows, body.params, max_context, kMostRows);
     std::vector<Floats> results;
     for (const auto& [sequences, q] : steps) {
       const std::vector<SequenceRows> batch = rows_of(sequences);
@@ -147,11 +147,13 @@ class TestingCache {
             .window = window};
   }
 
-  void reserve(const std::vector<SequenceRows>& batch, int n_rows, const AttentionParams& params, int max_context) {
+  void reserve(const std::vector<SequenceRows>& batch, int n_rows, const AttentionParams& params, int max_context,
+               int max_sequences = 0) {
     int most = std::max(1, max_context);
     for (const SequenceRows& sequence : batch) most = std::max(most, sequence.first_position + sequence.n_rows);
     device_->backend().reserve({.max_rows = n_rows,
                                 .max_logits_rows = 1,
+                                .max_sequences = max_sequences > 0 ? max_sequences : static_cast<int>(batch.size()),
                                 .vocab_size = 16,
                                 .max_context = most,
                                 .attention = params,
@@ -189,10 +191,27 @@ void register_testing_attention(py::module_& module) {
            py::arg("epsilon") = 1e-6F)
       .def("attend", &TestingCache::attend, py::arg("layer"), py::arg("sequences"), py::arg("q"), py::arg("n_heads"),
            py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("scratch_fill") = py::none(),
-           py::arg("max_context") = 0)
+           py::arg("max_context") = 0, py::arg("max_sequences") = 0)
       .def("attend_in_steps", &TestingCache::attend_in_steps, py::arg("layer"), py::arg("steps"), py::arg("n_heads"),
            py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("max_context") = 0)
       .def("copy_block", &TestingCache::copy_block, py::arg("source"), py::arg("target"));
+  module.def(
+      "attention_scratch_for",
+      [](TestingDevice& device, int max_rows, int max_sequences, int max_context, int n_heads, int head_dim) {
+        const WorkspaceNeeds needs = {.max_rows = max_rows,
+                                      .max_logits_rows = 1,
+                                      .max_sequences = max_sequences,
+                                      .vocab_size = 16,
+                                      .max_context = max_context,
+                                      .attention = {.n_heads = n_heads, .n_kv_heads = 1, .head_dim = head_dim},
+                                      .weights = {}};
+        const std::size_t told = device.backend().scratch_bytes(needs);
+        device.backend().reserve(needs);
+        return py::make_tuple(told, device.backend().scratch_bytes());
+      },
+      py::arg("device"), py::kw_only(), py::arg("max_rows"), py::arg("max_sequences"), py::arg("max_context"),
+      py::arg("n_heads"), py::arg("head_dim"),
+      "What a device without scratch would hold for such batches, and what this one holds after it was told.");
   module.def(
       "kv_bytes",
       [](TestingDevice& device, const std::string& dtype, int n_layers, int n_kv_heads, int head_dim, int n_blocks,

@@ -9,5 +9,6 @@ void register_testing_gemm_registry(pybind11::module_& module);
 void register_testing_gemm_kernels(pybind11::module_& module);
 void register_testing_cuda_gemm(pybind11::module_& module);
 void register_testing_cuda_places(pybind11::module_& module);
+void register_testing_cuda_attention(pybind11::module_& module);
 
 }  // namespace imp::bindings

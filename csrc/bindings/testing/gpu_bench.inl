@@ -250,6 +250,7 @@ class AttentionRuns {
     const int n_rows = std::max(bench.n_tokens, 2 * bench.n_sequences * bench.n_rows);
     backend_->reserve({.max_rows = n_rows,
                        .max_logits_rows = 1,
+                       .max_sequences = 2 * bench.n_sequences,
                        .vocab_size = 16,
                        .max_context = bench.n_tokens,
                        .attention = heads,

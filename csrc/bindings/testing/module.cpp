@@ -21,6 +21,7 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_testing_gemm_kernels(module);
   imp::bindings::register_testing_cuda_gemm(module);
   imp::bindings::register_testing_cuda_places(module);
+  imp::bindings::register_testing_cuda_attention(module);
   imp::bindings::register_model_testing(module);
   imp::bindings::register_testing_ops(module);
   imp::bindings::register_testing_attention(module);

@@ -103,6 +103,7 @@ py::tuple outcome(const SampleResult& result, const std::vector<Candidate>& cand
 void reserve_for(TestingDevice& device, Rows logits, std::size_t history) {
   device.backend().reserve({.max_rows = 1,
                             .max_logits_rows = logits.n_rows,
+                            .max_sequences = 1,
                             .vocab_size = logits.width,
                             .max_context = static_cast<int>(history),
                             .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},

@@ -27,6 +27,7 @@ std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, co
 WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights) {
   return {.max_rows = n_rows,
           .max_logits_rows = 1,
+          .max_sequences = 1,
           .vocab_size = 16,
           .max_context = 16,
           .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},

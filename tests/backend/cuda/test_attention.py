@@ -44,10 +44,18 @@ def test_det_11_no_order_of_threads_changes_a_bit(head_dim: int, dtype: str) -> 
         assert_same_bits(other, found[0])
 
 
+def assert_each_alone_equals(together: Array, cache: core.Cache, heads: Heads, sequences: list[Held]) -> None:
+    row = 0
+    for held in sequences:
+        alone = attend(cache, heads, [held.asked()], held.q)
+        assert_same_bits(alone, together[row : row + len(held.q)])
+        row += len(held.q)
+
+
 @each_gpu
 @pytest.mark.parametrize("window", [0, 40])
 def test_det_13_many_sequences_of_one_row_equal_each_alone(device: core.Device, window: int) -> None:
-    """Few are divided by splits, many are not; and what rides along with several rows changes nothing."""
+    """What rides along, with several rows too, changes nothing."""
     heads = replace(HEADS, n_heads=2, n_kv_heads=1, window=window)
     rng = np.random.default_rng(2)
     shapes = [(int(n), 1) for n in rng.integers(1, 400, size=64)] + [(600, 1), (20, 3), (530, 1)]
@@ -55,27 +63,135 @@ def test_det_13_many_sequences_of_one_row_equal_each_alone(device: core.Device, 
     cache = make_cache(device, heads, "f16", n_blocks, sequences)
     together = attend_all(cache, heads, sequences)
     assert worst(together, heads, "f16", sequences, device=device) <= 1
-    row = 0
-    for held in sequences:
-        alone = attend(cache, heads, [held.asked()], held.q)
-        assert_same_bits(alone, together[row : row + len(held.q)])
-        row += len(held.q)
+    assert_each_alone_equals(together, cache, heads, sequences)
     assert np.any(together[0] != together[1])
 
 
 @each_gpu
 @each_dtype
-def test_det_13_splits_grow_with_the_context_and_still_decide_no_bit(device: core.Device, dtype: str) -> None:
+@pytest.mark.parametrize("long_at", [0, 2, 4])
+def test_det_13_sequences_whose_splits_find_no_room_equal_each_alone(
+    device: core.Device, dtype: str, long_at: int
+) -> None:
+    """There is room for the splits of two sequences of six: of these five the last is worked on whole."""
+    shapes = [(257, 1), (290, 1), (300, 1), (257, 1)]
+    shapes.insert(long_at, (1281, 1))
     heads = replace(HEADS, soft_cap=20.0)
-    sequences, n_blocks = make_sequences(np.random.default_rng(3), heads, [(1100, 1), (1030, 4), (500, 1)])
+    sequences, n_blocks = make_sequences(np.random.default_rng(9), heads, shapes)
     cache = make_cache(another(device), heads, dtype, n_blocks, sequences)
-    long = 64 * 256 + 1
-    together = attend_all(cache, heads, sequences, max_context=long)
+    together = attend_all(cache, heads, sequences, max_sequences=2)
     assert worst(together, heads, dtype, sequences, device=device) <= 1
-    verified = sequences[1]
-    for i in range(4):
-        alone = attend(cache, heads, [verified.asked(i, i + 1)], verified.q[i : i + 1], max_context=long)
-        assert_same_bits(alone, together[1 + i : 2 + i])
+    assert_each_alone_equals(together, cache, heads, sequences)
+
+
+@each_gpu
+@each_dtype
+def test_det_13_the_context_that_was_reserved_decides_no_bit(device: core.Device, dtype: str) -> None:
+    sequences, n_blocks = make_sequences(np.random.default_rng(3), HEADS, [(1100, 1), (1030, 4), (500, 1)])
+    found = []
+    for max_context in (0, 64 * 256 + 1):
+        cache = make_cache(another(device), HEADS, dtype, n_blocks, sequences)
+        found.append(attend_all(cache, HEADS, sequences, max_context=max_context))
+    assert_same_bits(found[1], found[0])
+
+
+@each_gpu
+@pytest.mark.parametrize("dtype", ["f16", "q8_0"])
+def test_det_13_krn_1_a_long_sequence_of_one_row_equals_its_row_among_several(device: core.Device, dtype: str) -> None:
+    """Splits are merged 32 at a time, and of those in three places; rows of several merge them one after the other."""
+    heads = Heads(n_heads=1, n_kv_heads=1, head_dim=32, scale=0.2)
+    sequences, n_blocks = make_sequences(np.random.default_rng(10), heads, [(100 * 256 + 30, 2)])
+    cache = make_cache(another(device), heads, dtype, n_blocks, sequences)
+    held = sequences[0]
+    together = attend_all(cache, heads, sequences)
+    assert worst(together, heads, dtype, sequences, device=device) <= 1
+    for i in range(2):
+        assert_same_bits(attend(cache, heads, [held.asked(i, i + 1)], held.q[i : i + 1]), together[i : i + 1])
+
+
+# Sequences of (rows, position of the first), the states that there are, the window, and of each sequence its first
+# state, or none where it is whole.
+DIVISIONS = [
+    ([(1, 255), (1, 256), (3, 700), (1, 2047), (1, 511)], 12, 0, [None, 0, None, 2, 10]),
+    ([(1, 255), (1, 256), (3, 700), (1, 2047), (1, 511)], 11, 0, [None, 0, None, 2, None]),
+    ([(1, 2048), (1, 256), (1, 511), (1, 700)], 8, 0, [None, 0, 2, 4]),  # nine can never be had: they claim none
+    ([(1, 700), (1, 1500), (1, 256)], 8, 0, [0, None, None]),  # a claim that is not met is one
+    ([(1, 4000), (1, 4096), (1, 300)], 4, 200, [0, 2, None]),
+    ([(1, 5000)] * 100, 20 * 70, 0, [20 * i if i < 70 else None for i in range(100)]),
+    ([(1, 300), (1, 10)] * 50, 0, 0, [None] * 100),
+]
+
+
+@emulated_only
+@pytest.mark.parametrize(("sequences", "n_states", "window", "first_states"), DIVISIONS)
+def test_det_13_sequences_are_divided_while_there_is_room(
+    sequences: list[tuple[int, int]], n_states: int, window: int, first_states: list[int | None]
+) -> None:
+    works: list[tuple[int, int, int]] = []
+    states: list[tuple[int, int]] = []
+    for i, ((n_rows, position), state) in enumerate(zip(sequences, first_states, strict=True)):
+        seen_from = max(0, position - window + 1) if window else 0
+        n_splits = position // 256 - seen_from // 256 + 1
+        states.append((0, 0) if state is None else (state, n_splits))
+        if n_rows == 1 and state is None:
+            works.append((i, 0, -1))
+        elif state is not None:
+            works += [(i, within, state + within) for within in range(n_splits)]
+    for step in (1, 7, 264):
+        for first in (0, 3):
+            found = core.attention_division(sequences, n_states, window=window, first=first, step=step)
+            assert found == ([*works[first::step], (-1, 0, -1)], states)
+
+
+MIB = 1 << 20
+
+
+def test_kv_5_states_of_splits_take_memory_by_need_and_at_most_64_mib() -> None:
+    def taken(max_sequences: int, max_context: int, n_heads: int = 32, head_dim: int = 128) -> int:
+        return core.attention_scratch_bytes(max_sequences, max_context, n_heads=n_heads, head_dim=head_dim)
+
+    assert taken(64, 256) == 0
+    assert taken(1, 257) == 2 * 32 * 130 * 4
+    assert taken(3, 2048, n_heads=14, head_dim=64) == 3 * 8 * 14 * 66 * 4
+    for max_sequences in (1, 64, 65535):
+        for max_context in (131072, 1 << 20, 1 << 30):
+            for n_heads, head_dim in ((1, 8), (32, 128), (128, 256)):
+                assert taken(max_sequences, max_context, n_heads, head_dim) <= 64 * MIB
+    assert taken(64, 131072) > 63 * MIB
+
+
+@each_gpu
+def test_kv_5_tables_of_blocks_take_memory_by_sequences_and_not_by_rows(device: core.Device) -> None:
+    context = 131072
+
+    def scratch(max_rows: int, max_sequences: int) -> int:
+        told, held = core.attention_scratch_for(
+            another(device),
+            max_rows=max_rows,
+            max_sequences=max_sequences,
+            max_context=context,
+            n_heads=1,
+            head_dim=8,
+        )
+        assert told == held
+        return told
+
+    def states(max_sequences: int) -> int:
+        return core.attention_scratch_bytes(max_sequences, context, n_heads=1, head_dim=8)
+
+    assert scratch(8192, 64) - scratch(64, 64) == (8192 - 64) * 8 * 4
+    assert scratch(64, 64) - scratch(64, 1) == 63 * (context // 16 + 1) * 4 + states(64) - states(1)
+
+
+@emulated_only
+def test_krn_1_a_gpu_refuses_heads_by_the_cache_that_it_has() -> None:
+    """An A100's blocks have 163 KiB, those of GPUs of 8.6 and 8.9 99."""
+    for dtype in ("f16", "bf16", "q8_0"):
+        core.attention_require_served(163 << 10, dtype, 256)
+        core.attention_require_served(99 << 10, dtype, 64)
+    core.attention_require_served(99 << 10, "f16", 128)
+    with pytest.raises(Exception, match=r"head_dim: 256, expected one for .* of q8_0 than the 101376 bytes"):
+        core.attention_require_served(99 << 10, "q8_0", 256)
 
 
 @each_gpu

@@ -7,6 +7,9 @@
 
 namespace imp::cuda {
 
+// Keys that are worked on together, from multiples of it on: a state of each split, and of them one in ascending order.
+constexpr int kSplitTokens = 256;
+
 struct AttentionArgs {
   KvPlaces cache;
   SequencesOnDevice sequences;
@@ -17,10 +20,10 @@ struct AttentionArgs {
   // not 0, an x whose score is soft_cap · tanh(x · ln 2 / 2).
   float q_factor = 0;
   float soft_cap = 0;
-  int window = 0;        // 0: all
-  int split_tokens = 0;  // a multiple of 256
-  // Of sequences with one row whose splits are worked on apart, by split and head: greatest score and sum of weights
-  // [splits][n_heads][2], and sums of weighted values [splits][n_heads][head_dim].
+  int window = 0;  // 0: all
+  // States of splits that are worked on apart, by split and head: greatest score and sum of weights
+  // [n_states][n_heads][2], and sums of weighted values [n_states][n_heads][head_dim].
+  int n_states = 0;
   float* split_sums = nullptr;
   float* split_values = nullptr;
 };

@@ -13,19 +13,13 @@
 namespace imp::cuda {
 namespace {
 
-// With more sequences than these there is work for all processors without dividing it by splits.
-constexpr int kMostDivided = 64;
-// Of a sequence: what it costs to put them together, and their scratch, stay small.
-constexpr int kMostSplits = 64;
-constexpr int kLeastSplitTokens = 256;
 constexpr int kBlocksPerProcessor = 2;
+// Of states of splits. In 64 MiB there are 4033 of 32 heads of 128 elements: a million tokens.
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr int kMostStates = 1 << 15;  // sums over 65535 sequences stay below 2^31
 
 int divided_up(int n, int by) {
   return (n + by - 1) / by;
-}
-
-int split_tokens_for(int max_context) {
-  return kLeastSplitTokens * std::max(1, divided_up(max_context, kMostSplits * kLeastSplitTokens));
 }
 
 void require(bool holds, const char* what, int found, const std::string& expected) {
@@ -39,10 +33,11 @@ int group_of(const AttentionParams& params) {
 }
 
 // Blocks that stay, for as many sequences: no more than there can be items for them.
-int decode_blocks(const DeviceCaps& caps, const AttentionArgs& args, bool divided) {
+int decode_blocks(const DeviceCaps& caps, const AttentionArgs& args, int max_context) {
   constexpr int kItemHeads = 16;
-  const std::int64_t items = std::int64_t{args.sequences.n_sequences} * (divided ? kMostSplits : 1) *
-                             args.cache.n_kv_heads * divided_up(args.group, kItemHeads);
+  const std::int64_t n = args.sequences.n_sequences;
+  const std::int64_t works = std::min(n * divided_up(max_context, kSplitTokens), n + args.n_states);
+  const std::int64_t items = works * args.cache.n_kv_heads * divided_up(args.group, kItemHeads);
   return static_cast<int>(std::min<std::int64_t>(items, kBlocksPerProcessor * std::max(1, caps.n_processors)));
 }
 
@@ -56,51 +51,48 @@ int n_tiles(std::span<const SequenceRows> sequences, int group, int tile_rows) {
 
 }  // namespace
 
-void Attention::require_served(const AttentionParams& params) const {
+void Attention::require_served(const AttentionParams& params) {
   require(params.n_kv_heads > 0 && params.n_heads % params.n_kv_heads == 0, "n_heads", params.n_heads,
           "a multiple of n_kv_heads");
   require(params.head_dim > 0 && params.head_dim % 8 == 0, "head_dim", params.head_dim, "a multiple of 8");
   require(params.head_dim <= kMostHeadDim, "head_dim", params.head_dim,
           "at most " + std::to_string(kMostHeadDim) + " on cuda");
-  for (const DType type : {DType::F16, DType::Q8_0}) {
-    const std::size_t shared =
-        std::max(prefill_shared_bytes(type, params.head_dim), decode_shared_bytes(type, params.head_dim));
-    require(shared <= caps_.shared_bytes, "head_dim", params.head_dim,
-            "one for which a block needs no more shared memory than the " + std::to_string(caps_.shared_bytes) +
-                " bytes of this GPU, not " + std::to_string(shared));
+}
+
+void Attention::require_served(const KvGeometry& cache) const {
+  const std::size_t shared =
+      std::max(prefill_shared_bytes(cache.dtype, cache.head_dim), decode_shared_bytes(cache.dtype, cache.head_dim));
+  require(shared <= caps_.shared_bytes, "head_dim", cache.head_dim,
+          "one for which a block needs no more shared memory over a cache of " + std::string(traits(cache.dtype).name) +
+              " than the " + std::to_string(caps_.shared_bytes) + " bytes of this GPU, not " + std::to_string(shared));
+}
+
+std::size_t Attention::Reserved::state_bytes() const {
+  return static_cast<std::size_t>(heads) * static_cast<std::size_t>(head_dim + 2) * sizeof(float);
+}
+
+int Attention::Reserved::n_states() const {
+  const int splits = divided_up(context, kSplitTokens);
+  if (splits < 2) return 0;
+  const auto most = static_cast<std::int64_t>(kMostBytes / state_bytes());
+  return static_cast<int>(std::min({std::int64_t{sequences} * splits, most, std::int64_t{kMostStates}}));
+}
+
+std::size_t Attention::scratch_bytes(int max_sequences, int max_context, const AttentionParams& largest) const {
+  require_served(largest);
+  return Reserved{max_sequences, max_context, largest.n_heads, largest.head_dim}.n_bytes();
+}
+
+void Attention::reserve(int max_sequences, int max_context, const AttentionParams& largest) {
+  require_served(largest);
+  const Reserved both = {.sequences = std::max(reserved_.sequences, max_sequences),
+                         .context = std::max(reserved_.context, max_context),
+                         .heads = std::max(reserved_.heads, largest.n_heads),
+                         .head_dim = std::max(reserved_.head_dim, largest.head_dim)};
+  if (both.n_bytes() > scratch_bytes_) {
+    scratch_ = allocate_on_device(both.n_bytes());
+    scratch_bytes_ = both.n_bytes();
   }
-}
-
-Attention::Reserved Attention::reserved_for(int max_rows, int max_context, const AttentionParams& largest) {
-  return {.sequences = std::min(max_rows, kMostDivided),
-          .context = max_context,
-          .heads = largest.n_heads,
-          .head_dim = largest.head_dim};
-}
-
-std::size_t Attention::bytes_of(const Reserved& reserved) {
-  const auto size = [](int n) { return static_cast<std::size_t>(n); };
-  const int splits = divided_up(reserved.context, split_tokens_for(reserved.context));
-  return size(reserved.sequences) * size(splits) * size(reserved.heads) * size(reserved.head_dim + 2) * sizeof(float);
-}
-
-std::size_t Attention::scratch_bytes(int max_rows, int max_context, const AttentionParams& largest) const {
-  require_served(largest);
-  return bytes_of(reserved_for(max_rows, max_context, largest));
-}
-
-std::size_t Attention::scratch_bytes() const noexcept {
-  return bytes_of(reserved_);
-}
-
-void Attention::reserve(int max_rows, int max_context, const AttentionParams& largest) {
-  require_served(largest);
-  const Reserved wanted = reserved_for(max_rows, max_context, largest);
-  const Reserved both = {.sequences = std::max(reserved_.sequences, wanted.sequences),
-                         .context = std::max(reserved_.context, wanted.context),
-                         .heads = std::max(reserved_.heads, wanted.heads),
-                         .head_dim = std::max(reserved_.head_dim, wanted.head_dim)};
-  if (bytes_of(both) > bytes_of(reserved_)) scratch_ = allocate_on_device(bytes_of(both));
   reserved_ = both;
 }
 
@@ -120,8 +112,7 @@ void Attention::run(const CudaKvPool& pool, int layer, std::span<const SequenceR
                         .n_heads = params.n_heads,
                         .group = group_of(params),
                         .q_factor = params.scale * std::numbers::log2e_v<float>,
-                        .window = params.window,
-                        .split_tokens = split_tokens_for(reserved_.context)};
+                        .window = params.window};
   if (params.soft_cap > 0) {
     args.q_factor *= 2 / params.soft_cap;
     args.soft_cap = params.soft_cap * std::numbers::log2e_v<float>;
@@ -129,12 +120,11 @@ void Attention::run(const CudaKvPool& pool, int layer, std::span<const SequenceR
   const auto is_single = [](const SequenceRows& sequence) { return sequence.n_rows == 1; };
   const auto n_single = static_cast<int>(std::ranges::count_if(sequences, is_single));
   if (n_single > 0) {
-    const bool divided = n_single <= reserved_.sequences;
-    const int splits = divided_up(reserved_.context, args.split_tokens);
-    args.split_sums = reinterpret_cast<float*>(scratch_.get());
-    args.split_values = args.split_sums + std::int64_t{2} * reserved_.sequences * splits * params.n_heads;
-    attend_single(stream_, type, args, divided, decode_blocks(caps_, args, divided));
-    if (divided) combine_splits(stream_, args);
+    args.n_states = reserved_.n_states();
+    args.split_values = reinterpret_cast<float*>(scratch_.get());
+    args.split_sums = args.split_values + std::int64_t{args.n_states} * params.n_heads * params.head_dim;
+    attend_single(stream_, type, args, decode_blocks(caps_, args, reserved_.context));
+    if (args.n_states > 0) combine_splits(stream_, args);
   }
   const int tiles = n_tiles(sequences, args.group, prefill_rows(params.head_dim));
   if (tiles > 0) attend_many(stream_, type, args, tiles);

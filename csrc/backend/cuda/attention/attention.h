@@ -15,17 +15,20 @@
 
 namespace imp::cuda {
 
-// Keys are taken in tiles of 64 and splits of a fixed number of tokens, from position 0 on, and a split's tiles and
-// then the splits become one in ascending order. How work is cut decides no bit.
+// Keys are taken in tiles of 64 and splits of 256, from position 0 on, and a split's tiles and then the splits become
+// one in ascending order. How work is cut decides no bit.
 class Attention {
  public:
   Attention(Stream& stream, const DeviceCaps& caps) : stream_(stream), caps_(caps) {}
 
-  // For batches of up to max_rows rows of layers no larger than `largest`; may be called again, and never shrinks.
-  // Throws InvalidArgument for heads that it cannot do.
-  void reserve(int max_rows, int max_context, const AttentionParams& largest);
-  std::size_t scratch_bytes(int max_rows, int max_context, const AttentionParams& largest) const;
-  std::size_t scratch_bytes() const noexcept;
+  // Throws InvalidArgument for a cache that this GPU's blocks have no room for.
+  void require_served(const KvGeometry& cache) const;
+
+  // For layers no larger than `largest`; may be called again, and never shrinks. Throws InvalidArgument for heads that
+  // it cannot do. Batches of more sequences, and longer ones, are only slower.
+  void reserve(int max_sequences, int max_context, const AttentionParams& largest);
+  std::size_t scratch_bytes(int max_sequences, int max_context, const AttentionParams& largest) const;
+  std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 #if IMP_TESTING
   void fill_scratch(std::uint8_t value);
 #endif
@@ -38,18 +41,22 @@ class Attention {
  private:
   // The greatest of what was asked for.
   struct Reserved {
-    int sequences = 0;  // of one row, whose splits are worked on apart
+    int sequences = 0;
     int context = 0;
     int heads = 0;
     int head_dim = 0;
+
+    std::size_t state_bytes() const;
+    // Splits that are worked on apart: those of all sequences, or as many as their states may take memory.
+    int n_states() const;
+    std::size_t n_bytes() const { return static_cast<std::size_t>(n_states()) * state_bytes(); }
   };
-  static Reserved reserved_for(int max_rows, int max_context, const AttentionParams& largest);
-  static std::size_t bytes_of(const Reserved& reserved);
-  void require_served(const AttentionParams& params) const;
+  static void require_served(const AttentionParams& params);
 
   Stream& stream_;
   const DeviceCaps& caps_;
   Reserved reserved_;
+  std::size_t scratch_bytes_ = 0;
   std::shared_ptr<std::byte> scratch_;
 };
 

@@ -1,26 +1,28 @@
 // Attention of sequences with one row: the host's side.
 #include "backend/cuda/attention/decode.cuh"
 
+#include "backend/cuda/attention/combine.cuh"
 #include "backend/cuda/attention/kernels.h"
 #include "backend/cuda/attention/shapes.cuh"
 #include "backend/cuda/device/launch.cuh"
 
 namespace imp::cuda {
 
-void attend_single(Stream& stream, DType type, const AttentionArgs& args, bool divided, int n_blocks) {
+void attend_single(Stream& stream, DType type, const AttentionArgs& args, int n_blocks) {
   with_shape(type, args.cache.head_dim, [&]<class Kv, int kDim>() {
     launch(stream, decode_kernel<Kv, kDim>,
            {.grid = static_cast<unsigned>(n_blocks),
             .block = kAttentionThreads,
             .shared_bytes = Decode<Kv, kDim>::kSharedBytes},
-           args, divided);
+           args);
   });
 }
 
 void combine_splits(Stream& stream, const AttentionArgs& args) {
+  const int parts = divided_up(args.cache.head_dim, Combine::kColumns);
   launch(stream, combine_kernel,
-         {.grid = dim3(static_cast<unsigned>(args.n_heads), static_cast<unsigned>(args.sequences.n_sequences)),
-          .block = kCombineThreads},
+         {.grid = dim3(static_cast<unsigned>(args.n_heads * parts), static_cast<unsigned>(args.sequences.n_sequences)),
+          .block = kWarpSize},
          args);
 }
 

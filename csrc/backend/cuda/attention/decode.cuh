@@ -152,11 +152,11 @@ struct DecodeWarp {
       const int row = row_of_lane(which);
       if (row >= item.n_heads) continue;
       const std::int64_t head =
-          static_cast<std::int64_t>(item.split) * args.n_heads + item.kv_head * args.group + item.first_head + row;
-      float* const to = item.is_whole ? args.out.data + place_of_head(args, item, row, args.out)
-                                      : args.split_values + head * args.cache.head_dim;
-      const float divisor = item.is_whole ? state.sums[2 * which] : 1.0F;
-      if (!item.is_whole && warp_of_thread() == 0 && lane_of_thread() % 4 == 0) {
+          static_cast<std::int64_t>(item.state) * args.n_heads + item.kv_head * args.group + item.first_head + row;
+      float* const to = item.is_whole() ? args.out.data + place_of_head(args, item, row, args.out)
+                                        : args.split_values + head * args.cache.head_dim;
+      const float divisor = item.is_whole() ? state.sums[2 * which] : 1.0F;
+      if (!item.is_whole() && warp_of_thread() == 0 && lane_of_thread() % 4 == 0) {
         args.split_sums[2 * head] = state.greatest[which];
         args.split_sums[2 * head + 1] = state.sums[2 * which];
       }
@@ -173,17 +173,17 @@ struct DecodeWarp {
 };
 
 template <class Kv, int kDim>
-__global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs args, bool divided) {
+__global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs args) {
   using Shape = Decode<Kv, kDim>;
   IMP_DYNAMIC_SHARED(std::byte, shared);
-  const int groups_of_split = args.split_tokens / (kGroupTiles * kTileKeys);
-  DecodeGroup now = first_group_of(args, divided, static_cast<int>(blockIdx.x));
+  WorkSearch search;
+  DecodeGroup now = first_group_of(args, search, static_cast<int>(blockIdx.x));
   Pieces<Kv, kDim> pieces = {args, shared + warp_of_thread() * Shape::kWarpBytes};
   pieces.begin(now);
   DecodeWarp<Kv, kDim> mine;
   bool is_odd = false;
   while (now.exists()) {
-    const DecodeGroup next = group_after(args, divided, now);
+    const DecodeGroup next = group_after(args, search, now);
     const DecodeRoom room = {
         reinterpret_cast<arch::Vec16*>(shared + Shape::kWeightsAt),
         reinterpret_cast<float*>(shared + Shape::kGreatestAt) + (is_odd ? kGroupTiles * kTileRows : 0),
@@ -199,36 +199,9 @@ __global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs
     if (now.has_tile(warp_of_thread())) mine.show_weights(scores, room);
     __syncthreads();
     mine.add_group(now, next, pieces, room);
-    if (now.is_last() || (now.group + 1) % groups_of_split == 0) mine.end_split(now.is_last());
+    mine.end_split(now.is_last());
     if (now.is_last()) mine.write(args, now.item);
     now = next;
-  }
-}
-
-constexpr int kCombineThreads = 128;
-
-// Blocks: (query heads, sequences). Of sequences with several splits.
-__global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs args) {
-  const int sequence = static_cast<int>(blockIdx.y);
-  const int n_splits = splits_of(args, sequence).n;
-  if (n_splits < 2) return;
-  const int first_split = units_before(sequence, [&](int i) { return splits_of(args, i).n; });
-  const int n_heads = args.n_heads;
-  const std::int64_t first = static_cast<std::int64_t>(first_split) * n_heads + blockIdx.x;
-  const std::int64_t row = args.sequences.first_rows[sequence];
-  float* const out = args.out.data + row * args.out.stride + blockIdx.x * args.cache.head_dim;
-  for (int d = static_cast<int>(threadIdx.x); d < args.cache.head_dim; d += kCombineThreads) {
-    float greatest = args.split_sums[2 * first];
-    float sum = args.split_sums[2 * first + 1];
-    float value = args.split_values[first * args.cache.head_dim + d];
-    for (int split = 1; split < n_splits; ++split) {
-      const std::int64_t here = first + static_cast<std::int64_t>(split) * n_heads;
-      const MergeFactors factors = merge_factors(greatest, args.split_sums[2 * here]);
-      greatest = factors.greatest;
-      sum = merged(factors, sum, args.split_sums[2 * here + 1]);
-      value = merged(factors, value, args.split_values[here * args.cache.head_dim + d]);
-    }
-    out[d] = value / sum;
   }
 }
 

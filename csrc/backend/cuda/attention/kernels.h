@@ -20,9 +20,10 @@ std::size_t decode_shared_bytes(DType type, int head_dim);
 int prefill_rows(int head_dim);
 void attend_many(Stream& stream, DType type, const AttentionArgs& args, int n_tiles);
 
-// Of the sequences with one row. `divided`: every split apart, to args.split_sums and args.split_values, which
-// combine_splits() then reads; else their splits one after the other. Of n_blocks blocks each takes what comes next.
-void attend_single(Stream& stream, DType type, const AttentionArgs& args, bool divided, int n_blocks);
+// Of the sequences with one row: of those whose splits args.n_states has room for every split apart, to args.split_sums
+// and args.split_values, which combine_splits() then reads; of others one after the other. Of n_blocks blocks each
+// takes what comes next.
+void attend_single(Stream& stream, DType type, const AttentionArgs& args, int n_blocks);
 void combine_splits(Stream& stream, const AttentionArgs& args);
 
 }  // namespace imp::cuda

@@ -1,16 +1,17 @@
 // What the blocks of the decode kernel do one after the other, and the cache on its way to them.
 //
-// Four warps work on a group of four tiles of keys, in eight pieces each: K of a warp's own tile, 16 keys at a time,
-// then of every tile a quarter of V's columns. What a warp reads no other does, so that it waits for nobody to fetch
-// ahead, into the next group too.
+// Four warps work on a split, a group of four tiles of keys, in eight pieces each: K of a warp's own tile, 16 keys at a
+// time, then of every tile a quarter of V's columns. What a warp reads no other does, so that it waits for nobody to
+// fetch ahead, into the next group too.
 #pragma once
 
 #include "backend/cuda/attention/copies.cuh"
-#include "backend/cuda/attention/units.cuh"
+#include "backend/cuda/attention/divided.cuh"
 
 namespace imp::cuda {
 
 constexpr int kGroupTiles = kAttentionWarps;
+static_assert(kGroupTiles * kTileKeys == kSplitTokens);
 
 template <class Kv, int kDim>
 struct Decode {
@@ -38,66 +39,62 @@ struct DecodeItem {
   int kv_head = 0;
   int first_head = 0;  // among those of the kv head
   int n_heads = 0;
-  int split = 0;          // where splits are apart: among all of all sequences
-  bool is_whole = false;  // the sequence has no other split
-  Seen seen;              // in this split, or in all
+  int state = -1;  // of the split, in the pool; none: all splits
+  Seen seen;       // in this split, or in all
   const std::int32_t* blocks = nullptr;
 
   __device__ __forceinline__ bool exists() const { return sequence >= 0; }
-  __device__ __forceinline__ int first_tile() const { return seen.first / kTileKeys; }
-  __device__ __forceinline__ int end_tile() const { return divided_up(seen.end, kTileKeys); }
-  __device__ __forceinline__ int first_group() const { return first_tile() / kGroupTiles; }
-  __device__ __forceinline__ int end_group() const { return divided_up(end_tile(), kGroupTiles); }
-  __device__ __forceinline__ bool has_tile(int tile) const { return tile >= first_tile() && tile < end_tile(); }
+  __device__ __forceinline__ bool is_whole() const { return state < 0; }
+  __device__ __forceinline__ int first_split() const { return seen.first / kSplitTokens; }
+  __device__ __forceinline__ int last_split() const { return (seen.end - 1) / kSplitTokens; }
+  __device__ __forceinline__ bool has_tile(int tile) const {
+    return tile * kTileKeys < seen.end && (tile + 1) * kTileKeys > seen.first;
+  }
 };
 
-__device__ __forceinline__ DecodeItem find_item(const AttentionArgs& args, bool divided, int number) {
+__device__ __forceinline__ DecodeItem find_item(const AttentionArgs& args, WorkSearch& search, int number) {
   const int tiles_of_group = divided_up(args.group, kTileRows);
   const int heads = args.cache.n_kv_heads * tiles_of_group;
-  const FoundUnit unit = find_unit(number / heads, args.sequences.n_sequences, [&](int i) {
-    const int n = splits_of(args, i).n;
-    return divided ? n : (n > 0 ? 1 : 0);
-  });
+  const FoundWork work = search.find(args, number / heads);
   DecodeItem item;
-  if (unit.sequence < 0) return item;
-  item.sequence = unit.sequence;
+  if (work.sequence < 0) return item;
+  item.sequence = work.sequence;
   item.kv_head = number % heads / tiles_of_group;
   item.first_head = number % tiles_of_group * kTileRows;
   item.n_heads = args.group - item.first_head < kTileRows ? args.group - item.first_head : kTileRows;
-  item.blocks = args.sequences.blocks + args.sequences.first_blocks[unit.sequence];
-  item.seen = seen_from(args.sequences.first_positions[unit.sequence], args.window);
-  const SplitsOfSequence splits = splits_of(args, unit.sequence);
-  item.is_whole = !divided || splits.n == 1;
-  item.split = number / heads;
-  if (item.is_whole) return item;
-  const int begin = (splits.first + unit.within) * args.split_tokens;
-  const int end = begin + args.split_tokens;
+  item.state = work.state;
+  item.blocks = args.sequences.blocks + args.sequences.first_blocks[work.sequence];
+  item.seen = seen_from(args.sequences.first_positions[work.sequence], args.window);
+  if (item.is_whole()) return item;
+  const int begin = (item.first_split() + work.within) * kSplitTokens;
+  const int end = begin + kSplitTokens;
   item.seen = {begin > item.seen.first ? begin : item.seen.first, end < item.seen.end ? end : item.seen.end};
   return item;
 }
 
-// A group of tiles of an item.
+// A split of an item.
 struct DecodeGroup {
   int number = 0;  // of the item
   DecodeItem item;
-  int group = 0;
+  int split = 0;
 
   __device__ __forceinline__ bool exists() const { return item.exists(); }
-  __device__ __forceinline__ bool is_first() const { return group == item.first_group(); }
-  __device__ __forceinline__ bool is_last() const { return group + 1 == item.end_group(); }
-  __device__ __forceinline__ int tile(int within) const { return group * kGroupTiles + within; }
+  __device__ __forceinline__ bool is_first() const { return split == item.first_split(); }
+  __device__ __forceinline__ bool is_last() const { return split == item.last_split(); }
+  __device__ __forceinline__ int tile(int within) const { return split * kGroupTiles + within; }
   __device__ __forceinline__ bool has_tile(int within) const { return item.has_tile(tile(within)); }
 };
 
-__device__ __forceinline__ DecodeGroup first_group_of(const AttentionArgs& args, bool divided, int number) {
-  const DecodeItem item = find_item(args, divided, number);
-  return {number, item, item.first_group()};
+__device__ __forceinline__ DecodeGroup first_group_of(const AttentionArgs& args, WorkSearch& search, int number) {
+  const DecodeItem item = find_item(args, search, number);
+  return {number, item, item.first_split()};
 }
 
 // The block's next, in this item or in another.
-__device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, bool divided, const DecodeGroup& group) {
-  if (group.is_last()) return first_group_of(args, divided, group.number + static_cast<int>(gridDim.x));
-  return {group.number, group.item, group.group + 1};
+__device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, WorkSearch& search,
+                                                   const DecodeGroup& group) {
+  if (group.is_last()) return first_group_of(args, search, group.number + static_cast<int>(gridDim.x));
+  return {group.number, group.item, group.split + 1};
 }
 
 // A warp's pieces of the groups of its block, fetched ahead in their order and taken in it. Pieces of tiles that are

@@ -27,7 +27,7 @@ struct Prefill {
   static constexpr int kCodedValuesAt = kCodedKeysAt + kCodedBytes;
   static constexpr int kStatesAt = kCodedValuesAt + kCodedBytes;
   static constexpr int kQueriesAt = kStatesAt + kBlockRows * kDim * 4;
-  static constexpr int kEndlessAt = kQueriesAt + (kKeepsQuery ? 0 : kAttentionWarps * kTileRows * kDim * 2);
+  static constexpr int kEndlessAt = kQueriesAt + (kKeepsQuery ? 0 : kBlockRows * kDim * 2);
   static constexpr int kFoundAt = kEndlessAt + kDim * 8;
   static constexpr int kSharedBytes = kFoundAt + 16;
 };
@@ -89,7 +89,7 @@ struct PrefillWarp {
   }
   __device__ __forceinline__ static int first_column() { return warp_of_thread() % Shape::kParts * Shape::kColumns; }
 
-  // `kept` is the warp's room for queries, by step and lane.
+  // `kept` is the room for the queries of the warps that share rows, by step and lane: one of them writes it for all.
   __device__ __forceinline__ void begin(const AttentionArgs& args, const PrefillRows& rows, int kv_head,
                                         arch::Vec16* kept) {
     const int first = first_pair_of_warp(rows);
@@ -116,7 +116,7 @@ struct PrefillWarp {
       if constexpr (Shape::kKeepsQuery) {
         IMP_UNROLL
         for (int i = 0; i < 4; ++i) query[step][i] = a[i];
-      } else {
+      } else if (first_column() == 0) {
         kept[step * kWarpSize + lane_of_thread()] = {{a[0], a[1], a[2], a[3]}};
       }
     }
@@ -257,12 +257,12 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
                                  reinterpret_cast<std::uint64_t*>(shared + Shape::kEndlessAt)};
   const int warp = warp_of_thread();
   float* const states = reinterpret_cast<float*>(shared + Shape::kStatesAt) + warp * kTileRows * Shape::kColumns;
-  auto* const kept = reinterpret_cast<arch::Vec16*>(shared + Shape::kQueriesAt) + warp * kDim / 16 * kWarpSize;
+  auto* const kept =
+      reinterpret_cast<arch::Vec16*>(shared + Shape::kQueriesAt) + warp / Shape::kParts * (kDim / 16) * kWarpSize;
   const int kv_head = static_cast<int>(blockIdx.y);
   const PrefillRows rows = find_rows(args, static_cast<int>(blockIdx.x), Shape::kBlockRows);
   const int first_tile = rows.seen.first / kTileKeys;
   const int end_tile = divided_up(rows.seen.end, kTileKeys);
-  const int tiles_of_split = args.split_tokens / kTileKeys;
 
   if (threadIdx.x == 0) *endless.found = 0;
   begin_tile<Kv, kDim>(args, rows, kv_head, 0, first_tile, shared);
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
       add_endless(endless, mine.first_column(), tile * kTileKeys, mine.seen, mine.state);
     }
     const bool is_last = mine.is_last(tile);
-    if (is_last || (tile + 1) % tiles_of_split == 0) mine.end_split(is_last, states);
+    if (is_last || (tile + 1) % (kSplitTokens / kTileKeys) == 0) mine.end_split(is_last, states);
   }
   mine.write(args, rows, kv_head);
 }

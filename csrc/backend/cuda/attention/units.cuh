@@ -5,6 +5,24 @@
 
 namespace imp::cuda {
 
+// Of this lane's value and those of the lanes before it.
+__device__ __forceinline__ int sum_through_lane(int value) {
+  for (int delta = 1; delta < kWarpSize; delta *= 2) {
+    const int other = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(delta));
+    if (lane_of_thread() >= delta) value += other;
+  }
+  return value;
+}
+
+// Likewise the greatest; NaN is passed over.
+__device__ __forceinline__ float greatest_through_lane(float value) {
+  for (int delta = 1; delta < kWarpSize; delta *= 2) {
+    const float other = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(delta));
+    if (lane_of_thread() >= delta) value = fmaxf(value, other);
+  }
+  return value;
+}
+
 struct FoundUnit {
   int sequence = -1;  // none: there are fewer units
   int within = 0;     // number among the sequence's
@@ -17,11 +35,7 @@ __device__ __forceinline__ FoundUnit find_unit(int number, int n_sequences, cons
   int before = 0;
   for (int first = 0; first < n_sequences; first += kWarpSize) {
     const int mine = first + lane < n_sequences ? count(first + lane) : 0;
-    int through = mine;
-    for (int delta = 1; delta < kWarpSize; delta *= 2) {
-      const int other = __shfl_up_sync(kAllLanes, through, static_cast<unsigned>(delta));
-      if (lane >= delta) through += other;
-    }
+    const int through = sum_through_lane(mine);
     const unsigned reach = __ballot_sync(kAllLanes, before + through > number);
     if (reach != 0) {
       const int owner = __ffs(static_cast<int>(reach)) - 1;
@@ -30,26 +44,6 @@ __device__ __forceinline__ FoundUnit find_unit(int number, int n_sequences, cons
     before += __shfl_sync(kAllLanes, through, kWarpSize - 1);
   }
   return {};
-}
-
-// Units of all sequences before one.
-template <class Count>
-__device__ __forceinline__ int units_before(int sequence, const Count& count) {
-  int n = 0;
-  for (int i = lane_of_thread(); i < sequence; i += kWarpSize) n += count(i);
-  return warp_sum(n);
-}
-
-// Splits that the row of a sequence sees; of sequences of several rows, none.
-struct SplitsOfSequence {
-  int first = 0, n = 0;
-};
-
-__device__ __forceinline__ SplitsOfSequence splits_of(const AttentionArgs& args, int sequence) {
-  if (args.sequences.row_counts[sequence] != 1) return {};
-  const int position = args.sequences.first_positions[sequence];
-  const int first = seen_from(position, args.window).first / args.split_tokens;
-  return {first, position / args.split_tokens - first + 1};
 }
 
 }  // namespace imp::cuda

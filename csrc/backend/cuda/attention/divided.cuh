@@ -1,0 +1,84 @@
+// Which sequences of one row are worked on by splits, and which by whole sequences.
+//
+// States of splits have a pool. In the order of the batch each sequence of several splits claims a state for each, and
+// is divided where its claim ends within the pool; one of more splits than the pool has states claims none. The others
+// are worked on whole, split after split, to the same bits. All that asks derives it from the lengths on the device.
+#pragma once
+
+#include "backend/cuda/attention/units.cuh"
+
+namespace imp::cuda {
+
+// Splits that the row of a sequence sees; of sequences of several rows, none.
+struct SplitsOfSequence {
+  int first = 0, n = 0;
+};
+
+__device__ __forceinline__ SplitsOfSequence splits_of(const AttentionArgs& args, int sequence) {
+  if (args.sequences.row_counts[sequence] != 1) return {};
+  const int position = args.sequences.first_positions[sequence];
+  const int first = seen_from(position, args.window).first / kSplitTokens;
+  return {first, position / kSplitTokens - first + 1};
+}
+
+constexpr int claimed_states(int n_splits, int n_states) {
+  return n_splits > 1 && n_splits <= n_states ? n_splits : 0;
+}
+constexpr bool is_divided(int claimed, int claimed_through, int n_states) {
+  return claimed > 0 && claimed_through <= n_states;
+}
+
+// A split of a divided sequence, or a whole sequence.
+struct FoundWork {
+  int sequence = -1;  // none: there is less
+  int within = 0;     // the split's number among the sequence's
+  int state = -1;     // the split's in the pool; none: the sequence is whole
+};
+
+// Finds work by number. Numbers are asked in ascending order; by whole warps.
+class WorkSearch {
+ public:
+  __device__ __forceinline__ FoundWork find(const AttentionArgs& args, int number) {
+    const int lane = lane_of_thread();
+    for (; first_ < args.sequences.n_sequences; first_ += kWarpSize) {
+      const int n_splits = first_ + lane < args.sequences.n_sequences ? splits_of(args, first_ + lane).n : 0;
+      const int claimed = claimed_states(n_splits, args.n_states);
+      const int claimed_through = claimed_before_ + sum_through_lane(claimed);
+      const bool divided = is_divided(claimed, claimed_through, args.n_states);
+      const int works = divided ? n_splits : (n_splits > 0 ? 1 : 0);
+      const int works_through = works_before_ + sum_through_lane(works);
+      const unsigned reach = __ballot_sync(kAllLanes, works_through > number);
+      if (reach != 0) {
+        const int owner = __ffs(static_cast<int>(reach)) - 1;
+        const int within = number - __shfl_sync(kAllLanes, works_through - works, owner);
+        const int state = __shfl_sync(kAllLanes, divided ? claimed_through - claimed : -1, owner);
+        return {first_ + owner, within, state < 0 ? -1 : state + within};
+      }
+      claimed_before_ = __shfl_sync(kAllLanes, claimed_through, kWarpSize - 1);
+      works_before_ = __shfl_sync(kAllLanes, works_through, kWarpSize - 1);
+    }
+    return {};
+  }
+
+ private:
+  int first_ = 0;  // sequence from which on the search goes
+  int claimed_before_ = 0, works_before_ = 0;
+};
+
+// Where the states of a sequence's splits are, or none where it is whole. Called by whole warps.
+struct StatesOfSequence {
+  int first = 0, n = 0;
+};
+
+__device__ __forceinline__ StatesOfSequence states_of(const AttentionArgs& args, int sequence) {
+  const int own = claimed_states(splits_of(args, sequence).n, args.n_states);
+  if (own == 0) return {};
+  int before = 0;
+  for (int i = lane_of_thread(); i < sequence; i += kWarpSize) {
+    before += claimed_states(splits_of(args, i).n, args.n_states);
+  }
+  before = warp_sum(before);
+  return is_divided(own, before + own, args.n_states) ? StatesOfSequence{before, own} : StatesOfSequence{};
+}
+
+}  // namespace imp::cuda

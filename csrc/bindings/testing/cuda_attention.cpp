@@ -1,0 +1,96 @@
+// `_testing`: how the emulated device divides attention into work, and what it asks of a device and of its memory.
+#define cuda cuda_emulated
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/attention/attention.h"
+#include "backend/cuda/attention/divided.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/runtime.h"
+#include "bindings/testing/gemm.h"
+
+namespace py = pybind11;
+
+namespace imp::cuda {
+namespace {
+
+// As the kernels search: the works of one block of several, then where each sequence has its states.
+__global__ void search_kernel(AttentionArgs args, int first, int step, std::vector<FoundWork>* works,
+                              std::vector<StatesOfSequence>* states) {
+  WorkSearch search;
+  for (int number = first;; number += step) {
+    const FoundWork found = search.find(args, number);
+    if (lane_of_thread() == 0) works->push_back(found);
+    if (found.sequence < 0) break;
+  }
+  for (int sequence = 0; sequence < args.sequences.n_sequences; ++sequence) {
+    const StatesOfSequence found = states_of(args, sequence);
+    if (lane_of_thread() == 0) states->push_back(found);
+  }
+}
+
+py::tuple division(const std::vector<std::pair<int, int>>& sequences, int n_states, int window, int first, int step) {
+  std::vector<std::int32_t> row_counts, positions;
+  for (const auto& [n_rows, position] : sequences) {
+    row_counts.push_back(n_rows);
+    positions.push_back(position);
+  }
+  AttentionArgs args = {};
+  args.sequences.n_sequences = static_cast<int>(sequences.size());
+  args.sequences.row_counts = row_counts.data();
+  args.sequences.first_positions = positions.data();
+  args.window = window;
+  args.n_states = n_states;
+  std::vector<FoundWork> works;
+  std::vector<StatesOfSequence> states;
+  Stream stream;
+  make_stream(stream);
+  launch(stream, search_kernel, {.grid = 1, .block = kWarpSize}, args, first, step, &works, &states);
+  synchronize(stream);
+  free_stream(stream);
+  py::list of_works, of_states;
+  for (const FoundWork& work : works) of_works.append(py::make_tuple(work.sequence, work.within, work.state));
+  for (const StatesOfSequence& one : states) of_states.append(py::make_tuple(one.first, one.n));
+  return py::make_tuple(of_works, of_states);
+}
+
+void require_served(std::size_t shared_bytes, const std::string& dtype, int head_dim) {
+  Stream stream;
+  DeviceCaps caps;
+  caps.shared_bytes = shared_bytes;
+  KvGeometry geometry;
+  geometry.head_dim = head_dim;
+  geometry.dtype = dtype_from_name(dtype).value();
+  Attention(stream, caps).require_served(geometry);
+}
+
+std::size_t scratch_bytes(int max_sequences, int max_context, int n_heads, int head_dim) {
+  Stream stream;
+  const DeviceCaps caps;
+  AttentionParams params;
+  params.n_heads = n_heads;
+  params.n_kv_heads = 1;
+  params.head_dim = head_dim;
+  return Attention(stream, caps).scratch_bytes(max_sequences, max_context, params);
+}
+
+}  // namespace
+}  // namespace imp::cuda
+
+namespace imp::bindings {
+
+void register_testing_cuda_attention(py::module_& module) {
+  module.def("attention_division", &cuda::division, py::arg("sequences"), py::arg("n_states"), py::arg("window") = 0,
+             py::arg("first") = 0, py::arg("step") = 1,
+             "Of sequences of (rows, position of the first): each work first, first + step, … as (sequence, split, "
+             "state), and each sequence's states as (first, number).");
+  module.def("attention_require_served", &cuda::require_served, py::arg("shared_bytes"), py::arg("dtype"),
+             py::arg("head_dim"));
+  module.def("attention_scratch_bytes", &cuda::scratch_bytes, py::arg("max_sequences"), py::arg("max_context"),
+             py::arg("n_heads"), py::arg("head_dim"));
+}
+
+}  // namespace imp::bindings
