@@ -5,39 +5,81 @@
 
 namespace imp::cuda {
 
+// The blocks of up to 32 runs of 16 keys from `first` on, a lane's run's each. `blocks` are those of the sequence. Of
+// keys that are not seen no block is asked for.
+__device__ __forceinline__ int block_of_lane(const KvPlaces& cache, const std::int32_t* blocks, int n_runs, int first,
+                                             const Seen& seen) {
+  const int lane = lane_of_thread();
+  const int position = first + lane * kStepKeys;
+  if (lane >= n_runs || position >= seen.end || position + kStepKeys <= seen.first) return 0;
+  return blocks[cache.block_of(position)];
+}
+
 // 16 keys of one part that follow each other.
 struct RunOfKeys {
   const std::byte* part;  // of the block that holds them
   int place;              // of the first in its block
-  int begin, end;         // those that are read; zeros stand for the others
+  int begin, n;           // those that are read; zeros stand for the others
 };
 
-// `blocks` are those of the sequence. Of keys that are not seen no block is asked for.
-__device__ __forceinline__ RunOfKeys run_of_keys(const KvPlaces& cache, const std::int32_t* blocks, int kv_head,
-                                                 int which, int first, const Seen& seen) {
+__device__ __forceinline__ RunOfKeys run_of_keys(const KvPlaces& cache, int block, int kv_head, int which, int first,
+                                                 const Seen& seen) {
   const int begin = seen.first > first ? seen.first - first : 0;
   const int end = seen.end - first < kStepKeys ? seen.end - first : kStepKeys;
-  if (begin >= end) return {cache.layer, 0, 0, 0};
-  return {cache.part(blocks[cache.block_of(first)], kv_head, which), cache.place_of(first), begin, end};
+  return {cache.part(block, kv_head, which), cache.place_of(first), begin, end > begin ? end - begin : 0};
 }
 
-// 16-bit rows of kColumns, the first of which is row_of_first (a multiple of 16) of `rows`. Shared by kThreads threads.
-template <int kColumns, int kThreads>
-__device__ __forceinline__ void begin_rows(const KvPlaces& cache, const RunOfKeys& run, int first_column, int thread,
-                                           int row_of_first, std::uint16_t* rows) {
-  constexpr int kChunks = kColumns / kChunkElements;
-  IMP_UNROLL
-  for (int i = 0; i < divided_up(kStepKeys * kChunks, kThreads); ++i) {
-    const int item = i * kThreads + thread;
-    if (kStepKeys * kChunks % kThreads != 0 && item >= kStepKeys * kChunks) break;
-    const int row = item / kChunks;
-    const int chunk = item % kChunks;
-    const int column = first_column + chunk * kChunkElements;
-    const bool exists = row >= run.begin && row < run.end && column < cache.head_dim;
-    const std::byte* const from = exists ? run.part + ((run.place + row) * cache.head_dim + column) * 2 : cache.layer;
-    arch::begin_copy16(rows + place_in_rows<kColumns>(row_of_first + row, chunk), from, exists);
+// What one of kThreads threads copies of the rows of each run, in pieces of 16 bytes: the same columns of every
+// kRows-th row. Of 16-bit elements the places in shared memory are place_in_rows(), of codes they follow each other.
+template <int kElementBytes, int kColumns, int kThreads>
+struct ShareOfRows {
+  static constexpr int kRowBytes = kColumns * kElementBytes;
+  static constexpr int kChunks = kRowBytes / 16;
+  static constexpr int kRows = kThreads / kChunks;
+  static constexpr int kTimes = divided_up(kStepKeys, kRows);
+
+  int row;        // the first; none: the columns are beyond the head
+  unsigned from;  // in bytes, from the first row's first
+  unsigned to;
+
+  static constexpr unsigned place(int row, int chunk) {
+    if constexpr (kElementBytes == 2) return static_cast<unsigned>(place_in_rows<kColumns>(row, chunk)) * 2;
+    return static_cast<unsigned>(row * kRowBytes + chunk * 16);
   }
-}
+  // Rows that are kRows apart differ in bits of their own.
+  static constexpr bool repeats() {
+    for (int row = 0; row < kStepKeys; ++row) {
+      const int first = row % kRows;
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        if (place(row, chunk) != (place(first, chunk) ^ place(row - first, 0))) return false;
+      }
+    }
+    return true;
+  }
+
+  __device__ __forceinline__ static ShareOfRows make(int thread, int first_column, int head_dim) {
+    static_assert(repeats());
+    constexpr int kNone = 1 << 16;
+    const int row = static_cast<int>(static_cast<unsigned>(thread) / kChunks);
+    const int chunk = static_cast<int>(static_cast<unsigned>(thread) % kChunks);
+    const int column = first_column + chunk * (16 / kElementBytes);
+    return {column < head_dim ? row : kNone, static_cast<unsigned>((row * head_dim + column) * kElementBytes),
+            place(row, chunk)};
+  }
+
+  // Begins to copy what `rows` lacks; the run's first is of `keys`, those after it head_dim elements apart.
+  __device__ __forceinline__ void begin(const RunOfKeys& run, int head_dim, std::byte* rows) const {
+    if (kRows > kStepKeys && row >= kStepKeys) return;
+    const auto row_bytes = static_cast<unsigned>(head_dim * kElementBytes);
+    const std::byte* const keys = run.part + static_cast<unsigned>(run.place) * row_bytes + from;
+    IMP_UNROLL
+    for (int i = 0; i < kTimes; ++i) {
+      const bool exists = static_cast<unsigned>(row + i * kRows - run.begin) < static_cast<unsigned>(run.n);
+      arch::begin_copy16(rows + (to ^ place(i * kRows, 0)), keys + static_cast<unsigned>(i * kRows) * row_bytes,
+                         exists);
+    }
+  }
+};
 
 // Codes and scales of kKeys keys as they lie in the cache: codes [kKeys][kColumns] and, by runs of 16 keys, the scales
 // of whole rows in room for kDim columns.
@@ -48,26 +90,32 @@ struct CodedRows {
   static constexpr int kBytes = kCodeBytes + kKeys / kStepKeys * kScaleBytesOfRun;
 };
 
-template <int kKeys, int kColumns, int kDim, int kThreads>
-__device__ __forceinline__ void begin_codes(const KvPlaces& cache, const RunOfKeys& run, int first_column, int thread,
-                                            int row_of_first, std::byte* to) {
-  using Layout = CodedRows<kKeys, kColumns, kDim>;
-  constexpr int kChunks = kColumns / 16;
-  for (int item = thread; item < kStepKeys * kChunks; item += kThreads) {
-    const int row = item / kChunks;
-    const int column = first_column + item % kChunks * 16;
-    const bool exists = row >= run.begin && row < run.end && column < cache.head_dim;
-    const std::byte* const from = exists ? run.part + (run.place + row) * cache.head_dim + column : cache.layer;
-    arch::begin_copy16(to + (row_of_first + row) * kColumns + item % kChunks * 16, from, exists);
-  }
-  std::byte* const scales = to + Layout::kCodeBytes + row_of_first / kStepKeys * Layout::kScaleBytesOfRun;
-  for (int item = thread; item < cache.scale_bytes(); item += kThreads) {  // 16 · scale_bytes() in pieces of 16
-    const bool exists = run.begin < run.end;
-    const std::byte* const from =
-        exists ? run.part + cache.first_scale() + run.place * cache.scale_bytes() + item * 16 : cache.layer;
-    arch::begin_copy16(scales + item * 16, from, exists);
-  }
+// Those of the run's scales, 16 · scale_bytes() in pieces of 16: a thread has one or none.
+__device__ __forceinline__ void begin_scales(const KvPlaces& cache, const RunOfKeys& run, int thread,
+                                             std::byte* scales) {
+  if (thread >= cache.scale_bytes()) return;
+  const std::byte* const from = run.part + cache.first_scale() + run.place * cache.scale_bytes() + thread * 16;
+  arch::begin_copy16(scales + thread * 16, from, run.n > 0);
 }
+
+// What one of kThreads threads copies of kColumns of keys, whose rows are for kDim: 16-bit rows, or codes and scales.
+template <class Kv, int kKeys, int kColumns, int kDim, int kThreads>
+struct ShareOfKeys {
+  ShareOfRows<Kv::kQuantized ? 1 : 2, kColumns, kThreads> rows;
+
+  __device__ __forceinline__ static ShareOfKeys make(int thread, int first_column, int head_dim) {
+    return {decltype(rows)::make(thread, first_column, head_dim)};
+  }
+  // `to` has room for kKeys keys, of which the run is the number'th 16.
+  __device__ __forceinline__ void begin(const KvPlaces& cache, const RunOfKeys& run, int thread, int number,
+                                        std::byte* to) const {
+    rows.begin(run, cache.head_dim, to + number * kStepKeys * decltype(rows)::kRowBytes);
+    if constexpr (Kv::kQuantized) {
+      using Layout = CodedRows<kKeys, kColumns, kDim>;
+      begin_scales(cache, run, thread, to + Layout::kCodeBytes + number * Layout::kScaleBytesOfRun);
+    }
+  }
+};
 
 // Makes 16-bit rows of coded ones, the first of which is of key `first`; zeros of those that are not seen.
 template <int kKeys, int kColumns, int kDim, int kThreads>

@@ -49,9 +49,8 @@ struct DecodeWarp {
   }
 
   // The warp's own tile: its scores, and to all their greatest.
-  __device__ __forceinline__ void score(const DecodeGroup& now, const DecodeGroup& next, float soft_cap,
-                                        Pieces<Kv, kDim>& pieces, const DecodeRoom& room,
-                                        float (&scores)[kScoreColumns][4]) {
+  __device__ __forceinline__ void score(const DecodeGroup& now, float soft_cap, Pieces<Kv, kDim>& pieces,
+                                        const DecodeRoom& room, float (&scores)[kScoreColumns][4]) {
     const auto load = [&](int step, std::uint32_t (&a)[4]) {
       const arch::Vec16 words = room.query[step * kWarpSize + lane_of_thread()];
       IMP_UNROLL
@@ -61,7 +60,7 @@ struct DecodeWarp {
     const bool has_own = now.has_tile(own);
     IMP_UNROLL
     for (int run = 0; run < kTileSteps; ++run) {
-      const std::byte* const taken = pieces.take(now, next, run);
+      const std::byte* const taken = pieces.take_keys(now, run);
       IMP_UNROLL
       for (int i = 0; i < 4; ++i) scores[2 * run][i] = scores[2 * run + 1][i] = 0;
       if (!has_own) continue;
@@ -104,7 +103,7 @@ struct DecodeWarp {
                                             const DecodeRoom& room) {
     IMP_ROLLED
     for (int within = 0; within < kGroupTiles; ++within) {
-      const std::byte* const taken = pieces.take(now, next, kTileSteps + within);
+      const std::byte* const taken = pieces.take_values(now, next, within);
       if (!now.has_tile(within)) continue;
       float greatest[2];
       IMP_UNROLL
@@ -178,7 +177,7 @@ __global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs
   IMP_DYNAMIC_SHARED(std::byte, shared);
   WorkSearch search;
   DecodeGroup now = first_group_of(args, search, static_cast<int>(blockIdx.x));
-  Pieces<Kv, kDim> pieces = {args, shared + warp_of_thread() * Shape::kWarpBytes};
+  Pieces<Kv, kDim> pieces(args, shared + warp_of_thread() * Shape::kWarpBytes);
   pieces.begin(now);
   DecodeWarp<Kv, kDim> mine;
   bool is_odd = false;
@@ -194,7 +193,7 @@ __global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs
       __syncthreads();
     }
     float scores[kScoreColumns][4];
-    mine.score(now, next, args.soft_cap, pieces, room, scores);
+    mine.score(now, args.soft_cap, pieces, room, scores);
     __syncthreads();
     if (now.has_tile(warp_of_thread())) mine.show_weights(scores, room);
     __syncthreads();

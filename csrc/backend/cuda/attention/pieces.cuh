@@ -77,6 +77,7 @@ struct DecodeGroup {
   int number = 0;  // of the item
   DecodeItem item;
   int split = 0;
+  int block = 0;  // by lane: that of the split's keys 16 · lane … 16 · lane + 15
 
   __device__ __forceinline__ bool exists() const { return item.exists(); }
   __device__ __forceinline__ bool is_first() const { return split == item.first_split(); }
@@ -85,16 +86,22 @@ struct DecodeGroup {
   __device__ __forceinline__ bool has_tile(int within) const { return item.has_tile(tile(within)); }
 };
 
+__device__ __forceinline__ DecodeGroup group_of(const AttentionArgs& args, int number, const DecodeItem& item,
+                                                int split) {
+  constexpr int kRuns = kSplitTokens / kStepKeys;
+  return {number, item, split, block_of_lane(args.cache, item.blocks, kRuns, split * kSplitTokens, item.seen)};
+}
+
 __device__ __forceinline__ DecodeGroup first_group_of(const AttentionArgs& args, WorkSearch& search, int number) {
   const DecodeItem item = find_item(args, search, number);
-  return {number, item, item.first_split()};
+  return group_of(args, number, item, item.first_split());
 }
 
 // The block's next, in this item or in another.
 __device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, WorkSearch& search,
                                                    const DecodeGroup& group) {
   if (group.is_last()) return first_group_of(args, search, group.number + static_cast<int>(gridDim.x));
-  return {group.number, group.item, group.split + 1};
+  return group_of(args, group.number, group.item, group.split + 1);
 }
 
 // A warp's pieces of the groups of its block, fetched ahead in their order and taken in it. Pieces of tiles that are
@@ -102,30 +109,50 @@ __device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, Wo
 template <class Kv, int kDim>
 struct Pieces {
   using Shape = Decode<Kv, kDim>;
-  static constexpr int kPieces = kTileSteps + kGroupTiles;
+  using KeyShare = ShareOfKeys<Kv, kStepKeys, kDim, kDim, kWarpSize>;
+  using ValueShare = ShareOfKeys<Kv, kTileKeys, Shape::kColumns, kDim, kWarpSize>;
   static constexpr int kAhead = Shape::kStages - 1;
+  static_assert(kAhead < kTileSteps && kAhead <= kGroupTiles);
 
   const AttentionArgs& args;
   std::byte* shared;  // the warp's
-  int stage = 0;      // of the piece that is taken next
+  KeyShare key_share;
+  ValueShare value_share;
+  int stage = 0;  // of the piece that is taken next
+
+  __device__ __forceinline__ Pieces(const AttentionArgs& args_of_kernel, std::byte* shared_of_warp)
+      : args(args_of_kernel),
+        shared(shared_of_warp),
+        key_share(KeyShare::make(lane_of_thread(), 0, args.cache.head_dim)),
+        value_share(ValueShare::make(lane_of_thread(), warp_of_thread() * Shape::kColumns, args.cache.head_dim)) {}
 
   __device__ __forceinline__ void begin(const DecodeGroup& now) {
     IMP_UNROLL
-    for (int piece = 0; piece < kAhead; ++piece) begin_piece(now, piece, piece);
+    for (int run = 0; run < kAhead; ++run) {
+      begin_keys(now, run, shared + run * Shape::kPieceBytes);
+      arch::end_copy_group();
+    }
   }
 
   // The next in the order, as it lies in shared memory. Every lane has done with the one before when it is there: its
   // stage is filled with the piece that is kAhead later.
-  __device__ __forceinline__ const std::byte* take(const DecodeGroup& now, const DecodeGroup& next, int piece) {
-    arch::wait_for_copies<kAhead - 1>();
-    __syncwarp();
-    const int later = stage == 0 ? kAhead : stage - 1;
-    DecodeGroup source = next;
-    if (piece + kAhead < kPieces) source = now;
-    begin_piece(source, (piece + kAhead) % kPieces, later);
-    const std::byte* const taken = shared + stage * Shape::kPieceBytes;
-    stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
-    return taken;
+  __device__ __forceinline__ const std::byte* take_keys(const DecodeGroup& now, int run) {
+    std::byte* const later = await();
+    if (run + kAhead < kTileSteps) {
+      begin_keys(now, run + kAhead, later);
+    } else {
+      begin_values(now, run + kAhead - kTileSteps, later);
+    }
+    return taken();
+  }
+  __device__ __forceinline__ const std::byte* take_values(const DecodeGroup& now, const DecodeGroup& next, int within) {
+    std::byte* const later = await();
+    if (within + kAhead < kGroupTiles) {
+      begin_values(now, within + kAhead, later);
+    } else {
+      begin_keys(next, within + kAhead - kGroupTiles, later);
+    }
+    return taken();
   }
 
   // Rows of kDim: the 16 keys that piece `piece` of `now` is of.
@@ -155,40 +182,35 @@ struct Pieces {
   }
 
  private:
-  __device__ __forceinline__ void begin_piece(const DecodeGroup& group, int piece, int at_stage) {
-    std::byte* const to = shared + at_stage * Shape::kPieceBytes;
-    if (group.exists()) {
-      if (piece < kTileSteps) {
-        if (group.has_tile(warp_of_thread())) {
-          begin_keys(group.item, group.tile(warp_of_thread()) * kTileKeys + piece * kStepKeys, to);
-        }
-      } else if (group.has_tile(piece - kTileSteps)) {
-        begin_values(group.item, group.tile(piece - kTileSteps) * kTileKeys, to);
-      }
-    }
+  // Where the piece that is kAhead later goes.
+  __device__ __forceinline__ std::byte* await() {
+    arch::wait_for_copies<kAhead - 1>();
+    __syncwarp();
+    return shared + (stage == 0 ? kAhead : stage - 1) * Shape::kPieceBytes;
+  }
+  __device__ __forceinline__ const std::byte* taken() {
     arch::end_copy_group();
+    const std::byte* const piece = shared + stage * Shape::kPieceBytes;
+    stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
+    return piece;
   }
 
-  __device__ __forceinline__ void begin_keys(const DecodeItem& item, int first, std::byte* to) {
-    const RunOfKeys run = run_of_keys(args.cache, item.blocks, item.kv_head, 0, first, item.seen);
-    if constexpr (Kv::kQuantized) {
-      begin_codes<kStepKeys, kDim, kDim, kWarpSize>(args.cache, run, 0, lane_of_thread(), 0, to);
-    } else {
-      begin_rows<kDim, kWarpSize>(args.cache, run, 0, lane_of_thread(), 0, reinterpret_cast<std::uint16_t*>(to));
-    }
+  __device__ __forceinline__ RunOfKeys run_of(const DecodeGroup& group, int within, int run, int which) const {
+    const int number = within * kTileSteps + run;
+    return run_of_keys(args.cache, __shfl_sync(kAllLanes, group.block, number), group.item.kv_head, which,
+                       group.split * kSplitTokens + number * kStepKeys, group.item.seen);
   }
 
-  __device__ __forceinline__ void begin_values(const DecodeItem& item, int first, std::byte* to) {
-    const int column = warp_of_thread() * Shape::kColumns;
+  __device__ __forceinline__ void begin_keys(const DecodeGroup& group, int run, std::byte* to) const {
+    if (!group.has_tile(warp_of_thread())) return;
+    key_share.begin(args.cache, run_of(group, warp_of_thread(), run, 0), lane_of_thread(), 0, to);
+  }
+
+  __device__ __forceinline__ void begin_values(const DecodeGroup& group, int within, std::byte* to) const {
+    if (!group.has_tile(within)) return;
     IMP_ROLLED
-    for (int row = 0; row < kTileKeys; row += kStepKeys) {
-      const RunOfKeys run = run_of_keys(args.cache, item.blocks, item.kv_head, 1, first + row, item.seen);
-      if constexpr (Kv::kQuantized) {
-        begin_codes<kTileKeys, Shape::kColumns, kDim, kWarpSize>(args.cache, run, column, lane_of_thread(), row, to);
-      } else {
-        begin_rows<Shape::kColumns, kWarpSize>(args.cache, run, column, lane_of_thread(), row,
-                                               reinterpret_cast<std::uint16_t*>(to));
-      }
+    for (int run = 0; run < kTileSteps; ++run) {
+      value_share.begin(args.cache, run_of(group, within, run, 1), lane_of_thread(), run, to);
     }
   }
 };

@@ -208,28 +208,36 @@ struct PrefillWarp {
   }
 };
 
-// Begins to fetch a tile of K or V, as it lies in the cache.
+// A thread's share of tiles of K and V, as they lie in the cache.
 template <class Kv, int kDim>
-__device__ __forceinline__ void begin_tile(const AttentionArgs& args, const PrefillRows& rows, int kv_head, int which,
-                                           int tile, std::byte* shared) {
+struct TileCopies {
   using Shape = Prefill<Kv, kDim>;
-  const int thread = static_cast<int>(threadIdx.x);
-  IMP_ROLLED
-  for (int run = 0; run < kTileSteps; ++run) {
-    const RunOfKeys keys =
-        run_of_keys(args.cache, rows.blocks, kv_head, which, tile * kTileKeys + run * kStepKeys, rows.seen);
-    if constexpr (Kv::kQuantized) {
-      begin_codes<kTileKeys, kDim, kDim, kAttentionThreads>(
-          args.cache, keys, 0, thread, run * kStepKeys,
-          shared + (which == 0 ? Shape::kCodedKeysAt : Shape::kCodedValuesAt));
-    } else {
-      begin_rows<kDim, kAttentionThreads>(
-          args.cache, keys, 0, thread, run * kStepKeys,
-          reinterpret_cast<std::uint16_t*>(shared + (which == 0 ? 0 : Shape::kValuesAt)));
-    }
+  using Share = ShareOfKeys<Kv, kTileKeys, kDim, kDim, kAttentionThreads>;
+
+  const AttentionArgs& args;
+  const PrefillRows& rows;
+  int kv_head;
+  std::byte* shared;
+  Share share;
+
+  // By lane: the blocks of a tile's runs of 16 keys.
+  __device__ __forceinline__ int blocks_of(int tile) const {
+    return block_of_lane(args.cache, rows.blocks, kTileSteps, tile * kTileKeys, rows.seen);
   }
-  arch::end_copy_group();
-}
+
+  __device__ __forceinline__ void begin(int which, int tile, int blocks) const {
+    std::byte* const to = shared + (which == 0 ? (Kv::kQuantized ? Shape::kCodedKeysAt : 0)
+                                               : (Kv::kQuantized ? Shape::kCodedValuesAt : Shape::kValuesAt));
+    IMP_ROLLED
+    for (int run = 0; run < kTileSteps; ++run) {
+      const int block = __shfl_sync(kAllLanes, blocks, run);
+      const RunOfKeys keys =
+          run_of_keys(args.cache, block, kv_head, which, tile * kTileKeys + run * kStepKeys, rows.seen);
+      share.begin(args.cache, keys, static_cast<int>(threadIdx.x), run, to);
+    }
+    arch::end_copy_group();
+  }
+};
 
 // After the copies: what all threads fetched is there for all of them.
 template <class Kv, int kDim>
@@ -265,20 +273,25 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
   const int end_tile = divided_up(rows.seen.end, kTileKeys);
 
   if (threadIdx.x == 0) *endless.found = 0;
-  begin_tile<Kv, kDim>(args, rows, kv_head, 0, first_tile, shared);
+  const TileCopies<Kv, kDim> copies = {
+      args, rows, kv_head, shared,
+      TileCopies<Kv, kDim>::Share::make(static_cast<int>(threadIdx.x), 0, args.cache.head_dim)};
+  int blocks = copies.blocks_of(first_tile);
+  copies.begin(0, first_tile, blocks);
   PrefillWarp<Kv, kDim> mine;
   mine.begin(args, rows, kv_head, kept);
   for (int tile = first_tile; tile < end_tile; ++tile) {
     arch::wait_for_copies<0>();
     finish_tile<Kv, kDim>(args, rows, 0, tile, shared);
-    begin_tile<Kv, kDim>(args, rows, kv_head, 1, tile, shared);
+    copies.begin(1, tile, blocks);
+    blocks = copies.blocks_of(tile + 1);
     const bool sees = mine.sees(tile);
     std::uint32_t weights[kTileSteps][4];
     float scores[kScoreColumns][4];
     if (sees) mine.score(tile, args.soft_cap, keys, kept, scores);
     __syncthreads();  // all are done with these keys
     const bool has_next = tile + 1 < end_tile;
-    if (has_next) begin_tile<Kv, kDim>(args, rows, kv_head, 0, tile + 1, shared);
+    if (has_next) copies.begin(0, tile + 1, blocks);
     if (sees) {
       float greatest[2];
       greatest_of_rows(scores, greatest);

@@ -21,8 +21,11 @@ struct KvPlaces {
 
   constexpr int block_tokens() const { return 1 << token_bits; }
   constexpr std::byte* part(std::int32_t block, int kv_head, int which) const {
-    const std::int64_t number = (static_cast<std::int64_t>(block) * n_kv_heads + kv_head) * 2 + which;
-    return layer + number * part_bytes;
+    // A part has 128 bytes or more: of those that a memory holds, numbers have 32 bits.
+    const auto heads_before = static_cast<std::uint32_t>(block) * static_cast<std::uint32_t>(n_kv_heads);
+    const std::uint32_t number =
+        (heads_before + static_cast<std::uint32_t>(kv_head)) * 2 + static_cast<std::uint32_t>(which);
+    return layer + std::uint64_t{number} * static_cast<std::uint32_t>(part_bytes);
   }
   constexpr int block_of(int position) const { return position >> token_bits; }
   constexpr int place_of(int position) const { return position & (block_tokens() - 1); }
