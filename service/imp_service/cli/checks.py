@@ -194,6 +194,7 @@ def _model(config: "Config | None") -> Check:
     from imp_service.config import Config
     from imp_service.config.build import build
     from imp_service.core import DeviceError, open_file
+    from imp_service.core.device import CUDA, find_gpu
     from imp_service.core.inspect import inspect_model
     from imp_service.core.weights import sha256_of
     from imp_service.models import demo_model_path, demo_model_sha256
@@ -204,6 +205,8 @@ def _model(config: "Config | None") -> Check:
     try:
         report = inspect_model(file, config)
     except DeviceError:
+        if config.settings.device.kind != CUDA or not find_gpu().refusal:
+            raise  # of a missing GPU the check below tells
         return Check("model", "warning", "opens; without the device nobody can say whether it fits")
     if not report.memory.fits:
         return Check("model", "blocked", f"NO_MEMORY: {report.memory.refusal}")

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from imp_service.cli.arguments import add_settings_options, load_settings, warn_of_variables
-from imp_service.cli.failure import CommandError, describe, report
+from imp_service.cli.failure import CommandError, describe, report, warning_line
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -51,6 +51,8 @@ def _check(arguments: Namespace) -> int:
     faults = reading.errors if config is None else setting_faults(resolve_threads(config))
     # What several models have in common is told once.
     statuses = [report(*told) for told in dict.fromkeys(describe(fault) for fault in faults)]
+    if not reading.is_whole:
+        print(warning_line(f"after {len(reading.errors)} errors the rest was not read"), file=sys.stderr)
     if config is None or statuses:
         return statuses[0]
     n_set = sum(entry.origin.source not in ("default", "auto") for entry in config.entries())

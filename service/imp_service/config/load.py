@@ -16,13 +16,21 @@ from imp_service.config.sources import Assignment, FileLines, read_assignment
 from imp_service.config.table import Named, Node, Section
 from imp_service.config.tree import Tree, merged, origin_at
 
+# Each unknown key is compared with every known one. A file of so many is no imp.conf.
+MOST_ERRORS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The settings, or everything that is wrong with them."""
+    """The settings, or what is wrong with them."""
 
     config: Config | None
     errors: tuple[ConfigError, ...]
+    is_whole: bool = True  # no: there were so many errors that the rest was not read
+
+
+class _EnoughError(Exception):
+    """As many errors as were asked for."""
 
 
 def load(
@@ -36,7 +44,7 @@ def load(
 
     `variables` stand in for the process's own, `root` for the root of the file system.
     """
-    reading = read(option, assignments, variables=variables, root=root)
+    reading = read(option, assignments, variables=variables, root=root, most_errors=1)
     if reading.config is None:
         raise reading.errors[0]
     return reading.config
@@ -48,11 +56,13 @@ def read(
     *,
     variables: Mapping[str, str] | None = None,
     root: Path = Path("/"),
+    most_errors: int = MOST_ERRORS,
 ) -> Reading:
-    """As load(), with every error; raises the one of a file that cannot be read at all."""
+    """As load(), with every error up to so many; raises the one of a file that cannot be read at all."""
     environment = read_environment(variables)
     found = read_first(candidates(option, environment, root))
     tree: Tree = {}
+    document: Mapping[str, object] = {}
     lines = FileLines("", {})
     errors: list[ConfigError] = []
 
@@ -62,14 +72,19 @@ def read(
             tree = merged(tree, check())
         except ConfigError as error:
             errors.append(error)
+            if len(errors) == most_errors:
+                raise _EnoughError from None
 
     if found is not None:
         file, text = found
         document, lines = parse(TABLE, text, str(file))
+    try:
         for part in _parts(TABLE, document):
             take(lambda part=part: check_document(TABLE, part, lines.origin))  # type: ignore[misc]
-    for assignment in (*environment.assignments, *assignments):
-        take(lambda said=assignment: check_assignment(TABLE, _assignment(said)))  # type: ignore[misc]
+        for assignment in (*environment.assignments, *assignments):
+            take(lambda said=assignment: check_assignment(TABLE, _assignment(said)))  # type: ignore[misc]
+    except _EnoughError:
+        return Reading(None, tuple(errors), is_whole=False)
     settings = build(tree)
     if not errors:
         errors.extend(_contradictions(tree, settings, lines))

@@ -35,9 +35,14 @@ def require_kernels(gemm: Mapping[str, str], device: str) -> None:
     for pattern, kernel in gemm.items():
         for other, kinds in _ALIKE.items():
             if device not in kinds and kernel in _kernels_of(kinds) and kernel not in _kernels_of((device,)):
-                where = f"model.overrides.gemm.{write_key(pattern)}"
-                what = f"{kernel} is a kernel of {other}, and the device is {device}"
+                where = f"gemm.{write_key(pattern)} = {kernel}"
+                what = f"is a kernel of {other}, and the device is {device}"
                 raise ConfigError(where, what, reason="OVERRIDE_INVALID")
+
+
+def known_kernels(device: str) -> set[str]:
+    """The names of a device's kernels, as far as imp was built with any of that kind; else none."""
+    return _kernels_of(next((kinds for kinds in _ALIKE.values() if device in kinds), (device,)))
 
 
 def _kernels_of(kinds: tuple[str, ...]) -> set[str]:

@@ -1,6 +1,7 @@
 """imp config show, check and init, as a user meets them."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.shell import main
-from imp_service.config import Settings, load
+from imp_service.config import ConfigError, Settings, load
+from imp_service.config.load import MOST_ERRORS
 from imp_service.core.device import find_gpu
 from imp_service.models import demo_model_path
 
@@ -19,8 +21,6 @@ SHIPPED = Path(__file__).parents[3] / "conf/imp.conf"
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty directory and no variable of imp's own."""
-    import os
-
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("IMP_")]:
         monkeypatch.delenv(name)
@@ -135,9 +135,23 @@ def test_cfg_13_check_tells_every_bad_key(machine: Path, capfd: pytest.CaptureFi
             78,
             [
                 "OVERRIDE_INVALID: gemm.q4k = foo: ",
-                "OVERRIDE_INVALID: model.overrides.gemm.q8_0: q8_0_dp4a is a kernel of cuda, and the device is cpu",
+                "OVERRIDE_INVALID: gemm.q8_0 = q8_0_dp4a: is a kernel of cuda, and the device is cpu",
                 "OVERRIDE_INVALID: gemm.f16 = bar: no such kernel; known: ",
             ],
+        ),
+        (
+            ("model.path=no.gguf", "model.overrides.gemm.q8_0=q8_0_dp4a", "model.overrides.gemm.f16=bar"),
+            66,
+            [
+                "MODEL_MISSING: no.gguf: ",
+                "OVERRIDE_INVALID: gemm.q8_0 = q8_0_dp4a: is a kernel of cuda, and the device is cpu",
+                "OVERRIDE_INVALID: --set model.overrides.gemm.f16: bar: no such kernel of cpu",
+            ],
+        ),
+        (
+            ("device.cpus=8191", "model.overrides.gemm.f16=bar", "model.overrides.gemm.q8_0=reference"),
+            78,
+            ["CONFIG_INVALID: --set device.cpus: ", "OVERRIDE_INVALID: --set model.overrides.gemm.f16: bar: no such"],
         ),
         (("device.kind=cuda_emulated",), 65, ["MODEL_UNSUPPORTED: weights of "]),
     ],
@@ -169,6 +183,30 @@ def test_cfg_13_check_tells_a_gpu_that_is_not_there(capfd: pytest.CaptureFixture
     assert (status, len(told)) == (69, 2)
     assert told[0].startswith("DEVICE_MISSING: ")
     assert told[1].startswith("OVERRIDE_INVALID: --set model.overrides.gemm.q4k: names no tensor")
+
+
+def test_cfg_13_a_file_of_nothing_but_unknown_keys_is_soon_given_up(
+    machine: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    (machine / "imp.conf").write_text("".join(f"name_{n} = 1\n" for n in range(3000)))
+    status, told = check(capfd)
+    assert (status, len(told)) == (78, MOST_ERRORS + 1)
+    assert told[-1] == f"imp: warning: after {MOST_ERRORS} errors the rest was not read"
+    searched: list[object] = []
+    monkeypatch.setattr("imp_service.config.check.nearest_key", lambda *words: searched.append(words) or "a")
+    with pytest.raises(ConfigError):
+        load()
+    assert len(searched) == 1
+
+
+def test_cfg_13_what_can_be_read_once_is_left_to_the_start(capfd: pytest.CaptureFixture[str]):
+    reader, writer = os.pipe()
+    os.write(writer, b"secret")
+    assert check(capfd, f"auth.token_file=/dev/fd/{reader}") == (0, [])
+    assert os.read(reader, 100) == b"secret"
+    os.close(writer)
+    assert check(capfd, f"auth.token_file=/dev/fd/{reader}") == (0, [])
+    os.close(reader)
 
 
 def test_cfg_4_l09_a_named_file_that_is_missing_ends_with_78(capfd: pytest.CaptureFixture[str]):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli import checks
+from imp_service.core.kernels import best_isa
 
 IDS = [
     "python",
@@ -78,6 +79,13 @@ def test_a_gpu_that_the_settings_name_and_that_is_not_there_blocks_where_it_is_l
     assert refusal in found["gpu"]["message"]
     assert found["model"]["status"] == "warning"
     assert _found(call("doctor", "--json")[1])["gpu"]["status"] == "ok"
+
+
+def test_an_instruction_set_that_the_cpu_lacks_blocks(call):
+    missing = "avx2" if best_isa() == "neondot" else "neondot"
+    status, out, _ = call("doctor", "--json", "--set", f"device.isa={missing}")
+    assert (status, _found(out)["model"]["status"]) == (1, "blocked")
+    assert _found(out)["model"]["message"].startswith("DEVICE_MISSING: ")
 
 
 def test_a_built_in_model_that_was_changed_blocks(call, monkeypatch: pytest.MonkeyPatch):

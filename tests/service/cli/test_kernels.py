@@ -114,8 +114,8 @@ def test_gemm_4_an_override_of_the_type_decides_or_is_refused(call):
     assert explain("q8_0=reference") == call("kernels", "--explain", "q4_k", "64x512")
     for override, device, why in (
         ("q4_k=nonsense", "cpu", " = nonsense: no such kernel; known: q4_k_avx512vnni, "),
-        ("q4_k=q4_k_dp4a", "cpu", ": q4_k_dp4a is a kernel of cuda, and the device is cpu"),
-        ("q4_k=q4_k_generic", "cuda_emulated", ": q4_k_generic is a kernel of cpu, and the device is cuda_emulated"),
+        ("q4_k=q4_k_dp4a", "cpu", " = q4_k_dp4a: is a kernel of cuda, and the device is cpu"),
+        ("q4_k=q4_k_generic", "cuda_emulated", " = q4_k_generic: is a kernel of cpu, and the device is cuda_emulated"),
         (
             "q4_k=q4_k_dp4a",
             "cuda_emulated",
@@ -134,7 +134,7 @@ def test_gemm_4_an_override_of_the_type_decides_or_is_refused(call):
 def test_gemm_4_a_model_s_kernel_of_another_device_is_refused_as_such(call):
     status, _, err = call("inspect", "--set", "model.overrides.gemm.q8_0=q8_0_dp4a")
     assert status == 78
-    assert "OVERRIDE_INVALID: model.overrides.gemm.q8_0: q8_0_dp4a is a kernel of cuda, and the device is cpu" in err
+    assert "OVERRIDE_INVALID: gemm.q8_0 = q8_0_dp4a: is a kernel of cuda, and the device is cpu" in err
 
 
 def test_lif_3_without_cuda_it_is_said_why_and_where_to_read_on(call):
