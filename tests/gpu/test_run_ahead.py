@@ -144,5 +144,6 @@ def test_grf_2_rows_of_nobody_are_no_more_than_there_is_room_for(device: str, tm
     prompts = [prompt(3, VOCABULARY, seed=i) for i in range(n_streams)]
     tickets = [engine.generate(tokens, max_outputs=8) for tokens in prompts]
     engine.turn_until_idle()
+    assert engine.core.stats().n_steps_ahead > 0  # a batch that fails is begun one by one, and none ahead
     for tokens, ticket in zip(prompts, tickets, strict=True):
         assert engine.tokens(ticket) == engine_over(model, **options).complete(tokens, max_outputs=8)
