@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpu_check import main, numbers, report
+from gpu_check import main, numbers, report, sources
 from gpu_check.context import Context, StageError
 from gpu_check.ledger import CLEAN, NOT_RUN, Entry
 from gpu_check.main import STAGES, Outcome, Stage
@@ -21,6 +21,7 @@ from gpu_check.stages import engine as engine_stage
 from gpu_check.stages import ledger as ledger_stage
 from gpu_check.stages import numerics, probe, sanitizer
 from gpu_check.stages.kernels import attention_work, speed
+from imp_service import _core
 from support.devices import GPU_KINDS
 
 DOOR = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
@@ -44,9 +45,8 @@ def test_every_stage_passes_in_small(tmp_path: Path) -> None:
     assert summary[-1] == "PASSED"
     assert len(summary) - summary.index("") - 1 <= report.MOST_LINES
     entries = json.loads((tmp_path / "ledger.json").read_text())["kernels"]
-    rows = {row["kernel"] for row in results["findings"] if row["what"] == "row"}
-    # Of the tests one file alone is run in small: what others try as well has no entry.
-    assert entries.keys() == rows | {name for name, op in OPS.items() if op.tests == ("backend/test_ops.py",)}
+    # Of the tests one file alone is run in small: what others try has no entry.
+    assert entries.keys() == {name for name, op in OPS.items() if op.tests == ("backend/test_ops.py",)}
     assert {row["kernel"] for row in results["findings"] if row["what"] == "op"} == OPS.keys()
     modes = {row["case"] for row in results["findings"] if row["what"] == "deterministic"}
     assert modes == {"batch 1 at 0", "batch 2 at 4", "prompt of 6"}
@@ -135,11 +135,19 @@ def test_stages_by_name_keep_what_others_found(tmp_path: Path) -> None:
     assert list(context.rows()) == []
 
 
-def test_only_known_stages_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.arguments_of(["--stages", "probe,kernels", "--only", "a,b"]).only == ("a", "b")
-    with pytest.raises(SystemExit):
-        main.arguments_of(["--stages", "probe,nothing"])
-    assert "nothing, expected some of probe" in capsys.readouterr().err
+def test_only_what_there_is_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sources.listed() == [row["name"] for row in _core.kernels("cuda_emulated")]
+    assert main.arguments_of(["--stages", "probe,kernels", "--only", "rope,q8_0_dp4a"]).only == ("rope", "q8_0_dp4a")
+    (tmp_path / "file").touch()
+    for words, said in (
+        (["--stages", "probe,nothing"], "nothing, expected some of probe"),
+        (["--only", "rope,q9_dp4a"], "--only: q9_dp4a, expected some of activation_rows"),
+        (["--wheels", str(tmp_path / "nowhere")], "nowhere is no folder"),
+        (["--gather", str(tmp_path / "file"), "3.12"], "file is a file, expected a folder"),
+    ):
+        with pytest.raises(SystemExit):
+            main.arguments_of(words)
+        assert said in capsys.readouterr().err
 
 
 # Numbers.
@@ -276,18 +284,20 @@ def test_verdicts_of_the_sanitizer(status: int | None, output: str, verdict: str
 FOUND = [
     {"stage": "build", "what": "built", "way": "pip", "python_path": ""},
     {"stage": "probe", "what": "device", "name": "H200", "driver": "580", "compute_cap": "9.0"},
-    {"stage": "numerics", "what": "row", "kernel": "a", "passed": True, "worst": {"decode": 0.25}},
-    {"stage": "numerics", "what": "row", "kernel": "b", "passed": False, "worst": {"decode": 2.0}},
+    {"stage": "numerics", "what": "row", "kernel": "q8_0_hmma", "passed": True, "worst": {"decode": 0.25}},
+    {"stage": "numerics", "what": "row", "kernel": "q4_0_hmma", "passed": False, "worst": {"decode": 2.0}},
     {"stage": "numerics", "what": "op", "kernel": "rope", "passed": True, "worst": {"angles": 0.5}},
     {"stage": "numerics", "what": "tests", "family": "backend/test_ops.py", "passed": True},
-    {"stage": "kernels", "what": "kernel", "kernel": "a", "shape": "8b q", "m": 1, "rate": 3e12, "unit": "GB/s",
+    {"stage": "numerics", "what": "tests", "family": "backend/cuda/test_many_row_kernels.py", "passed": True},
+    {"stage": "kernels", "what": "kernel", "kernel": "q8_0_hmma", "shape": "8b q", "m": 1, "rate": 3e12, "unit": "GB/s",
      "fraction": 0.75},
     *({"stage": "sanitizer", "what": "verdict", "tool": tool, "verdict": CLEAN, "asked": ["rope"], "ran": ["rope"]}
       for tool in sanitizer.PROVING),
-    *({"stage": "sanitizer", "what": "verdict", "tool": tool, "verdict": CLEAN, "asked": ["a"], "ran": ["a"]}
+    *({"stage": "sanitizer", "what": "verdict", "tool": tool, "verdict": CLEAN, "asked": ["q8_0_hmma"],
+      "ran": ["q8_0_hmma"]}
       for tool in sanitizer.PROVING[1:]),
-    {"stage": "sanitizer", "what": "verdict", "tool": "initcheck", "verdict": "3 found", "asked": ["a", "rope"],
-     "ran": ["a", "rope"]},
+    {"stage": "sanitizer", "what": "verdict", "tool": "initcheck", "verdict": "3 found", "asked": ["q8_0_hmma", "rope"],
+     "ran": ["q8_0_hmma", "rope"]},
 ]  # fmt: skip
 
 
@@ -298,11 +308,12 @@ def _plain_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_sanitizers_word_is_of_all_tools_and_of_what_they_went_through(tmp_path: Path) -> None:
     def verdict(**changes: Any) -> str:
-        rows = [{"stage": "sanitizer", "what": "verdict", "tool": tool, "verdict": CLEAN, "asked": ["a"], "ran": ["a"]}
+        rows = [{"stage": "sanitizer", "what": "verdict", "tool": tool, "verdict": CLEAN, "asked": ["q8_0_hmma"],
+      "ran": ["q8_0_hmma"]}
                 for tool in sanitizer.TOOLS]  # fmt: skip
         for tool, change in changes.items():
             rows[sanitizer.TOOLS.index(tool)] |= change
-        return ledger_stage.verdict(context_of(tmp_path, *rows), "a")
+        return ledger_stage.verdict(context_of(tmp_path, *rows), "q8_0_hmma")
 
     assert verdict() == CLEAN
     assert verdict(initcheck={"verdict": "5 found"}) == CLEAN
@@ -317,9 +328,9 @@ def test_the_sanitizers_word_is_of_all_tools_and_of_what_they_went_through(tmp_p
 @pytest.mark.usefixtures("_plain_hashes")
 def test_an_entry_has_what_was_found_of_its_kernel(tmp_path: Path) -> None:
     found = ledger_stage.entries(context_of(tmp_path, *FOUND), "13.0.88")
-    assert found.keys() == {"a", "rope"}
-    entry = found["a"]
-    assert (entry.hash, entry.device, entry.worst_error) == ("a 13.0.88", "H200", {"decode": 0.25})
+    assert found.keys() == {"q8_0_hmma", "rope"}
+    entry = found["q8_0_hmma"]
+    assert (entry.hash, entry.device, entry.worst_error) == ("q8_0_hmma 13.0.88", "H200", {"decode": 0.25})
     assert (entry.compute_capability, entry.is_of_hardware) == ("9.0", True)
     assert entry.speed["8b q m=1"].of_ceiling == 0.75
     assert (entry.sanitizer, found["rope"].sanitizer) == (NOT_RUN, CLEAN)
@@ -329,9 +340,11 @@ def test_an_entry_has_what_was_found_of_its_kernel(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("which", "change", "left"),
     [
-        ("op", {"passed": False}, {"a"}),
-        ("tests", {"passed": False}, {"a"}),  # on some shape it is wrong
-        ("tests", {"family": "another"}, {"a"}),
+        ("op", {"passed": False}, {"q8_0_hmma"}),
+        ("row", {"passed": False}, {"rope"}),
+        ("backend/test_ops.py", {"passed": False}, {"q8_0_hmma"}),  # on some shape it is wrong
+        ("backend/test_ops.py", {"family": "another"}, {"q8_0_hmma"}),
+        ("backend/cuda/test_many_row_kernels.py", {"passed": False}, {"rope"}),
         ("built", {"what": "something else"}, set()),  # then it says nothing of today's sources
         ("built", {"earlier": True}, set()),
     ],
@@ -339,7 +352,7 @@ def test_an_entry_has_what_was_found_of_its_kernel(tmp_path: Path) -> None:
 def test_gemm_16_nothing_is_entered_that_this_run_has_not_shown(
     tmp_path: Path, which: str, change: dict[str, Any], left: set[str]
 ) -> None:
-    rows = [{**row, **change} if row["what"] == which else row for row in FOUND]
+    rows = [{**row, **change} if which in (row["what"], row.get("family")) else row for row in FOUND]
     assert ledger_stage.entries(context_of(tmp_path, *rows), "13.0.88").keys() == left
 
 

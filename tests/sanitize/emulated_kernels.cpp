@@ -50,6 +50,7 @@ struct Bench {
   void reserve(int head_dim, std::vector<const Linear*> weights) {
     gpu->reserve({.max_rows = kRows,
                   .max_logits_rows = kRows,
+                  .max_sequences = kRows,
                   .vocab_size = 333,
                   .max_context = kContext,
                   .attention = {.n_heads = kHeads, .n_kv_heads = kKvHeads, .head_dim = head_dim, .scale = 0.1F},
@@ -80,6 +81,7 @@ void send_to_experts(Bench& bench, DType dtype, std::string_view kernel) {
   std::vector<std::unique_ptr<Linear>> experts;
   WorkspaceNeeds needs = {.max_rows = kRows,
                           .max_logits_rows = 1,
+                          .max_sequences = 1,
                           .vocab_size = 16,
                           .max_context = 16,
                           .attention = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 8},

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
+from gpu_check import sources
 from gpu_check.context import ROOT, Context, StageError
 from gpu_check.packages import gather
 from gpu_check.report import summary, write_report
@@ -89,6 +90,13 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     found = parser.parse_args(words)
     if unknown := sorted(set(found.stages) - set(names)):
         parser.error(f"--stages: {', '.join(unknown)}, expected some of {', '.join(names)}")
+    kernels = {*sources.listed(), *sources.ops()}
+    if unknown := sorted(set(found.only) - kernels):
+        parser.error(f"--only: {', '.join(unknown)}, expected some of {', '.join(sorted(kernels))}")
+    if found.wheels is not None and not found.wheels.is_dir():
+        parser.error(f"--wheels: {found.wheels} is no folder")
+    if found.gather and Path(found.gather[0]).is_file():
+        parser.error(f"--gather: {found.gather[0]} is a file, expected a folder")
     return found
 
 

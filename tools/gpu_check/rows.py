@@ -17,6 +17,19 @@ LIBRARY_ROWS = 64
 OF_ANY_TYPE = "q4_1"
 
 
+# The files that try kernels on every shape and edge, by the last word of the kernels' names.
+_TILES = ("backend/cuda/test_tile_kernels.py", "backend/cuda/test_wide_products.py")
+TESTS = {
+    "dp4a": _TILES,
+    "imma": _TILES,
+    "mma": _TILES,
+    "hmma": ("backend/cuda/test_many_row_kernels.py",),
+    "wgmma": ("backend/cuda/test_many_row_kernels.py",),
+    "cublaslt": ("backend/cuda/test_cublaslt.py",),
+    "reference": ("backend/cuda/test_reference.py",),
+}
+
+
 # Columns beyond the last whole tile of 256, where the blocks of a type allow it.
 TAIL = 64
 

@@ -64,6 +64,7 @@ def fingerprint(csrc: Path, first: Sequence[Path], nvcc: str, flags: Sequence[st
 
 
 _ROW = re.compile(r"\blaunch_(\w+)\s*\(\s*const\s+GemmLaunch\s*&\s*\w*\s*\)\s*\{")
+_LISTED = re.compile(r"""(?:_row\(|\.name = )"(\w+)\"""")
 _LAUNCH = re.compile(r"\blaunch\(")
 
 
@@ -79,6 +80,12 @@ def file_of(csrc: Path, kernel: str) -> Path:
     if len(found) != 1:
         raise LookupError(f"launch_{kernel} is defined in {len(found)} files of {ROOM}, expected one")
     return found[0]
+
+
+def listed(csrc: Path = CSRC) -> list[str]:
+    """The matrix kernels."""
+    [path] = files_of_room(csrc, "kernel_list.cu")
+    return _LISTED.findall((csrc / path).read_text())
 
 
 def ops(csrc: Path = CSRC) -> dict[str, Path]:

@@ -8,6 +8,7 @@ from gpu_check import ledger, sources
 from gpu_check.context import Context, Row
 from gpu_check.ledger import CLEAN, NOT_RUN, Entry, Speed
 from gpu_check.op_cases import OPS
+from gpu_check.rows import TESTS
 from gpu_check.stages.sanitizer import PROVING
 
 
@@ -34,9 +35,9 @@ def entries(context: Context, nvcc: str) -> ledger.Ledger:
     if not any("earlier" not in row for row in context.found("build", "built")):
         context.note("nothing was built in this run: it says nothing of today's sources, and nothing is entered")
         return {}
-    rows = [row for row in context.found("numerics", "row") if row["passed"]]
-    ops = [row for row in context.found("numerics", "op") if row["passed"] and tests_passed(context, row["kernel"])]
-    return {row["kernel"]: entry(context, row, nvcc) for row in [*rows, *ops]}
+    tried = [*context.found("numerics", "row"), *context.found("numerics", "op")]
+    right = [row for row in tried if row["passed"] and tests_passed(context, row["kernel"])]
+    return {row["kernel"]: entry(context, row, nvcc) for row in right}
 
 
 def entry(context: Context, row: Row, nvcc: str) -> Entry:
@@ -51,10 +52,10 @@ def entry(context: Context, row: Row, nvcc: str) -> Entry:
     )  # fmt: skip
 
 
-def tests_passed(context: Context, op: str) -> bool:
+def tests_passed(context: Context, kernel: str) -> bool:
     """The files that try such kernels on every shape and edge: all of them, in this run."""
     passed = {row["family"] for row in context.found("numerics", "tests") if row["passed"]}
-    return passed.issuperset(OPS[op].tests)
+    return passed.issuperset(OPS[kernel].tests if kernel in OPS else TESTS[kernel.rsplit("_", maxsplit=1)[-1]])
 
 
 def speeds(context: Context, kernel: str) -> dict[str, Speed]:

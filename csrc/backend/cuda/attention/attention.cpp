@@ -14,8 +14,8 @@ namespace imp::cuda {
 namespace {
 
 constexpr int kBlocksPerProcessor = 2;
-// Of states of splits. In 64 MiB there are 4033 of 32 heads of 128 elements: a million tokens.
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+// Of states of splits. In 128 MiB there are 4032 of 64 heads of 128 elements: a million tokens.
+constexpr std::size_t kMostBytes = std::size_t{128} << 20;
 constexpr int kMostStates = 1 << 15;  // sums over 65535 sequences stay below 2^31
 
 int divided_up(int n, int by) {
@@ -36,7 +36,7 @@ int group_of(const AttentionParams& params) {
 int decode_blocks(const DeviceCaps& caps, const AttentionArgs& args, int max_context) {
   constexpr int kItemHeads = 16;
   const std::int64_t n = args.sequences.n_sequences;
-  const std::int64_t works = std::min(n * divided_up(max_context, kSplitTokens), n + args.n_states);
+  const std::int64_t works = std::min(n * std::max(1, divided_up(max_context, kSplitTokens)), n + args.n_states);
   const std::int64_t items = works * args.cache.n_kv_heads * divided_up(args.group, kItemHeads);
   return static_cast<int>(std::min<std::int64_t>(items, kBlocksPerProcessor * std::max(1, caps.n_processors)));
 }
@@ -52,8 +52,8 @@ int n_tiles(std::span<const SequenceRows> sequences, int group, int tile_rows) {
 }  // namespace
 
 void Attention::require_served(const AttentionParams& params) {
-  require(params.n_kv_heads > 0 && params.n_heads % params.n_kv_heads == 0, "n_heads", params.n_heads,
-          "a multiple of n_kv_heads");
+  require(params.n_kv_heads > 0 && params.n_heads > 0 && params.n_heads % params.n_kv_heads == 0, "n_heads",
+          params.n_heads, "a multiple of n_kv_heads");
   require(params.head_dim > 0 && params.head_dim % 8 == 0, "head_dim", params.head_dim, "a multiple of 8");
   require(params.head_dim <= kMostHeadDim, "head_dim", params.head_dim,
           "at most " + std::to_string(kMostHeadDim) + " on cuda");

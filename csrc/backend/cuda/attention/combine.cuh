@@ -41,15 +41,15 @@ __device__ __forceinline__ void begin_states(const AttentionArgs& args, const St
   arch::end_copy_group();
 }
 
-// Blocks: (query heads · parts of their columns, sequences). Of sequences that are divided.
+// Blocks: (sequences, query heads · parts of their columns). Of sequences that are divided.
 __global__ void __launch_bounds__(kWarpSize) combine_kernel(AttentionArgs args) {
-  const int sequence = static_cast<int>(blockIdx.y);
+  const int sequence = static_cast<int>(blockIdx.x);
   const StatesOfSequence found = states_of(args, sequence);
   if (found.n == 0) return;
   __shared__ CombineRoom room;
   const int parts = divided_up(args.cache.head_dim, Combine::kColumns);
-  const int head = static_cast<int>(blockIdx.x) / parts;
-  const int first_column = static_cast<int>(blockIdx.x) % parts * Combine::kColumns;
+  const int head = static_cast<int>(blockIdx.y) / parts;
+  const int first_column = static_cast<int>(blockIdx.y) % parts * Combine::kColumns;
   const int lane = lane_of_thread();
   IMP_UNROLL
   for (int run = 0; run < Combine::kStages - 1; ++run) begin_states(args, found, run, head, first_column, room);
