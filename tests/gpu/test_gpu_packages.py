@@ -104,6 +104,7 @@ def test_where_the_packager_fails_cmake_builds(tmp_path: Path, monkeypatch: pyte
             raise StageError("pip ended with status 1")
 
     monkeypatch.setattr(build, "started", started)
+    monkeypatch.setattr(build, "pybind11_folder", lambda environment: "/where/pybind11/is")
     monkeypatch.setattr(build, "SITE", tmp_path / "site")
     context = Context(tmp_path, stage="build")
     assert build.build(context, [], float("inf")) == ("cmake", [str(tmp_path / "site")])
@@ -111,5 +112,6 @@ def test_where_the_packager_fails_cmake_builds(tmp_path: Path, monkeypatch: pyte
     pip, configured, *_ = (" ".join(command) for command in commands)
     assert "--config-settings=cmake.define.IMP_WERROR=OFF" in pip
     assert "-DIMP_WERROR=OFF" in configured
+    assert "-Dpybind11_DIR=/where/pybind11/is" in configured
     with pytest.raises(StageError, match="pip ended"):
         build.build(context, [], 0.0)

@@ -102,14 +102,16 @@ def pip_command() -> list[str]:
             "--disable-pip-version-check", *defines, str(ROOT)]  # fmt: skip
 
 
+def pybind11_folder(environment: dict[str, str]) -> str:
+    command = [sys.executable, "-m", "pybind11", "--cmakedir"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
+
 def build_with_cmake(environment: dict[str, str]) -> None:
     """The packager's work by hand."""
     folder = BUILD / "gpu_check_cmake"
-    pybind11 = subprocess.run(
-        [sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True, check=True, env=environment
-    ).stdout.strip()
     options = [f"-D{name}={value}" for name, value in OPTIONS.items()] + ["-DCMAKE_BUILD_TYPE=Release"]
-    options += [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11}"]
+    options += [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11_folder(environment)}"]
     started(["cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", *options], environment)
     started(["cmake", "--build", str(folder)], environment)
     package = SITE / "imp_service"
