@@ -3,7 +3,7 @@
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +11,8 @@ from imp_service import __version__
 from imp_service.cli.failure import describe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from imp_service.config import Config
 
 OLDEST_PYTHON = (3, 11)
@@ -43,7 +45,7 @@ def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
         _guarded("memory", lambda: _memory(root)),
         _huge_pages(config, root),
         _guarded("tuning", lambda: _tuning(config, root)),
-        _guarded("model", lambda: _model(config)),
+        _guarded("model", lambda: _models(config)),
         _guarded("gpu", lambda: _gpu(config, root)),
     ]
 
@@ -53,24 +55,43 @@ def _guarded(name: str, look: Callable[[], Check]) -> Check:
     try:
         return look()
     except Exception as error:
-        reason, message = describe(error)
-        return Check(name, "blocked", f"{reason}: {message}")
+        return _blocked(name, [error])
 
 
 def _config(arguments: Namespace) -> "tuple[Check, Config | None]":
-    from imp_service.config import load
+    from imp_service.config.load import read
     from imp_service.config.near_names import near_names
 
     try:
-        config = load(arguments.config, arguments.assignments)
+        reading = read(arguments.config, arguments.assignments)
+        config = reading.config
+        faults = reading.errors if config is None or reading.errors else _file_faults(config)
     except Exception as error:
-        reason, message = describe(error)
-        return Check("config", "blocked", f"{reason}: {message}"), None
+        return _blocked("config", [error]), None
+    if config is None or reading.errors:
+        return _blocked("config", faults), None
+    if faults:
+        return _blocked("config", faults), config
     if unread := near_names():
         return Check("config", "warning", "; ".join(unread)), config
     n_set = sum(entry.origin.source != "default" for entry in config.entries())
     file = f"{config.file}" if config.file else "no imp.conf, which is fine"
     return Check("config", "ok", f"{file}; {n_set} key{'s' if n_set != 1 else ''} set"), config
+
+
+def _file_faults(config: "Config") -> "Sequence[Exception]":
+    """Of files that no other check opens."""
+    from imp_service.core.file_faults import file_faults
+    from imp_service.core.settings_faults import CHAT_TEMPLATE
+    from imp_service.rpc.security.secret_faults import secret_faults
+
+    return [*secret_faults(config), *file_faults(config, CHAT_TEMPLATE)]
+
+
+def _blocked(name: str, errors: "Iterable[Exception]") -> Check:
+    """With everything that blocks it."""
+    told = dict.fromkeys(describe(error) for error in errors)
+    return Check(name, "blocked", "; ".join(f"{reason}: {message}" for reason, message in told))
 
 
 def _python(version: tuple[int, ...]) -> Check:
@@ -189,13 +210,30 @@ def _huge_pages(config: "Config | None", root: Path) -> Check:
     return Check("huge_pages", "ok", mode)
 
 
+def _models(config: "Config | None") -> Check:
+    """The first, and what is wrong with the entries of [models]."""
+    from imp_service.config.host import resolve_threads
+    from imp_service.core.device import resolve_device
+    from imp_service.core.settings_faults import entry_faults, gpu_faults
+
+    first = _guarded("model", lambda: _model(config))
+    if config is None or not config.settings.models:
+        return first
+    decided = resolve_device(resolve_threads(config))
+    others = [*entry_faults(decided, has_device=not [*gpu_faults(decided)])]
+    if not others:
+        return first
+    blocked = _blocked("model", others)
+    return blocked if first.status != "blocked" else replace(first, message=f"{first.message}; {blocked.message}")
+
+
 def _model(config: "Config | None") -> Check:
     """Opens, plans and, the built-in one, compares its checksum; reads the weights of no other."""
     from imp_service.config import Config
     from imp_service.config.build import build
     from imp_service.core import DeviceError, open_file
-    from imp_service.core.device import CUDA, find_gpu
     from imp_service.core.inspect import inspect_model
+    from imp_service.core.settings_faults import gpu_faults
     from imp_service.core.weights import sha256_of
     from imp_service.models import demo_model_path, demo_model_sha256
 
@@ -205,7 +243,7 @@ def _model(config: "Config | None") -> Check:
     try:
         report = inspect_model(file, config)
     except DeviceError:
-        if config.settings.device.kind != CUDA or not find_gpu().refusal:
+        if not [*gpu_faults(config)]:
             raise  # of a missing GPU the check below tells
         return Check("model", "warning", "opens; without the device nobody can say whether it fits")
     if not report.memory.fits:
@@ -220,18 +258,17 @@ def _model(config: "Config | None") -> Check:
 
 def _gpu(config: "Config | None", root: Path) -> Check:
     from imp_service.core.device import CUDA, find_gpu
-    from imp_service.core.kernels import list_kernels
+    from imp_service.core.settings_faults import gpu_faults
 
     try:
         driver = (root / NVIDIA_DRIVER).read_text(encoding="ascii", errors="replace").partition("\n")[0]
     except OSError:
         driver = "no NVIDIA driver here"
+    if config is not None and (faults := [*gpu_faults(config)]):
+        blocked = _blocked("gpu", faults)
+        return replace(blocked, message=f"{blocked.message} ({driver.strip()})")
     gpu = find_gpu()
-    is_named = config is not None and config.settings.device.kind == CUDA
-    if is_named and gpu.refusal:
-        list_kernels(CUDA)  # raises, and says more, where imp was built without them
-        return Check("gpu", "blocked", f"DEVICE_MISSING: device.kind is {CUDA}: {gpu.refusal} ({driver.strip()})")
-    if is_named:
+    if config is not None and config.settings.device.kind == CUDA:
         return Check("gpu", "ok", f"{gpu.name}, which device.kind names ({driver.strip()})")
     if gpu.is_chosen:
         return Check("gpu", "ok", f"{gpu.name} ({driver.strip()})")

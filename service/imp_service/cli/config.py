@@ -3,9 +3,16 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import add_settings_options, load_settings, warn_of_variables
 from imp_service.cli.failure import CommandError, describe, report, warning_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imp_service.config.load import Reading
+    from imp_service.core.settings_faults import Fault
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -41,24 +48,41 @@ def _show(arguments: Namespace) -> int:
 
 def _check(arguments: Namespace) -> int:
     """Reports whatever is wrong; ends as the first of it would end a start."""
-    from imp_service.config.host import resolve_threads
     from imp_service.config.load import read
-    from imp_service.core.settings_faults import setting_faults
 
     warn_of_variables()
     reading = read(arguments.config, arguments.assignments)
     config = reading.config
-    faults = reading.errors if config is None else setting_faults(resolve_threads(config))
+    faults = [*reading.errors, *_further_faults(reading)]
     # What several models have in common is told once.
     statuses = [report(*told) for told in dict.fromkeys(describe(fault) for fault in faults)]
     if not reading.is_whole:
-        print(warning_line(f"after {len(reading.errors)} errors the rest was not read"), file=sys.stderr)
+        _warn(f"after {len(reading.errors)} errors the rest was not read")
+    elif reading.errors:
+        _warn("the device, and whether models fit it, were not looked at")
     if config is None or statuses:
         return statuses[0]
     n_set = sum(entry.origin.source not in ("default", "auto") for entry in config.entries())
     keys = f"{n_set} key{'s' if n_set != 1 else ''} set"
     sys.stdout.write(f"{config.file or 'no imp.conf'}: {keys}, all good; weights were not read\n")
     return 0
+
+
+def _further_faults(reading: "Reading") -> "Iterator[Fault]":
+    """Beside those of keys. Where one is bad, only of files: a device or a model may be another than was meant."""
+    from imp_service.config.host import resolve_threads
+    from imp_service.core.settings_faults import opening_faults, setting_faults
+    from imp_service.rpc.security.secret_faults import secret_faults
+
+    if reading.config is None:
+        return
+    yield from secret_faults(reading.config)
+    look = opening_faults if reading.errors else setting_faults
+    yield from look(resolve_threads(reading.config))
+
+
+def _warn(message: str) -> None:
+    print(warning_line(message), file=sys.stderr)
 
 
 def _init(arguments: Namespace) -> int:

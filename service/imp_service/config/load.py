@@ -24,7 +24,7 @@ MOST_ERRORS = 100
 class Reading:
     """The settings, or what is wrong with them."""
 
-    config: Config | None
+    config: Config | None  # where there are errors, of the good keys alone
     errors: tuple[ConfigError, ...]
     is_whole: bool = True  # no: there were so many errors that the rest was not read
 
@@ -45,7 +45,7 @@ def load(
     `variables` stand in for the process's own, `root` for the root of the file system.
     """
     reading = read(option, assignments, variables=variables, root=root, most_errors=1)
-    if reading.config is None:
+    if reading.config is None or reading.errors:
         raise reading.errors[0]
     return reading.config
 
@@ -88,7 +88,7 @@ def read(
     settings = build(tree)
     if not errors:
         errors.extend(_contradictions(tree, settings, lines))
-    return Reading(None if errors else Config(settings, found[0] if found else None, tree), tuple(errors))
+    return Reading(Config(settings, found[0] if found else None, tree), tuple(errors))
 
 
 def _assignment(said: str | Assignment) -> Assignment:

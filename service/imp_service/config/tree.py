@@ -30,6 +30,14 @@ def merged(low: Tree, high: Tree) -> Tree:
     return result
 
 
+def value_at(tree: Tree, path: KeyPath) -> Value | None:
+    """What was said of this key; None: nothing, or it is a section."""
+    node: Tree | Value | None = tree
+    for name in path:
+        node = node.get(name) if isinstance(node, dict) else None
+    return node if isinstance(node, Value) else None
+
+
 def origin_at(tree: Tree, path: KeyPath) -> Origin:
     """Where the value at `path` came from; for a section, its first value."""
     node: Tree | Value | None = tree

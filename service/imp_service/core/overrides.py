@@ -33,11 +33,22 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
 def require_kernels(gemm: Mapping[str, str], device: str) -> None:
     """Raises OVERRIDE_INVALID for a kernel of another device; one of no device the core refuses, listing the known."""
     for pattern, kernel in gemm.items():
-        for other, kinds in _ALIKE.items():
-            if device not in kinds and kernel in _kernels_of(kinds) and kernel not in _kernels_of((device,)):
-                where = f"gemm.{write_key(pattern)} = {kernel}"
-                what = f"is a kernel of {other}, and the device is {device}"
-                raise ConfigError(where, what, reason="OVERRIDE_INVALID")
+        if other := other_device(kernel, device):
+            where = f"gemm.{write_key(pattern)} = {kernel}"  # as the core says it, of whichever model it is
+            raise ConfigError(where, not_of(other, device), reason="OVERRIDE_INVALID")
+
+
+def other_device(kernel: str, device: str) -> str | None:
+    """Whose kernel it is, where it is not one of this device."""
+    for other, kinds in _ALIKE.items():
+        if device not in kinds and kernel in _kernels_of(kinds) and kernel not in _kernels_of((device,)):
+            return other
+    return None
+
+
+def not_of(other: str, device: str) -> str:
+    """What is to be said of such a kernel."""
+    return f"is a kernel of {other}, and the device is {device}"
 
 
 def known_kernels(device: str) -> set[str]:

@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from imp_service.config import Config, ConfigError
 from imp_service.config.select import select_entry
-from imp_service.config.toml import KeyPath
-from imp_service.config.tree import origin_at
+from imp_service.config.toml import KeyPath, write_path
 from imp_service.core.device import CUDA, find_gpu, resolve_device, resolve_machine
 from imp_service.core.errors import DeviceError, Error
+from imp_service.core.file_faults import file_faults, typed_at
 from imp_service.core.inspect import plan_faults
 from imp_service.core.kernels import list_kernels, weight_types
 from imp_service.core.load import open_checkpoint
-from imp_service.core.overrides import known_kernels, require_kernels
+from imp_service.core.overrides import known_kernels, not_of, other_device
 from imp_service.core.tuning import tuning_here
 
 Fault = Error | ConfigError
-_TEXT_FILES: tuple[KeyPath, ...] = (("tls", "cert"), ("tls", "key"), ("tls", "client_ca"), ("auth", "token_file"))
-_TEMPLATE: KeyPath = ("model", "overrides", "chat_template")
+CHAT_TEMPLATE: KeyPath = ("model", "overrides", "chat_template")
 
 
 def setting_faults(config: Config) -> Iterator[Fault]:
-    """Every one. `device.threads` is decided.
+    """Every one of the tuning, the device and the models. `device.threads` is decided.
 
     The files that keys name open, the device is there, each model's header is good, and it would fit and have kernels.
     """
-    for path in _TEXT_FILES:
-        yield from _file_fault(config, path)
     yield from _raised(lambda: tuning_here(config.settings))
-    device = [*_gpu_fault(config), *_raised(lambda: resolve_machine(config))]
+    device = [*gpu_faults(config), *_raised(lambda: resolve_machine(config))]
     yield from device
     decided = resolve_device(config) if device else resolve_machine(config)[0]
     yield from _model_faults(decided, has_device=not device)
-    for name in decided.settings.models:
-        yield from _model_faults(select_entry(decided, name), has_device=not device)
+    yield from entry_faults(decided, has_device=not device)
 
 
-def _gpu_fault(config: Config) -> Iterator[Fault]:
+def opening_faults(config: Config) -> Iterator[Fault]:
+    """Of them, those of files that do not open; for settings of which a part is missing."""
+    yield from _raised(lambda: tuning_here(config.settings))
+    for name in (None, *config.settings.models):
+        chosen = config if name is None else select_entry(config, name)
+        yield from file_faults(chosen, CHAT_TEMPLATE)
+        yield from _of_entry(name, _raised(lambda chosen=chosen: open_checkpoint(chosen)))  # type: ignore[misc]
+
+
+def entry_faults(config: Config, *, has_device: bool) -> Iterator[Fault]:
+    """Those of the entries of [models]; `config` has every `auto` of the machine decided, where there is the device."""
+    for name in config.settings.models:
+        yield from _model_faults(select_entry(config, name), has_device=has_device, name=name)
+
+
+def gpu_faults(config: Config) -> Iterator[Fault]:
+    """Why the GPU that the settings name cannot be used."""
     if config.settings.device.kind != CUDA or not (refusal := find_gpu().refusal):
         return
     try:
@@ -49,21 +58,29 @@ def _gpu_fault(config: Config) -> Iterator[Fault]:
         yield error
     else:
         found = f"found {CUDA}, and {refusal}"
-        yield ConfigError(_where(config, ("device", "kind")), found, reason="DEVICE_MISSING")
+        yield ConfigError(typed_at(config, ("device", "kind")), found, reason="DEVICE_MISSING")
 
 
-def _model_faults(config: Config, *, has_device: bool) -> Iterator[Fault]:
-    """Of [model]."""
-    yield from _file_fault(config, _TEMPLATE)
+def _model_faults(config: Config, *, has_device: bool, name: str | None = None) -> Iterator[Fault]:
+    """Of [model], which may stand for an entry of [models]."""
+    yield from file_faults(config, CHAT_TEMPLATE)
     try:
         file = open_checkpoint(config)
     except Error as error:
-        yield error
+        yield from _of_entry(name, [error])
         file = None
     if file is not None and has_device:
-        yield from plan_faults(file, config)
+        yield from _of_entry(name, plan_faults(file, config))
     else:
         yield from _override_faults(config, None if file is None else {tensor.name for tensor in file.tensors})
+
+
+def _of_entry(name: str | None, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Faults whose words do not say of which entry of [models] they are."""
+    for fault in faults:
+        if name is not None:
+            fault.message = f"{write_path(('models', name))}: {fault.message}"
+        yield fault
 
 
 def _override_faults(config: Config, tensors: Collection[str] | None) -> Iterator[Fault]:
@@ -72,14 +89,14 @@ def _override_faults(config: Config, tensors: Collection[str] | None) -> Iterato
     device = str(config.settings.device.kind)
     kernels = known_kernels(device)
     for pattern, kernel in config.settings.model.overrides.gemm.items():
-        where = _where(config, ("model", "overrides", "gemm", pattern))
+        where = typed_at(config, ("model", "overrides", "gemm", pattern))
         is_one_name = not any(character in pattern for character in "*?")
         could_be_there = "." in pattern if tensors is None else pattern in tensors
         if is_one_name and pattern not in types and not could_be_there:
             what = f"names no tensor, and is none of the weight types: {', '.join(types)}"
             yield ConfigError(where, what, reason="OVERRIDE_INVALID")
-        elif foreign := [*_raised(lambda only={pattern: kernel}: require_kernels(only, device))]:  # type: ignore[misc]
-            yield from foreign
+        elif other := other_device(kernel, device):
+            yield ConfigError(where, f"{kernel} {not_of(other, device)}", reason="OVERRIDE_INVALID")
         elif kernels and kernel not in kernels:
             yield ConfigError(where, f"{kernel}: no such kernel of {device}", reason="OVERRIDE_INVALID")
 
@@ -89,27 +106,3 @@ def _raised(look: Callable[[], object]) -> Iterator[Fault]:
         look()
     except (Error, ConfigError) as error:
         yield error
-
-
-def _file_fault(config: Config, path: KeyPath) -> Iterator[Fault]:
-    value: object = config.settings
-    for name in path:
-        value = getattr(value, name)
-    if value is None:
-        return
-    file = Path(str(value))
-    try:
-        mode = file.stat().st_mode
-        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-            with file.open("rb") as content:
-                content.read(1)
-        elif not os.access(file, os.R_OK):  # what a pipe holds can be read once: the start does
-            raise PermissionError
-    except PermissionError:
-        yield ConfigError(_where(config, path), f"{value}: may not be read", reason="CONFIG_PERMISSION")
-    except OSError as error:
-        yield ConfigError(_where(config, path), f"{value}: {error.strerror}")
-
-
-def _where(config: Config, path: KeyPath) -> str:
-    return origin_at(config.tree, path).where(path)

@@ -13,8 +13,10 @@ from imp_service.config import ConfigError, Settings, load
 from imp_service.config.load import MOST_ERRORS
 from imp_service.core.device import find_gpu
 from imp_service.models import demo_model_path
+from support.certificates import make_certificate
 
 GOOD = "%s set, all good; weights were not read\n"
+UNLOOKED = "imp: warning: the device, and whether models fit it, were not looked at\n"
 SHIPPED = Path(__file__).parents[3] / "conf/imp.conf"
 
 
@@ -61,13 +63,13 @@ def test_check_says_what_it_read(machine: Path, capfd: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("action", ["show", "check"])
-def test_cfg_3_l07_a_bad_file_ends_with_78_and_one_line(action: str, machine: Path, capfd: pytest.CaptureFixture[str]):
+def test_cfg_3_l07_a_bad_file_ends_with_78_and_an_error(action: str, machine: Path, capfd: pytest.CaptureFixture[str]):
     (machine / "imp.conf").write_text("[scheduler]\nmax_runing = 8\n")
     assert main(["config", action]) == 78
     assert capfd.readouterr() == (
         "",
         "imp: error: CONFIG_INVALID: imp.conf:2:scheduler.max_runing: "
-        "unknown key; nearest known: scheduler.max_running\n",
+        "unknown key; nearest known: scheduler.max_running\n" + (UNLOOKED if action == "check" else ""),
     )
 
 
@@ -82,7 +84,8 @@ def check(capfd: pytest.CaptureFixture[str], *assignments: str) -> tuple[int, li
 def test_cfg_13_check_tells_every_bad_key(machine: Path, capfd: pytest.CaptureFixture[str]):
     (machine / "imp.conf").write_text("[scheduler]\nmax_runing = 8\nmax_waiting = 0\n[unknown]\na = 1\nb = 2\n")
     status, told = check(capfd, "kv.dtype=3", "nonsense", "model.name=good")
-    assert (status, len(told)) == (78, 5)
+    assert (status, told.pop()) == (78, UNLOOKED.strip())
+    assert len(told) == 5
     for line, begin in zip(
         told,
         (
@@ -96,14 +99,58 @@ def test_cfg_13_check_tells_every_bad_key(machine: Path, capfd: pytest.CaptureFi
     ):
         assert line.startswith(f"CONFIG_INVALID: {begin}")
     status, told = check(capfd)
-    assert (status, len(told)) == (78, 3)
+    assert (status, len(told)) == (78, 4)
+
+
+def test_cfg_13_a_bad_key_hides_no_file(capfd: pytest.CaptureFixture[str]):
+    words = ("kv.dtype=3", "auth.token_file=no", "model.overrides.chat_template=no.jinja", "models.second.path=no.gguf")
+    status, told = check(capfd, *words)
+    assert (status, [line.partition(" no")[0] for line in told[:-1]]) == (
+        78,
+        [
+            'CONFIG_INVALID: --set kv.dtype: found 3, expected "auto" or "f16", "bf16", "f32" or "q8_0"',
+            "CONFIG_INVALID: --set auth.token_file:",
+            "CONFIG_INVALID: --set model.overrides.chat_template:",
+            "MODEL_MISSING: models.second:",
+        ],
+    )
+
+
+def test_cfg_13_secrets_are_read_as_a_server_reads_them(machine: Path, capfd: pytest.CaptureFixture[str]):
+    (machine / "tokens").touch()
+    make_certificate("server").write(machine)
+    (machine / "key.pem").write_text("")
+    status, told = check(capfd, "auth.token_file=tokens", "tls.cert=cert.pem", "tls.key=key.pem")
+    assert (status, len(told)) == (78, 2)
+    assert told[0].startswith("CONFIG_INVALID: tls.key: key.pem: found no private key in PEM")
+    assert told[1].startswith("CONFIG_INVALID: auth.token_file: tokens: found no token, expected a line for each")
 
 
 @pytest.mark.parametrize(
     ("assignments", "status", "expected"),
     [
         (("model.path=/no/such.gguf",), 66, ["MODEL_MISSING: /no/such.gguf: No such file"]),
-        (("models.second.path=no.gguf",), 66, ["MODEL_MISSING: no.gguf: No such file"]),
+        (("models.second.path=no.gguf",), 66, ["MODEL_MISSING: models.second: no.gguf: No such file"]),
+        (
+            (
+                f"models.second.path={demo_model_path()}",
+                "models.second.overrides.chat_template=no.jinja",
+                "models.second.overrides.gemm.q8_0=q8_0_dp4a",
+            ),
+            78,
+            [
+                "CONFIG_INVALID: --set models.second.overrides.chat_template: no.jinja: No such file",
+                "OVERRIDE_INVALID: models.second: gemm.q8_0 = q8_0_dp4a: is a kernel of cuda, and the device is cpu",
+            ],
+        ),
+        (
+            ("models.second.path=no.gguf", "models.second.overrides.gemm.q4k=foo"),
+            66,
+            [
+                "MODEL_MISSING: models.second: no.gguf: ",
+                "OVERRIDE_INVALID: --set models.second.overrides.gemm.q4k: names no tensor",
+            ],
+        ),
         (("device.tuning=no.json",), 78, ["CONFIG_INVALID: device.tuning: no.json: no such file"]),
         (("auth.token_file=no",), 78, ["CONFIG_INVALID: --set auth.token_file: no: No such file"]),
         (
@@ -144,7 +191,7 @@ def test_cfg_13_check_tells_every_bad_key(machine: Path, capfd: pytest.CaptureFi
             66,
             [
                 "MODEL_MISSING: no.gguf: ",
-                "OVERRIDE_INVALID: gemm.q8_0 = q8_0_dp4a: is a kernel of cuda, and the device is cpu",
+                "OVERRIDE_INVALID: --set model.overrides.gemm.q8_0: q8_0_dp4a is a kernel of cuda, and",
                 "OVERRIDE_INVALID: --set model.overrides.gemm.f16: bar: no such kernel of cpu",
             ],
         ),
@@ -165,11 +212,11 @@ def test_cfg_13_check_tells_all_that_would_end_a_start(
 
 
 def test_cfg_13_check_takes_what_a_start_takes(machine: Path, capfd: pytest.CaptureFixture[str]):
-    (machine / "key.pem").write_text("k")
+    make_certificate("server").write(machine)
     (machine / "second").mkdir()  # an entry of [models] is meant, whatever else is called so
     (machine / "chat.jinja").write_text("{{ messages }}")
     words = (
-        *("tls.cert=key.pem", "tls.key=key.pem", "model.overrides.chat_template=chat.jinja"),
+        *("tls.cert=cert.pem", "tls.key=key.pem", "model.overrides.chat_template=chat.jinja"),
         *("model.overrides.gemm.q8_0=reference", 'model.overrides.gemm."blk.*.ffn_down.weight"=reference'),
         f"models.second.path={demo_model_path()}",
     )

@@ -75,7 +75,7 @@ def test_a_gpu_that_the_settings_name_and_that_is_not_there_blocks_where_it_is_l
     found = _found(out)
     assert status == 1
     assert [check["id"] for check in found.values() if check["status"] == "blocked"] == ["gpu"]
-    assert found["gpu"]["message"].startswith("DEVICE_MISSING: device")
+    assert found["gpu"]["message"].startswith("DEVICE_MISSING: ")
     assert refusal in found["gpu"]["message"]
     assert found["model"]["status"] == "warning"
     assert _found(call("doctor", "--json")[1])["gpu"]["status"] == "ok"
@@ -86,6 +86,23 @@ def test_an_instruction_set_that_the_cpu_lacks_blocks(call):
     status, out, _ = call("doctor", "--json", "--set", f"device.isa={missing}")
     assert (status, _found(out)["model"]["status"]) == (1, "blocked")
     assert _found(out)["model"]["message"].startswith("DEVICE_MISSING: ")
+
+
+def test_all_that_is_wrong_with_settings_and_files_is_told(call, tmp_path):
+    status, out, _ = call("doctor", "--json", "--set", "kv.dtype=1", "--set", "nonsense")
+    assert (status, _found(out)["config"]["message"].count("CONFIG_INVALID: ")) == (1, 2)
+    words = ("tls.cert=/no.pem", "tls.key=/no.key", "models.second.path=no.gguf")
+    status, out, _ = call("doctor", "--json", *(word for text in words for word in ("--set", text)))
+    found = _found(out)
+    assert (status, [check["id"] for check in found.values() if check["status"] == "blocked"]) == (
+        1,
+        ["config", "model"],
+    )
+    assert found["config"]["message"] == (
+        "CONFIG_INVALID: --set tls.cert: /no.pem: No such file or directory; "
+        "CONFIG_INVALID: --set tls.key: /no.key: No such file or directory"
+    )
+    assert found["model"]["message"].startswith("MODEL_MISSING: models.second: no.gguf: ")
 
 
 def test_a_built_in_model_that_was_changed_blocks(call, monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,48 @@
+"""Why a server would not start with the files of tokens and certificates that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from imp_service.config import Config, ConfigError
+from imp_service.config.toml import KeyPath
+from imp_service.core.file_faults import file_faults
+
+_CERTIFICATE: tuple[KeyPath, ...] = (("tls", "cert"), ("tls", "key"), ("tls", "client_ca"))
+_TOKENS: tuple[KeyPath, ...] = (("auth", "token_file"),)
+
+
+def secret_faults(config: Config) -> Iterator[ConfigError]:
+    """As a server reads them. What is no regular file, such as a pipe, only the server reads."""
+    tls, token_file = config.settings.tls, config.settings.auth.token_file
+
+    def read_identity() -> None:
+        from imp_service.rpc.security.tls import IdentityFiles  # only where it is needed: with it comes gRPC
+
+        client_ca = None if tls.client_ca is None else Path(tls.client_ca)
+        if tls.cert is not None and tls.key is not None:  # one alone the settings refuse
+            IdentityFiles(Path(tls.cert), Path(tls.key), client_ca).read()
+
+    def read_token_file() -> None:
+        from imp_service.rpc.security.tokens import read_tokens
+
+        read_tokens(Path(str(token_file)))
+
+    yield from _faults(config, _CERTIFICATE, (tls.cert, tls.key, tls.client_ca), read_identity)
+    yield from _faults(config, _TOKENS, (token_file,), read_token_file)
+
+
+def _faults(
+    config: Config, keys: tuple[KeyPath, ...], files: tuple[str | None, ...], read: Callable[[], None]
+) -> Iterator[ConfigError]:
+    """Each file that does not open; where all do, the first thing wrong with what they hold."""
+    told = [fault for key in keys for fault in file_faults(config, key)]
+    yield from told
+    named = [file for file in files if file is not None]
+    if told or not named or not all(Path(file).is_file() for file in named):
+        return
+    try:
+        read()
+    except ConfigError as error:
+        yield error
