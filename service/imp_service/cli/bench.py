@@ -80,7 +80,7 @@ def _run_model(arguments: Namespace) -> int:
 
     if arguments.type is not None and arguments.synthetic is None:
         raise CommandError("USAGE", "--type is for --synthetic: a file has its types")
-    model = [] if arguments.model is None else [of_option("-m", "model.path", arguments.model)]
+    model = [] if arguments.model is None else [of_option("--model", "model.path", arguments.model)]
     threads = [of_option("--threads", "device.threads", str(n)) for n in arguments.threads or ()]
     configs = load_each(arguments, [[*model, each] for each in threads] or [model])
     file = None

@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> int:
         raise UsageError(arguments.usage(), "--values: given without --check, expected --check beside it")
     if arguments.model_option is not None:
         if arguments.model is not None:
-            raise UsageError(arguments.usage(), "-m: given beside MODEL, expected one of them")
+            raise UsageError(arguments.usage(), "--model: given beside MODEL, expected one of them")
         arguments.model = arguments.model_option
     config = load_model_settings(arguments)
     file = open_file(config)

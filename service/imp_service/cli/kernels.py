@@ -12,7 +12,7 @@ from imp_service.cli.failure import warning_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imp_service.config import Settings
+    from imp_service.config import Config, Settings
     from imp_service.core.kernels import Choice
     from imp_service.core.tuning import Preference
 
@@ -27,7 +27,9 @@ def configure(parser: ArgumentParser) -> None:
         metavar=("TYPE", "NxK"),
         help="which kernel multiplies a weight of N rows of K elements, and why not the others; as q8_0 4096x1024",
     )
-    parser.add_argument("--device", action=Once, help="whose kernels: cpu or cuda (default: device.kind; auto: cpu)")
+    parser.add_argument(
+        "--device", action=Once, help="whose kernels: cpu or cuda (default: as device.kind has it for a start)"
+    )
     parser.add_argument(
         "--isa", action=Once, help="with --explain: decide as a CPU with this instruction set would (default: this one)"
     )
@@ -40,22 +42,28 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    settings = load_settings(arguments).settings
-    device = _device(arguments, settings)
-    if arguments.explain is not None:
-        _explain(arguments, _choice(arguments, settings, device))
-    else:
-        _list(arguments, device)
+    from imp_service.core import InvalidArgument
+
+    config = load_settings(arguments)
+    device = _device(arguments, config)
+    try:
+        if arguments.explain is not None:
+            _explain(arguments, _choice(arguments, config.settings, device))
+        else:
+            _list(arguments, device)
+    except InvalidArgument as error:  # the core calls its arguments as our options, without the dashes
+        if error.message.partition(":")[0] in ("device", "isa", "gpu"):
+            error.message = f"--{error.message}"
+        raise
     return 0
 
 
-def _device(arguments: Namespace, settings: "Settings") -> str:
+def _device(arguments: Namespace, config: "Config") -> str:
     """Whose kernels are asked for; refuses the options that say nothing of it."""
-    from imp_service.config import AUTO
-    from imp_service.core.device import CPU
+    from imp_service.core.device import CPU, resolve_device
 
-    kind = CPU if settings.device.kind is AUTO else str(settings.device.kind)
-    device: str = arguments.device or kind
+    # As a start decides, where the settings leave it to imp.
+    device: str = arguments.device or str(resolve_device(config).settings.device.kind)
     for option, word, is_for in (("--isa", arguments.isa, device == CPU), ("--gpu", arguments.gpu, device != CPU)):
         if word is None:
             continue

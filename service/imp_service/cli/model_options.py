@@ -33,7 +33,9 @@ def context_assignments(arguments: Namespace) -> "list[Assignment]":
     """What --context says; it goes before --set."""
     from imp_service.config.sources import of_option
 
-    return [] if arguments.context is None else [of_option("-c", "model.overrides.max_context", arguments.context)]
+    return (
+        [] if arguments.context is None else [of_option("--context", "model.overrides.max_context", arguments.context)]
+    )
 
 
 def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":

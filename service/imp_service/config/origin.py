@@ -20,8 +20,8 @@ class Origin:
 
     def where(self, path: KeyPath) -> str:
         """How an error names the value at `path` that came from here: file:line:key; an option's name says it all."""
-        if self.source == "option":
-            return self.place
+        if self.source in ("option", "--model"):
+            return str(self)
         key = excerpt(write_path(path), 100)
         place = excerpt(self.place, 100, keep="end")
         if not place:

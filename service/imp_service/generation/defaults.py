@@ -29,7 +29,10 @@ MAX_WINDOW = 2**31 - 1
 
 def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) -> SamplingOptions:
     """A model's own sampler, every field but the seed resolved."""
-    values = {**OFF, **read_file_sampling(metadata).values}
+    found = read_file_sampling(metadata)
+    values = {**OFF, **found.values}
+    if not found.has_window and wanted.penalty_window is None:
+        values["repetition_penalty"] = OFF["repetition_penalty"]
     for name in OFF:
         override = getattr(wanted, name)
         if override is not None:
@@ -39,8 +42,9 @@ def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) ->
 
 def sampling_warnings(metadata: Mapping[str, object], wanted: DefaultSampling) -> list[str]:
     """What the file recommends and cannot be used, where the settings do not speak in its place."""
-    warnings = read_file_sampling(metadata).warnings
-    return [text for name, text in warnings.items() if getattr(wanted, name) is None]
+    found = read_file_sampling(metadata)
+    told = [text for name, text in found.warnings.items() if getattr(wanted, name) is None]
+    return [*told, found.unknown] if found.unknown else told
 
 
 def resolve(asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from imp_service.config.toml import excerpt
 from imp_service.generation.validate import SAMPLING_BOUNDS
 
+PREFIX = "general.sampling."
 # Keys by which a model file recommends a sampler -> our field.
 FILE_KEYS: Mapping[str, str] = {
     "general.sampling.temp": "temperature",
@@ -28,6 +30,10 @@ class FileSampling:
 
     values: Mapping[str, float]
     warnings: Mapping[str, str]
+    # Whether its repetition penalty is over tokens that can be told; else it holds only for a window of the settings.
+    has_window: bool
+    # What the file says beside our fields; empty: nothing.
+    unknown: str
 
 
 def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
@@ -47,10 +53,17 @@ def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
             warnings[name] = f"{unfit[0]}; not used"
         else:
             values[name] = value
+    is_unfit = "penalty_window" in warnings
+    if is_unfit and "repetition_penalty" in values:
+        warnings["penalty_window"] += f", nor is {PREFIX}penalty_repeat"
     # Here a window of 0 is all of the context. There it is none, so that nothing is penalised.
-    if metadata.get("general.sampling.penalty_last_n") == _NO_PENALTY:
-        values.pop("repetition_penalty", None)
-    return FileSampling(values, warnings)
+    has_window = not is_unfit and metadata.get(f"{PREFIX}penalty_last_n") != _NO_PENALTY
+    return FileSampling(values, warnings, has_window, _unknown(metadata))
+
+
+def _unknown(metadata: Mapping[str, object]) -> str:
+    keys = [key for key in metadata if key.startswith(PREFIX) and key not in FILE_KEYS]
+    return f"{excerpt(', '.join(keys), 300)}: imp has no such sampler; not used" if keys else ""
 
 
 def _in_our_words(name: str, said: float) -> float:

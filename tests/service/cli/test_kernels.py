@@ -8,6 +8,7 @@ import pytest
 
 ON_GPU = ("--set", "device.kind=cuda_emulated")
 AT_GPU = ("--device", "cuda_emulated")
+KIND_OF = {True: "cuda_emulated", False: "cpu"}  # by whether the kernels of the GPU here are validated
 OF_Q8_0 = ("--explain", "q8_0", "64x64")
 
 
@@ -64,17 +65,20 @@ def test_questions_that_have_no_answer(call):
         ("--explain", "q8_0", "4096"): ("USAGE", "expected rows x elements"),
         ("--explain", "q8_9", "4096x1024"): ("FIELD_INVALID", "expected one of f32"),
         ("--explain", "q4_k", "4096x128"): ("FIELD_INVALID", "expected a multiple of 256"),
-        ("--explain", "q8_0", "64x64", "--isa", "sse"): ("FIELD_INVALID", "avx512vnni"),
+        ("--explain", "q8_0", "64x64", "--isa", "sse"): ("FIELD_INVALID", " --isa: sse, expected one of"),
         ("--isa", "avx2"): ("USAGE", "--explain"),
         ("--gpu", "h200"): ("USAGE", "--explain"),
-        ("--device", "gpu"): ("FIELD_INVALID", "expected one of: cpu, cuda"),
+        ("--device", "gpu"): ("FIELD_INVALID", " --device: 'gpu', expected one of: cpu, cuda"),
         ("--explain", "q8_0", "64x64", "--gpu", "h200"): ("USAGE", "says nothing of cpu, expected --device cuda"),
         ("--explain", "q8_0", "64x64", "--device", "cuda_emulated", "--isa", "avx2"): (
             "USAGE",
             "expected --device cpu",
         ),
         ("--explain", "q8_0", "64x64", "--isa", "avx2", *ON_GPU): ("USAGE", "says nothing of cuda_emulated"),
-        ("--explain", "q8_0", "64x64", *ON_GPU, "--gpu", "h300"): ("FIELD_INVALID", "expected one of: auto, h200"),
+        ("--explain", "q8_0", "64x64", *ON_GPU, "--gpu", "h300"): (
+            "FIELD_INVALID",
+            " --gpu: 'h300', expected one of: auto",
+        ),
     }
     for words, (reason, part) in cases.items():
         status, out, err = call("kernels", *words)
@@ -92,12 +96,19 @@ def test_p4_settings_are_read_whatever_is_asked(call, question: tuple[str, ...],
     assert err.startswith("imp: error: CONFIG_INVALID: --set ")
 
 
+def test_p4_where_the_settings_leave_the_device_to_imp_it_is_that_of_a_start(call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("imp_service.core.device.CUDA", "cuda_emulated")
+    expected = {validated: call("kernels", "--device", device) for validated, device in KIND_OF.items()}
+    for validated, told in expected.items():
+        monkeypatch.setattr("imp_service._core.find_gpu", lambda of=validated: ("a GPU", "", of))
+        assert call("kernels", "--set", "device.kind=auto") == told
+
+
 def test_p4_the_settings_name_the_device_and_the_option_goes_before_them(call):
     gpu, cpu = (json.loads(call("kernels", "--device", device, "--json")[1]) for device in ("cuda_emulated", "cpu"))
     assert gpu["kernels"][0]["name"] != cpu["kernels"][0]["name"]
     assert json.loads(call("kernels", *ON_GPU, "--json")[1]) == gpu
     assert json.loads(call("kernels", *ON_GPU, "--device", "cpu", "--json")[1]) == cpu
-    assert json.loads(call("kernels", "--set", "device.kind=auto", "--json")[1]) == cpu
     question = ("--explain", "q8_0", "64x512")
     assert call("kernels", *ON_GPU, *question) == call("kernels", "--device", "cuda_emulated", *question)
 

@@ -77,7 +77,7 @@ def test_what_cannot_be_is_refused_in_one_line(call):
 
 def test_a_refusal_names_the_option_that_was_typed(call):
     for words, said in {
-        ("run", "x", "-c", "0"): "CONFIG_INVALID: -c: found 0, expected 1 to ",
+        ("run", "x", "-c", "0"): "CONFIG_INVALID: --context: found 0, expected 1 to ",
         ("run", "x", "--max-tokens", "-3", "--seed", "-1"): "FIELD_INVALID: --max-tokens: -3, expected 0 … ",
         ("run", "x", "--temperature", "nan"): "FIELD_INVALID: --temperature: nan, expected 0 … 100",
         ("chat", "--max-tokens", "-3"): "FIELD_INVALID: --max-tokens: -3, expected 0 … ",

@@ -105,10 +105,10 @@ def test_cfg_4_l07_a_file_that_may_not_be_read_is_an_error(machine: Path, monkey
 
 
 def test_cfg_6_what_an_option_says_goes_before_set_and_an_error_names_the_option(load_text):
-    said = of_option("-c", "model.overrides.max_context", "4K")
+    said = of_option("--context", "model.overrides.max_context", "4K")
     config = load_text("", "model.overrides.max_context=8K", said)
     assert config.settings.model.overrides.max_context == 4096
     origins = {entry.name: str(entry.origin) for entry in config.entries()}
-    assert origins["model.overrides.max_context"] == "-c"
-    with pytest.raises(ConfigError, match=r"^CONFIG_INVALID: -c: found 0, expected 1 to "):
-        load_text("", of_option("-c", "model.overrides.max_context", "0"))
+    assert origins["model.overrides.max_context"] == "--context"
+    with pytest.raises(ConfigError, match=r"^CONFIG_INVALID: --context: found 0, expected 1 to "):
+        load_text("", of_option("--context", "model.overrides.max_context", "0"))

@@ -46,5 +46,5 @@ def test_a_file_of_that_name_goes_before_it(machine, load_text):
 
 
 def test_an_empty_word_is_no_path(load_text):
-    with pytest.raises(ConfigError, match=r"--model model\.path: found nothing, expected a path"):
+    with pytest.raises(ConfigError, match=r"^CONFIG_INVALID: --model: found nothing, expected a path"):
         select_model(load_text(), "")

@@ -45,6 +45,27 @@ def test_smp_27_llama_cpp_s_words_for_off_and_for_all_mean_the_same_here() -> No
     assert warned(penalty_last_n=0, penalty_repeat=1.1, temp=-1.0) == []
 
 
+def test_smp_27_a_penalty_holds_only_over_a_window_that_can_be_told() -> None:
+    unfit = {BASE + "penalty_last_n": -2, BASE + "penalty_repeat": 1.5}
+    assert default_sampling(unfit, DefaultSampling()).repetition_penalty == 1.0
+    assert sampling_warnings(unfit, DefaultSampling()) == [
+        f"{BASE}penalty_last_n: -2, expected 0 … {2**32 - 1}; not used, nor is {BASE}penalty_repeat"
+    ]
+    none = {**unfit, BASE + "penalty_last_n": 0}
+    for metadata in (unfit, none):
+        window = default_sampling(metadata, DefaultSampling(penalty_window=64))
+        assert (window.repetition_penalty, window.penalty_window) == (1.5, 64)
+        assert sampling_warnings(metadata, DefaultSampling(penalty_window=64)) == []
+        assert default_sampling(metadata, DefaultSampling(repetition_penalty=1.2)).repetition_penalty == 1.2
+
+
+def test_smp_27_samplers_that_imp_has_not_are_told_together() -> None:
+    assert changed(xtc_probability=0.5, mirostat=2, top_k=7) == {"top_k": 7}
+    assert warned(xtc_probability=0.5, mirostat=2, top_k=7) == [
+        f"{BASE}xtc_probability, {BASE}mirostat: imp has no such sampler; not used"
+    ]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
