@@ -19,6 +19,9 @@ OLDEST_PYTHON = (3, 11)
 HUGE_PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
 NVIDIA_DRIVER = "proc/driver/nvidia/version"
 
+# Of one check, which is one line.
+MOST_TOLD = 10
+
 Status = Literal["ok", "warning", "blocked"]
 
 
@@ -89,9 +92,10 @@ def _file_faults(config: "Config") -> "Sequence[Exception]":
 
 
 def _blocked(name: str, errors: "Iterable[Exception]") -> Check:
-    """With everything that blocks it."""
-    told = dict.fromkeys(describe(error) for error in errors)
-    return Check(name, "blocked", "; ".join(f"{reason}: {message}" for reason, message in told))
+    """With what blocks it, each once."""
+    told = [f"{reason}: {message}" for reason, message in dict.fromkeys(describe(error) for error in errors)]
+    rest = [f"and {len(told) - MOST_TOLD} more, which imp config check tells"] if len(told) > MOST_TOLD else []
+    return Check(name, "blocked", "; ".join([*told[:MOST_TOLD], *rest]))
 
 
 def _python(version: tuple[int, ...]) -> Check:

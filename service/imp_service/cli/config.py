@@ -22,7 +22,7 @@ def configure(parser: ArgumentParser) -> None:
     show.add_argument("--json", action="store_true", help="as one JSON object")
     add_settings_options(show)
     show.set_defaults(act=_show)
-    what = "check each key, the files that keys name, the device, and that models fit; reads no weights"
+    what = "check each key and the files keys name; if all keys are good, the device and that models fit; no weights"
     check = actions.add_parser("check", help=what, description=what)
     add_settings_options(check)
     check.set_defaults(act=_check)

@@ -91,6 +91,13 @@ def test_an_instruction_set_that_the_cpu_lacks_blocks(call):
 def test_all_that_is_wrong_with_settings_and_files_is_told(call, tmp_path):
     status, out, _ = call("doctor", "--json", "--set", "kv.dtype=1", "--set", "nonsense")
     assert (status, _found(out)["config"]["message"].count("CONFIG_INVALID: ")) == (1, 2)
+    (tmp_path / "imp.conf").write_text("".join(f"name_{n} = 1\n" for n in range(15)))
+    message = _found(call("doctor", "--json")[1])["config"]["message"]
+    assert (message.count("CONFIG_INVALID: "), message.rpartition("; ")[2]) == (
+        10,
+        "and 5 more, which imp config check tells",
+    )
+    (tmp_path / "imp.conf").unlink()
     words = ("tls.cert=/no.pem", "tls.key=/no.key", "models.second.path=no.gguf")
     status, out, _ = call("doctor", "--json", *(word for text in words for word in ("--set", text)))
     found = _found(out)
