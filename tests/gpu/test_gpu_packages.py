@@ -104,6 +104,7 @@ def test_where_the_packager_fails_cmake_builds(tmp_path: Path, monkeypatch: pyte
             raise StageError("pip ended with status 1")
 
     monkeypatch.setattr(build, "started", started)
+    monkeypatch.setattr(build, "packager", list)  # it is there
     monkeypatch.setattr(build, "pybind11_folder", lambda environment: "/where/pybind11/is")
     monkeypatch.setattr(build, "SITE", tmp_path / "site")
     context = Context(tmp_path, stage="build")
