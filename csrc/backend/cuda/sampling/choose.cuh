@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(SamplingShape::kThreads)
   if (request.is_adjusted) found = scan_row(row, logits.width, memory.scan);
   const bool has_candidate = found.greatest > __uint_as_float(0xFF800000U);
   const int token = has_candidate ? choose(request, found, row, logits.width, memory) : -1;
-  // A thread that reads its answer only now, for neither a choice nor a scan had a barrier, has nothing to do either way.
+  // A thread that reads its answer only now, for neither a choice nor a scan had a barrier, has nothing left to do.
   if (threadIdx.x != 0) return;
   answers[blockIdx.x].token = token;
   if (!has_candidate) answers[blockIdx.x].status = SampleStatus::no_candidate;
