@@ -26,9 +26,14 @@ def setting_faults(config: Config) -> Iterator[Fault]:
     The files that keys name open, the device is there, each model's header is good, and it would fit and have kernels.
     """
     yield from _raised(lambda: tuning_here(config.settings))
-    device = [*gpu_faults(config), *_raised(lambda: resolve_machine(config))]
+    device: list[Fault] = list(gpu_faults(config))
+    try:
+        decided, _ = resolve_machine(config)
+    except (Error, ConfigError) as error:
+        device.append(error)
     yield from device
-    decided = resolve_device(config) if device else resolve_machine(config)[0]
+    if device:
+        decided = resolve_device(config)
     yield from _model_faults(decided, has_device=not device)
     yield from entry_faults(decided, has_device=not device)
 
