@@ -3,6 +3,12 @@
 
 namespace imp {
 
+std::string refusal(const GemmKernel& kernel, const GemmProblem& problem, const DeviceCaps& caps) {
+  if (const char* const reason = kernel.refuses(problem, caps)) return reason;
+  if (caps.cpu.includes(kernel.needs)) return {};
+  return "needs " + missing_features(caps.cpu, kernel.needs);
+}
+
 std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexcept {
   const std::int64_t panels = (problem.n + kPanelRows - 1) / kPanelRows;
   const std::int64_t rows = layout == WeightLayout::file ? problem.n : panels * kPanelRows;

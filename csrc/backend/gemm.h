@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include "backend/gemm_args.h"
+#include "base/cpu_features.h"
 #include "tensor/dtype.h"
 
 namespace imp {
@@ -32,12 +34,7 @@ class KernelLibrary {
 // table.
 struct DeviceCaps {
   std::string_view device = "cpu";  // "cpu" or "cuda"
-  bool avx2 = false;                // with FMA and F16C
-  bool avx_vnni = false;            // with AVX2
-  bool avx512 = false;              // F, BW, VL, DQ
-  bool avx512_vnni = false;
-  bool avx512_bf16 = false;
-  bool neon_dot = false;  // AArch64's dot products of bytes
+  CpuFeatures cpu = {};
   // Of GPUs.
   int compute_capability = 0;    // 90 for 9.0
   int n_processors = 0;          // streaming multiprocessors
@@ -101,7 +98,8 @@ struct GemmKernel {
   int max_m;  // rows it can take
   ReductionId reduction;
   Maturity maturity;
-  // nullptr where the kernel fits a weight of its type on this device, else the reason in words.
+  // nullptr if the kernel fits a weight of its type on this device, else the reason in words. It does not check the
+  // CPU's features: `needs` lists them.
   const char* (*refuses)(const GemmProblem&, const DeviceCaps&);
   // Does not shrink as m grows.
   std::size_t (*scratch_bytes)(const GemmProblem&, int m);
@@ -112,7 +110,11 @@ struct GemmKernel {
   int least_m = 1;                              // rows from which it is meant to run, where a plan may mix reductions
   // Where there is one: called before the first launch for such a weight, with the launch's stream. Throws ModelError.
   void (*prepare)(const GemmProblem&, void* stream) = nullptr;
+  CpuFeatures needs = {};  // features that a CPU kernel requires
 };
+
+// The reason why the kernel cannot multiply a weight of its type on this device; empty if it can.
+std::string refusal(const GemmKernel& kernel, const GemmProblem& problem, const DeviceCaps& caps);
 
 // Bytes of a weight in a layout: panels are padded to 16 rows of the file's size, tiles also to 256 elements. k fills
 // whole blocks.

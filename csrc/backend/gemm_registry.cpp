@@ -161,7 +161,7 @@ class Selector {
   // Why this kernel may not be chosen by default; empty where it may.
   std::string refusal(const GemmKernel& kernel) const {
     if (is_out_of_question(kernel)) return kImmature;
-    if (const char* const reason = unfitness(kernel)) return reason;
+    if (std::string reason = unfitness(kernel); !reason.empty()) return reason;
     if (!is_mature(kernel)) return kImmature;
     return {};
   }
@@ -221,12 +221,12 @@ class Selector {
     return kernel.reduction == ReductionId::library && !is_mature(kernel);
   }
 
-  // Why no policy of this kind takes it, not even by an override; nullptr where it may be taken.
-  const char* unfitness(const GemmKernel& kernel) const {
+  // The reason why this policy never takes the kernel, not even by an override; empty if it may take it.
+  std::string unfitness(const GemmKernel& kernel) const {
     if (policy_.one_reduction && kernel.reduction == ReductionId::library) {
       return "a row's bits depend on how many rows it comes with, which the deterministic mode does not allow";
     }
-    return kernel.refuses(problem_, caps_);
+    return imp::refusal(kernel, problem_, caps_);
   }
 
   // The kernels of complete(), whether they reach every m or not.
@@ -271,7 +271,7 @@ class Selector {
     std::vector<const GemmKernel*> found;
     for (const GemmKernel& kernel : kernels_) {
       if (!multiplies(kernel, problem_.weight) || is_mature(kernel) || is_out_of_question(kernel)) continue;
-      if (applies(kernel) && unfitness(kernel) == nullptr) found.push_back(&kernel);
+      if (applies(kernel) && unfitness(kernel).empty()) found.push_back(&kernel);
     }
     return found;
   }
@@ -291,7 +291,7 @@ class Selector {
       refuse(override, "multiplies " + std::string(traits(kernel->weight).name) + ", and the weight is " +
                            std::string(traits(problem_.weight).name));
     }
-    if (const char* const reason = unfitness(*kernel)) refuse(override, reason);
+    if (const std::string reason = unfitness(*kernel); !reason.empty()) refuse(override, reason);
     return kernel;
   }
 

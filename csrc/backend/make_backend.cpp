@@ -29,8 +29,7 @@ struct DeviceKind {
 };
 
 std::unique_ptr<Backend> make_cpu(const DeviceOptions& options) {
-  const std::string_view isa = cpu::resolve_isa(options.isa);
-  return cpu::make_cpu_backend(cpu::cpu_caps(isa), isa, options);
+  return cpu::make_cpu_backend(cpu::cpu_caps(options.isa), options);
 }
 
 constexpr DeviceKind kKinds[] = {

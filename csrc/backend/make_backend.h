@@ -14,7 +14,7 @@ namespace imp {
 
 struct DeviceOptions {
   std::string kind = "cpu";  // "cpu", "cuda", or for tests "cuda_emulated"
-  std::string isa = "auto";  // CPU: auto, or one of known_isas(); one the CPU lacks is an error
+  std::string isa = "auto";  // CPU: auto, or a value for isa_features(); a feature that the CPU lacks is an error
   int n_threads = 1;
   std::vector<int> cpus;  // CPU of each thread; empty: not pinned
   MemoryOptions memory;   // of weights and KV

@@ -2,6 +2,7 @@
 // registers, on ARM through the system's word for it.
 #include "base/cpu_features.h"
 
+#include <algorithm>
 #include <array>
 
 #if IMP_ARM && defined(__linux__)
@@ -18,14 +19,12 @@ struct Isa {
   CpuFeatures features;
 };
 
+// A set that another one includes comes before it: isa_name() relies on this order.
 constexpr std::array kIsas{
-    Isa{"generic", {}},
-    Isa{"avx2", {.avx2 = true}},
-    Isa{"avx2vnni", {.avx2 = true, .avx_vnni = true}},
-    Isa{"avx512", {.avx2 = true, .avx512 = true}},
-    Isa{"avx512vnni", {.avx2 = true, .avx512 = true, .avx512_vnni = true}},
-    Isa{"avx512bf16", {.avx2 = true, .avx512 = true, .avx512_vnni = true, .avx512_bf16 = true}},
-    Isa{"neondot", {.neon_dot = true}},
+    Isa{"generic", needs::generic},       Isa{"avx2", needs::avx2},
+    Isa{"avx2vnni", needs::avx2vnni},     Isa{"avx512", needs::avx512},
+    Isa{"avx512vnni", needs::avx512vnni}, Isa{"avx512bf16", needs::avx512bf16},
+    Isa{"neondot", needs::neondot},
 };
 
 constexpr std::array kNames = [] {
@@ -34,21 +33,52 @@ constexpr std::array kNames = [] {
   return names;
 }();
 
+constexpr std::array<std::string_view, kNumCpuFeatures> kFeatureNames{
+    "AVX2 with FMA and F16C", "AVX-VNNI",     "AVX-512 (F, BW, VL, DQ)",
+    "AVX-512 VNNI",           "AVX-512 BF16", "NEON's dot product",
+};
+
+const Isa* find(std::string_view name) noexcept {
+  const auto* const found = std::ranges::find(kIsas, name, &Isa::name);
+  return found == kIsas.end() ? nullptr : found;
+}
+
 }  // namespace
 
 CpuFeatures detect_cpu_features() noexcept {
   CpuFeatures features;
 #if IMP_X86
-  features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  features.avx_vnni = features.avx2 && __builtin_cpu_supports("avxvnni");
-  features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  features.avx512_vnni = features.avx512 && __builtin_cpu_supports("avx512vnni");
-  features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16");
+  // Each kernel needs the features of the smaller sets too, so a feature without them counts as missing.
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) return {};
+  features.add(CpuFeature::avx2);
+  if (__builtin_cpu_supports("avxvnni")) features.add(CpuFeature::avx_vnni);
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) {
+    return features;
+  }
+  features.add(CpuFeature::avx512);
+  if (!__builtin_cpu_supports("avx512vnni")) return features;
+  features.add(CpuFeature::avx512_vnni);
+  if (__builtin_cpu_supports("avx512bf16")) features.add(CpuFeature::avx512_bf16);
 #elif IMP_ARM && defined(__linux__)
-  features.neon_dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) features.add(CpuFeature::neon_dot);
 #endif
   return features;
+}
+
+std::string_view name_of(CpuFeature feature) noexcept {
+  return kFeatureNames[static_cast<std::size_t>(feature)];
+}
+
+std::string missing_features(CpuFeatures here, CpuFeatures needed) {
+  std::string names;
+  for (int i = 0; i < kNumCpuFeatures; ++i) {
+    const auto feature = static_cast<CpuFeature>(i);
+    if (!needed.has(feature) || here.has(feature)) continue;
+    if (!names.empty()) names += " and ";
+    names += name_of(feature);
+  }
+  return names;
 }
 
 std::span<const std::string_view> known_isas() noexcept {
@@ -56,30 +86,35 @@ std::span<const std::string_view> known_isas() noexcept {
 }
 
 std::optional<CpuFeatures> isa_features(std::string_view isa) noexcept {
-  for (const Isa& known : kIsas) {
-    if (known.name == isa) return known.features;
+  CpuFeatures features;
+  while (true) {
+    const std::size_t end = isa.find('+');
+    const Isa* const known = find(isa.substr(0, end));
+    if (known == nullptr) return std::nullopt;
+    features.add(known->features);
+    if (end == std::string_view::npos) return features;
+    isa.remove_prefix(end + 1);
   }
-  return std::nullopt;
 }
 
-bool includes(const CpuFeatures& features, const CpuFeatures& needed) noexcept {
-  return features.avx2 >= needed.avx2 && features.avx_vnni >= needed.avx_vnni && features.avx512 >= needed.avx512 &&
-         features.avx512_vnni >= needed.avx512_vnni && features.avx512_bf16 >= needed.avx512_bf16 &&
-         features.neon_dot >= needed.neon_dot;
-}
-
-std::string_view best_isa(const CpuFeatures& features) noexcept {
-  std::string_view best;
-  for (const Isa& known : kIsas) {
-    if (includes(features, known.features)) best = known.name;
+std::string isa_name(CpuFeatures features) {
+  std::string name;
+  for (std::size_t i = 0; i < kIsas.size(); ++i) {
+    if (!features.includes(kIsas[i].features)) continue;
+    const auto says_more = [&](const Isa& other) {
+      return features.includes(other.features) && other.features.includes(kIsas[i].features);
+    };
+    if (std::any_of(kIsas.begin() + i + 1, kIsas.end(), says_more)) continue;
+    if (!name.empty()) name += '+';
+    name += kIsas[i].name;
   }
-  return best;
+  return name;
 }
 
-std::string isa_names(const CpuFeatures& features) {
+std::string isa_names(CpuFeatures features) {
   std::string names;
   for (const Isa& known : kIsas) {
-    if (!includes(features, known.features)) continue;
+    if (!features.includes(known.features)) continue;
     if (!names.empty()) names += ", ";
     names += known.name;
   }

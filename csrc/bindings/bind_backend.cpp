@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/device_name.h"
 #include "backend/gemm_registry.h"
 #include "backend/make_backend.h"
@@ -15,22 +16,6 @@ namespace py = pybind11;
 
 namespace imp::bindings {
 namespace {
-
-DeviceCaps caps_of(const std::string& isa) {
-  const auto features = isa == "auto" ? std::optional(detect_cpu_features()) : isa_features(isa);
-  if (!features) {
-    std::string known = "auto";
-    for (const std::string_view name : known_isas()) known += ", " + std::string(name);
-    throw InvalidArgument(Reason::FIELD_INVALID, "isa: " + isa + ", expected one of " + known);
-  }
-  return {.device = "cpu",
-          .avx2 = features->avx2,
-          .avx_vnni = features->avx_vnni,
-          .avx512 = features->avx512,
-          .avx512_vnni = features->avx512_vnni,
-          .avx512_bf16 = features->avx512_bf16,
-          .neon_dot = features->neon_dot};
-}
 
 DType dtype_of(const std::string& name) {
   const auto dtype = dtype_from_name(name);
@@ -79,7 +64,9 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
     options.cublaslt = cublaslt;
     here = make_backend(options);
   }
-  const DeviceCaps caps = here != nullptr ? here->caps() : device == "cpu" ? caps_of(isa) : gpu_caps(gpu);
+  const DeviceCaps caps = here != nullptr   ? here->caps()
+                          : device == "cpu" ? cpu::caps_of(cpu::features_named(isa))
+                                            : gpu_caps(gpu);
   const GemmRegistry registry(kernels_of(device), caps, preferences_of(tuning));
   std::vector<GemmOverride> overrides;
   if (!kernel.empty()) overrides.push_back({.pattern = weight, .kernel = kernel});
@@ -93,7 +80,7 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
 
 std::vector<std::string> interchangeable(const std::string& weight, std::int64_t n, std::int64_t k,
                                          std::optional<int> max_m, const std::string& isa) {
-  const GemmRegistry registry(kernels_of("cpu"), caps_of(isa));
+  const GemmRegistry registry(kernels_of("cpu"), cpu::caps_of(cpu::features_named(isa)));
   const auto names = registry.interchangeable(problem_of(weight, n, k), max_m.value_or(kAnyRows));
   return {names.begin(), names.end()};
 }
@@ -114,10 +101,15 @@ void register_backend(py::module_& module) {
       "Why the system would not spread memory over these NUMA nodes; empty where it would.");
   module.def(
       "known_isas", [] { return std::vector<std::string>(known_isas().begin(), known_isas().end()); },
-      "The words for instruction sets, least first; each includes those before it.");
+      "The words of the setting device.isa, which may be joined with +.");
   module.def(
-      "best_isa", [] { return std::string(best_isa(detect_cpu_features())); },
-      "The last of known_isas() that this machine has.");
+      "isa_name", [](const std::string& isa) { return isa_name(cpu::features_named(isa)); }, py::arg("isa") = "auto",
+      "The fewest of known_isas(), joined with +, that stand for the same instruction sets; auto: for those of this "
+      "machine.");
+  module.def(
+      "missing_isa",
+      [](const std::string& isa) { return missing_features(detect_cpu_features(), cpu::features_named(isa)); },
+      py::arg("isa"), "The features that this machine lacks of those that the words mean; empty where it has all.");
   module.def(
       "dtypes",
       [] {

@@ -43,12 +43,14 @@ void register_options(py::module_& module) {
       .def_readwrite("prefill_chunk", &EngineOptions::prefill_chunk)
       .def_readwrite("step_tokens", &EngineOptions::step_tokens)
       .def_readwrite("prefill_per_decode", &EngineOptions::prefill_per_decode)
+      .def_readwrite("decode_per_tenant", &EngineOptions::decode_per_tenant)
       .def_readwrite("max_wait_ms", &EngineOptions::max_wait_ms)
       .def_readwrite("tenant_share", &EngineOptions::tenant_share)
       .def_readwrite("evict_sessions", &EngineOptions::evict_sessions)
       .def_readwrite("prefix_cache", &EngineOptions::prefix_cache)
       .def_readwrite("max_cached_blocks", &EngineOptions::max_cached_blocks)
       .def_readwrite("max_candidates", &EngineOptions::max_candidates)
+      .def_readwrite("n_tokens", &EngineOptions::n_tokens)
       .def_property(
           "cache_secret",
           [](const EngineOptions& self) {

@@ -1,6 +1,10 @@
 // Makes one Python exception class for each C++ error class.
 #include "bindings/bind_errors.h"
 
+#include <new>
+#include <string>
+#include <system_error>
+
 #include "base/error.h"
 
 namespace py = pybind11;
@@ -19,18 +23,34 @@ py::object class_of(const Error& error) {
   return py::module_::import("imp_service._core").attr(name);
 }
 
+void set_python_error(const Error& error) {
+  py::dict details;
+  for (const auto& [key, value] : error.details()) details[py::str(key)] = value;
+  const py::object type = class_of(error);
+  py::object raised = type(py::str(std::string(reason_name(error.reason())) + ": " + error.what()));
+  raised.attr("reason") = std::string(reason_name(error.reason()));
+  raised.attr("message") = error.what();
+  raised.attr("details") = details;
+  PyErr_SetObject(type.ptr(), raised.ptr());
+}
+
+// The codes with which the standard library reports that the system refused a thread.
+bool is_refused_thread(const std::system_error& error) {
+  return error.code() == std::errc::resource_unavailable_try_again || error.code() == std::errc::not_enough_memory;
+}
+
 void translate(std::exception_ptr pending) {
+  // If memory for the Python error itself is refused, pybind11 or Python raises a MemoryError.
   try {
     if (pending) std::rethrow_exception(pending);
   } catch (const Error& error) {
-    py::dict details;
-    for (const auto& [key, value] : error.details()) details[py::str(key)] = value;
-    const py::object type = class_of(error);
-    py::object raised = type(py::str(std::string(reason_name(error.reason())) + ": " + error.what()));
-    raised.attr("reason") = std::string(reason_name(error.reason()));
-    raised.attr("message") = error.what();
-    raised.attr("details") = details;
-    PyErr_SetObject(type.ptr(), raised.ptr());
+    set_python_error(error);
+  } catch (const std::bad_alloc&) {
+    set_python_error(ResourceExhausted(Reason::NO_MEMORY, "memory: an allocation was refused by the system"));
+  } catch (const std::system_error& error) {
+    if (!is_refused_thread(error)) throw;
+    set_python_error(
+        ResourceExhausted(Reason::NO_MEMORY, std::string("threads: the system refused one: ") + error.what()));
   }
 }
 

@@ -5,6 +5,11 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include "base/error.h"
 #include "files/check_data.h"
 #include "files/open_model_file.h"
 
@@ -52,6 +57,40 @@ py::tuple shape_tuple(const TensorInfo& tensor) {
   return shape;
 }
 
+// One file of a set. It may stay open longer than its ModelFile.
+struct OpenFile {
+  std::shared_ptr<const File> file;  // null: closed
+};
+
+std::vector<OpenFile> open_files(const ModelFile& model) {
+  std::vector<OpenFile> files;
+  for (const std::shared_ptr<const File>& file : model.files()) files.push_back({file});
+  return files;
+}
+
+py::bytes read_file(const OpenFile& self, std::uint64_t offset, std::size_t n_bytes) {
+  const std::shared_ptr<const File> file = self.file;  // another thread may close it during the read
+  if (file == nullptr) throw InvalidArgument(Reason::FIELD_INVALID, "file: is closed");
+  const std::uint64_t left = offset < file->size_bytes() ? file->size_bytes() - offset : 0;
+  const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(n_bytes, left));
+  PyObject* const bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+  if (bytes == nullptr) throw py::error_already_set();
+  auto owned = py::reinterpret_steal<py::bytes>(bytes);
+  const std::span out(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes)), size);
+  const py::gil_scoped_release unlocked;
+  file->read_at(offset, out);
+  file->check_unchanged();
+  return owned;
+}
+
+void register_open_file(py::module_& module) {
+  py::class_<OpenFile>(module, "OpenFile", "A file of a checkpoint as it was opened, whatever its path names since.")
+      .def("read", &read_file, py::arg("offset"), py::arg("n_bytes"),
+           "Its bytes from `offset` on, fewer at its end, without Python's lock. Raises ModelError where the file was "
+           "changed since it was opened.")
+      .def("close", [](OpenFile& self) { self.file.reset(); }, "Frees the descriptor once nobody else holds it.");
+}
+
 void register_tensor_info(py::module_& module) {
   py::class_<TensorInfo>(module, "TensorInfo", "One tensor of a model file.")
       .def_readonly("name", &TensorInfo::name)
@@ -67,6 +106,7 @@ void register_tensor_info(py::module_& module) {
 
 void register_files(py::module_& module) {
   register_tensor_info(module);
+  register_open_file(module);
   py::class_<ModelFile, py::smart_holder>(
       module, "ModelFile",
       "A checkpoint that was opened and whose metadata was checked; its data is still in the file.")
@@ -83,6 +123,7 @@ void register_files(py::module_& module) {
           "tensors",
           [](const ModelFile& file) { return std::vector<TensorInfo>(file.tensors().begin(), file.tensors().end()); },
           "A list of TensorInfo in file order.")
+      .def_property_readonly("files", &open_files, "A list of OpenFile in the order of their names.")
       .def_property_readonly("warnings", &ModelFile::warnings, "What is odd about the file but no reason to refuse it.")
       .def(
           "check", [](const ModelFile& file, bool values) { check_data(file, values ? Scan::VALUES : Scan::BYTES); },

@@ -116,13 +116,13 @@ py::list weight_list(const std::vector<WeightSummary>& weights) {
   for (const WeightSummary& weight : weights) {
     py::list kernels;
     for (const PlannedKernel& planned : weight.plan.kernels) kernels.append(std::string(planned.kernel->name));
-    list.append(
-        py::dict(py::arg("tensor") = weight.tensor, py::arg("dtype") = std::string(traits(weight.problem.weight).name),
-                 py::arg("n") = weight.problem.n, py::arg("k") = weight.problem.k, py::arg("kernels") = kernels,
-                 py::arg("n_matrices") = weight.n_matrices, py::arg("of_expert") = weight.use == WeightUse::expert,
-                 py::arg("layout") =
-                     weight.use == WeightUse::vector ? std::string("vector") : std::string(name_of(weight.plan.layout)),
-                 py::arg("n_bytes") = weight.n_bytes));
+    list.append(py::dict(py::arg("tensor") = weight.tensor,
+                         py::arg("dtype") = std::string(traits(weight.problem.weight).name),
+                         py::arg("n") = weight.problem.n, py::arg("k") = weight.problem.k, py::arg("kernels") = kernels,
+                         py::arg("n_matrices") = weight.n_matrices, py::arg("use") = std::string(name_of(weight.use)),
+                         py::arg("layout") = weight.use == WeightUse::vector ? std::string("vector")
+                                                                             : std::string(name_of(weight.plan.layout)),
+                         py::arg("n_bytes") = weight.n_bytes));
   }
   return list;
 }
@@ -168,11 +168,12 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
       py::arg("architecture") = std::string(plan.resolved.architecture->name),
       py::arg("facts") = fact_list(plan.resolved.facts), py::arg("model_warnings") = plan.resolved.warnings,
       py::arg("weight_warnings") = plan.weights.warnings, py::arg("weights") = weight_list(summaries_of(plan.weights)),
-      py::arg("vocab_size") = plan.resolved.config.vocab_size, py::arg("model_context") = request.model_context,
-      py::arg("weights_bytes") = request.weights_bytes, py::arg("scratch_bytes") = request.scratch_bytes,
-      py::arg("logits_bytes") = request.logits_bytes, py::arg("reserve_bytes") = request.reserve_bytes,
-      py::arg("kv_block_bytes") = request.kv_block_bytes, py::arg("kv_block_tokens") = request.kv_block_tokens,
-      py::arg("memory") = division[0], py::arg("refusal") = division[1]);
+      py::arg("vocab_size") = plan.resolved.config.vocab_size, py::arg("n_tokens") = plan.resolved.config.n_tokens,
+      py::arg("model_context") = request.model_context, py::arg("weights_bytes") = request.weights_bytes,
+      py::arg("scratch_bytes") = request.scratch_bytes, py::arg("logits_bytes") = request.logits_bytes,
+      py::arg("reserve_bytes") = request.reserve_bytes, py::arg("kv_block_bytes") = request.kv_block_bytes,
+      py::arg("kv_block_tokens") = request.kv_block_tokens, py::arg("memory") = division[0],
+      py::arg("refusal") = division[1]);
 }
 
 // The callback is Python's: it is called with the lock held, and what it raises ends the load.
@@ -268,10 +269,10 @@ void register_model(py::module_& module) {
           "Writes the cache's file, without Python's lock. False, and nothing is left behind, where `goes_on()`, asked "
           "now and then, says no before the end. Raises ModelError where it cannot be written, or must not yet.")
       .def_property_readonly("vocab_size", [](const LoadedModel& self) { return self.model->config().vocab_size; })
+      .def_property_readonly("n_tokens", [](const LoadedModel& self) { return self.model->config().n_tokens; })
       .def_property_readonly("max_context", [](const LoadedModel& self) { return self.model->config().max_context; })
       .def_property_readonly("n_blocks", [](const LoadedModel& self) { return self.model->memory().n_blocks; })
       .def_property_readonly("kv_block_tokens", [](const LoadedModel& self) { return self.model->kv_block_tokens(); })
-      .def_property_readonly("eos_tokens", [](const LoadedModel& self) { return self.model->config().eos_tokens; })
       .def_property_readonly("suppressed_tokens",
                              [](const LoadedModel& self) { return self.model->config().suppressed_tokens; })
       .def_property_readonly(

@@ -39,11 +39,11 @@ double measure(Probe probe, int threads, const std::vector<int>& cpus, double se
 
 std::vector<double> time_kernel(const std::string& kernel, const std::string& weight, int m, std::int64_t n,
                                 std::int64_t k, int threads, const std::vector<int>& cpus, std::int64_t total_bytes,
-                                double seconds) {
+                                double seconds, const std::string& isa) {
   const auto dtype = dtype_from_name(weight);
   if (!dtype) throw InvalidArgument(Reason::FIELD_INVALID, "weight: " + weight + ", expected one of " + dtype_names());
   return on_pool(threads, cpus, [&](ThreadPool& pool) {
-    return cpu::bench_gemm({kernel, *dtype, m, n, k, total_bytes, seconds}, cpu::cpu_caps("auto"), pool).seconds;
+    return cpu::bench_gemm({kernel, *dtype, m, n, k, total_bytes, seconds}, cpu::cpu_caps(isa), pool).seconds;
   });
 }
 
@@ -70,7 +70,7 @@ void register_probes(py::module_& module) {
              "`f32` fused multiply-adds, with the best instructions that this machine has for them.");
   module.def("time_kernel", &time_kernel, py::arg("kernel"), py::arg("weight"), py::kw_only(), py::arg("m"),
              py::arg("n"), py::arg("k"), py::arg("threads"), py::arg("cpus") = std::vector<int>{},
-             py::arg("total_bytes"), py::arg("seconds"),
+             py::arg("total_bytes"), py::arg("seconds"), py::arg("isa") = "auto",
              "Seconds of each product of m rows with random n × k weights of at least total_bytes in all, walked "
              "through in turn as a model's are. Raises InvalidArgument for a kernel that is unknown or refuses.");
 }

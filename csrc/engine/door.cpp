@@ -34,6 +34,21 @@ void check_bytes(const std::string& field, const std::string& value, std::size_t
 
 }  // namespace
 
+void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_context) {
+  // The last output is drawn from the last position, and needs none of its own.
+  const std::int64_t most = max_context - n_tokens + 1;
+  const bool outputs_fit = !limits.must_fit || limits.max_outputs <= most;
+  if (n_tokens <= max_context && outputs_fit) return;
+  const std::string context = "the context of " + std::to_string(max_context);
+  const std::string found = std::to_string(n_tokens) + " tokens";
+  throw InvalidArgument(
+      Reason::CONTEXT_TOO_LONG,
+      n_tokens > max_context ? found + " exceed " + context
+                             : found + " leave room for " + std::to_string(most) + " outputs in " + context +
+                                   ", max_tokens is " + std::to_string(limits.max_outputs),
+      {{"prompt_tokens", std::to_string(n_tokens)}, {"max_context_tokens", std::to_string(max_context)}});
+}
+
 Accepted Door::admit(Command command) {
   std::visit([this](const auto& checked) { check(checked); }, command);
   Accepted accepted{.command = std::move(command), .scope = {}};
@@ -104,7 +119,7 @@ void Door::count(const Command& command, int sign) {
 }
 
 void Door::check(const OpenCommand& command) const {
-  validate(command.sampling, facts_.vocab_size);
+  validate(command.sampling, n_tokens_);
   if (command.priority < -kMaxPriority || command.priority > kMaxPriority) {
     refuse("priority", std::to_string(command.priority), "-100 to 100");
   }
@@ -117,10 +132,10 @@ void Door::check(const RunCommand& command) const {
   if (command.resume && !command.tokens.empty()) refuse("resume", "set beside tokens", "one of the two");
   if (command.position) check_at_least("position", *command.position, 0);
   if (command.base) check_at_least("base", *command.base, 0);
-  if (command.sampling) validate(*command.sampling, facts_.vocab_size);
+  if (command.sampling) validate(*command.sampling, n_tokens_);
   check_limits(command.limits);
   check_returns(command.returns);
-  if (!command.allowed.empty()) validate_mask(command.allowed, facts_.vocab_size, "allowed_token_mask");
+  if (!command.allowed.empty()) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "allowed_token_mask");
   const std::size_t most = std::min<std::size_t>(kMaxSiblings, static_cast<std::size_t>(options_.max_running) - 1);
   if (command.siblings.size() > most) {
     refuse("num_sequences", std::to_string(1 + command.siblings.size()), "at most " + std::to_string(1 + most));
@@ -131,7 +146,7 @@ void Door::check(const RunCommand& command) const {
 
 void Door::check(const MaskCommand& command) const {
   check_at_least("output", command.output, 0);
-  if (!command.end) validate_mask(command.allowed, facts_.vocab_size, "mask");
+  if (!command.end) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "mask");
 }
 
 void Door::check(const EndCommand& command) const {
@@ -178,13 +193,7 @@ void Door::check_returns(const RunReturns& returns) const {
 
 void Door::check_context(const RunCommand& command) const {
   const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
-  const std::int64_t n_outputs = command.limits.must_fit ? std::max(command.limits.max_outputs, 0) : 0;
-  if (n_tokens + n_outputs <= options_.max_context) return;
-  throw InvalidArgument(
-      Reason::CONTEXT_TOO_LONG,
-      "prompt of " + std::to_string(n_tokens) + " tokens and " + std::to_string(n_outputs) +
-          " outputs exceed the context of " + std::to_string(options_.max_context),
-      {{"prompt_tokens", std::to_string(n_tokens)}, {"max_context_tokens", std::to_string(options_.max_context)}});
+  require_context(n_tokens, command.limits, options_.max_context);
 }
 
 // One sequence always fits, given time: the pool holds a whole context. Several together may not.
@@ -205,9 +214,9 @@ void Door::check_blocks(const RunCommand& command) const {
 
 void Door::check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0 && tokens[i] < facts_.vocab_size) continue;
+    if (tokens[i] >= 0 && tokens[i] < n_tokens_) continue;
     refuse(field + "[" + std::to_string(i) + "]", std::to_string(tokens[i]),
-           "a token id below " + std::to_string(facts_.vocab_size));
+           "a token id below " + std::to_string(n_tokens_));
   }
 }
 

@@ -21,15 +21,20 @@ struct Accepted {
 
 // What the door must know of the model and the pool.
 struct DoorFacts {
-  int vocab_size = 0;
+  int vocab_size = 0;  // bits of a mask
   int block_tokens = 0;
   HashSecret secret;
 };
 
+// Throws InvalidArgument(CONTEXT_TOO_LONG) if the tokens exceed the context, or if the outputs that must follow them
+// do not fit.
+void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_context);
+
 // Every method may be called from any thread.
 class Door {
  public:
-  Door(const EngineOptions& options, const DoorFacts& facts) : options_(options), facts_(facts) {}
+  Door(const EngineOptions& options, const DoorFacts& facts)
+      : options_(options), facts_(facts), n_tokens_(options.n_tokens > 0 ? options.n_tokens : facts.vocab_size) {}
 
   // Checks the command and counts what it will hold: a place in the queue, a session. Throws InvalidArgument, or
   // ResourceExhausted (QUEUE_FULL, SESSIONS_FULL; KV_FULL for what can never fit); then nothing is counted.
@@ -66,6 +71,7 @@ class Door {
 
   EngineOptions options_;
   DoorFacts facts_;
+  int n_tokens_;  // valid token ids are below it
   mutable std::mutex mutex_;
   int n_waiting_ = 0;
   std::int64_t waiting_tokens_ = 0;

@@ -28,16 +28,18 @@ struct EngineOptions {
   int prefill_chunk = 512;           // tokens of one sequence evaluated in one step
   int step_tokens = 512;             // rows of one step, decode rows included; at least max_running
   int prefill_per_decode = 6;        // rows of prompts for each decode row of the same step; 0: as many as fit
+  int decode_per_tenant = 12;        // decode rows per tenant in a step that several tenants share; 0: no bound
   std::int64_t max_wait_ms = 60000;  // a run that waited this long goes before higher priorities
-  double tenant_share = 0.5;         // of running, waiting and the prefix cache, while others want them
+  double tenant_share = 0.5;         // most of running, waiting, prefix cache and idle sessions while others want them
   bool evict_sessions = false;       // close the longest idle session where blocks are lacking
   bool prefix_cache = true;
   int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
   int max_candidates = 20;                                  // the most that a run may ask for
   std::optional<HashSecret> cache_secret;                   // of the prefix keys; absent: drawn from the system
   int max_queued_events = 65536;                            // the loop pauses where nobody drains them
-  std::vector<std::int32_t> suppressed_tokens;              // never drawn
-  std::optional<int> cpu;  // where the engine's thread stays, the first of the backend's team
+  int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
+  std::vector<std::int32_t> suppressed_tokens;  // never drawn
+  std::optional<int> cpu;                       // where the engine's thread stays, the first of the backend's team
 };
 
 // A snapshot published after each turn; silence is as of now.

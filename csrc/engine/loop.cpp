@@ -36,6 +36,7 @@ SchedulerOptions scheduler_options(const EngineOptions& options, const ForwardPa
           .max_logits_rows = forward.limits().max_logits_rows,
           .prefill_chunk = options.prefill_chunk,
           .prefill_per_decode = options.prefill_per_decode,
+          .decode_per_tenant = options.decode_per_tenant,
           .max_context = options.max_context,
           .max_wait_ns = options.max_wait_ms * 1'000'000,
           .tenant_share = options.tenant_share,
@@ -96,10 +97,14 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
   require(static_cast<std::int64_t>(options.n_blocks) * block_tokens >= options.max_context,
           and_found("max_context", options.max_context) + " exceeds the cache of " + std::to_string(options.n_blocks) +
               " blocks of " + std::to_string(block_tokens) + " tokens");
+  require(options.n_tokens >= 0 && options.n_tokens <= forward.vocab_size(),
+          and_found("n_tokens must be at most the model's rows, found", options.n_tokens));
   require(options.max_running > 0, and_found("max_running must be positive, found", options.max_running));
   require(options.prefill_chunk > 0, and_found("prefill_chunk must be positive, found", options.prefill_chunk));
   require(options.prefill_per_decode >= 0,
           and_found("prefill_per_decode must not be negative, found", options.prefill_per_decode));
+  require(options.decode_per_tenant >= 0,
+          and_found("decode_per_tenant must not be negative, found", options.decode_per_tenant));
   require(options.step_tokens >= options.max_running,
           and_found("step_tokens", options.step_tokens) + " is below " + and_found("max_running", options.max_running));
   require(limits.max_rows >= options.step_tokens, and_found("step_tokens", options.step_tokens) +
@@ -139,11 +144,13 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
                                               : mask_without(options.suppressed_tokens, forward.vocab_size()),
             clock_),
       recorder_(backend),
-      assumption_(static_cast<std::size_t>(options.max_running)) {
-  for (Evaluation& evaluation : evaluations_) evaluation.reserve(static_cast<std::size_t>(options.max_running));
-  plan_.rows.reserve(static_cast<std::size_t>(options.max_running));
-  plan_.copies.reserve(static_cast<std::size_t>(options.max_running));
-  plan_.admitted.reserve(static_cast<std::size_t>(options.max_running));
+      assumption_(2 * static_cast<std::size_t>(options.max_running)) {
+  // Twice max_running places are taken at most: tenants below their equal part run in addition to the others.
+  const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
+  for (Evaluation& evaluation : evaluations_) evaluation.reserve(most_running);
+  plan_.rows.reserve(most_running);
+  plan_.copies.reserve(most_running);
+  plan_.admitted.reserve(most_running);
   plan_.evicted.reserve(static_cast<std::size_t>(options.max_sessions));
   // All that run or wait, but for those that came in the place of paused ones.
   const auto most = static_cast<std::size_t>(options.max_running) + static_cast<std::size_t>(options.max_waiting);
@@ -212,8 +219,8 @@ void Loop::dispatch(Accepted& accepted) {
 
 // A sequence starts, draws and finishes; any may be refused, an idle session evicted, and a profile end.
 std::size_t Loop::events_of_turn() const noexcept {
-  const std::size_t n_evicted = options_.evict_sessions ? static_cast<std::size_t>(options_.max_sessions) : 0;
-  return 3 * static_cast<std::size_t>(options_.max_running) + state_.scheduler.n_sequences() + n_evicted + 1;
+  return 3 * static_cast<std::size_t>(options_.max_running) + state_.scheduler.n_sequences() +
+         state_.scheduler.n_resting() + 1;
 }
 
 // False where there is no memory for what a turn may decide and tell. Once it has begun it takes none.

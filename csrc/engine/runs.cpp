@@ -95,13 +95,7 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
 }
 
 void Runs::check_context(const RunCommand& command, int start) const {
-  const int n_outputs = command.limits.must_fit ? std::max(command.limits.max_outputs, 0) : 0;
-  if (start + static_cast<std::int64_t>(n_outputs) <= state_.options.max_context) return;
-  throw InvalidArgument(
-      Reason::CONTEXT_TOO_LONG,
-      std::to_string(start) + " tokens and " + std::to_string(n_outputs) + " outputs exceed the context of " +
-          std::to_string(state_.options.max_context),
-      {{"prompt_tokens", std::to_string(start)}, {"max_context_tokens", std::to_string(state_.options.max_context)}});
+  require_context(start, command.limits, state_.options.max_context);
 }
 
 // Turns the command into the sequence's run.

@@ -12,10 +12,8 @@ bool runs_before(const Sequence* a, const Sequence* b) {
   return a->priority != b->priority ? a->priority > b->priority : a->scheduling.order < b->scheduling.order;
 }
 
-// It has a token to evaluate, and may draw.
-bool is_runnable(const Sequence& sequence) {
-  return sequence.n_left() == 1 && !sequence.run->paused() && sequence.run->may_draw();
-}
+// The most credit that a tenant with little work saves up, in whole steps.
+constexpr std::uint64_t kCreditSteps = 8;
 
 // A scored run wants the logits of every row that it evaluates, until it has told them.
 bool wants_all_logits(const Run& run) {
@@ -34,18 +32,21 @@ void StepPlan::clear() {
   n_prefill_rows = 0;
 }
 
-Scheduler::Scheduler(const SchedulerOptions& options, KvBlocks& blocks) : options_(options), blocks_(blocks) {
+Scheduler::Scheduler(const SchedulerOptions& options, KvBlocks& blocks)
+    : options_(options), blocks_(blocks), tenants_(kCreditSteps * static_cast<std::uint64_t>(options.step_tokens)) {
   IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
   IMP_CHECK(options.step_tokens >= options.max_running && options.max_logits_rows >= options.max_running);
   resting_.reserve(static_cast<std::size_t>(options.max_sessions));
+  marks_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
 }
 
 // So that no step allocates: paused runs leave their slots to others, so that all who came may run, or wait again.
 void Scheduler::make_room_for(std::size_t n_more) {
   const std::size_t n = running_.size() + static_cast<std::size_t>(tenants_.n_waiting()) + n_more;
-  for (std::vector<Sequence*>* list : {&running_, &waiting_, &prefills_}) {
+  for (std::vector<Sequence*>* list : {&running_, &waiting_, &prefills_, &decodes_}) {
     if (n > list->capacity()) list->reserve(std::max(n, 2 * list->capacity()));
   }
+  sharing_.reserve(decodes_.capacity());
 }
 
 void Scheduler::enqueue(Sequence& sequence, std::int64_t now_ns) {
@@ -53,6 +54,7 @@ void Scheduler::enqueue(Sequence& sequence, std::int64_t now_ns) {
   const auto enter = [this, now_ns](Sequence& entering) {
     Scheduling& scheduling = entering.scheduling;
     scheduling.order = next_order_++;
+    scheduling.turn = next_turn_++;
     scheduling.queued_ns = now_ns;
     scheduling.preempted = false;
     scheduling.tenant = &tenants_.enter(entering.tenant);
@@ -73,7 +75,7 @@ void Scheduler::remove(Sequence& sequence) {
   if (scheduling.phase == RunPhase::none) return;
   if (scheduling.phase == RunPhase::running) {
     std::erase(running_, &sequence);
-    --scheduling.tenant->n_running;
+    tenants_.count_running(*scheduling.tenant, -1);
   } else {
     std::erase(waiting_, &sequence);
     tenants_.count_waiting(*scheduling.tenant, -1);
@@ -102,7 +104,9 @@ bool Scheduler::over_waiting_share(const std::string& tenant, int n_places) cons
 
 void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   plan.clear();
+  ++n_steps_;
   Budget budget{options_.step_tokens, options_.max_logits_rows, options_.max_running};
+  choose_decodes(budget.sequences);
   plan_decodes(budget, plan);
   leave_time_to_decodes(budget, plan);
   plan_prefills(now_ns, budget, plan);
@@ -115,7 +119,7 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
   bool starved = false;
   for (std::size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
-    if (!is_runnable(sequence) || budget.sequences == 0) {
+    if (!sequence.scheduling.is_chosen || budget.sequences == 0) {
       ++i;
       continue;
     }
@@ -142,7 +146,7 @@ bool Scheduler::is_next_step_gentle() const {
 bool Scheduler::have_blocks_for_decodes() const {
   int needed = 0;
   for (const Sequence* sequence : running_) {
-    if (!is_runnable(*sequence)) continue;
+    if (!sequence->is_runnable()) continue;
     const int missing = blocks_.missing(sequence->table, sequence->held, static_cast<int>(sequence->tokens.size()));
     if (missing > 0 && sequence->kind == SequenceKind::session && sessions_frozen()) return false;
     needed += missing;
@@ -152,9 +156,9 @@ bool Scheduler::have_blocks_for_decodes() const {
 
 // A generation that does not fit waits for others to end; all else that does not is refused, or an idle session goes.
 bool Scheduler::is_admission_gentle() const noexcept {
-  if (waiting_.empty() || used_slots() >= options_.max_running) return true;
-  const bool may_evict = options_.evict_sessions && !resting_.empty();
-  return !may_evict && n_running_generations() > 0 &&
+  const bool has_places = used_slots() < options_.max_running || tenants_.n_active() > 1;
+  if (waiting_.empty() || !has_places) return true;
+  return !may_evict() && n_running_generations() > 0 &&
          std::ranges::all_of(waiting_, [](const Sequence* one) { return one->kind == SequenceKind::generation; });
 }
 
@@ -164,7 +168,8 @@ void Scheduler::leave_time_to_decodes(Budget& budget, const StepPlan& plan) cons
   // Down to about as many, rows cost little more than the weights that are read for any.
   constexpr int kLeast = 24;
   if (plan.n_decode_rows == 0 || options_.prefill_per_decode == 0) return;
-  budget.rows = std::min(budget.rows, std::max(kLeast, options_.prefill_per_decode * plan.n_decode_rows));
+  budget.rows =
+      std::min(budget.rows, std::max(kLeast, options_.prefill_per_decode * std::min(plan.n_decode_rows, pacing_rows_)));
 }
 
 void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
@@ -195,7 +200,8 @@ void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
   budget.rows -= n_rows;
   budget.sequences -= 1;
   budget.logits_rows -= wants_all_logits(run) ? n_rows : (last ? 1 : 0);
-  sequence.scheduling.tenant->served += static_cast<std::uint64_t>(n_rows);
+  if (!sequence.scheduling.is_chosen) sequence.scheduling.turn = next_turn_++;
+  tenants_.charge(*sequence.scheduling.tenant, n_rows);
 }
 
 Scheduler::Room Scheduler::make_room(Sequence& sequence, StepPlan& plan) {
@@ -205,7 +211,7 @@ Scheduler::Room Scheduler::make_room(Sequence& sequence, StepPlan& plan) {
     const int available = blocks_.n_available();
     const bool frozen = sequence.kind == SequenceKind::session && needed > 0 && sessions_frozen();
     if (!frozen && needed <= available) break;
-    if (!frozen && evict_session(plan)) continue;
+    if (!frozen && evict_session(sequence, plan)) continue;
     if (sequence.kind == SequenceKind::session) {
       remove(sequence);
       plan.refused.push_back({&sequence, needed, available});
@@ -239,7 +245,8 @@ void Scheduler::preempt(Sequence& victim) {
   waiting_.push_back(&victim);
   victim.scheduling.phase = RunPhase::waiting;
   victim.scheduling.preempted = true;
-  --victim.scheduling.tenant->n_running;
+  victim.scheduling.is_chosen = false;
+  tenants_.count_running(*victim.scheduling.tenant, -1);
   tenants_.count_waiting(*victim.scheduling.tenant, 1);
 }
 
@@ -253,7 +260,9 @@ bool Scheduler::goes_before(const Sequence& a, const Sequence& b, std::int64_t n
   if (x_overdue != y_overdue) return x_overdue;
   if (x_overdue) return x.order < y.order;
   if (a.priority != b.priority) return a.priority > b.priority;
-  if (x.tenant->served != y.tenant->served) return x.tenant->served < y.tenant->served;
+  const std::uint64_t x_level = tenants_.level(*x.tenant);
+  const std::uint64_t y_level = tenants_.level(*y.tenant);
+  if (x_level != y_level) return x_level < y_level;
   return x.order < y.order;
 }
 
@@ -271,7 +280,7 @@ void Scheduler::start_running(Sequence& sequence) {
   sequence.scheduling.phase = RunPhase::running;
   sequence.scheduling.preempted = false;
   tenants_.count_waiting(*sequence.scheduling.tenant, -1);
-  ++sequence.scheduling.tenant->n_running;
+  tenants_.count_running(*sequence.scheduling.tenant, 1);
 }
 
 int Scheduler::n_running_generations() const noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/kv_blocks.h"
@@ -16,6 +17,7 @@ struct SchedulerOptions {
   int max_logits_rows = 0;     // rows of one step with logits; at least max_running
   int prefill_chunk = 0;       // rows of one sequence in one step
   int prefill_per_decode = 0;  // rows of prompts for each decode row of the same step; 0: no bound
+  int decode_per_tenant = 0;   // decode rows per tenant in a step that several tenants share; 0: no bound
   int max_context = 0;
   std::int64_t max_wait_ns = 0;
   double tenant_share = 1;
@@ -50,13 +52,21 @@ struct StepPlan {
 
 // A pure object: no clock, no thread, no device. next_step follows from the calls before it and the time it is given.
 //
-// A step decodes every runnable sequence, then spends what is left of its rows on prefill chunks; but where it decodes,
-// on so few that who waits for a next token waits about as long for each. Runs are admitted by
-// priority, then from the tenant served least, then in the order of arrival, and none overtakes by being small; one
-// that has waited for max_wait goes first. A generation is admitted when its tokens and a decode reserve fit, and
-// waits until then; a session takes what it needs or is refused. Where a running generation lacks a block, the newest
-// generation of the lowest priority is preempted, never the oldest of the highest; until it runs again no session
-// takes blocks.
+// A step decodes every runnable sequence and spends the remaining rows on prefill chunks. A step with decode rows takes
+// few prefill rows, so that the time between two tokens of a sequence stays about the same.
+//
+// If several tenants have work, the decode rows of a step are bounded: for each tenant decode_per_tenant rows, or as
+// many as the tenant with the fewest sequences wants, whichever is more. Each tenant gets an equal part of these rows.
+// Rows that a tenant does not want go to the others. The sequences of a tenant take turns.
+//
+// Admission goes by priority, then to the tenant served least, then by arrival. A run that has waited for max_wait goes
+// first. At most max_running sequences run. A tenant that runs fewer than an equal part of max_running may exceed this
+// limit, up to twice max_running in all. A generation waits until its tokens and a decode reserve fit. A session takes
+// the blocks that it needs or is refused.
+//
+// If a running generation lacks a block, the newest generation of the lowest priority is preempted, but never the
+// oldest of the highest. Until it runs again no session takes blocks. If another tenant lacks blocks, a tenant that
+// holds more than its share of them in idle sessions loses such sessions, the longest idle first.
 class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, KvBlocks& blocks);
@@ -82,6 +92,8 @@ class Scheduler {
 
   int n_running() const noexcept { return static_cast<int>(running_.size()); }
   int n_waiting() const noexcept { return static_cast<int>(waiting_.size()); }
+  // Idle sessions.
+  std::size_t n_resting() const noexcept { return resting_.size(); }
   // All that run or wait, siblings that wait for their leader's prompt among them.
   std::size_t n_sequences() const noexcept { return running_.size() + static_cast<std::size_t>(tenants_.n_waiting()); }
   std::uint64_t n_preemptions() const noexcept { return n_preemptions_; }
@@ -98,6 +110,12 @@ class Scheduler {
 
   bool have_blocks_for_decodes() const;
   bool is_admission_gentle() const noexcept;
+  void choose_decodes(int n_places);
+  void find_sharing();
+  int rows_of_each() noexcept;
+  int n_reserved(int n_places, int each) const noexcept;
+  void share_rows(int n_rows);
+  void take_turns();
   void plan_decodes(Budget& budget, StepPlan& plan);
   void leave_time_to_decodes(Budget& budget, const StepPlan& plan) const;
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
@@ -106,7 +124,15 @@ class Scheduler {
   Sequence* victim() const noexcept;
 
   void admit(std::int64_t now_ns, Budget& budget, StepPlan& plan);
-  Sequence* next_waiting(std::int64_t now_ns, bool sessions_only) const noexcept;
+  // The state of one admission pass: which waiting runs are passed over.
+  struct Entry {
+    int n_used = 0;              // places taken
+    bool is_full = false;        // a run found no place; from then on only tenants below their equal part go on
+    bool sessions_only = false;  // a generation waits for blocks: no other overtakes it
+  };
+  Sequence* next_waiting(std::int64_t now_ns, const Entry& entry) const noexcept;
+  bool has_place(const Sequence& sequence, int n_used) const noexcept;
+  bool has_part(const Sequence& sequence, int n_used) const noexcept;
   Admission try_admit(Sequence& sequence, StepPlan& plan);
   bool fits(Sequence& sequence, StepPlan& plan, int& needed);
   int needed_blocks(const Sequence& sequence) const;
@@ -114,7 +140,11 @@ class Scheduler {
   // What the end of an idle session frees, from least to most.
   enum class Freed { nothing, blocks_with_others, blocks };
   Freed freed_by(const Sequence& session) const;
-  bool evict_session(StepPlan& plan);
+  Sequence* longest_idle(std::span<Sequence* const> sessions) const;
+  int blocks_held(std::span<Sequence* const> sessions);
+  std::span<Sequence* const> above_share(const Sequence& wanting);
+  bool evict_session(const Sequence& wanting, StepPlan& plan);
+  bool may_evict() const noexcept;
   void start_running(Sequence& sequence);
   void leave_queue(Sequence& sequence);
 
@@ -127,11 +157,18 @@ class Scheduler {
   SchedulerOptions options_;
   KvBlocks& blocks_;
   Tenants tenants_;
-  std::vector<Sequence*> running_;   // by priority, then order
-  std::vector<Sequence*> waiting_;   // in no order
-  std::vector<Sequence*> resting_;   // idle sessions, in no order
-  std::vector<Sequence*> prefills_;  // of plan_prefills
+  std::vector<Sequence*> running_;    // by priority, then order
+  std::vector<Sequence*> waiting_;    // in no order
+  std::vector<Sequence*> resting_;    // idle sessions, in no order
+  std::vector<Sequence*> prefills_;   // of plan_prefills
+  std::vector<Sequence*> decodes_;    // of choose_decodes
+  std::vector<Tenant*> sharing_;      // of choose_decodes: tenants with work for the step
+  std::vector<std::uint64_t> marks_;  // of blocks_held: per block, the last count that included it
+  std::uint64_t last_mark_ = 0;
   std::uint64_t next_order_ = 0;
+  std::uint64_t next_turn_ = 0;
+  std::uint64_t n_steps_ = 0;
+  int pacing_rows_ = 0;  // of choose_decodes: the decode rows that bound the rows of prompts
   std::uint64_t n_preemptions_ = 0;
   bool starved_ = false;  // a running generation lacked a block, and nobody could give way
 

@@ -5,23 +5,37 @@
 #include "engine/scheduler.h"
 
 namespace imp {
+namespace {
+
+int places_of(const Sequence& sequence) noexcept {
+  return 1 + static_cast<int>(sequence.run->siblings.size());
+}
+
+}  // namespace
 
 void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
   if (waiting_.empty()) return;
-  bool sessions_only = false;  // a generation waits for blocks: no other overtakes it
-  int n_used = used_slots();
+  Entry entry{.n_used = used_slots()};
   while (budget.rows > 0 && budget.sequences > 0) {
-    Sequence* sequence = next_waiting(now_ns, sessions_only);
+    Sequence* sequence = next_waiting(now_ns, entry);
     if (sequence == nullptr) return;
-    const int n_slots = 1 + static_cast<int>(sequence->run->siblings.size());
-    if (n_used + n_slots > options_.max_running) return;
+    const int n_places = places_of(*sequence);
+    if (entry.is_full ? !has_part(*sequence, entry.n_used) : !has_place(*sequence, entry.n_used)) {
+      // Its tenant's other runs wait too: otherwise runs of one sequence would overtake a group for ever. Tenants below
+      // their equal part go on.
+      entry.is_full = true;
+      sequence->scheduling.tenant->full_at = n_steps_;
+      continue;
+    }
+    const bool is_step = sequence->is_runnable();
     switch (try_admit(*sequence, plan)) {
       case Admission::admitted:
-        n_used += n_slots;
+        entry.n_used += n_places;
+        if (is_step) --sequence->scheduling.tenant->n_rows;
         plan_rows(*sequence, budget, plan);
         break;
       case Admission::blocked:
-        sessions_only = true;
+        entry.sessions_only = true;
         break;
       case Admission::refused:
         break;
@@ -29,11 +43,13 @@ void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
   }
 }
 
-Sequence* Scheduler::next_waiting(std::int64_t now_ns, bool sessions_only) const noexcept {
+Sequence* Scheduler::next_waiting(std::int64_t now_ns, const Entry& entry) const noexcept {
   Sequence* best = nullptr;
   for (Sequence* sequence : waiting_) {
     if (sequence->run->paused() || over_share(*sequence)) continue;
-    if (sessions_only && sequence->kind != SequenceKind::session) continue;
+    if (sequence->is_runnable() && sequence->scheduling.tenant->n_rows <= 0) continue;
+    if (entry.sessions_only && sequence->kind != SequenceKind::session) continue;
+    if (sequence->scheduling.tenant->full_at == n_steps_) continue;
     if (best == nullptr || goes_before(*sequence, *best, now_ns)) best = sequence;
   }
   return best;
@@ -43,6 +59,20 @@ bool Scheduler::over_share(const Sequence& sequence) const noexcept {
   const Tenant& tenant = *sequence.scheduling.tenant;
   const int share = std::max(1, static_cast<int>(options_.tenant_share * options_.max_running));
   return !sequence.scheduling.preempted && tenant.n_running >= share && tenants_.others_wait(tenant);
+}
+
+bool Scheduler::has_place(const Sequence& sequence, int n_used) const noexcept {
+  return n_used + places_of(sequence) <= options_.max_running || has_part(sequence, n_used);
+}
+
+// A tenant always gets its equal part of max_running: if other tenants hold the places, it runs in addition to them, up
+// to twice max_running in all. So does a run that was preempted.
+bool Scheduler::has_part(const Sequence& sequence, int n_used) const noexcept {
+  const int n_places = places_of(sequence);
+  if (tenants_.n_active() < 2 || n_used + n_places > 2 * options_.max_running) return false;
+  const Tenant& tenant = *sequence.scheduling.tenant;
+  const int part = std::max(1, options_.max_running / tenants_.n_active());
+  return sequence.scheduling.preempted || tenant.n_running == 0 || tenant.n_running + n_places <= part;
 }
 
 Scheduler::Admission Scheduler::try_admit(Sequence& sequence, StepPlan& plan) {
@@ -80,7 +110,7 @@ bool Scheduler::fits(Sequence& sequence, StepPlan& plan, int& needed) {
   const int found = find_prefix(sequence) ? sequence.held - held : 0;
   needed = needed_blocks(sequence);
   const bool frozen = sequence.kind == SequenceKind::session && needed > 0 && sessions_frozen();
-  while (!frozen && needed > blocks_.n_available() && evict_session(plan)) {
+  while (!frozen && needed > blocks_.n_available() && evict_session(sequence, plan)) {
   }
   if (!frozen && needed <= blocks_.n_available()) {
     if (sequence.run->scheduled_ns < 0) sequence.run->n_cached = found;
@@ -118,40 +148,6 @@ int Scheduler::needed_blocks(const Sequence& sequence) const {
   const int held_already = static_cast<int>(sequence.table.blocks.size());
   // And a block for each generation that runs: it will want one soon.
   return group_blocks(blocks_.block_tokens(), n_tokens, end, n_sequences) - held_already + n_others;
-}
-
-// What a session's end frees. Who holds a block holds every block before it, so that nothing of a table has fewer
-// owners than its end.
-Scheduler::Freed Scheduler::freed_by(const Sequence& session) const {
-  const std::vector<std::int32_t>& blocks = session.table.blocks;
-  if (blocks.empty()) return Freed::nothing;
-  const int n_owners = blocks_.allocator().owners(blocks.back());
-  if (n_owners == 1) return Freed::blocks;
-  const auto shares_end = [&blocks](const Sequence* other) {
-    const std::vector<std::int32_t>& others = other->table.blocks;
-    return others.size() >= blocks.size() && others[blocks.size() - 1] == blocks.back();
-  };
-  return std::ranges::count_if(resting_, shares_end) == n_owners ? Freed::blocks_with_others : Freed::nothing;
-}
-
-// The longest idle session whose end frees blocks; where there is none, the longest idle of those that free some once
-// all who share them, idle too, have ended.
-bool Scheduler::evict_session(StepPlan& plan) {
-  if (!options_.evict_sessions) return false;
-  Sequence* session = nullptr;
-  Freed most = Freed::nothing;
-  for (Sequence* idle : resting_) {
-    const Freed freed = freed_by(*idle);
-    const bool is_longer = session == nullptr || idle->scheduling.rested_ns < session->scheduling.rested_ns;
-    if (freed == Freed::nothing || freed < most || (freed == most && !is_longer)) continue;
-    session = idle;
-    most = freed;
-  }
-  if (session == nullptr) return false;
-  std::erase(resting_, session);
-  blocks_.truncate(session->table, 0);
-  plan.evicted.push_back(session);
-  return true;
 }
 
 }  // namespace imp

@@ -76,7 +76,9 @@ struct Scheduling {
   RunPhase phase = RunPhase::none;
   Tenant* tenant = nullptr;  // while it has a run
   bool preempted = false;    // its blocks were taken; it waits at the head of the queue
+  bool is_chosen = false;    // it may decode in the step that is being planned
   std::uint64_t order = 0;   // of arrival
+  std::uint64_t turn = 0;  // grows with each row that it gets; of a tenant's sequences the one with the least goes next
   std::int64_t queued_ns = 0;
   std::int64_t rested_ns = 0;  // a session's last use
 };
@@ -112,6 +114,8 @@ struct Sequence {
   Sequence& operator=(const Sequence&) = delete;
 
   int n_left() const noexcept { return static_cast<int>(tokens.size()) - held; }
+  // Has one token left to evaluate and may draw the next one.
+  bool is_runnable() const noexcept { return n_left() == 1 && !run->paused() && run->may_draw(); }
   std::optional<std::int32_t> pending() const noexcept;
   void set_sampler(const SamplingOptions& options);
 

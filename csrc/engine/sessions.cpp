@@ -96,7 +96,7 @@ void Sessions::flush(const FlushCacheCommand& command) {
 void Sessions::evicted(Sequence& session) {
   state_.tell_failure(0, session.id, session.stream, failure_of(Reason::SESSION_EXPIRED, [] {
                         return StateError(Reason::SESSION_EXPIRED,
-                                          "the session's blocks were needed, and it was idle longest");
+                                          "other work needed the session's blocks, and it was idle for longest");
                       }));
   state_.erase(session);
 }

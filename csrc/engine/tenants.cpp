@@ -15,7 +15,7 @@ Tenant& Tenants::enter(const std::string& name) {
   if (!tenant.active()) {
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
     for (const auto& [other_name, other] : tenants_) {
-      if (other.active()) least = std::min(least, other.served);
+      if (other.active()) least = std::min(least, level(other));
     }
     if (least != std::numeric_limits<std::uint64_t>::max()) tenant.served = std::max(tenant.served, least);
   }
@@ -33,8 +33,27 @@ const Tenant* Tenants::find(const std::string& name) const {
 }
 
 void Tenants::count_waiting(Tenant& tenant, int change) noexcept {
-  tenant.n_waiting += change;
+  count(tenant, tenant.n_waiting, change);
   n_waiting_ += change;
+}
+
+void Tenants::count_running(Tenant& tenant, int change) noexcept {
+  count(tenant, tenant.n_running, change);
+}
+
+void Tenants::count(Tenant& tenant, int& counter, int change) noexcept {
+  n_active_ -= tenant.active() ? 1 : 0;
+  counter += change;
+  n_active_ += tenant.active() ? 1 : 0;
+}
+
+void Tenants::charge(Tenant& tenant, int n_tokens) noexcept {
+  tenant.served = level(tenant) + static_cast<std::uint64_t>(n_tokens);
+  most_served_ = std::max(most_served_, tenant.served);
+}
+
+std::uint64_t Tenants::level(const Tenant& tenant) const noexcept {
+  return most_served_ > max_credit_ ? std::max(tenant.served, most_served_ - max_credit_) : tenant.served;
 }
 
 }  // namespace imp

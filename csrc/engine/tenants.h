@@ -12,13 +12,23 @@ struct Tenant {
   std::uint64_t served = 0;  // tokens evaluated for it, on a scale where an idle time earns nothing
   int n_waiting = 0;
   int n_running = 0;
+  // While a step is planned:
+  int n_wanting = 0;          // running sequences that can decode
+  int n_stepping = 0;         // waiting runs of one row
+  int n_prompts = 0;          // runs with more to evaluate
+  int n_rows = 0;             // rows left to it
+  std::uint64_t turn_at = 0;  // the step in which it last had a row of the remainder
+  std::uint64_t full_at = 0;  // the step in which its next run found no place
   bool active() const noexcept { return n_waiting + n_running > 0; }
 };
 
-// The tenant served least goes next. One that was away starts level with the least served of those present. Tenants
-// without work are remembered up to a bound, so that names that a caller makes up cost nothing.
+// The tenant served least goes next. A tenant that returns starts level with the least served of those with work. A
+// tenant that asks for less than its part saves up at most max_credit tokens. The table remembers a bounded number of
+// tenants without work, so invented names cost nothing.
 class Tenants {
  public:
+  explicit Tenants(std::uint64_t max_credit) : max_credit_(max_credit) {}
+
   // The tenant of that name, for one run more that waits. The reference lasts while it has work.
   Tenant& enter(const std::string& name);
   // One of the tenant's runs has left; n_waiting and n_running are the caller's to count.
@@ -29,11 +39,23 @@ class Tenants {
   // True where a tenant other than this one has runs that wait.
   bool others_wait(const Tenant& tenant) const noexcept { return n_waiting_ > tenant.n_waiting; }
   void count_waiting(Tenant& tenant, int change) noexcept;
-  std::size_t size() const noexcept { return tenants_.size(); }
+  void count_running(Tenant& tenant, int change) noexcept;
+  // Tenants with runs.
+  int n_active() const noexcept { return n_active_; }
+
+  // Counts n_tokens evaluated for the tenant.
+  void charge(Tenant& tenant, int n_tokens) noexcept;
+  // The tenant with the lowest level goes first.
+  std::uint64_t level(const Tenant& tenant) const noexcept;
 
  private:
+  void count(Tenant& tenant, int& counter, int change) noexcept;
+
+  std::uint64_t max_credit_;
   std::unordered_map<std::string, Tenant> tenants_;
+  std::uint64_t most_served_ = 0;
   int n_waiting_ = 0;
+  int n_active_ = 0;
 };
 
 }  // namespace imp

@@ -8,15 +8,22 @@
 namespace imp {
 namespace {
 
-// The bits of the last word that name tokens.
+// The bits of the last word that belong to the vocabulary.
 std::uint32_t last_bits(int vocab_size) {
   const auto used = static_cast<unsigned>(vocab_size) % 32U;
   return used == 0 ? ~0U : (1U << used) - 1U;
 }
 
+// Whether a bit is set at or above `n_tokens`.
+bool reaches_beyond(std::span<const std::uint32_t> mask, int n_tokens) {
+  const std::size_t n_whole = mask_words(n_tokens);
+  if ((mask[n_whole - 1] & ~last_bits(n_tokens)) != 0) return true;
+  return std::ranges::any_of(mask.subspan(n_whole), [](std::uint32_t word) { return word != 0; });
+}
+
 }  // namespace
 
-void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, const std::string& field) {
+void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_tokens, const std::string& field) {
   const auto refuse = [&field](const std::string& what) {
     throw InvalidArgument(Reason::FIELD_INVALID, field + ": " + what, {{"field", field}});
   };
@@ -24,9 +31,7 @@ void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, const st
     refuse(std::to_string(mask.size()) + " words, expected " + std::to_string(mask_words(vocab_size)));
   }
   if (std::ranges::none_of(mask, [](std::uint32_t word) { return word != 0; })) refuse("no bit is set");
-  if ((mask.back() & ~last_bits(vocab_size)) != 0) {
-    refuse("a bit is set at or above " + std::to_string(vocab_size));
-  }
+  if (reaches_beyond(mask, n_tokens)) refuse("a bit is set at or above " + std::to_string(n_tokens));
 }
 
 TokenMask mask_without(std::span<const std::int32_t> tokens, int vocab_size) {

@@ -14,9 +14,9 @@ inline std::size_t mask_words(int vocab_size) {
   return (static_cast<std::size_t>(vocab_size) + 31) / 32;
 }
 
-// Throws InvalidArgument(FIELD_INVALID) unless the mask has a word for each 32 tokens, some bit set, and none at or
-// above vocab_size.
-void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, const std::string& field);
+// Throws InvalidArgument(FIELD_INVALID) unless the mask has a word for each 32 ids below vocab_size, some bit set, and
+// none at or above n_tokens.
+void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_tokens, const std::string& field);
 
 // All tokens but those named.
 TokenMask mask_without(std::span<const std::int32_t> tokens, int vocab_size);

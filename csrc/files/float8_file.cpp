@@ -116,7 +116,7 @@ class Float8File final : public ModelFile {
   }
 
   std::string_view format() const noexcept override { return file_->format(); }
-  std::vector<FileStamp> stamps() const override { return file_->stamps(); }
+  std::span<const std::shared_ptr<const File>> files() const noexcept override { return file_->files(); }
 
   void read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override {
     const auto index = static_cast<std::size_t>(&tensor - tensors().data());

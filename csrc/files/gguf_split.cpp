@@ -42,8 +42,11 @@ Split read_split(const Metadata& metadata, std::uint64_t number) {
   if (*count == 0) fail(metadata, "key " + std::string(kCountKey) + ": 0 shards, expected at least 1");
   const auto found = metadata.integer<std::uint16_t>(kNumberKey);
   if (found != number) {
-    fail(metadata, "is shard " + std::to_string(found) + " of " + std::to_string(*count) +
-                       " (counted from 0), expected " + std::to_string(number));
+    std::string message = "is shard " + std::to_string(found) + " of " + std::to_string(*count) +
+                          " (counted from 0), expected " + std::to_string(number);
+    // The caller named this file: only that one must have number 0.
+    if (number == 0) message += ": name the first file of the set, which ends in " + suffix(0, *count);
+    fail(metadata, message);
   }
   return {*count, metadata.integer<std::uint32_t>(kTensorsKey)};
 }

@@ -14,6 +14,8 @@ namespace imp {
 namespace {
 
 constexpr std::string_view kIndex = "model.safetensors.index.json";
+// Repositories often have another form of the same weights in the same folder, such as consolidated.safetensors.
+constexpr std::string_view kSingle = "model.safetensors";
 
 // Sorted, so that messages do not depend on the file system's order.
 std::vector<std::string> names_ending_in(const std::vector<std::string>& names, std::string_view ending) {
@@ -44,24 +46,30 @@ std::string model_in_directory(const std::string& directory) {
   const std::vector<std::string> gguf = names_ending_in(names, ".gguf");
   const std::vector<std::string> safetensors = names_ending_in(names, ".safetensors");
   const bool index = std::ranges::binary_search(names, kIndex);
+  const bool single = std::ranges::binary_search(names, kSingle);
+  const auto at = [&](std::string_view name) { return (std::filesystem::path(directory) / name).string(); };
   if (!gguf.empty() && (index || !safetensors.empty())) {
     throw ModelError(Reason::MODEL_FORMAT, where + "has a GGUF and a safetensors model, name one of " +
                                                printable(gguf.front()) + " and " +
                                                (index ? std::string(kIndex) : printable(safetensors.front())));
   }
+  if (gguf.size() == 1) return at(gguf.front());
   if (!gguf.empty()) {
-    throw ModelError(Reason::MODEL_MISSING,
-                     where + "is a directory, expected a file such as " + printable(gguf.front()));
+    throw ModelError(Reason::MODEL_MISSING, where + "is a directory of " + std::to_string(gguf.size()) +
+                                                " GGUF files, expected the name of one, such as " +
+                                                printable(gguf.front()));
   }
   if (!index && safetensors.empty()) {
     throw ModelError(Reason::MODEL_MISSING,
                      where + "is a directory without a model, expected one of safetensors files");
   }
-  if (!index && safetensors.size() > 1) {
+  if (index) return at(kIndex);
+  if (single) return at(kSingle);
+  if (safetensors.size() > 1) {
     throw ModelError(Reason::MODEL_SHARD, where + std::to_string(safetensors.size()) + " safetensors files, expected " +
-                                              std::string(kIndex) + " with them");
+                                              std::string(kIndex) + " or " + std::string(kSingle) + " with them");
   }
-  return (std::filesystem::path(directory) / (index ? std::string(kIndex) : safetensors.front())).string();
+  return at(safetensors.front());
 }
 
 }  // namespace imp

@@ -5,9 +5,10 @@
 
 namespace imp {
 
-// The path of the safetensors file or index in `directory`, by the names there; opens none of them. Throws MODEL_FORMAT
-// where there is a GGUF file too, MODEL_SHARD where several safetensors files have no index, and MODEL_MISSING where
-// there is no model or only GGUF files: those have a file name of their own to give.
+// The path of the model in `directory`: the only GGUF file; or the index of safetensors files, else model.safetensors,
+// else the only safetensors file. Looks at names alone and opens no file. Throws MODEL_FORMAT if there are both
+// formats, MODEL_SHARD if there are several safetensors files without an index and none has that name, and
+// MODEL_MISSING if there is no model or there are several GGUF files.
 std::string model_in_directory(const std::string& directory);
 
 }  // namespace imp

@@ -37,4 +37,10 @@ const std::string* ModelFile::index_tensors(std::vector<TensorInfo> tensors) {
   return twice == by_name_.end() ? nullptr : &tensors_[*twice].name;
 }
 
+std::vector<FileStamp> ModelFile::stamps() const {
+  std::vector<FileStamp> stamps;
+  for (const std::shared_ptr<const File>& file : files()) stamps.push_back(file->stamp());
+  return stamps;
+}
+
 }  // namespace imp

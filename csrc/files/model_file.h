@@ -54,8 +54,11 @@ class ModelFile {
   // What is odd about the file but no reason to refuse it, one sentence each.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
-  // The versions that the set's files were opened in; none where there is no file.
-  virtual std::vector<FileStamp> stamps() const = 0;
+  // The open files of the set, in the order of TensorInfo::shard, which is that of their names; empty if the model is
+  // not in files. A file stays open while somebody holds a pointer to it.
+  virtual std::span<const std::shared_ptr<const File>> files() const noexcept = 0;
+  // The versions of these files at the time of opening.
+  std::vector<FileStamp> stamps() const;
 
   // Copies out.size() bytes of a tensor of this file, from byte `offset` of it on. Throws MODEL_IO where reading
   // fails, or where the file is no longer the one that was opened.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,9 +19,16 @@
 namespace imp {
 namespace {
 
+// The keys of config.json, and those of generation_config.json, if it exists, with the prefix `generation_config.`.
 Metadata read_config(const std::string& path, const PreadFunction& pread) {
   const auto config = std::filesystem::path(path).replace_filename("config.json");
-  return read_json_metadata(File(config.string(), pread));
+  Metadata metadata = read_json_metadata(File(config.string(), pread));
+  const auto generation = std::filesystem::path(path).replace_filename("generation_config.json");
+  std::error_code error;  // File reports any other error
+  if (std::filesystem::status(generation, error).type() == std::filesystem::file_type::not_found) return metadata;
+  const Metadata defaults = read_json_metadata(File(generation.string(), pread));
+  for (const auto& [key, value] : defaults.entries()) metadata.insert("generation_config." + key, value);
+  return metadata;
 }
 
 void add_metadata(const safetensors::Header& header, Metadata& metadata) {

@@ -5,22 +5,17 @@ namespace imp {
 
 ShardedFile::ShardedFile(std::string_view format, std::string path, std::vector<File> shards, Metadata metadata,
                          std::vector<TensorInfo> tensors, Reason duplicate)
-    : ModelFile(std::move(path), std::move(metadata)), format_(format), shards_(std::move(shards)) {
+    : ModelFile(std::move(path), std::move(metadata)), format_(format) {
+  for (File& shard : shards) shards_.push_back(std::make_shared<const File>(std::move(shard)));
   if (const std::string* name = index_tensors(std::move(tensors))) {
     throw ModelError(duplicate, this->name() + ": tensor " + *name + ": occurs twice, expected once");
   }
 }
 
-std::vector<FileStamp> ShardedFile::stamps() const {
-  std::vector<FileStamp> stamps;
-  for (const File& file : shards_) stamps.push_back(file.stamp());
-  return stamps;
-}
-
 void ShardedFile::read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const {
   IMP_CHECK(tensor.shard < shards_.size());
   IMP_CHECK(offset <= tensor.n_bytes && out.size() <= tensor.n_bytes - offset);
-  const File& file = shards_[tensor.shard];
+  const File& file = *shards_[tensor.shard];
   file.read_at(tensor.file_offset + offset, out);
   file.check_unchanged();
 }

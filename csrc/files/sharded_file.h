@@ -1,6 +1,8 @@
 // A model file over one or several open files.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,14 +20,14 @@ class ShardedFile final : public ModelFile {
               std::vector<TensorInfo> tensors, Reason duplicate);
 
   std::string_view format() const noexcept override { return format_; }
-  std::vector<FileStamp> stamps() const override;
+  std::span<const std::shared_ptr<const File>> files() const noexcept override { return shards_; }
   void read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override;
 
   void warn(std::string warning) { warnings_.push_back(std::move(warning)); }
 
  private:
   std::string_view format_;  // a literal
-  std::vector<File> shards_;
+  std::vector<std::shared_ptr<const File>> shards_;
 };
 
 }  // namespace imp

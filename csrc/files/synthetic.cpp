@@ -156,7 +156,7 @@ class SyntheticFile : public ModelFile {
   }
 
   std::string_view format() const noexcept override { return "synthetic"; }
-  std::vector<FileStamp> stamps() const override { return {}; }
+  std::span<const std::shared_ptr<const File>> files() const noexcept override { return {}; }
 
   void read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override {
     const auto index = static_cast<std::size_t>(&tensor - tensors().data());

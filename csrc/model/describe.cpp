@@ -100,6 +100,7 @@ void add_sizes(Sheet& sheet, const ModelConfig& config) {
   sheet.add("n_kv_heads", config.n_kv_heads);
   sheet.add("head_dim", config.head_dim);
   sheet.add("vocab_size", config.vocab_size);
+  sheet.add("n_tokens", config.n_tokens);
   sheet.add("trained_context", config.trained_context);
   sheet.add("max_context", config.max_context);
 }
@@ -123,6 +124,9 @@ void add_ropes(Sheet& sheet, const ModelConfig& config) {
     return;
   }
   sheet.add("rope_extrapolation", rope.scaling.extrapolation);
+  sheet.add("rope_mscale", rope.scaling.mscale);
+  sheet.add("rope_mscale_all_dim", rope.scaling.mscale_all_dim);
+  sheet.add("rope_truncated", rope.scaling.truncated);
   sheet.add("rope_beta_fast", rope.scaling.beta_fast);
   sheet.add("rope_beta_slow", rope.scaling.beta_slow);
 }
@@ -158,7 +162,6 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   sheet.add("ffn_bias", config.ffn_bias);
   add_experts(sheet, config);
   sheet.add("kv_dtype", config.kv_dtype);
-  sheet.add("eos_tokens", config.eos_tokens);
   sheet.add("suppressed_tokens", config.suppressed_tokens);
   return std::move(sheet).take();
 }

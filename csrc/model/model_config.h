@@ -27,6 +27,9 @@ struct RopeScaling {
   int original_context = 0;     // yarn, wavelength: tokens the model was first trained on
   double extrapolation = 1;     // yarn: weight of the ramp; 0 scales all frequencies alike
   double attention_factor = 1;  // yarn: multiplies the magnitude that follows from factor
+  double mscale = 1;            // yarn: growth of the magnitude with the logarithm of factor
+  double mscale_all_dim = 0;    // yarn: the same for the divisor of the magnitude
+  bool truncated = true;        // yarn: the ends of the ramp are rounded to whole pairs
   double beta_fast = 32;        // yarn: pairs that turn more often than this in original_context keep their frequency
   double beta_slow = 1;         // yarn: pairs that turn less often than this are scaled in full
   double low_freq_factor = 1;   // wavelength: as beta_slow
@@ -57,7 +60,8 @@ struct ModelConfig {
   int n_heads = 0;
   int n_kv_heads = 0;  // divides n_heads
   int head_dim = 0;    // of q, k and v alike
-  int vocab_size = 0;  // rows of the embedding; at least the tokenizer's tokens
+  int vocab_size = 0;  // rows of the embedding and the head: the width of logits
+  int n_tokens = 0;    // valid token ids are below it; further rows are padding
   int trained_context = 0;
   int max_context = 0;  // tokens a sequence may hold; the trained context unless overridden
 
@@ -91,8 +95,8 @@ struct ModelConfig {
   bool has_experts() const noexcept { return experts.n_experts > 0; }
 
   // execution
-  DType kv_dtype = DType::F16;                  // what the cache stores
-  std::vector<std::int32_t> eos_tokens;         // ascending: each ends a generation
+  DType kv_dtype = DType::F16;           // what the cache stores
+  std::vector<std::int32_t> eos_tokens;  // the user's override, checked here; the service reads those of the file
   std::vector<std::int32_t> suppressed_tokens;  // ascending: never drawn
 };
 

@@ -27,9 +27,13 @@ double pair_of_turns(const RopeConfig& rope, double turns) {
 }
 
 Ramp yarn_ramp(const RopeConfig& rope) {
-  const double last = rope.dims - 1;
-  return {std::max(0.0, std::floor(pair_of_turns(rope, rope.scaling.beta_fast))),
-          std::min(last, std::ceil(pair_of_turns(rope, rope.scaling.beta_slow)))};
+  double first = pair_of_turns(rope, rope.scaling.beta_fast);
+  double last = pair_of_turns(rope, rope.scaling.beta_slow);
+  if (rope.scaling.truncated) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  return {std::max(0.0, first), std::min(rope.dims - 1.0, last)};
 }
 
 // 1 for frequencies that turn often within the original context, 0 for those that hardly turn.
@@ -61,14 +65,18 @@ double scaling_of(const RopeScaling& scaling, const Ramp& ramp, int pair, double
 }
 
 float magnitude_of(const RopeScaling& scaling) {
-  double magnitude = scaling.attention_factor;
-  // Longer contexts flatten attention; YaRN sharpens it by this much, half on q and half on k.
-  const bool sharpened = scaling.kind == RopeScalingKind::yarn && scaling.extrapolation != 0 && scaling.factor > 1;
-  if (sharpened) magnitude *= 1 + 0.1 * std::log(scaling.factor);
-  return static_cast<float>(magnitude);
+  const bool sharpened = scaling.kind == RopeScalingKind::yarn && scaling.extrapolation != 0;
+  return static_cast<float>(scaling.attention_factor * (sharpened ? yarn_magnitude(scaling) : 1));
 }
 
 }  // namespace
+
+double yarn_magnitude(const RopeScaling& scaling) {
+  if (scaling.factor <= 1) return 1;
+  // Longer contexts flatten attention; YaRN sharpens it by this much, half on q and half on k.
+  const auto grown = [&](double mscale) { return 1 + 0.1 * mscale * std::log(scaling.factor); };
+  return grown(scaling.mscale) / grown(scaling.mscale_all_dim);
+}
 
 Rope resolve_rope(const RopeConfig& config, std::span<const float> factors) {
   const int n_pairs = config.dims / 2;

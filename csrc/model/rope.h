@@ -8,6 +8,9 @@
 
 namespace imp {
 
+// The magnitude that follows from factor and the mscales; attention_factor multiplies it.
+double yarn_magnitude(const RopeScaling& scaling);
+
 // `factors` divide the frequencies one by one, [dims / 2], or are empty. The configuration is valid.
 Rope resolve_rope(const RopeConfig& config, std::span<const float> factors);
 

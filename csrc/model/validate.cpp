@@ -70,8 +70,8 @@ class Rules {
   }
 
   void check_tokens() const {
-    tokens("eos_tokens", config_.eos_tokens);
-    tokens("suppressed_tokens", config_.suppressed_tokens);
+    tokens("eos_tokens", config_.eos_tokens, config_.n_tokens);
+    tokens("suppressed_tokens", config_.suppressed_tokens, config_.vocab_size);
     require(config_.suppressed_tokens.size() < static_cast<std::size_t>(config_.vocab_size), "suppressed_tokens",
             "every token", "at least one that is not");
   }
@@ -85,6 +85,9 @@ class Rules {
     above("rope_theta", rope.theta, scaling.kind == RopeScalingKind::yarn ? 1 : 0);
     positive("rope_scaling_factor", scaling.factor);
     positive("rope_attention_factor", scaling.attention_factor);
+    positive("rope_mscale", scaling.mscale);
+    require(scaling.mscale_all_dim >= 0 && std::isfinite(scaling.mscale_all_dim), "rope_mscale_all_dim",
+            number_text(scaling.mscale_all_dim), "a number of at least 0");
     positive("rope_beta_fast", scaling.beta_fast);
     positive("rope_beta_slow", scaling.beta_slow);
     positive("rope_low_freq_factor", scaling.low_freq_factor);
@@ -96,10 +99,9 @@ class Rules {
     }
   }
 
-  void tokens(std::string_view field, const std::vector<std::int32_t>& ids) const {
+  void tokens(std::string_view field, const std::vector<std::int32_t>& ids, int n_ids) const {
     for (const std::int32_t id : ids) {
-      require(id >= 0 && id < config_.vocab_size, field, std::to_string(id),
-              "0 to " + std::to_string(config_.vocab_size - 1));
+      require(id >= 0 && id < n_ids, field, std::to_string(id), "0 to " + std::to_string(n_ids - 1));
     }
   }
 

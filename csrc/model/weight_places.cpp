@@ -23,6 +23,9 @@ class Places {
   void expert(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::expert, .n = n, .k = k, .slot = &slot});
   }
+  void head(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
+    all_.push_back({.tensor = std::move(tensor), .use = WeightUse::head, .n = n, .k = k, .slot = &slot});
+  }
   void table(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::lookup, .n = n, .k = k, .slot = &slot});
   }
@@ -124,12 +127,28 @@ void add_feed_forward(Places& places, const ModelConfig& config, const TensorNam
 
 }  // namespace
 
+std::string_view name_of(WeightUse use) {
+  switch (use) {
+    case WeightUse::product:
+      return "product";
+    case WeightUse::expert:
+      return "expert";
+    case WeightUse::head:
+      return "head";
+    case WeightUse::lookup:
+      return "lookup";
+    case WeightUse::vector:
+      return "vector";
+  }
+  return "";
+}
+
 std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNames& names, Weights& weights) {
   Places places(names.norm_offset);
   weights.layers.resize(static_cast<std::size_t>(config.n_layers));
   const std::string embedding(names.embedding);
   if (config.tied_head) {
-    places.matrix(embedding, config.vocab_size, config.hidden_size, weights.embedding);
+    places.head(embedding, config.vocab_size, config.hidden_size, weights.embedding);
   } else {
     places.table(embedding, config.vocab_size, config.hidden_size, weights.embedding);
   }
@@ -140,7 +159,7 @@ std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNa
   }
   places.norm(std::string(names.final_norm), config.hidden_size, weights.final_norm);
   if (!config.tied_head) {
-    places.matrix(std::string(names.head), config.vocab_size, config.hidden_size, weights.head);
+    places.head(std::string(names.head), config.vocab_size, config.hidden_size, weights.head);
   }
   return std::move(places).take();
 }

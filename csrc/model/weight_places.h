@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace imp {
 enum class WeightUse : std::uint8_t {
   product,  // a matrix that activations are multiplied with
   expert,   // likewise, with those that were sent to its expert
+  head,     // the matrix that gives the logits; a tied one is also the table of token embeddings
   lookup,   // a matrix whose rows are looked up and never multiplied
   vector,   // float32 values
 };
@@ -36,6 +38,8 @@ struct WeightPlace {
   RowOrder order = RowOrder::file;
   float offset = 0;  // added to every value of a vector
 };
+
+std::string_view name_of(WeightUse use);
 
 // Makes the layers and lists every place, in the order of use. The places point into `weights`.
 std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNames& names, Weights& weights);

@@ -93,7 +93,7 @@ GemmPlan lookup_plan(const GemmRegistry& registry) {
 void require_overrides_match(std::span<const WeightPlace> places, std::span<const GemmOverride> overrides) {
   std::vector<std::string_view> products;
   for (const WeightPlace& place : places) {
-    if (place.use == WeightUse::product || place.use == WeightUse::expert) products.push_back(place.tensor);
+    if (place.use != WeightUse::lookup && place.use != WeightUse::vector) products.push_back(place.tensor);
   }
   require_matches(overrides, products);
 }

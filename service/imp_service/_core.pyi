@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'best_isa', 'dtypes', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'kernels', 'known_isas', 'make_synthetic_file', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'time_kernel']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -57,6 +57,18 @@ class TensorInfo:
         """
         Which file of the set, from 0.
         """
+class OpenFile:
+    """
+    A file of a checkpoint as it was opened, whatever its path names since.
+    """
+    def close(self) -> None:
+        """
+        Frees the descriptor once nobody else holds it.
+        """
+    def read(self, offset: typing.SupportsInt | typing.SupportsIndex, n_bytes: typing.SupportsInt | typing.SupportsIndex) -> bytes:
+        """
+        Its bytes from `offset` on, fewer at its end, without Python's lock. Raises ModelError where the file was changed since it was opened.
+        """
 class ModelFile:
     """
     A checkpoint that was opened and whose metadata was checked; its data is still in the file.
@@ -64,6 +76,11 @@ class ModelFile:
     def check(self, *, values: bool = False) -> None:
         """
         Reads all data; with `values`, raises ModelError where a weight is NaN or infinite.
+        """
+    @property
+    def files(self) -> list[OpenFile]:
+        """
+        A list[typing.Any] of OpenFile in the order of their names.
         """
     @property
     def format(self) -> str:
@@ -154,9 +171,6 @@ class Model:
     def device_name(self) -> str:
         ...
     @property
-    def eos_tokens(self) -> list[int]:
-        ...
-    @property
     def facts(self) -> list[typing.Any]:
         ...
     @property
@@ -184,6 +198,9 @@ class Model:
         ...
     @property
     def n_threads(self) -> int:
+        ...
+    @property
+    def n_tokens(self) -> int:
         ...
     @property
     def packed(self) -> typing.Any:
@@ -499,6 +516,12 @@ class EngineOptions:
     def cpu(self, arg0: typing.SupportsInt | typing.SupportsIndex | None) -> None:
         ...
     @property
+    def decode_per_tenant(self) -> int:
+        ...
+    @decode_per_tenant.setter
+    def decode_per_tenant(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
     def max_cached_blocks(self) -> int:
         ...
     @max_cached_blocks.setter
@@ -557,6 +580,12 @@ class EngineOptions:
         ...
     @n_blocks.setter
     def n_blocks(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def n_tokens(self) -> int:
+        ...
+    @n_tokens.setter
+    def n_tokens(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     @property
     def prefill_chunk(self) -> int:
@@ -771,10 +800,6 @@ class Engine:
         """
         Drops what a session holds beyond a position.
         """
-def best_isa() -> str:
-    """
-    The last of known_isas() that this machine has.
-    """
 def dtypes() -> list[str]:
     """
     The weight types that can be read and multiplied.
@@ -799,17 +824,25 @@ def interleave_refusal(nodes: collections.abc.Sequence[typing.SupportsInt | typi
     """
     Why the system would not spread memory over these NUMA nodes; empty where it would.
     """
+def isa_name(isa: str = 'auto') -> str:
+    """
+    The fewest of known_isas(), joined with +, that stand for the same instruction sets; auto: for those of this machine.
+    """
 def kernels(device: str = 'cpu') -> list[typing.Any]:
     """
     The matrix kernels of a device in order of preference, one dict[str, typing.Any] each.
     """
 def known_isas() -> list[str]:
     """
-    The words for instruction sets, least first; each includes those before it.
+    The words of the setting device.isa, which may be joined with +.
     """
 def make_synthetic_file(metadata: dict[str, typing.Any], tensors: list[typing.Any]) -> ModelFile:
     """
     A ModelFile without a file, whose weights are random: for benchmarks. Each tensor is (name, dtype, shape with the contiguous dimension first, mean, standard deviation).
+    """
+def missing_isa(isa: str) -> str:
+    """
+    The features that this machine lacks of those that the words mean; empty where it has all.
     """
 def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
@@ -831,7 +864,7 @@ def processor_name() -> str:
     """
     The CPU as its maker names it.
     """
-def time_kernel(kernel: str, weight: str, *, m: typing.SupportsInt | typing.SupportsIndex, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], total_bytes: typing.SupportsInt | typing.SupportsIndex, seconds: typing.SupportsFloat | typing.SupportsIndex) -> list[float]:
+def time_kernel(kernel: str, weight: str, *, m: typing.SupportsInt | typing.SupportsIndex, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], total_bytes: typing.SupportsInt | typing.SupportsIndex, seconds: typing.SupportsFloat | typing.SupportsIndex, isa: str = 'auto') -> list[float]:
     """
     Seconds of each product of m rows with random n × k weights of at least total_bytes in all, walked through in turn as a model's are. Raises InvalidArgument for a kernel that is unknown or refuses.
     """

@@ -49,18 +49,17 @@ GemmNeeds gemm_needs(const WorkspaceNeeds& needs) {
 
 const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
 #if IMP_X86
-  if (caps.avx512 && caps.avx512_vnni && caps.avx512_bf16) return kCpuOpsAvx512Bf16;
-  if (caps.avx512) return kCpuOpsAvx512;
-  if (caps.avx2) return kCpuOpsAvx2;
+  if (caps.cpu.includes(needs::avx512bf16)) return kCpuOpsAvx512Bf16;
+  if (caps.cpu.includes(needs::avx512)) return kCpuOpsAvx512;
+  if (caps.cpu.includes(needs::avx2)) return kCpuOpsAvx2;
 #else
   static_cast<void>(caps);
 #endif
   return kCpuOpsGeneric;
 }
 
-CpuBackend::CpuBackend(const DeviceCaps& caps, std::string_view isa, const DeviceOptions& options)
-    : isa_(isa),
-      ops_(ops_for(caps)),
+CpuBackend::CpuBackend(const DeviceCaps& caps, const DeviceOptions& options)
+    : ops_(ops_for(caps)),
       registry_(kernel_list(), caps, options.tuning),
       threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
       memory_(options.memory),
@@ -70,7 +69,7 @@ CpuBackend::CpuBackend(const DeviceCaps& caps, std::string_view isa, const Devic
       sampler_(ops_, threads_) {}
 
 std::string CpuBackend::device_name() const {
-  return processor_name() + " (" + isa_ + ")";
+  return processor_name() + " (" + isa_name(caps().cpu) + ")";
 }
 
 std::unique_ptr<Linear> CpuBackend::load_linear(const WeightSource& source, const GemmPlan& plan) {
@@ -162,8 +161,8 @@ std::vector<Launch> CpuBackend::launches() const {
   return result;
 }
 
-std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, std::string_view isa, const DeviceOptions& options) {
-  return std::make_unique<CpuBackend>(caps, isa, options);
+std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, const DeviceOptions& options) {
+  return std::make_unique<CpuBackend>(caps, options);
 }
 
 }  // namespace imp::cpu

@@ -25,7 +25,7 @@ const CpuOps& ops_for(const DeviceCaps& caps) noexcept;
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const DeviceCaps& caps, std::string_view isa, const DeviceOptions& options);
+  CpuBackend(const DeviceCaps& caps, const DeviceOptions& options);
 
   const DeviceCaps& caps() const noexcept override { return registry_.caps(); }
   std::string device_name() const override;
@@ -97,7 +97,6 @@ class CpuBackend final : public Backend {
   template <class Body>
   void for_pieces(int n_rows, int width, const Body& body);
 
-  std::string isa_;
   const CpuOps& ops_;
   GemmRegistry registry_;
   ThreadPool threads_;

@@ -1,4 +1,4 @@
-// From an instruction set's word to what the CPU's kernels may use.
+// From the setting `device.isa` to what the CPU's kernels may use.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,17 @@
 
 namespace imp::cpu {
 
-// The instruction set to use: the user's word, or for `auto` the best that the CPU has. Throws InvalidArgument for a
-// word that is not known (listing the known), DeviceError(DEVICE_MISSING) where the CPU lacks it (listing what it has).
-std::string_view resolve_isa(std::string_view isa, const CpuFeatures& here = detect_cpu_features());
+// The features that a value of the setting names: all of `here` for `auto`, else what isa_features() returns. This CPU
+// may lack some of them. Throws InvalidArgument for an unknown word and lists the known ones.
+CpuFeatures features_named(std::string_view isa, CpuFeatures here = detect_cpu_features());
 
-// What kernels may use under a resolved word.
+// Likewise, but throws DeviceError(DEVICE_MISSING) if the CPU lacks any of the features, and lists those that it has.
+CpuFeatures resolve_isa(std::string_view isa, CpuFeatures here = detect_cpu_features());
 DeviceCaps cpu_caps(std::string_view isa);
+inline DeviceCaps caps_of(CpuFeatures features) {
+  DeviceCaps caps;
+  caps.cpu = features;
+  return caps;
+}
 
 }  // namespace imp::cpu

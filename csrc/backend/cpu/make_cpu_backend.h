@@ -7,7 +7,7 @@
 
 namespace imp::cpu {
 
-// `caps` is what the kernels may use, `isa` its word. Throws as the constructors of ThreadPool and GemmRegistry do.
-std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, std::string_view isa, const DeviceOptions& options);
+// `caps` is what the kernels may use. Throws as the constructors of ThreadPool and GemmRegistry do.
+std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, const DeviceOptions& options);
 
 }  // namespace imp::cpu

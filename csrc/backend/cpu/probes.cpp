@@ -16,13 +16,13 @@ namespace {
 
 ProbeLoops loops_for([[maybe_unused]] const DeviceCaps& caps) {
 #if IMP_X86
-  if (caps.avx512_bf16 && caps.avx512_vnni) return probe_loops_avx512bf16();
-  if (caps.avx512_vnni) return probe_loops_avx512vnni();
-  if (caps.avx512) return probe_loops_avx512();
-  if (caps.avx_vnni) return probe_loops_avx2vnni();
-  if (caps.avx2) return probe_loops_avx2();
+  if (caps.cpu.includes(needs::avx512bf16)) return probe_loops_avx512bf16();
+  if (caps.cpu.includes(needs::avx512vnni)) return probe_loops_avx512vnni();
+  if (caps.cpu.includes(needs::avx512)) return probe_loops_avx512();
+  if (caps.cpu.includes(needs::avx2vnni)) return probe_loops_avx2vnni();
+  if (caps.cpu.includes(needs::avx2)) return probe_loops_avx2();
 #elif IMP_ARM
-  if (caps.neon_dot) return probe_loops_neondot();
+  if (caps.cpu.includes(needs::neondot)) return probe_loops_neondot();
 #endif
   return probe_loops_generic();
 }

@@ -94,7 +94,8 @@ GemmKernel kernel_of(const GemmTrial& trial, const GemmProblem& problem, KernelL
   for (const GemmKernel& kernel : kernel_list()) {
     if (kernel.name != trial.kernel) continue;
     if (!kernel.any_weight && kernel.weight != problem.weight) throw std::invalid_argument("another weight type");
-    if (const char* const reason = kernel.refuses(problem, facts.caps)) throw std::invalid_argument(reason);
+    if (const std::string reason = refusal(kernel, problem, facts.caps); !reason.empty())
+      throw std::invalid_argument(reason);
     return kernel;
   }
   throw std::invalid_argument("no kernel " + trial.kernel);

@@ -155,13 +155,20 @@ void register_testing_base(py::module_& module) {
     return checksum(std::as_bytes(std::span(bytes)), seed);
   });
   module.def("known_isas", [] { return std::vector<std::string_view>(known_isas().begin(), known_isas().end()); });
-  module.def("best_isa", [] { return best_isa(detect_cpu_features()); });
+  module.def("isa_features", [](const std::string& isa) {
+    std::vector<std::string_view> names;
+    const CpuFeatures features = isa_features(isa).value();
+    for (int i = 0; i < kNumCpuFeatures; ++i) {
+      if (features.has(static_cast<CpuFeature>(i))) names.push_back(name_of(static_cast<CpuFeature>(i)));
+    }
+    return names;
+  });
   // Those that this machine has, in the order of known_isas().
   module.def("isas_here", [] {
     const CpuFeatures here = detect_cpu_features();
     std::vector<std::string_view> names;
     for (const std::string_view isa : known_isas()) {
-      if (includes(here, *isa_features(isa))) names.push_back(isa);
+      if (here.includes(*isa_features(isa))) names.push_back(isa);
     }
     return names;
   });

@@ -77,7 +77,8 @@ GemmKernel kernel_of(const std::string& name, const GemmProblem& problem) {
   for (const GemmKernel& kernel : cpu::kernel_list()) {
     if (kernel.name != name) continue;
     if (!kernel.any_weight && kernel.weight != problem.weight) throw py::value_error(name + ": another weight type");
-    if (const char* const reason = kernel.refuses(problem, cpu::cpu_caps("auto"))) throw py::value_error(reason);
+    if (const std::string why = refusal(kernel, problem, cpu::cpu_caps("auto")); !why.empty())
+      throw py::value_error(why);
     return kernel;
   }
   throw py::value_error("no kernel " + name);

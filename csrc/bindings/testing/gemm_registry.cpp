@@ -3,6 +3,7 @@
 
 #include <deque>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/gemm_registry.h"
@@ -22,25 +23,15 @@ DType dtype_of(const std::string& name) {
   return *dtype;
 }
 
+// A table of one key: "cpu" with a name as isa_features() reads it, or "compute_capability".
 DeviceCaps caps_of(const py::dict& table) {
   DeviceCaps caps;
   for (const auto& [key, value] : table) {
     const auto name = key.cast<std::string>();
-    if (name == "device") {
-      caps.device = value.cast<std::string>() == "cuda" ? "cuda" : "cpu";
-    } else if (name == "avx2") {
-      caps.avx2 = value.cast<bool>();
-    } else if (name == "avx_vnni") {
-      caps.avx_vnni = value.cast<bool>();
-    } else if (name == "avx512") {
-      caps.avx512 = value.cast<bool>();
-    } else if (name == "avx512_vnni") {
-      caps.avx512_vnni = value.cast<bool>();
-    } else if (name == "avx512_bf16") {
-      caps.avx512_bf16 = value.cast<bool>();
-    } else if (name == "neon_dot") {
-      caps.neon_dot = value.cast<bool>();
+    if (name == "cpu") {
+      caps.cpu = cpu::features_named(value.cast<std::string>());
     } else if (name == "compute_capability") {
+      caps.device = "cuda";
       caps.compute_capability = value.cast<int>();
     } else {
       throw py::value_error("no capability " + name);
@@ -52,9 +43,6 @@ DeviceCaps caps_of(const py::dict& table) {
 // What a kernel given as data needs of its device, by name.
 decltype(GemmKernel::refuses) refusal_of(const std::string& needs) {
   if (needs.empty()) return [](const GemmProblem&, const DeviceCaps&) -> const char* { return nullptr; };
-  if (needs == "avx512") {
-    return [](const GemmProblem&, const DeviceCaps& caps) { return caps.avx512 ? nullptr : "needs AVX-512"; };
-  }
   if (needs == "sm_90") {
     return [](const GemmProblem&, const DeviceCaps& caps) {
       return caps.compute_capability >= 90 ? nullptr : "needs compute capability 9.0";
@@ -92,7 +80,8 @@ class KernelList {
            .maturity = row["emulated"].cast<bool>() ? Maturity::emulated : Maturity::validated,
            .refuses = refusal_of(row["needs"].cast<std::string>()),
            .scratch_bytes = nullptr,
-           .run = nullptr});
+           .run = nullptr,
+           .needs = isa_features(row["isa"].cast<std::string>()).value()});
     }
   }
   std::span<const GemmKernel> rows() const { return kernels_; }
@@ -115,6 +104,7 @@ py::dict row_as_data(const GemmKernel& kernel) {
   row["reduction"] = name_of(kernel.reduction);
   row["max_m"] = rows_as_data(kernel.max_m);
   row["emulated"] = kernel.maturity == Maturity::emulated;
+  row["isa"] = isa_name(kernel.needs);
   return row;
 }
 
@@ -206,8 +196,8 @@ py::object refusal(const std::string& kernel, const py::dict& caps, const std::s
                    std::int64_t k) {
   for (const GemmKernel& row : cpu::kernel_list()) {
     if (row.name != kernel) continue;
-    const char* const reason = row.refuses({dtype_of(weight), n, k}, caps_of(caps));
-    return reason == nullptr ? py::object(py::none()) : py::str(reason);
+    const std::string reason = imp::refusal(row, {dtype_of(weight), n, k}, caps_of(caps));
+    return reason.empty() ? py::object(py::none()) : py::str(reason);
   }
   throw py::value_error("no kernel " + kernel);
 }
@@ -237,19 +227,23 @@ void register_testing_gemm_registry(py::module_& module) {
   module.def("gemm_require_matches", [](const Overrides& overrides, const std::vector<std::string>& tensors) {
     require_matches(overrides_of(overrides), std::vector<std::string_view>(tensors.begin(), tensors.end()));
   });
-  // As on a CPU whose best instruction set is `best`.
-  module.def("resolve_isa", [](const std::string& isa, const std::string& best) {
-    return std::string(cpu::resolve_isa(isa, isa_features(best).value()));
+  // As on a CPU that has what `here` names.
+  module.def("resolve_isa", [](const std::string& isa, const std::string& here) {
+    return isa_name(cpu::resolve_isa(isa, isa_features(here).value()));
+  });
+  // Which inner loops run there.
+  module.def("cpu_ops", [](const std::string& isa) {
+    const cpu::CpuOps* const ops = &cpu::ops_for(cpu::caps_of(isa_features(isa).value()));
+#if IMP_X86
+    if (ops == &cpu::kCpuOpsAvx512Bf16) return "avx512bf16";
+    if (ops == &cpu::kCpuOpsAvx512) return "avx512";
+    if (ops == &cpu::kCpuOpsAvx2) return "avx2";
+#endif
+    return ops == &cpu::kCpuOpsGeneric ? "generic" : "";
   });
   module.def("cpu_caps", [](const std::string& isa) {
-    const DeviceCaps caps = cpu::cpu_caps(isa);
     py::dict table;
-    table["avx2"] = caps.avx2;
-    table["avx_vnni"] = caps.avx_vnni;
-    table["avx512"] = caps.avx512;
-    table["avx512_vnni"] = caps.avx512_vnni;
-    table["avx512_bf16"] = caps.avx512_bf16;
-    table["neon_dot"] = caps.neon_dot;
+    table["cpu"] = isa_name(cpu::cpu_caps(isa).cpu);
     return table;
   });
 }

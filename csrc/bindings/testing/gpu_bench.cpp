@@ -97,9 +97,9 @@ py::dict kernels_here(const std::string& kind, const std::vector<std::string>& c
       {.kind = kind, .isa = "auto", .n_threads = 1, .cpus = {}, .memory = {}, .tuning = {}, .cublaslt = cublaslt});
   py::dict found;
   for (const GemmKernel& kernel : backend->registry().kernels()) {
-    const char* const refusal = kernel.refuses({kernel.weight, kPanelRows, kTileDepth}, backend->caps());
+    const std::string refused = refusal(kernel, {kernel.weight, kPanelRows, kTileDepth}, backend->caps());
     const py::object rows = kernel.max_m == kAnyRows ? py::object(py::none()) : py::int_(kernel.max_m);
-    const py::object reason = refusal == nullptr ? py::object(py::none()) : py::str(refusal);
+    const py::object reason = refused.empty() ? py::object(py::none()) : py::str(refused);
     found[py::str(std::string(kernel.name))] = py::make_tuple(rows, reason);
   }
   return found;

@@ -89,9 +89,12 @@ py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std:
 
 // Frequencies and magnitude of a rope whose scaling is given as an override would.
 py::tuple rope_frequencies(int dims, double theta, const RopeScalingOverride& scaling,
-                           const std::vector<float>& factors) {
+                           const std::vector<float>& factors, bool truncated, double mscale, double mscale_all_dim) {
   ModelConfig config;
-  config.ropes.push_back({.style = RopeStyle::halves, .dims = dims, .theta = theta, .scaling = {}});
+  config.ropes.push_back({.style = RopeStyle::halves,
+                          .dims = dims,
+                          .theta = theta,
+                          .scaling = {.mscale = mscale, .mscale_all_dim = mscale_all_dim, .truncated = truncated}});
   Origins origins;
   ModelOverrides overrides;
   overrides.rope_scaling = scaling;
@@ -116,7 +119,8 @@ void register_model_testing(py::module_& module) {
              py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"),
              py::arg("is_for_models") = false);
   module.def("rope_frequencies", &rope_frequencies, py::arg("dims"), py::arg("theta"), py::arg("scaling"),
-             py::arg("factors") = std::vector<float>{});
+             py::arg("factors") = std::vector<float>{}, py::kw_only(), py::arg("truncated") = true,
+             py::arg("mscale") = 1.0, py::arg("mscale_all_dim") = 0.0);
   module.def("architectures", [](const std::string& format) {
     std::vector<std::string> names;
     for (const Architecture& architecture : all_architectures()) {

@@ -194,9 +194,7 @@ class Row {
   }
 
  private:
-  static const cpu::SamplingOps& ops_for(const std::string& isa) {
-    return cpu::ops_for(cpu::cpu_caps(cpu::resolve_isa(isa))).sampling;
-  }
+  static const cpu::SamplingOps& ops_for(const std::string& isa) { return cpu::ops_for(cpu::cpu_caps(isa)).sampling; }
 
   cpu::SamplingScratch scratch_for(std::size_t history) {
     const auto vocab_size = static_cast<int>(logits_.size());

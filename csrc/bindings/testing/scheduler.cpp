@@ -126,13 +126,15 @@ class SchedulerBench {
 };
 
 std::unique_ptr<SchedulerBench> make_bench(int n_blocks, int block_tokens, int max_running, int step_tokens,
-                                           int prefill_chunk, int prefill_per_decode, int max_context,
-                                           std::int64_t max_wait_ns, double tenant_share, bool evict_sessions) {
+                                           int prefill_chunk, int prefill_per_decode, int decode_per_tenant,
+                                           int max_context, std::int64_t max_wait_ns, double tenant_share,
+                                           bool evict_sessions) {
   return std::make_unique<SchedulerBench>(SchedulerOptions{.max_running = max_running,
                                                            .step_tokens = step_tokens,
                                                            .max_logits_rows = step_tokens,
                                                            .prefill_chunk = prefill_chunk,
                                                            .prefill_per_decode = prefill_per_decode,
+                                                           .decode_per_tenant = decode_per_tenant,
                                                            .max_context = max_context,
                                                            .max_wait_ns = max_wait_ns,
                                                            .tenant_share = tenant_share,
@@ -150,8 +152,8 @@ void register_testing_scheduler(py::module_& module) {
   py::class_<SchedulerBench>(module, "SchedulerBench")
       .def(py::init(&imp::testing::make_bench), py::kw_only(), py::arg("n_blocks") = 64, py::arg("block_tokens") = 16,
            py::arg("max_running") = 8, py::arg("step_tokens") = 64, py::arg("prefill_chunk") = 64,
-           py::arg("prefill_per_decode") = 0, py::arg("max_context") = 1024, py::arg("max_wait_ns") = 60'000'000'000,
-           py::arg("tenant_share") = 1.0, py::arg("evict_sessions") = false)
+           py::arg("prefill_per_decode") = 0, py::arg("decode_per_tenant") = 0, py::arg("max_context") = 1024,
+           py::arg("max_wait_ns") = 60'000'000'000, py::arg("tenant_share") = 1.0, py::arg("evict_sessions") = false)
       .def("enqueue", &SchedulerBench::enqueue, py::arg("now_ns"), py::arg("n_tokens"), py::arg("n_outputs"),
            py::kw_only(), py::arg("priority") = 0, py::arg("tenant") = "", py::arg("session") = false)
       .def("extend", py::overload_cast<SequenceId, int, int, std::int64_t>(&SchedulerBench::extend), py::arg("id"),

@@ -22,21 +22,18 @@ void read_vocabulary(FactReader& facts, std::string_view name, std::optional<std
   }
   facts.config.vocab_size = static_cast<int>(rows);
   facts.note_tensor("vocab_size", name);
+  if (!n_tokens) facts.note_tensor("n_tokens", name);
+  facts.config.n_tokens = static_cast<int>(n_tokens.value_or(rows));
   for (std::int64_t id = n_tokens.value_or(rows); id < rows; ++id) {
     facts.config.suppressed_tokens.push_back(static_cast<std::int32_t>(id));
   }
 }
 
-void add_end_token(FactReader& facts, std::string_view whole_key, std::uint32_t token) {
-  const auto vocab_size = static_cast<std::uint32_t>(facts.config.vocab_size);
-  if (token >= vocab_size) {
-    facts.file().metadata().refuse_value(whole_key, std::to_string(token), "less than " + std::to_string(vocab_size));
+void check_end_token(const FactReader& facts, std::string_view whole_key, std::uint32_t token) {
+  const auto n_tokens = static_cast<std::uint32_t>(facts.config.n_tokens);
+  if (token >= n_tokens) {
+    facts.file().metadata().refuse_value(whole_key, std::to_string(token), "less than " + std::to_string(n_tokens));
   }
-  std::vector<std::int32_t>& tokens = facts.config.eos_tokens;
-  const auto id = static_cast<std::int32_t>(token);
-  const auto place = std::ranges::lower_bound(tokens, id);
-  if (place == tokens.end() || *place != id) tokens.insert(place, id);
-  facts.note_key("eos_tokens", whole_key);
 }
 
 void read_biases(FactReader& facts, const TensorNames& names) {

@@ -11,11 +11,12 @@
 
 namespace imp {
 
-// The vocabulary is as large as the embedding has rows; rows beyond n_tokens are padding and never drawn.
+// The vocabulary has as many rows as the embedding. Rows from n_tokens on are padding: they are no tokens and are never
+// drawn.
 void read_vocabulary(FactReader& facts, std::string_view embedding, std::optional<std::int64_t> n_tokens);
 
-// `whole_key` says that `token` ends a generation.
-void add_end_token(FactReader& facts, std::string_view whole_key, std::uint32_t token);
+// Refuses an id that is no token. The service decides which tokens end a generation, since it knows their text.
+void check_end_token(const FactReader& facts, std::string_view whole_key, std::uint32_t token);
 
 // Biases, where layer 0 has them: checkpoints state them by their tensors.
 void read_biases(FactReader& facts, const TensorNames& names);

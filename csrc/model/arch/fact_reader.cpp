@@ -1,7 +1,52 @@
 // Getters that fill in a configuration, and their refusals.
 #include "model/arch/fact_reader.h"
 
+#include <algorithm>
+#include <array>
+
+#include "base/printable.h"
+#include "model/number_text.h"
+
 namespace imp {
+namespace {
+
+// Parts of the names of keys that affect the arithmetic, in both formats.
+constexpr std::array<std::string_view, 15> kArithmetic = {
+    "rope",  "rotary",  "attention", "attn",       "norm",    "expert",         "moe", "router", "residual",
+    "scale", "scaling", "clamp",     "multiplier", "softcap", "sliding_window",
+};
+
+bool is_arithmetic(std::string_view key) {
+  return std::ranges::any_of(kArithmetic,
+                             [&](std::string_view part) { return key.find(part) != std::string_view::npos; });
+}
+
+double number_of(const MetadataValue& value) {
+  if (const auto* number = std::get_if<std::uint64_t>(&value.value)) return static_cast<double>(*number);
+  if (const auto* number = std::get_if<std::int64_t>(&value.value)) return static_cast<double>(*number);
+  const auto* number = std::get_if<double>(&value.value);
+  return number ? *number : 0;
+}
+
+// Whether a value switches its feature off: false, zero, empty, or a factor of one.
+bool is_off(std::string_view key, const MetadataValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value.value)) return !*flag;
+  if (const auto* text = std::get_if<std::string>(&value.value)) return text->empty();
+  if (const auto* array = std::get_if<NumericArray>(&value.value)) return array->size() == 0;
+  if (const auto* array = std::get_if<StringArray>(&value.value)) return array->size() == 0;
+  const double number = number_of(value);
+  const bool is_factor = key.ends_with("scale") || key.ends_with("multiplier") || key.ends_with("scaling");
+  return number == 0 || (is_factor && number == 1);
+}
+
+std::string found_text(const MetadataValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value.value)) return *flag ? "true" : "false";
+  if (const auto* text = std::get_if<std::string>(&value.value))
+    return std::string(1, '\'').append(printable(*text)).append("'");
+  return value.is_array() ? value.type_description() : number_text(number_of(value));
+}
+
+}  // namespace
 
 const std::string& FactReader::ask(std::string_view key) {
   return *asked_.insert(prefix_ + std::string(key)).first;
@@ -120,9 +165,15 @@ void FactReader::refuse_tensor(Reason reason, std::string_view tensor, std::stri
 std::vector<std::string> FactReader::unread_keys() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : file_.metadata().entries()) {
-    // The header's own notes are no hyper-parameters, and null says nothing.
-    if (key.starts_with("__metadata__.") || value.type == ValueType::NONE) continue;
-    if (key.starts_with(prefix_) && !asked_.contains(key)) unread.push_back(key);
+    // The header's own notes and the defaults for generation are no hyper-parameters, and null has no effect.
+    if (key.starts_with("__metadata__.") || key.starts_with("generation_config.")) continue;
+    if (value.type == ValueType::NONE) continue;
+    if (!key.starts_with(prefix_) || asked_.contains(key)) continue;
+    const std::string_view bare = std::string_view(key).substr(prefix_.size());
+    if (is_arithmetic(bare) && !is_off(bare, value)) {
+      refuse(Reason::MODEL_UNSUPPORTED, bare, found_text(value), "none, as imp does not compute what it says");
+    }
+    unread.push_back(key);
   }
   return unread;
 }

@@ -57,7 +57,8 @@ class FactReader {
   [[noreturn]] void refuse_tensor(Reason reason, std::string_view tensor, std::string_view found,
                                   std::string_view expected) const;
 
-  // Keys with the prefix that nobody asked for, in file order.
+  // The keys with the prefix that nothing has read, in file order. Throws MODEL_UNSUPPORTED if one of them affects the
+  // arithmetic and its value does not switch it off.
   std::vector<std::string> unread_keys() const;
 
  private:

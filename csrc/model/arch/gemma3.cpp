@@ -24,7 +24,11 @@ void read_gemma3_gguf(FactReader& facts) {
   config.qk_norm = true;
   read_gguf_rope(facts, RopeStyle::halves, 1000000);
   add_windowed_rope(config);
-  facts.find_number("windowed_rope_theta", "rope.freq_base_swa", config.ropes[1].theta);
+  // Files that Ollama writes name these keys "global" and "local".
+  facts.find_number("rope_theta", "rope.global.freq_base", config.ropes[0].theta);
+  for (const char* key : {"rope.freq_base_swa", "rope.local.freq_base"}) {
+    facts.find_number("windowed_rope_theta", key, config.ropes[1].theta);
+  }
   read_gguf_windows(facts, {.window = 1024, .period = 6, .rope = 1});
   facts.find_number("attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
   facts.find_number("logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);

@@ -12,23 +12,22 @@
 namespace imp {
 namespace {
 
+// If the file lists its tokens, their number counts and not `vocab_size`: an id beyond the list has no text.
 std::optional<std::int64_t> count_tokens(FactReader& facts) {
-  std::optional<std::int64_t> n_tokens;
-  if (const StringArray* tokens = facts.file().metadata().find_strings("tokenizer.ggml.tokens")) {
-    n_tokens = static_cast<std::int64_t>(tokens->size());
-  }
   int stated = 0;
-  if (facts.find_count("vocab_size", "vocab_size", model_limits::kVocabulary, stated)) {
-    n_tokens = std::max<std::int64_t>(n_tokens.value_or(0), stated);
+  const bool is_stated = facts.find_count("n_tokens", "vocab_size", model_limits::kVocabulary, stated);
+  if (const StringArray* tokens = facts.file().metadata().find_strings("tokenizer.ggml.tokens")) {
+    facts.note_key("n_tokens", "tokenizer.ggml.tokens");
+    return static_cast<std::int64_t>(tokens->size());
   }
-  return n_tokens;
+  return is_stated ? std::optional<std::int64_t>(stated) : std::nullopt;
 }
 
-void read_end_tokens(FactReader& facts) {
+void check_end_tokens(const FactReader& facts) {
   for (const char* key :
        {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     const auto token = facts.file().metadata().find_integer<std::uint32_t>(key);
-    if (token) add_end_token(facts, key, *token);
+    if (token) check_end_token(facts, key, *token);
   }
 }
 
@@ -98,8 +97,12 @@ void read_gguf_decoder(FactReader& facts) {
   facts.count("ffn_size", "feed_forward_length", model_limits::kFfn, config.ffn_size);
   read_heads(facts);
   facts.number("norm_epsilon", "attention.layer_norm_rms_epsilon", config.norm_epsilon);
+  facts.has("attention.layer_norm_epsilon");  // belongs to a norm that these families do not have
+  if (facts.has("attention.causal") && !facts.find_flag("attention.causal")) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "attention.causal", "false", "true");
+  }
   read_vocabulary(facts, kGgufNames.embedding, count_tokens(facts));
-  read_end_tokens(facts);
+  check_end_tokens(facts);
   config.tied_head = !facts.has_tensor(kGgufNames.head);
   if (!config.tied_head) facts.note_tensor("tied_head", kGgufNames.head);
   config.layers.assign(static_cast<std::size_t>(config.n_layers), LayerConfig{});

@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "files/float8_scheme.h"
 #include "model/model_limits.h"
+#include "model/rope.h"
 
 namespace imp {
 namespace {
@@ -50,7 +51,8 @@ void read_tied_head(FactReader& facts, const TensorNames& names) {
 }
 
 RopeScalingKind scaling_kind(FactReader& facts, const std::string& at) {
-  const std::string key = facts.has(at + "rope_type") ? at + "rope_type" : at + "type";
+  const bool has_old_key = facts.has(at + "type");  // if both are given, rope_type counts
+  const std::string key = facts.has(at + "rope_type") || !has_old_key ? at + "rope_type" : at + "type";
   const auto word = facts.find_word("rope_scaling", key);
   if (!word || *word == "default") return RopeScalingKind::none;
   if (*word == "linear") return RopeScalingKind::linear;
@@ -59,21 +61,36 @@ RopeScalingKind scaling_kind(FactReader& facts, const std::string& at) {
   facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word), "one of default, linear, yarn, llama3");
 }
 
+// Reads the factor of cosine and sine: attention_factor, or else what follows from the two mscales. One mscale without
+// the other has no effect.
+void read_yarn_magnitude(FactReader& facts, const std::string& at, RopeScaling& scaling) {
+  double mscale = 0, mscale_all_dim = 0;
+  facts.find_number("rope_mscale", at + "mscale", mscale);
+  facts.find_number("rope_mscale_all_dim", at + "mscale_all_dim", mscale_all_dim);
+  if (facts.find_number("rope_attention_factor", at + "attention_factor", scaling.attention_factor)) {
+    scaling.attention_factor /= yarn_magnitude(scaling);
+  } else if (mscale != 0 && mscale_all_dim != 0) {
+    scaling.mscale = mscale;
+    scaling.mscale_all_dim = mscale_all_dim;
+  }
+}
+
 void read_scaling(FactReader& facts, const std::string& at, RopeScaling& scaling) {
   scaling.kind = scaling_kind(facts, at);
   scaling.original_context = facts.config.trained_context;
   facts.find_count("rope_original_context", at + "original_max_position_embeddings", model_limits::kContext,
                    scaling.original_context);
-  facts.find_number("rope_scaling_factor", at + "factor", scaling.factor);
+  const bool has_factor = facts.find_number("rope_scaling_factor", at + "factor", scaling.factor);
+  if (!has_factor && scaling.kind == RopeScalingKind::yarn) {
+    scaling.factor = static_cast<double>(facts.config.trained_context) / scaling.original_context;
+  }
   facts.find_number("rope_beta_fast", at + "beta_fast", scaling.beta_fast);
   facts.find_number("rope_beta_slow", at + "beta_slow", scaling.beta_slow);
   facts.find_number("rope_low_freq_factor", at + "low_freq_factor", scaling.low_freq_factor);
   facts.find_number("rope_high_freq_factor", at + "high_freq_factor", scaling.high_freq_factor);
-  // Here it is the whole magnitude, not a multiple of the one that follows from the factor.
-  if (facts.find_number("rope_attention_factor", at + "attention_factor", scaling.attention_factor) &&
-      scaling.factor > 1) {
-    scaling.attention_factor /= 1 + 0.1 * std::log(scaling.factor);
-  }
+  facts.find_flag("rope_truncated", at + "truncate", scaling.truncated);
+  read_yarn_magnitude(facts, at, scaling);
+  facts.has(at + "finetuned");  // history, not arithmetic
 }
 
 // Checkpoints of one model_type may hold a classifier or an encoder.
@@ -100,7 +117,9 @@ void read_quantization(FactReader& facts) {
 // In front of the keys of the layers that see all keys.
 std::string rope_section(FactReader& facts) {
   for (const char* section : {"rope_parameters.full_attention.", "rope_parameters."}) {
-    if (facts.has(std::string(section) + "rope_theta")) return section;
+    for (const char* key : {"rope_theta", "rope_type"}) {
+      if (facts.has(std::string(section) + key)) return section;
+    }
   }
   return "rope_scaling.";
 }
@@ -120,14 +139,19 @@ void read_hf_decoder(FactReader& facts, const TensorNames& names, int default_he
   read_heads(facts, default_head_dim);
   facts.number("norm_epsilon", "rms_norm_eps", config.norm_epsilon);
   int n_tokens = 0;
-  facts.count("vocab_size", "vocab_size", model_limits::kVocabulary, n_tokens);
+  facts.count("n_tokens", "vocab_size", model_limits::kVocabulary, n_tokens);
   read_vocabulary(facts, names.embedding, n_tokens);
   if (facts.config.vocab_size != n_tokens) {
     facts.refuse_tensor(Reason::MODEL_TENSOR, names.embedding, std::to_string(facts.config.vocab_size) + " rows",
                         std::to_string(n_tokens) + ", as vocab_size says");
   }
-  for (const std::uint32_t token : facts.find_integers("eos_token_id")) add_end_token(facts, "eos_token_id", token);
+  for (const char* key : {"eos_token_id", "generation_config.eos_token_id"}) {
+    for (const std::uint32_t token : facts.find_integers(key)) check_end_token(facts, key, token);
+  }
   read_activation(facts);
+  if (facts.has("is_causal") && !facts.find_flag("is_causal")) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "is_causal", "false", "true");
+  }
   read_tied_head(facts, names);
   config.layers.assign(static_cast<std::size_t>(config.n_layers), LayerConfig{});
   skip_hf_bookkeeping(facts);
@@ -151,7 +175,8 @@ void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta) {
 void read_hf_windows(FactReader& facts, const MixedWindows& defaults) {
   ModelConfig& config = facts.config;
   MixedWindows windows = defaults;
-  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);
+  facts.find_count("windows", "sliding_window_size", model_limits::kContext, windows.window);
+  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);  // counts if both are given
   const StringArray* types = facts.find_words("windows", "layer_types");
   if (!types) {
     facts.find_count("windows", "sliding_window_pattern", model_limits::kLayers, windows.period);
@@ -204,9 +229,12 @@ void read_hf_soft_cap(FactReader& facts, std::string_view field, std::string_vie
 
 void skip_hf_bookkeeping(FactReader& facts) {
   constexpr std::array kKeys = {
+      "_attn_implementation",
+      "_attn_implementation_autoset",
       "architectures",
       "attention_bias",
       "attention_dropout",
+      "attn_implementation",
       "auto_map",
       "bos_token_id",
       "cache_implementation",

@@ -23,6 +23,9 @@ void read_qwen3_hf(FactReader& facts) {
   read_hf_decoder(facts, kHfNames, 128);
   read_hf_rope(facts, RopeStyle::halves, 10000);
   refuse_optional_windows(facts);
+  if (facts.has("use_qk_norm") && !facts.find_flag("use_qk_norm")) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "use_qk_norm", "false", "true");
+  }
   facts.config.qk_norm = true;
 }
 

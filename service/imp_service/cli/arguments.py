@@ -1,7 +1,7 @@
 """Arguments: a parser that fails the way every command fails, and the options that reach the settings."""
 
 import sys
-from argparse import Action, ArgumentParser, Namespace
+from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,11 +22,26 @@ class UsageError(Exception):
         super().__init__(message)
 
 
+class _HelpFormatter(RawDescriptionHelpFormatter):
+    """Keeps the lines of examples, and an option and its text on one line where they fit."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+
+    def add_argument(self, action: Action) -> None:
+        super().add_argument(action)
+        for below in self._iter_indented_subactions(action):  # argparse forgets that they are indented
+            width = len(self._format_action_invocation(below)) + self._current_indent
+            self._action_max_length = max(self._action_max_length, width)
+
+
 class Parser(ArgumentParser):
     """Options may not be abbreviated: a script that works today works when another option arrives."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
+    def __init__(self, *, examples: Sequence[str] = (), **options: Any) -> None:
+        shown = "\n".join(["examples:", *(f"  {example}" for example in examples)]) if examples else None
+        super().__init__(allow_abbrev=False, epilog=shown, formatter_class=_HelpFormatter, **options)
+        self.examples = tuple(examples)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(self.format_usage(), message)
@@ -45,6 +60,23 @@ class Once(Action):
         if getattr(namespace, self.dest) is not None:
             parser.error(f"{option_string} is given twice")
         setattr(namespace, self.dest, values)
+
+
+class ModelWord(Action):
+    """The model, as a word without -m: for what -m sets."""
+
+    def __call__(
+        self,
+        parser: ArgumentParser,
+        namespace: Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        if values is None:  # no such word
+            return
+        if namespace.model is not None:
+            parser.error("MODEL: given beside --model, expected one of them")
+        namespace.model = values
 
 
 def add_settings_options(parser: ArgumentParser) -> None:

@@ -15,21 +15,24 @@ if TYPE_CHECKING:
 
 
 def banner(model: "LanguageModel", file: "ModelFile") -> str:
-    """Version, model, CPU, threads and why, GPU: one line."""
+    """Version, model, CPU, threads and why, and a GPU where there may be one: one line."""
     name = "built-in demo" if is_built_in(model.config) else model.name
     return f"imp {__version__}  model: {name} ({describe_weights(file.tensors)})  {device_text(model)}"
 
 
 def device_text(model: "LanguageModel") -> str:
-    """As "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)  GPU: none (no NVIDIA driver here: …)"."""
-    from imp_service.core.device import CPU, processor_name
+    """As "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)"; of a GPU only where there may be one."""
+    from imp_service.core.device import CPU, nvidia_driver, processor_name
 
     threads = threads_text(model.config)
     if model.config.settings.device.kind != CPU:
         return f"CPU: {processor_name()}, {threads}  GPU: {model.core.device_name}"
+    cpu = f"CPU: {model.core.device_name}, {threads}"
+    if nvidia_driver() is None:
+        return cpu
     entry = next(entry for entry in model.config.entries() if entry.name == "device.kind")
-    reason = entry.origin.place if entry.origin.source == "auto" else f"device.kind is {CPU}"
-    return f"CPU: {model.core.device_name}, {threads}  GPU: none ({reason})"
+    reason = "imp doctor says why" if entry.origin.source == "auto" else f"device.kind is {CPU}"
+    return f"{cpu}  GPU: not used ({reason})"
 
 
 def introduce(model: "LanguageModel", file: "ModelFile") -> None:

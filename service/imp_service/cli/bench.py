@@ -1,4 +1,4 @@
-"""imp bench: how fast a model reads prompts and generates, beside this machine's limits, or how fast a server does."""
+"""imp bench: how fast a model reads prompts and generates, against this machine's limits, or how fast a server does."""
 
 import json
 import sys
@@ -11,6 +11,7 @@ from imp_service.cli.bench_numbers import count, counts, numbers
 from imp_service.cli.bench_progress import Progress
 from imp_service.cli.bench_server import add_server_options, run_server
 from imp_service.cli.failure import CommandError
+from imp_service.cli.model_options import add_model_option
 
 if TYPE_CHECKING:
     from imp_service.core.bench import BenchPlan
@@ -25,13 +26,18 @@ _OF_A_SERVER = (
     *("streams", "prompt_tokens", "tokens", "requests", "html"),
     *("tls", "ca", "cert", "key", "token_file", "token_env", "metadata"),
 )
+EXAMPLES = (
+    "imp bench model.gguf --prefill 512,2048 --decode 128 --batch 1,8",
+    "imp bench --synthetic 0.6b --type q4_k",
+    "imp bench --server 127.0.0.1:50051 --html speed.html",
+)
 
 
 def configure(parser: ArgumentParser) -> None:
     from imp_service.core.synthetic import MIXES, SHAPES
 
     model = parser.add_mutually_exclusive_group()
-    model.add_argument("-m", "--model", metavar="PATH", action=Once, help="a model file (default: the built-in model)")
+    add_model_option(model, "a model file (default: the built-in model)", as_word=True)
     model.add_argument(
         "--synthetic",
         metavar="SHAPE",

@@ -49,7 +49,7 @@ def run_server(arguments: Namespace) -> int:
         reps=arguments.reps or default.reps,
     )
     # A refusal is a result here, not something to be asked again.
-    target = target_of(arguments, arguments.server, attempts=1)
+    target = target_of(arguments, arguments.server, attempts=1, option="--server")
     progress = Progress()
     try:
         report = asyncio.run(climb(target, plan, progress.tell))

@@ -1,4 +1,4 @@
-"""imp call generate and imp call chat: text from a server, as it comes."""
+"""imp call generate: text from a server, as it comes."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -18,71 +18,35 @@ if TYPE_CHECKING:
 
 def configure_generate(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "prompt", metavar="PROMPT", nargs="?", help="the text to continue; - reads it from stdin; none: in --fields"
+        "prompt",
+        metavar="PROMPT",
+        nargs="*",
+        help="the text to continue, in one or several words; - reads it from stdin; none: in --fields",
     )
     add_generation_options(parser)
     parser.set_defaults(act=_generate)
 
 
-def configure_chat(parser: ArgumentParser) -> None:
-    parser.add_argument("prompt", metavar="MESSAGE", nargs="?", help="one message; - reads it from stdin")
-    parser.add_argument("--system", metavar="TEXT", help="what the model is told before the conversation begins")
-    add_generation_options(parser)
-    parser.set_defaults(act=_chat)
-
-
 def _generate(arguments: Namespace) -> int:
-    from imp_service.cli.terminal import AnswerWriter, is_prompt_shown, read_prompt
+    from imp_service.cli.terminal import AnswerWriter, is_prompt_shown, join_prompt, read_prompt
 
     request = request_of(arguments)
-    if (arguments.prompt is None) == (request.WhichOneof("prompt") is None):
+    if (not arguments.prompt) == (request.WhichOneof("prompt") is None):
         raise CommandError("USAGE", "PROMPT: expected one, as an argument or in --fields")
-    if arguments.prompt is not None:
-        request.text = read_prompt(arguments.prompt)
-        if is_prompt_shown(arguments.prompt) and not arguments.json:
+    if arguments.prompt:
+        typed = join_prompt(arguments.prompt)
+        request.text = read_prompt(typed)
+        if is_prompt_shown(typed) and not arguments.json:
             AnswerWriter(sys.stderr).write(request.text)
     with connect(arguments) as connection:
-        _answer(connection, request, is_json=arguments.json)
+        write_answer(connection, request, is_json=arguments.json)
     return 0
 
 
-def _chat(arguments: Namespace) -> int:
-    from imp_service.cli.terminal import read_prompt
-    from imp_service.cli.typed_lines import HINT, is_interactive, typed_lines
-
-    request = request_of(arguments)
-    if request.WhichOneof("prompt") not in (None, "chat") or request.num_sequences > 1:
-        raise CommandError("USAGE", "--fields: a chat has one answer, and no prompt but `chat`")
-    if arguments.system is not None:
-        request.chat.messages.add(role="system", content=arguments.system)
-    if arguments.prompt is None and is_interactive():
-        print(HINT, file=sys.stderr, flush=True)
-    turns = typed_lines() if arguments.prompt is None else [read_prompt(arguments.prompt)]
-    with connect(arguments) as connection:
-        for turn in turns:
-            request.chat.messages.add(role="user", content=turn)
-            answer = _turn(connection, request, is_json=arguments.json, has_more=arguments.prompt is None)
-            request.chat.messages.add(role="assistant", content=answer.text)
-    return 0
-
-
-def _turn(connection: "Connection", request: "GenerateRequest", *, is_json: bool, has_more: bool) -> "StreamedAnswer":
-    """One turn. Ctrl-C ends an answer and keeps it where a person has more to say; else it ends the command."""
-    from imp_service.cli.streamed_answer import StreamedAnswer
-    from imp_service.cli.typed_lines import is_interactive
-
-    answer = StreamedAnswer()
-    try:
-        _answer(connection, request, is_json=is_json, answer=answer)
-    except KeyboardInterrupt:
-        if not (has_more and is_interactive()):
-            raise
-    return answer
-
-
-def _answer(
+def write_answer(
     connection: "Connection", request: "GenerateRequest", *, is_json: bool, answer: "StreamedAnswer | None" = None
 ) -> None:
+    """Asks, and writes what comes; what came is in `answer`, however this ends."""
     from imp_service.cli.streamed_answer import StreamedAnswer
     from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 
@@ -92,18 +56,20 @@ def _answer(
         if is_json:
             answer.write_json(responses)
         else:
-            _write_text(answer, responses)
+            # A prompt is shown before its answer, on the same line; a message of a chat is not.
+            _write_text(answer, responses, is_line_open=request.WhichOneof("prompt") != "chat")
         _warn_of_approximations(responses)
 
 
-def _write_text(answer: "StreamedAnswer", responses: "Replies[GenerateResponse]") -> None:
+def _write_text(answer: "StreamedAnswer", responses: "Replies[GenerateResponse]", *, is_line_open: bool) -> None:
     from imp_service.cli.terminal import AnswerWriter
 
     writer = AnswerWriter()
     try:
         answer.write_text(responses, writer)
     except BaseException:
-        if sys.stdout.isatty():  # what comes next, an error or a shell's prompt, begins a line
+        # What comes next, an error or a shell's prompt, begins a line.
+        if sys.stdout.isatty() and (is_line_open or answer.text):
             writer.end_line()
         raise
     writer.end_line()

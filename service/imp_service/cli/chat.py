@@ -2,20 +2,28 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from imp_service.cli.conversation import Conversation, Said, Turn, TurnFailed, add_conversation_options
 from imp_service.cli.model_options import add_model_options, load_model_settings
 from imp_service.cli.run import add_sampling_options, check_sampling_options, sampled_request
-from imp_service.cli.typed_lines import HINT, is_interactive, typed_lines
+from imp_service.cli.typed_lines import HINT, is_interactive, typed_messages
 
 if TYPE_CHECKING:
-    from imp_service.generation import LanguageModel
-    from imp_service.text import ChatMessage
+    from imp_service.generation import GenerationRequest, LanguageModel
+
+# Another message, or a shorter conversation, may have an answer where this one has none.
+_PASSING = ("CONTEXT_TOO_LONG", "FIELD_INVALID", "KV_FULL", "NO_CANDIDATE", "TEMPLATE_FAILED")
+EXAMPLES = (
+    "imp chat",
+    'imp chat model.gguf --system "Be brief." --drop-oldest',
+)
 
 
 def configure(parser: ArgumentParser) -> None:
-    add_model_options(parser)
-    parser.add_argument("--system", metavar="TEXT", help="what the model is told before the conversation begins")
+    add_model_options(parser, as_word=True)
+    add_conversation_options(parser)
     add_sampling_options(parser)
 
 
@@ -27,38 +35,51 @@ def run(arguments: Namespace) -> int:
     check_sampling_options(arguments)
     model, file = load_model(config)
     with model:
+        model.prepare_chats()
         introduce(model, file)
-        _ = model.text.template  # a model without one is told before anything is typed
+        _ = model.text.templates.default  # a model without one is told before anything is typed
         if is_interactive():
             print(HINT, file=sys.stderr, flush=True)
-        _converse(model, arguments)
+        talker = _LoadedTalker(model, arguments)
+        conversation = Conversation(talker, drops_oldest=arguments.drop_oldest, is_interactive=is_interactive())
+        conversation.hold(typed_messages())
     return 0
 
 
-def _converse(model: "LanguageModel", arguments: Namespace) -> None:
-    from imp_service.text import ChatMessage
+class _LoadedTalker:
+    """A model of this process."""
 
-    messages = [] if arguments.system is None else [ChatMessage("system", arguments.system)]
-    for line in typed_lines():
-        messages.append(ChatMessage("user", line))
-        messages.append(ChatMessage("assistant", _answer(model, messages, arguments)))
+    def __init__(self, model: "LanguageModel", arguments: Namespace) -> None:
+        self._model = model
+        self._arguments = arguments
 
+    def answer(self, turns: Sequence[Turn]) -> Said:
+        from imp_service.cli.answer import Answer, gather
+        from imp_service.cli.terminal import AnswerWriter
 
-def _answer(model: "LanguageModel", messages: "list[ChatMessage]", arguments: Namespace) -> str:
-    """One turn. Ctrl-C ends the answer and keeps it; anywhere else it ends the command."""
-    from imp_service.cli.answer import Answer, gather
-    from imp_service.cli.terminal import AnswerWriter
-    from imp_service.text import ChatPrompt
-
-    request = sampled_request(model, ChatPrompt(tuple(messages)), arguments)
-    writer, answer = AnswerWriter(), Answer()
-    try:
-        with model.generate(request) as generation:
-            gather(answer, generation, writer)
-    except KeyboardInterrupt:
-        if not is_interactive():
+        writer, answer, is_stopped = AnswerWriter(), Answer(), False
+        try:
+            with self._model.generate(self._request(turns)) as generation:
+                gather(answer, generation, writer)
+        except KeyboardInterrupt:
+            is_stopped = True
+        except Exception as error:
+            if answer.text:
+                writer.end_line()
+            reason = getattr(error, "reason", None)
+            if reason in _PASSING:
+                raise TurnFailed(error, is_full=reason == "CONTEXT_TOO_LONG") from error
             raise
-    writer.end_line()
-    if answer.finished is not None and answer.finished.reason != "stop":
-        print(f"— {answer.summary}.", file=sys.stderr, flush=True)
-    return answer.text
+        if answer.text or not is_stopped:
+            writer.end_line()
+        ended = "" if answer.finished is None else answer.finished.reason
+        if ended not in ("", "stop"):
+            print(f"— {answer.summary}.", file=sys.stderr, flush=True)
+        return Said(answer.text, is_stopped, is_cut=ended == "context_full")
+
+    def _request(self, turns: Sequence[Turn]) -> "GenerationRequest":
+        from imp_service.text import ChatMessage, ChatPrompt
+
+        system = [] if self._arguments.system is None else [ChatMessage("system", self._arguments.system)]
+        messages = [*system, *(ChatMessage(turn.role, turn.content) for turn in turns)]
+        return sampled_request(self._model, ChatPrompt(tuple(messages)), self._arguments)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON = (3, 11)
 HUGE_PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
-NVIDIA_DRIVER = "proc/driver/nvidia/version"
 
 # Of one check, which is one line.
 MOST_TOLD = 10
@@ -115,16 +114,17 @@ def _extension() -> Check:
 
 def _cpu(config: "Config | None") -> Check:
     from imp_service.config import AUTO
-    from imp_service.core.kernels import best_isa, known_isas
+    from imp_service.core.isa import isa_name, missing_isa
 
-    best, wanted = best_isa(), "auto" if config is None else config.settings.device.isa
-    if wanted is not AUTO and config is not None:
-        if known_isas().index(str(wanted)) > known_isas().index(best):
-            return Check("cpu", "blocked", f"device.isa is {wanted}, this CPU has no more than {best}")
-        return Check("cpu", "ok", f"device.isa is {wanted}; this CPU has {best}")
-    if best == known_isas()[0]:
-        return Check("cpu", "warning", f"{best}: no AVX2, kernels run, slowly")
-    return Check("cpu", "ok", best)
+    here = isa_name()
+    if config is not None and config.settings.device.isa is not AUTO:
+        wanted = str(config.settings.device.isa)
+        if missing := missing_isa(wanted):
+            return Check("cpu", "blocked", f"device.isa is {wanted}, this CPU lacks {missing}; it has {here}")
+        return Check("cpu", "ok", f"device.isa is {wanted}; this CPU has {here}")
+    if here == isa_name("generic"):
+        return Check("cpu", "warning", f"{here}: no AVX2, kernels run, slowly")
+    return Check("cpu", "ok", here)
 
 
 def _threads(config: "Config | None", root: Path) -> Check:
@@ -239,7 +239,7 @@ def _model(config: "Config | None") -> Check:
     from imp_service.core.inspect import inspect_model
     from imp_service.core.settings_faults import gpu_faults
     from imp_service.core.weights import sha256_of
-    from imp_service.models import demo_model_path, demo_model_sha256
+    from imp_service.models import demo_model_sha256
 
     if config is None:  # bad settings say nothing about the built-in model
         config = Config(build({}), None, {})
@@ -254,26 +254,25 @@ def _model(config: "Config | None") -> Check:
         return Check("model", "blocked", f"NO_MEMORY: {report.memory.refusal}")
     if config.settings.model.path is not None:
         return Check("model", "ok", f"{config.settings.model.path}: {report.architecture}, fits")
-    found, expected = sha256_of([demo_model_path()]), demo_model_sha256()
+    found, expected = sha256_of(file.files), demo_model_sha256()
     if found != expected:
         return Check("model", "blocked", f"WEIGHTS_CORRUPT: built-in model: sha256 {found}, expected {expected}")
     return Check("model", "ok", f"built-in: {report.architecture}, fits, sha256 {found[:16]}… as shipped")
 
 
 def _gpu(config: "Config | None", root: Path) -> Check:
-    from imp_service.core.device import CUDA, find_gpu
+    from imp_service.core.device import CUDA, find_gpu, nvidia_driver
     from imp_service.core.settings_faults import gpu_faults
 
-    try:
-        driver = (root / NVIDIA_DRIVER).read_text(encoding="ascii", errors="replace").partition("\n")[0]
-    except OSError:
-        driver = "no NVIDIA driver here"
+    driver = nvidia_driver(root)
+    # Without a driver the answer of CUDA says so itself.
+    version = f" ({driver})" if driver else ""
     if config is not None and (faults := [*gpu_faults(config)]):
         blocked = _blocked("gpu", faults)
-        return replace(blocked, message=f"{blocked.message} ({driver.strip()})")
+        return replace(blocked, message=f"{blocked.message}{version}")
     gpu = find_gpu()
     if config is not None and config.settings.device.kind == CUDA:
-        return Check("gpu", "ok", f"{gpu.name}, which device.kind names ({driver.strip()})")
+        return Check("gpu", "ok", f"{gpu.name}, which device.kind names{version}")
     if gpu.is_chosen:
-        return Check("gpu", "ok", f"{gpu.name} ({driver.strip()})")
-    return Check("gpu", "ok", f"none used: {gpu.text} ({driver.strip()})")
+        return Check("gpu", "ok", f"{gpu.name}{version}")
+    return Check("gpu", "ok", f"none used: {gpu.text}{version}")

@@ -14,19 +14,28 @@ if TYPE_CHECKING:
     from imp_service.config.load import Reading
     from imp_service.core.settings_faults import Fault
 
+EXAMPLES = (
+    "imp config init",
+    "imp config show --origin --set scheduler.max_running=8",
+)
+
 
 def configure(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-    show = actions.add_parser("show", help="print every key with the value in effect")
+    what = "print every key with the value in effect"
+    examples: tuple[str, ...] = ("imp config show --origin", "imp config show --json --set kv.dtype=f32")
+    show = actions.add_parser("show", help=what, description=what, examples=examples)
     show.add_argument("--origin", action="store_true", help="and where it came from")
     show.add_argument("--json", action="store_true", help="as one JSON object")
     add_settings_options(show)
     show.set_defaults(act=_show)
+    examples = ("imp config check", "imp config check --config imp.conf --set model.path=model.gguf")
     what = "check each key and the files keys name; if all keys are good, the device and that models fit; no weights"
-    check = actions.add_parser("check", help=what, description=what)
+    check = actions.add_parser("check", help=what, description=what, examples=examples)
     add_settings_options(check)
     check.set_defaults(act=_check)
-    init = actions.add_parser("init", help="write a commented file with every key and its default")
+    what, examples = "write a commented file with every key and its default", ("imp config init", "imp config init -")
+    init = actions.add_parser("init", help=what, description=what, examples=examples)
     init.add_argument("path", nargs="?", default="imp.conf", help="the new file, or - for stdout (default: imp.conf)")
     init.set_defaults(act=_init)
 

@@ -11,7 +11,11 @@ from imp_service.cli.failure import CommandError, warning_line
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
-    from imp_service.client import Connection, Target
+    from imp_service.client import Connection, Target, TlsFiles
+
+
+# The default of --target.
+TARGET_VARIABLE = "IMP_TARGET"
 
 
 def add_target_option(parser: ArgumentParser) -> None:
@@ -19,12 +23,18 @@ def add_target_option(parser: ArgumentParser) -> None:
         "--target",
         metavar="ADDRESS",
         action=Once,
-        help="the server: host:port, unix:///path or dns:///host:port (default: 127.0.0.1:50051)",
+        help=f"the server: host:port, unix:///path or dns:///host:port (default: ${TARGET_VARIABLE}, else "
+        "127.0.0.1:50051); without a port 50051",
     )
 
 
 def add_connection_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
     """How the server is reached, and as whom."""
+    _add_tls_options(parser)
+    add_caller_options(parser)
+
+
+def _add_tls_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
     parser.add_argument("--tls", action="store_true", help="speak TLS; the three options below imply it")
     for option, text in (
         ("--ca", "trust servers whose certificate is of these (default: gRPC's own roots)"),
@@ -32,6 +42,10 @@ def add_connection_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
         ("--key", "its private key"),
     ):
         parser.add_argument(option, metavar="FILE", action=Once, help=f"{text}; PEM")
+
+
+def add_caller_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
+    """The caller's token and metadata: the only options for a listener without TLS."""
     token = parser.add_mutually_exclusive_group()
     token.add_argument("--token-file", metavar="FILE", action=Once, help="send the bearer token in FILE")
     token.add_argument("--token-env", metavar="NAME", action=Once, help="send the one in this environment variable")
@@ -72,21 +86,61 @@ def connect(arguments: Namespace) -> "Connection":
     return Connection(target_of(arguments, arguments.target, arguments.attempts), arguments.deadline)
 
 
-def target_of(arguments: Namespace, address: str | None, attempts: int | None) -> "Target":
+def target_of(arguments: Namespace, address: str | None, attempts: int | None, option: str = "--target") -> "Target":
     """The server at `address`, None for the default one, reached as the options say."""
-    from imp_service.client import DEFAULT_ADDRESS, Target, TlsFiles
+    from imp_service.client import Target
     from imp_service.client.target import MOST_ATTEMPTS
 
-    tls = None
+    tls = _tls_files(arguments)
+    token = _token(arguments)
+    address = address_of(address, option)
+    if tls is None:
+        _warn_of_plain_token(address, token)
+    return Target(address, tls, token, tuple(arguments.metadata), attempts or MOST_ATTEMPTS)
+
+
+def address_of(typed: str | None, option: str) -> str:
+    """The address that was typed, or the environment's, or the default; always with a port."""
+    from imp_service.client import DEFAULT_ADDRESS
+    from imp_service.client.environment import read_variable
+    from imp_service.client.read_address import read_address
+
+    text, origin = typed, option
+    if text is None:
+        text, origin = read_variable(TARGET_VARIABLE) or DEFAULT_ADDRESS, TARGET_VARIABLE
+    try:
+        return read_address(text)
+    except ValueError as error:
+        raise CommandError("USAGE", f"{origin}: {text or 'the address'}: {error}") from None
+
+
+def admin_target_of(arguments: Namespace, address: str, option: str) -> "Target":
+    """The admin listener, which never uses TLS, even if the other listeners do."""
+    from imp_service.client import Target
+
+    found, token = address_of(address, option), _token(arguments)
+    _warn_of_plain_token(found, token)
+    return Target(found, None, token, tuple(arguments.metadata))
+
+
+def _warn_of_plain_token(address: str, token: str | None) -> None:
+    if token is not None and not _stays_here(address):
+        print(warning_line(f"the token goes to {address} in plain text; --tls hides it"), file=sys.stderr)
+
+
+def _tls_files(arguments: Namespace) -> "TlsFiles | None":
+    from imp_service.client import TlsFiles
+
     if (arguments.cert is None) != (arguments.key is None):
         raise CommandError("USAGE", "--cert and --key: one without the other")
-    if arguments.tls or arguments.ca or arguments.cert:
-        tls = TlsFiles(arguments.ca, arguments.cert, arguments.key)
-    token = _token(arguments)
-    address = address or DEFAULT_ADDRESS
-    if token is not None and tls is None and not _stays_here(address):
-        print(warning_line(f"the token goes to {address} in plain text; --tls hides it"), file=sys.stderr)
-    return Target(address, tls, token, tuple(arguments.metadata), attempts or MOST_ATTEMPTS)
+    if not (arguments.tls or arguments.ca or arguments.cert):
+        return None
+    tls = TlsFiles(arguments.ca, arguments.cert, arguments.key)
+    try:
+        tls.credentials()  # names an unusable file before any call
+    except ValueError as error:
+        raise CommandError("USAGE", str(error)) from None
+    return tls
 
 
 def duration(text: str) -> float:
@@ -112,9 +166,9 @@ def _token(arguments: Namespace) -> str | None:
     if arguments.token_file is not None:
         token, origin = Path(arguments.token_file).read_text(encoding="utf-8").strip(), arguments.token_file
     elif arguments.token_env is not None:
-        from imp_service.config.environment import read_secret
+        from imp_service.client.environment import read_variable
 
-        token, origin = read_secret(arguments.token_env) or "", f"${arguments.token_env}"
+        token, origin = read_variable(arguments.token_env) or "", f"${arguments.token_env}"
     else:
         return None
     if not (token and token.isascii() and token.isprintable()):

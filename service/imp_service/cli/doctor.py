@@ -10,6 +10,10 @@ RUNNABLE, BLOCKED = 0, 1
 REPORT_VERSION = 1
 
 _MARKS = {"ok": "ok", "warning": "warn", "blocked": "BLOCKED"}
+EXAMPLES = (
+    "imp doctor",
+    "imp doctor --json --set device.threads=4",
+)
 
 
 def configure(parser: ArgumentParser) -> None:

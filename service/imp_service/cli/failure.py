@@ -16,6 +16,8 @@ _STATUS = {
     "NO_CANDIDATE": 64,
     "NO_CHAT_TEMPLATE": 64,
     "MODEL_MISSING": 66,
+    "REQUEST_NOT_FOUND": 66,
+    "NOT_DRAINED": 69,
     "MODEL_PERMISSION": 77,
     "MODEL_IO": 74,
     "TOKENIZER_INVALID": 65,
@@ -74,9 +76,12 @@ def describe(error: Exception) -> tuple[str, str]:
     """The reason and the message of whatever a command raised."""
     reason, message = getattr(error, "reason", None), getattr(error, "message", None)
     if isinstance(reason, str) and isinstance(message, str):
-        return reason, message
-    if isinstance(error, MemoryError):
-        return "NO_MEMORY", "the system refused memory"
+        path = getattr(error, "path", None)  # of the text layer: a field, or a key of the model's file
+        return reason, f"{path}: {message}" if isinstance(path, str) else message
+    from imp_service.config.system_refusals import refused_by_system  # as below
+
+    if refusal := refused_by_system(error):
+        return "NO_MEMORY", refusal
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return "IO_FAILED", f"{where}{error.strerror or error}"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from imp_service.cli.arguments import Once
 from imp_service.cli.connection_options import duration
+from imp_service.cli.constraint_options import add_constraint_options, read_constraint
 from imp_service.cli.failure import CommandError
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ def add_generation_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--model", metavar="NAME", action=Once, help="the served name of the model (default: whatever is served)"
     )
-    parser.add_argument("--max-tokens", metavar="N", type=int, action=Once, help="most tokens to write")
+    parser.add_argument("-n", "--max-tokens", metavar="N", type=int, action=Once, help="most tokens to write")
     for option, kind, metavar, text in _SAMPLING:
         parser.add_argument(option, metavar=metavar, type=kind, action=Once, help=f"{text} (default: the server's)")
     parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; repeatable")
+    add_constraint_options(parser)
     parser.add_argument(
         "--time-limit", metavar="TIME", type=duration, action=Once, help="end after this long, keeping what came"
     )
@@ -55,6 +57,10 @@ def request_of(arguments: Namespace) -> "GenerateRequest":
     _set(request.stop, "max_tokens", arguments.max_tokens, "--max-tokens")
     if arguments.stop:
         request.stop.strings.extend(arguments.stop)
+    constraint = read_constraint(arguments)
+    if constraint is not None:
+        setattr(request.constraint, constraint.kind, constraint.source)
+        request.constraint.unbounded_whitespace = constraint.unbounded_whitespace
     if arguments.time_limit is not None:
         request.stop.time_limit.FromMicroseconds(round(arguments.time_limit * 1_000_000))
     return request

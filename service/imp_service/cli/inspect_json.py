@@ -9,9 +9,12 @@ from imp_service.cli.tensor_summary import summarize
 if TYPE_CHECKING:
     from imp_service.core import ModelFile
     from imp_service.core.inspect import ModelReport
+    from imp_service.generation.text_report import TextReport
 
 
-def report_object(file: "ModelFile", report: "ModelReport", checked: str, with_tensors: bool) -> Mapping[str, object]:
+def report_object(
+    file: "ModelFile", report: "ModelReport", text: "TextReport", checked: str, with_tensors: bool
+) -> Mapping[str, object]:
     """One object; `tensors` holds every one of them only where asked for, for there may be thousands."""
     memory = report.memory
     return {
@@ -19,7 +22,12 @@ def report_object(file: "ModelFile", report: "ModelReport", checked: str, with_t
         "format": file.format,
         "architecture": report.architecture,
         "vocab_size": report.vocab_size,
-        "has_chat_template": "tokenizer.chat_template" in file.metadata,
+        "n_tokens": report.n_tokens,
+        "tokenizer": text.tokenizer or None,
+        "tokenizer_fault": text.fault or None,
+        "has_chat_template": text.has_template,
+        "chat_template_fault": text.template_fault or None,
+        "ends": [asdict(end) for end in text.ends],
         "facts": [asdict(fact) for fact in report.facts],
         "tensor_types": [asdict(row) for row in summarize(file.tensors)],
         **({"tensors": [asdict(weight) for weight in report.weights]} if with_tensors else {}),

@@ -7,24 +7,27 @@ from imp_service.cli.failure import warning_line
 from imp_service.cli.table import write_table
 from imp_service.cli.tensor_summary import summarize
 from imp_service.cli.units import bytes_text, count_text, memory_text
+from imp_service.config.toml import excerpt
 
 if TYPE_CHECKING:
     from imp_service.core import ModelFile
     from imp_service.core.inspect import MemoryNeed, ModelReport, WeightPlan
+    from imp_service.generation.text_report import TextReport
 
 _PURPOSES = {
     "weights": "as the kernels want them",
     "scratch": "activations of one step",
     "logits": "rows of scores, one for each output",
-    "reserve": "left to Python and the tokenizer",
+    "reserve": "Python, and the texts, messages and constraints that limits, scheduler and text allow",
 }
 
 
-def write_report(out: TextIO, file: "ModelFile", report: "ModelReport", checked: str, *, with_tensors: bool) -> None:
+def write_report(
+    out: TextIO, file: "ModelFile", report: "ModelReport", text: "TextReport", checked: str, *, with_tensors: bool
+) -> None:
     name = file.path.rpartition("/")[2]
     out.write(f"{name}: {file.format}, {report.architecture}, {describe_weights(file.tensors)}\n")
-    template = "yes" if "tokenizer.chat_template" in file.metadata else "no (imp run works, imp chat does not)"
-    out.write(f"chat template: {template}\n")
+    _write_text(out, text)
     if checked:
         out.write(f"checked: {checked}, tokenizer and chat template are good\n")
     out.write("\nfacts\n")
@@ -34,6 +37,20 @@ def write_report(out: TextIO, file: "ModelFile", report: "ModelReport", checked:
     _write_memory(out, report.memory)
     for warning in report.warnings:
         out.write(f"{warning_line(warning)}\n")
+
+
+def _write_text(out: TextIO, text: "TextReport") -> None:
+    """What can be done with the file's text side, and which tokens end a text."""
+    if text.fault:
+        out.write(f"text: none, neither imp run nor imp chat works: {excerpt(text.fault, 400)}\n")
+    else:
+        out.write(f"text: {excerpt(text.tokenizer, 200)}\n")
+        works = "no (imp run works, imp chat does not)" if not text.has_template else "yes"
+        fault = f"broken (imp run works, imp chat does not): {excerpt(text.template_fault, 400)}"
+        out.write(f"chat template: {fault if text.template_fault else works}\n")
+    out.write("\nends\n" if text.ends else "\nends: none: a text runs to its limit\n")
+    rows = [(str(end.token_id), excerpt(end.text, 64), excerpt(", ".join(end.sources), 300)) for end in text.ends]
+    write_table(out, ("id", "token", "source"), rows, "  ")
 
 
 def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_tensors: bool) -> None:

@@ -7,33 +7,42 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, UsageError, add_set_option
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.model_options import add_context_option, context_assignments
+from imp_service.cli.model_options import add_context_option, add_model_option, context_assignments
 
 if TYPE_CHECKING:
     from imp_service.config import Config
-    from imp_service.deploy import Base, Sizing
+    from imp_service.deploy import Base, Filling, Sizing
 
 # Names of pods and ConfigMaps are made from it, and end within the 63 characters of a label.
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _REPLICAS = re.compile(r"([1-9][0-9]{0,3})(?:-([1-9][0-9]{0,3}))?")
+EXAMPLES = (
+    "imp k8s",
+    "imp k8s --sidecar -m model.gguf --model-claim models --app-image registry.example/app:1",
+)
 
 
 def configure(parser: ArgumentParser) -> None:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--standalone", action="store_true", help="a service of its own (this is the default)")
     kind.add_argument("--sidecar", action="store_true", help="imp beside an application, in the same pod")
-    parser.add_argument(
-        "-m",
-        "--model",
-        metavar="PATH",
-        action=Once,
-        help="the model file to size for; pods find a file of this name in their volume (default: the built-in demo)",
-    )
+    what = "the model file to size for; pods find a file of this name in their volume (default: the built-in demo)"
+    add_model_option(parser, what, as_word=True)
     add_context_option(parser)
     volume = parser.add_mutually_exclusive_group()
-    volume.add_argument("--model-image", metavar="REF", action=Once, help="the OCI image that holds the model file")
-    volume.add_argument("--model-claim", metavar="NAME", action=Once, help="the volume claim that holds the model file")
+    volume.add_argument(
+        "--model-claim",
+        metavar="NAME",
+        action=Once,
+        help="the volume claim that holds the model file (default: …-model)",
+    )
+    volume.add_argument(
+        "--model-image",
+        metavar="REF",
+        action=Once,
+        help="the OCI image that holds it, on clusters with image volumes (feature gate ImageVolume)",
+    )
     parser.add_argument("--name", action=Once, help="what all of it is called (default: imp, app-with-imp)")
     parser.add_argument("--image", metavar="REF", action=Once, help="imp's image")
     parser.add_argument("--app-image", metavar="REF", action=Once, help="with --sidecar: the application's image")
@@ -51,13 +60,13 @@ def run(arguments: Namespace) -> int:
     from imp_service.deploy import (
         Filling,
         base_settings,
+        egress_rules,
         fill,
         placeholders,
         pod_conf,
         read_base,
         size,
         termination_seconds,
-        write_stream,
     )
 
     _check(arguments)
@@ -68,18 +77,20 @@ def run(arguments: Namespace) -> int:
     if not sizing.report.memory.fits:
         raise CommandError("FIELD_INVALID", sizing.report.memory.refusal)
     filling = Filling(
-        conf=pod_conf(sizing.config),
+        conf=pod_conf(sizing.config, base.conf),
         resources=sizing.resources,
         termination_seconds=termination_seconds(base, sizing.config),
         model_volume=_model_volume(base, arguments),
+        egress=egress_rules(sizing.config.settings),
         name=arguments.name,
         image=arguments.image,
         app_image=arguments.app_image,
         replicas=_replicas(arguments.replicas),
     )
-    documents = fill(base, filling)
-    write_stream(sys.stdout, _comments(sizing), documents)
-    for warning in (*sizing.report.warnings, *(f"{image} is a placeholder" for image in placeholders(documents))):
+    texts = fill(base, filling)
+    sys.stdout.write("".join(f"# {line}\n" for line in _comments(sizing, filling)))
+    sys.stdout.write("".join(f"---\n{text}" for text in texts))
+    for warning in (*sizing.report.warnings, *(f"{image} is a placeholder" for image in placeholders(texts))):
         print(warning_line(warning), file=sys.stderr)
     return 0
 
@@ -129,19 +140,24 @@ def _model_volume(base: "Base", arguments: Namespace) -> dict[str, object] | Non
     """The source of the volume; without a model file there is no volume."""
     if arguments.model is None:
         return None
-    if arguments.model_claim is not None:
-        return {"persistentVolumeClaim": {"claimName": arguments.model_claim, "readOnly": True}}
-    return {"image": {**base.model_image, **({"reference": arguments.model_image} if arguments.model_image else {})}}
+    if arguments.model_image is not None:
+        return {"image": {"reference": arguments.model_image, "pullPolicy": "IfNotPresent"}}
+    claim = arguments.model_claim or f"{arguments.name or base.name}-model"
+    return {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
 
 
-def _comments(sizing: "Sizing") -> list[str]:
+def _comments(sizing: "Sizing", filling: "Filling") -> list[str]:
     from imp_service.cli.units import memory_text
 
     memory = sizing.report.memory
+    settings = sizing.config.settings
+    is_claim = "persistentVolumeClaim" in (filling.model_volume or {})
     hint = ["The cache is for 4 sequences of full length: -c N and --set kv.bytes=SIZE make it smaller."]
     return [
         f"Memory: {', '.join(f'{name} {memory_text(n_bytes)}' for name, n_bytes in memory.items.items())};",
         f"in all {memory_text(memory.total_bytes)}, for sequences of up to {memory.context} tokens.",
         *(hint if sizing.is_cache_auto else []),
+        *([f"The model's claim must hold the file {settings.model.path}, mounted at /model."] if is_claim else []),
+        *(["Spans need an image that was built with EXTRAS=otel."] if settings.tracing.endpoint else []),
         f"CPUs: {sizing.threads} compute threads, and one for the service itself.",
     ]

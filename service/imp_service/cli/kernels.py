@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 _WANTS = {"--isa": "expected --device cpu", "--gpu": "expected --device cuda"}
 _SIZE = re.compile(r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})")
+EXAMPLES = (
+    "imp kernels",
+    "imp kernels --explain q4_k 4096x4096",
+)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -31,7 +35,10 @@ def configure(parser: ArgumentParser) -> None:
         "--device", action=Once, help="whose kernels: cpu or cuda (default: as device.kind has it for a start)"
     )
     parser.add_argument(
-        "--isa", action=Once, help="with --explain: decide as a CPU with this instruction set would (default: this one)"
+        "--isa",
+        action=Once,
+        help="with --explain: decide as a CPU with these instruction sets would, as avx2vnni+avx512bf16 "
+        "(default: this one)",
     )
     parser.add_argument(
         "--gpu", action=Once, help="with --explain, on cuda: decide for an h200 or a100 (default: the one here)"
@@ -78,16 +85,17 @@ def _device(arguments: Namespace, config: "Config") -> str:
 def _list(arguments: Namespace, device: str) -> None:
     from imp_service.cli.table import write_table
     from imp_service.core.device import CPU
-    from imp_service.core.kernels import best_isa, list_kernels
+    from imp_service.core.isa import isa_name
+    from imp_service.core.kernels import list_kernels
 
     kernels = list_kernels(device)
     if arguments.json:
-        of = {"isa": best_isa()} if device == CPU else {"device": device}
+        of = {"isa": isa_name()} if device == CPU else {"device": device}
         _write_json({**of, "kernels": [_plain(kernel) for kernel in kernels]})
         return
     rows = [(k.name, k.weight, k.layout, k.reduction, "yes" if k.validated else "no") for k in kernels]
     write_table(sys.stdout, ("kernel", "weights", "layout", "reduction", "validated"), rows)
-    here = f"this CPU has {best_isa()}" if device == CPU else "validated: has run on such hardware"
+    here = f"this CPU has {isa_name()}" if device == CPU else "validated: has run on such hardware"
     named = "" if device == CPU else f" --device {device}"
     print(
         f"\nIn order of preference; {here}. Kernels of one reduction give equal bits."
@@ -99,7 +107,8 @@ def _list(arguments: Namespace, device: str) -> None:
 def _explain(arguments: Namespace, choice: "Choice") -> None:
     from imp_service.cli.table import write_table
     from imp_service.core.device import CPU
-    from imp_service.core.kernels import best_isa, explain
+    from imp_service.core.isa import isa_name
+    from imp_service.core.kernels import explain
 
     dtype, size = arguments.explain
     found = _SIZE.fullmatch(size)
@@ -107,8 +116,7 @@ def _explain(arguments: Namespace, choice: "Choice") -> None:
         raise UsageError(arguments.usage(), f"--explain: size {size}, expected rows x elements, as 4096x1024")
     candidates = explain(dtype, int(found[1]), int(found[2]), choice)
     if arguments.json:
-        isa = best_isa() if choice.isa == "auto" else choice.isa
-        of = {"isa": isa} if choice.device == CPU else {"device": choice.device, "gpu": choice.gpu}
+        of = {"isa": isa_name(choice.isa)} if choice.device == CPU else {"device": choice.device, "gpu": choice.gpu}
         weight = {"type": dtype, "n": int(found[1]), "k": int(found[2])}
         _write_json({**of, "weight": weight, "candidates": [_plain(candidate) for candidate in candidates]})
         return
@@ -125,8 +133,8 @@ def _explain(arguments: Namespace, choice: "Choice") -> None:
 
 def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice":
     """As the settings have it, where no argument says otherwise."""
-    from imp_service.config import AUTO
     from imp_service.core.device import CPU
+    from imp_service.core.isa import isa_setting
     from imp_service.core.kernels import Choice
 
     overrides = settings.model.overrides
@@ -140,8 +148,7 @@ def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice"
         return replace(choice, gpu=arguments.gpu or "auto", cublaslt=settings.device.cublaslt)
     if arguments.isa is not None:  # not that of the machine that a tuning is of
         return replace(choice, isa=arguments.isa)
-    isa = "auto" if settings.device.isa is AUTO else str(settings.device.isa)
-    return replace(choice, isa=isa, tuning=_tuning(settings))
+    return replace(choice, isa=isa_setting(settings), tuning=_tuning(settings))
 
 
 def _overrides_of_types(gemm: "Mapping[str, str]") -> "Mapping[str, str]":

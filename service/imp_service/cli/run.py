@@ -5,17 +5,29 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
+from imp_service.cli.constraint_options import add_constraint_options, read_constraint
 from imp_service.cli.model_options import add_model_options, load_model_settings
 
 if TYPE_CHECKING:
     from imp_service.generation import GenerationRequest, LanguageModel
+    from imp_service.text import ConstraintSpec
 
 # The built-in model never runs out of stories, and knows no good time to end one.
 BUILT_IN_MAX_TOKENS = 256
+EXAMPLES = (
+    'imp run "Once upon a time"',
+    'imp run -m model.gguf --temperature 0 -n 100 "The sky is blue because"',
+    'imp run -m model.gguf --json-schema schema.json "A cat as JSON: "',
+)
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue; - reads it from stdin")
+    parser.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        nargs="+",
+        help="the text to continue, in one or several words; - reads it from stdin",
+    )
     add_model_options(parser)
     add_sampling_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object when done, instead of the text")
@@ -23,6 +35,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def add_sampling_options(parser: ArgumentParser) -> None:
     parser.add_argument(
+        "-n",
         "--max-tokens",
         metavar="N",
         type=int,
@@ -39,6 +52,7 @@ def add_sampling_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--seed", metavar="S", type=int, action=Once, help="the same seed gives the same text (default: a new one)"
     )
+    add_constraint_options(parser)
 
 
 def check_sampling_options(arguments: Namespace) -> None:
@@ -59,11 +73,12 @@ def check_sampling_options(arguments: Namespace) -> None:
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import introduce, is_built_in
     from imp_service.cli.loading import load_model
-    from imp_service.cli.terminal import is_prompt_shown, read_prompt
+    from imp_service.cli.terminal import is_prompt_shown, join_prompt, read_prompt
 
     config = load_model_settings(arguments)
     check_sampling_options(arguments)
-    prompt = read_prompt(arguments.prompt)
+    typed = join_prompt(arguments.prompt)
+    prompt = read_prompt(typed)
     model, file = load_model(config)
     with model:
         introduce(model, file)
@@ -71,7 +86,7 @@ def run(arguments: Namespace) -> int:
         if arguments.json:
             _write_json(model, request)
         else:
-            shown = prompt if is_prompt_shown(arguments.prompt) else ""
+            shown = prompt if is_prompt_shown(typed) else ""
             _write_text(model, request, shown, has_hints=is_built_in(config))
     return 0
 
@@ -91,7 +106,17 @@ def sampled_request(model: "LanguageModel", prompt: object, arguments: Namespace
         ids,
         sampling=SamplingOptions(temperature=arguments.temperature, seed=arguments.seed),
         stop=StopOptions(max_tokens=max_tokens),
+        constraint=_constraint(arguments),
     )
+
+
+def _constraint(arguments: Namespace) -> "ConstraintSpec | None":
+    chosen = read_constraint(arguments)
+    if chosen is None:
+        return None
+    from imp_service.text import ConstraintKind, ConstraintSpec
+
+    return ConstraintSpec(ConstraintKind(chosen.kind), chosen.source, unbounded_whitespace=chosen.unbounded_whitespace)
 
 
 def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prompt: str, *, has_hints: bool) -> None:

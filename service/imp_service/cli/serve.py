@@ -6,66 +6,102 @@ import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
-from imp_service.cli.failure import CommandError, describe, report
-from imp_service.cli.model_options import add_model_options, load_model_settings
+from imp_service.cli.failure import describe, report
+from imp_service.cli.model_options import add_model_options, load_model_settings, read_model_settings
 from imp_service.cli.stop_signals import StopSignals
 
 if TYPE_CHECKING:
+    from imp_service.cli.ready_file import ReadyFile
     from imp_service.config import Config
     from imp_service.core.early_load import EarlyLoad
 
+EXAMPLES = (
+    "imp serve",
+    "imp serve model.gguf --listen 0.0.0.0:50051 --listen unix:///tmp/imp.sock",
+)
+
+
+SWITCH_SECONDS = 0.0005
+
 
 def configure(parser: ArgumentParser) -> None:
-    add_model_options(parser)
+    add_model_options(parser, as_word=True)
     parser.add_argument(
         "--listen", metavar="ADDRESS", action="append", help="serve on host:port or unix:///path; may be given again"
     )
     parser.add_argument(
-        "--ready-file", metavar="FILE", action=Once, help="write the addresses as JSON to FILE once requests are served"
+        "--strict", action="store_true", help="refuse to serve a model whose chat template does not compile"
+    )
+    parser.add_argument(
+        "--ready-file",
+        metavar="FILE",
+        action=Once,
+        help="write the addresses as JSON to FILE once requests are served; the file is removed at start and at exit",
     )
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.cli.library_switches import quiet_grpc, rest_openblas
+    from imp_service.cli.library_switches import quiet_grpc
+    from imp_service.cli.ready_file import ReadyFile
     from imp_service.cli.thread_room import require_threads
     from imp_service.config.host import resolve_threads
     from imp_service.config.sources import of_option
     from imp_service.core.early_load import EarlyLoad
+    from imp_service.serving.freed_memory import keep_little
     from imp_service.serving.no_core import leave_no_core
 
     leave_no_core()
-    # What a start makes is here to stay: looks for garbage among it, again and again, took a quarter of the time.
+    keep_little()
+    # How long the event loop waits for Python's lock, each time, while another thread works on a text.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # The objects of a start live as long as the process: collecting garbage among them took a quarter of the start.
     gc.disable()
-    signals = StopSignals()
-    listen = [] if arguments.listen is None else [of_option("--listen", "listen.grpc", json.dumps(arguments.listen))]
-    config = resolve_threads(load_model_settings(arguments, listen))
+    # Before anything that can fail: a failed start leaves no file that names an address of an earlier server.
+    ready = None if arguments.ready_file is None else ReadyFile(Path(arguments.ready_file))
+    signals = StopSignals(_nothing if ready is None else ready.remove)
+    typed = [] if arguments.listen is None else [of_option("--listen", "listen.grpc", json.dumps(arguments.listen))]
+    if arguments.strict:
+        typed.append(of_option("--strict", "model.strict", "true"))
+    config = resolve_threads(load_model_settings(arguments, typed))
+    reread = partial(read_model_settings, arguments, typed)
     require_threads(config.settings)
     quiet_grpc()
-    rest_openblas()
-    ready_file = None if arguments.ready_file is None else Path(arguments.ready_file)
     # What a server is made of takes as long to import as weights to read: both at once.
     early = EarlyLoad(config)
     try:
-        return asyncio.run(_serve(config, early, ready_file, signals))
+        return asyncio.run(_serve(config, reread, early, ready, signals))
     except Exception as error:
         if not early.end():
             os._exit(report(*describe(error)))
         raise
 
 
-async def _serve(config: "Config", early: "EarlyLoad", ready_file: Path | None, signals: StopSignals) -> int:
+async def _serve(
+    config: "Config",
+    reread: "Callable[[], Config]",
+    early: "EarlyLoad",
+    ready: "ReadyFile | None",
+    signals: StopSignals,
+) -> int:
     from imp_service.cli.loading import LoadingLine
     from imp_service.rpc.service import Service
     from imp_service.serving.loading import make_model_of
     from imp_service.telemetry.log_capture import capture
 
     line = LoadingLine()
-    service = Service(config, line, make_model_of(early))
-    signals.call(asyncio.get_running_loop(), service.stop)
+    service = Service(config, line, make_model_of(early), reread=reread)
+
+    def on_stop(name: str) -> None:
+        service.host.telemetry.log.info("signal", name=name)
+        service.stop()
+
+    signals.call(asyncio.get_running_loop(), on_stop, service.host.reload.begin)
 
     def on_serving() -> None:
         from imp_service.cli.serving_lines import facts, tell
@@ -73,13 +109,13 @@ async def _serve(config: "Config", early: "EarlyLoad", ready_file: Path | None, 
         line.clear()
         gc.freeze()
         gc.enable()
-        if ready_file is not None:
-            write_ready_file(ready_file, facts(service))
+        if ready is not None:
+            ready.write(facts(service))
         tell(service)
 
     give_back = capture(service.host.telemetry.log)
     try:
-        await service.run(on_serving)
+        await service.run(on_serving, _nothing if ready is None else ready.remove)
     finally:
         line.clear()
         give_back()
@@ -89,11 +125,5 @@ async def _serve(config: "Config", early: "EarlyLoad", ready_file: Path | None, 
     return 0
 
 
-def write_ready_file(path: Path, facts: dict[str, object]) -> None:
-    """Whole or not at all: whoever waits for the file may read it at once."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(facts) + "\n")
-        partial.replace(path)
-    except OSError as error:
-        raise CommandError("CANNOT_CREATE", f"{path}: {error.strerror}") from None
+def _nothing() -> None:
+    """Without a ready file there is nothing to remove."""

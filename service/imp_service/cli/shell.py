@@ -2,13 +2,13 @@
 
 import os
 import sys
-from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from imp_service import __version__
-from imp_service.cli.arguments import Parser, UsageError
-from imp_service.cli.commands import COMMANDS, CommandModule
+from imp_service.cli.arguments import UsageError
+from imp_service.cli.command_line import parse
 from imp_service.cli.failure import INTERRUPTED, describe, report
+from imp_service.cli.library_room import require_room
+from imp_service.cli.library_switches import rest_openblas
 
 
 def _open_closed_streams() -> None:
@@ -23,8 +23,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `imp` with these arguments, those of the process by default; returns the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     _open_closed_streams()
+    rest_openblas()
     try:
-        status = _run(words)
+        command, parsed = parse(words)
+        if command.room_bytes:
+            require_room(command.room_bytes)
+        status = command.module().run(parsed)
         sys.stdout.flush()
     except UsageError as error:
         sys.stderr.write(error.usage)
@@ -40,40 +44,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return report(*describe(error), getattr(error, "code", None))
     return status
-
-
-def _run(words: list[str]) -> int:
-    parser = Parser(prog="imp", description="imp: a small server for large language models.")
-    parser.add_argument("--version", action="version", version=f"imp {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
-    # The options before a command take no values, so the first word that is none of them is the command.
-    typed = next((word for word in words if not word.startswith("-")), None)
-    words = _with_method(words, typed)
-    chosen: tuple[ArgumentParser, CommandModule] | None = None
-    for command in COMMANDS:
-        inner = commands.add_parser(command.name, help=command.text, description=command.text)
-        if command.name == typed:
-            chosen = inner, command.module()
-            chosen[1].configure(inner)
-    known, unknown = parser.parse_known_args(words)
-    if chosen is None:
-        raise AssertionError("argparse accepts only the commands of the list")
-    if unknown:
-        chosen[0].error(f"unrecognized arguments: {' '.join(unknown)}")
-    return chosen[1].run(known)
-
-
-def _with_method(words: list[str], typed: str | None) -> list[str]:
-    """Where a command has methods and none was typed right after it, the first of them is meant."""
-    methods = next((command.methods for command in COMMANDS if command.name == typed), ())
-    if typed is None or not methods:
-        return words
-    place = words.index(typed) + 1
-    rest = words[place:]
-    if rest and rest[0] in (*methods, "-h", "--help"):
-        return words
-    stray = next((word for word in rest if word in methods), None)
-    if stray is not None:
-        place_of_methods = f"{stray}: a method comes right after imp {typed}, before its options"
-        raise UsageError("", f"{place_of_methods}; where it is none, write imp {typed} {methods[0]} …")
-    return [*words[:place], methods[0], *rest]

@@ -29,9 +29,7 @@ class StreamedAnswer:
     def write_text(self, responses: "Iterator[GenerateResponse]", writer: AnswerWriter) -> None:
         """Writes one sequence's text as it comes; what has come stays, however this ends."""
         for response in self._checked(responses):
-            text = response.chunk.text or response.finished.text  # of what it is not, a response has an empty one
-            self.text += text
-            writer.write(text)
+            writer.write(_text_of(response))
 
     def write_json(self, responses: "Iterator[GenerateResponse]") -> None:
         for response in self._checked(responses):
@@ -40,6 +38,7 @@ class StreamedAnswer:
     def _checked(self, responses: "Iterator[GenerateResponse]") -> "Iterator[GenerateResponse]":
         for response in responses:
             self._order.see(response)
+            self.text += _text_of(response)
             if response.HasField("started"):
                 self.started = response.started
             elif response.HasField("finished"):
@@ -80,3 +79,7 @@ class StreamedAnswer:
             file=sys.stderr,
             flush=True,
         )
+
+
+def _text_of(response: "GenerateResponse") -> str:
+    return response.chunk.text or response.finished.text  # of what it is not, a response has an empty one

@@ -1,6 +1,8 @@
 """Text between people and models: prompts as UTF-8, answers that cannot steer a terminal."""
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TextIO
 
 from imp_service.cli.failure import CommandError
@@ -41,6 +43,14 @@ def read_prompt(word: str) -> str:
         return decode(sys.stdin.buffer.read(), "stdin").removesuffix("\n").removesuffix("\r")
     # Arguments that are not UTF-8 arrive with surrogates in them.
     return decode(word.encode("utf-8", "surrogateescape"), "PROMPT")
+
+
+def join_prompt(words: Sequence[str]) -> str:
+    """Several words are one prompt. A model file among them was meant as one."""
+    for word in words:
+        if word.endswith(".gguf") and (len(words) == 1 or Path(word).is_file()):
+            raise CommandError("USAGE", f"PROMPT: {word} is a model file, expected -m {word} and a text")
+    return " ".join(words)
 
 
 def is_prompt_shown(word: str) -> bool:

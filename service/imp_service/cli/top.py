@@ -10,6 +10,7 @@ from imp_service.cli.connection_options import (
     add_attempts_option,
     add_connection_options,
     add_target_option,
+    admin_target_of,
     duration,
     target_of,
 )
@@ -17,9 +18,16 @@ from imp_service.cli.load_text import Snapshot
 
 if TYPE_CHECKING:
     from imp_service.client import Connection
+    from imp_service.client.connection import Replies
+    from imp_service.pb.model_pb2 import WatchLoadResponse
 
 # A snapshot that does not come is a server that hangs; the live view shows how long it has been silent instead.
 SNAPSHOT_DEADLINE_SECONDS = 10.0
+EXAMPLES = (
+    "imp top",
+    "imp top --target imp.example --admin 127.0.0.1:50053",
+    "imp top --once --json",
+)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -44,12 +52,14 @@ def run(arguments: Namespace) -> int:
 
     with ExitStack() as stack:
         deadline = SNAPSHOT_DEADLINE_SECONDS if arguments.once else None
-        server = stack.enter_context(Connection(target_of(arguments, arguments.target, arguments.attempts), deadline))
+        target = target_of(arguments, arguments.target, arguments.attempts)
+        server = stack.enter_context(Connection(target, deadline))
         admin = None
         if arguments.admin is not None:
-            target = target_of(arguments, arguments.admin, arguments.attempts)
-            admin = stack.enter_context(Connection(target, SNAPSHOT_DEADLINE_SECONDS))
-        snapshots = _snapshots(server, admin, arguments.interval)
+            admin_target = admin_target_of(arguments, arguments.admin, "--admin")
+            admin = stack.enter_context(Connection(admin_target, SNAPSHOT_DEADLINE_SECONDS))
+        loads = _loads(server, arguments.interval)
+        snapshots = _snapshots(loads, admin)
         if arguments.once:
             snapshots = islice(snapshots, 1)
         if arguments.json:
@@ -59,22 +69,28 @@ def run(arguments: Namespace) -> int:
         elif sys.stdout.isatty():
             from imp_service.cli.top_view import watch
 
-            watch(snapshots, arguments.target)
+            watch(snapshots, target.address, loads.close)
         else:
             _write_lines(snapshots)
     return 0
 
 
-def _snapshots(server: "Connection", admin: "Connection | None", interval: float) -> Iterator[Snapshot]:
-    """The load now and at every change; the requests as they are then."""
-    from imp_service.pb.admin_pb2 import ListRequestsRequest
-    from imp_service.pb.admin_pb2_grpc import AdminServiceStub
+def _loads(server: "Connection", interval: float) -> "Replies[WatchLoadResponse]":
+    """The load now and at every change."""
     from imp_service.pb.model_pb2 import WatchLoadRequest
     from imp_service.pb.model_pb2_grpc import ModelServiceStub
 
     request = WatchLoadRequest()
     request.min_interval.FromMicroseconds(round(interval * 1_000_000))
-    for response in server.stream(ModelServiceStub(server.channel).WatchLoad, request):
+    return server.stream(ModelServiceStub(server.channel).WatchLoad, request)
+
+
+def _snapshots(loads: "Replies[WatchLoadResponse]", admin: "Connection | None") -> Iterator[Snapshot]:
+    """Each load, and the requests as they are then."""
+    from imp_service.pb.admin_pb2 import ListRequestsRequest
+    from imp_service.pb.admin_pb2_grpc import AdminServiceStub
+
+    for response in loads:
         requests = None
         if admin is not None:
             listed = admin.unary(AdminServiceStub(admin.channel).ListRequests, ListRequestsRequest())

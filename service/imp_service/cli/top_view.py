@@ -1,7 +1,7 @@
 """The live view of imp top: bars and counts that are drawn over, on an alternate screen that a terminal takes back."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from imp_service.cli.load_text import REQUEST_HEADINGS, Snapshot, percent, request_row, silence_seconds
-from imp_service.client import DEFAULT_ADDRESS
+from imp_service.cli.quit_key import QuitKey
+from imp_service.client import CallFailure
 
 if TYPE_CHECKING:
     from imp_service.pb.admin_pb2 import RequestState
@@ -24,14 +25,18 @@ LONG_SILENCE_SECONDS = 2.0
 HISTORY = 60
 
 
-def watch(snapshots: Iterator[Snapshot], address: str | None) -> None:
-    """Until the stream or the person ends it."""
+def watch(snapshots: Iterator[Snapshot], address: str, leave: Callable[[], object]) -> None:
+    """Until the stream or the person ends it; `leave` ends the stream."""
     speeds: deque[float] = deque(maxlen=HISTORY)
     console = Console()
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        for load, requests in snapshots:
-            speeds.append(load.output_tokens_per_second)
-            live.update(view(load, requests, speeds, address or DEFAULT_ADDRESS), refresh=True)
+    with Live(console=console, screen=True, auto_refresh=False) as live, QuitKey(leave) as key:
+        try:
+            for load, requests in snapshots:
+                speeds.append(load.output_tokens_per_second)
+                live.update(view(load, requests, speeds, address), refresh=True)
+        except CallFailure:
+            if not key.is_pressed:
+                raise
 
 
 def view(load: "Load", requests: "list[RequestState] | None", speeds: "deque[float]", address: str) -> RenderableType:
@@ -51,6 +56,7 @@ def view(load: "Load", requests: "list[RequestState] | None", speeds: "deque[flo
     parts: list[RenderableType] = [head, Panel(facts)]
     if requests is not None:
         parts.append(_request_table(requests, load))
+    parts.append(Text("q leaves", style="dim"))
     return Group(*parts)
 
 

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, add_settings_options
 from imp_service.cli.bench_numbers import count
-from imp_service.cli.model_options import MODEL_HELP
+from imp_service.cli.model_options import MODEL_HELP, add_model_option
+from imp_service.cli.whole_file import write_whole
 
 if TYPE_CHECKING:
     from imp_service.core.tune import Choice
 
 DEFAULT_FILE = "tuning.json"
 DEFAULT_REPS = 5
+EXAMPLES = (
+    "imp tune model.gguf -o tuning.json",
+    "imp tune --types q8_0,q4_k",
+)
 
 
 def configure(parser: ArgumentParser) -> None:
     subjects = parser.add_mutually_exclusive_group()
-    subjects.add_argument("-m", "--model", metavar="PATH", action=Once, help=MODEL_HELP)
+    add_model_option(subjects, MODEL_HELP, as_word=True)
     subjects.add_argument(
         "--types", metavar="TYPE,…", type=_names, action=Once, help="weight types in a model's place, as q8_0,q4_k"
     )
@@ -53,7 +58,7 @@ def run(arguments: Namespace) -> int:
         progress.clear()
     text = write_tuning(Tuning(key, preferences_of(choices)), [_measured(choice) for choice in choices])
     path = Path(arguments.output or DEFAULT_FILE)
-    _write(path, text)
+    write_whole(path, text)
     if arguments.json:
         sys.stdout.write(text)
     else:
@@ -86,15 +91,3 @@ def _show(choices: "list[Choice]") -> None:
         microseconds = f"{1e6 * choice.seconds[choice.kernel]:.1f}" if choice.seconds else "–"
         rows.append((choice.subject.weight, choice.kernel, choice.by_order, up_to, microseconds, speed))
     write_numbers(sys.stdout, ("weights", "fastest", "by order", "rows", "µs", "gain"), rows, n_words=3)
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: a server may read it meanwhile."""
-    import os
-
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

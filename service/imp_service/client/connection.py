@@ -19,6 +19,7 @@ class Connection:
 
     def __init__(self, target: Target, deadline: float | None = None) -> None:
         self.channel = open_channel(target)
+        self._target = target
         self._metadata = target.call_metadata
         self._deadline = deadline
 
@@ -38,7 +39,7 @@ class Connection:
             with Interruptible(call.cancel):
                 return call.result()
         except grpc.RpcError as error:
-            raise failure_of(error) from None
+            raise failure_of(error, self._target) from None
 
     def stream(
         self, method: "grpc.UnaryStreamMultiCallable[Request, Response]", request: Request
@@ -46,22 +47,23 @@ class Connection:
         """The messages as they come."""
         with Interruptible(_nothing):
             call = method(request, timeout=self._deadline, metadata=self._metadata)
-        return Replies(call)
+        return Replies(call, self._target)
 
 
 class Replies(Iterator[Response]):
     """A stream of messages; CallFailure where it ends with a status. Closing it before its end, or Ctrl-C while a
     message is waited for, cancels the call."""
 
-    def __init__(self, call: "grpc._CallIterator[Response]") -> None:
+    def __init__(self, call: "grpc._CallIterator[Response]", target: Target) -> None:
         self._call = call
+        self._target = target
 
     def __next__(self) -> Response:
         try:
             with Interruptible(self._call.cancel):
                 return next(self._call)
         except grpc.RpcError as error:
-            raise failure_of(error) from None
+            raise failure_of(error, self._target) from None
 
     def close(self) -> None:
         with Interruptible(_nothing):

@@ -5,6 +5,9 @@ from typing import cast
 
 import grpc
 
+from imp_service.client.target import Target
+from imp_service.client.unreachable import in_words
+
 DETAILS = "grpc-status-details-bin"
 
 
@@ -40,11 +43,14 @@ class CallFailure(Exception):
         return f"{what} ({', '.join(notes)})" if notes else what
 
 
-def failure_of(error: grpc.RpcError) -> CallFailure:
-    """What a synchronous or an asyncio call raised. Details that cannot be read are as good as none."""
+def failure_of(error: grpc.RpcError, target: Target | None = None) -> CallFailure:
+    """What a synchronous or an asyncio call raised. Details that cannot be read are as good as none.
+
+    With `target`, the message says in words why a server cannot be reached.
+    """
     call = cast(grpc.Call, error)  # every RpcError that a call raises is one
-    code = call.code().name
-    plain = CallFailure(code, code, call.details() or "")
+    code, text = call.code().name, call.details() or ""
+    plain = CallFailure(code, code, text if target is None else in_words(text, target))
     packed = next((value for key, value in call.trailing_metadata() or () if key == DETAILS), None)
     return plain if not isinstance(packed, bytes) else _with_details(plain, packed)
 

@@ -2,6 +2,9 @@
 
 from imp_service.pb.inference_pb2 import GenerateResponse
 
+# A match that is a token of its own.
+STOP_TOKENS = ("token_id", "eos_token_id")
+
 
 class StreamBroken(Exception):
     """A stream that is none of imp.v1: a message was lost, or the server is wrong."""
@@ -15,7 +18,10 @@ class StreamBroken(Exception):
 class StreamOrder:
     """Sees every message of one stream: `started` first, chunks without a gap, one `finished` for each sequence."""
 
-    def __init__(self, n_sequences: int = 1) -> None:
+    def __init__(self, n_sequences: int = 1, *, keeps_match: bool = False) -> None:
+        self._keeps_match = keeps_match
+        # Stop tokens among those that came: the usage counts none.
+        self._n_kept = 0
         self._has_started = False
         self._n_tokens = [0] * n_sequences
         self._is_open = [True] * n_sequences
@@ -35,6 +41,7 @@ class StreamOrder:
             raise StreamBroken(f"{kind} of sequence {index}, which {self._state(index)}")
         if kind == "finished":
             self._is_open[index] = False
+            self._n_kept += self._keeps_match and response.finished.match.WhichOneof("match") in STOP_TOKENS
             if response.finished.HasField("usage"):
                 self._n_used = response.finished.usage.output_tokens
             return
@@ -48,8 +55,8 @@ class StreamOrder:
         if unfinished:
             raise StreamBroken(f"the stream ended before sequence {unfinished[0]} did")
         # What was lost before the end leaves no gap behind it: the usage counts it.
-        if self._n_used is not None and self._n_used != sum(self._n_tokens):
-            raise StreamBroken(f"{self._n_used} tokens were sent, {sum(self._n_tokens)} came")
+        if self._n_used is not None and self._n_used + self._n_kept != sum(self._n_tokens):
+            raise StreamBroken(f"{self._n_used + self._n_kept} tokens were sent, {sum(self._n_tokens)} came")
 
     def _state(self, index: int) -> str:
         return "had finished" if index < len(self._is_open) else "was not asked for"

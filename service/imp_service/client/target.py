@@ -6,9 +6,12 @@ from pathlib import Path
 
 import grpc
 
-DEFAULT_ADDRESS = "127.0.0.1:50051"
+from imp_service.client.read_address import DEFAULT_PORT
+
+DEFAULT_ADDRESS = f"127.0.0.1:{DEFAULT_PORT}"
 # gRPC itself makes no more than five attempts, whatever is asked for.
 MOST_ATTEMPTS = 5
+MOST_BACKOFF_MS = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +22,24 @@ class TlsFiles:
     cert: str | None = None
     key: str | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        return self == TlsFiles()
+
     def credentials(self) -> grpc.ChannelCredentials:
-        """Reads the files; OSError where one cannot be."""
-        ca, key, cert = (None if path is None else Path(path).read_bytes() for path in (self.ca, self.key, self.cert))
+        """Reads the files; OSError where one cannot be read, ValueError where it is not of PEM."""
+        ca, key, cert = (
+            None if path is None else _read_pem(path, what)
+            for path, what in ((self.ca, "CERTIFICATE"), (self.key, "PRIVATE KEY"), (self.cert, "CERTIFICATE"))
+        )
         return grpc.ssl_channel_credentials(ca, key, cert)
+
+
+def _read_pem(path: str, what: str) -> bytes:
+    content = Path(path).read_bytes()
+    if f"{what}-----".encode() not in content:
+        raise ValueError(f"{path}: holds no {what.lower()}, expected one in PEM")
+    return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +61,11 @@ class Target:
     @property
     def channel_options(self) -> tuple[tuple[str, object], ...]:
         # The server bounds what it sends (scores of a long prompt, a tokenizer); the caller asked for all of it.
-        options: tuple[tuple[str, object], ...] = (("grpc.max_receive_message_length", -1),)
+        options: tuple[tuple[str, object], ...] = (
+            ("grpc.max_receive_message_length", -1),
+            # A client that waits for a restarting server notices within seconds that it is back.
+            ("grpc.max_reconnect_backoff_ms", MOST_BACKOFF_MS),
+        )
         if self.attempts == 1:
             return (*options, ("grpc.enable_retries", 0))
         return (*options, ("grpc.service_config", json.dumps(service_config(self.attempts))))

@@ -35,6 +35,12 @@ class Address:
         return f"{self.text.rpartition(':')[0]}:{port}"
 
     @property
+    def over_ipv4(self) -> "Address":
+        """The same address where there is no IPv6: `[::]` is `0.0.0.0`, every other one stays."""
+        is_wildcard = self.socket_path is None and self.host == "::"
+        return Address(f"0.0.0.0:{self.port}") if is_wildcard else self
+
+    @property
     def is_of_this_machine(self) -> bool:
         """Nobody else can connect."""
         if self.socket_path is not None:

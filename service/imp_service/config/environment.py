@@ -1,4 +1,4 @@
-"""The one place where imp reads its environment: paths, IMP_SECTION__KEY, secrets."""
+"""The one place where settings are read from the environment: paths and IMP_SECTION__KEY."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -48,8 +48,3 @@ def _assignment(name: str, text: str) -> Assignment:
         raise ConfigError(name, f"found small letters, expected {name.upper()}")
     path = tuple(name[len(_PREFIX) :].lower().split(_SEPARATOR))
     return Assignment(path, text, Origin("environment", name))
-
-
-def read_secret(name: str) -> str | None:
-    """A variable that the user names on the command line, so that what it holds is not read off there."""
-    return os.environ.get(name)

@@ -123,6 +123,27 @@ class Choice(Kind[U]):
         raise UnfitError(self.expected)
 
 
+class Joined(Kind[str]):
+    """Some of a few words, with + between; one word stands alone."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    @property
+    def expected(self) -> str:
+        return f"{self.allowed}, a string"
+
+    @property
+    def allowed(self) -> str:
+        words = [write_literal(word) for word in self.words]
+        return f'{", ".join(words[:-1])} or {words[-1]}, or some joined as "{"+".join(self.words[-2:])}"'
+
+    def read(self, raw: object) -> str:
+        if not isinstance(raw, str) or any(word not in self.words for word in raw.split("+")):
+            raise UnfitError(self.expected)
+        return raw
+
+
 class Text(Kind[str]):
     """A string; in the environment and in `--set` it is taken as it stands, quotes included."""
 

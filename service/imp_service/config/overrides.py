@@ -53,8 +53,22 @@ class ModelOverrides:
         example="f16",
     )
     suppress_tokens: tuple[int, ...] | None = key(ListOf(_TOKEN, 4096), None, "ids never produced", example=[3])
-    eos_token_ids: tuple[int, ...] | None = key(ListOf(_TOKEN, 256), None, "ids that end a text", example=[0, 2])
+    eos_token_ids: tuple[int, ...] | None = key(
+        ListOf(_TOKEN, 256), None, "ids that end a text; they replace those of the file", example=[0, 2]
+    )
+    pre_tokenizer: str | None = key(
+        Text("the name of a rule", pattern="[a-z0-9._-]{1,64}"),
+        None,
+        "how text is cut into words; replaces the file's tokenizer.ggml.pre",
+        example="llama-bpe",
+    )
     chat_template: str | None = key(Text("a path"), None, "file with a Jinja template", example="chat.jinja")
+    chat_template_name: str | None = key(
+        Text("a template's name", pattern="[A-Za-z0-9._-]{1,64}"),
+        None,
+        "which of the file's chat templates; unset: tool_use where a chat has tools",
+        example="tool_use",
+    )
     rope_scaling: RopeScaling = section(RopeScaling, "a longer context than trained", shorthand="type")
     gemm: Mapping[str, str] = named(
         Text("the name of a kernel", pattern="[a-z0-9_]{1,64}"),

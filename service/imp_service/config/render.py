@@ -7,12 +7,14 @@ from imp_service.config.table import Key, Named, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path
 
 _HEAD = """\
-# imp.conf: every key with its default. A key behind "# " has none: it is unset, and what follows is an example.
+# imp.conf: every key with its default. A key after "# " has no default: it is unset, and its value is an example.
 # Read from --config FILE, else $IMP_CONFIG, ./imp.conf, ~/.config/imp/imp.conf, /etc/imp/imp.conf: the first there is.
-# IMP_SECTION__KEY in the environment goes before the file, --set section.key=value before both.
+# IMP_SECTION__KEY in the environment overrides the file, --set section.key=value overrides both.
+# A running server takes new values of the keys marked [reload] at SIGHUP; every other key needs a restart.
 # Sizes may be written "8GiB" or "64 KiB", counts "32K"; durations need their unit: "5ms", "30s", "1h".
 """
 _COMMENT_COLUMN = 34
+RELOADS = " [reload]"
 
 
 def render() -> str:
@@ -46,7 +48,7 @@ def _key_line(name: str, key: Key) -> str:
     else:
         setting = f"{write_key(name)} = {key.kind.write(key.default)}"
     allowed = f" ({key.kind.allowed})" if key.kind.allowed else ""
-    return _line(setting, key.text + allowed)
+    return _line(setting, key.text + allowed + (RELOADS if key.reloads else ""))
 
 
 def _line(setting: str, text: str) -> str:

@@ -44,9 +44,9 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    logits: bool = key(Boolean(), True, "steps may return the logits of the whole vocabulary")
-    prompt_logprobs: bool = key(Boolean(), True, "requests may ask for the scores of their prompt")
-    profile: bool = key(Boolean(), True, "AdminService.Profile records steps")
+    logits: bool = key(Boolean(), True, "steps may return the logits of the whole vocabulary", reloads=True)
+    prompt_logprobs: bool = key(Boolean(), True, "requests may ask for the scores of their prompt", reloads=True)
+    profile: bool = key(Boolean(), True, "AdminService.Profile records steps", reloads=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +75,48 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    max_tokens: int = key(Integer(1, 1024), 64, "most tokens of one message")
+    max_tokens: int = key(Integer(1, 1024), 64, "most tokens of one message", reloads=True)
     max_delay: timedelta = key(
         Duration("0ms", "10s"),
         timedelta(0),
         "longest time a token waits for company; 0ms: only while the reader is busy",
+        reloads=True,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SlowClient:
     bytes: int = key(Size(1024, 64 * 1024**2), 64 * 1024, "unread output of a stream; beyond, its sequences pause")
-    timeout: timedelta = key(Duration("10ms", "24h"), timedelta(seconds=30), "paused for this long: SLOW_CLIENT")
+    timeout: timedelta = key(
+        Duration("10ms", "24h"), timedelta(seconds=30), "paused for this long: SLOW_CLIENT", reloads=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
     delay: timedelta = key(
-        Duration("0ms", "1h"), timedelta(0), "not ready, but taking calls, so that routes can change"
+        Duration("0ms", "1h"), timedelta(0), "not ready, but taking calls, so that routes can change", reloads=True
     )
-    grace: timedelta = key(Duration("0ms", "24h"), timedelta(seconds=30), "then, time for what runs to end")
+    grace: timedelta = key(
+        Duration("0ms", "24h"), timedelta(seconds=30), "then, time for what runs to end", reloads=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    request_stall: timedelta = key(Duration("10ms", "1h"), timedelta(seconds=5), "a running request without progress")
-    engine_stall: timedelta = key(Duration("10ms", "1h"), timedelta(seconds=10), "an engine without a step: not alive")
+    request_stall: timedelta = key(
+        Duration("10ms", "1h"), timedelta(seconds=5), "a running request without progress", reloads=True
+    )
+    engine_stall: timedelta = key(
+        Duration("10ms", "1h"), timedelta(seconds=10), "an engine without a step: not alive", reloads=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
     format: str | None = key(Choice("text", "json"), None, "unset: text on a terminal, else json", example="json")
-    level: str = key(Choice("debug", "info", "warning", "error"), "info", "least level that is written")
-    max_lines_per_second: int = key(Integer(1, 10**6), 20, "of warnings of one kind; the rest is counted")
+    level: str = key(Choice("debug", "info", "warning", "error"), "info", "least level that is written", reloads=True)
+    max_lines_per_second: int = key(Integer(1, 10**6), 20, "of warnings of one kind; the rest is counted", reloads=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from imp_service.config.cpu_list import CpuList
-from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, ListOf, Real, Text
+from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, ListOf, Real, Text
 from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
 from imp_service.config.server_settings import (
@@ -46,6 +46,7 @@ class Model:
         "a folder for the weights as they lie in memory, from which the next start reads them; unset: none",
         example="packed",
     )
+    strict: bool = key(Boolean(), False, "refuse to serve a model whose chat template does not compile")
     overrides: ModelOverrides = section(ModelOverrides, "what to change in the model's own facts; unset: the file's")
 
 
@@ -57,9 +58,9 @@ class Device:
         "where models run; auto: on the best there is; cuda_emulated: for tests of kernels",
     )
     isa: str | Auto = key(
-        AutoOr(Choice("generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "neondot")),
+        AutoOr(Joined("generic", "avx2", "neondot", "avx512", "avx512vnni", "avx2vnni", "avx512bf16")),
         AUTO,
-        "instruction set of the kernels; auto: the best this CPU has",
+        "instruction sets that kernels may use; auto: all this CPU has",
     )
     threads: int | Auto = key(
         AutoOr(Integer(1, 1024)), AUTO, "compute threads; auto: the cores that affinity and container quota leave"
@@ -94,7 +95,7 @@ class Limits:
     max_message_bytes: int = key(Size(64 * 1024, GIB), 4 * 1024**2, "one gRPC message, either way")
     max_metadata_bytes: int = key(Size(4096, 1024**2), 16 * 1024, "metadata of one call")
     request_time: timedelta = key(
-        Duration("10ms", "720h"), timedelta(hours=1), "a generation ends after this with TIME_LIMIT"
+        Duration("10ms", "720h"), timedelta(hours=1), "a generation ends after this with TIME_LIMIT", reloads=True
     )
 
 
@@ -103,7 +104,7 @@ class Scheduler:
     max_running: int = key(Integer(1, 4096), 64, "sequences in one step")
     max_waiting: int = key(Integer(1, 65536), 256, "requests that wait for their first step; beyond: QUEUE_FULL")
     max_waiting_tokens: int = key(Count(1, GIB), 1024**2, "prompt tokens that wait; beyond: QUEUE_FULL")
-    max_waiting_bytes: int = key(Size(1024, 64 * GIB), 64 * 1024**2, "prompt text that waits; beyond: QUEUE_FULL")
+    max_waiting_bytes: int = key(Size(1024, 64 * GIB), 16 * 1024**2, "prompt text that waits; beyond: QUEUE_FULL")
     prefill_chunk: int = key(Count(1, 65536), 512, "most tokens of one prompt in one step")
     step_tokens: int = key(Count(1, 65536), 512, "most tokens in one step, decoded and prefilled together")
     prefill_per_decode: int = key(
@@ -111,9 +112,16 @@ class Scheduler:
         6,
         "prompt tokens in a step for each sequence that generates in it, 24 at least; 0: no bound",
     )
+    decode_per_tenant: int = key(
+        Integer(0, 4096),
+        12,
+        "sequences that generate in a step for each tenant, where several do and some want more; 0: no bound",
+    )
     max_wait: timedelta = key(Duration("1ms", "24h"), timedelta(seconds=60), "after this, served before any priority")
     tenant_share: float = key(
-        Real(0.01, 1.0), 0.5, "most of running, waiting and cached that one tenant has while others wait"
+        Real(0.01, 1.0),
+        0.5,
+        "largest share of running, waiting, cache and idle sessions for one tenant while others wait",
     )
 
 
@@ -134,9 +142,15 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Sessions:
     max: int = key(Integer(0, 65536), 256, "open sessions; beyond: SESSIONS_FULL")
-    per_tenant: int = key(Integer(0, 65536), 32, "of one tenant, where requests name tenants; beyond: TENANT_LIMIT")
-    ttl: timedelta = key(Duration("10ms", "24h"), timedelta(seconds=60), "unused for this long, a session is freed")
-    max_ttl: timedelta = key(Duration("10ms", "720h"), timedelta(hours=1), "the longest that a request may ask for")
+    per_tenant: int = key(
+        Integer(0, 65536), 32, "of one tenant, where requests name tenants; beyond: TENANT_LIMIT", reloads=True
+    )
+    ttl: timedelta = key(
+        Duration("10ms", "24h"), timedelta(seconds=60), "unused for this long, a session is freed", reloads=True
+    )
+    max_ttl: timedelta = key(
+        Duration("10ms", "720h"), timedelta(hours=1), "the longest that a request may ask for", reloads=True
+    )
     evict: bool = key(Boolean(), False, "end the longest unused session whose blocks become free, instead of KV_FULL")
 
 
@@ -151,8 +165,11 @@ class TextBounds:
     constraint_bytes: int = key(Size(1, GIB), 64 * 1024, "a grammar or JSON Schema")
     regex_bytes: int = key(Size(1, GIB), 8 * 1024, "a regular expression")
     nesting: int = key(Integer(1, 1024), 64, "nesting of a JSON Schema")
-    compile_time: timedelta = key(Duration("1ms", "1h"), timedelta(seconds=1), "compiling one constraint")
-    cache_bytes: int = key(Size(0, GIB), 64 * 1024**2, "compiled constraints kept for reuse")
+    compile_time: timedelta = key(
+        Duration("1ms", "1h"), timedelta(seconds=1), "processor time to compile one constraint"
+    )
+    compile_bytes: int = key(Size(1024**2, GIB), 32 * 1024**2, "memory that compiling one constraint may take")
+    cache_bytes: int = key(Size(0, GIB), 64 * 1024**2, "compiled constraints kept for reuse, and those in use")
 
 
 @dataclass(frozen=True, slots=True)

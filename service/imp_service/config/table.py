@@ -27,6 +27,8 @@ class Key:
     text: str
     # Shown, commented out, in the shipped file where the default is to be unset (None).
     example: object = None
+    # A running server takes a new value; every other key needs a restart.
+    reloads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,9 @@ class Named:
 Node = Key | Section | Named
 
 
-def key(kind: Kind[T], default: T, text: str, *, example: object = None) -> T:
+def key(kind: Kind[T], default: T, text: str, *, example: object = None, reloads: bool = False) -> T:
     """A field of a section. What it returns is a dataclass field; its type is the value's, for the type checker."""
-    node = Key(kind, default, text, example)
+    node = Key(kind, default, text, example, reloads)
     field: Any = dataclasses.field(default_factory=lambda: default, metadata={_NODE: node})
     return field  # type: ignore[no-any-return]
 

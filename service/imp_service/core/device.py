@@ -16,6 +16,7 @@ from imp_service.core.cublaslt import resolve_cublaslt
 
 CPU = "cpu"
 CUDA = "cuda"
+NVIDIA_DRIVER = "proc/driver/nvidia/version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,15 @@ def processor_name() -> str:
 def find_gpu() -> Gpu:
     """Asks the driver, where this imp was built with CUDA."""
     return Gpu(*_core.find_gpu())
+
+
+def nvidia_driver(root: Path = Path("/")) -> str | None:
+    """The version line of NVIDIA's driver; None on a machine without one."""
+    try:
+        text = (root / NVIDIA_DRIVER).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    return text.partition("\n")[0].strip()
 
 
 def resolve_device(config: Config) -> Config:

@@ -23,6 +23,7 @@ class EarlyLoad:
     """Reads the settings' model from now on. May be used from any thread."""
 
     def __init__(self, config: Config) -> None:
+        self.config = config
         self._file: Future[_core.ModelFile] = Future()
         self._loaded: Future[LoadedModel] = Future()
         self._progress: Progress | None = None

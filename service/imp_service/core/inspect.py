@@ -38,7 +38,7 @@ class WeightPlan:
     k: int
     kernels: list[str]
     n_matrices: int  # [n, k] each: those of all experts can be one tensor
-    of_expert: bool
+    use: str  # product, expert, head, lookup or vector
     layout: str
     n_bytes: int
 
@@ -71,7 +71,8 @@ class ModelReport:
     """All that can be said of a model before it is loaded."""
 
     architecture: str
-    vocab_size: int
+    vocab_size: int  # rows of the embedding
+    n_tokens: int  # ids below it are tokens
     facts: Sequence[Fact]
     weights: Sequence[WeightPlan]
     memory: MemoryNeed
@@ -93,6 +94,7 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
     return ModelReport(
         architecture=plan["architecture"],
         vocab_size=plan["vocab_size"],
+        n_tokens=plan["n_tokens"],
         facts=[Fact(**fact) for fact in plan["facts"]],
         weights=[WeightPlan(**weight) for weight in plan["weights"]],
         memory=_memory(

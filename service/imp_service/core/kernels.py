@@ -82,15 +82,3 @@ def weight_types() -> list[str]:
     """The types of weights that kernels multiply."""
     types: list[str] = _core.dtypes()
     return types
-
-
-def best_isa() -> str:
-    """The best instruction set of this machine."""
-    isa: str = _core.best_isa()
-    return isa
-
-
-def known_isas() -> list[str]:
-    """The words for instruction sets, least first."""
-    isas: list[str] = _core.known_isas()
-    return isas

@@ -14,10 +14,12 @@ from imp_service.core.cublaslt import auto_by_its_name
 from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument, ModelError, make_error
+from imp_service.core.isa import isa_of
 from imp_service.core.load_arguments import load_arguments
+from imp_service.core.no_path import advice_on
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning import Preference, tuning_here
-from imp_service.core.weights import sha256_of, weight_files
+from imp_service.core.weights import sha256_of
 from imp_service.models import demo_model_path
 
 Progress = Callable[[int, int], None]
@@ -34,6 +36,8 @@ class LoadedModel:
     config: Config
     # What is odd about the model, or not as the settings have it.
     warnings: tuple[str, ...]
+    # The files that the weights were read from, still open: their paths may name other files by now.
+    files: tuple[_core.OpenFile, ...]
 
     @property
     def cpus(self) -> list[int]:
@@ -52,7 +56,7 @@ def open_file(config: Config) -> _core.ModelFile:
     path, file = model_path(config), open_checkpoint(config)
     expected = config.settings.model.sha256
     if expected is not None:
-        found = sha256_of(weight_files(path))
+        found = sha256_of(file.files)
         if found != expected:
             raise make_error("WEIGHTS_CORRUPT", f"{path.name}: sha256 {found}, expected {expected}")
     return file
@@ -65,15 +69,21 @@ def open_checkpoint(config: Config) -> _core.ModelFile:
         return _core.open_model_file(path)
     except ModelError as error:
         if error.reason in ("MODEL_MISSING", "MODEL_PERMISSION"):
-            _name_whole_path(error, path)
+            _say_more(error, config.settings.model.path or str(path))
         raise
 
 
-def _name_whole_path(error: ModelError, path: Path) -> None:
-    """The core names files without their folders, as everybody may read what it says. Who opens one has said where."""
-    if error.message.startswith(f"{path.name}: "):
-        error.message = excerpt(str(path), 200, keep="end") + error.message.removeprefix(path.name)
-        error.args = (f"{error.reason}: {error.message}",)
+def _say_more(error: ModelError, typed: str) -> None:
+    """Writes the whole path, and what to do where it is no path at all.
+
+    The core names files without their folders, because anybody may read its messages; the caller knows the folder.
+    """
+    name, n_bytes = Path(typed).name, 200
+    if error.reason == "MODEL_MISSING" and (advice := advice_on(typed)) is not None:
+        error.message = f"{excerpt(typed, n_bytes, keep='end')}: {advice}"
+    elif error.message.startswith(f"{name}: "):
+        error.message = excerpt(typed, n_bytes, keep="end") + error.message.removeprefix(name)
+    error.args = (f"{error.reason}: {error.message}",)
 
 
 def load(
@@ -104,7 +114,7 @@ def load(
     facts = file.metadata if metadata is None else metadata()
     name = settings.model.name or str(facts.get("general.name") or Path(file.path).stem)
     warnings = (*model.warnings, *([remark] if remark else []))
-    return LoadedModel(name, facts, model, EngineClient(engine), _decided(config, model), warnings)
+    return LoadedModel(name, facts, model, EngineClient(engine), _decided(config, model), warnings, tuple(file.files))
 
 
 def _read_model(
@@ -144,10 +154,12 @@ def _engine_options(settings: Settings, model: _core.Model) -> _core.EngineOptio
         prefill_chunk=scheduler.prefill_chunk,
         step_tokens=scheduler.step_tokens,
         prefill_per_decode=scheduler.prefill_per_decode,
+        decode_per_tenant=scheduler.decode_per_tenant,
         max_wait_ms=int(scheduler.max_wait.total_seconds() * 1000),
         tenant_share=scheduler.tenant_share,
         evict_sessions=settings.sessions.evict,
         prefix_cache=settings.kv.prefix_cache,
+        n_tokens=model.n_tokens,
         suppressed_tokens=model.suppressed_tokens,
         cpu=cpus[0] if cpus else None,
     )
@@ -156,7 +168,7 @@ def _engine_options(settings: Settings, model: _core.Model) -> _core.EngineOptio
 def _decided(config: Config, model: _core.Model) -> Config:
     """Settings with what loading decided."""
     if config.settings.device.isa is AUTO:
-        config = config.resolve(("device", "isa"), _core.best_isa(), "the best this CPU has")
+        config = config.resolve(("device", "isa"), isa_of(config.settings), "all this CPU has")
     if config.settings.kv.bytes is AUTO:
         config = config.resolve(("kv", "bytes"), model.memory["items"]["kv"], "what the memory plan leaves")
     if config.settings.kv.dtype is AUTO:

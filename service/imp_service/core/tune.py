@@ -12,6 +12,7 @@ from imp_service.config import AUTO, Config
 from imp_service.core.device import CPU, resolve_machine
 from imp_service.core.errors import make_error
 from imp_service.core.inspect import inspect_model
+from imp_service.core.isa import isa_setting
 from imp_service.core.tuning import BANDS, Preference
 
 # The kernel of rows that are only looked up, and of products that no other kernel takes.
@@ -101,6 +102,7 @@ def machine_clock(config: Config) -> tuple[Config, Clock]:
             cpus=cpus,
             total_bytes=0 if is_many else MEMORY_BYTES,
             seconds=SECONDS,
+            isa=isa_setting(config.settings),
         )
         return min(found)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from imp_service import _core
-from imp_service.config import AUTO, ConfigError, Settings
+from imp_service.config import ConfigError, Settings
 from imp_service.config.files import Candidate, read_first
+from imp_service.core.isa import isa_of
 
 VERSION = 1
 # Rows of each measurement, and up to how many rows of a product it stands for; None: any number.
@@ -26,7 +27,7 @@ class TuningKey:
     """What a tuning was measured on; on anything else it says nothing."""
 
     cpu: str
-    isa: str
+    isa: str  # as isa_of() names it: another order of words is no difference
     threads: int
     kernels: str  # digest of the kernel list
 
@@ -46,8 +47,7 @@ def key_here(settings: Settings) -> TuningKey:
     """Of this machine under these settings, whose `device.threads` is decided."""
     device = settings.device
     assert isinstance(device.threads, int)  # narrows
-    isa = _core.best_isa() if device.isa is AUTO else str(device.isa)
-    return TuningKey(_core.processor_name(), isa, device.threads, kernel_digest(_core.kernels()))
+    return TuningKey(_core.processor_name(), isa_of(settings), device.threads, kernel_digest(_core.kernels()))
 
 
 def kernel_digest(kernels: Sequence[Mapping[str, object]]) -> str:

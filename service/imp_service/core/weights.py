@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from imp_service import _core
 
 HASH_CHUNK_BYTES = 1024**2
-_SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5}\.(?:gguf|safetensors))")
 
 
 def count_parameters(model: _core.Model) -> int:
@@ -27,24 +24,17 @@ def weight_format(model: _core.Model) -> str:
     return counts.most_common(1)[0][0]
 
 
-def weight_files(path: Path) -> list[Path]:
-    """The files of a checkpoint that is named by one of them, by its index, or by its folder."""
-    if path.is_dir() or path.suffix == ".json":
-        return sorted((path if path.is_dir() else path.parent).glob("*.safetensors"))
-    match = _SHARD.fullmatch(path.name)
-    if match is None:
-        return [path]
-    shard = re.compile(rf"{re.escape(match[1])}-\d{{5}}-of-{re.escape(match[2])}")
-    return sorted(each for each in path.parent.iterdir() if shard.fullmatch(each.name))
+def sha256_of(files: Sequence[_core.OpenFile], goes_on: Callable[[], bool] = lambda: True) -> str | None:
+    """Digest of the files' bytes, one after the other, in hexadecimal; None where `goes_on` says no before the end.
 
-
-def sha256_of(paths: Sequence[Path], goes_on: Callable[[], bool] = lambda: True) -> str | None:
-    """Digest of the files' bytes, one after the other, in hexadecimal; None where `goes_on` says no before the end."""
+    Raises MODEL_IO where a file was changed since it was opened.
+    """
     digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while chunk := file.read(HASH_CHUNK_BYTES):
-                if not goes_on():
-                    return None
-                digest.update(chunk)
+    for file in files:
+        offset = 0
+        while chunk := file.read(offset, HASH_CHUNK_BYTES):
+            if not goes_on():
+                return None
+            digest.update(chunk)
+            offset += len(chunk)
     return digest.hexdigest()

@@ -2,9 +2,9 @@
 
 from imp_service.deploy.bases import Base, BaseName, Document, read_base
 from imp_service.deploy.conf import pod_conf
+from imp_service.deploy.egress import egress_rules
 from imp_service.deploy.manifests import Filling, fill, placeholders
 from imp_service.deploy.sizing import Sizing, base_settings, size, termination_seconds
-from imp_service.deploy.stream import write_stream
 
 __all__ = [
     "Base",
@@ -13,11 +13,11 @@ __all__ = [
     "Filling",
     "Sizing",
     "base_settings",
+    "egress_rules",
     "fill",
     "placeholders",
     "pod_conf",
     "read_base",
     "size",
     "termination_seconds",
-    "write_stream",
 ]

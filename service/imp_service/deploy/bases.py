@@ -1,6 +1,6 @@
 """The Kustomize bases of conf/kubernetes as data: the build installs them beside the package."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +15,15 @@ BaseName = Literal["sidecar", "standalone"]
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """One base: its documents in the order of its kustomization, and the imp.conf of its ConfigMap."""
+    """One base: the texts of its documents in the order of its kustomization, and the imp.conf of its ConfigMap."""
 
-    documents: list[Document]
+    texts: tuple[str, ...]
     conf: Path
+
+    @property
+    def documents(self) -> list[Document]:
+        """What they say."""
+        return [yaml.safe_load(text) for text in self.texts]
 
     @property
     def name(self) -> str:
@@ -28,12 +33,7 @@ class Base:
     @property
     def pod(self) -> Mapping[str, Any]:
         """The specification of its pods."""
-        return pod_of(self.documents)
-
-    @property
-    def model_image(self) -> Mapping[str, Any]:
-        """Where its pods find the model file: an image volume's source."""
-        found: Mapping[str, Any] = next(volume["image"] for volume in self.pod["volumes"] if volume["name"] == "model")
+        found: Mapping[str, Any] = workload(self.documents)["spec"]["template"]["spec"]
         return found
 
 
@@ -42,8 +42,7 @@ def read_base(name: BaseName) -> Base:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     (generator,) = kustomization["configMapGenerator"]
     (conf,) = generator["files"]
-    documents = [yaml.safe_load((folder / file).read_text()) for file in kustomization["resources"]]
-    return Base(documents, folder / conf)
+    return Base(tuple((folder / file).read_text() for file in kustomization["resources"]), folder / conf)
 
 
 def workload(documents: list[Document]) -> Document:
@@ -51,15 +50,11 @@ def workload(documents: list[Document]) -> Document:
     return next(document for document in documents if document["kind"] == "Deployment")
 
 
-def pod_of(documents: list[Document]) -> dict[str, Any]:
-    """The specification of the Deployment's pods."""
-    found: dict[str, Any] = workload(documents)["spec"]["template"]["spec"]
-    return found
-
-
-def containers_of(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Sidecars and containers alike."""
-    return [*pod.get("initContainers", []), *pod["containers"]]
+def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
+    """Sidecars and containers alike, each with its place in the pod's specification."""
+    for kind in ("initContainers", "containers"):
+        for number, container in enumerate(pod.get(kind, [])):
+            yield (kind, number), container
 
 
 def _folder() -> Path:

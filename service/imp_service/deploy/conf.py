@@ -1,7 +1,8 @@
-"""The imp.conf of a pod: every value that differs from the defaults, and nothing else."""
+"""The imp.conf of a pod: every value that differs from the defaults, and nothing else, with its base's comments."""
 
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 
 from imp_service.config import Config
 from imp_service.config.config import Entry
@@ -9,12 +10,36 @@ from imp_service.config.origin import DEFAULT
 from imp_service.config.toml import write_key, write_path
 
 
-def pod_conf(config: Config) -> str:
-    """Strict TOML, read back by imp to the same settings."""
+def pod_conf(config: Config, base: Path) -> str:
+    """Strict TOML, read back by imp to the same settings. `base` is the file that `config` was read from."""
+    lines = base.read_text().splitlines()
     said = (entry for entry in config.entries() if entry.value is not None and entry.origin != DEFAULT)
-    return "\n".join(_block(section, entries) for section, entries in groupby(said, key=lambda entry: entry.path[:-1]))
+    blocks = [_block(section, entries, lines) for section, entries in groupby(said, key=lambda entry: entry.path[:-1])]
+    return "\n".join([*_head(lines), *blocks])
 
 
-def _block(section: tuple[str, ...], entries: Iterator[Entry]) -> str:
-    lines = [f"{write_key(entry.path[-1])} = {entry.key.kind.write(entry.value)}\n" for entry in entries]
-    return f"[{write_path(section)}]\n{''.join(lines)}"
+def _head(lines: list[str]) -> list[str]:
+    """The comment that begins the file."""
+    end = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return ["".join(f"{line}\n" for line in lines[:end])] if end else []
+
+
+def _block(section: tuple[str, ...], entries: Iterator[Entry], lines: list[str]) -> str:
+    text = f"[{write_path(section)}]\n"
+    for entry in entries:
+        above, behind = _comments(entry, lines)
+        text += "".join(f"{line}\n" for line in above)
+        text += f"{write_key(entry.path[-1])} = {entry.key.kind.write(entry.value)}{behind}\n"
+    return text
+
+
+def _comments(entry: Entry, lines: list[str]) -> tuple[list[str], str]:
+    """The comments above and behind a value that still comes from the file."""
+    if entry.origin.source != "file":
+        return [], ""
+    number = int(entry.origin.place.rpartition(":")[2]) - 1
+    first = number
+    while lines[first - 1].startswith("#"):
+        first -= 1
+    comment = lines[number].partition("  # ")[2]
+    return lines[first:number], f"  # {comment}" if comment else ""

@@ -1,16 +1,19 @@
-"""Fills a base in: names, images, resources, replicas, the model's volume and the ConfigMap."""
+"""Fills a base in: names, images, resources, replicas, the model's volume, egress and the ConfigMap."""
 
-import copy
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imp_service.deploy.bases import Base, Document, containers_of, pod_of
+import yaml
+
+from imp_service.deploy.bases import Base, Document, containers_of, workload
 from imp_service.deploy.resources import Resources, memory_quantity
+from imp_service.deploy.template import Path, Template
 
 INSTANCE_LABEL = "app.kubernetes.io/instance"
 PLACEHOLDER = "registry.example/"
+POD: Path = ("spec", "template", "spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,80 +24,106 @@ class Filling:
     resources: Resources
     termination_seconds: int
     model_volume: Mapping[str, object] | None  # the source of the volume; None: no volume, the model is in the package
+    egress: Sequence[Mapping[str, object]] = ()  # rules of the NetworkPolicy
     name: str | None = None
     image: str | None = None
     app_image: str | None = None
     replicas: tuple[int, int] | None = None  # least and most; equal: a fixed number, and no autoscaler
 
 
-def fill(base: Base, filling: Filling) -> list[Document]:
-    """The documents of the stream, the ConfigMap first."""
-    documents = copy.deepcopy(base.documents)
+def fill(base: Base, filling: Filling) -> list[str]:
+    """The texts of the stream's documents with their comments, the ConfigMap's data first."""
     name = filling.name or base.name
-    for document in documents:
-        _rename(document, name)
-    pod = pod_of(documents)
-    pod["terminationGracePeriodSeconds"] = filling.termination_seconds
-    for container in containers_of(pod):
-        image = filling.image if container["name"] == "imp" else filling.app_image
-        if image is not None:
-            container["image"] = image
-        if container["name"] == "imp":
-            container["resources"] = _resources(filling.resources)
-    _set_model_volume(pod, filling.model_volume)
     conf_map = _conf_map(name, filling.conf)
-    _volume(pod, "imp-conf")["configMap"] = {"name": conf_map["metadata"]["name"]}
-    if filling.replicas is not None:
-        documents = _with_replicas(documents, *filling.replicas)
-    return [conf_map, *documents]
+    filled = []
+    for text in base.texts:
+        template = Template(text)
+        kind = template.data["kind"]
+        if kind == "HorizontalPodAutoscaler" and _is_fixed(filling.replicas):
+            continue
+        _rename(template, name)
+        if kind == "Deployment":
+            _fill_pod(template, filling, conf_map["metadata"]["name"])
+        elif kind == "HorizontalPodAutoscaler" and filling.replicas is not None:
+            template.set(("spec", "minReplicas"), filling.replicas[0])
+            template.set(("spec", "maxReplicas"), filling.replicas[1])
+        elif kind == "NetworkPolicy" and filling.egress:
+            template.set_items(("spec", "egress"), filling.egress)
+        filled.append(template.text)
+    return [_written(conf_map), *filled]
 
 
-def placeholders(documents: list[Document]) -> list[str]:
+def placeholders(texts: Sequence[str]) -> list[str]:
     """Images that nobody has named yet."""
-    pod = pod_of(documents)
-    images = [container["image"] for container in containers_of(pod)]
-    images += [volume["image"]["reference"] for volume in pod["volumes"] if "image" in volume]
+    pod = workload([yaml.safe_load(text) for text in texts])["spec"]["template"]["spec"]
+    images = [container["image"] for _, container in containers_of(pod)]
     return [image for image in images if image.startswith(PLACEHOLDER)]
 
 
-def _rename(document: Document, name: str) -> None:
-    document["metadata"]["name"] = name
-    for labels in _labels(document):
-        labels[INSTANCE_LABEL] = name
-    if document["kind"] == "HorizontalPodAutoscaler":
-        document["spec"]["scaleTargetRef"]["name"] = name
+def _is_fixed(replicas: tuple[int, int] | None) -> bool:
+    return replicas is not None and replicas[0] == replicas[1]
 
 
-def _labels(node: object) -> Iterator[dict[str, Any]]:
-    """Every mapping that names the instance: labels and selectors, wherever they stand."""
+def _rename(template: Template, name: str) -> None:
+    data = template.data
+    template.set(("metadata", "name"), name)
+    for path in _labels(data, ()):
+        template.set(path, name)
+    if data["kind"] == "HorizontalPodAutoscaler":
+        template.set(("spec", "scaleTargetRef", "name"), name)
+
+
+def _labels(node: object, path: Path) -> Iterator[Path]:
+    """Where the instance is named: labels and selectors alike."""
+    inner: Iterator[tuple[Any, object]] = iter(())
     if isinstance(node, dict):
-        if INSTANCE_LABEL in node:
-            yield node
-        for below in node.values():
-            yield from _labels(below)
+        inner = iter(node.items())
     elif isinstance(node, list):
-        for below in node:
-            yield from _labels(below)
+        inner = enumerate(node)
+    for step, below in inner:
+        if step == INSTANCE_LABEL:
+            yield (*path, step)
+        else:
+            yield from _labels(below, (*path, step))
 
 
-def _volume(pod: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(volume for volume in pod["volumes"] if volume["name"] == name)
-    return found
+def _fill_pod(template: Template, filling: Filling, conf_name: str) -> None:
+    pod = template.data["spec"]["template"]["spec"]
+    template.set((*POD, "terminationGracePeriodSeconds"), filling.termination_seconds)
+    for place, container in containers_of(pod):
+        is_imp = container["name"] == "imp"
+        image = filling.image if is_imp else filling.app_image
+        if image is not None:
+            template.set((*POD, *place, "image"), image)
+        if is_imp:
+            _set_resources(template, (*POD, *place, "resources"), filling.resources)
+    volumes = [volume["name"] for volume in pod["volumes"]]
+    template.set((*POD, "volumes", volumes.index("imp-conf"), "configMap", "name"), conf_name)
+    _set_model_volume(template, pod, (*POD, "volumes", volumes.index("model")), filling.model_volume)
+    if filling.replicas is not None and _is_fixed(filling.replicas):
+        if "replicas" in template.data["spec"]:
+            template.set(("spec", "replicas"), filling.replicas[0])
+        else:
+            template.insert(("spec", "selector"), f"replicas: {filling.replicas[0]}")
 
 
-def _set_model_volume(pod: dict[str, Any], source: Mapping[str, object] | None) -> None:
-    kept = [volume for volume in pod["volumes"] if volume["name"] != "model"]
+def _set_resources(template: Template, path: Path, resources: Resources) -> None:
+    for kind in ("requests", "limits"):
+        template.set((*path, kind, "cpu"), str(resources.cpus))
+        template.set((*path, kind, "memory"), memory_quantity(resources.memory_bytes))
+
+
+def _set_model_volume(
+    template: Template, pod: Mapping[str, Any], path: Path, source: Mapping[str, object] | None
+) -> None:
     if source is not None:
-        pod["volumes"] = [*kept, {"name": "model", **source}]
+        template.set(path, {"name": "model", **source})
         return
-    pod["volumes"] = kept
-    for container in containers_of(pod):
-        container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] != "model"]
-
-
-def _resources(resources: Resources) -> dict[str, dict[str, str]]:
-    amounts = {"cpu": str(resources.cpus), "memory": memory_quantity(resources.memory_bytes)}
-    return {"requests": amounts, "limits": dict(amounts)}
+    template.remove_item(path)
+    for place, container in containers_of(pod):
+        mounts = [mount["name"] for mount in container["volumeMounts"]]
+        if "model" in mounts:
+            template.remove_item((*POD, *place, "volumeMounts", mounts.index("model")))
 
 
 def _conf_map(name: str, conf: str) -> Document:
@@ -104,15 +133,17 @@ def _conf_map(name: str, conf: str) -> Document:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"imp.conf": conf}}
 
 
-def _with_replicas(documents: list[Document], least: int, most: int) -> list[Document]:
-    kept = []
-    for document in documents:
-        if document["kind"] == "HorizontalPodAutoscaler":
-            if least == most:
-                continue
-            document["spec"] |= {"minReplicas": least, "maxReplicas": most}
-        elif document["kind"] == "Deployment" and least == most:
-            document["spec"].pop("replicas", None)
-            document["spec"] = {"replicas": least, **document["spec"]}
-        kept.append(document)
-    return kept
+class _Writer(yaml.SafeDumper):
+    """Writes texts of several lines as blocks."""
+
+
+def _write_text(writer: _Writer, text: str) -> yaml.ScalarNode:
+    return writer.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Writer.add_representer(str, _write_text)
+
+
+def _written(document: Document) -> str:
+    text: str = yaml.dump(document, Dumper=_Writer, sort_keys=False, width=120, allow_unicode=True)
+    return text

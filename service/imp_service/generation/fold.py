@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from imp_service.core import FinishedEvent, StartedEvent, TokenEvent
@@ -106,8 +106,8 @@ class GenerationFold:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that the caller has taken or can take, over all sequences."""
-        return sum(stream.n_delivered for stream in self._streams) + self.n_unread_tokens
+        """Outputs that the caller has taken or can take, over all sequences."""
+        return sum(stream.n_outputs for stream in self._streams)
 
     def n_unread_messages(self, max_tokens: int) -> int:
         """Chunks of at most `max_tokens` in which the unread tokens would be told now."""
@@ -157,16 +157,20 @@ class GenerationFold:
     def _start_reply(self) -> Started:
         """Without a StartedEvent the request was ended while it was queued."""
         scores = TokenScores() if self._started is None else scores_of(self._started.scores)
-        if self._echo_prompt and not scores.token_ids:
-            scores = TokenScores(token_ids=self._prompt_ids)
-        return Started(self._seed, len(self._prompt_ids), self._n_cached, scores)
+        scores = replace(scores, token_ids=self._prompt_ids if self._echo_prompt else [])
+        return Started(self._seed, self._n_prompt, self._n_cached, scores)
+
+    @property
+    def _n_prompt(self) -> int:
+        """Of a session it is the pending token, which the engine evaluates first."""
+        return len(self._prompt_ids) if self._started is None else self._started.n_tokens
 
     @property
     def _n_cached(self) -> int:
         return 0 if self._started is None else self._started.n_cached_tokens
 
     def _settle(self, stream: OutputStream, event: FinishedEvent) -> None:
-        """Keeps a stop token that is part of the output."""
+        """Keeps a stop token that the caller wants to see."""
         if stream.is_settled:
             return
         stream.is_settled = True
@@ -190,8 +194,8 @@ class GenerationFold:
         if not self.is_done:
             return None, None
         usage = Usage(
-            prompt_tokens=len(self._prompt_ids),
+            prompt_tokens=self._n_prompt,
             cached_prompt_tokens=self._n_cached,
-            output_tokens=sum(stream.n_delivered for stream in self._streams),
+            output_tokens=self.n_tokens,
         )
         return usage, timings_of(last.timings)

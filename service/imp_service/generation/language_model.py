@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, RunReturns, make_error
+from imp_service.core.load import model_path
 from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of, with_seed
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.generation import Clock, Generation
@@ -33,7 +34,17 @@ from imp_service.generation.validate import (
     token_pieces,
     token_violations,
 )
-from imp_service.text import ChatPrompt, StopRules, StopStrings, TextStream, Tokenizer
+from imp_service.text import (
+    ChatPrompt,
+    StopRules,
+    StopStrings,
+    TemplateInvalid,
+    TextSpan,
+    TextStream,
+    Tokenizer,
+    TooManyTokens,
+)
+from imp_service.text.errors import naming_file
 
 UP_TO_CONTEXT = -1
 DEFAULT_CACHE = CacheOptions()
@@ -72,14 +83,17 @@ class LanguageModel:
         self.name = loaded.name
         self.config = loaded.config
         self.core = loaded.model
+        self.weight_files = loaded.files
         self.vocab_size: int = loaded.model.vocab_size
+        # Ids below it are tokens: the one bound of every id that a caller gives. Logits may have further entries.
+        self.n_tokens: int = loaded.model.n_tokens
         self.max_context: int = loaded.model.max_context
-        self.eos_tokens: list[int] = sorted(loaded.model.eos_tokens)
-        self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, self.eos_tokens, make_tokenizer)
+        self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, make_tokenizer)
         self.tokenizer = self.text.tokenizer
+        self.eos_tokens: list[int] = sorted(self.tokenizer.eos_ids)
         wanted = loaded.config.settings.model.overrides.default_sampling
         self.default_sampling = default_sampling(loaded.metadata, wanted)
-        self.warnings = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
+        self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
         self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
     def __enter__(self) -> Self:
@@ -91,6 +105,25 @@ class LanguageModel:
     def close(self) -> None:
         """Stops the engine; whoever still waits for it gets CANCELLED."""
         self.client.close()
+        self.text.close()
+        for file in self.weight_files:
+            file.close()
+
+    def prepare_chats(self) -> None:
+        """Compiles the chat templates, before a conversation needs one.
+
+        A template that the settings name must compile. If one of the file's own does not, that is a warning; with
+        `model.strict` it is an error.
+        """
+        templates = self.text.templates
+        try:
+            with naming_file(model_path(self.config).name):
+                found = templates.compile_all()
+        except TemplateInvalid as error:
+            if templates.is_named or self.config.settings.model.strict:
+                raise
+            found = [f"{error}; conversations are refused"]
+        self.warnings = (*self.warnings, *found)
 
     def generate(self, request: GenerationRequest | Prompt) -> Generation:
         """Runs a generation; iterate over the replies."""
@@ -100,7 +133,7 @@ class LanguageModel:
 
     def plan(self, request: GenerationRequest) -> GenerationPlan:
         """A generation ready to be submitted. May be called from any thread."""
-        refuse(request_violations(request, self.vocab_size))
+        refuse(request_violations(request, self.n_tokens))
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
         if not prompt_ids:
             raise invalid("prompt: holds no token")
@@ -136,7 +169,7 @@ class LanguageModel:
         self, session: Session, request: GenerationRequest, *, keeps_sampler: bool | None = None
     ) -> GenerationPlan:
         """A generation on a session, ready to be submitted. It keeps the sampler where the request names no option."""
-        refuse(request_violations(request, self.vocab_size))
+        refuse(request_violations(request, self.n_tokens))
         if request.prompt:
             raise invalid("prompt: given, expected none: the session holds it")
         if request.num_sequences != 1:
@@ -175,7 +208,7 @@ class LanguageModel:
         options = with_seed(sampling or SamplingOptions())
         refuse(
             chain(
-                sampling_violations(options, self.vocab_size),
+                sampling_violations(options, self.n_tokens),
                 cache_violations(cache),
                 tenant_violations(tenant),
             )
@@ -193,7 +226,7 @@ class LanguageModel:
         return Session(self, sequence, SessionText(self.tokenizer), seed=seed_of(options))
 
     def decode_step(self, steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
-        """Steps several sessions together; one that fails leaves the others whole."""
+        """Steps several sessions together; one that fails, even by a bug, leaves the others whole."""
         if len({step.session.sequence for step in steps}) != len(steps):
             raise invalid("steps: a session is named twice")
         results: list[StepOutput | Error] = []
@@ -203,41 +236,55 @@ class LanguageModel:
                 try:
                     step.session.check_tokens(step.tokens)
                     submitted.append(step.session.submit_step(step.tokens, step.step))
-                except Error as error:
-                    submitted.append(error)
+                except Exception as error:
+                    submitted.append(_as_error(error))
         for step, fold in zip(steps, submitted, strict=True):
             if isinstance(fold, Error):
                 results.append(fold)
                 continue
             try:
                 results.append(step.session.finish_step(fold, step.tokens))
-            except Error as error:
-                results.append(error)
+            except Exception as error:
+                results.append(_as_error(error))
         return results
 
     def prompt_ids(self, prompt: Prompt, *, begins: bool) -> list[int]:
         """A prompt's tokens; where it `begins` a sequence, text gets the model's special tokens."""
-        if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt, add_special_tokens=begins)
-        if isinstance(prompt, ChatPrompt):
-            if not begins:
-                raise invalid("prompt: a chat, expected text or tokens: the session holds tokens already")
-            return self.text.chat_ids(prompt)
+        if isinstance(prompt, str | ChatPrompt):
+            return self._text_ids(prompt, begins=begins)
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
             raise invalid(f"prompt: {type(prompt).__name__}, expected text, token ids or a ChatPrompt")
         if len(prompt) > self.max_context:
             raise self._too_long(len(prompt))  # before it is looked at: it may be of any length
-        refuse(token_violations("token_ids", prompt, self.vocab_size))
+        refuse(token_violations("token_ids", prompt, self.n_tokens))
         tokens: list[int] = []
         for _, piece in token_pieces(prompt):
             tokens += map(int, piece)
         return tokens
 
-    def _too_long(self, n_tokens: int) -> Error:
+    def require_fitting(self, prompt: Prompt) -> None:
+        """Raises CONTEXT_TOO_LONG if a text cannot fit, judged by its size alone; takes microseconds."""
+        if isinstance(prompt, str):
+            n_tokens = self.tokenizer.least_tokens(len(prompt.encode(errors="replace")))
+            if n_tokens > self.max_context:
+                raise self._too_long(n_tokens, "at least ")
+
+    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool) -> list[int]:
+        """The tokens of a text or a conversation. Encoding stops when they exceed the context."""
+        try:
+            if isinstance(prompt, str):
+                spans = [TextSpan(prompt, parses_special_tokens=False)]
+                return self.tokenizer.encode_spans(spans, add_special_tokens=begins, most=self.max_context)
+            if not begins:
+                raise invalid("prompt: a chat, expected text or tokens: the session holds tokens already")
+            return self.text.chat_ids(prompt, most=self.max_context)
+        except TooManyTokens as error:
+            raise self._too_long(error.n_tokens, "at least ") from None
+
+    def _too_long(self, n_tokens: int, least: str = "") -> Error:
         details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
-        return make_error(
-            "CONTEXT_TOO_LONG", f"a prompt of {n_tokens} tokens exceeds the context of {self.max_context}", details
-        )
+        words = f"a prompt of {least}{n_tokens} tokens exceeds the context of {self.max_context}"
+        return make_error("CONTEXT_TOO_LONG", words, details)
 
     def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
         """The sampler that runs; unset fields take the model's defaults."""
@@ -286,3 +333,12 @@ class LanguageModel:
     def _find_tokens_with(self, text: str) -> list[int]:
         part = text.encode()
         return [token for token in range(self.tokenizer.vocab_size) if part in self.tokenizer.token_bytes(token)]
+
+
+def _as_error(error: Exception) -> Error:
+    """An exception as the result of one session's step."""
+    if isinstance(error, Error):
+        return error
+    bug = make_error("BUG", f"{type(error).__name__}: {error}")
+    bug.__cause__ = error
+    return bug

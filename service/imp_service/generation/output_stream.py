@@ -9,11 +9,55 @@ from typing import TYPE_CHECKING
 from imp_service.core import CoreCandidate, FinishedEvent, TokenEvent
 from imp_service.generation.options import OutputOptions
 from imp_service.generation.replies import Candidate, Chunk
-from imp_service.generation.step import candidates_of
 from imp_service.text import TextStream
 
 if TYPE_CHECKING:
     from imp_service.text import ConstraintState
+
+
+# An entry of each list, and of each candidate: an id and a float.
+ID_BYTES, LOGPROB_BYTES, COUNT_BYTES = 4, 8, 4
+# Of the text that one token adds, as an object.
+FRAGMENT_BYTES = 72
+
+
+def unread_token_bytes(output: OutputOptions, *, seeks_stop: bool) -> int:
+    """What a token takes in memory until it is read."""
+    n_bytes = ID_BYTES + (LOGPROB_BYTES if output.logprobs else 0)
+    if output.top_logprobs:
+        n_bytes += COUNT_BYTES + output.top_logprobs * (ID_BYTES + LOGPROB_BYTES)
+    return n_bytes + (FRAGMENT_BYTES if seeks_stop and output.text else 0)
+
+
+class HeldCandidates:
+    """The candidates of unread tokens, kept as numbers: objects take ten times as much memory."""
+
+    __slots__ = ("_counts", "_ids", "_logprobs")
+
+    def __init__(self) -> None:
+        self._counts = array("i")
+        self._ids = array("i")
+        self._logprobs = array("d")
+
+    def append(self, items: Sequence[CoreCandidate]) -> None:
+        """Keeps those of the next token."""
+        self._counts.append(len(items))
+        for item in items:
+            self._ids.append(item.token)
+            self._logprobs.append(item.logprob)
+
+    def take(self, n_tokens: int) -> list[list[Candidate]]:
+        """Those of the oldest tokens."""
+        taken: list[list[Candidate]] = []
+        begin = 0
+        for count in self._counts[:n_tokens]:
+            end = begin + count
+            taken.append(
+                [Candidate(*each) for each in zip(self._ids[begin:end], self._logprobs[begin:end], strict=True)]
+            )
+            begin = end
+        del self._counts[:n_tokens], self._ids[:begin], self._logprobs[:begin]
+        return taken
 
 
 class OutputStream:
@@ -27,6 +71,7 @@ class OutputStream:
         "_fragments",
         "_logprobs",
         "_n_candidates",
+        "_n_kept",
         "_sends_logprobs",
         "_sends_text",
         "constraint",
@@ -54,11 +99,13 @@ class OutputStream:
         # A token may end the text.
         self.seeks_stop = text is not None and text.has_stop_strings
         self.n_delivered = 0
+        # 1 where the stop token is among the tokens for the caller: it is no output.
+        self._n_kept = 0
         # Not yet taken by the caller: parallel lists, where they are asked for. Of a slow reader's there are many:
         # four bytes for each, in place of an object.
         self.token_ids = array("i")
-        self._logprobs: list[float] = []
-        self._candidates: list[list[Candidate]] = []
+        self._logprobs = array("d")
+        self._candidates = HeldCandidates()
         self._fragments: list[str] = []
         # The stop string that ended it.
         self.match: str | None = None
@@ -76,20 +123,26 @@ class OutputStream:
         if self._sends_logprobs:
             self._logprobs.append(event.logprob)
         if self._n_candidates:
-            self._candidates.append(candidates_of(event.candidates))
+            self._candidates.append(event.candidates)
         if self.seeks_stop:
             self._seek_stop(token)
 
     def add_stop_token(self, token: int, logprob: float, candidates: Sequence[CoreCandidate]) -> None:
-        """Keeps a stop token that is part of the output."""
+        """Keeps a stop token that the caller wants to see."""
+        self._n_kept = 1
         self.token_ids.append(token)
         if self._sends_logprobs:
             self._logprobs.append(logprob)
         if self._n_candidates:
-            self._candidates.append(candidates_of(candidates))
+            self._candidates.append(candidates)
         if self.seeks_stop:
             self._seek_stop(token)
             self.match = None
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs that the caller has taken or can take; a stop token is none, kept or not."""
+        return self.n_delivered + len(self.token_ids) - self._n_kept
 
     def take(self, max_tokens: int | None) -> Chunk:
         """The oldest tokens, at most so many, and the text that they complete. There must be one."""
@@ -97,16 +150,15 @@ class OutputStream:
         first = self.n_delivered
         if max_tokens is None or n <= max_tokens:
             ids, self.token_ids = self.token_ids.tolist(), array("i")
-            logprobs, self._logprobs = self._logprobs, []
-            candidates, self._candidates = self._candidates, []
+            logprobs, self._logprobs = self._logprobs.tolist(), array("d")
         else:
             n = max_tokens
             ids = self.token_ids[:n].tolist()
             del self.token_ids[:n]
-            logprobs, self._logprobs = self._logprobs[:n], self._logprobs[n:]
-            candidates, self._candidates = self._candidates[:n], self._candidates[n:]
+            logprobs = self._logprobs[:n].tolist()
+            del self._logprobs[:n]
         self.n_delivered = first + n
-        return Chunk(self.index, first, ids, self._text_of(ids), logprobs, candidates)
+        return Chunk(self.index, first, ids, self._text_of(ids), logprobs, self._candidates.take(n))
 
     def rest_of_text(self) -> str:
         """What was held back, once no token follows."""

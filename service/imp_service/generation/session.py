@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from imp_service.core import ENGINE_STOPPED, UNASKED, DoneEvent, Event, FailedEvent, make_error
+from imp_service.core import ENGINE_STOPPED, UNASKED, DoneEvent, Event, FailedEvent, TokenEvent, make_error
 from imp_service.generation.defaults import seed_of, with_seed
 from imp_service.generation.generation import Generation
 from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
@@ -78,7 +78,7 @@ class Session:
 
     def check_tokens(self, tokens: Sequence[int]) -> None:
         """Raises where one is no token of the model."""
-        refuse(token_violations("token_ids", tokens, self._model.vocab_size))
+        refuse(token_violations("token_ids", tokens, self._model.n_tokens))
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Goes on by itself; the request's prompt is what the session holds, its own must be empty."""
@@ -130,9 +130,9 @@ class Session:
     ) -> StepFold:
         """Begins a step with tokens that are checked; fold_step() gives its output once the fold is done."""
         model = self._model
-        refuse(step_violations(step, model.vocab_size))
+        refuse(step_violations(step, model.vocab_size, model.n_tokens))
         if sampling is not None:
-            refuse(sampling_violations(sampling, model.vocab_size))
+            refuse(sampling_violations(sampling, model.n_tokens))
             sampling = with_seed(sampling)
         fold = StepFold(on_done)
         fold.ticket = model.client.expect(fold.feed)
@@ -165,19 +165,23 @@ class Session:
         return self.fold_step(fold, tokens, is_prefill=is_prefill)
 
     def fold_step(self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
-        """The output of a step that is done; raises its failure, which changes nothing."""
+        """The output of a step that is done; raises its failure, which changes nothing.
+
+        Once the engine has run the step, the session holds what the engine holds, whatever fails on this side.
+        """
         started, drawn, finished = fold.result()
-        if is_prefill:
-            self._text.restart()
-        elif tokens:
-            self._text.replace_pending(finished.position - len(tokens), tokens)
         self.position = finished.position
+        try:
+            text = self._text_of_step(tokens, drawn, is_prefill=is_prefill)
+        except Exception:
+            self._text.restart()
+            raise
         logits: np.ndarray = drawn.logits if drawn is not None else started.logits
         return StepOutput(
             position=finished.position,
             token_id=None if drawn is None else drawn.token,
             logprob=None if drawn is None else drawn.logprob,
-            text="" if drawn is None else self._text.sampled(finished.position, drawn.token),
+            text=text,
             eos=drawn is not None and drawn.eos,
             cached_tokens=started.n_cached_tokens,
             candidates=candidates_of(started.candidates if drawn is None else drawn.candidates),
@@ -185,6 +189,14 @@ class Session:
             scores=scores_of(started.scores) if started.scores.tokens else TokenScores(),
             timings=timings_of(finished.timings),
         )
+
+    def _text_of_step(self, tokens: Sequence[int], drawn: TokenEvent | None, *, is_prefill: bool) -> str:
+        """The text that a step's token completes, after the tokens that it evaluated."""
+        if is_prefill:
+            self._text.restart()
+        elif tokens:
+            self._text.replace_pending(self.position - len(tokens), tokens)
+        return "" if drawn is None else self._text.sampled(self.position, drawn.token)
 
     def generated(self, position: int) -> None:
         """A generation on this session ended with `position` tokens held."""

@@ -83,7 +83,9 @@ class StepFold:
         elif isinstance(event, FailedEvent):
             self.failed = event
         if self.is_done and self._on_done is not None:
-            self._on_done()
+            # Not kept: what it holds, the reply too, holds this fold.
+            on_done, self._on_done = self._on_done, None
+            on_done()
 
     def result(self) -> tuple[StartedEvent, TokenEvent | None, FinishedEvent]:
         """What the step told; raises its failure."""

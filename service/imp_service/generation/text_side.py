@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imp_service.config import ConfigError
 from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
-from imp_service.text import ChatPrompt, FieldInvalid, NoChatTemplate, TextLimits, Tokenizer
+from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer, TokenizerInvalid
+from imp_service.text.template_choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
-    from imp_service.text import ChatTemplate, ConstraintCompiler, ConstraintProgram, ConstraintSpec
-
-TEMPLATE_KEY = "tokenizer.chat_template"
+    from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat
 
 
 class TextSide:
@@ -25,21 +25,32 @@ class TextSide:
         metadata: Mapping[str, object],
         settings: Settings,
         vocab_size: int,
-        eos_tokens: Sequence[int],
         make_tokenizer: Callable[[], Tokenizer] | None = None,
     ) -> None:
         """`vocab_size` are the model's embedding rows."""
-        self._metadata = metadata
-        self._settings = settings
         self._vocab_size = vocab_size
-        self._eos_tokens = frozenset(eos_tokens)
         self._limits = text_limits(settings.text)
-        self.tokenizer = Tokenizer.from_metadata(metadata) if make_tokenizer is None else make_tokenizer()
+        self.tokenizer = build_tokenizer(metadata, settings) if make_tokenizer is None else make_tokenizer()
         self.tokenizer.require_rows(vocab_size)
+        overrides = settings.model.overrides
+        self.templates = TemplateChoice(
+            metadata,
+            self.tokenizer,
+            self._limits,
+            file=None if overrides.chat_template is None else _read_template(overrides.chat_template, self._limits),
+            name=overrides.chat_template_name,
+        )
 
-    def chat_ids(self, chat: ChatPrompt) -> list[int]:
-        """A conversation's tokens. The template writes the special tokens; those in messages stay text."""
-        return self.tokenizer.encode_spans(self.template.render(chat).spans, add_special_tokens=False)
+    def chat_ids(self, chat: ChatPrompt, *, most: int | None = None) -> list[int]:
+        """A conversation's tokens. The template writes the special tokens; those in messages stay text.
+
+        Raises TooManyTokens as soon as there are more than `most`.
+        """
+        return self.tokenizer.encode_spans(self.render(chat).spans, add_special_tokens=False, most=most)
+
+    def render(self, chat: ChatPrompt) -> RenderedChat:
+        """A conversation as its template writes it."""
+        return self.templates.of(chat).render(chat)
 
     def compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
         """The constraint made ready for this vocabulary; raises FieldInvalid, also where it allows nothing at all."""
@@ -48,32 +59,42 @@ class TextSide:
             raise FieldInvalid(constraint.path, "matches no text that this model can write")
         return program
 
+    def find(self, constraint: ConstraintSpec) -> ConstraintProgram | None:
+        """The program if the constraint was compiled before, else None. Does not wait."""
+        return self._compiler.find(constraint) if "_compiler" in self.__dict__ else None
+
+    def close(self) -> None:
+        """Ends the compilation that runs; its caller gets FieldInvalid."""
+        if "_compiler" in self.__dict__:
+            self._compiler.close()
+
     @property
     def template_source(self) -> str | None:
         """The chat template's text; None where the model has none."""
-        try:
-            return self.template.source
-        except NoChatTemplate:
-            return None
-
-    @cached_property
-    def template(self) -> ChatTemplate:
-        """The file's chat template, or the one the settings name."""
-        from imp_service.text import ChatTemplate
-
-        metadata = dict(self._metadata)
-        path = self._settings.model.overrides.chat_template
-        if path is not None:
-            metadata[TEMPLATE_KEY] = Path(path).read_bytes()
-        return ChatTemplate.from_metadata(metadata, self.tokenizer, limits=self._limits)
+        return self.templates.source
 
     @cached_property
     def _compiler(self) -> ConstraintCompiler:
         from imp_service.text import ConstraintCompiler
 
-        return ConstraintCompiler(
-            self.tokenizer, vocab_size=self._vocab_size, eos_ids=self._eos_tokens, limits=self._limits
-        )
+        return ConstraintCompiler(self.tokenizer, vocab_size=self._vocab_size, limits=self._limits)
+
+
+def build_tokenizer(metadata: Mapping[str, object], settings: Settings) -> Tokenizer:
+    """The file's tokenizer, as the settings have it. Takes a moment, and may run on any thread."""
+    if "model_type" in metadata and "tokenizer.ggml.model" not in metadata:
+        raise TokenizerInvalid("tokenizer.json", "imp reads no text from a directory of safetensors; use a GGUF file")
+    overrides = settings.model.overrides
+    return Tokenizer.from_metadata(metadata, pre=overrides.pre_tokenizer, end_ids=overrides.eos_token_ids)
+
+
+def _read_template(path: str, limits: TextLimits) -> bytes:
+    """The bytes of the file that the settings name, up to one byte beyond the limit of a template."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(limits.template_bytes + 1)
+    except OSError as error:
+        raise ConfigError(FILE_OVERRIDE, f"{path}: {error.strerror}") from None
 
 
 def text_limits(settings: TextSettings) -> TextLimits:
@@ -88,5 +109,6 @@ def text_limits(settings: TextSettings) -> TextLimits:
         regex_bytes=settings.regex_bytes,
         nesting=settings.nesting,
         compile_ms=int(settings.compile_time.total_seconds() * 1000),
+        compile_bytes=settings.compile_bytes,
         cache_bytes=settings.cache_bytes,
     )

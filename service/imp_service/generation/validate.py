@@ -85,14 +85,14 @@ BIAS = Bounds(-100, 100)
 PRIORITY = Bounds(-100, 100, whole=True)
 
 
-def sampling_violations(options: SamplingOptions, vocab_size: int, path: str = "sampling") -> Iterator[Violation]:
+def sampling_violations(options: SamplingOptions, n_tokens: int, path: str = "sampling") -> Iterator[Violation]:
     """What is wrong with a sampler."""
     for name, bounds in SAMPLING_BOUNDS.items():
         yield from bounds.check(f"{path}.{name}", getattr(options, name))
     if len(options.logit_bias) > MAX_LOGIT_BIAS:
         yield Violation(f"{path}.logit_bias", f"{len(options.logit_bias)} entries, at most {MAX_LOGIT_BIAS}")
     for token, bias in options.logit_bias.items():
-        yield from _token(f"{path}.logit_bias[{token}]", token, vocab_size)
+        yield from _token(f"{path}.logit_bias[{token}]", token, n_tokens)
         yield from BIAS.check(f"{path}.logit_bias[{token}]", bias)
     if options.dry is not None:
         for name, bounds in DRY_BOUNDS.items():
@@ -100,7 +100,7 @@ def sampling_violations(options: SamplingOptions, vocab_size: int, path: str = "
         yield from _texts(f"{path}.dry.breakers", options.dry.breakers, MAX_BREAKERS, MAX_BREAKER_BYTES)
 
 
-def stop_violations(options: StopOptions, vocab_size: int) -> Iterator[Violation]:
+def stop_violations(options: StopOptions, n_tokens: int) -> Iterator[Violation]:
     """What is wrong with the ends."""
     unfit = [
         *TOKEN_COUNT.check("stop.max_tokens", options.max_tokens),
@@ -113,7 +113,7 @@ def stop_violations(options: StopOptions, vocab_size: int) -> Iterator[Violation
     if len(options.token_ids) > MAX_STOP_TOKENS:
         yield Violation("stop.token_ids", f"{len(options.token_ids)} entries, at most {MAX_STOP_TOKENS}")
     for i, token in enumerate(options.token_ids):
-        yield from _token(f"stop.token_ids[{i}]", token, vocab_size)
+        yield from _token(f"stop.token_ids[{i}]", token, n_tokens)
     yield from Bounds(0, 1e9, above=True).check("stop.time_limit", options.time_limit)
 
 
@@ -132,31 +132,31 @@ def tenant_violations(tenant: str) -> Iterator[Violation]:
     yield from _text("tenant", tenant, 0, MAX_TENANT_BYTES)
 
 
-def step_violations(options: StepOptions, vocab_size: int, path: str = "step") -> Iterator[Violation]:
+def step_violations(options: StepOptions, vocab_size: int, n_tokens: int, path: str = "step") -> Iterator[Violation]:
     """What is wrong with what a step is asked for."""
     yield from Bounds(0, MAX_TOP_LOGPROBS, whole=True).check(f"{path}.top_logprobs", options.top_logprobs)
     if options.allowed_token_mask:
-        yield from mask_violations(f"{path}.allowed_token_mask", options.allowed_token_mask, vocab_size)
+        yield from mask_violations(f"{path}.allowed_token_mask", options.allowed_token_mask, vocab_size, n_tokens)
 
 
-def mask_violations(path: str, mask: bytes, vocab_size: int) -> Iterator[Violation]:
-    """What is wrong with a mask that is set: one bit for each id, some of them on."""
+def mask_violations(path: str, mask: bytes, vocab_size: int, n_tokens: int) -> Iterator[Violation]:
+    """What is wrong with a mask that is set: one bit for each id of the vocabulary, some of them on, all of tokens."""
     expected = (vocab_size + 7) // 8
     if len(mask) != expected:
         yield Violation(path, f"{len(mask)} bytes, expected {expected}")
     elif not any(mask):
         yield Violation(path, "allows no token")
-    elif int.from_bytes(mask, "little") >> vocab_size:
-        yield Violation(path, f"a bit at or above vocab_size = {vocab_size}")
+    elif int.from_bytes(mask, "little") >> n_tokens:
+        yield Violation(path, f"a bit at or above {n_tokens}, the number of tokens")
 
 
-def token_violations(path: str, tokens: Sequence[int], vocab_size: int) -> Iterator[Violation]:
-    """Ids that are not in the vocabulary."""
+def token_violations(path: str, tokens: Sequence[int], n_tokens: int) -> Iterator[Violation]:
+    """Ids that are no tokens."""
     for first, piece in token_pieces(tokens):
-        if set(map(type, piece)) == {int} and min(piece) >= 0 and max(piece) < vocab_size:
+        if set(map(type, piece)) == {int} and min(piece) >= 0 and max(piece) < n_tokens:
             continue  # without looking at each: prompts are long
         for i, token in enumerate(piece, first):
-            yield from _token(f"{path}[{i}]", token, vocab_size)
+            yield from _token(f"{path}[{i}]", token, n_tokens)
 
 
 def token_pieces(tokens: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
@@ -165,10 +165,10 @@ def token_pieces(tokens: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
         yield first, tokens[first : first + PIECE_TOKENS]
 
 
-def request_violations(request: GenerationRequest, vocab_size: int) -> Iterator[Violation]:
+def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Violation]:
     """Everything that is wrong with a generation, its prompt's tokens aside."""
-    yield from sampling_violations(request.sampling, vocab_size)
-    yield from stop_violations(request.stop, vocab_size)
+    yield from sampling_violations(request.sampling, n_tokens)
+    yield from stop_violations(request.stop, n_tokens)
     yield from output_violations(request.output)
     yield from cache_violations(request.cache)
     yield from Bounds(1, MAX_SEQUENCES, whole=True).check("num_sequences", request.num_sequences)
@@ -200,11 +200,11 @@ def invalid(words: str) -> FieldsInvalid:
     return FieldsInvalid([Violation(path, message)])
 
 
-def _token(path: str, token: object, vocab_size: int) -> Iterator[Violation]:
+def _token(path: str, token: object, n_tokens: int) -> Iterator[Violation]:
     if not isinstance(token, Integral) or isinstance(token, bool):
         yield Violation(path, f"{token!r}, expected a token id")
-    elif not 0 <= int(token) < vocab_size:
-        yield Violation(path, f"token {token}, expected below vocab_size = {vocab_size}")
+    elif not 0 <= int(token) < n_tokens:
+        yield Violation(path, f"token {token}, expected below {n_tokens}, the number of tokens")
 
 
 def _texts(path: str, texts: Sequence[str], max_count: int, max_bytes: int) -> Iterator[Violation]:

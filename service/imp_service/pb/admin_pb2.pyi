@@ -120,3 +120,17 @@ class ProfileResponse(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class ReloadRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadResponse(_message.Message):
+    __slots__ = ("changed_keys", "restart_keys", "file_keys")
+    CHANGED_KEYS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_KEYS_FIELD_NUMBER: _ClassVar[int]
+    FILE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    changed_keys: _containers.RepeatedScalarFieldContainer[str]
+    restart_keys: _containers.RepeatedScalarFieldContainer[str]
+    file_keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, changed_keys: _Optional[_Iterable[str]] = ..., restart_keys: _Optional[_Iterable[str]] = ..., file_keys: _Optional[_Iterable[str]] = ...) -> None: ...

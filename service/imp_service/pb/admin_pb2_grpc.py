@@ -70,6 +70,11 @@ class AdminServiceStub(object):
                 request_serializer=imp_dot_v1_dot_admin__pb2.ProfileRequest.SerializeToString,
                 response_deserializer=imp_dot_v1_dot_admin__pb2.ProfileResponse.FromString,
                 _registered_method=True)
+        self.Reload = channel.unary_unary(
+                '/imp.v1.AdminService/Reload',
+                request_serializer=imp_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
+                response_deserializer=imp_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -126,6 +131,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Reload(self, request, context):
+        """Reads imp.conf, bearer tokens and certificates again, as SIGHUP does. If
+        one of them is not valid, nothing changes and the call fails with
+        CONFIG_INVALID. Settings of the environment and the command line stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -163,6 +177,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Profile,
                     request_deserializer=imp_dot_v1_dot_admin__pb2.ProfileRequest.FromString,
                     response_serializer=imp_dot_v1_dot_admin__pb2.ProfileResponse.SerializeToString,
+            ),
+            'Reload': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reload,
+                    request_deserializer=imp_dot_v1_dot_admin__pb2.ReloadRequest.FromString,
+                    response_serializer=imp_dot_v1_dot_admin__pb2.ReloadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -355,6 +374,33 @@ class AdminService(object):
             '/imp.v1.AdminService/Profile',
             imp_dot_v1_dot_admin__pb2.ProfileRequest.SerializeToString,
             imp_dot_v1_dot_admin__pb2.ProfileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/imp.v1.AdminService/Reload',
+            imp_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
+            imp_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -138,18 +138,20 @@ class StopOptions(_message.Message):
     def __init__(self, max_tokens: _Optional[int] = ..., min_tokens: _Optional[int] = ..., strings: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., ignore_eos: bool = ..., include_match: bool = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Constraint(_message.Message):
-    __slots__ = ("json_schema", "regex", "gbnf", "choices", "json_object")
+    __slots__ = ("json_schema", "regex", "gbnf", "choices", "json_object", "unbounded_whitespace")
     JSON_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     REGEX_FIELD_NUMBER: _ClassVar[int]
     GBNF_FIELD_NUMBER: _ClassVar[int]
     CHOICES_FIELD_NUMBER: _ClassVar[int]
     JSON_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    UNBOUNDED_WHITESPACE_FIELD_NUMBER: _ClassVar[int]
     json_schema: str
     regex: str
     gbnf: str
     choices: Choices
     json_object: JsonObject
-    def __init__(self, json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., gbnf: _Optional[str] = ..., choices: _Optional[_Union[Choices, _Mapping]] = ..., json_object: _Optional[_Union[JsonObject, _Mapping]] = ...) -> None: ...
+    unbounded_whitespace: bool
+    def __init__(self, json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., gbnf: _Optional[str] = ..., choices: _Optional[_Union[Choices, _Mapping]] = ..., json_object: _Optional[_Union[JsonObject, _Mapping]] = ..., unbounded_whitespace: bool = ...) -> None: ...
 
 class Choices(_message.Message):
     __slots__ = ("values",)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
-from ray.serve.grpc_util import RayServegRPCContext
+
+if TYPE_CHECKING:  # Ray is an extra, and a call needs no more of it than the object that Ray hands over.
+    from ray.serve.grpc_util import RayServegRPCContext
 
 Pairs = Sequence[tuple[str, str | bytes]]
 Behavior = Callable[[Any, Any], Awaitable[bytes | None]]
@@ -29,10 +31,11 @@ class Reply:
 
 
 class ProxiedContext:
-    """The part of grpc.aio.ServicerContext that a call goes through. On the loop's thread."""
+    """The part of grpc.aio.ServicerContext that the path of a call uses. On the loop's thread."""
 
-    def __init__(self, proxy: RayServegRPCContext) -> None:
+    def __init__(self, proxy: RayServegRPCContext, contents: AsyncIterator[bytes]) -> None:
         self._proxy = proxy
+        self._contents = contents
         self._initial: Pairs = ()
         # One message at a time: the writer waits until Ray has come for the next.
         self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -52,6 +55,10 @@ class ProxiedContext:
         """Goes with every message; proxied_services.py makes it initial."""
         self._initial = pairs
         self._proxy.set_trailing_metadata(list(pairs))
+
+    async def read(self) -> Any:
+        """The client's next message, grpc.aio.EOF after the last."""
+        return await anext(self._contents, grpc.aio.EOF)
 
     async def write(self, message: bytes) -> None:
         """Returns when the message is on its way."""
@@ -75,18 +82,20 @@ class ProxiedContext:
         return code
 
 
-async def answer_unary(behavior: Behavior, content: bytes, proxy: RayServegRPCContext) -> Reply:
-    """The reply; of no bytes where the call failed: the status goes beside it."""
+async def answer_unary(behavior: Behavior, contents: AsyncIterator[bytes], proxy: RayServegRPCContext) -> Reply:
+    """The reply. It is empty if the call failed; the status is sent separately."""
     try:
-        return Reply(await behavior(content, ProxiedContext(proxy)) or b"")
+        return Reply(await behavior(contents, ProxiedContext(proxy, contents)) or b"")
     except grpc.aio.AbortError:
         return Reply(b"")
 
 
-async def answer_stream(behavior: Behavior, content: Any, proxy: RayServegRPCContext) -> AsyncIterator[Reply]:
+async def answer_stream(
+    behavior: Behavior, contents: AsyncIterator[bytes], proxy: RayServegRPCContext
+) -> AsyncIterator[Reply]:
     """Every message, then one of no bytes. Leaving the iterator cancels the call."""
-    context = ProxiedContext(proxy)
-    call = asyncio.ensure_future(behavior(content, context))
+    context = ProxiedContext(proxy, contents)
+    call = asyncio.ensure_future(behavior(contents, context))
     call.add_done_callback(lambda _: context.outbox.put_nowait(None))
     try:
         while (message := await context.outbox.get()) is not None:

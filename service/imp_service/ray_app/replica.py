@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
-from ray.serve.grpc_util import RayServegRPCContext
 
 from imp_service.config import load as load_config
 from imp_service.ray_app.proxied_call import Behavior, Reply, answer_stream, answer_unary
@@ -21,6 +20,12 @@ from imp_service.rpc.services import INFERENCE, make_servicers
 from imp_service.serving.host import Host
 from imp_service.serving.loading import make_model
 from imp_service.serving.no_core import leave_no_core
+
+if TYPE_CHECKING:  # Ray is an extra: without it, the tests still drive every method
+    from ray.serve.grpc_util import RayServegRPCContext
+
+# What Ray hands to a method, one message or an iterator of many -> its messages.
+ContentsOf = Callable[[Any], AsyncIterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +47,10 @@ class Handlers:
         self._services += services
 
     def find(self, method: str) -> Behavior:
-        """What answers calls of a method, by its full name."""
+        """What answers calls of a method, by its full name. It takes an iterator of messages, as the path registers."""
         sought = cast(grpc.HandlerCallDetails, Sought(method))
         found: Any = next(handler for service in self._services if (handler := service.service(sought)))
-        return cast(Behavior, found.unary_unary or found.unary_stream or found.stream_stream)
+        return cast(Behavior, found.stream_unary or found.stream_stream)
 
 
 class Replica:
@@ -76,26 +81,31 @@ class Replica:
             self._host.close()
 
 
-def _unary(name: str) -> Callable[..., Any]:
-    async def answer(self: Replica, request: bytes, grpc_context: RayServegRPCContext) -> Reply:
-        return await answer_unary(self.behavior(name), request, grpc_context)
+def _unary(name: str, contents_of: ContentsOf) -> Callable[..., Any]:
+    async def answer(self: Replica, request: Any, grpc_context: RayServegRPCContext) -> Reply:
+        return await answer_unary(self.behavior(name), contents_of(request), grpc_context)
 
     return answer
 
 
-def _stream(name: str) -> Callable[..., Any]:
+def _stream(name: str, contents_of: ContentsOf) -> Callable[..., Any]:
     async def answer(self: Replica, request: Any, grpc_context: RayServegRPCContext) -> AsyncIterator[Reply]:
-        async for reply in answer_stream(self.behavior(name), request, grpc_context):
+        async for reply in answer_stream(self.behavior(name), contents_of(request), grpc_context):
             yield reply
 
     return answer
+
+
+async def _one(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 def _add(method: MethodDescriptor) -> None:
     # Ray routes by the bare name: no two services may share one.
     assert not hasattr(Replica, method.name), method.full_name
     name = f"/{method.containing_service.full_name}/{method.name}"
-    setattr(Replica, method.name, (_stream if method.server_streaming else _unary)(name))
+    contents_of: ContentsOf = aiter if method.client_streaming else _one
+    setattr(Replica, method.name, (_stream if method.server_streaming else _unary)(name, contents_of))
 
 
 for _service in SERVICES:

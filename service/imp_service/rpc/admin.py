@@ -1,9 +1,10 @@
-"""AdminService: drains the server, ends and lists requests, empties the cache, records steps."""
+"""AdminService: drains the server, ends and lists requests, empties the cache, records steps, reloads settings."""
 
 from __future__ import annotations
 
 import asyncio
 
+from imp_service.config import ConfigError
 from imp_service.core import DoneEvent
 from imp_service.pb import admin_pb2 as pb
 from imp_service.rpc.call import Call
@@ -80,6 +81,15 @@ class AdminServicer:
         pieces = chrome_trace(profile)
         while piece := await self._host.workers.run(lambda: next(pieces, b""), SMALL_BYTES):
             await call.write(pb.ProfileResponse(data=piece))
+
+    async def Reload(self, request: pb.ReloadRequest, call: Call) -> pb.ReloadResponse:  # noqa: N802
+        try:
+            outcome = await self._host.reload.run()
+        except ConfigError as error:
+            raise Refusal("CONFIG_INVALID", f"{error.message}; nothing has changed") from None
+        return pb.ReloadResponse(
+            changed_keys=outcome.changed, restart_keys=outcome.needs_restart, file_keys=outcome.files
+        )
 
     async def _tell_progress(self, call: Call) -> None:
         load = write_load(self._host.load.snapshot())

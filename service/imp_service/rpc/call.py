@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from google.protobuf.message import Message
 
+from imp_service.rpc.replies.encoded import Reply
 from imp_service.telemetry import CallRecord
 
 # The longest that a request is thought to be under way.
@@ -25,7 +25,8 @@ class Call:
     request_id: str  # the server's, until the request names its own
     peer: str
     record: CallRecord
-    task: asyncio.Task[Any]
+    # Runs the call; None once it has ended, since the task keeps what was raised, and the frames of that keep the call.
+    task: asyncio.Task[Any] | None
     tenant: str = ""
     priority: int = 0
     is_admitted: bool = False
@@ -75,7 +76,7 @@ class Call:
         if self.ending is not None:
             raise self.ending
 
-    async def write(self, message: Message) -> None:
+    async def write(self, message: Reply) -> None:
         """Sends a message of a stream; waits for as long as the caller does not read."""
         if not self.is_admitted:
             await self.admit()
@@ -88,7 +89,7 @@ class Call:
         """Interrupts the servicer where it waits; the call then ends with this error. The first one counts."""
         if self.ending is None:
             self.ending = error
-            if not self._is_admitting:
+            if not self._is_admitting and self.task is not None:
                 self.task.cancel()
 
 

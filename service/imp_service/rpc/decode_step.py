@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import cast
 
-from imp_service.core import Error
 from imp_service.generation import SamplingOptions, StepOptions, StepOutput
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
@@ -65,7 +64,7 @@ class DecodeStep:
         return reply
 
     def _check_size(self, request: pb.DecodeStepRequest, options: list[StepOptions]) -> None:
-        terms = Terms.of(self._host.model)
+        terms = Terms.of(self._host.model, self._host.settings)
         refuse_large(
             (
                 step_part(each, max(1, len(step.token_ids)), terms, f"steps[{i}].step")
@@ -91,12 +90,9 @@ class DecodeStep:
                 list(step.token_ids), options, _stepped, sampling=sampling, position=position, digest=digest
             )
             return begin(sessions, held, extension)
-        except (Refusal, Error) as error:
+        except Exception as error:  # also a bug: the steps of other sessions are under way
             sessions.give_up(held)
             return error
-        except BaseException:
-            sessions.give_up(held)
-            raise
 
     def _reply(
         self, request: pb.DecodeStepRequest, outcomes: list[Stepped | Exception], call: Call

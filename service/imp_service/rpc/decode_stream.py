@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from imp_service.core import Error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.decode_step import DecodeStep
@@ -17,8 +16,6 @@ from imp_service.rpc.session_changes import SessionChanges
 from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase, draining
-from imp_service.serving.refusal import Refusal
-from imp_service.text import TextError
 
 # Requests read and not yet answered; beyond, the client is held back by flow control.
 MAX_IN_WORK = 64
@@ -52,7 +49,9 @@ class DecodeStream:
         stop_watching = self._host.lifecycle.watch(lambda _: self._end_where_idle())
         try:
             while (answer := await self._answers.get()) is not None:
-                await self._call.write(await answer)
+                reply = await answer
+                await self._call.write(reply)
+                self._call.n_sent_tokens += _n_tokens_in(reply)
                 self._n_unanswered -= 1
                 self._end_where_idle()
                 self._places.release()
@@ -105,7 +104,7 @@ class DecodeStream:
             await asyncio.wait(before)
         try:
             return await self._answered(request, n_bytes)
-        except (Refusal, Error, TextError) as error:
+        except Exception as error:  # also a bug: it must not end the stream, and with it every session opened there
             failure = reported_failure(error, self._call, self._host.telemetry.log)
             return pb.DecodeStreamResponse(error=failure.step_error())
 
@@ -125,6 +124,12 @@ class DecodeStream:
     def _on_open(self, held: HeldSession) -> None:
         self._opened = [each for each in self._opened if each.is_open]
         self._opened.append(held)
+
+
+def _n_tokens_in(reply: pb.DecodeStreamResponse) -> int:
+    """The number of tokens in a reply."""
+    outputs = [reply.prefill.output, *(result.output for result in reply.step.results)]
+    return sum(output.HasField("token_id") for output in outputs)
 
 
 def _names_in(request: pb.DecodeStreamRequest) -> Iterator[str]:

@@ -8,16 +8,18 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from imp_service.generation import Chunk, Finished, GenerationRequest
+from imp_service.generation.output_stream import unread_token_bytes
 from imp_service.generation.replies import Reply
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
+from imp_service.rpc.replies.encoded import Encoded
 from imp_service.rpc.replies.whole_generation import WholeGeneration
 from imp_service.rpc.replies.write_replies import write_reply
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.field_paths import paths_under
 from imp_service.rpc.requests.read_prompts import reading_bytes
 from imp_service.rpc.requests.read_requests import read_chunking, read_generation
-from imp_service.rpc.requests.reply_size import TEXT_BYTES, check_generation_size, entry_bytes, most_chunk_tokens
+from imp_service.rpc.requests.reply_size import check_generation_size, most_chunk_tokens
 from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
 from imp_service.serving.host import Host
@@ -39,9 +41,12 @@ class Generate:
         """Writes every reply as a message."""
         async with self._running(request, call) as generation:
             while (reply := await generation.next_reply()) is not None:
-                await call.write(self._message(reply, request, call))
-                if isinstance(reply, Chunk):
-                    call.n_sent_tokens += len(reply.token_ids)
+                content = Encoded(self._message(reply, request, call).SerializeToString())
+                n_tokens = len(reply.token_ids) if isinstance(reply, Chunk) else 0
+                # While the caller does not read, only what is sent is kept: its objects take ten times as much.
+                del reply
+                await call.write(content)
+                call.n_sent_tokens += n_tokens
 
     async def unary(self, request: pb.GenerateUnaryRequest, call: Call) -> pb.GenerateUnaryResponse:
         """All messages folded into one."""
@@ -67,6 +72,7 @@ class Generate:
         terms = await checked(unary or request, call.n_request_bytes, host)
         call.request_id = request.request_id or call.request_id
         wanted = read_generation(request, host.settings, priority=call.priority, tenant=call.tenant)
+        host.model.require_fitting(wanted.prompt)
         with ExitStack() as holds:
             plan = self._planner(request, wanted, call, holds)
             running = holds.enter_context(host.requests.admit(call.request_id, call.tenant, call.peer, call.end))
@@ -75,7 +81,9 @@ class Generate:
                 paths_under("" if unary is None else "request"),
                 host.line.place(wanted.num_sequences, queued, call.time_remaining()),
             ):
+                program = await self._compiled(wanted, call)
                 planned = await host.workers.run(plan, planning_bytes(wanted))
+                del program
                 check_generation_size(wanted, planned.n_prompt_tokens, terms, is_unary=unary is not None)
                 refuse_late(call)
                 # Together, so that an abort while it was planned ends it before its first step.
@@ -92,6 +100,13 @@ class Generate:
                     running.run(generation, planned.n_prompt_tokens)
             async with generation:
                 yield generation
+
+    async def _compiled(self, wanted: GenerationRequest, call: Call) -> object:
+        """Its constraint's program, which planning finds for as long as this is held."""
+        text, constraint = self._host.model.text, wanted.constraint
+        if constraint is None:
+            return None
+        return text.find(constraint) or await self._host.constraints.run(lambda: text.compile(constraint), call.tenant)
 
     def _planner(self, request: pb.GenerateRequest, wanted: GenerationRequest, call: Call, holds: ExitStack) -> Any:
         """What plans it; a session that it goes on with is taken for as long as `holds` lasts."""
@@ -143,11 +158,10 @@ def outbox_limits(
     """How its output waits. A whole reply waits for its end, and has no reader who could be slow."""
     settings, output = terms.settings, wanted.output
     max_tokens, max_delay = read_chunking(request.output, settings)
-    entry = entry_bytes(terms.vocab_size, has_logprob=output.logprobs, n_candidates=output.top_logprobs)
     return OutboxLimits(
         max_tokens=ALL_TOKENS if is_unary else most_chunk_tokens(wanted, max_tokens, terms),
         max_delay=math.inf if is_unary else max_delay,
         max_bytes=settings.slow_client.bytes,
         timeout=settings.slow_client.timeout.total_seconds(),
-        token_bytes=entry + (TEXT_BYTES if output.text else 0),
+        token_bytes=unread_token_bytes(output, seeks_stop=bool(wanted.stop.strings)),
     )

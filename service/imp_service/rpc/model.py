@@ -24,7 +24,7 @@ from imp_service.serving.load import LoadSnapshot
 from imp_service.serving.weights_digest import WeightsDigest
 
 # Counts additions to imp.v1.
-API_REVISION = 2
+API_REVISION = 3
 DEFAULT_INTERVAL = 1.0
 _USER_INFO = re.compile(r"//[^/@]*@")
 
@@ -74,6 +74,7 @@ def write_model_info(model: LanguageModel, terms: Terms, weights_sha256: str) ->
         max_top_logprobs=MAX_TOP_LOGPROBS,
         constraints=terms.constraints,
         supports_logits=features.logits,
+        num_tokens=terms.n_tokens,
     )
     bos = model.tokenizer.bos_id
     if bos is not None:

@@ -104,7 +104,7 @@ class Prefill:
         check_room(held, len(tokens), model.max_context)
         base = request.base if request.HasField("base") else None
         check_base(held, len(tokens), base)
-        terms = Terms.of(model)
+        terms = Terms.of(model, self._host.settings)
         refuse_large([step_part(options, len(tokens), terms)], terms)
 
         def write(output: StepOutput) -> pb.PrefillResponse:
@@ -132,6 +132,7 @@ class Prefill:
         prompt = read_prompt(request, "input")
         if not isinstance(prompt, str | ChatPrompt):
             check_room(held, len(prompt), model.max_context)  # before it is looked at
+        model.require_fitting(prompt)
         begins = held.position == 0
         tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), reading_bytes(prompt))
         if not tokens:

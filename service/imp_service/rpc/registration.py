@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -20,9 +20,10 @@ from google.protobuf.message_factory import GetMessageClass
 from imp_service.config.approximations import approximations
 from imp_service.generation.validate import FieldsInvalid
 from imp_service.rpc.call import Call
+from imp_service.rpc.replies.encoded import Reply
 from imp_service.rpc.replies.error_table import DRAINING, FIELD_INVALID
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
-from imp_service.rpc.replies.reported import reported_failure
+from imp_service.rpc.replies.reported import drop_frames, reported_failure
 from imp_service.rpc.replies.statuses import TrailingMetadata
 from imp_service.rpc.requests.request_metadata import RequestMetadata, read_request_metadata
 from imp_service.rpc.security.authentication import Authentication, Metadata
@@ -32,9 +33,10 @@ from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import Method as CountedMethod
 from imp_service.telemetry.method import MethodType
 
+T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Method = Callable[[Any, Call], Awaitable[Message | None]]
+Method = Callable[[Any, Call], Awaitable[Reply | None]]
 Parse = Callable[[bytes], Message]
 # Client streaming, server streaming -> how calls of it are counted.
 KINDS: dict[tuple[bool, bool], MethodType] = {
@@ -70,20 +72,22 @@ class CallPath:
         """A handler that refuses a call of whatever shape, before its first message."""
 
         async def refuse(_: object, context: Context) -> None:
-            await self._fail(self._begin(method, context, RequestMetadata(), NO_POLICY), error, NO_POLICY)
+            failing = self._fail(self._begin(method, context, RequestMetadata(), NO_POLICY), error, NO_POLICY)
+            del context
+            await _without_frames(failing)
 
         return grpc.stream_stream_rpc_method_handler(refuse)
 
     def _handler(self, descriptor: MethodDescriptor, policy: Policy, method: Method) -> Handler:
         service = descriptor.containing_service.full_name
         kind = descriptor.client_streaming, descriptor.server_streaming
-        counted = CountedMethod(service, descriptor.name, KINDS[kind], policy.is_request)
+        counted = CountedMethod(service, descriptor.name, KINDS[kind], policy.is_request, policy.is_health)
         self._host.telemetry.add_method(counted)
         self._methods.add(counted.path)
         # Messages are read and written here: what is malformed then ends as any other bad request does.
         parse = GetMessageClass(descriptor.input_type).FromString
 
-        async def read_one(call: Call) -> Message | None:
+        async def read_one(call: Call) -> Reply | None:
             content = await call.context.read()
             if content is grpc.aio.EOF:
                 raise Refusal(FIELD_INVALID, "request: found no message, expected one")
@@ -92,12 +96,17 @@ class CallPath:
         # Whether one message comes or many is the same on the wire. Reading it here puts the caller's checks before
         # it, and gives a call without one an end: of its own accord grpc.aio leaves that open.
         async def answer_one(_: object, context: Context) -> bytes | None:
-            return await self._run(counted.path, policy, read_one, context)
+            running = self._run(counted.path, policy, read_one, context)
+            del _, context
+            return await _without_frames(running)
 
         async def answer_many(contents: AsyncIterator[bytes], context: Context) -> None:
-            await self._run(
-                counted.path, policy, lambda call: method(_each_parsed(parse, contents, call), call), context
-            )
+            def read_all(call: Call) -> Awaitable[Reply | None]:
+                return method(_each_parsed(parse, contents, call), call)
+
+            running = self._run(counted.path, policy, read_all, context)
+            del read_all, context
+            await _without_frames(running)
 
         makers: dict[tuple[bool, bool], tuple[Callable[..., Any], Callable[..., Any]]] = {
             (False, False): (grpc.stream_unary_rpc_method_handler, answer_one),
@@ -108,7 +117,7 @@ class CallPath:
         return cast(Handler, make(behavior))
 
     async def _run(
-        self, method: str, policy: Policy, answer: Callable[[Call], Awaitable[Message | None]], context: Context
+        self, method: str, policy: Policy, answer: Callable[[Call], Awaitable[Reply | None]], context: Context
     ) -> bytes | None:
         pairs = tuple(context.invocation_metadata() or ())
         metadata, violations = _read(pairs)
@@ -126,7 +135,8 @@ class CallPath:
             if call.ending is None:
                 self._end(call, "DEADLINE_EXCEEDED" if call.was_ended_by_deadline else "CANCELLED")
                 raise
-            call.task.uncancel()
+            if call.task is not None:
+                call.task.uncancel()
             await self._fail(call, call.ending, policy)
         except grpc.aio.AbortError:
             # A protocol that is not ours has its own endings.
@@ -165,6 +175,9 @@ class CallPath:
         failure = reported_failure(error, call, self._host.telemetry.log)
         if error is call.ending and failure.reason == DRAINING:
             failure = replace(failure, metadata={**failure.metadata, "tokens_emitted": str(call.n_sent_tokens)})
+        if failure.reason == "KV_FULL" and not failure.can_never_fit:
+            n_lacking = int(failure.metadata["needed"]) - int(failure.metadata["available"])
+            failure = replace(failure, retry_after=self._host.sessions.seconds_until_blocks(n_lacking))
         trailing = (*failure.trailing_metadata(), *self._load(policy))
         if not call.is_admitted:
             trailing = (*trailing, *call.identity)
@@ -187,9 +200,22 @@ class CallPath:
     def _end(self, call: Call, code: str, reason: str = "") -> None:
         """The one ending: from here on nobody can end the call in another way."""
         self._host.calls.leave(call)
+        call.task = None
         call.record.facts.request_id = call.request_id
         call.record.facts.tenant = call.tenant
         call.record.ended(code, reason)
+
+
+async def _without_frames(running: Awaitable[T]) -> T:
+    """The result of a call. If the call is aborted, the exception loses its frames.
+
+    The context keeps that exception, and the frames would keep the context. The caller must not hold the context.
+    """
+    try:
+        return await running
+    except grpc.aio.AbortError as aborted:
+        drop_frames(aborted)
+        raise
 
 
 def _read(pairs: Metadata) -> tuple[RequestMetadata, FieldsInvalid | None]:

@@ -14,8 +14,9 @@ from grpc_health.v1 import health_pb2
 from imp_service.config.address import Address
 from imp_service.rpc.health import Health
 from imp_service.rpc.listening.channel_options import channel_options
-from imp_service.rpc.listening.listeners import bind, bind_socket, check_all
+from imp_service.rpc.listening.listeners import bind, bind_socket, check_all, has_ipv6
 from imp_service.rpc.message_runtime import require_native_runtime
+from imp_service.rpc.reflection import add_reflection
 from imp_service.rpc.registration import CallPath
 from imp_service.rpc.security.authentication import Authentication, AuthenticationInterceptor
 from imp_service.rpc.security.reloaded_files import Looking, ReloadedFiles
@@ -54,9 +55,9 @@ class Server:
     async def start(self) -> None:
         """Binds every listener, or none where one of them cannot be; health answers first."""
         listen = self._host.settings.listen
-        data = [Address(text) for text in listen.grpc]
+        data = [self._address(text) for text in listen.grpc]
         others = (listen.health, listen.admin, listen.metrics)
-        health, admin, metrics = (Address(text) if text else None for text in others)
+        health, admin, metrics = (self._address(text) if text else None for text in others)
         check_all([*data, *(address for address in (health, admin, metrics) if address)])
         try:
             if health is not None:
@@ -89,6 +90,15 @@ class Server:
         if self.metrics_address is not None and (path := Address(self.metrics_address).socket_path) is not None:
             path.unlink(missing_ok=True)
 
+    def _address(self, text: str) -> Address:
+        """The address to bind: `[::]` means every address of the machine, so without IPv6 it is `0.0.0.0`."""
+        address = Address(text)
+        if address.over_ipv4 == address or has_ipv6():
+            return address
+        message = f"this kernel has no IPv6: {address.over_ipv4.text} in place of {text}"
+        self._host.telemetry.log.warning("listen", message=message)
+        return address.over_ipv4
+
     async def _listen_for_scrapes(self, address: Address) -> None:
         listening, self.metrics_address = bind_socket(address)
         self._metrics = MetricsListener(listening, self._host.telemetry.metrics.render, clock=self._host.clock)
@@ -111,7 +121,7 @@ class Server:
         if is_admin:
             names.append(_add_channelz(server))
         if settings.listen.reflection and not is_bare:
-            _add_reflection(server, names)
+            add_reflection(server, names)
         self._servers.append(server)
         return server
 
@@ -128,6 +138,7 @@ class Server:
         if is_readable_by_all(path):
             log.warning("auth.token_file", message=f"{path}: everyone on this machine may read it")
         self._looks.append(tokens.look)
+        self._host.reload.watch(tokens)
         return tokens
 
     def _certificate(self) -> TlsCredentials | None:
@@ -135,6 +146,7 @@ class Server:
             return None
         tls = TlsCredentials(self._host.settings.tls, self._host.telemetry.log)
         self._looks.append(tls.files.look)
+        self._host.reload.watch(tls.files)
         return tls
 
 
@@ -143,9 +155,3 @@ def _add_channelz(server: grpc.aio.Server) -> str:
 
     channelz.add_channelz_servicer(server)
     return str(channelz_pb2.DESCRIPTOR.services_by_name["Channelz"].full_name)
-
-
-def _add_reflection(server: grpc.aio.Server, names: Sequence[str]) -> None:
-    from grpc_reflection.v1alpha import reflection
-
-    reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], server)

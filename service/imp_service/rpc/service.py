@@ -23,9 +23,19 @@ QUIET_SECONDS = 0.1
 class Service:
     """On the event loop's thread."""
 
-    def __init__(self, config: Config, progress: Progress, make: MakeModel = make_model) -> None:
-        """Raises ConfigError where a file that the settings name cannot be used; nothing is bound yet."""
-        self.host = Host(config)
+    def __init__(
+        self,
+        config: Config,
+        progress: Progress,
+        make: MakeModel = make_model,
+        *,
+        reread: Callable[[], Config] | None = None,
+    ) -> None:
+        """Raises ConfigError where a file that the settings name cannot be used; nothing is bound yet.
+
+        `reread` reads the sources of `config` again, for a reload.
+        """
+        self.host = Host(config, reread=reread)
         try:
             self.server = Server(self.host)
         except BaseException:
@@ -45,8 +55,12 @@ class Service:
         self.host.drain.begin(is_final=True)
         self._stop_asked.set()
 
-    async def run(self, on_serving: Callable[[], None]) -> None:
-        """Until stopped. Raises what made serving impossible: at the start, or the device's fault."""
+    async def run(self, on_serving: Callable[[], None], on_closing: Callable[[], None] = lambda: None) -> None:
+        """Until stopped. Raises what made serving impossible: at the start, or the device's fault.
+
+        `on_closing` is called before the listeners close, however the server ends.
+        """
+        has_drained = False
         try:
             await self.server.start()
             if await self._load():
@@ -54,8 +68,12 @@ class Service:
                 await self._serve()
             await self.host.drain.wait()
             await self.host.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
+            has_drained = True
         finally:
+            on_closing()
             await self.server.stop(LAST_SECONDS)
+            if has_drained:
+                self.host.telemetry.log.info("stopped", message="every listener is closed")
             self.host.close()
 
     async def _load(self) -> bool:
@@ -83,6 +101,8 @@ class Service:
             ended.cancel()
             fault: Error = self.host.fault.result()
             await self.host.calls.end_requests(fault, within=LAST_SECONDS)
+            # Calls that were on their way are told why, too.
+            await self.host.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
             raise fault
 
     async def _drained(self) -> None:

@@ -9,7 +9,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.request_digest import request_digest
-from imp_service.serving.held_session import StoredReply
+from imp_service.serving.held_session import HeldSession, StoredReply
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.session_changes import begin_fork, begin_truncate
@@ -38,6 +38,7 @@ class SessionChanges:
         except BaseException:
             sessions.leave(parent)
             raise
+        copy.forked_at = position
         reply = pb.ForkSessionResponse(session_id=copy.session_id, position=position)
         if request.new_session_id:
             copy.stored = StoredReply(digest, reply)
@@ -105,5 +106,16 @@ class SessionChanges:
         raise Refusal(
             "POSITION_MISMATCH",
             f"new_session_id: a session of that name is open and holds {copy.position} tokens",
-            {"expected": "0", "held": str(copy.position)},
+            {"expected": str(self._expected(request, copy, call)), "held": str(copy.position)},
         )
+
+    def _expected(self, request: pb.ForkSessionRequest, copy: HeldSession, call: Call) -> int:
+        """Tokens that the copy would hold if this fork, or the one that it repeats, were the last call on it."""
+        if request.HasField("position"):
+            return request.position
+        if copy.forked_at is not None:
+            return copy.forked_at
+        parent = self._host.sessions.find(call.tenant, request.session_id)
+        if parent is None:
+            raise self._host.sessions.gone(call.tenant, request.session_id)
+        return parent.position

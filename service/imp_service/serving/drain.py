@@ -8,6 +8,7 @@ from imp_service.config.server_settings import Drain as DrainSettings
 from imp_service.serving.lifecycle import Lifecycle, Phase, draining
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.running_calls import RunningCalls
+from imp_service.telemetry.log import Log
 
 # For calls that were told to end: cleaning up takes a step of the engine.
 ENDING_SECONDS = 2.0
@@ -21,15 +22,20 @@ def cut_short() -> Refusal:
 class Drain:
     """Begun by a signal or by AdminService.Drain; begun by both it is the same one. On the event loop's thread."""
 
-    def __init__(self, settings: DrainSettings, lifecycle: Lifecycle, calls: RunningCalls) -> None:
-        self._delay = settings.delay.total_seconds()
-        self._grace = settings.grace.total_seconds()
+    def __init__(self, settings: DrainSettings, lifecycle: Lifecycle, calls: RunningCalls, log: Log) -> None:
+        self.follow(settings)
+        self._log = log
         self._lifecycle = lifecycle
         self._calls = calls
         self._task: asyncio.Task[None] | None = None
         # Times of the loop's clock: from when on no work is taken, and when what is left is ended.
         self._closes_at = self._ends_at = 0.0
         self._is_final = False
+
+    def follow(self, settings: DrainSettings) -> None:
+        """Takes new settings for the next drain; one that has begun keeps its own."""
+        self._delay = settings.delay.total_seconds()
+        self._grace = settings.grace.total_seconds()
 
     @property
     def is_drained(self) -> bool:
@@ -47,6 +53,13 @@ class Drain:
         if self._task is None:
             self._lifecycle.become(Phase.LEAVING)
             self._closes_at = now + self._delay
+            self._log.info(
+                "draining",
+                message="not ready; calls are taken for the delay, then what runs has the grace to end",
+                delay=self._delay,
+                grace=seconds,
+                requests=self._calls.n_requests,
+            )
             self._ends_at = self._closes_at + seconds
         elif not self._task.done() and max(now, self._closes_at) + seconds < self._ends_at:
             self._task.cancel()
@@ -63,6 +76,7 @@ class Drain:
             self._task.cancel()
             self._task = None
             self._lifecycle.resume()
+            self._log.info("resumed", message="work is taken again")
 
     async def wait(self) -> None:
         """Returns when no drain is under way: it is over, or was taken back."""
@@ -78,4 +92,8 @@ class Drain:
             async with asyncio.timeout_at(self._ends_at):
                 await self._calls.wait_until_idle()
         except TimeoutError:
+            n_cut = self._calls.n_requests
             await self._calls.end_requests(cut_short(), within=ENDING_SECONDS)
+        else:
+            n_cut = 0
+        self._log.info("drained", message="no work is taken, and none is left", ended_by_grace=n_cut)

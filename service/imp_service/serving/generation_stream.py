@@ -30,7 +30,7 @@ class OutboxLimits:
     max_bytes: int
     # Seconds without a read while it pauses, or after its end.
     timeout: float
-    # What a token takes in a message, about.
+    # What a token takes until it is read.
     token_bytes: int
 
 
@@ -71,7 +71,6 @@ class GenerationStream:
         self._clock = clock
         self._give_up = give_up
         self._loop = asyncio.get_running_loop()
-        self._n_prompt_tokens = plan.n_prompt_tokens
         self.n_sequences = len(plan.sequences)
         self._finished: list[Finished] = []
         self._waiter: asyncio.Future[None] | None = None
@@ -169,7 +168,7 @@ class GenerationStream:
             self._sampled(1, now, cast(TokenEvent, event).stream)
         elif isinstance(event, StartedEvent):
             self.has_started = True
-            self._watcher.started(self._n_prompt_tokens, event.n_cached_tokens)
+            self._watcher.started(event.n_tokens, event.n_cached_tokens)
         if self._away_since is None:
             if not self._limits.max_delay or not self._is_held_back():
                 self._wake()

@@ -34,6 +34,8 @@ class HeldSession:
     # Nothing was evaluated yet: where that fails the session is gone again.
     is_new: bool = True
     stored: StoredReply | None = None
+    # Tokens that it held when ForkSession made it.
+    forked_at: int | None = None
     # When the expiry looks at it next.
     wake_at: float | None = None
 

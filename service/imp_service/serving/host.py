@@ -9,12 +9,15 @@ from collections.abc import Callable
 
 from imp_service import __version__
 from imp_service.config import Config
+from imp_service.config.reload import reloaded
 from imp_service.core import EngineStats, Error, make_error
 from imp_service.generation import LanguageModel
+from imp_service.serving.constraint_turns import ConstraintTurns
 from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
 from imp_service.serving.load import LoadMeter
+from imp_service.serving.reload import Reload
 from imp_service.serving.requests import Requests
 from imp_service.serving.running_calls import RunningCalls
 from imp_service.serving.sessions import Sessions
@@ -31,9 +34,18 @@ class Host:
     """Made before the model is there: until adopt(), calls that need it are refused with LOADING."""
 
     def __init__(
-        self, config: Config, *, clock: Clock = time.monotonic, wall: Clock = time.time, log_to: int = STDERR
+        self,
+        config: Config,
+        *,
+        reread: Callable[[], Config] | None = None,
+        clock: Clock = time.monotonic,
+        wall: Clock = time.time,
+        log_to: int = STDERR,
     ) -> None:
-        """`log_to` is a descriptor, of which a copy is kept until close()."""
+        """`log_to` is a descriptor, of which a copy is kept until close().
+
+        `reread` reads the sources of `config` again; without it a reload finds no new settings.
+        """
         self.config = config
         self.settings = config.settings
         self.clock = clock
@@ -44,8 +56,9 @@ class Host:
         self.telemetry = Telemetry(self.settings, clock=clock, log_to=log_to)
         self.lifecycle = Lifecycle()
         self.calls = RunningCalls()
-        self.drain = Drain(self.settings.drain, self.lifecycle, self.calls)
+        self.drain = Drain(self.settings.drain, self.lifecycle, self.calls, self.telemetry.log)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)
+        self.constraints = ConstraintTurns()
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
         self.requests = Requests(wall)
         self.line = WaitingLine(self.settings.scheduler.max_waiting, clock)
@@ -62,6 +75,7 @@ class Host:
         )
         self.calls.watch(self.watchdog.wake)
         self.telemetry.metrics.watch_engine(self._numbers)
+        self.reload = Reload(reread or (lambda: config), lambda: self.config, self._take, self.telemetry.log)
         # Set where the device breaks or the engine ends; the process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()
         self._model: LanguageModel | None = None
@@ -84,7 +98,8 @@ class Host:
         """Takes a loaded model and serves it from now on. The host closes it."""
         self._events = EngineEvents(asyncio.get_running_loop(), model.client, self._break_off)
         self._model = model
-        self.config, self.settings = model.config, model.config.settings
+        # With what was reloaded while it loaded.
+        self._take(reloaded(model.config, self.config).config)
         self.sessions.serve(model)
         core = model.core
         self.telemetry.set_model(
@@ -92,6 +107,14 @@ class Host:
         )
         self._watching = asyncio.get_running_loop().create_task(self.watchdog.run(), name="watchdog")
         self.lifecycle.loaded()
+
+    def _take(self, config: Config) -> None:
+        """New settings, from now on."""
+        self.config, self.settings = config, config.settings
+        self.telemetry.log.follow(self.settings.log)
+        self.drain.follow(self.settings.drain)
+        self.sessions.follow(self.settings.sessions)
+        self.watchdog.follow(self.settings.watchdog)
 
     def _numbers(self) -> EngineStats | None:
         """The engine's own, None where there is none."""
@@ -120,4 +143,5 @@ class Host:
         if self._model is not None:
             self._model.close()
         self.workers.close()
+        self.constraints.close()
         self.telemetry.close()

@@ -32,6 +32,7 @@ def make_model_of(early: EarlyLoad) -> MakeModel:
 
 def _warmed_up(model: LanguageModel) -> LanguageModel:
     try:
+        model.prepare_chats()
         warm_up(model)
     except BaseException:
         model.close()

@@ -90,13 +90,11 @@ def begin(sessions: Sessions, held: HeldSession, extension: Extension[R]) -> asy
 
     def on_done() -> None:
         sessions.client.forget(fold.ticket)
-        try:
-            outcome: R | Exception = _settled(sessions, held, extension, fold)
-        except Exception as error:
-            sessions.give_up(held)
-            outcome = error
-        if not ended.done():
-            ended.set_result(outcome)
+        # Nothing here keeps the outcome: an error's frames would be these.
+        if ended.done():
+            _outcome(sessions, held, extension, fold)
+        else:
+            ended.set_result(_outcome(sessions, held, extension, fold))  # type: ignore[arg-type]  # R is Extension's
 
     fold = held.session.submit_step(
         extension.tokens,
@@ -110,6 +108,15 @@ def begin(sessions: Sessions, held: HeldSession, extension: Extension[R]) -> asy
     return ended
 
 
+def _outcome(sessions: Sessions, held: HeldSession, extension: Extension[R], fold: StepFold) -> R | Exception:
+    """The reply of a step that has ended, or its failure."""
+    try:
+        return _settled(sessions, held, extension, fold)
+    except Exception as error:
+        sessions.give_up(held)
+        return error
+
+
 def _settled(sessions: Sessions, held: HeldSession, extension: Extension[R], fold: StepFold) -> R:
     """The reply of a step that has ended; raises its failure, which has changed nothing."""
     if not held.is_open:
@@ -119,8 +126,8 @@ def _settled(sessions: Sessions, held: HeldSession, extension: Extension[R], fol
     held.stored = None
     if extension.ttl is not None:
         held.ttl = extension.ttl
-    sessions.leave(held)
     reply = extension.write(output)
+    sessions.leave(held)
     if extension.digest is not None:
         held.stored = StoredReply(extension.digest, reply)
     return reply

@@ -18,6 +18,7 @@ from imp_service.generation.language_model import DEFAULT_CACHE
 from imp_service.serving.held_session import HeldSession, Key
 from imp_service.serving.lifecycle import loading
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.room import seconds_until_blocks, seconds_until_places
 from imp_service.serving.session_expiry import SessionExpiry
 from imp_service.serving.session_ids import instance_of, new_session_id
 
@@ -62,6 +63,10 @@ class Sessions:
         self._model: LanguageModel | None = None
         # Sessions that have ended here, but hold a place in the engine until it says so.
         self._closing: set[asyncio.Future[None]] = set()
+
+    def follow(self, settings: SessionSettings) -> None:
+        """Takes new settings; open sessions keep their ttl."""
+        self._settings = settings
 
     def __len__(self) -> int:
         return len(self._held)
@@ -154,6 +159,12 @@ class Sessions:
         if self._closing:
             await asyncio.wait(set(self._closing))
 
+    def seconds_until_blocks(self, n_blocks: int) -> float | None:
+        """Seconds until idle sessions have freed so many blocks; None while requests run, which may end earlier."""
+        if self.client.engine.stats().running:
+            return None
+        return seconds_until_blocks(self.held(), n_blocks, self._served.config.settings.kv.block_tokens, self._clock())
+
     def held(self) -> list[HeldSession]:
         """Those that are open."""
         return list(self._held.values())
@@ -221,10 +232,18 @@ class Sessions:
         while self._closing and len(self._held) + len(self._closing) >= most > len(self._held):
             await asyncio.wait(set(self._closing), return_when=asyncio.FIRST_COMPLETED)
         if len(self._held) >= most:
-            raise Refusal("SESSIONS_FULL", f"{len(self._held)} sessions are open, at most sessions.max = {most} may be")
+            raise Refusal(
+                "SESSIONS_FULL",
+                f"{len(self._held)} sessions are open, at most sessions.max = {most} may be",
+                retry_after=seconds_until_places(self.held(), self._clock()),
+            )
         if tenant and self._per_tenant[tenant] >= own:
             raise Refusal(
-                "TENANT_LIMIT", f"the tenant has {own} sessions open, at most sessions.per_tenant = {own} may be"
+                "TENANT_LIMIT",
+                f"the tenant has {own} sessions open, at most sessions.per_tenant = {own} may be",
+                retry_after=seconds_until_places(
+                    (held for held in self.held() if held.tenant == tenant), self._clock()
+                ),
             )
 
     def _hold(self, key: Key, session: Session, cache: CacheOptions, ttl: float) -> HeldSession:

@@ -25,7 +25,7 @@ def warm_up(model: LanguageModel) -> None:
     n_prompt = max(1, min(PROMPT_TOKENS, model.max_context - OUTPUT_TOKENS))
     n_output = max(1, min(OUTPUT_TOKENS, model.max_context - n_prompt))
     request = GenerationRequest(
-        [token % model.vocab_size for token in range(n_prompt)],
+        [token % model.n_tokens for token in range(n_prompt)],
         sampling=SamplingOptions(temperature=0.0),
         stop=StopOptions(max_tokens=n_output, ignore_eos=True),
         output=OutputOptions(text=False, logprobs=True),
@@ -38,7 +38,7 @@ def warm_up(model: LanguageModel) -> None:
             if isinstance(reply, Chunk):
                 tokens += reply.token_ids
                 logprobs += reply.logprobs or ()
-    if len(tokens) != n_output or not all(0 <= token < model.vocab_size for token in tokens):
+    if len(tokens) != n_output or not all(0 <= token < model.n_tokens for token in tokens):
         raise failed(f"it gave {len(tokens)} tokens, expected {n_output} of the vocabulary")
     if len(logprobs) != n_output or not all(map(math.isfinite, logprobs)):
         raise failed("it gave probabilities that are no numbers")

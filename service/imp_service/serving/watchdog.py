@@ -94,8 +94,7 @@ class Watchdog:
 
         `on_stopped` is called where the engine has ended without a word of why, once or more.
         """
-        self._engine_stall = settings.engine_stall.total_seconds()
-        self._request_stall = settings.request_stall.total_seconds()
+        self.follow(settings)
         self._beat = beat
         self._requests = requests
         self._load = load
@@ -111,13 +110,17 @@ class Watchdog:
         # The engine makes steps, or has nothing to do.
         self.is_alive = True
 
+    def follow(self, settings: WatchdogSettings) -> None:
+        """Takes new limits, from the next look on."""
+        self._engine_stall = settings.engine_stall.total_seconds()
+        self._request_stall = settings.request_stall.total_seconds()
+
     def watch(self, watcher: Callable[[bool], None]) -> None:
         """Tells `watcher` whenever is_alive changes."""
         self._watchers.append(watcher)
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        limit = min(self._engine_stall, self._request_stall)
         while True:
             try:
                 self.look()
@@ -128,6 +131,7 @@ class Watchdog:
             if is_at_rest:
                 await self._rest()
             else:
+                limit = min(self._engine_stall, self._request_stall)
                 await asyncio.sleep(min(SAMPLE_SECONDS, limit / LOOKS_PER_LIMIT))
 
     def wake(self) -> None:

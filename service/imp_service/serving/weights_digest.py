@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
-from pathlib import Path
 
-from imp_service.core.load import model_path
-from imp_service.core.weights import sha256_of, weight_files
+from imp_service.core import Error
+from imp_service.core.weights import sha256_of
+from imp_service.generation import LanguageModel
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 
@@ -32,16 +31,25 @@ class WeightsDigest:
         elif phase is Phase.SERVING and self._thread is None:
             # Checked against the file before it was loaded.
             self.sha256 = self._host.settings.model.sha256 or ""
-            if not self.sha256:
-                paths = weight_files(model_path(self._host.config))
-                self._thread = threading.Thread(target=self._compute, args=(paths,), name="imp-digest", daemon=True)
+            model = self._host.model
+            if self.sha256:
+                _close(model)
+            else:
+                self._thread = threading.Thread(target=self._compute, args=(model,), name="imp-digest", daemon=True)
                 self._thread.start()
 
-    def _compute(self, paths: Sequence[Path]) -> None:
+    def _compute(self, model: LanguageModel) -> None:
         if hasattr(os, "setpriority"):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEAST_PRIORITY)
         try:
-            self.sha256 = sha256_of(paths, lambda: not self._is_stopped.is_set()) or ""
-        except OSError:
-            # The file is gone: what is served was read from it before, and its digest stays unknown.
+            self.sha256 = sha256_of(model.weight_files, lambda: not self._is_stopped.is_set()) or ""
+        except Error:
+            # The file was changed, or the model is closed: the digest of what was read before stays unknown.
             self.sha256 = ""
+        finally:
+            _close(model)
+
+
+def _close(model: LanguageModel) -> None:
+    for file in model.weight_files:
+        file.close()

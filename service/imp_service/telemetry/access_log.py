@@ -14,9 +14,14 @@ class AccessLog:
         self.model = model
 
     def __call__(self, facts: CallFacts) -> None:
-        """Every call that finished has its line; of others, which a client can cause at will, so many a second."""
+        """Every call that finished has its line; of others, which a client can cause at will, so many a second.
+
+        A health check has a line at debug, but where it is refused or fails.
+        """
         fields = access_fields(facts, self.model)
-        if facts.outcome == "finished":
+        if facts.method.is_health and facts.outcome in ("finished", "cancelled", "timed_out"):
+            self._log.debug(f"call {facts.outcome.replace('_', ' ')}", message="", **fields)
+        elif facts.outcome == "finished":
             self._log.info("call finished", message="", **fields)
         elif facts.outcome == "failed":
             self._log.warning("call failed", message="", **fields)

@@ -20,6 +20,10 @@ class LineLimit:
         self._events: dict[str, _Second] = {}
         self.n_suppressed = 0
 
+    def set_limit(self, per_second: int) -> None:
+        """From now on."""
+        self._per_second = per_second
+
     def admit(self, event: str) -> int | None:
         """None where the line is one too many; else how many were held back since the last one."""
         now = self._clock()

@@ -35,6 +35,11 @@ class Log:
         self._descriptor = _copy(descriptor)
         self._writer = LogWriter(self._descriptor, as_text if kind == "text" else as_json)
 
+    def follow(self, settings: LogSettings) -> None:
+        """Takes the level and the limit of new settings."""
+        self._least = LEVELS.index(settings.level)
+        self._limit.set_limit(settings.max_lines_per_second)
+
     @property
     def n_dropped(self) -> dict[str, int]:
         """Lines that were not written, by cause."""

@@ -15,6 +15,8 @@ class Method:
     type: MethodType
     # It asks the model for something: it is counted among the requests.
     is_request: bool = False
+    # A health check: a kubelet makes one every few seconds.
+    is_health: bool = False
 
     @property
     def path(self) -> str:

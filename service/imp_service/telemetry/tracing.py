@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
-EXTRA = 'pip install "imp-service[otel]"'
+EXTRA = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-grpc, the extra `otel`"
 SHUTDOWN_MS = 2000
 
 

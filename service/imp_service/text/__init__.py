@@ -13,20 +13,25 @@ from imp_service.text.errors import (
     TemplateInvalid,
     TextError,
     TokenizerInvalid,
+    TooManyTokens,
     UnknownPreTokenizer,
 )
 from imp_service.text.limits import TextLimits
 from imp_service.text.stop_matcher import StopStrings
+from imp_service.text.template_choice import TEMPLATE_KEY, TemplateChoice
 from imp_service.text.text_stream import NO_STOP, StopRules, StreamMark, TextDelta, TextStream
 from imp_service.text.tokenizer import Encoding, TextSpan, Tokenizer
 
 if TYPE_CHECKING:
     from imp_service.text.chat_template import ChatTemplate, RenderedChat
-    from imp_service.text.constraint import ConstraintCompiler, ConstraintKind, ConstraintSpec
-    from imp_service.text.constraint_state import ConstraintProgram, ConstraintState
+    from imp_service.text.constraint import ConstraintCompiler
+    from imp_service.text.constraint_grammar import ConstraintKind, ConstraintSpec
+    from imp_service.text.constraint_program import ConstraintProgram
+    from imp_service.text.constraint_state import ConstraintState
 
 __all__ = [
     "NO_STOP",
+    "TEMPLATE_KEY",
     "ChatMessage",
     "ChatPrompt",
     "ChatTemplate",
@@ -43,6 +48,7 @@ __all__ = [
     "StopRules",
     "StopStrings",
     "StreamMark",
+    "TemplateChoice",
     "TemplateFailed",
     "TemplateInvalid",
     "TextDelta",
@@ -52,6 +58,7 @@ __all__ = [
     "TextStream",
     "Tokenizer",
     "TokenizerInvalid",
+    "TooManyTokens",
     "UnknownPreTokenizer",
 ]
 
@@ -60,9 +67,9 @@ _MODULES = {
     "ChatTemplate": "chat_template",
     "RenderedChat": "chat_template",
     "ConstraintCompiler": "constraint",
-    "ConstraintKind": "constraint",
-    "ConstraintProgram": "constraint_state",
-    "ConstraintSpec": "constraint",
+    "ConstraintKind": "constraint_grammar",
+    "ConstraintProgram": "constraint_program",
+    "ConstraintSpec": "constraint_grammar",
     "ConstraintState": "constraint_state",
 }
 

@@ -181,7 +181,7 @@ def _unigram(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
         raise TokenizerInvalid("tokenizer.ggml.unknown_token_id", "missing; a unigram vocabulary needs it")
     is_byte = vocabulary.types == TokenType.BYTE
     entries = list(zip(names, np.where(is_byte, _NEVER, scores).tolist(), strict=True))
-    backend = Tokenizer(models.Unigram(entries, vocabulary.special.unknown, byte_fallback=_has_all_bytes(vocabulary)))
+    backend = Tokenizer(models.Unigram(entries, vocabulary.special.unknown, byte_fallback=vocabulary.has_all_bytes))
     steps: list[normalizers.Normalizer] = []
     if vocabulary.character_map:
         try:
@@ -213,13 +213,8 @@ def _unknown_name(vocabulary: Vocabulary, names: list[str]) -> str | None:
     unknown = vocabulary.special.unknown
     if unknown is not None:
         return names[unknown]
-    if vocabulary.kind is not VocabularyKind.WORD_PIECE and not _has_all_bytes(vocabulary):
+    if vocabulary.kind is not VocabularyKind.WORD_PIECE and not vocabulary.has_all_bytes:
         raise TokenizerInvalid(
             "tokenizer.ggml.unknown_token_id", "missing, and not every byte has a token: some text would be lost"
         )
     return None
-
-
-def _has_all_bytes(vocabulary: Vocabulary) -> bool:
-    is_byte = vocabulary.types == TokenType.BYTE
-    return len({vocabulary.token_bytes[token_id] for token_id in is_byte.nonzero()[0].tolist()}) == 256

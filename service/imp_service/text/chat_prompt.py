@@ -70,6 +70,14 @@ def find_violations(chat: ChatPrompt, path: str = "chat") -> Iterator[FieldInval
             yield FieldInvalid(f"{path}.continue_final_message", "add_generation_prompt is set beside it")
 
 
+def offers_tools(chat: ChatPrompt) -> bool:
+    """The conversation has tools."""
+    try:
+        return _parse_tools(chat.tools_json, "chat.tools_json") is not None
+    except FieldInvalid:  # told where it is rendered
+        return False
+
+
 def template_variables(chat: ChatPrompt, path: str = "chat") -> dict[str, object]:
     """What the template sees of a conversation whose fields are valid."""
     continues = bool(chat.continue_final_message)

@@ -14,11 +14,11 @@ from imp_service.text.chat_prompt import ChatPrompt, find_violations, template_v
 from imp_service.text.errors import FieldInvalid, NoChatTemplate, TemplateFailed, TemplateInvalid
 from imp_service.text.limits import TextLimits
 from imp_service.text.template_budget import Budget
+from imp_service.text.template_choice import TEMPLATE_KEY
 from imp_service.text.template_environment import RaisedByTemplate, TemplateEnvironment
 from imp_service.text.template_text import TemplateText, cut_text, join_printed
 from imp_service.text.tokenizer import TextSpan, Tokenizer
 
-_KEY = "tokenizer.chat_template"
 _MAX_MESSAGE_BYTES = 200
 _QUOTED = re.compile(r"'([^']*)'")
 _TYPE_NAMES = frozenset({"dict object", "list object", "str object", "int object", "None"})
@@ -42,14 +42,21 @@ class ChatTemplate:
         source: str,
         special_tokens: Mapping[str, str],
         *,
+        key: str = TEMPLATE_KEY,
         limits: TextLimits | None = None,
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
-        """`special_tokens` are the template's variables such as bos_token; what they hold counts as the template's."""
+        """`special_tokens` are the template's variables such as bos_token; what they hold counts as the template's.
+
+        `key` names the template in the error of one that cannot be compiled.
+        """
         self._source = source
         self._limits = limits or TextLimits()
         self._special_tokens = {name: TemplateText.trusted(text) for name, text in special_tokens.items()}
-        self._template = _compile(source, self._limits, now)
+        environment = TemplateEnvironment(now)
+        self._template = _compile(environment, source, key, self._limits)
+        # What a rendering may stumble over.
+        self.warnings = tuple(f"{key}: {words}" for words in environment.unknown_names)
 
     @classmethod
     def from_metadata(
@@ -57,20 +64,21 @@ class ChatTemplate:
         metadata: Mapping[str, object],
         tokenizer: Tokenizer,
         *,
+        key: str = TEMPLATE_KEY,
         limits: TextLimits | None = None,
         now: Callable[[], datetime] = datetime.now,
     ) -> ChatTemplate:
-        """The template of a model file; `NoChatTemplate` where it has none."""
-        source = metadata.get(_KEY)
+        """The template under a key of a model file; `NoChatTemplate` where it has none."""
+        source = metadata.get(key)
         if source is None:
             raise NoChatTemplate("chat", "the model has no chat template")
         if isinstance(source, bytes):
             try:
                 source = source.decode()
             except UnicodeDecodeError as error:
-                raise TemplateInvalid(_KEY, "not UTF-8") from error
+                raise TemplateInvalid(key, "not UTF-8") from error
         if not isinstance(source, str):
-            raise TemplateInvalid(_KEY, f"expected a string, found {type(source).__name__}")
+            raise TemplateInvalid(key, f"expected a string, found {type(source).__name__}")
         ids = {"bos_token": tokenizer.special.bos, "eos_token": tokenizer.special.eos}
         ids |= {"unk_token": tokenizer.special.unknown, "sep_token": tokenizer.special.separator}
         texts = {
@@ -78,7 +86,7 @@ class ChatTemplate:
             for name, token_id in ids.items()
             if token_id is not None
         }
-        return cls(source, texts, limits=limits, now=now)
+        return cls(source, texts, key=key, limits=limits, now=now)
 
     @property
     def source(self) -> str:
@@ -131,16 +139,16 @@ class ChatTemplate:
         return _shown(message) if message and is_own else f"{type(error).__name__} in the template"
 
 
-def _compile(source: str, limits: TextLimits, now: Callable[[], datetime]) -> Template:
+def _compile(environment: TemplateEnvironment, source: str, key: str, limits: TextLimits) -> Template:
     n_bytes = len(source.encode("utf-8", "surrogatepass"))
     if n_bytes > limits.template_bytes:
-        raise TemplateInvalid(_KEY, f"{n_bytes} bytes, limit {limits.template_bytes}")
+        raise TemplateInvalid(key, f"{n_bytes} bytes, limit {limits.template_bytes}")
     try:
-        return TemplateEnvironment(now).from_string(source)
+        return environment.from_string(source)
     except TemplateSyntaxError as error:
-        raise TemplateInvalid(_KEY, f"line {error.lineno}: {_shown(error.message or '')}") from error
+        raise TemplateInvalid(key, f"line {error.lineno}: {_shown(error.message or '')}") from error
     except (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError) as error:
-        raise TemplateInvalid(_KEY, f"cannot be compiled: {type(error).__name__}") from error
+        raise TemplateInvalid(key, f"cannot be compiled: {type(error).__name__}") from error
 
 
 def _mark_end(chat: ChatPrompt, variables: dict[str, object]) -> str:

@@ -1,55 +1,45 @@
-"""Where a sequence stands in its constraint: which tokens may come next, and whether it may or must end."""
+"""The state of one sequence in its constraint: which tokens may come next, and whether the text may or must end."""
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 import numpy as np
-from llguidance import LLMatcher
 
-from imp_service.text.errors import FieldInvalid, native_boundary
+from imp_service.text.errors import FieldInvalid, NativePanic, native_boundary
+from imp_service.text.shared_matcher import STATE_STEPS, n_words
 
-_WORD_BITS = 32
-_TOO_COMPLEX = ("ParserTooComplex", "LexerTooComplex")
+if TYPE_CHECKING:
+    from imp_service.text.constraint_program import ConstraintProgram
 
-
-class ConstraintProgram:
-    """A compiled constraint. Immutable; `start` may be called from any thread."""
-
-    def __init__(
-        self, matcher: LLMatcher, *, path: str, vocab_size: int, n_known: int, ends: tuple[int, ...], n_bytes: int
-    ) -> None:
-        self._matcher = matcher
-        self.path = path
-        self.vocab_size = vocab_size
-        # Ids of the tokenizer; the model may have more rows.
-        self.n_known = n_known
-        self.ends = frozenset(ends)
-        self.n_bytes = n_bytes
-        bits = np.zeros(n_words(vocab_size) * _WORD_BITS, dtype=np.uint8)
-        bits[list(ends)] = 1
-        self.end_mask = np.packbits(bits, bitorder="little").tobytes()
-
-    def start(self) -> ConstraintState:
-        """The state before the first output."""
-        return ConstraintState(self, self.new_matcher())
-
-    def new_matcher(self) -> LLMatcher:
-        """The library's state before the first output; what is costly in it is shared."""
-        return self._matcher.deep_copy()
-
-
-def n_words(vocab_size: int) -> int:
-    """Words of 32 bits in a mask."""
-    return (vocab_size + _WORD_BITS - 1) // _WORD_BITS
+# The library's error begins so if the lexer, which several sequences share, is exhausted or broken, ...
+_NO_ROOM = "lexer error: too many states"
+_SPENT = ("lexer error", "panic:")
+# ... and so if this sequence alone exceeded a limit.
+_TOO_COMPLEX = ("parser error", "Parser Error: Current row")
+# Limit of processor time for one mask: the library's own limits do not bound the work on an ambiguous grammar.
+MASK_SECONDS = 0.1
+# A replay computes a mask after this many tokens: a mask resets the library's budget.
+_TOKENS_PER_REFILL = 64
 
 
 class ConstraintState:
-    """Follows one sequence. Not for use by two threads at once; computing a mask releases Python's lock."""
+    """Follows one sequence. Not for use by two threads at once; computing a mask releases Python's lock.
 
-    def __init__(self, program: ConstraintProgram, matcher: LLMatcher) -> None:
+    If the program that it shares with others is exhausted, it goes on with a fresh one, and allows the same tokens.
+    """
+
+    def __init__(self, program: ConstraintProgram) -> None:
         self._program = program
-        self._matcher = matcher
+        self._words = program.vocabulary
+        self._shared = program.shared()
+        self._matcher = self._shared.copy()
+        self._n_replaced = 0
+        # This sequence has a lexer of its own: if that is exhausted, no other sequence is the cause.
+        self._is_alone = False
         self._tokens: list[int] = []
-        # Outputs after the end, where the caller goes on regardless (ignore_eos); 0: not ended.
+        # Outputs from the end token on: with ignore_eos the caller goes on after it. 0: not ended.
         self._n_after_end = 0
         self._mask: bytes | None = None
 
@@ -65,38 +55,37 @@ class ConstraintState:
 
     @property
     def may_end(self) -> bool:
-        """What is there is a member of the language."""
-        return self.has_ended or bool(self._matcher.is_accepting())
+        """The text so far satisfies the constraint."""
+        # The mask comes first: only computing it detects an exhausted lexer.
+        return self.has_ended or (self.mask() is not None and bool(self._matcher.is_accepting()))
 
     @property
     def only_end_is_possible(self) -> bool:
         """Nothing but the end is possible: the sequence ends here, whatever its least length."""
-        return self.may_end and self.mask() == self._program.end_mask
+        return self.mask() == self._words.end_mask and self.may_end
 
     def mask(self) -> bytes:
         """One bit per id of the model, lowest first, in whole words of 32 bits.
 
-        No bit is set where no token can go on, which a vocabulary that lacks a byte may bring about.
+        No bit is set if no token can continue the text, which may happen if the vocabulary lacks a byte. Raises
+        `FieldInvalid` if the constraint costs more than one sequence may spend.
         """
         if self._mask is None:
-            self._mask = self._program.end_mask if self.has_ended else self._compute_mask()
+            self._mask = self._words.end_mask if self.has_ended else self._compute_mask()
         return self._mask
 
     def accept(self, token_id: int) -> bool:
-        """Takes the next output; False, and nothing changes, where the constraint does not allow it."""
-        if token_id in self._program.ends:
+        """Takes the next output. Returns False, and changes nothing, if the constraint does not allow it."""
+        if token_id in self._words.ends:
             if not self.may_end:
                 return False
             self._n_after_end += 1
-        elif self.has_ended or not 0 <= token_id < self._program.n_known:
+        elif self.has_ended or not 0 <= token_id < self._words.n_known:
             return False
-        else:
-            with native_boundary("llguidance"):
-                taken = self._matcher.consume_token(token_id)
-            if not taken:
-                self._restore()
-                return False
+        elif self._consume(token_id):
             self._tokens.append(token_id)
+        else:
+            return False
         self._mask = None
         return True
 
@@ -115,26 +104,94 @@ class ConstraintState:
 
     def fork(self) -> ConstraintState:
         """A copy that goes its own way."""
-        copy = ConstraintState(self._program, self._matcher.deep_copy())
+        copy = ConstraintState.__new__(ConstraintState)
+        copy._program, copy._words, copy._shared = self._program, self._words, self._shared
+        copy._matcher = self._matcher.deep_copy()
+        copy._n_replaced, copy._is_alone = self._n_replaced, self._is_alone
         copy._tokens = self._tokens.copy()
         copy._n_after_end, copy._mask = self._n_after_end, self._mask
         return copy
 
     def _compute_mask(self) -> bytes:
-        mask = np.zeros(n_words(self._program.vocab_size), dtype="<u4")
-        with native_boundary("llguidance"):
-            self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, 4 * n_words(self._program.n_known))
-        if self._matcher.is_error():
-            # Asking spoilt the library's state.
-            reason = self._matcher.stop_reason()
+        while True:
+            mask, error = self._ask()
+            if not error:
+                return mask
+            if error.startswith(_SPENT):
+                self._replace(error)
+                continue
+            # The failed call left the library's state unusable.
             self._restore()
-            if reason in _TOO_COMPLEX:
-                raise FieldInvalid(self._program.path, "grew beyond the limits of what can be followed")
-            return bytes(mask.nbytes)
-        return mask.tobytes()
+            if error.startswith(_TOO_COMPLEX):
+                raise self._too_costly()
+            return bytes(len(mask))
+
+    def _ask(self) -> tuple[bytes, str]:
+        mask = np.zeros(n_words(self._words.vocab_size), dtype="<u4")
+        began = time.thread_time()
+        with native_boundary("llguidance"):
+            self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, 4 * n_words(self._words.n_known))
+        if time.thread_time() - began > MASK_SECONDS:
+            raise self._too_costly()
+        return mask.tobytes(), self._matcher.get_error()
+
+    def _consume(self, token_id: int) -> bool:
+        """Whether the constraint allows the token. An exhausted lexer, which refuses all, is replaced first."""
+        for _ in range(2):
+            with native_boundary("llguidance"):
+                if self._matcher.consume_token(token_id):
+                    return True
+            error = self._matcher.get_error()
+            if not error.startswith(_SPENT):
+                error = self._error_of_shared()
+            if not error.startswith(_SPENT):
+                break
+            self._replace(error)
+        self._restore()
+        return False
+
+    def _error_of_shared(self) -> str:
+        """Why the lexer cannot be used; empty if it can."""
+        matcher = self._shared.copy()
+        with native_boundary("llguidance"):
+            matcher.compute_bitmask()
+        return matcher.get_error()
+
+    def _replace(self, error: str) -> None:
+        """Goes on with a fresh program. Raises `FieldInvalid` if the sequence exhausted one by itself."""
+        while error:
+            if not error.startswith(_SPENT):
+                raise RuntimeError("the library refuses tokens that it took before")
+            needs_room = error.startswith(_NO_ROOM)
+            shared = self._program.replace(self._shared, needs_room=needs_room)
+            if self._is_alone:
+                if error.startswith("panic:"):
+                    raise NativePanic("llguidance", "the library panicked")
+                raise self._too_costly()
+            self._n_replaced += 1
+            self._is_alone = not needs_room or self._n_replaced > len(STATE_STEPS)
+            self._shared = self._program.alone() if self._is_alone else shared
+            error = self._replay()
+
+    def _replay(self) -> str:
+        """Rebuilds the library's state from the accepted outputs. Returns the error, or an empty string."""
+        self._matcher = self._shared.copy()
+        for at in range(0, len(self._tokens), _TOKENS_PER_REFILL):
+            with native_boundary("llguidance"):
+                self._matcher.compute_bitmask()
+                if not self._matcher.is_error():
+                    self._matcher.consume_tokens(self._tokens[at : at + _TOKENS_PER_REFILL])
+            if self._matcher.is_error():
+                return self._matcher.get_error() or "refused"
+        return ""
 
     def _restore(self) -> None:
-        """The library's state for the outputs that stand: a refusal, and some rollbacks, leave it unusable."""
-        self._matcher = self._program.new_matcher()
-        if self._tokens and not self._matcher.consume_tokens(self._tokens):
-            raise RuntimeError("the library refuses tokens that it took before")
+        """Rebuilds the state after a refusal or a rollback that left the library's own unusable."""
+        self._replace_if(self._replay())
+
+    def _replace_if(self, error: str) -> None:
+        if error:
+            self._replace(error if error.startswith(_SPENT) else self._error_of_shared() or error)
+
+    def _too_costly(self) -> FieldInvalid:
+        return FieldInvalid(self._program.path, "grew beyond the limits of what can be followed")

@@ -19,6 +19,22 @@ class TextError(Exception):
         self.path = path
         self.message = message
 
+    def in_file(self, name: str) -> None:
+        """Adds the file's name to an error about a key of a model file."""
+        if self.path.startswith("tokenizer."):
+            self.path = f"{name}: key {self.path}"
+            self.args = (f"{self.path}: {self.message}",)
+
+
+@contextmanager
+def naming_file(name: str) -> Iterator[None]:
+    """Adds the file's name to errors about keys of a model file."""
+    try:
+        yield
+    except TextError as error:
+        error.in_file(name)
+        raise
+
 
 class TokenizerInvalid(TextError):
     """The model file's tokenizer cannot be used."""
@@ -52,6 +68,15 @@ class FieldInvalid(TextError):
     """A field of a request has a value it may not have."""
 
     reason = "FIELD_INVALID"
+
+
+class TooManyTokens(Exception):
+    """A text has more tokens than the caller's limit; the caller turns this into its own error."""
+
+    def __init__(self, n_tokens: int) -> None:
+        super().__init__(f"at least {n_tokens} tokens")
+        # There may be more: encoding stopped here.
+        self.n_tokens = n_tokens
 
 
 class NativePanic(TextError):

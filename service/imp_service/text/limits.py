@@ -30,4 +30,5 @@ class TextLimits:
     choices: int = 1_024
     choice_bytes: int = 1_024
     compile_ms: int = 1_000
+    compile_bytes: int = 32 * MIB
     cache_bytes: int = 64 * MIB

@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 from imp_service.text.errors import TokenizerInvalid
 
-_PREFIX = "tokenizer.ggml."
+PREFIX = "tokenizer.ggml."
 
 
 class TokenizerMetadata:
     """The `tokenizer.*` keys of a model file; every complaint names the key."""
 
     def __init__(self, metadata: Mapping[str, object]) -> None:
-        self._metadata = metadata
+        self.metadata = metadata
 
     def has(self, name: str) -> bool:
-        return _PREFIX + name in self._metadata
+        return PREFIX + name in self.metadata
 
     def fail(self, name: str, message: str) -> TokenizerInvalid:
-        return TokenizerInvalid(_PREFIX + name, message)
+        return TokenizerInvalid(PREFIX + name, message)
 
     def text(self, name: str) -> str | None:
-        value = self._metadata.get(_PREFIX + name)
+        value = self.metadata.get(PREFIX + name)
         if value is None:
             return None
         if isinstance(value, bytes):
@@ -38,13 +38,13 @@ class TokenizerMetadata:
         return value
 
     def flag(self, name: str) -> bool | None:
-        value = self._metadata.get(_PREFIX + name)
+        value = self.metadata.get(PREFIX + name)
         if value is not None and not isinstance(value, (bool, np.bool_)):
             raise self.fail(name, f"expected true or false, found {type(value).__name__}")
         return None if value is None else bool(value)
 
     def token_id(self, name: str, vocab_size: int) -> int | None:
-        value = self._metadata.get(_PREFIX + name)
+        value = self.metadata.get(PREFIX + name)
         if value is None:
             return None
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
@@ -79,7 +79,7 @@ class TokenizerMetadata:
         return array.astype(np.float32)
 
     def _array(self, name: str) -> NDArray[np.generic] | None:
-        value = self._metadata.get(_PREFIX + name)
+        value = self.metadata.get(PREFIX + name)
         if value is None:
             return None
         try:
@@ -92,7 +92,7 @@ class TokenizerMetadata:
 
     def byte_strings(self, name: str) -> list[bytes] | None:
         """A list of strings as bytes; a `str` may hold bytes that are not UTF-8 as surrogate escapes."""
-        value = self._metadata.get(_PREFIX + name)
+        value = self.metadata.get(PREFIX + name)
         if value is None:
             return None
         if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
@@ -103,7 +103,7 @@ class TokenizerMetadata:
 
     def byte_string(self, name: str) -> bytes | None:
         """A blob, as bytes or as a list of small integers."""
-        value = self._metadata.get(_PREFIX + name)
+        value = self.metadata.get(PREFIX + name)
         if value is None or isinstance(value, bytes):
             return value
         numbers = self.integers(name)

@@ -163,7 +163,8 @@ _BAILING_RULE = PreTokenizer((_BAILING,))
 _CHATGLM_RULE = PreTokenizer((_LLAMA3,))
 
 _ROWS: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
-    (("default",), PreTokenizer((Step.PUNCTUATION_RUNS, _WORDS, Step.DIGIT_RUNS, "[0-9][0-9][0-9]"))),
+    # No model's own: what llama.cpp takes for files that name no rule. Its punctuation lacks the backtick.
+    (("default",), PreTokenizer((r"[\p{P}$+<=>^~|]+", _WORDS, Step.DIGIT_RUNS, "[0-9][0-9][0-9]"))),
     (
         ("gpt-2", "phi-2", "jais", "trillion", "granite-docling", "gigachat", "a.x-4.0", "mellum", "exaone4"),
         _GPT2_RULE,

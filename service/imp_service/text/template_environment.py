@@ -58,6 +58,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             cache_size=0,
         )
         self.filters = dict(FILTERS)
+        # Filters and tests that do not exist: a rendering that reaches one fails.
+        self.unknown_names: list[str] = []
 
         def strftime_now(form: str) -> str:
             if _DATE_WIDTH.search(form):
@@ -106,7 +108,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         if not super().is_safe_attribute(obj, attr, value):
             return False
-        if isinstance(obj, (Namespace, Undefined)):
+        # A loop's previtem and nextitem may be undefined, and what is undefined is callable.
+        if isinstance(obj, (Namespace, Undefined)) or isinstance(value, Undefined):
             return True
         if not callable(value):
             return isinstance(obj, (LoopContext, Macro))
@@ -116,7 +119,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         raise SecurityError(f"access to attribute {attribute!r} of a {type(obj).__name__}")
 
     def wrap_str_format(self, value: Any) -> None:
-        """The library's own format would bring back the method that `is_safe_attribute` refuses."""
+        """The library's own format reaches attributes: call() runs a bounded one in its place."""
         return
 
     # Called by the nodes that `guard` puts in.
@@ -139,7 +142,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
-        return guard(tree, self.keep_literal, filters=self.filters, tests=self.tests)
+        return guard(tree, self.keep_literal, self._note_unknown)
+
+    def _note_unknown(self, node: nodes.Filter | nodes.Test) -> None:
+        what, known = ("filter", self.filters) if isinstance(node, nodes.Filter) else ("test", self.tests)
+        if node.name not in known:
+            self.unknown_names.append(f"no {what} named {node.name!r} (line {node.lineno})")
 
     def keep_literal(self, text: str) -> nodes.Expr:
         """A node for text that the template wrote."""

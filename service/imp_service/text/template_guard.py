@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from jinja2 import TemplateSyntaxError, nodes
@@ -16,15 +16,14 @@ _REFUSED = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends, nodes.
 def guard(
     tree: nodes.Template,
     keep_literal: Callable[[str], nodes.Expr],
-    *,
-    filters: Container[str],
-    tests: Container[str],
+    on_name: Callable[[nodes.Filter | nodes.Test], None],
 ) -> nodes.Template:
     """The same template with counted loops, measured literals of lists, bounded joins, and strings that are its own.
 
-    A filter or test that does not exist is an error here; the library leaves some of them to rendering.
+    `on_name` gets every filter and test. The library refuses an unknown one while compiling, except inside a
+    condition: there it fails where it runs.
     """
-    guarded: nodes.Template = _Guard(keep_literal, filters, tests).visit(tree)
+    guarded: nodes.Template = _Guard(keep_literal, on_name).visit(tree)
     return guarded
 
 
@@ -40,16 +39,17 @@ class GenerationTag(Extension):
 
 class _Guard(NodeTransformer):
     def __init__(
-        self, keep_literal: Callable[[str], nodes.Expr], filters: Container[str], tests: Container[str]
+        self, keep_literal: Callable[[str], nodes.Expr], on_name: Callable[[nodes.Filter | nodes.Test], None]
     ) -> None:
         self._keep_literal = keep_literal
-        self._filters = filters
-        self._tests = tests
+        self._on_name = on_name
 
     def visit(self, node: nodes.Node, *_args: Any, **_kwargs: Any) -> Any:
         refusal = self._refusal(node)
         if refusal is not None:
             raise TemplateSyntaxError(refusal, node.lineno)
+        if isinstance(node, (nodes.Filter, nodes.Test)):
+            self._on_name(node)
         if isinstance(node, nodes.Const):
             return self._keep_literal(node.value) if isinstance(node.value, str) else node
         compared = self._compared_literal(node)
@@ -67,14 +67,10 @@ class _Guard(NodeTransformer):
                 return _call("measured", node)
         return node
 
-    def _refusal(self, node: nodes.Node) -> str | None:
-        match node:
-            case nodes.Filter(name=name) if name not in self._filters:
-                return f"no filter named {name!r}"
-            case nodes.Test(name=name) if name not in self._tests:
-                return f"no test named {name!r}"
-            case nodes.For(recursive=True):
-                return "a recursive loop has no place in a chat template"
+    @staticmethod
+    def _refusal(node: nodes.Node) -> str | None:
+        if isinstance(node, nodes.For) and node.recursive:
+            return "a recursive loop has no place in a chat template"
         if isinstance(node, _REFUSED):
             return f"{type(node).__name__.lower()} has no place in a chat template"
         return None

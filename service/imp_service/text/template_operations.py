@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jinja2 import Undefined, filters, pass_context
-from jinja2.exceptions import FilterArgumentError, SecurityError
+from jinja2.exceptions import FilterArgumentError, SecurityError, TemplateRuntimeError
 from jinja2.runtime import Context
 from markupsafe import escape
 
+from imp_service.text.errors import FieldInvalid
+from imp_service.text.strict_json import parse_strict_json
 from imp_service.text.template_budget import Budget, BudgetExceeded
+from imp_service.text.template_format import format_pieces
 from imp_service.text.template_text import TemplateText, is_trusted, join_texts, repeat_text, strip_text
 
 # Integers of a template are counters and dates.
 _MAX_INTEGER_BITS = 4_096
 _MAX_INDENT = 16
+_MAX_JSON_DEPTH = 32
 # A width or precision in a format; a star takes it from an argument.
 _WIDE_FORMAT = re.compile(r"%[^a-zA-Z%]*(?:\*|\d{4})")
 
@@ -94,12 +98,20 @@ OPERATORS: dict[str, Callable[[Budget, Any, Any], object]] = {"+": add, "*": mul
 
 def call_string_method(budget: Budget, text: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
     """A method of a string; the caller has checked that it is one of `STRING_METHODS`."""
-    if name in ("strip", "lstrip", "rstrip"):
-        return strip_text(text, *(args or (None,)), left=name != "rstrip", right=name != "lstrip")
-    if name == "join":
-        return _join(budget, text, *args)
-    if name == "replace":
-        return replace(budget, text, *args)
+    match name:
+        case "strip" | "lstrip" | "rstrip":
+            return strip_text(text, *(args or (None,)), left=name != "rstrip", right=name != "lstrip")
+        case "join":
+            return _join(budget, text, *args)
+        case "replace":
+            return replace(budget, text, *args)
+        case "format":
+            return _format(budget, text, args, kwargs)
+    return _plain_method(budget, text, name, args, kwargs)
+
+
+def _plain_method(budget: Budget, text: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+    """One that makes nothing longer than the text."""
     result = getattr(str, name)(text, *args, **kwargs)
     if isinstance(result, str):
         budget.operand(len(result))
@@ -110,7 +122,7 @@ def call_string_method(budget: Budget, text: str, name: str, args: tuple[Any, ..
     return result
 
 
-# Left out: format and its kin reach attributes; center, zfill and the like make text of any width.
+# Left out: format_map, which reaches attributes; center, zfill and the like, which make text of any width.
 STRING_METHODS = frozenset(
     {
         *("capitalize", "casefold", "lower", "swapcase", "title", "upper"),
@@ -118,7 +130,7 @@ STRING_METHODS = frozenset(
         *("isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric"),
         *("isprintable", "isspace", "istitle", "isupper"),
         *("lstrip", "rstrip", "strip", "removeprefix", "removesuffix", "replace"),
-        *("join", "partition", "rpartition", "rsplit", "split", "splitlines"),
+        *("format", "join", "partition", "rpartition", "rsplit", "split", "splitlines"),
     }
 )
 
@@ -128,6 +140,22 @@ def replace(budget: Budget, text: str, old: str, new: str, count: int = -1) -> T
     n_found = text.count(old) if count < 0 else min(text.count(old), count)
     budget.operand(len(text) + n_found * max(len(new) - len(old), 0))
     return _of_sources(str.replace(text, old, new, count), text, new)
+
+
+def _format(budget: Budget, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TemplateText:
+    pieces: list[TemplateText] = []
+    for value, spec in format_pieces(budget, text, args, kwargs):
+        piece = printed(budget, value)
+        if spec:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            try:
+                piece = _of_sources(format(value if is_number else str.__str__(piece), spec), value)
+            except ValueError as error:
+                raise TemplateRuntimeError("a format's specification does not fit its value") from error
+        budget.operand(len(piece))
+        pieces.append(piece)
+    budget.operand(sum(map(len, pieces)))
+    return join_texts(pieces)
 
 
 def _join(budget: Budget, separator: str, items: Iterable[Any]) -> TemplateText:
@@ -223,6 +251,21 @@ def _filter_tojson(  # noqa: PLR0917 - templates may pass them by position
     return "".join(pieces)
 
 
+def _filter_from_json(budget: Budget, _: Context, value: Any) -> object:
+    """JSON text as data; what strings it holds were not written by the template."""
+    if not isinstance(value, str):
+        raise TemplateRuntimeError("from_json takes a string")
+    text = str.__str__(value)
+    limits = budget.limits
+    try:
+        data = parse_strict_json(text, "from_json", max_bytes=limits.template_operand_bytes, max_depth=_MAX_JSON_DEPTH)
+    except FieldInvalid as error:
+        raise TemplateRuntimeError("from_json: not JSON that a template may read") from error
+    budget.operand(len(text))
+    budget.container(data)
+    return data
+
+
 def _no_json(value: object) -> object:
     raise TypeError(f"a {type(value).__name__} has no JSON")
 
@@ -271,6 +314,7 @@ _OWN_FILTERS: dict[str, Callable[..., object]] = {
     "e": _filter_escape,
     "escape": _filter_escape,
     "format": _filter_format,
+    "from_json": _filter_from_json,
     "indent": _filter_indent,
     "join": _filter_join,
     "replace": _filter_replace,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from imp_service.text.backends import build_backend, build_splitter
 from imp_service.text.detokenizer import Detokenizer, TokenTable
-from imp_service.text.errors import FieldInvalid, TokenizerInvalid, native_boundary
+from imp_service.text.errors import FieldInvalid, TokenizerInvalid, TooManyTokens, native_boundary
 from imp_service.text.piece_types import TokenType, VocabularyKind
-from imp_service.text.special_tokens import SpecialIds
+from imp_service.text.special_tokens import WHITE_SPACE, SpecialIds
+from imp_service.text.text_cuts import PART_CHARS, Part, TextCuts, most_token_bytes
 from imp_service.text.vocabulary import Vocabulary, read_vocabulary
 
 
@@ -51,13 +52,17 @@ class Tokenizer:
             bos=vocabulary.special.bos,
             adds_space_prefix=vocabulary.adds_space_prefix or vocabulary.kind is VocabularyKind.WORD_PIECE,
         )
+        self._cuts = TextCuts(vocabulary, self._backend.pre_tokenizer)
+        self._most_bytes = most_token_bytes(vocabulary)
         self._spellable = bytes(set(range(256)) - set(vocabulary.missing_bytes))
         self._sha256 = vocabulary.sha256()
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, object], *, pre: str | None = None) -> Tokenizer:
-        """Builds from a model file's key-values. `pre` overrides `tokenizer.ggml.pre`."""
-        return cls(read_vocabulary(metadata, pre=pre))
+    def from_metadata(
+        cls, metadata: Mapping[str, object], *, pre: str | None = None, end_ids: Sequence[int] | None = None
+    ) -> Tokenizer:
+        """Builds from a model file's key-values. `pre` replaces `tokenizer.ggml.pre`, `end_ids` the file's ends."""
+        return cls(read_vocabulary(metadata, pre=pre, end_ids=end_ids))
 
     def require_rows(self, n_rows: int) -> None:
         """Raises TokenizerInvalid where the model has fewer embedding rows than there are ids."""
@@ -90,8 +95,8 @@ class Tokenizer:
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """Every id that ends a generation."""
-        return self._vocabulary.special.ends
+        """Every id that ends a text."""
+        return frozenset(self._vocabulary.special.ends)
 
     @property
     def special_ids(self) -> frozenset[int]:
@@ -128,46 +133,84 @@ class Tokenizer:
         """Text to ids. Special tokens spelled in the text are text unless they are to be parsed."""
         return self.encode_spans([TextSpan(text, parse_special_tokens)], add_special_tokens=add_special_tokens)
 
-    def encode_spans(self, spans: Sequence[TextSpan], *, add_special_tokens: bool) -> list[int]:
-        """Ids of the joined text, in which only some stretches may hold special tokens."""
-        parts = self._split(spans)
-        encoded = self._encode_texts([part for part in parts if isinstance(part, str)])
+    def encode_spans(
+        self, spans: Sequence[TextSpan], *, add_special_tokens: bool, most: int | None = None
+    ) -> list[int]:
+        """Ids of the joined text, in which only some stretches may hold special tokens.
+
+        Raises TooManyTokens as soon as there are more than `most`; before it encodes if the size alone shows that.
+        """
+        if most is not None:
+            n_tokens = self.least_tokens(sum(len(span.text.encode(errors="replace")) for span in spans))
+            if n_tokens > most:
+                raise TooManyTokens(n_tokens)
         ids: list[int] = []
-        for part in parts:
-            ids.extend((part,) if isinstance(part, int) else next(encoded))
-        if add_special_tokens:
-            before, after = self._added_ids()
-            return [*before, *ids, *after]
+        for part in self.encode_parts(spans, add_special_tokens=add_special_tokens):
+            ids += part
+            if most is not None and len(ids) > most:
+                raise TooManyTokens(len(ids))
         return ids
+
+    def encode_parts(self, spans: Sequence[TextSpan], *, add_special_tokens: bool) -> Iterator[list[int]]:
+        """The ids of `encode_spans`, part by part; the text is encoded only as far as the caller iterates."""
+        before, after = self._added_ids() if add_special_tokens else ([], [])
+        yield before
+        batch: list[int | str] = []
+        n_chars = 0
+        for stretch in self._stretches(spans):
+            if isinstance(stretch, int):
+                batch.append(stretch)
+            else:
+                batch.append(stretch.encoded)
+                n_chars += len(stretch.encoded)
+            if n_chars >= PART_CHARS:
+                yield self._encode_batch(batch)
+                batch, n_chars = [], 0
+        yield self._encode_batch(batch) + after
 
     def encode_with_offsets(
         self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False
     ) -> Encoding:
         """As `encode`, and where each id begins; an added token begins where the text begins or ends."""
-        ids: list[int] = []
-        starts: list[int] = []
+        whole = Encoding([], [])
+        for part in self.offset_parts(
+            text, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
+        ):
+            whole.ids.extend(part.ids)
+            whole.start_bytes.extend(part.start_bytes)
+        return whole
+
+    def offset_parts(
+        self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False
+    ) -> Iterator[Encoding]:
+        """The same, a stretch of the text at a time."""
+        before, after = self._added_ids() if add_special_tokens else ([], [])
+        yield Encoding(before, [0] * len(before))
         position = 0
-        for part in self._split([TextSpan(text, parse_special_tokens)]):
-            if isinstance(part, int):
-                ids.append(part)
-                starts.append(position)
-                position += len(self._vocabulary.pieces[part])
+        for stretch in self._stretches([TextSpan(text, parse_special_tokens)]):
+            if isinstance(stretch, int):
+                yield Encoding([stretch], [position])
+                position += len(self._vocabulary.pieces[stretch])
                 continue
-            part_ids, part_starts = self._encode_part(part)
-            ids += part_ids
-            starts += (part_starts + position).tolist()
-            position += len(part.encode())
-        if add_special_tokens:
-            before, after = self._added_ids()
-            ids = [*before, *ids, *after]
-            starts = [*(0 for _ in before), *starts, *(position for _ in after)]
-        return Encoding(ids, starts)
+            ids, starts = self._encode_part(stretch)
+            yield Encoding(ids, (starts + position).tolist())
+            position += len(stretch.text.encode())
+        yield Encoding(after, [position] * len(after))
+
+    def least_tokens(self, n_bytes: int) -> int:
+        """Fewer tokens than these no text of so many bytes can have."""
+        return -(-n_bytes // self._most_bytes) if self._most_bytes else 0
 
     def decode_bytes(self, ids: Sequence[int], *, special_tokens: bool = False) -> bytes:
         """The exact bytes; special tokens are left out unless asked for."""
-        self._check_ids(ids)
+        return b"".join(self.decode_parts([ids], special_tokens=special_tokens))
+
+    def decode_parts(self, parts: Iterable[Sequence[int]], *, special_tokens: bool = False) -> Iterator[bytes]:
+        """The same of ids that come in parts."""
         detokenizer = Detokenizer(self._table, special_tokens=special_tokens)
-        return b"".join([detokenizer.feed(token_id) for token_id in ids])
+        for ids in parts:
+            self._check_ids(ids)
+            yield b"".join([detokenizer.feed(token_id) for token_id in ids])
 
     def decode(self, ids: Sequence[int], *, special_tokens: bool = False) -> str:
         """The text; each maximal ill-formed part becomes one U+FFFD."""
@@ -196,51 +239,63 @@ class Tokenizer:
             after.append(special.eos)
         return before, after
 
-    def _split(self, spans: Sequence[TextSpan]) -> list[int | str]:
-        """Special ids and the joined stretches of text between them."""
-        parts: list[int | str] = []
+    def _stretches(self, spans: Sequence[TextSpan]) -> Iterator[int | Part]:
+        """Special ids and the joined stretches of text between them, long ones in parts.
+
+        Blanks that a special token strips are not encoded.
+        """
         pending: list[str] = []
-
-        def flush() -> None:
-            text = "".join(pending)
-            pending.clear()
-            if text:
-                parts.append(text)
-
+        is_continued = swallows = False
         for text, parses in _join_alike(spans):
             self._check_text(text)
-            if not parses:
-                pending.append(text)
-                continue
-            with native_boundary("tokenizers"):
-                found = self._splitter.encode(text, add_special_tokens=False)
-            for split_id, (start, end) in zip(found.ids, found.offsets, strict=True):
-                if split_id == 0:
-                    pending.append(text[start:end])
-                else:
-                    flush()
-                    parts.append(self._split_ids[split_id])
-        flush()
-        return parts
+            for i, part in enumerate(self._cuts.parts(text)):
+                if i:
+                    yield from self._cuts.joined(pending, is_continued=is_continued)
+                    is_continued = not swallows
+                for piece in self._found(part) if parses else (part,):
+                    if isinstance(piece, str):
+                        kept = piece.lstrip(WHITE_SPACE) if swallows else piece
+                        if kept != piece:
+                            yield Part(piece[: len(piece) - len(kept)], "")
+                        pending.append(kept)
+                        swallows = swallows and not kept
+                        continue
+                    yield from self._cuts.joined(pending, is_continued=is_continued)
+                    is_continued, swallows = False, piece in self._vocabulary.strips_right
+                    yield piece
+        yield from self._cuts.joined(pending, is_continued=is_continued)
 
-    def _encode_texts(self, texts: list[str]) -> Iterator[list[int]]:
+    def _found(self, text: str) -> Iterator[int | str]:
+        """The special tokens that are spelled in a text, and what is between them."""
         with native_boundary("tokenizers"):
-            return iter([e.ids for e in self._backend.encode_batch_fast(texts, add_special_tokens=False)])
+            found = self._splitter.encode(text, add_special_tokens=False)
+        for split_id, (start, end) in zip(found.ids, found.offsets, strict=True):
+            yield self._split_ids[split_id] if split_id else text[start:end]
 
-    def _encode_part(self, text: str) -> tuple[list[int], NDArray[np.int64]]:
+    def _encode_batch(self, batch: Sequence[int | str]) -> list[int]:
+        texts = [each for each in batch if isinstance(each, str)]
         with native_boundary("tokenizers"):
-            encoding = self._backend.encode(text, add_special_tokens=False)
+            encoded = iter(self._backend.encode_batch_fast(texts, add_special_tokens=False))
+        ids: list[int] = []
+        for each in batch:
+            ids.extend((each,) if isinstance(each, int) else next(encoded).ids)
+        return ids
+
+    def _encode_part(self, part: Part) -> tuple[list[int], NDArray[np.int64]]:
+        with native_boundary("tokenizers"):
+            encoding = self._backend.encode(part.encoded, add_special_tokens=False)
         ids: list[int] = encoding.ids
         pieces = [self._vocabulary.token_bytes[token_id] for token_id in ids]
-        raw, spelled = text.encode(), b"".join(pieces)
+        raw, spelled = part.text.encode(), b"".join(pieces)
         ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
         if spelled == raw:
             return ids, ends[:-1]
         if self._table.adds_space_prefix and spelled == b" " + raw:
             return ids, np.maximum(ends[:-1] - 1, 0)
         # The tokenizer rewrites text (composition, lower case): the library traces characters through that.
-        char_starts = np.cumsum([0, *(len(char.encode()) for char in text)], dtype=np.int64)
-        return ids, char_starts[[start for start, _ in encoding.offsets]]
+        char_starts = np.cumsum([0, *(len(char.encode()) for char in part.encoded)], dtype=np.int64)
+        n_left_out = len(part.text) - len(part.encoded)
+        return ids, char_starts[[start for start, _ in encoding.offsets]] + n_left_out
 
 
 def _parsed_spellings(vocabulary: Vocabulary) -> dict[str, int]:

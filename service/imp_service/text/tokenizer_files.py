@@ -15,6 +15,8 @@ from imp_service.text.errors import native_boundary
 from imp_service.text.piece_types import SPACE_MARK, TokenType, VocabularyKind
 from imp_service.text.vocabulary import Vocabulary
 
+# Its SHA-256 is ModelInfo.tokenizer_sha256.
+VOCABULARY_FILE = "vocabulary.bin"
 # The format has no earlier date; any other would make two archives of one tokenizer differ.
 _NO_DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -22,18 +24,19 @@ _NO_DATE = (1980, 1, 1, 0, 0, 0)
 def tokenizer_archive(vocabulary: Vocabulary, chat_template: str | None) -> bytes:
     """A zip, always of the same bytes for the same tokenizer: stored, as compressors differ between machines."""
     files = {
-        "tokenizer.json": tokenizer_json(vocabulary),
-        "tokenizer_config.json": tokenizer_config_json(vocabulary, chat_template),
+        "tokenizer.json": tokenizer_json(vocabulary).encode(),
+        "tokenizer_config.json": tokenizer_config_json(vocabulary, chat_template).encode(),
+        VOCABULARY_FILE: vocabulary.table(),
     }
     if chat_template is not None:
-        files["chat_template.jinja"] = chat_template
+        files["chat_template.jinja"] = chat_template.encode()
     out = BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name, text in files.items():
+        for name, content in files.items():
             entry = zipfile.ZipInfo(name, _NO_DATE)
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, text.encode())
+            archive.writestr(entry, content)
     return out.getvalue()
 
 
@@ -48,7 +51,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         read_in_texts = (TokenType.CONTROL, TokenType.UNKNOWN)
         library.add_special_tokens(
             [
-                AddedToken(text, normalized=False, special=True)
+                AddedToken(text, normalized=False, special=True, rstrip=token_id in vocabulary.strips_right)
                 for token_id, text in spellings.items()
                 if vocabulary.types[token_id] in read_in_texts
             ]

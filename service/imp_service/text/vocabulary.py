@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imp_service.text.byte_alphabet import BYTE_TO_CHAR
+from imp_service.text.end_tokens import spelled_ends
 from imp_service.text.errors import UnknownPreTokenizer
 from imp_service.text.metadata import TokenizerMetadata
 from imp_service.text.piece_types import SPECIAL_TYPES, TokenType, VocabularyKind, render_pieces
 from imp_service.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
-from imp_service.text.special_tokens import SpecialIds, read_special_ids, spelled_ends
+from imp_service.text.special_tokens import (
+    SpecialIds,
+    counterparts_of_control,
+    read_right_stripping,
+    read_special_ids,
+)
 
+PRE_OVERRIDE = "model.overrides.pre_tokenizer"
 MAX_TOKENS = 4 << 20
 MAX_MERGES = 4 << 20
 MAX_TOKEN_BYTES = 4096
@@ -43,6 +50,8 @@ class Vocabulary:
     # Bytes that a byte-level vocabulary cannot spell: text that holds them cannot be encoded.
     missing_bytes: bytes
     special: SpecialIds
+    # Special tokens that strip the white space behind them.
+    strips_right: frozenset[int]
     adds_bos: bool
     adds_eos: bool
     adds_separator: bool
@@ -55,12 +64,22 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.pieces)
 
+    @property
+    def has_all_bytes(self) -> bool:
+        """Every byte is a token of its own: nothing is unknown."""
+        is_byte = self.types == TokenType.BYTE
+        return len({self.token_bytes[token_id] for token_id in is_byte.nonzero()[0].tolist()}) == 256
+
     def special_ids(self) -> frozenset[int]:
         """Ids that are no text."""
         return frozenset(np.isin(self.types, SPECIAL_TYPES).nonzero()[0].tolist())
 
     def sha256(self) -> str:
-        """Names the id-to-bytes table: two models whose sums are equal read ids alike."""
+        """The digest of the table: models with equal digests read ids alike."""
+        return hashlib.sha256(self.table()).hexdigest()
+
+    def table(self) -> bytes:
+        """For each id, in order: the length of its bytes (4 bytes, little endian), its type (1 byte) and its bytes."""
         heads = np.zeros(len(self), np.dtype([("n_bytes", "<u4"), ("type", "u1")]))
         heads["n_bytes"] = np.fromiter(map(len, self.token_bytes), np.uint32, len(self))
         heads["type"] = self.types
@@ -72,11 +91,13 @@ class Vocabulary:
             table[begins + at] = heads.view(np.uint8).reshape(len(self), -1)[:, at]
             is_text[begins + at] = False
         table[is_text] = np.frombuffer(b"".join(self.token_bytes), np.uint8)
-        return hashlib.sha256(table.data).hexdigest()
+        return table.tobytes()
 
 
-def read_vocabulary(metadata: Mapping[str, object], *, pre: str | None = None) -> Vocabulary:
-    """Checks the file's statements. `pre` takes the place of the file's `tokenizer.ggml.pre`."""
+def read_vocabulary(
+    metadata: Mapping[str, object], *, pre: str | None = None, end_ids: Sequence[int] | None = None
+) -> Vocabulary:
+    """Checks the file's statements. `pre` replaces its `tokenizer.ggml.pre`, `end_ids` its ends."""
     keys = TokenizerMetadata(metadata)
     pieces = _read_pieces(keys)
     kind, pre_name, rule = _read_kind(keys, pre)
@@ -84,7 +105,7 @@ def read_vocabulary(metadata: Mapping[str, object], *, pre: str | None = None) -
     scores = _read_scores(keys, len(pieces))
     if scores is None and kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.UNIGRAM):
         raise keys.fail("scores", f"missing; {kind.value} needs them")
-    special = read_special_ids(keys, pieces)
+    special = read_special_ids(keys, pieces, types, end_ids)
     merges = _read_merges(keys, kind)
     missing_bytes = _missing_bytes(keys, pieces) if kind is VocabularyKind.BYTE_LEVEL else b""
     adds_bos, adds_eos, adds_separator = _read_additions(keys, kind, rule, special)
@@ -100,6 +121,7 @@ def read_vocabulary(metadata: Mapping[str, object], *, pre: str | None = None) -
         merges=merges,
         missing_bytes=missing_bytes,
         special=special,
+        strips_right=read_right_stripping(keys, pieces, types),
         adds_bos=adds_bos,
         adds_eos=adds_eos,
         adds_separator=adds_separator,
@@ -136,7 +158,7 @@ def _read_kind(keys: TokenizerMetadata, override: str | None) -> tuple[Vocabular
         case "gpt2" | "gemma4":
             if pre is None and model == "gemma4":
                 pre = model
-            rule = _find_rule(pre)
+            rule = _find_rule(pre, override)
             kind = VocabularyKind.LISTED_MERGES if rule.is_sentencepiece else VocabularyKind.BYTE_LEVEL
             return kind, pre or "", rule
         case "llama":
@@ -151,13 +173,13 @@ def _read_kind(keys: TokenizerMetadata, override: str | None) -> tuple[Vocabular
             raise keys.fail("model", f"unknown tokenizer {model!r}, known: bert, gemma4, gpt2, llama, t5")
 
 
-def _find_rule(pre: str | None) -> PreTokenizer:
+def _find_rule(pre: str | None, override: str | None) -> PreTokenizer:
     rule = PRE_TOKENIZERS.get(pre) if pre is not None else None
     if rule is None:
-        found = "missing" if pre is None else f"unknown pre-tokenizer {pre!r}"
-        raise UnknownPreTokenizer(
-            "tokenizer.ggml.pre", f"{found}; name one of them explicitly: {', '.join(sorted(PRE_TOKENIZERS))}"
-        )
+        found = "missing" if pre is None else f"unknown pre-tokenizer {pre[:64]!r}"
+        key = "tokenizer.ggml.pre" if override is None else PRE_OVERRIDE
+        known = ", ".join(sorted(PRE_TOKENIZERS))
+        raise UnknownPreTokenizer(key, f"{found}; set {PRE_OVERRIDE} to what the model's author says, one of {known}")
     return rule
 
 
@@ -173,7 +195,8 @@ def _read_types(keys: TokenizerMetadata, pieces: list[bytes]) -> NDArray[np.uint
             token_id = int(np.flatnonzero(bad)[0])
             raise keys.fail("token_type", f"token {token_id}: unknown type {values[token_id]}")
         types = values.astype(np.uint8)
-    types[list(spelled_ends(pieces))] = TokenType.CONTROL
+    types[spelled_ends(pieces)] = TokenType.CONTROL
+    types[counterparts_of_control(pieces, types)] = TokenType.CONTROL
     types.flags.writeable = False
     return types
 

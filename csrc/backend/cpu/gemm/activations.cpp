@@ -9,8 +9,8 @@ namespace {
 
 RowPreparers preparers([[maybe_unused]] const DeviceCaps& caps) noexcept {
 #if IMP_X86
-  if (caps.avx512) return row_preparers_avx512();
-  if (caps.avx2) return row_preparers_avx2();
+  if (caps.cpu.includes(needs::avx512)) return row_preparers_avx512();
+  if (caps.cpu.includes(needs::avx2)) return row_preparers_avx2();
 #endif
   return row_preparers_generic();
 }

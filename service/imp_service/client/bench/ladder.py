@@ -75,4 +75,4 @@ async def _ask(stub: ModelServiceStub, target: Target) -> tuple[GetModelInfoResp
         model = await stub.GetModelInfo(GetModelInfoRequest(), metadata=target.call_metadata)
         return model, await stub.GetServerInfo(GetServerInfoRequest(), metadata=target.call_metadata)
     except grpc.RpcError as error:
-        raise failure_of(error) from None
+        raise failure_of(error, target) from None

@@ -47,13 +47,13 @@ class LadderPlan:
         special = (
             {*model.eos_token_ids, model.bos_token_id} if model.HasField("bos_token_id") else {*model.eos_token_ids}
         )
-        ids = [_ordinary(draw, model.vocab_size, special) for _ in range(self.prompt_tokens)]
+        ids = [_ordinary(draw, model.num_tokens or model.vocab_size, special) for _ in range(self.prompt_tokens)]
         request = GenerateRequest(token_ids={"ids": ids}, sampling={"temperature": 0.0}, stop={"ignore_eos": True})
         request.stop.max_tokens = self.output_tokens if output_tokens is None else output_tokens
         return request
 
 
-def _ordinary(draw: random.Random, vocab_size: int, special: set[int]) -> int:
-    while (token := draw.randrange(vocab_size)) in special:
+def _ordinary(draw: random.Random, n_tokens: int, special: set[int]) -> int:
+    while (token := draw.randrange(n_tokens)) in special:
         pass
     return token

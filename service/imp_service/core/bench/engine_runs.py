@@ -20,14 +20,14 @@ NS = 1e-9
 class EngineRuns:
     """Runs over random tokens; what the prefix cache holds is computed again. For one thread."""
 
-    def __init__(self, client: EngineClient, vocab_size: int) -> None:
+    def __init__(self, client: EngineClient, n_tokens: int) -> None:
         self.client = client
-        self._vocab_size = vocab_size
+        self._n_tokens = n_tokens
         self._random = random.Random(0)
 
     def tokens(self, n: int) -> list[int]:
         """Any tokens of the vocabulary."""
-        return [self._random.randrange(self._vocab_size) for _ in range(n)]
+        return [self._random.randrange(self._n_tokens) for _ in range(n)]
 
     def prefill(self, n_tokens: int) -> float:
         """Seconds from a prompt's first step to its first output."""

@@ -83,7 +83,7 @@ class ModelBench:
         self._model = loaded.model
         self._scheduler = loaded.config.settings.scheduler
         self._max_sessions = loaded.config.settings.sessions.max
-        self._runs = EngineRuns(loaded.client, loaded.model.vocab_size)
+        self._runs = EngineRuns(loaded.client, loaded.model.n_tokens)
         self._work = model_work(loaded.model)
         self._reps = reps
         self._tell = tell

@@ -81,17 +81,16 @@ def model_work(model: _core.Model) -> ModelWork:
     """The costs of a loaded model in the layouts that it has in memory."""
     matrices = [weight for weight in model.weights if weight["layout"] != "vector"]
     vectors = [weight for weight in model.weights if weight["layout"] == "vector"]
-    head_name = "token_embd.weight" if model.tied_head else "output.weight"
-    head = next(weight for weight in matrices if weight["tensor"] == head_name)
-    # Where the head is another matrix, a row of the embedding is all that a token takes of it.
-    body = [weight for weight in matrices if weight["tensor"] not in (head_name, "token_embd.weight")]
+    (head,) = (weight for weight in matrices if weight["use"] == "head")
+    # Of a table that is only looked up a token reads one row: too little to count.
+    body = [weight for weight in matrices if weight["use"] in ("product", "expert")]
     facts = {fact["name"]: fact["value"] for fact in model.facts}
     share = int(facts.get("n_experts_used", 0)) / max(1, int(facts["n_experts"]))
 
     def ops_of(weight: dict[str, Any]) -> float:
         """Of one row."""
         elements: int = weight["n"] * weight["k"] * weight["n_matrices"]
-        return 2 * elements * (share if weight["of_expert"] else 1)
+        return 2 * elements * (share if weight["use"] == "expert" else 1)
 
     ops: defaultdict[PeakKind, float] = defaultdict(float)
     for weight in [*body, head]:
@@ -100,7 +99,7 @@ def model_work(model: _core.Model) -> ModelWork:
         ops[peak] += ops_of(weight)
     cached_tokens = model.n_blocks * model.kv_block_tokens
     return ModelWork(
-        body_bytes=sum(weight["n_bytes"] for weight in body + vectors if not weight["of_expert"]),
+        body_bytes=sum(weight["n_bytes"] for weight in body + vectors if weight["use"] != "expert"),
         body_ops=sum(map(ops_of, body)),
         head_bytes=head["n_bytes"],
         head_ops=2 * head["n"] * head["k"],
@@ -108,6 +107,6 @@ def model_work(model: _core.Model) -> ModelWork:
         attention_ops=4 * model.n_heads * model.head_dim,
         windows=tuple(sorted(Counter(model.windows).items())),
         peak=max(ops, key=lambda kind: ops[kind]),
-        expert_bytes=sum(weight["n_bytes"] for weight in body if weight["of_expert"]),
+        expert_bytes=sum(weight["n_bytes"] for weight in body if weight["use"] == "expert"),
         expert_share=share,
     )

@@ -13,6 +13,16 @@ from imp_service.rpc.listening.listen_error import ListenError
 from imp_service.rpc.listening.unix_socket import check, claimed
 
 
+def has_ipv6() -> bool:
+    """Whether this kernel takes connections over IPv6; it may have been built or started without."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::", 0))
+    except OSError:
+        return False
+    return True
+
+
 def check_all(addresses: Iterable[Address]) -> None:
     """Raises ListenError for the first that cannot be bound. Binds nothing for longer than it takes to find out."""
     for address in addresses:

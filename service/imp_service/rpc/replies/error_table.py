@@ -87,6 +87,8 @@ ERRORS: Mapping[str, ErrorRow] = {
     "NO_PENDING_TOKEN": ErrorRow(_STATE, Retry.NO, ("held",)),
     "FEATURE_DISABLED": ErrorRow(_STATE, Retry.NO, details=(Detail.PRECONDITION_FAILURE,)),
     "NO_CHAT_TEMPLATE": ErrorRow(_STATE, Retry.NO),
+    "TEMPLATE_INVALID": ErrorRow(_STATE, Retry.NO),
+    "CONFIG_INVALID": ErrorRow(_STATE, Retry.NO),
     "QUEUE_FULL": ErrorRow(
         _FULL, Retry.YES, details=(Detail.QUOTA_FAILURE, Detail.RETRY_INFO), pushback=_PUSHED, retry_after=_PLACE
     ),

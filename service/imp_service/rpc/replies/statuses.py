@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 from google.protobuf.message import Message
 
+from imp_service.config.system_refusals import refused_by_system
 from imp_service.core import Error
 from imp_service.generation.validate import FieldsInvalid, Violation
 from imp_service.pb.inference_pb2 import StepError
@@ -114,7 +115,7 @@ def failure_of(error: BaseException, *, request_id: str) -> Failure:
     """What a caller is told of an exception: of an unexpected one only where the log has it."""
     if isinstance(error, asyncio.CancelledError):
         return Failure(CANCELLED, "the call was cancelled", request_id)
-    if isinstance(error, MemoryError):
+    if refused_by_system(error):
         return Failure("NO_MEMORY", "an allocation failed; nothing has changed", request_id)
     reason = error.reason if isinstance(error, Error | TextError | Refusal) else BUG
     if reason == BUG or reason not in ERRORS:

@@ -94,7 +94,7 @@ def _write_started(started: Started, request_id: str, model: str, message: infer
     message.seed = started.seed
     message.prompt_tokens = started.prompt_tokens
     message.cached_prompt_tokens = started.cached_prompt_tokens
-    if started.prompt.token_ids:
+    if started.prompt.token_ids or started.prompt.logprobs:
         message.prompt.CopyFrom(write_scores(started.prompt))
 
 

@@ -30,11 +30,11 @@ def check_request(request: Any, terms: Terms) -> None:
 
 async def checked(request: Any, n_bytes: int, host: Host) -> Terms:
     """The same, off the event loop where the request is large; what the server's terms are."""
-    terms = Terms.of(host.model)
+    terms = Terms.of(host.model, host.settings)
     if n_bytes <= MAX_INLINE_BYTES:
         check_request(request, terms)
     else:
-        await host.workers.run(lambda: check_request(request, terms), n_bytes)
+        await host.workers.look(lambda: check_request(request, terms), n_bytes)
     return terms
 
 

@@ -102,7 +102,7 @@ class Bias(Rule):
 
     def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
         too_many = list(count_violations(len(value), path, 0, MAX_LOGIT_BIAS))
-        return too_many or bias_violations(value, path, terms.vocab_size)
+        return too_many or bias_violations(value, path, terms.n_tokens)
 
 
 class Inputs(Rule):
@@ -180,8 +180,9 @@ RULES: Mapping[str, MessageRules] = {
             "gbnf": CONSTRAINT_SOURCE,
             "choices": NESTED,
             "json_object": NESTED,
+            "unbounded_whitespace": ANYTHING,
         },
-        (whole.exactly_one("kind"), whole.constraint_kind_known),
+        (whole.exactly_one("kind"), whole.constraint_kind_known, whole.whitespace_of_json),
     ),
     "Choices": MessageRules(
         {"values": ANYTHING},
@@ -317,7 +318,7 @@ RULES: Mapping[str, MessageRules] = {
         ),
     ),
     "DetokenizeRequest": MessageRules(
-        {"token_ids": Inputs(None, TokenIds((0, None), lambda terms: terms.n_tokens)), "special_tokens": ANYTHING},
+        {"token_ids": Inputs(None, TokenIds()), "special_tokens": ANYTHING},
         (whole.detokenized_ids,),
     ),
     "ApplyChatTemplateRequest": MessageRules({"chat": Chat()}, (whole.required("chat"),)),
@@ -330,6 +331,7 @@ RULES: Mapping[str, MessageRules] = {
     # AdminService.
     "DrainRequest": MessageRules({"timeout": Span(0, lambda terms: float("inf"))}),
     "ResumeRequest": MessageRules({}),
+    "ReloadRequest": MessageRules({}),
     "AbortRequest": MessageRules({"request_ids": Names(MAX_ABORTED), "all": ANYTHING}, (whole.one_way_to_abort,)),
     "ListRequestsRequest": MessageRules({}),
     "ListSessionsRequest": MessageRules({}),

@@ -84,7 +84,7 @@ def mask_fits(step: inference_pb2.StepOptions, path: str, terms: Terms) -> Itera
     mask, where = step.allowed_token_mask, under(path, "allowed_token_mask")
     if not mask:
         return
-    yield from mask_violations(where, mask, terms.vocab_size)
+    yield from mask_violations(where, mask, terms.vocab_size, terms.n_tokens)
     if step.HasField("sample") and not step.sample:
         yield Violation(where, "set, expected none where sample is false")
 
@@ -111,6 +111,14 @@ def constraint_kind_known(constraint: types_pb2.Constraint, path: str, terms: Te
     if kind is not None and kind not in terms.constraints:
         feature = under(path, kind)
         yield Refusal("NOT_SUPPORTED_BY_MODEL", f"{feature}: not supported by this model", {"feature": feature})
+
+
+def whitespace_of_json(constraint: types_pb2.Constraint, path: str, terms: Terms) -> Iterator[Finding]:
+    """Only JSON has white space of its own."""
+    if constraint.unbounded_whitespace and constraint.WhichOneof("kind") not in ("json_schema", "json_object"):
+        yield Violation(
+            under(path, "unbounded_whitespace"), "set, expected only with constraint.json_schema or json_object"
+        )
 
 
 def one_kind_of_input(request: inference_pb2.EmbedRequest, path: str, terms: Terms) -> Iterator[Finding]:

@@ -90,12 +90,13 @@ def read_constraint(constraint: types_pb2.Constraint) -> ConstraintSpec:
     name = constraint.WhichOneof("kind")
     assert name is not None  # narrows
     kind = ConstraintKind(name)
+    any_spaces = constraint.unbounded_whitespace
     match kind:
         case ConstraintKind.CHOICES:
             return ConstraintSpec(kind, choices=tuple(constraint.choices.values))
         case ConstraintKind.JSON_OBJECT:
-            return ConstraintSpec(kind)
-    return ConstraintSpec(kind, source=getattr(constraint, name))
+            return ConstraintSpec(kind, unbounded_whitespace=any_spaces)
+    return ConstraintSpec(kind, source=getattr(constraint, name), unbounded_whitespace=any_spaces)
 
 
 def read_output(options: types_pb2.OutputOptions) -> OutputOptions:

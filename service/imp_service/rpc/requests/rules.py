@@ -163,14 +163,13 @@ class TokenIds(Rule):
     """Ids of the vocabulary, so many of them, in a TokenIds message or as they are."""
 
     counts: tuple[int, int | None] = (0, None)
-    vocab_size: Callable[[Terms], int] = lambda terms: terms.vocab_size
 
     def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
         ids: Sequence[int] = value
         if isinstance(value, types_pb2.TokenIds):
             path, ids = f"{path}.ids", value.ids
         wrong = list(count_violations(len(ids), path, *self.counts))
-        return wrong or token_violations(path, ids, self.vocab_size(terms))
+        return wrong or token_violations(path, ids, terms.n_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +215,11 @@ def count_violations(n: int, path: str, least: int, most: int | None) -> Iterato
         yield Violation(path, f"{n} entries, expected {expected}")
 
 
-def bias_violations(value: Mapping[int, float], path: str, vocab_size: int) -> Iterator[Violation]:
-    """Ids beyond the vocabulary, values out of range."""
+def bias_violations(value: Mapping[int, float], path: str, n_tokens: int) -> Iterator[Violation]:
+    """Ids that are no tokens, values out of range."""
     for token, bias in sorted(value.items()):
-        if token >= vocab_size:
-            yield Violation(f"{path}[{token}]", f"token {token}, expected below vocab_size = {vocab_size}")
+        if token >= n_tokens:
+            yield Violation(f"{path}[{token}]", f"token {token}, expected below {n_tokens}, the number of tokens")
         yield from BIAS.check(f"{path}[{token}]", shortest(bias))
 
 

@@ -16,11 +16,12 @@ ALL_CONSTRAINTS = tuple(kind.value for kind in ConstraintKind)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Constant while a model is served. Without a model only what needs none can be checked."""
+    """Of one request: a reload may change the settings. Without a model only what needs none can be checked."""
 
     settings: Settings
+    # The width of logits and masks.
     vocab_size: int = 0
-    # Ids that stand for something; a model may have further rows.
+    # Ids below it are tokens.
     n_tokens: int = 0
     max_context: int = 0
     # The name the model is served under, then its aliases.
@@ -29,13 +30,12 @@ class Terms:
     constraints: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, model: LanguageModel) -> Terms:
-        """Those of a served model."""
-        settings = model.config.settings
+    def of(cls, model: LanguageModel, settings: Settings) -> Terms:
+        """Those of a served model, under the settings in force."""
         return cls(
             settings=settings,
             vocab_size=model.vocab_size,
-            n_tokens=model.tokenizer.vocab_size,
+            n_tokens=model.n_tokens,
             max_context=model.max_context,
             names=(model.name, *settings.model.aliases),
             # A constrained output must be able to end.

@@ -29,6 +29,7 @@ POLICIES: Mapping[str, Policy] = {
     "imp.v1.AdminService": Policy("admin"),
     "grpc.channelz.v1.Channelz": Policy("admin"),
     "grpc.health.v1.Health": Policy(ANYONE, is_health=True),
+    "grpc.reflection.v1.ServerReflection": Policy(ANYONE),
     "grpc.reflection.v1alpha.ServerReflection": Policy(ANYONE),
 }
 

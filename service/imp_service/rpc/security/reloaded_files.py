@@ -18,7 +18,7 @@ Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class ReloadedFiles(Generic[T]):
-    """One value made of some files. Any thread may take `value`; look() is called from one at a time."""
+    """One value made of some files. Any thread may take `value`, look() and prepare()."""
 
     def __init__(self, event: str, paths: Sequence[Path], read: Callable[[], T], log: Log) -> None:
         """Reads at once; raises the ConfigError of `read`."""
@@ -26,21 +26,40 @@ class ReloadedFiles(Generic[T]):
         self._paths = tuple(paths)
         self._read = read
         self._log = log
+        self._lock = threading.Lock()
         self._seen = signature(self._paths)
         self.value = read()
+
+    @property
+    def key(self) -> str:
+        """The key of imp.conf that names them; of several, their section."""
+        return self._event
+
+    def prepare(self) -> Callable[[], None]:
+        """Reads the files even if they have not changed. Returns a function that puts the value into force."""
+        seen = signature(self._paths)
+        value = self._read()
+
+        return lambda: self._hold(seen, value)
 
     def look(self) -> None:
         """Reads the files again where they have changed. What cannot be used is told, and changes nothing."""
         seen = signature(self._paths)
         if seen == self._seen:
             return
-        self._seen = seen
         try:
-            self.value = self._read()
+            value = self._read()
         except ConfigError as error:
+            self._hold(seen, self.value)
             self._log.error(self._event, message=f"{error.message}; what was read before stays in force")
         else:
+            self._hold(seen, value)
             self._log.info(self._event, message="read again")
+
+    def _hold(self, seen: Signature, value: T) -> None:
+        # Under one lock: otherwise the signature of one read could be stored with the value of another.
+        with self._lock:
+            self._seen, self.value = seen, value
 
 
 class Looking:

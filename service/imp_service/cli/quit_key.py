@@ -1,0 +1,51 @@
+"""The key q on a terminal: leaves a live view."""
+
+import os
+import select
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+QUIT = (b"q", b"Q")
+
+
+class QuitKey:
+    """While the block runs, q calls `leave`, from a thread of its own. Without a terminal to read there is no key."""
+
+    def __init__(self, leave: Callable[[], object]) -> None:
+        self._leave = leave
+        self._thread = threading.Thread(target=self._read, name="imp-keys")
+        self._is_here = sys.stdin.isatty()
+        self.is_pressed = False
+
+    def __enter__(self) -> Self:
+        if self._is_here:
+            self._descriptor = sys.stdin.fileno()
+            self._before = termios.tcgetattr(self._descriptor)
+            self._wake_end, self._wake = os.pipe()
+            tty.setcbreak(self._descriptor)  # a key at a time, not shown; Ctrl-C stays a signal
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._is_here:
+            os.close(self._wake)
+            self._thread.join()
+            os.close(self._wake_end)
+            termios.tcsetattr(self._descriptor, termios.TCSANOW, self._before)
+
+    def _read(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._descriptor, self._wake_end], [], [])
+            if self._wake_end in ready:
+                return
+            key = os.read(self._descriptor, 1)
+            if key in QUIT:
+                self.is_pressed = True
+                self._leave()
+            if key in (*QUIT, b""):
+                return

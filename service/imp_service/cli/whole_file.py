@@ -1,0 +1,51 @@
+"""Writes a file completely or not at all. It replaces nothing but a regular file, and follows no link."""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+# Everyone may read the file: imp writes no secret in this way.
+MODE = 0o644
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def write_whole(path: Path, text: str, *, keep: Callable[[int], None] = os.close) -> None:
+    """Raises OSError. `keep` gets the open descriptor before the file has its name, and must close it."""
+    # Nobody can guess the name, and open() fails if a file or a link has it: no other file is ever written.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    written = os.open(partial, _CREATE, MODE)
+    try:
+        try:
+            with os.fdopen(written, "w", encoding="utf-8", closefd=False) as file:
+                file.write(text)
+        except BaseException:
+            os.close(written)
+            raise
+        keep(written)
+        require_regular(path)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def require_regular(path: Path) -> None:
+    """Raises OSError where there is something that is no regular file: it is neither removed nor replaced."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "a special file")
+        raise FileExistsError(errno.EEXIST, f"found {kind}, expected a regular file or none", str(path))

@@ -1,0 +1,73 @@
+"""Says in words why a server cannot be reached: gRPC's own message names sockets and routines of a library."""
+
+import re
+from collections.abc import Callable
+
+from imp_service.client.target import Target
+
+# As gRPC begins what it writes where there is no connection.
+_NO_CONNECTION = ("failed to connect to all addresses", "errors resolving ")
+
+
+def in_words(details: str, target: Target) -> str:
+    """Why there is no connection to `target`, and what to do. Other `details` come back unchanged."""
+    if not details.startswith(_NO_CONNECTION):
+        return details
+    for pattern, say in _ROWS:
+        if re.search(pattern, details):
+            return f"{target.address}: {say(target)}"
+    _, _, last = details.rpartition("last error: ")
+    return f"{target.address}: no connection: {last}"
+
+
+def _listens_not(_: Target) -> str:
+    return "nothing listens there; imp serve starts a server, --target names another"
+
+
+def _other_protocol(_: Target) -> str:
+    return "the server speaks HTTP/1 and no gRPC, expected the address of listen.grpc"
+
+
+def _no_tls(target: Target) -> str:
+    options = "--tls" if target.tls is None or target.tls.is_empty else "--tls, --ca, --cert and --key"
+    return f"the server speaks no TLS, expected a call without {options}"
+
+
+def _not_trusted(target: Target) -> str:
+    if target.tls is None or target.tls.ca is None:
+        return "the server's certificate is of no well-known authority, expected --ca FILE with the one that signed it"
+    return f"the server's certificate is not signed by that of --ca {target.tls.ca}"
+
+
+def _other_name(target: Target) -> str:
+    return "the server's certificate is for another name than this one"
+
+
+def _closed(target: Target) -> str:
+    if target.tls is None:
+        return "the server closed the connection, as one does that expects TLS: --tls, --ca FILE"
+    if target.tls.cert is None:
+        return "the server closed the connection, as one does that expects a client's certificate: --cert and --key"
+    return f"the server closed the connection, as one does that does not trust --cert {target.tls.cert}"
+
+
+def _unusable_files(target: Target) -> str:
+    if target.tls is None or target.tls.cert is None:
+        return "the certificates of --ca cannot be used"
+    return f"--cert {target.tls.cert} and --key {target.tls.key} do not belong together, or --ca cannot be used"
+
+
+def _unknown_host(_: Target) -> str:
+    return "the name of the host is not known"
+
+
+_ROWS: tuple[tuple[str, Callable[[Target], str]], ...] = (
+    (r"Connection refused|error: No such file or directory", _listens_not),
+    (r"http1\.x server", _other_protocol),
+    (r"WRONG_VERSION_NUMBER", _no_tls),
+    (r"CERTIFICATE_VERIFY_FAILED", _not_trusted),
+    (r"(?i)hostname verification|peer name .* is not in peer certificate", _other_name),
+    (r"Failed to create security handshaker", _unusable_files),
+    (r"Socket closed|CERTIFICATE_REQUIRED|Connection reset", _closed),
+    (r"Domain name not found|address lookup failed", _unknown_host),
+)

@@ -1,0 +1,15 @@
+"""What the interpreter and the loader of libraries raise where the system refuses memory, and what it means."""
+
+_NO_THREAD = "can't start new thread"
+_NO_PLACE = ("failed to map segment from shared object", "cannot allocate memory")
+
+
+def refused_by_system(error: BaseException) -> str:
+    """What the system refused, in words: an allocation, a thread, or the place for a library; else nothing."""
+    if isinstance(error, MemoryError):
+        return "the system refused memory"
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return "the system refused to start a thread"
+    if isinstance(error, ImportError) and any(words in str(error).lower() for words in _NO_PLACE):
+        return f"the system refused memory for a library: {error.name or 'one of its modules'}"
+    return ""

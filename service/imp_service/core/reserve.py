@@ -1,0 +1,36 @@
+"""The memory that the plan leaves for Python, and for the texts and messages that the settings allow."""
+
+from __future__ import annotations
+
+from imp_service.config import Settings
+from imp_service.config.constraint_memory import constraint_bytes
+from imp_service.config.host import memory_limit
+
+# Python, the libraries, the tokenizer's tables: 60 MiB with the built-in model's, more with a large vocabulary.
+PROCESS_BYTES = 96 * 1024**2
+# A server works on one text larger than this at a time.
+LARGE_TEXT_BYTES = 128 * 1024
+# What the tokenizer library takes for each byte of a text that cannot be cut, such as one without a space.
+TOKENIZING_BYTES = 160
+# A text that waits is there twice: in its message, and as a string of Python's.
+WAITING_COPIES = 2
+# Messages on their way in and out, at their largest.
+MESSAGES = 8
+
+
+def reserve_bytes(settings: Settings) -> int:
+    """The sum of all this, as `limits`, `scheduler` and `text` bound it."""
+    limits, text = settings.limits, settings.text
+    return (
+        PROCESS_BYTES
+        + TOKENIZING_BYTES * (limits.max_prompt_bytes + text.threads * min(LARGE_TEXT_BYTES, limits.max_prompt_bytes))
+        + WAITING_COPIES * settings.scheduler.max_waiting_bytes
+        + MESSAGES * limits.max_message_bytes
+        + constraint_bytes(text)
+    )
+
+
+def has_room_for_text(settings: Settings) -> bool:
+    """Whether the memory limit allows this much; otherwise no model is loaded."""
+    limit = memory_limit().limit_bytes
+    return limit is None or limit >= reserve_bytes(settings)

@@ -1,0 +1,85 @@
+"""Changes values of a YAML document in its text, so that comments, order and layout stay as they are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+
+
+class Template:
+    """One document. A path that does not exist is a bug, and raises KeyError or IndexError."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @property
+    def data(self) -> Any:
+        """What the document says now."""
+        return yaml.safe_load(self.text)
+
+    def set(self, path: Path, value: object) -> None:
+        """Replaces a value that is on one line."""
+        node = _node_at(self._root(), path)
+        assert node.start_mark.line == node.end_mark.line, f"{path}: a value of several lines"
+        self._splice(node.start_mark.index, node.end_mark.index, _inline(value))
+
+    def set_items(self, path: Path, items: Sequence[object]) -> None:
+        """Replaces an empty list; each item gets a line."""
+        node = _node_at(self._root(), path)
+        indent = " " * (self._indent_of(node) + 2)
+        self._splice(node.start_mark.index, node.end_mark.index, "".join(f"\n{indent}- {_inline(i)}" for i in items))
+
+    def insert(self, path: Path, line: str) -> None:
+        """Puts a line, `key: value`, before the one in which the value at `path` has its key."""
+        lines = self.text.splitlines(keepends=True)
+        key, _ = _pair(_node_at(self._root(), path[:-1]), path[-1])
+        number = key.start_mark.line
+        indent = len(lines[number]) - len(lines[number].lstrip())
+        lines.insert(number, f"{' ' * indent}{line}\n")
+        self.text = "".join(lines)
+
+    def remove_item(self, path: Path) -> None:
+        """Removes an item of a list that is on one line, and the comment above it."""
+        node = _node_at(self._root(), path)
+        first = last = node.start_mark.line
+        assert node.end_mark.line == last, f"{path}: an item of several lines"
+        lines = self.text.splitlines(keepends=True)
+        while lines[first - 1].lstrip().startswith("#"):
+            first -= 1
+        del lines[first : last + 1]
+        self.text = "".join(lines)
+
+    def _root(self) -> yaml.Node:
+        root = yaml.compose(self.text, Loader=yaml.SafeLoader)
+        assert root is not None  # narrows: no base is empty
+        return root
+
+    def _indent_of(self, node: yaml.Node) -> int:
+        line = self.text.splitlines()[node.start_mark.line]
+        return len(line) - len(line.lstrip())
+
+    def _splice(self, begin: int, end: int, text: str) -> None:
+        before = self.text[:begin].rstrip(" ") if text.startswith("\n") else self.text[:begin]
+        self.text = before + text + self.text[end:]
+
+
+def _node_at(root: yaml.Node, path: Path) -> yaml.Node:
+    node = root
+    for step in path:
+        node = _pair(node, step)[1] if isinstance(node, yaml.MappingNode) else node.value[step]
+    return node
+
+
+def _pair(node: yaml.Node, name: object) -> tuple[yaml.Node, yaml.Node]:
+    for key, value in node.value:
+        if key.value == name:
+            return key, value
+    raise KeyError(name)
+
+
+def _inline(value: object) -> str:
+    """As a part of a line, also within brackets."""
+    text: str = yaml.safe_dump([value], default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
+    return text.strip()[1:-1]

@@ -1,0 +1,66 @@
+"""What a model file's text side is, found without its weights: tokenizer, chat template, ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from imp_service.config.settings import Settings
+from imp_service.generation.text_side import TextSide
+from imp_service.text import TEMPLATE_KEY, TemplateInvalid, TextError
+from imp_service.text.end_tokens import EndSources, read_stated_ends
+from imp_service.text.piece_types import VocabularyKind
+
+
+@dataclass(frozen=True, slots=True)
+class EndToken:
+    """A token that ends a text, and what says so."""
+
+    token_id: int
+    text: str  # empty without a tokenizer
+    sources: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TextReport:
+    """`fault` and `template_fault` are the errors that a start would meet; empty where there is none."""
+
+    tokenizer: str
+    fault: str
+    has_template: bool
+    template_fault: str
+    ends: Sequence[EndToken]
+    warnings: Sequence[str]
+
+
+def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size: int, n_tokens: int) -> TextReport:
+    """Builds the text side and says what came of it. Raises ConfigError for a template file that cannot be read."""
+    try:
+        side = TextSide(metadata, settings, vocab_size)
+    except TextError as error:
+        ends = [EndToken(i, "", sources) for i, sources in _stated(metadata, n_tokens, settings).items()]
+        return TextReport("", str(error), TEMPLATE_KEY in metadata, "", ends, ())
+    tokenizer, fault, warnings = side.tokenizer, "", []
+    try:
+        warnings = side.templates.compile_all()
+    except TemplateInvalid as error:
+        fault = str(error)
+    words = f", words cut as {tokenizer.pre}" if tokenizer.kind is VocabularyKind.BYTE_LEVEL else ""
+    return TextReport(
+        tokenizer=f"{tokenizer.kind.value}{words}, {tokenizer.vocab_size} tokens",
+        fault="",
+        has_template=side.template_source is not None,
+        template_fault=fault,
+        ends=[
+            EndToken(i, tokenizer.token_bytes(i).decode("utf-8", "replace"), sources)
+            for i, sources in tokenizer.special.ends.items()
+        ],
+        warnings=warnings,
+    )
+
+
+def _stated(metadata: Mapping[str, object], n_tokens: int, settings: Settings) -> EndSources:
+    try:
+        return read_stated_ends(metadata, n_tokens, settings.model.overrides.eos_token_ids)
+    except TextError:
+        return {}

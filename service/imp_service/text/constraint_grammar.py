@@ -1,0 +1,104 @@
+"""Checks a request's constraint and writes it as one grammar in the library's notation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from llguidance import regex_to_lark
+
+from imp_service.text.errors import FieldInvalid
+from imp_service.text.gbnf import compile_gbnf
+from imp_service.text.json_schema import check_json_schema
+from imp_service.text.limits import TextLimits
+from imp_service.text.regex_source import check_regex, quote_for_regex
+
+# Most white space between two tokens of JSON: enough for an indented line. Without a limit a model may write only that.
+JSON_SPACES = 64
+_SPACE = r"[\x20\x0A\x0D\x09]"
+# Otherwise the library forces one tokenization where the grammar has a single continuation; the mask must hold every
+# token that can continue the text.
+_HEADER = '%llguidance {"no_forcing": true}\n'
+
+
+class ConstraintKind(Enum):
+    """The members of `imp.v1.Constraint.kind`, by their field's name."""
+
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    GBNF = "gbnf"
+    CHOICES = "choices"
+    JSON_OBJECT = "json_object"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintSpec:
+    """What the output must be. `source` is the text of the first three kinds, `choices` belong to the fourth."""
+
+    kind: ConstraintKind
+    source: str = ""
+    choices: tuple[str, ...] = ()
+    # For the JSON kinds: allow any amount of white space between two tokens, instead of at most JSON_SPACES.
+    unbounded_whitespace: bool = False
+
+    @property
+    def path(self) -> str:
+        """The field it came in."""
+        return f"constraint.{self.kind.value}"
+
+
+def write_grammar(constraint: ConstraintSpec, limits: TextLimits) -> str:
+    """`FieldInvalid` names what is wrong or too large."""
+    return _GRAMMARS[constraint.kind](constraint, limits)
+
+
+def _json_schema(constraint: ConstraintSpec, limits: TextLimits) -> str:
+    return _from_schema(check_json_schema(constraint.source, constraint.path, limits), constraint)
+
+
+def _json_object(constraint: ConstraintSpec, _limits: TextLimits) -> str:
+    return _from_schema({"type": "object"}, constraint)
+
+
+def _from_schema(schema: dict[str, object], constraint: ConstraintSpec) -> str:
+    spaces = f"{_SPACE}+" if constraint.unbounded_whitespace else f"{_SPACE}{{1,{JSON_SPACES}}}"
+    return f"{_HEADER}start: %json {json.dumps({**schema, 'x-guidance': {'whitespace_pattern': spaces}})}\n"
+
+
+def _regex(constraint: ConstraintSpec, limits: TextLimits) -> str:
+    check_regex(constraint.source, constraint.path, limits)
+    return _from_regex(constraint.source)
+
+
+def _from_regex(source: str) -> str:
+    # \d is a digit that programs read: 0 to 9.
+    return f"{_HEADER}start: /{regex_to_lark(source, 'd')}/\n"
+
+
+def _gbnf(constraint: ConstraintSpec, limits: TextLimits) -> str:
+    compiled = compile_gbnf(constraint.source, constraint.path, limits)
+    return _from_regex(compiled.source) if compiled.is_regex else _HEADER + compiled.source
+
+
+def _choices(constraint: ConstraintSpec, limits: TextLimits) -> str:
+    path, choices = constraint.path, constraint.choices
+    if not 1 <= len(choices) <= limits.choices:
+        raise FieldInvalid(path, f"{len(choices)} choices, expected 1 to {limits.choices}")
+    n_bytes = [len(choice.encode("utf-8", "surrogatepass")) for choice in choices]
+    for index, n in enumerate(n_bytes):
+        if not 1 <= n <= limits.choice_bytes:
+            raise FieldInvalid(f"{path}.values[{index}]", f"{n} bytes, expected 1 to {limits.choice_bytes}")
+    if sum(n_bytes) > limits.constraint_bytes:
+        raise FieldInvalid(path, f"{sum(n_bytes)} bytes in all, limit {limits.constraint_bytes}")
+    return _from_regex("|".join(quote_for_regex(choice) for choice in dict.fromkeys(choices)))
+
+
+_GRAMMARS: dict[ConstraintKind, Callable[[ConstraintSpec, TextLimits], str]] = {
+    ConstraintKind.JSON_SCHEMA: _json_schema,
+    ConstraintKind.REGEX: _regex,
+    ConstraintKind.GBNF: _gbnf,
+    ConstraintKind.CHOICES: _choices,
+    ConstraintKind.JSON_OBJECT: _json_object,
+}

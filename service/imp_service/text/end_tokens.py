@@ -1,0 +1,123 @@
+"""Finds the tokens that end a text, and what says so of each. Nothing else decides which they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress, count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imp_service.text.errors import TokenizerInvalid
+from imp_service.text.metadata import PREFIX, TokenizerMetadata
+from imp_service.text.piece_types import TokenType
+
+# The ids that end a text, ascending, each with the keys and spellings that say so.
+EndSources = Mapping[int, tuple[str, ...]]
+
+# Keys of a GGUF file that hold one id.
+_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
+# A key that holds several ids, which some writers add.
+_LIST_KEY = "eos_token_ids"
+# Keys of a directory's config.json and generation_config.json: one id or several.
+_DIRECTORY_KEYS = ("eos_token_id", "generation_config.eos_token_id")
+OVERRIDE = "model.overrides.eos_token_ids"
+
+# What ends a turn in the published families. Files name one or two of them at most, and some mark them as plain text:
+# nothing else is spelled like this, so the type does not matter.
+_SPELLINGS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|tool_response>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "[e~[",
+)
+# Ordinary text, such as HTML, may contain these: with such a spelling only a control token is an end.
+_CONTROL_SPELLINGS = ("</s>", "<eos>", "_<EOT>", "\u2581<EOT>")
+
+
+def spelled_ends(pieces: Sequence[bytes]) -> list[int]:
+    """Ids, ascending, that are ends and control tokens by their spelling alone."""
+    return list(_spelled(pieces, _SPELLINGS))
+
+
+def read_ends(
+    metadata: Mapping[str, object],
+    pieces: Sequence[bytes],
+    types: NDArray[np.uint8],
+    override: Sequence[int] | None = None,
+) -> EndSources:
+    """The ends of a vocabulary: by the file's keys and by spelling, or those of the override alone."""
+    n_tokens = len(pieces)
+    if override is not None:
+        return _overriding(override, n_tokens)
+    return _by_id([*_stated(metadata, n_tokens), *_by_spelling(pieces, types)])
+
+
+def read_stated_ends(
+    metadata: Mapping[str, object], n_tokens: int, override: Sequence[int] | None = None
+) -> EndSources:
+    """The same without a vocabulary: what the keys alone say."""
+    return _by_id([*_stated(metadata, n_tokens)]) if override is None else _overriding(override, n_tokens)
+
+
+def _by_id(found: Sequence[tuple[int, str]]) -> EndSources:
+    sources: dict[int, list[str]] = {}
+    for token_id, source in found:
+        sources.setdefault(token_id, []).append(source)
+    return {token_id: tuple(sources[token_id]) for token_id in sorted(sources)}
+
+
+def _overriding(override: Sequence[int], n_tokens: int) -> EndSources:
+    for token_id in override:
+        if not 0 <= token_id < n_tokens:
+            raise TokenizerInvalid(OVERRIDE, f"token id {token_id}, expected 0 to {n_tokens - 1}")
+    return dict.fromkeys(sorted(set(override)), (OVERRIDE,))
+
+
+def _stated(metadata: Mapping[str, object], n_tokens: int) -> Iterator[tuple[int, str]]:
+    keys = TokenizerMetadata(metadata)
+    for name in _KEYS:
+        token_id = keys.token_id(name, n_tokens)
+        if token_id is not None:
+            yield token_id, PREFIX + name
+    for token_id in keys.token_ids(_LIST_KEY, n_tokens):
+        yield token_id, PREFIX + _LIST_KEY
+    for key in _DIRECTORY_KEYS:
+        value = metadata.get(key)
+        for token_id in [] if value is None else np.atleast_1d(np.asarray(value)).tolist():
+            if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < n_tokens:
+                raise TokenizerInvalid(key, f"{token_id!r}, expected a token id from 0 to {n_tokens - 1}")
+            yield token_id, key
+
+
+def _by_spelling(pieces: Sequence[bytes], types: NDArray[np.uint8]) -> Iterator[tuple[int, str]]:
+    found = {pieces[token_id].decode(): token_id for token_id in spelled_ends(pieces)}
+    for token_id in _spelled(pieces, _CONTROL_SPELLINGS):
+        if types[token_id] == TokenType.CONTROL:
+            found[pieces[token_id].decode()] = token_id
+    if "<|return|>" in found or "<|calls|>" in found:
+        found.pop("<|end|>", None)  # there the end of a message inside a turn
+    if "<|tool_response>" in found:
+        found.pop("</s>", None)  # there the end of HTML's struck-out text, whatever its type
+    for text, token_id in found.items():
+        yield token_id, f"spelled {text}"
+
+
+def _spelled(pieces: Sequence[bytes], texts: Sequence[str]) -> Iterator[int]:
+    spellings = {text.encode() for text in texts}
+    return compress(count(), map(spellings.__contains__, pieces))

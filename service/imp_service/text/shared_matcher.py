@@ -1,0 +1,74 @@
+"""The library's objects that the sequences of one constraint share, and the memory that is counted for them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from llguidance import LLMatcher
+
+WORD_BITS = 32
+# How many lexer states a program may have, step by step. Few constraints need more than the first.
+STATE_STEPS = (512, 2048, 8192)
+# Measured upper bound of the memory of a state: its row of transitions, its lexemes and the expressions behind them.
+STATE_BYTES = 1536
+
+
+class MemoryLedger:
+    """Bytes of everything compiled that is still in use, or kept for reuse. Any thread may call."""
+
+    def __init__(self, on_growth: Callable[[], None]) -> None:
+        """`on_growth` is called after each charge, on the thread that makes it."""
+        self._lock = threading.RLock()
+        self._on_growth = on_growth
+        self.n_bytes = 0
+
+    def charge(self, owner: object, n_bytes: int) -> None:
+        """Counts `n_bytes` for as long as the owner lives."""
+        self._add(n_bytes)
+        weakref.finalize(owner, self._add, -n_bytes).atexit = False
+        self._on_growth()
+
+    def _add(self, n_bytes: int) -> None:
+        with self._lock:
+            self.n_bytes += n_bytes
+
+
+class SharedMatcher:
+    """The library's state before the first output. Copies of it share the lexer and its states."""
+
+    def __init__(self, matcher: LLMatcher, step: int) -> None:
+        self._matcher = matcher
+        # Of STATE_STEPS.
+        self.step = step
+
+    def copy(self) -> LLMatcher:
+        """For one sequence."""
+        return self._matcher.deep_copy()
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The ids that masks cover."""
+
+    # Of the model; the tokenizer may know fewer ids.
+    vocab_size: int
+    n_known: int
+    ends: frozenset[int]
+    # Only the ends are allowed.
+    end_mask: bytes
+
+    @classmethod
+    def of(cls, vocab_size: int, n_known: int, ends: tuple[int, ...]) -> Vocabulary:
+        """With its mask of ends."""
+        bits = np.zeros(n_words(vocab_size) * WORD_BITS, dtype=np.uint8)
+        bits[list(ends)] = 1
+        return cls(vocab_size, n_known, frozenset(ends), np.packbits(bits, bitorder="little").tobytes())
+
+
+def n_words(vocab_size: int) -> int:
+    """Words of 32 bits in a mask."""
+    return (vocab_size + WORD_BITS - 1) // WORD_BITS

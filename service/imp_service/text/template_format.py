@@ -1,0 +1,60 @@
+"""`'…'.format(…)` of chat templates: fields by position or name, narrow, and without a way to attributes or items."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from string import Formatter
+
+from jinja2.exceptions import SecurityError, TemplateRuntimeError
+
+from imp_service.text.template_budget import Budget, BudgetExceeded
+from imp_service.text.template_text import TemplateText, is_trusted
+
+MAX_WIDTH = 256
+_FIELD = re.compile(r"\d{1,3}|[^\W\d]\w*|")
+_SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precision>\d+))?[bdeEfFgGosxX%]?", re.DOTALL)
+
+
+def format_pieces(
+    budget: Budget, text: str, args: Sequence[object], kwargs: Mapping[str, object]
+) -> Iterator[tuple[object, str]]:
+    """What the text becomes: its own stretches, as template text, and values with the specification of their field.
+
+    A specification is bounded, and empty for stretches of the text.
+    """
+    n_automatic = 0
+    own = TemplateText.trusted if is_trusted(text) else TemplateText.untrusted
+    for literal, field, spec, conversion in _parsed(text):
+        budget.charge(1)
+        if literal:
+            yield own(literal), ""
+        if field is None:
+            continue
+        if not _FIELD.fullmatch(field) or conversion is not None:
+            raise SecurityError("a format's field is neither a position nor a name")
+        yield _value(field or str(n_automatic), args, kwargs), _checked_spec(spec or "")
+        n_automatic += not field
+
+
+def _parsed(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    try:
+        return list(Formatter().parse(str.__str__(text)))
+    except ValueError as error:
+        raise TemplateRuntimeError("a format that cannot be read") from error
+
+
+def _value(name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+    try:
+        return args[int(name)] if name.isdecimal() else kwargs[name]
+    except LookupError as error:
+        raise TemplateRuntimeError("a format has a field without a value") from error
+
+
+def _checked_spec(spec: str) -> str:
+    match = _SPEC.fullmatch(spec)
+    if match is None:
+        raise SecurityError("a format's specification is none that a chat template may use")
+    if any(len(digits or "") > 3 or int(digits or 0) > MAX_WIDTH for digits in match.group("width", "precision")):
+        raise BudgetExceeded(f"a field wider than {MAX_WIDTH} in a format")
+    return spec

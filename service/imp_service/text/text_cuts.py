@@ -1,0 +1,172 @@
+"""Cuts a long text into parts. The tokens of the parts, in order, are the tokens of the whole text.
+
+The tokenizer library takes some 100 bytes of memory for each byte of one text. Parts bound that, and they let a reader
+stop where the tokens are too many.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tokenizers import pre_tokenizers
+
+from imp_service.text.errors import native_boundary
+from imp_service.text.piece_types import TokenType, VocabularyKind
+from imp_service.text.pre_tokenizers import Step
+from imp_service.text.vocabulary import Vocabulary
+
+# Characters of a part, about.
+PART_CHARS = 16 * 1024
+# How many words of a window must follow a cut: no pattern looks further ahead.
+WORDS_BEYOND = 3
+# Composition leaves a third of the bytes at least: the three letters of a Korean syllable, nine bytes, become three.
+COMPOSED_BYTES = 3
+_SPELLED = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a text, and what the library is given for it."""
+
+    text: str
+    encoded: str
+
+
+class TextCuts:
+    """The places where the texts of one vocabulary may be cut. May be used from any thread.
+
+    A cut before a space between two letters is safe if no token contains such a place: no merge reaches across it, and
+    neither a pattern of words nor a normalizer looks across it. The same holds for the place behind a single line feed.
+    If a text has no such place, the pre-tokenizer finds the ends of words.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, pre_tokenizer: pre_tokenizers.PreTokenizer | None) -> None:
+        self._adds_space = vocabulary.adds_space_prefix
+        self._places = _places(vocabulary)
+        self._words = pre_tokenizer if _has_plain_words(vocabulary) else None
+        self._composes = vocabulary.rule is not None and vocabulary.rule.composes
+        self._spellings = _spellings(vocabulary)
+        self._longest_spelling = max(map(len, self._spellings), default=0)
+
+    def parts(self, text: str, n_chars: int = PART_CHARS) -> Iterator[str]:
+        """The text in parts of about `n_chars`; a stretch without a place to cut stays whole."""
+        begin = 0
+        while begin < len(text):
+            end = self._next(text, begin, n_chars) if len(text) - begin > 2 * n_chars else len(text)
+            yield text[begin:end]
+            begin = end
+
+    def joined(self, pending: list[str], *, is_continued: bool) -> Iterator[Part]:
+        """The pending texts as one part, where there are any; they are pending no more.
+
+        Before each part the library may put a space: one that continues a text brings its own, which is left out.
+        """
+        text = "".join(pending)
+        pending.clear()
+        if text:
+            yield Part(text, text[1:] if is_continued and self._adds_space else text)
+
+    def _next(self, text: str, begin: int, n_chars: int) -> int:
+        if self._places is not None:
+            found = self._places.search(text, begin + n_chars, begin + 2 * n_chars)
+            if found is not None:
+                return found.end()
+        if self._words is not None:
+            for n_window in (2 * n_chars, 8 * n_chars):
+                cut = self._cut_at_word(text, begin, n_window)
+                if cut is not None:
+                    return cut
+        if self._places is not None:
+            found = self._places.search(text, begin + n_chars)
+            if found is not None:
+                return found.end()
+        return len(text)
+
+    def _cut_at_word(self, text: str, begin: int, n_window: int) -> int | None:
+        """Where a word ends that is not among the last of a window, with no blank on either side.
+
+        The window begins where a word does: else its first words would not be the text's.
+        """
+        assert self._words is not None  # narrows
+        window = text[begin : begin + n_window]
+        looked_at = text[begin : begin + n_window + self._longest_spelling]
+        if any(spelling in looked_at for spelling in self._spellings):
+            return None
+        if self._composes and not unicodedata.is_normalized("NFC", window):
+            return None
+        with native_boundary("tokenizers"):
+            ends = [end for _, (_, end) in self._words.pre_tokenize_str(window)]
+        for end in reversed(ends[:-WORDS_BEYOND]):
+            if not window[end - 1].isspace() and not window[end].isspace():
+                return begin + end
+        return None
+
+
+def _places(vocabulary: Vocabulary) -> re.Pattern[str] | None:
+    """A pattern of the places where a cut is safe, judged by the vocabulary alone; None if there are none."""
+    spelled = [
+        token
+        for token, token_type in zip(vocabulary.token_bytes, vocabulary.types.tolist(), strict=True)
+        if token_type in _SPELLED
+    ]
+    # Next to such a token the library starts a new text, and adds a space to it.
+    if vocabulary.adds_space_prefix and any(token == b" " or _has_letter_at_an_end(token) for token in spelled):
+        return None
+    if vocabulary.removes_extra_spaces and not vocabulary.adds_space_prefix:
+        return None
+    if not (vocabulary.has_all_bytes or _splits(vocabulary)):
+        return None
+    joined = b"\0".join(vocabulary.token_bytes)
+    if re.search(rb"[A-Za-z] [A-Za-z]", joined):
+        return None
+    has_others = re.search(rb"[A-Za-z\x80-\xff] [A-Za-z\x80-\xff]", joined)
+    letter = "[A-Za-z]" if has_others else r"[^\W\d_]"
+    places = [rf"(?<={letter})(?= {letter})"]
+    keeps_feeds = not (vocabulary.adds_space_prefix or vocabulary.removes_extra_spaces)
+    if keeps_feeds and not re.search(rb"\n[^\s\0]", joined):
+        places.append(r"(?<=\S\n)(?=\S)")
+    return re.compile("|".join(places))
+
+
+def _has_letter_at_an_end(token: bytes) -> bool:
+    return any(end.isalpha() or end >= b"\x80" for end in (token[:1], token[-1:]))
+
+
+def _splits(vocabulary: Vocabulary) -> bool:
+    """The library cuts its texts at every space, so that nothing unknown reaches across one."""
+    return vocabulary.kind in (VocabularyKind.UNIGRAM, VocabularyKind.WORD_PIECE, VocabularyKind.BYTE_LEVEL)
+
+
+def _has_plain_words(vocabulary: Vocabulary) -> bool:
+    """Its words are cut by patterns over the text itself."""
+    rule = vocabulary.rule
+    return rule is not None and not rule.is_sentencepiece and bool(rule.steps) and Step.BYTES not in rule.steps
+
+
+def _spellings(vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Tokens that are found in a text before its words are."""
+    found = []
+    for token, token_type in zip(vocabulary.token_bytes, vocabulary.types.tolist(), strict=True):
+        if token_type in _SPELLED and token:
+            found.append(token.decode("utf-8", "replace"))
+    return tuple(found)
+
+
+def most_token_bytes(vocabulary: Vocabulary) -> int:
+    """The most bytes of text that one token can cover; 0 if no bound is known."""
+    is_lossless = vocabulary.kind is VocabularyKind.BYTE_LEVEL or (
+        vocabulary.kind is not VocabularyKind.WORD_PIECE
+        and not vocabulary.character_map
+        and not vocabulary.removes_extra_spaces
+        # Otherwise one unknown token covers any number of characters.
+        and vocabulary.has_all_bytes
+    )
+    # A token that strips white space covers any number of blanks.
+    if not is_lossless or vocabulary.strips_right:
+        return 0
+    rule = vocabulary.rule
+    shrinks = COMPOSED_BYTES if rule is not None and rule.composes else 1
+    return shrinks * max(map(len, vocabulary.token_bytes))
