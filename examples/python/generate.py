@@ -2,7 +2,8 @@
 
     python generate.py [TARGET [PROMPT [MAX_TOKENS [DEADLINE_SECONDS]]]]
 
-TARGET is host:port or unix:///path. Needs `pip install imp-service`, of which it uses only the generated messages.
+TARGET is host:port or unix:///path. Needs imp's package, of which it uses only the generated messages: `pip install .`
+in imp's sources, or stubs of your own (proto/README.md).
 """
 
 import sys

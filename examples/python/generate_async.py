@@ -2,7 +2,8 @@
 
     python generate_async.py [TARGET [MAX_TOKENS [DEADLINE_SECONDS]]]
 
-Needs `pip install imp-service`, of which it uses only the generated messages.
+Needs imp's package, of which it uses only the generated messages: `pip install .` in imp's sources, or stubs of your
+own (proto/README.md).
 """
 
 import asyncio
