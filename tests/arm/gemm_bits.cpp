@@ -75,7 +75,7 @@ void prepare(Case& c, ActivationFormat format) {
   const CpuFeatures here = detect_cpu_features();
   std::vector<std::byte>& prepared = c.prepared[format];
   for (const std::string_view isa : known_isas()) {
-    if (!includes(here, *isa_features(isa))) continue;
+    if (!here.includes(*isa_features(isa))) continue;
     std::vector<std::byte> rows(stride * static_cast<std::size_t>(c.m));
     for (std::size_t row = 0; row < static_cast<std::size_t>(c.m); ++row) {
       preparer_for(format, cpu_caps(isa))(c.x.data() + row * static_cast<std::size_t>(c.problem.k), c.problem.k,
@@ -117,7 +117,7 @@ void tell_case(const Case& c, const std::string& what) {
   const DeviceCaps caps = cpu_caps("auto");
   for (const GemmKernel& kernel : kernel_list()) {
     if (!kernel.any_weight && kernel.weight != c.problem.weight) continue;
-    if (kernel.refuses(c.problem, caps) != nullptr) continue;
+    if (!refusal(kernel, c.problem, caps).empty()) continue;
     const auto words = run(kernel, c);
     const auto [first, is_new] = expected.emplace(kernel.reduction, words);
     if (!is_new) require_equal(what + ", " + std::string(kernel.name), words, first->second);

@@ -18,8 +18,8 @@ std::vector<Named> here() {
   std::vector<Named> found{{"generic", lane_ops_generic}};
 #if IMP_X86
   const imp::CpuFeatures features = imp::detect_cpu_features();
-  if (features.avx2) found.push_back({"avx2", lane_ops_avx2});
-  if (features.avx512) found.push_back({"avx512", lane_ops_avx512});
+  if (features.includes(imp::needs::avx2)) found.push_back({"avx2", lane_ops_avx2});
+  if (features.includes(imp::needs::avx512)) found.push_back({"avx512", lane_ops_avx512});
 #endif
   return found;
 }

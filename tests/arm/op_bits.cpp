@@ -193,9 +193,9 @@ std::vector<Table> here() {
   std::vector<Table> found{{"generic", &kCpuOpsGeneric}};
 #if IMP_X86
   const DeviceCaps caps = cpu_caps("auto");
-  if (caps.avx2) found.push_back({"avx2", &kCpuOpsAvx2});
-  if (caps.avx512) found.push_back({"avx512", &kCpuOpsAvx512});
-  if (caps.avx512 && caps.avx512_vnni && caps.avx512_bf16) found.push_back({"avx512bf16", &kCpuOpsAvx512Bf16});
+  if (caps.cpu.includes(imp::needs::avx2)) found.push_back({"avx2", &kCpuOpsAvx2});
+  if (caps.cpu.includes(imp::needs::avx512)) found.push_back({"avx512", &kCpuOpsAvx512});
+  if (caps.cpu.includes(imp::needs::avx512bf16)) found.push_back({"avx512bf16", &kCpuOpsAvx512Bf16});
 #endif
   return found;
 }

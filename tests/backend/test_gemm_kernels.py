@@ -92,6 +92,5 @@ def test_det_16_no_bit_depends_on_stale_memory(kernel: str, weight: str) -> None
 
 @pytest.mark.parametrize("kernel", [name for name, row in KERNELS.items() if row["activations"] == QUANTIZING])
 def test_gemm_10_a_ragged_k_is_refused_in_words(kernel: str) -> None:
-    caps = dict.fromkeys(["avx2", "avx512", "avx512_vnni", "avx512_bf16"], True)
-    reason = core.gemm_refusal(kernel, caps, KERNELS[kernel]["weight"], 16, 80)
+    reason = core.gemm_refusal(kernel, {"cpu": KERNELS[kernel]["isa"]}, KERNELS[kernel]["weight"], 16, 80)
     assert "multiple of 32" in str(reason)

@@ -18,18 +18,10 @@ from imp_service import _testing as core
 from support.weights import WEIGHT_TYPES, block_of
 
 ROOT = Path(__file__).parents[2]
-OLD_CPU = {"avx2": True}
-CLIENT_CPU = {"avx2": True, "avx_vnni": True}
-NEW_CPU = {"avx2": True, "avx512": True, "avx512_vnni": True, "avx512_bf16": True}
-ALL_CPUS: list[dict[str, Any]] = [
-    {},
-    OLD_CPU,
-    CLIENT_CPU,
-    {"avx2": True, "avx512": True},
-    {"avx2": True, "avx512": True, "avx512_vnni": True},
-    NEW_CPU,
-    {"neon_dot": True},
-]
+OLD_CPU = {"cpu": "avx2"}
+CLIENT_CPU = {"cpu": "avx2vnni"}
+NEW_CPU = {"cpu": "avx512bf16"}
+ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
 # What ends the names of kernels that are compiled for processors of another family alone.
 X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
 IMMATURE = "has not run on its hardware; only model.overrides may take it: by name, or by least_maturity"
@@ -40,7 +32,7 @@ SHAPES = [(1, 1), (37, 3), (4096, 16)]  # n, blocks of k
 
 def kernel(name: str, **changes: Any) -> dict[str, Any]:
     row = {"name": name, "weight": "q8_0", "layout": "panel16", "reduction": "q8_block32", "max_m": None}
-    return {**row, "needs": "", "emulated": False, **changes}
+    return {**row, "needs": "", "isa": "generic", "emulated": False, **changes}
 
 
 REFERENCE = kernel("reference", weight="any", layout="file", reduction="f32_sequential")
@@ -85,7 +77,7 @@ def test_gemm_1_gemm_2_reference_refuses_nothing_and_every_refusal_is_words() ->
 
 
 def test_gemm_2_the_first_that_does_not_refuse_is_chosen() -> None:
-    first, second = kernel("first", needs="avx512"), kernel("second")
+    first, second = kernel("first", isa="avx512"), kernel("second")
     assert chosen([first, second, REFERENCE], NEW_CPU) == ["first"]
     assert chosen([first, second, REFERENCE], OLD_CPU) == ["second"]
     assert chosen([second, first, REFERENCE], NEW_CPU) == ["second"]
@@ -139,8 +131,7 @@ def test_gemm_3_a_plan_is_the_same_in_every_process() -> None:
     script = (
         "from imp_service import _testing as core\n"
         "for name in core.known_isas():\n"
-        "    caps = {'avx2': 'avx' in name, 'avx512': '512' in name, 'avx512_vnni': name == 'avx512vnni'}\n"
-        "    for w in ('f32', 'q8_0', 'q4_k'): print(core.gemm_plan(caps, w, 64, 256)['description'])\n"
+        "    for w in ('f32', 'q8_0', 'q4_k'): print(core.gemm_plan({'cpu': name}, w, 64, 256)['description'])\n"
     )
     runs = [
         subprocess.run(
@@ -206,7 +197,10 @@ def test_gemm_4_for_a_glob_whose_weights_may_be_of_any_type_the_list_is_short() 
 
 def test_gemm_4_a_refusal_is_an_error_with_the_reason() -> None:
     assert refused([("w", "f16_avx2")]) == "gemm.w = f16_avx2: multiplies f16, and the weight is q8_0"
-    assert refused([("q8_0", "q8_0_avx512vnni")], OLD_CPU) == "gemm.q8_0 = q8_0_avx512vnni: needs AVX-512 VNNI"
+    assert (
+        refused([("q8_0", "q8_0_avx512vnni")], OLD_CPU)
+        == "gemm.q8_0 = q8_0_avx512vnni: needs AVX-512 (F, BW, VL, DQ) and AVX-512 VNNI"
+    )
     assert "and names reference" in refused([("w", "reference"), ("*", "q8_0_avx2")])
     rows = [kernel("small", max_m=4), REFERENCE]
     assert "takes up to 4 rows" in refused([("q8_0", "small")], kernels=rows)
@@ -224,7 +218,7 @@ def test_gemm_4_a_glob_that_matches_no_tensor_is_an_error() -> None:
 def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
     assert core.gemm_explain(NEW_CPU, "q4_k", 4096, 4096) == [
         ("q4_k_avx512vnni", True, "by order, any number of rows"),
-        ("q4_k_avx2vnni", False, "needs AVX2 and AVX-VNNI"),
+        ("q4_k_avx2vnni", False, "needs AVX-VNNI"),
         ("q4_k_avx2", False, "an earlier kernel takes these rows"),
         ("dequant_avx512", False, "another layout or reduction than q4_k_avx512vnni"),
         ("dequant_avx2", False, "another layout or reduction than q4_k_avx512vnni"),
@@ -232,8 +226,8 @@ def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
         ("reference", False, "another layout or reduction than q4_k_avx512vnni"),
     ]
     assert core.gemm_explain(OLD_CPU, "q8_0", 1024, 1024) == [
-        ("q8_0_avx512vnni", False, "needs AVX-512 VNNI"),
-        ("q8_0_avx2vnni", False, "needs AVX2 and AVX-VNNI"),
+        ("q8_0_avx512vnni", False, "needs AVX-512 (F, BW, VL, DQ) and AVX-512 VNNI"),
+        ("q8_0_avx2vnni", False, "needs AVX-VNNI"),
         ("q8_0_avx2", True, "by order, any number of rows"),
         ("dequant_avx512", False, "needs AVX-512 (F, BW, VL, DQ)"),
         ("dequant_avx2", False, "another layout or reduction than q8_0_avx2"),
@@ -265,8 +259,8 @@ GPU_LIST = [
     kernel("q8_0_sm80", layout="file", reduction="f32_sequential", needs="sm_80"),
     REFERENCE,
 ]
-H100 = {"device": "cuda", "compute_capability": 90}
-A100 = {"device": "cuda", "compute_capability": 80}
+H100 = {"compute_capability": 90}
+A100 = {"compute_capability": 80}
 
 
 def test_gemm_8_plans_for_two_cpus_and_two_gpus() -> None:
@@ -342,7 +336,7 @@ def test_an_explanation_says_what_was_tuned() -> None:
     [
         kernel("large", reduction="f32_sequential"),
         kernel("large", layout="file"),
-        kernel("large", needs="avx512"),
+        kernel("large", isa="avx512"),
         kernel("large", emulated=True),
         kernel("large", max_m=4),
     ],
@@ -358,9 +352,9 @@ def test_an_override_outranks_a_tuning() -> None:
 
 
 def test_what_may_stand_for_what_is_in_order() -> None:
-    rows = [kernel("first", needs="avx512"), kernel("second", max_m=8), kernel("third"), REFERENCE]
+    rows = [kernel("first", isa="avx512"), kernel("second", max_m=8), kernel("third"), REFERENCE]
     assert core.gemm_interchangeable({}, "q8_0", 64, 64, 8, kernels=rows) == ["second", "third"]
-    assert core.gemm_interchangeable({"avx512": True}, "q8_0", 64, 64, 9, kernels=rows) == ["first", "third"]
+    assert core.gemm_interchangeable({"cpu": "avx512"}, "q8_0", 64, 64, 9, kernels=rows) == ["first", "third"]
 
 
 @pytest.mark.parametrize(

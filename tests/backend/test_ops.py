@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import gguf
 import numpy as np
 import pytest
 
@@ -224,7 +225,6 @@ def test_krn_3_embed_reads_float_rows_exactly(devices: list[core.Device], rng: n
 
 @each_family
 def test_krn_3_embed_decodes_quantized_rows(devices: list[core.Device], rng: np.random.Generator) -> None:
-    gguf = pytest.importorskip("gguf")
     table = gguf.quants.quantize(normal(rng, 40, 256), gguf.GGMLQuantizationType.Q8_0)
     expected = gguf.quants.dequantize(table, gguf.GGMLQuantizationType.Q8_0).astype(np.float32)
     tokens = np.array([39, 2, 31, 0], np.int32)

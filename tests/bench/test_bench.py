@@ -8,6 +8,9 @@ import pytest
 
 from imp_service.cli.shell import main
 from imp_service.models import demo_model_path
+from support.forward_runs import load
+from support.hf_contents import hf_config, hf_tensors, write_hf
+from support.tiny_models import tiny
 
 TINY = ["--prefill", "24", "--decode", "5", "--depth", "0,18", "--batch", "1,3", "--reps", "3"]
 
@@ -178,6 +181,19 @@ def test_products_of_bfloat16_are_held_to_its_own_peak() -> None:
     for mix, peak in (("bf16", "bf16"), ("f16", "f32"), ("f32", "f32"), ("q8_0", "int8")):
         file = _core.make_synthetic_file(metadata(shape, mix), list(tensors(shape, MIXES[mix])))
         assert model_work(_core.Model.load(file, kv_bytes=2**20)).peak == peak
+
+
+@pytest.mark.parametrize("changes", [{}, {"tied": True}, {"n_experts": 4}], ids=["plain", "tied", "experts"])
+def test_cmd_1_a_checkpoint_of_safetensors_costs_what_the_same_model_costs_as_gguf(changes, tmp_path: Path) -> None:
+    """Its tensors have other names."""
+    from imp_service.core.bench.work import model_work
+
+    model = tiny("llama", **changes)
+    path = write_hf(tmp_path / "model.safetensors", hf_config(model), hf_tensors(model))
+    works = [model_work(load(source, tmp_path)) for source in (model, path)]
+    assert works[0] == works[1]
+    assert works[0].head_ops == 2 * model.vocab_size * model.hidden_size
+    assert (works[0].expert_bytes > 0) == (model.n_experts > 0)
 
 
 def test_of_the_experts_a_step_reads_those_that_rows_go_to() -> None:

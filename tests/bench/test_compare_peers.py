@@ -21,7 +21,7 @@ from imp_service.core.bench.cases import Case
 from imp_service.core.synthetic import DEVIATION
 from support.command_line import FOUND_IN
 
-pytest.importorskip("llama_cpp", exc_type=ImportError)
+pytest.importorskip("llama_cpp", reason="llama_cpp is not installed", exc_type=ImportError)
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(FOUND_IN)}

@@ -18,7 +18,7 @@ from imp_service.models import demo_model_path
 from support import tolerances
 from support.command_line import FOUND_IN
 
-pytest.importorskip("llama_cpp", exc_type=ImportError)
+pytest.importorskip("llama_cpp", reason="llama_cpp is not installed", exc_type=ImportError)
 
 COMMAND = Path(__file__).with_name("compare_quality")
 TEXT = Path(__file__).parents[1] / "data" / "held_out.txt"

@@ -135,3 +135,17 @@ def test_goals_of_a_server_are_held_against_its_peer() -> None:
     assert ours.client_share == pytest.approx(0.1)
     outcome = Outcome(Load(4, 8, 5, 1), [{"imp": theirs, "llama-server": ours}], {"imp": 3.0, "llama-server": 2.0})
     assert [verdict.is_met for verdict in verdicts(outcome)] == [False, False, True, False]
+
+
+def test_imp_and_llama_server_are_measured_under_every_load(tmp_path: Path) -> None:
+    if "IMP_LLAMA_SERVER" not in os.environ:
+        pytest.skip("IMP_LLAMA_SERVER names no llama-server")
+    report = tmp_path / "report.json"
+    peer = ["--llama-server", os.environ["IMP_LLAMA_SERVER"], "--json", str(report)]
+    ran = subprocess.run(
+        [sys.executable, str(COMMAND), str(demo_model_path()), "--quick", "--threads", "1", "--reps", "1", *peer],
+        env={**os.environ, "PYTHONPATH": str(FOUND_IN)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    loads = json.loads(report.read_text())["loads"]
+    assert [sorted(load["servers"]) for load in loads] == [["imp", "llama-server"]] * 2

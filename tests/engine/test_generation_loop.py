@@ -205,8 +205,9 @@ def test_gen_13_p18_a_prompt_beyond_the_context_is_refused_before_any_work() -> 
     engine = ScriptEngine(max_context=32)
     for n_prompt, given in [
         (33, {}),
-        (32, {"max_outputs": 1, "must_fit": True}),
-        (2, {"max_outputs": 31, "must_fit": True}),
+        (33, {"max_outputs": 0, "must_fit": True}),
+        (32, {"max_outputs": 2, "must_fit": True}),
+        (2, {"max_outputs": 32, "must_fit": True}),
     ]:
         with pytest.raises(_core.InvalidArgument) as refusal:
             engine.generate(prompt_of(n_prompt), **given)
@@ -214,8 +215,28 @@ def test_gen_13_p18_a_prompt_beyond_the_context_is_refused_before_any_work() -> 
         assert refusal.value.details == {"prompt_tokens": str(n_prompt), "max_context_tokens": "32"}
     engine.turn_until_idle()
     assert engine.core.n_forwards == 0
-    assert len(engine.complete(prompt_of(31), max_outputs=1, must_fit=True)) == 1
     engine.assert_at_rest()
+
+
+@pytest.mark.parametrize("n_prompt", [1, 2, 31, 32])
+def test_gen_13_gen_14_as_many_outputs_as_an_unlimited_request_yields_are_accepted(n_prompt: int) -> None:
+    """One more is refused, in words with the numbers; a session counts what it holds and what it is given."""
+    engine = ScriptEngine(max_context=32, n_blocks=4)
+    n_outputs = len(engine.complete(prompt_of(n_prompt), max_outputs=-1))
+    assert n_outputs == 33 - n_prompt
+    assert len(engine.complete(prompt_of(n_prompt), max_outputs=n_outputs, must_fit=True)) == n_outputs
+    words = f"{n_prompt} tokens leave room for {n_outputs} outputs in the context of 32, max_tokens is {n_outputs + 1}"
+    with pytest.raises(_core.InvalidArgument, match=words):
+        engine.complete(prompt_of(n_prompt), max_outputs=n_outputs + 1, must_fit=True)
+    session = engine.open()
+    engine.step(session, prompt_of(n_prompt), max_outputs=0)
+    too_many = engine.run(session, resume=True, max_outputs=n_outputs + 1, must_fit=True)
+    engine.turn_until_idle()
+    with pytest.raises(Failed, match=words):
+        engine.finished(too_many)
+    ticket = engine.run(session, resume=True, max_outputs=n_outputs, must_fit=True)
+    engine.turn_until_idle()
+    assert len(engine.tokens(ticket)) == n_outputs
 
 
 @pytest.mark.parametrize(("n_prompt", "n_outputs"), [(30, 3), (31, 2), (32, 1)])

@@ -69,13 +69,15 @@ def test_pfx_2_a_session_opened_with_a_cached_prefix_takes_it() -> None:
     assert engine.tokens(ticket) == continuation(prompt_of(40), 1)
 
 
-@pytest.mark.parametrize("part", ["cache_scope", "nothing"])
+@pytest.mark.parametrize("part", ["cache_scope", "engine", "nothing"])
 def test_pfx_5_another_scope_finds_nothing(part: str) -> None:
+    """Tenant and salt are in the scope; model and type of cached keys are an engine's own, and so is its cache."""
     engine = ScriptEngine()
     prompt = prompt_of(40)
     cached(engine, prompt, cache_scope="tenant a\0salt")
-    other = {"cache_scope": "tenant a\0other"} if part == "cache_scope" else {"cache_scope": "tenant a\0salt"}
-    assert cached(engine, prompt, **other) == (0 if part == "cache_scope" else 32)
+    found_in = ScriptEngine() if part == "engine" else engine
+    scope = "tenant a\0other" if part == "cache_scope" else "tenant a\0salt"
+    assert cached(found_in, prompt, cache_scope=scope) == (32 if part == "nothing" else 0)
     with pytest.raises(_core.InvalidArgument, match="cache_scope: 257 bytes"):
         engine.generate(prompt, cache_scope="x" * 257)
 

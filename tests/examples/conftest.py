@@ -101,7 +101,7 @@ def _build_cpp() -> None:
 def _curl(program: str) -> list[str]:
     missing = [tool for tool in ("bash", "curl", "xxd", "base64", "awk", "stdbuf") if shutil.which(tool) is None]
     if missing:
-        pytest.skip(f"no {', '.join(missing)} on this machine")
+        pytest.skip(f"no {', '.join(missing)}: apt install bash coreutils curl mawk xxd")
     if "HTTP2" not in subprocess.run(["curl", "--version"], capture_output=True, text=True, check=True).stdout:
         pytest.skip("this curl has no HTTP/2")
     return ["bash", str(EXAMPLES / "curl" / f"{program}.sh")]

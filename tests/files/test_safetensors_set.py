@@ -239,13 +239,44 @@ def test_config_keys_do_not_multiply(tmp_path: Path) -> None:
 def test_m46_m82_directories(tmp_path: Path) -> None:
     refused(tmp_path, "MODEL_MISSING", "is a directory without a model")
     small_model().write(tmp_path / "m.gguf")
-    refused(tmp_path, "MODEL_MISSING", "is a directory, expected a file such as m.gguf")
+    (tmp_path / "README.md").write_text("a model")
+    found = _core.open_model_file(tmp_path)
+    assert (found.format, found.path) == ("gguf", str(tmp_path / "m.gguf"))
+    small_model().write(tmp_path / "n.gguf")
+    refused(tmp_path, "MODEL_MISSING", "is a directory of 2 GGUF files, expected the name of one, such as m.gguf")
+    (tmp_path / "n.gguf").unlink()
     write(tmp_path / "model.safetensors")
     refused(tmp_path, "MODEL_FORMAT", "name one of m.gguf and model.safetensors")
     (tmp_path / "m.gguf").unlink()
     assert _core.open_model_file(tmp_path).format == "safetensors"
-    write(tmp_path / "other.safetensors")
-    refused(tmp_path, "MODEL_SHARD", "2 safetensors files, expected model.safetensors.index.json")
+    write(tmp_path / "consolidated.safetensors")
+    assert _core.open_model_file(tmp_path).path == str(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").rename(tmp_path / "other.safetensors")
+    refused(
+        tmp_path,
+        "MODEL_SHARD",
+        "2 safetensors files, expected model.safetensors.index.json or model.safetensors with them",
+    )
+    (tmp_path / "consolidated.safetensors").unlink()
+    assert _core.open_model_file(tmp_path).path == str(tmp_path / "other.safetensors")
+
+
+def test_an_index_goes_before_other_forms_of_the_weights(tmp_path: Path) -> None:
+    write_set(tmp_path)
+    write(tmp_path / "consolidated.safetensors")
+    write(tmp_path / "model.safetensors")
+    assert _core.open_model_file(tmp_path).path == str(tmp_path / "model.safetensors.index.json")
+
+
+def test_the_defaults_of_generations_are_read_beside_the_configuration(tmp_path: Path) -> None:
+    path = write(tmp_path / "model.safetensors")
+    assert not any(key.startswith("generation_config.") for key in _core.open_model_file(path).metadata)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 7], "temperature": 0.5}')
+    metadata = _core.open_model_file(path).metadata
+    assert metadata["generation_config.eos_token_id"].tolist() == [2, 7]
+    assert metadata["generation_config.temperature"] == 0.5
+    (tmp_path / "generation_config.json").write_text("[]")
+    refused(path, "MODEL_CONFIG", "generation_config.json")
 
 
 def test_mod_4_m79_the_list_of_files_opened(tmp_path: Path) -> None:

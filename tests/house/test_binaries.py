@@ -18,6 +18,7 @@ from support.elf import (
     EXECUTABLE,
     PT_GNU_RELRO,
     PT_GNU_STACK,
+    SHADOW_STACK,
     X86_64,
     Elf,
 )
@@ -42,6 +43,7 @@ def weaknesses(elf: Elf) -> list[str]:
         "stack protector": "__stack_chk_fail" in symbols,
         "fortified calls": any(name.startswith("__") and name.endswith("_chk") for name in symbols),
         "indirect branch targets": elf.machine != X86_64 or elf.content[start : start + 4] == ENDBR64,
+        "shadow stack": elf.machine != X86_64 or bool(elf.x86_features() & SHADOW_STACK),
         "no search path of its own": not {DT_RPATH, DT_RUNPATH} & elf.dynamic.keys(),
     }
     return [name for name, is_there in holds.items() if not is_there]
@@ -65,7 +67,12 @@ def test_b03_what_is_missing_is_found(extension: bytes):
     soft[start : start + 4] = b"\x90" * 4
     soft = bytearray(bytes(soft).replace(b"__stack_chk_fail\0", b"__stack_chk_fall\0"))
     expected = ["no executable stack", "stack protector"]
-    assert weaknesses(Elf(bytes(soft))) == [*expected, *(["indirect branch targets"] if elf.machine == X86_64 else [])]
+    if elf.machine == X86_64:
+        expected += ["indirect branch targets", "shadow stack"]
+        place = elf.place_of_x86_features()
+        assert place > 0
+        struct.pack_into("<I", soft, place, elf.x86_features() & ~SHADOW_STACK)
+    assert weaknesses(Elf(bytes(soft))) == expected
 
 
 def test_lif_11_it_needs_the_runtimes_alone(extension: bytes):

@@ -120,6 +120,17 @@ REFUSALS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("said", "words"), [("51", "51, expected less than 51"), ("[2, -1]", "-1"), ('"a"', "expected")]
+)
+def test_m81_defaults_of_generations_with_ends_that_are_no_tokens(said: str, words: str, tmp_path: Path) -> None:
+    path = written(tiny("llama"), tmp_path)
+    path.with_name("generation_config.json").write_text(f'{{"eos_token_id": {said}}}')
+    reason, message = refusal(path)
+    assert (reason, words in message) == ("MODEL_CONFIG", True), message
+    assert "generation_config.eos_token_id" in message
+
+
 @pytest.mark.parametrize(("changes", "reason", "words"), REFUSALS)
 def test_m78_m80_mod_7_configurations_that_are_refused(
     changes: dict[str, Any], reason: str, words: str, tmp_path: Path
@@ -157,8 +168,55 @@ def test_mod_6_a_head_that_is_stated_apart_must_be_there(tmp_path: Path) -> None
 
 
 def test_a_key_that_is_not_understood_is_named(tmp_path: Path) -> None:
-    loaded = load(written(tiny("qwen3"), tmp_path, residual_multiplier=0.5), tmp_path)
-    assert loaded.warnings == ["key residual_multiplier: not understood and not used"]
+    loaded = load(written(tiny("qwen3"), tmp_path, frobnication=0.5), tmp_path)
+    assert loaded.warnings == ["key frobnication: not understood and not used"]
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+ARITHMETIC: list[tuple[dict[str, Any], str, str]] = [
+    ({"residual_multiplier": 0.5}, "residual_multiplier", "0.5"),
+    ({"rope_scaling": {**YARN, "llama_4_scaling_beta": 0.1}}, "rope_scaling.llama_4_scaling_beta", "0.1"),
+    ({"rope_scaling": {"rope_type": "default", "mrope_section": [1, 2, 1]}}, "rope_scaling.mrope_section", "array of"),
+    ({"rope_parameters": {**YARN, "rope_theta": 1e4, "odd": True}}, "rope_parameters.odd", "true"),
+    ({"partial_rotary_dims": 4}, "partial_rotary_dims", "4"),
+    ({"attention_multiplier": 0.2}, "attention_multiplier", "0.2"),
+    ({"attn_temperature_tuning": True}, "attn_temperature_tuning", "true"),
+    ({"norm_type": "layer"}, "norm_type", "'layer'"),
+    ({"n_shared_experts": 1}, "n_shared_experts", "1"),
+    ({"logits_scaling": 8}, "logits_scaling", "8"),
+    ({"clamp_kqv": 8.0}, "clamp_kqv", "8"),
+    ({"is_causal": False}, "is_causal", "false"),
+    ({"use_qk_norm": False}, "use_qk_norm", "false"),
+]
+
+
+@pytest.mark.parametrize(("changes", "key", "found"), ARITHMETIC)
+def test_m83_a_key_of_arithmetic_that_is_not_understood_is_refused(
+    changes: dict[str, Any], key: str, found: str, tmp_path: Path
+) -> None:
+    reason, message = refusal(written(tiny("qwen3"), tmp_path, **changes))
+    assert reason == "MODEL_UNSUPPORTED"
+    assert f"key {key}: {found}" in message
+
+
+def test_m83_what_switches_it_off_is_a_warning(tmp_path: Path) -> None:
+    off = {
+        "residual_multiplier": 1.0, "logits_scaling": 1, "attn_temperature_tuning": False, "rope_local": None,
+        "n_shared_experts": 0, "norm_type": "", "expert_layers": [], "use_qk_norm": True, "is_causal": True,
+    }  # fmt: skip
+    loaded = load(written(tiny("qwen3"), tmp_path, **off), tmp_path)
+    unknown = ("residual_multiplier", "logits_scaling", "attn_temperature_tuning", "n_shared_experts", "norm_type")
+    assert sorted(loaded.warnings) == sorted(f"key {key}: not understood and not used" for key in unknown)
+
+
+def test_keys_of_both_generations_beside_each_other(tmp_path: Path) -> None:
+    model = tiny("qwen2", head_dim=32, scaling={"type": "yarn", "factor": 4.0, "original_context_length": 64})
+    parameters = {"type": "yarn", "rope_theta": model.theta, **YARN}
+    both = {"rope_theta": None, "rope_scaling": None, "rope_parameters": parameters}
+    loaded = load(written(model, tmp_path, **both), tmp_path, kv_dtype="f32")
+    tokens = prompt(70, model.vocab_size)
+    assert loaded.warnings == []
+    assert distance(logits(loaded, tokens), model.oracle().logits(tokens)) < float32_bound(model)
 
 
 def test_architectures_of_both_formats() -> None:
@@ -166,3 +224,10 @@ def test_architectures_of_both_formats() -> None:
     assert core.architectures("hf") == [
         "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma2", "gemma3_text",
     ]  # fmt: skip
+
+
+def test_a_window_that_has_two_names(tmp_path: Path) -> None:
+    model = tiny("gemma2")
+    loaded = load(written(model, tmp_path, sliding_window_size=model.window + 1), tmp_path)
+    assert loaded.warnings == []
+    assert next(fact["value"] for fact in loaded.facts if fact["name"] == "windows").startswith(f"{model.window} in ")

@@ -192,6 +192,42 @@ def test_the_pattern_of_windows_must_name_every_layer(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_not_understood_is_named(tmp_path: Path) -> None:
-    contents = changed(tiny("llama"), logit_scale=0.5)
+    contents = changed(tiny("llama"), frobnication=0.5)
     warnings = _core.inspect_model(_core.open_model_file(contents.write(tmp_path / "m.gguf")))["warnings"]
-    assert warnings == ["key llama.logit_scale: not understood and not used"]
+    assert warnings == ["key llama.frobnication: not understood and not used"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("logit_scale", 0.5),
+        ("rope.scaling.yarn_log_multiplier", 0.1),
+        ("rope.dimension_sections", [1, 1, 2, 0]),
+        ("attention.clamp_kqv", 8.0),
+        ("attention.causal", False),
+        ("expert_group_count", 2),
+        ("swin_norm", True),
+        ("residual_scale", 0.25),
+    ],
+)
+def test_m83_a_key_of_arithmetic_that_is_not_understood_is_refused(key: str, value: object, tmp_path: Path) -> None:
+    reason, message = refusal(changed(tiny("llama"), **{key: value}), tmp_path)
+    assert reason == "MODEL_UNSUPPORTED"
+    assert message.startswith(f"m.gguf: key llama.{key}: ")
+
+
+def test_m83_what_switches_it_off_is_a_warning(tmp_path: Path) -> None:
+    off = {"logit_scale": 0.0, "residual_scale": 1.0, "expert_group_count": 0, "swin_norm": False,
+           "attention.causal": True, "attention.layer_norm_epsilon": 1e-5}  # fmt: skip
+    contents = changed(tiny("llama"), **off)
+    warnings = _core.inspect_model(_core.open_model_file(contents.write(tmp_path / "m.gguf")))["warnings"]
+    unknown = ("logit_scale", "residual_scale", "expert_group_count", "swin_norm")
+    assert sorted(warnings) == sorted(f"key llama.{key}: not understood and not used" for key in unknown)
+
+
+def test_the_thetas_of_gemma3_have_a_second_name(tmp_path: Path) -> None:
+    contents = changed(tiny("gemma3"), rope__freq_base=None, rope__global__freq_base=5e5, rope__local__freq_base=2e4)
+    report = _core.inspect_model(_core.open_model_file(contents.write(tmp_path / "m.gguf")))
+    facts = {fact["name"]: fact["value"] for fact in report["facts"]}
+    assert (float(facts["rope_theta"]), float(facts["windowed_rope_theta"])) == (5e5, 2e4)
+    assert report["warnings"] == []

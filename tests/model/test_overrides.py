@@ -32,7 +32,6 @@ def test_mod_10_every_fact_has_its_origin(tmp_path: Path) -> None:
     assert shown["windows"] == ("7 in layers 0-4, 6", "checkpoint", "key gemma3.attention.sliding_window")
     assert shown["max_context"] == ("100", "override", "override max_context")
     assert shown["rope_theta"] == ("500000", "override", "override rope_theta")
-    assert shown["eos_tokens"] == ("3, 7", "override", "override eos_token_ids")
     assert shown["suppressed_tokens"] == ("9", "override", "override suppress_tokens")
 
 

@@ -45,6 +45,25 @@ def test_gen_22_frequencies_equal_their_definition(name: str) -> None:
         assert np.abs(np.exp(1j * angles) - np.exp(1j * expected)).max() < tolerances.UNIT_CIRCLE
 
 
+@pytest.mark.parametrize(
+    "how", [{"truncated": False}, {"mscales": (1.0, 0.5)}, {"truncated": False, "mscales": (0.707, 0.707)}]
+)
+def test_gen_22_yarn_without_rounded_ends_and_with_mscales(how: dict[str, Any]) -> None:
+    expected, magnitude = numpy_rope.yarn(DIMS, THETA, 4.0, 2048, **how)
+    mscale, mscale_all_dim = how.get("mscales", (1.0, 0.0))
+    got, got_magnitude = core.rope_frequencies(
+        DIMS, THETA, _core.RopeScaling(type="yarn", **YARN),
+        truncated=how.get("truncated", True), mscale=mscale, mscale_all_dim=mscale_all_dim,
+    )  # fmt: skip
+    assert got_magnitude == pytest.approx(magnitude, rel=float(np.finfo(np.float32).eps))
+    for position in POSITIONS:
+        assert np.abs(np.exp(1j * position * (np.array(got) - expected)) - 1).max() < tolerances.UNIT_CIRCLE
+    # The control: what the plain form says is something else.
+    plain, plain_magnitude = numpy_rope.yarn(DIMS, THETA, 4.0, 2048)
+    assert not how.get("mscales") or abs(plain_magnitude - magnitude) > 0.01
+    assert how.get("truncated", True) or np.abs(np.exp(8191j * (plain - expected)) - 1).max() > 0.1
+
+
 def test_hon_1_a_frequency_of_the_neighbour_is_seen() -> None:
     got, _ = core.rope_frequencies(DIMS, THETA, _core.RopeScaling())
     moved = np.roll(numpy_rope.plain(DIMS, THETA), 1)

@@ -26,6 +26,16 @@ SIZES = {
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 128}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+# What config.json says of YaRN and GGUF does not.
+YARNS: dict[str, dict[str, Any]] = {
+    "untruncated": {"truncate": False},
+    "mscales": {"mscale": 1.0, "mscale_all_dim": 0.5},
+    "equal_mscales": {"mscale": 0.707, "mscale_all_dim": 0.707},
+    "one_mscale": {"mscale": 0.707},
+    "attention_factor": {"attention_factor": 0.8, "mscale": 1.0, "mscale_all_dim": 0.5},
+    "of_the_context": {"factor": None},
+    "all": {"truncate": False, "mscale": 1.0, "mscale_all_dim": 0.5, "beta_fast": 8.0, "beta_slow": 2.0},
+}
 
 
 # One family: model class, configuration class, what the configuration adds to SIZES, architecture and keys in GGUF.
@@ -166,6 +176,33 @@ def test_hon_1_another_weight_is_seen(name: str, change: Callable[[Any], None], 
     tokens = prompt(100, 53)
     change(peer)
     assert distance(logits(model, tokens), peer_logits(peer, tokens)) > 4 * bound(peer)
+
+
+def saved_yarn(traits: dict[str, Any], folder: Path) -> tuple[Any, Path]:
+    """A model of transformers whose YaRN has these traits too, and its files. The thetas make the ramp wide."""
+    scaling = {**YARN, **traits}
+    case = ("Qwen2ForCausalLM", "Qwen2Config", {"rope_theta": 1e3, "rope_scaling": scaling}, "qwen2", {})
+    peer = peer_of(case)
+    peer.save_pretrained(folder)
+    return peer, folder
+
+
+@pytest.mark.parametrize("name", YARNS)
+def test_gen_22_yarn_as_transformers_computes_it(name: str, tmp_path: Path) -> None:
+    peer, saved = saved_yarn(YARNS[name], tmp_path / "saved")
+    tokens = prompt(200, 53)
+    model = load(saved, tmp_path, kv_dtype="f32")
+    assert model.warnings == []
+    assert distance(logits(model, tokens), peer_logits(peer, tokens)) < bound(peer)
+
+
+@pytest.mark.parametrize("name", ["untruncated", "mscales", "all"])
+def test_gen_22_hon_1_yarn_without_these_keys_is_something_else(name: str, tmp_path: Path) -> None:
+    peer, _ = saved_yarn(YARNS[name], tmp_path / "saved")
+    _, plain = saved_yarn({}, tmp_path / "plain")
+    tokens = prompt(200, 53)
+    got = logits(load(plain, tmp_path, kv_dtype="f32"), tokens)
+    assert distance(got, peer_logits(peer, tokens)) > 4 * bound(peer)
 
 
 EXPERT_CASES = [name for name, case in CASES.items() if "expert_count" in case[4]]

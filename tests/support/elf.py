@@ -5,12 +5,15 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-PT_LOAD, PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 1, 2, 0x6474E551, 0x6474E552
+PT_LOAD, PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO, PT_GNU_PROPERTY = 1, 2, 0x6474E551, 0x6474E552, 0x6474E553
 DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_RPATH, DT_TEXTREL, DT_RUNPATH, DT_FLAGS = 1, 5, 6, 10, 15, 22, 29, 30
 EXECUTABLE = 1
 BIND_NOW = 8
 X86_64 = 62
 SYMBOL_BYTES = 24
+# Of x86: what all of the file is compiled for, and its bits.
+X86_FEATURES = 0xC0000002
+BRANCH_TARGETS, SHADOW_STACK = 1, 2
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,22 @@ class Elf:
     def of_kind(self, kind: int) -> list[Segment]:
         """The segments of one kind."""
         return [segment for segment in self.segments if segment.kind == kind]
+
+    def x86_features(self) -> int:
+        """The bits that the file's properties state; 0 where they state nothing."""
+        place = self.place_of_x86_features()
+        return int(struct.unpack_from("<I", self.content, place)[0]) if place else 0
+
+    def place_of_x86_features(self) -> int:
+        """Where in the file they are; 0: nowhere. A note of 16 bytes comes first, then rows of eights of bytes."""
+        for segment in self.of_kind(PT_GNU_PROPERTY):
+            place, end = segment.offset + 16, segment.offset + segment.n_bytes
+            while place < end:
+                kind, n_bytes = struct.unpack_from("<II", self.content, place)
+                if kind == X86_FEATURES:
+                    return place + 8
+                place += 8 + (n_bytes + 7) // 8 * 8
+        return 0
 
     def needed(self) -> set[str]:
         """The libraries that it is linked with."""

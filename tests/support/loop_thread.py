@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from support.loop_holds import LOOP_THREAD, watch_holds
 from support.patience import HANGS_AFTER
 
 T = TypeVar("T")
@@ -43,7 +44,8 @@ class LoopThread:
         self.clock = JumpingClock()
         self.loop = asyncio.new_event_loop()
         self.loop.time = self.clock  # type: ignore[method-assign]
-        self._thread = threading.Thread(target=self.loop.run_forever, name="test-loop", daemon=True)
+        watch_holds()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=LOOP_THREAD, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,9 +18,9 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "conf" / "kubernetes"
 BASES = ("sidecar", "standalone")
-OVERLAYS = ("overlays/claim", "overlays/tls")
-# From the first version in which native sidecars are stable.
-VERSIONS = [v for v in kubernetes_validate.utils.all_versions() if Version(v) >= Version("1.33")]
+OVERLAYS = ("overlays/model_image", "overlays/tls")
+# From the first version in which native sidecars are on by default.
+VERSIONS = [v for v in kubernetes_validate.utils.all_versions() if Version(v) >= Version("1.29")]
 
 Document = dict[str, Any]
 
@@ -28,17 +30,39 @@ def stream_documents(text: str) -> list[Document]:
     return list(yaml.safe_load_all(io.StringIO(text)))
 
 
+def base_files(base: str) -> list[str]:
+    """The names of the documents' files, in their order."""
+    names: list[str] = yaml.safe_load((KUBERNETES / base / "kustomization.yaml").read_text())["resources"]
+    return names
+
+
 def base_documents(base: str) -> list[Document]:
     """The documents of one base, as they stand in the repository."""
     folder = KUBERNETES / base
-    files = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-    return [document for file in files for document in stream_documents((folder / file).read_text())]
+    return [document for file in base_files(base) for document in stream_documents((folder / file).read_text())]
 
 
-def kustomized(folder: str) -> list[Document]:
-    """What `kubectl kustomize` makes of a base or an overlay; it needs no cluster."""
+def require_kubectl() -> None:
+    """Skips without `kubectl`, or with one whose Kustomize cannot read patches with a target."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed here")
+    version = _kubectl_version()
+    if Version(version) < Version("1.21"):
+        pytest.skip(f"kubectl {version} has Kustomize 2")
+
+
+@functools.cache
+def _kubectl_version() -> str:
+    told = subprocess.run(
+        ["kubectl", "version", "--client", "--output=json"], capture_output=True, text=True, timeout=60, check=True
+    )
+    client = json.loads(told.stdout)["clientVersion"]
+    return f"{client['major']}.{client['minor'].rstrip('+')}"
+
+
+def kustomized(folder: str | Path) -> list[Document]:
+    """What `kubectl kustomize` makes of a base, an overlay or another folder; it needs no cluster."""
+    require_kubectl()
     made = subprocess.run(
         ["kubectl", "kustomize", str(KUBERNETES / folder)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -46,10 +70,10 @@ def kustomized(folder: str) -> list[Document]:
     return stream_documents(made.stdout)
 
 
-def refusals(documents: list[Document]) -> list[str]:
-    """What the strict schemas of any supported version say against the documents."""
+def refusals(documents: list[Document], since: str = "1.29") -> list[str]:
+    """What the strict schemas of any supported version, or of those from `since` on, say against the documents."""
     found = []
-    for version in VERSIONS:
+    for version in (version for version in VERSIONS if Version(version) >= Version(since)):
         for document in documents:
             try:
                 kubernetes_validate.validate(document, version, strict=True)

@@ -39,17 +39,30 @@ def linear(dims: int, theta: float, factor: float) -> Array:
     return plain(dims, theta) / factor
 
 
-def yarn(  # the paper's "NTK by parts", with its ramp over whole pairs
-    dims: int, theta: float, factor: float, original_context: int, *, beta_fast: float = 32, beta_slow: float = 1
+def yarn(  # the paper's "NTK by parts"
+    dims: int,
+    theta: float,
+    factor: float,
+    original_context: int,
+    *,
+    beta_fast: float = 32,
+    beta_slow: float = 1,
+    truncated: bool = True,
+    mscales: tuple[float, float] = (1, 0),
 ) -> tuple[Array, float]:
+    """`truncated`: the ramp is over whole pairs; `mscales`: of the magnitude and of what divides it."""
+
     def pair_with_turns(turns: float) -> float:
         return dims * np.log(original_context / (turns * 2 * np.pi)) / (2 * np.log(theta))
 
-    low = max(np.floor(pair_with_turns(beta_fast)), 0)
-    high = min(np.ceil(pair_with_turns(beta_slow)), dims - 1)
+    low, high = pair_with_turns(beta_fast), pair_with_turns(beta_slow)
+    if truncated:
+        low, high = np.floor(low), np.ceil(high)
+    low, high = max(low, 0), min(high, dims - 1)
     ramp = np.clip((np.arange(dims // 2) - low) / max(high - low, 1e-3), 0, 1)
     base = plain(dims, theta)
-    return base / factor * ramp + base * (1 - ramp), float(0.1 * np.log(factor) + 1)
+    magnitude, divisor = (0.1 * mscale * np.log(factor) + 1 for mscale in mscales)
+    return base / factor * ramp + base * (1 - ramp), float(magnitude / divisor)
 
 
 def llama3(dims: int, theta: float, factor: float, original_context: int, *, low: float = 1, high: float = 4) -> Array:

@@ -19,7 +19,7 @@ class ReflectingClient:
     """One server, as a tool such as grpcurl sees it."""
 
     def __init__(self, channel: grpc.Channel) -> None:
-        self._channel = channel
+        self.channel = channel
         self._database = ProtoReflectionDescriptorDatabase(channel)
         self._pool = DescriptorPool(self._database)
 
@@ -30,10 +30,10 @@ class ReflectingClient:
     def call(self, method: MethodDescriptor, requests: Sequence[Json]) -> list[Json]:
         """The replies, whatever kind of method it is; one request where it takes no stream."""
         kinds = {
-            (False, False): self._channel.unary_unary,
-            (False, True): self._channel.unary_stream,
-            (True, False): self._channel.stream_unary,
-            (True, True): self._channel.stream_stream,
+            (False, False): self.channel.unary_unary,
+            (False, True): self.channel.unary_stream,
+            (True, False): self.channel.stream_unary,
+            (True, True): self.channel.stream_stream,
         }
         request_class = GetMessageClass(method.input_type)
         multi_callable = kinds[method.client_streaming, method.server_streaming](

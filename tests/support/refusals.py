@@ -35,7 +35,7 @@ def assert_refused(path: Path, reason: str, *words: str, opener: Any = core.open
 
 @contextlib.contextmanager
 def address_space(extra_bytes: int) -> Iterator[None]:
-    """Lets the process grow by extra_bytes at most: a larger request becomes a MemoryError."""
+    """Lets the process grow by extra_bytes at most: a larger request is refused."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + extra_bytes, hard))

@@ -109,7 +109,7 @@ SESSION_STEP = {
     **under("sampling", SAMPLING),
     **under("step", STEP),
 }
-# Members of a oneof of which one is always set: they have tests of their own.
+# Members of a oneof of which one is always set, and what belongs to one: they have tests of their own.
 APART = {
     "text",
     "token_ids.ids",
@@ -117,7 +117,7 @@ APART = {
     *(f"chat.{name}" for name in ("tools_json", "add_generation_prompt", "continue_final_message")),
     "chat.template_kwargs_json",
     *(f"chat.messages.{name}" for name in ("role", "content", "name", "tool_call_id", "tool_calls_json")),
-    *(f"constraint.{name}" for name in ("json_schema", "regex", "gbnf", "choices.values")),
+    *(f"constraint.{name}" for name in ("json_schema", "regex", "gbnf", "choices.values", "unbounded_whitespace")),
 }
 
 

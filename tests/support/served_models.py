@@ -111,6 +111,8 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
             "max_sessions": loaded.config.settings.sessions.max,
             "prefill_chunk": scheduler.prefill_chunk,
             "step_tokens": scheduler.step_tokens,
+            "prefill_per_decode": scheduler.prefill_per_decode,
+            "decode_per_tenant": scheduler.decode_per_tenant,
             "tenant_share": scheduler.tenant_share,
             "prefix_cache": loaded.config.settings.kv.prefix_cache,
             **engine,

@@ -137,6 +137,20 @@ class ServerProcess:
         """Sends it a signal."""
         os.kill(self.pid, number)
 
+    def log_lines(self, event: str) -> list[dict[str, Any]]:
+        """The whole lines of its log about this event, so far."""
+        lines = (json.loads(line) for line in self.stderr.splitlines() if line.startswith("{") and line.endswith("}"))
+        return [line for line in lines if line["event"] == event]
+
+    def wait_for_lines(self, event: str, n: int) -> list[dict[str, Any]]:
+        """The same, once there are `n`; fails where the server ends first."""
+        give_up = time.monotonic() + HANGS_AFTER
+        while len(lines := self.log_lines(event)) < n:
+            assert self.process.poll() is None and time.monotonic() < give_up, f"no {n} lines {event}: {self.stderr}"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.005)
+        return lines
+
     def wait_for_end(self) -> int:
         """Its exit status; a signal's death is negative."""
         descriptor = os.pidfd_open(self.pid) if self.process.poll() is None else None

@@ -84,11 +84,11 @@ class StreamChecker:
 
     def _check_prompt(self, started: pb.GenerationStarted) -> None:
         prompt, output = started.prompt, self._request.output
-        has_ids = output.prompt_token_ids or output.prompt_logprobs
         n = started.prompt_tokens
-        require(len(prompt.token_ids) in ((n, 0) if has_ids else (0,)), f"{len(prompt.token_ids)} prompt ids of {n}")
-        require(len(prompt.logprobs) in ((len(prompt.token_ids),) if output.prompt_logprobs else (0,)), "prompt scores")
-        require(len(prompt.candidates) in (0, len(prompt.token_ids)), "prompt candidates are not parallel")
+        n_ids, n_scores = len(prompt.token_ids), len(prompt.logprobs)
+        require(n_ids in ((n, 0) if output.prompt_token_ids else (0,)), f"{n_ids} prompt ids of {n}")
+        require(n_scores in ((n, 0) if output.prompt_logprobs else (0,)), f"{n_scores} prompt scores of {n}")
+        require(len(prompt.candidates) in (0, n_scores), "prompt candidates are not parallel")
         if prompt.logprobs:
             require(math.isnan(prompt.logprobs[0]), "the first prompt token has a score")
             require(not any(math.isnan(x) or x > 0 for x in prompt.logprobs[1:]), "a prompt score is none")
@@ -149,7 +149,9 @@ class StreamChecker:
         if is_last:
             assert self.started is not None  # narrows
             self.usage = finished.usage
-            sent = sum(len(sequence.token_ids) for sequence in self.sequences)
+            ends = [each.finished.match.WhichOneof("match") for each in self.sequences if each.finished is not None]
+            n_kept = self._request.stop.include_match * sum(end in ("token_id", "eos_token_id") for end in ends)
+            sent = sum(len(sequence.token_ids) for sequence in self.sequences) - n_kept
             require(finished.usage.output_tokens == sent, f"usage {finished.usage.output_tokens}, sent {sent}")
             require(finished.usage.prompt_tokens == self.started.prompt_tokens, "prompt_tokens changed")
             require(finished.usage.cached_prompt_tokens == self.started.cached_prompt_tokens, "cached tokens changed")

@@ -26,6 +26,14 @@ class TerminalSession:
     def type(self, text: str) -> None:
         os.write(self._descriptor, text.encode())
 
+    def wait_until_it_waits(self) -> None:
+        """Until the process waits for what is typed: the interpreter loses a Ctrl-C that comes a moment before."""
+        state = Path(f"/proc/{self.process.pid}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "S":
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.005)
+                raise AssertionError("the process has ended")
+
     def read_until(self, words: str) -> str:
         """What is shown from here to `words`, which must come."""
         shown = b""

@@ -18,6 +18,8 @@ HOOK = Path(__file__).parent / "traced"
 _CODE = (sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix), str(FOUND_IN), str(HOOK))
 # The loader's, libc's and OpenSSL's; what the kernel tells.
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/locale", "/usr/share/zoneinfo", "/proc", "/sys")
+# The one program that a server starts: it compiles constraints.
+_WORKER = re.compile(r"""['"]-I['"], ['"]-S['"], ['"][^'"]*/imp_service/text/compile_worker\.py['"]""")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/dev/null", "/dev/urandom")
 
 # gRPC makes its resolver ready for the ports that it opens. Whoever asked it would connect, and be found.
@@ -50,8 +52,10 @@ class Configured:
         subject = act.subject
         if act.kind == "look up":
             return subject is None or _is_number(subject)
-        if subject is None or act.kind == "start":
+        if subject is None:
             return False
+        if act.kind == "start":
+            return _WORKER.search(subject) is not None
         if act.kind == "connect":
             return subject in named  # a socket where it is to listen: somebody may already
         if act.kind == "write":
@@ -64,11 +68,14 @@ class Configured:
 
     def _may_write(self, subject: str, named: tuple[str, ...]) -> bool:
         ready = self.ready_file
-        own = subject == str(ready) or re.fullmatch(rf"\.{re.escape(ready.name)}\.\d+", Path(subject).name) is not None
+        own = (
+            subject == str(ready)
+            or re.fullmatch(rf"\.{re.escape(ready.name)}\.[0-9a-f]{{16}}", Path(subject).name) is not None
+        )
         if own and Path(subject).parent == ready.parent:
             return True
         compiled = "__pycache__" in subject and _is_below(subject, _CODE)
-        return compiled or subject == "/dev/null" or subject in self._sockets(named)
+        return compiled or subject in ("/dev/null", "/proc/self/oom_score_adj") or subject in self._sockets(named)
 
     def _places_of_settings(self) -> list[str]:
         below_home = self.folder / ".config/imp/imp.conf"

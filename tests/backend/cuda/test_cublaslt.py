@@ -56,7 +56,7 @@ def refusal(device: str) -> str | None:
 def products(device: str, dtype: str, terms: list[tuple[object, int, Floats | None]], x: Input, k: int,
              **how: object) -> list[Floats]:  # fmt: skip
     if (reason := refusal(device)) is not None:
-        pytest.skip(reason)
+        pytest.skip(f"no cuBLASLt for this device: {reason}")
     return run(device, f"{dtype}_cublaslt", terms, x, k, cublaslt=places(device), **how)
 
 
@@ -205,7 +205,7 @@ def by_cublaslt(dtype: str) -> dict[str, Any]:
 @each_device
 def test_gemm_4_an_override_takes_it_for_many_rows_and_others_for_few(device: str) -> None:
     if (reason := refusal(device)) is not None:
-        pytest.skip(reason)
+        pytest.skip(f"no cuBLASLt for this device: {reason}")
     gpu, k = device_with(device), 512
     weights = [random_weight("q4_k", n, k, seed=n) for n in (SMALL, LARGE)]
     terms = [(weight.n, ("q4_k", weight.file, bias_of(weight.n))) for weight in weights]
@@ -224,7 +224,7 @@ def test_gemm_4_an_override_takes_it_for_many_rows_and_others_for_few(device: st
 @pytest.mark.parametrize("dtype", ["q8_0", "bf16"])
 def test_krn_3_a_gate_and_what_it_gates_are_one_launch(device: str, dtype: str) -> None:
     if (reason := refusal(device)) is not None:
-        pytest.skip(reason)
+        pytest.skip(f"no cuBLASLt for this device: {reason}")
     gpu, k, m = device_with(device), 352, 260
     gate, up = (random_weight(dtype, LARGE, k, seed=seed) for seed in (1, 2))
     x = random_rows(m, k) / np.float32(32)
@@ -261,7 +261,7 @@ Q8_0 = tiny("qwen3", hidden_size=256, ffn_size=512, n_heads=4, n_kv_heads=2, hea
 @each_device
 def test_a_long_prompt_takes_it_and_what_follows_does_not(device: str, tmp_path: Path) -> None:
     if (reason := refusal(device)) is not None:
-        pytest.skip(reason)
+        pytest.skip(f"no cuBLASLt for this device: {reason}")
     model = load(Q8_0, tmp_path, device=device, gemm=[("q8_0", "q8_0_cublaslt")], cublaslt=places(device))
     cache, tokens = Cache(model), prompt(261, Q8_0.vocab_size)
     blocks = cache.blocks(261)
@@ -295,7 +295,7 @@ def test_gemm_17_experts_are_not_its(tmp_path: Path) -> None:
 def test_det_10_where_it_is_all_there_is_steps_are_captured_with_it(device: str, tmp_path: Path) -> None:
     """Its calls are the graph's: each replay multiplies anew."""
     if (reason := refusal(device)) is not None:
-        pytest.skip(reason)
+        pytest.skip(f"no cuBLASLt for this device: {reason}")
     model = load(
         Q8_0, tmp_path, device=device, gemm=[("q8_0", "q8_0_cublaslt")], least_maturity="validated",
         cublaslt=places(device),

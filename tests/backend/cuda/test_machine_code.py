@@ -112,7 +112,7 @@ def compiled(source: Path, architecture: str, folder: Path) -> Compiled:
             return compilations(folder)[source, architecture].result()
         return machine_code.compile_source(source, architecture, folder)
     except ToolMissing as missing:
-        pytest.skip(str(missing))
+        pytest.skip(f"no CUDA toolkit: {missing}")
 
 
 def kernels_with_code(source: Path, folder: Path) -> list[Kernel]:
@@ -120,7 +120,7 @@ def kernels_with_code(source: Path, folder: Path) -> list[Kernel]:
     try:
         machine_code.disassembler()
     except ToolMissing as missing:
-        pytest.skip(str(missing))
+        pytest.skip(f"no CUDA toolkit: {missing}")
     kernels = list(compiled(source, "90a", folder).kernels)
     assert [kernel.name for kernel in kernels if not kernel.instructions] == []
     return kernels

@@ -300,3 +300,20 @@ def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(tmp_path):
     # What had come of the answer is part of the conversation.
     turns = [(message.role, message.content) for message in asked[1].chat.messages]
     assert turns == [("user", "Tell me a story."), ("assistant", "Once"), ("user", "What is 3 plus 4?")]
+
+
+def test_cmd_7_constraints_become_fields(call, server, tmp_path):
+    address, asked = server
+    (tmp_path / "schema.json").write_text('{"type": "object"}\n')
+    both = '{"constraint": {"regex": "x"}}'
+    for words in (("--json-schema", "schema.json"), ("--json-schema", "schema.json", "--fields", both)):
+        assert call("call", "hello", "world", "--target", address, *words)[0] == 0
+    assert call("call", "hello", "--target", address, "--json-schema", "schema.json", "--any-whitespace")[0] == 0
+    assert call("call", "hello", "--target", address, "--regex", "[0-9]+", "-n", "3")[0] == 0
+    schema = GenerateRequest(text="hello world", constraint={"json_schema": '{"type": "object"}\n'})
+    assert asked == [
+        schema,
+        schema,
+        GenerateRequest(text="hello", constraint={"json_schema": '{"type": "object"}\n', "unbounded_whitespace": True}),
+        GenerateRequest(text="hello", constraint={"regex": "[0-9]+"}, stop={"max_tokens": 3}),
+    ]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli import checks
-from imp_service.core.kernels import best_isa
+from imp_service.core import device
+from imp_service.core.isa import missing_isa
 
 IDS = [
     "python",
@@ -82,7 +83,7 @@ def test_a_gpu_that_the_settings_name_and_that_is_not_there_blocks_where_it_is_l
 
 
 def test_an_instruction_set_that_the_cpu_lacks_blocks(call):
-    missing = "avx2" if best_isa() == "neondot" else "neondot"
+    missing = "avx2" if missing_isa("avx2") else "neondot"
     status, out, _ = call("doctor", "--json", "--set", f"device.isa={missing}")
     assert (status, _found(out)["model"]["status"]) == (1, "blocked")
     assert _found(out)["model"]["message"].startswith("DEVICE_MISSING: ")
@@ -172,7 +173,7 @@ def machine(tmp_path: Path) -> Path:
         "sys/fs/cgroup/cpu.max": "150000 100000\n",
         "sys/fs/cgroup/memory.max": "1073741824\n",
         checks.HUGE_PAGES: "always madvise [never]\n",
-        checks.NVIDIA_DRIVER: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\nGCC version: none\n",
+        device.NVIDIA_DRIVER: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\nGCC version: none\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -11,6 +11,8 @@ from gguf import GGUFReader
 from imp_service.models import demo_model_path
 from support.command_line import demo_with, demo_with_keys
 from support.gguf_writer import F32, I32, Key
+from support.hf_contents import hf_config, hf_tensors, write_hf
+from support.tiny_models import tiny
 
 DEMO = str(demo_model_path())
 
@@ -28,7 +30,7 @@ def test_every_fact_is_shown_with_its_value_and_origin(call):
     assert list(changed) == list(plain)
     assert {fact["origin"] for fact in plain.values()} <= {"checkpoint", "architecture", "override"}
     differ = {name for name in plain if plain[name] != changed[name]}
-    assert {"max_context", "rope_theta"} <= differ <= {"max_context", "rope_theta", "eos_tokens"}
+    assert differ == {"max_context", "rope_theta"}
     assert (changed["max_context"]["value"], changed["max_context"]["origin"]) == ("256", "override")
     assert (float(changed["rope_theta"]["value"]), changed["rope_theta"]["origin"]) == (5e5, "override")
     text = call("inspect", DEMO, *words)[1]
@@ -149,5 +151,64 @@ def test_the_model_may_be_given_as_elsewhere_by_an_option(call):
     assert call("inspect", "-m", DEMO) == call("inspect", DEMO)
     status, out, err = call("inspect", "-m", DEMO, DEMO)
     assert (status, out, err.splitlines()[-1]) == (
-        64, "", "imp: error: USAGE: --model: given beside MODEL, expected one of them",
+        64, "", "imp: error: USAGE: MODEL: given beside --model, expected one of them",
     )  # fmt: skip
+
+
+def test_txt_29_each_end_is_shown_with_its_sources(call):
+    keys = "tokenizer.ggml."
+    ends = [
+        {"token_id": 2045, "text": "<|endoftext|>", "sources": [f"{keys}eot_token_id", "spelled <|endoftext|>"]},
+        {"token_id": 2047, "text": "<|im_end|>", "sources": [f"{keys}eos_token_id", "spelled <|im_end|>"]},
+    ]
+    assert _inspect(call, DEMO)["ends"] == ends
+    out = call("inspect", DEMO)[1]
+    for end in ends:
+        words = f"{end['token_id']}  {end['text']}"
+        assert any(words in line and ", ".join(end["sources"]) in line for line in out.splitlines())
+    changed = _inspect(call, DEMO, "--set", "model.overrides.eos_token_ids=[5]")["ends"]
+    assert [(end["token_id"], end["sources"]) for end in changed] == [(5, ["model.overrides.eos_token_ids"])]
+    assert "ends: none" in call("inspect", DEMO, "--set", "model.overrides.eos_token_ids=[]")[1]
+
+
+def test_inspect_says_what_a_models_text_side_can_do(call, tmp_path):
+    told = _inspect(call, DEMO)
+    assert (told["tokenizer_fault"], told["chat_template_fault"], told["has_chat_template"]) == (None, None, True)
+    assert "words cut as qwen2, 2048 tokens" in told["tokenizer"]
+    assert "\nchat template: yes\n" in call("inspect", DEMO)[1]
+    broken = str(demo_with(tmp_path / "broken.gguf", b"{% endfor %}", b"{% endfur %}"))
+    assert "line 1" in _inspect(call, broken)["chat_template_fault"]
+    assert "\nchat template: broken (imp run works, imp chat does not): " in call("inspect", broken)[1]
+    unknown = str(demo_with(tmp_path / "pre.gguf", b"qwen2", b"qwenX"))
+    assert "\ntext: none, neither imp run nor imp chat works: tokenizer.ggml.pre: " in call("inspect", unknown)[1]
+    works = _inspect(call, unknown, "--set", "model.overrides.pre_tokenizer=qwen2")
+    assert works["tokenizer_fault"] is None and "words cut as qwen2" in works["tokenizer"]
+
+
+def test_inspect_of_a_directory_says_that_it_gives_no_text(call, tmp_path):
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    model = tiny("qwen3")
+    write_hf(folder / "model.safetensors", hf_config(model), hf_tensors(model))
+    (folder / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
+    told = _inspect(call, str(folder))
+    assert told["tokenizer"] is None and "no text from a directory of safetensors" in told["tokenizer_fault"]
+    assert [(end["token_id"], end["sources"]) for end in told["ends"]] == [
+        (2, ["eos_token_id", "generation_config.eos_token_id"]),
+        (7, ["generation_config.eos_token_id"]),
+    ]
+    out = call("inspect", str(folder))[1]
+    assert "\ntext: none, neither imp run nor imp chat works: tokenizer.json: " in out
+    assert "imp run works" not in out
+    for command in (("run", "-m", str(folder), "hello"), ("chat", "-m", str(folder))):
+        status, _, err = call(*command)
+        assert (status, err.count("\n")) == (65, 1)
+        assert err.startswith("imp: error: TOKENIZER_INVALID: model.safetensors: key tokenizer.json: ")
+
+
+def test_a_tokenizer_error_names_file_and_key(call, tmp_path):
+    demo_with(tmp_path / "t.gguf", b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenz")
+    for command in (("run", "-m", "t.gguf", "hello"), ("chat", "-m", "t.gguf"), ("inspect", "--check", "t.gguf")):
+        status, _, err = call(*command)
+        assert status == 65
+        assert err == "imp: error: TOKENIZER_INVALID: t.gguf: key tokenizer.ggml.tokens: missing or empty\n"

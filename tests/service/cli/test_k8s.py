@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from importlib import import_module
 
 import pytest
@@ -13,7 +11,9 @@ import pytest
 from imp_service.config import load
 from imp_service.models import demo_model_path
 from support.manifests import (
+    KUBERNETES,
     base_documents,
+    base_files,
     containers_of,
     imp_of,
     kustomized,
@@ -24,6 +24,7 @@ from support.manifests import (
 )
 
 DEMO = str(demo_model_path())
+OBSERVABILITY = {"kubernetes.io/metadata.name": "observability"}
 
 
 def _manifests(call, *words: str) -> tuple[list[dict], str]:
@@ -136,8 +137,7 @@ def test_the_built_in_model_needs_no_volume_and_placeholders_are_told(call, tmp_
     assert "/model" not in {m["mountPath"] for c in containers_of(pod_of(documents)) for m in c["volumeMounts"]}
     assert _settings(documents, tmp_path).model.path is None
     assert err == ""
-    _, err = _manifests(call, "-m", DEMO, "--image", "r.example/imp:1")
-    assert err == "imp: warning: registry.example/models/model:1 is a placeholder\n"
+    assert "placeholder" in _manifests(call, "-m", DEMO)[1]
 
 
 def test_the_pods_settings_are_those_of_the_base_and_set_alone(call, tmp_path, monkeypatch: pytest.MonkeyPatch):
@@ -211,15 +211,77 @@ def test_the_sizes_are_explained_above_the_documents(call):
         head = out[: out.index("---\n")].splitlines()
         assert (len(head), {line[0] for line in head}) == (n_lines, {"#"})
         assert ("make it smaller" in "".join(head)) is (not words)
-    assert re.fullmatch(r"# Memory: weights .+, kv 1\.0 MiB, scratch .+, logits .+, reserve 256 MiB;", head[0])
+    assert re.fullmatch(r"# Memory: weights .+, kv 1\.0 MiB, scratch .+, logits .+, reserve 509 MiB;", head[0])
 
 
 def test_kubectl_reads_the_stream(call, tmp_path):
     """As a resource of a kustomization: the offline way to have kubectl parse it."""
-    if shutil.which("kubectl") is None:
-        pytest.skip("kubectl is not installed here")
     _, out, _ = call("k8s", "-m", DEMO, "--name", "stories")
     (tmp_path / "stories.yaml").write_text(out)
     (tmp_path / "kustomization.yaml").write_text("resources: [stories.yaml]\n")
-    made = subprocess.run(["kubectl", "kustomize", str(tmp_path)], capture_output=True, text=True, check=True)
-    assert sorted(d["kind"] for d in stream_documents(made.stdout)) == sorted(d["kind"] for d in stream_documents(out))
+    assert sorted(d["kind"] for d in kustomized(tmp_path)) == sorted(d["kind"] for d in stream_documents(out))
+
+
+@pytest.mark.parametrize("words", [(), ("--name", "stories"), ("--sidecar", "--name", "shop")])
+def test_lif_13_the_default_volume_is_a_claim_that_every_cluster_has(call, words: tuple[str, ...]):
+    documents, _ = _manifests(call, "-m", DEMO, *words)
+    name = of_kind(documents, "Deployment")["metadata"]["name"]
+    (volume,) = (v for v in pod_of(documents)["volumes"] if v["name"] == "model")
+    assert volume == {"name": "model", "persistentVolumeClaim": {"claimName": f"{name}-model", "readOnly": True}}
+    assert refusals(documents) == []
+
+
+def comments(text: str) -> list[str]:
+    return re.findall(r"(?:^|\s)# (.+)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("base", ["standalone", "sidecar"])
+def test_lif_13_comments_survive_generation(call, base: str):
+    """Those of the documents, and those of imp.conf whose value is still the base's."""
+    out = call("k8s", f"--{base}", "-m", DEMO, "--set", "device.threads=1", "--name", "stories")[1]
+    files = [KUBERNETES / base / name for name in base_files(base)]
+    expected = [comment for file in files for comment in comments(file.read_text())]
+    conf = comments((KUBERNETES / base / "imp.conf").read_text())
+    changed = [comment for comment in conf if comment.startswith("of 4 CPUs")]
+    kept = comments(out)
+    assert len(expected) >= 4 and len(changed) == 1 and len(conf) >= 3
+    assert [comment for comment in (*expected, *conf) if comment not in kept] == changed
+
+
+def test_lif_13_what_is_taken_out_goes_with_its_comment(call):
+    with_model, without = call("k8s", "-m", DEMO)[1], call("k8s")[1]
+    assert "The model's file." in with_model and "The model's file." not in without
+    fixed = call("k8s", "--replicas", "3")[1]
+    assert "HorizontalPodAutoscaler the number of replicas stands here.\n  replicas: 3\n" in fixed
+
+
+EGRESS = {
+    "http://otel.observability.svc:4317": [{"namespaceSelector": {"matchLabels": OBSERVABILITY}}],
+    "http://otel.observability.svc.cluster.local": [{"namespaceSelector": {"matchLabels": OBSERVABILITY}}],
+    "http://otel:4317": [{"podSelector": {}}],
+    "https://collector.example.com": None,
+}
+
+
+@pytest.mark.parametrize("endpoint", EGRESS)
+def test_lif_14_egress_follows_the_collector_of_spans(call, endpoint: str):
+    documents, _ = _manifests(call, "--set", f"tracing.endpoint={endpoint}")
+    assert refusals(documents) == []
+    dns, collector = of_kind(documents, "NetworkPolicy")["spec"]["egress"]
+    assert dns == {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    assert (collector.get("to"), collector["ports"]) == (EGRESS[endpoint], [{"port": 4317, "protocol": "TCP"}])
+    assert (
+        "# Spans need an image that was built with EXTRAS=otel.\n"
+        in call("k8s", "--set", f"tracing.endpoint={endpoint}")[1]
+    )
+
+
+def test_lif_14_an_address_needs_no_name_and_the_pod_itself_no_rule(call):
+    def egress(endpoint: str) -> list[dict]:
+        documents, _ = _manifests(call, "--set", f"tracing.endpoint={endpoint}")
+        return of_kind(documents, "NetworkPolicy")["spec"]["egress"]
+
+    ports = [{"port": 5000, "protocol": "TCP"}]
+    assert egress("http://10.1.2.3:5000") == [{"to": [{"ipBlock": {"cidr": "10.1.2.3/32"}}], "ports": ports}]
+    assert egress("http://[2001:db8::1]:5000") == [{"to": [{"ipBlock": {"cidr": "2001:db8::1/128"}}], "ports": ports}]
+    assert egress("http://127.0.0.1:4317") == egress("http://localhost:4317") == []

@@ -65,7 +65,7 @@ def test_questions_that_have_no_answer(call):
         ("--explain", "q8_0", "4096"): ("USAGE", "expected rows x elements"),
         ("--explain", "q8_9", "4096x1024"): ("FIELD_INVALID", "expected one of f32"),
         ("--explain", "q4_k", "4096x128"): ("FIELD_INVALID", "expected a multiple of 256"),
-        ("--explain", "q8_0", "64x64", "--isa", "sse"): ("FIELD_INVALID", " --isa: sse, expected one of"),
+        ("--explain", "q8_0", "64x64", "--isa", "sse"): ("FIELD_INVALID", " --isa: 'sse', expected one of"),
         ("--isa", "avx2"): ("USAGE", "--explain"),
         ("--gpu", "h200"): ("USAGE", "--explain"),
         ("--device", "gpu"): ("FIELD_INVALID", " --device: 'gpu', expected one of: cpu, cuda"),

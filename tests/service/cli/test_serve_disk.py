@@ -6,11 +6,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from imp_service.models import demo_model_path
+from support.command_line import clean_environment
 from support.name_spaces import name_space
 from support.server_process import server_process
 from support.shim import Shim
@@ -19,13 +21,11 @@ from support.shim import Shim
 def test_y19_a_disk_that_fails_during_the_load_is_no_start_and_later_is_not_noticed(tmp_path: Path) -> None:
     model = tmp_path / "m.gguf"
     shutil.copy(demo_model_path(), model)
-    shim = Shim(tmp_path)
-    with server_process(tmp_path, "-m", str(model), environment=shim.environment) as server:
-        server.wait_until_ready()
-        n_reads = shim.n_reads
-        shim.fail_reads_after(0)
-        server.sing()
-        assert (server.terminate(), shim.n_reads) == (0, n_reads)
+    counting = Shim(tmp_path)
+    run = [sys.executable, "-P", "-m", "imp_service", "run", "-m", str(model), "-n", "1", "hello"]
+    subprocess.run(run, env={**clean_environment(tmp_path), **counting.environment}, capture_output=True, check=True)
+    # What a load reads: a server reads the weights again for their digest, once it serves.
+    n_reads = counting.n_reads
     assert n_reads > 10
     for n_good in (0, 1, n_reads // 2, n_reads - 1):
         failing = Shim(tmp_path)
@@ -35,6 +35,12 @@ def test_y19_a_disk_that_fails_during_the_load_is_no_start_and_later_is_not_noti
             assert re.fullmatch(
                 r"imp: error: MODEL_IO: m\.gguf: reading at byte \d+: Input/output error\n", server.stderr
             )
+    failing = Shim(tmp_path)
+    failing.fail_reads_after(n_reads)
+    with server_process(tmp_path, "-m", str(model), environment=failing.environment) as server:
+        server.wait_until_ready()
+        server.sing()
+        assert server.terminate() == 0
 
 
 MOUNTED = """

@@ -6,11 +6,13 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from imp_service.pb import inference_pb2 as pb
 from support.failed_calls import failed
@@ -81,3 +83,37 @@ def test_y08_nothing_gets_the_number_of_a_closed_stderr(tmp_path: Path) -> None:
             list(stub.Generate(ask("a", 3)))
         assert [str(Path(f"/proc/{server.pid}/fd/{n}").readlink()) for n in range(3)] == ["/dev/null"] * 3
         assert server.terminate() == 0
+
+
+def test_obs_5_lif_5_the_end_of_a_server_is_told_step_by_step(tmp_path: Path) -> None:
+    settings = ("drain.delay=10ms", "drain.grace=20s")
+    with server_process(tmp_path, settings=settings) as server, server.inference() as stub:
+        stream = stub.Generate(ask("Once upon a time", 100, stop={"max_tokens": 100, "ignore_eos": True}))
+        next(stream)
+        server.signal(signal.SIGTERM)
+        (draining,) = server.wait_for_lines("draining", 1)
+        assert len(tokens_of(list(stream))) > 0
+        assert server.wait_for_end() == 0
+    lines = [json.loads(line) for line in server.stderr.splitlines()]
+    told = [line["event"] for line in lines if not line["event"].startswith("call ")]
+    assert told[-4:] == ["signal", "draining", "drained", "stopped"]
+    assert [line["name"] for line in lines if line["event"] == "signal"] == ["SIGTERM"]
+    assert (draining["delay"], draining["grace"], draining["requests"]) == (0.01, 20.0, 1)
+    assert [line["ended_by_grace"] for line in lines if line["event"] == "drained"] == [0]
+
+
+@pytest.mark.parametrize(("level", "n_lines"), [("info", 0), ("debug", 3)])
+def test_obs_5_health_checks_are_told_at_debug_alone(tmp_path: Path, level: str, n_lines: int) -> None:
+    """A kubelet makes one every few seconds, and a client that watches goes when it likes."""
+    with server_process(tmp_path, settings=(f"log.level={level}",)) as server:
+        with server.connection() as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            for _ in range(2):
+                health.Check(health_pb2.HealthCheckRequest())
+            watch = health.Watch(health_pb2.HealthCheckRequest())
+            next(watch)
+            watch.cancel()
+        assert server.terminate() == 0
+    calls = [line for event in ("call finished", "call cancelled") for line in server.log_lines(event)]
+    assert [line["level"] for line in calls] == ["debug"] * n_lines
+    assert {line["method"].rpartition("/")[0] for line in calls} <= {"grpc.health.v1.Health"}

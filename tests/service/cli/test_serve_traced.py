@@ -120,7 +120,7 @@ def test_g9_strace_sees_a_server_that_serves_keep_to_what_it_was_told(tmp_path: 
         list(stub.Generate(ask([], 4, chat=types_pb2.ChatPrompt(messages=[said]))))
     assert problems_seen(server, output) == []
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["model.gguf", "ready.json", "stderr.txt", "strace.txt"]
+    assert left == ["model.gguf", "stderr.txt", "strace.txt"]
 
 
 def test_g9_strace_sees_what_is_beyond(tmp_path: Path) -> None:

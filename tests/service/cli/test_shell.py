@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imp_service.cli import shell
+from imp_service.cli import command_line, shell
 from imp_service.cli.commands import COMMANDS
 from imp_service.cli.failure import MAX_LINE_BYTES, CommandError, error_line, exit_status
 
@@ -24,6 +24,8 @@ class FakeCommand:
     name = "fake"
     text = "for the test"
     methods = ()
+    EXAMPLES = ()
+    room_bytes = 0
 
     def __init__(self, act: Callable[[], int]) -> None:
         self.act = act
@@ -41,7 +43,7 @@ class FakeCommand:
 @pytest.fixture
 def run_fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], int]:
     def run(act: Callable[[], int]) -> int:
-        monkeypatch.setattr(shell, "COMMANDS", (FakeCommand(act),))
+        monkeypatch.setattr(command_line, "COMMANDS", (FakeCommand(act),))
         return shell.main(["fake"])
 
     return run

@@ -85,6 +85,25 @@ def test_the_command_writes_what_the_settings_read(call, tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["here.json"]  # nothing is left beside it
 
 
+def test_auto_is_measured_and_written_as_all_that_this_cpu_has():
+    isa = key_here(resolve_threads(load(variables={})).settings).isa
+    assert _core.interchangeable("q8_0", 64, 64, isa=isa) == OTHERS
+    assert _core.missing_isa(isa) == ""
+
+
+@pytest.mark.skipif(len(OTHERS) < 2, reason="this CPU has one instruction set")
+def test_a_part_of_the_instruction_sets_is_another_key(tmp_path: Path):
+    path = write(tmp_path / "t.json")
+    part = resolve_threads(load(None, [f"device.tuning={path}", "device.isa=generic"], variables={})).settings
+    preferences, remark = tuning_here(part)
+    assert preferences == []
+    assert f"isa {_core.isa_name()}, here generic" in remark
+    # All of this CPU in another order of words is the same.
+    words = "+".join(reversed(_core.isa_name().split("+")))
+    whole = resolve_threads(load(None, [f"device.tuning={path}", f"device.isa={words}"], variables={})).settings
+    assert tuning_here(whole) == ([("q8_0", GENERIC, None)], "")
+
+
 def test_the_models_own_types_are_measured(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("imp_service.core.tune.machine_clock", lambda config: (config, lambda *_: 1.0))
     status, out, _ = call("tune", "--reps", "1", "--set", "device.kind=cpu")

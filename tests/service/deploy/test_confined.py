@@ -65,4 +65,4 @@ def test_lif_12_lif_13_l17_it_starts_serves_and_ends_as_a_pod_of_the_manifests(t
         assert tokens_of(messages)[:12] == list(canary.output_ids[:12])
         assert server.terminate() == 0
     # Nothing is left of what it wrote but what was asked for.
-    assert {path.name for path in tmp_path.iterdir()} == {"imp.conf", "ready.json", "stderr.txt"}
+    assert {path.name for path in tmp_path.iterdir()} == {"imp.conf", "stderr.txt"}

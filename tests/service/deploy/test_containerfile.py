@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,3 +121,16 @@ def test_the_reader_of_statements_joins_lines_and_refuses_what_it_does_not_know(
     assert (arguments, first.all("RUN"), second.all("USER")) == ({"A": "1"}, ["a && b"], ["1"])
     with pytest.raises(AssertionError, match="ADD"):
         stages("FROM x\nADD http://a.example/b /b\n")
+
+
+@pytest.mark.parametrize(("extras", "suffix"), [("", ""), ("otel", "[otel]"), ("otel,ray", "[otel,ray]")])
+def test_extras_are_built_and_installed_where_they_are_asked_for(parts, extras: str, suffix: str):
+    """As the shell of the build expands the words."""
+    _, (build, _) = parts
+    assert "EXTRAS=" in build.all("ARG")
+    said = [words for run in build.all("RUN") for words in re.findall(r'"[^"]*\$\{EXTRAS[^"]*"', run)]
+    script = f"printf '%s\\n' {' '.join(said)}"
+    ran = subprocess.run(["sh", "-c", script], env={"EXTRAS": extras}, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [f".{suffix}", f"imp-service{suffix}"]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(filter(None, extras.split(","))) <= declared.keys()

@@ -15,7 +15,7 @@ def test_rpc_6_all_violations_are_told_at_once() -> None:
         num_sequences=9,
     )
     with pytest.raises(FieldsInvalid) as raised:
-        refuse(request_violations(request, vocab_size=512))
+        refuse(request_violations(request, n_tokens=512))
     paths = [violation.path for violation in raised.value.violations]
     assert paths == ["sampling.temperature", "sampling.top_p", "stop.strings[1]", "num_sequences"]
     assert isinstance(raised.value, InvalidArgument) and isinstance(raised.value, Error)

@@ -1,109 +1,29 @@
-"""imp behind Ray Serve, started as its users start it: what comes through Ray's proxy is what imp says."""
+"""imp behind Ray Serve: what comes through Ray's proxy is what imp says."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-import yaml
 
 import imp_service
 from imp_service.client import CallFailure, failure_of
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc
-from support.checked_channel import checked
-from support.command_line import clean_environment
 from support.patience import HANGS_AFTER
+from support.ray_serve import replica_processes
 from support.served import ask, tokens_of
 from support.served_models import built_in
 
-pytest.importorskip("ray", reason="Ray is not installed here: pip install '.[ray]'")
-
-ROOT = Path(__file__).resolve().parents[3]
-SERVE = Path(sys.executable).with_name("serve")
-# Ray starts its own daemons, and a Python process for each replica and proxy.
-RAY_HANGS_AFTER = 3 * HANGS_AFTER
 SESSION_METHODS = ("Prefill", "DecodeStep", "DecodeStream", "ForkSession", "TruncateSession", "ReleaseSession")
 
+# The start of Ray is part of the first test.
 pytestmark = pytest.mark.timeout(400)
-
-
-def free_ports(n: int) -> list[int]:
-    """Below those that systems give out and above those of Ray's workers: between here and there it starts much."""
-    found: list[int] = []
-    with contextlib.ExitStack() as held:
-        for port in range(20_000 + os.getpid() % 10_000, 32_000):
-            probe = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                probe.bind(("", port))
-                found.append(port)
-            if len(found) == n:
-                return found
-    raise AssertionError("no free ports")
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of Ray's gRPC proxy, with conf/ray/serve.yaml behind it on ports of its own."""
-    folder = tmp_path_factory.mktemp("ray")
-    config = yaml.safe_load((ROOT / "conf" / "ray" / "serve.yaml").read_text())
-    config["grpc_options"]["port"], config["http_options"]["port"] = free_ports(2)
-    config["applications"][0]["args"]["kv.bytes"] = "8MiB"
-    (folder / "serve.yaml").write_text(yaml.safe_dump(config))
-    environment = {**clean_environment(folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
-    with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen(
-            [str(SERVE), "run", "serve.yaml"], cwd=folder, env=environment, stdout=log, stderr=log
-        )
-    target = f"127.0.0.1:{config['grpc_options']['port']}"
-    try:
-        _wait_until_served(target, process, folder / "log.txt")
-        yield target
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(60)
-        finally:
-            process.kill()
-
-
-def _wait_until_served(target: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    give_up = time.monotonic() + RAY_HANGS_AFTER
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        while True:
-            with grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-                stub = tokenizer_pb2_grpc.TokenizerServiceStub(channel)
-                with contextlib.suppress(grpc.RpcError):
-                    stub.Tokenize(tokenizer_pb2.TokenizeRequest(texts=["a"]), timeout=5)
-                    return
-            # Between two looks, its end is waited for.
-            ended, _, _ = select.select([descriptor], [], [], 0.5)
-            assert not ended and time.monotonic() < give_up, log.read_text()[-4000:]
-    finally:
-        os.close(descriptor)
-
-
-@pytest.fixture
-def channel(address: str) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as raw:
-        yield checked(raw)
-
-
-@pytest.fixture
-def inference(channel: grpc.Channel) -> inference_pb2_grpc.InferenceServiceStub:
-    return inference_pb2_grpc.InferenceServiceStub(channel)
 
 
 def refused(call: Any) -> CallFailure:
@@ -115,6 +35,26 @@ def refused(call: Any) -> CallFailure:
 
 def instance(call: grpc.Call) -> str:
     return str(dict(call.initial_metadata())["imp-instance-id"])
+
+
+def _answered(tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub, give_up: float) -> str:
+    """The instance that answered a call, which is repeated where its replica died."""
+    while True:
+        try:
+            _, call = tokenizer.Tokenize.with_call(tokenizer_pb2.TokenizeRequest(texts=["a"]), timeout=HANGS_AFTER)
+            return instance(call)
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+            assert time.monotonic() < give_up
+
+
+def _instances(tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub, n: int) -> set[str]:
+    """The instances that answer, once there are `n`."""
+    seen: set[str] = set()
+    give_up = time.monotonic() + HANGS_AFTER
+    while len(seen) < n:
+        seen.add(_answered(tokenizer, give_up))
+    return seen
 
 
 def test_rpc_36_generations_are_those_of_the_model(inference: inference_pb2_grpc.InferenceServiceStub):
@@ -198,3 +138,18 @@ def test_rpc_36_a_client_that_leaves_frees_its_sequence(
         reply, call = model.GetLoad.with_call(model_pb2.GetLoadRequest())
         (at_rest.add if reply.load.running == 0 else at_rest.discard)(instance(call))
         assert time.monotonic() < give_up
+
+
+def test_gwy_1_a_killed_replica_fails_no_call_that_is_repeated_and_is_replaced(ray_home: Path, ray_address: str):
+    """Ray tells of a killed replica's calls as UNAVAILABLE at the latest: a repeat finds the other replica."""
+    with grpc.insecure_channel(ray_address) as raw:
+        tokenizer = tokenizer_pb2_grpc.TokenizerServiceStub(raw)
+        before = _instances(tokenizer, 2)
+        killed = replica_processes(ray_home)[0]
+        os.kill(killed, signal.SIGKILL)
+        seen: set[str] = set()
+        give_up = time.monotonic() + 2 * HANGS_AFTER
+        while len(seen - before) < 1 or len(seen) < 2:
+            seen.add(_answered(tokenizer, give_up))
+        assert len(seen & before) == 1
+        assert killed not in replica_processes(ray_home)

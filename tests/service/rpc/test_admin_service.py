@@ -241,3 +241,12 @@ def test_lif_6_what_is_left_at_the_timeout_is_ended(fleet: Fleet) -> None:
     with pytest.raises(grpc.RpcError) as ended:
         list(stream)
     assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_lif_6_obs_5_a_drain_and_its_end_are_lines_of_the_log() -> None:
+    with serve(LISTENS, "log.format=json") as served, admin_of(served) as admin:
+        assert list(admin.Drain(pb.DrainRequest()))[-1].drained
+        admin.Resume(pb.ResumeRequest())
+        served.wait_until(lambda: len(served.log_lines()) >= 3, "the log is written")
+        events = [json.loads(line)["event"] for line in served.log_lines()]
+    assert [event for event in events if not event.startswith("call ")] == ["draining", "drained", "resumed"]

@@ -193,6 +193,9 @@ def test_rpc_24_health_is_public_where_the_settings_say_so(tmp_path: Path) -> No
         assert call(channel, f"/{HEALTH}/Check").code == "OK"
         assert call(channel, f"/{HEALTH}/Watch", n_replies=1).replies == [b"\x08\x01"]
         assert call(channel, GENERATE).reason == "TOKEN_MISSING"
+        for version in ("v1", "v1alpha"):
+            method = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+            assert call(channel, method, b"\x3a\x00").reason == "TOKEN_MISSING"
 
 
 @pytest.mark.parametrize("way", ["written anew", "replaced", "link swapped"])

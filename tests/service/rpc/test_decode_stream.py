@@ -170,6 +170,7 @@ class UnreadCall:
         self._made = served.thread.loop.create_future
         # All that it takes where no step can be run.
         self.request_id, self.tenant, self.priority, self.n_request_bytes = "unread", "", 0, 100
+        self.n_sent_tokens = 0
         self.unread: list[asyncio.Future[None]] = []
         self.written: list[pb.DecodeStreamResponse] = []
 

@@ -154,6 +154,19 @@ def test_l05_a_second_drain_joins_the_first_and_can_only_shorten_it(served: Serv
     gate.open()
 
 
+def test_l05_a_second_drain_does_not_lengthen_the_first(served: Served, gate: Gate) -> None:
+    """Neither in the delay nor in the grace."""
+    stream, messages = hung_stream(served, gate)
+    begin(served, grace=20)
+    begin(served, grace=3600)
+    served.jump(10)
+    served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+    begin(served, grace=3600)
+    served.jump(20)
+    assert cut_short(stream, messages) == {"tokens_emitted": "10"}
+    gate.open()
+
+
 def test_l05_a_final_drain_is_not_taken_back(served: Served) -> None:
     served.call(lambda: served.host.drain.begin(is_final=True))
     with pytest.raises(Refusal, match="DRAINING"):

@@ -259,6 +259,8 @@ def test_rpc_7_chats_that_may_be() -> None:
     [
         (types_pb2.Constraint(), "constraint"),
         (types_pb2.Constraint(json_schema=""), "constraint.json_schema"),
+        (types_pb2.Constraint(regex="a", unbounded_whitespace=True), "constraint.unbounded_whitespace"),
+        (types_pb2.Constraint(gbnf='root ::= "a"', unbounded_whitespace=True), "constraint.unbounded_whitespace"),
         (types_pb2.Constraint(json_schema=" " * (64 * 1024 + 1)), "constraint.json_schema"),
         (types_pb2.Constraint(regex=""), "constraint.regex"),
         (types_pb2.Constraint(regex="a" * (8 * 1024 + 1)), "constraint.regex"),
@@ -283,7 +285,11 @@ def test_txt_24_a_kind_that_the_model_lacks_is_unimplemented() -> None:
         "choices": types_pb2.Constraint(choices=types_pb2.Choices(values=["a"])),
         "json_object": types_pb2.Constraint(json_object=types_pb2.JsonObject()),
     }
-    assert kinds.keys() == set(ALL_CONSTRAINTS) == {field.name for field in types_pb2.Constraint.DESCRIPTOR.fields}
+    assert (
+        kinds.keys()
+        == set(ALL_CONSTRAINTS)
+        == {field.name for field in types_pb2.Constraint.DESCRIPTOR.oneofs_by_name["kind"].fields}
+    )
     for kind, constraint in kinds.items():
         without = Terms(SETTINGS, 2048, 2048, 512, ("imp demo",), tuple(k for k in ALL_CONSTRAINTS if k != kind))
         assert paths_of(generate(constraint=constraint)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -158,6 +159,24 @@ def test_sch_8_o02_a_full_queue_refuses_before_a_prompt_is_read(run: Any) -> Non
             assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
             assert refusal.metadata == {"bound": "scheduler.max_waiting"}
         assert read == []
+        assert len(waiting) == 2
+
+
+def test_sch_8_o09_retry_info_of_a_full_queue_is_the_estimated_wait() -> None:
+    """One of those that wait begins every twenty seconds: with two ahead it takes forty; the pushback is the same."""
+    with held_up("scheduler.max_running=1", "scheduler.max_waiting=2") as (served, _, __):
+        waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(2)]
+        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 2, "two wait")
+        for _ in range(3):
+            served.call(lambda: served.host.line.moved(1, 2))
+            began = served.host.clock()
+            served.jump(20.0)
+        refusal = failed(lambda: in_one(served, ask([300], 1)))
+        extra = served.host.clock() - began - 20
+        assert (refusal.reason, refusal.metadata) == ("QUEUE_FULL", {"bound": "scheduler.max_waiting"})
+        told = refusal.details.retry_seconds or 0
+        assert 40 <= told <= 40 + 4 * extra
+        assert refusal.details.pushback_ms == math.ceil(told * 1000)
         assert len(waiting) == 2
 
 

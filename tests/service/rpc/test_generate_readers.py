@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
+from imp_service.generation.options import OutputOptions
+from imp_service.generation.output_stream import OutputStream, unread_token_bytes
+from imp_service.generation.replies import Candidate
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
 from imp_service.rpc.call import Call
@@ -30,6 +36,12 @@ def served() -> Iterator[Served]:
     model = scripted(max_context=N_LONG + 100, n_blocks=500)
     with serve("slow_client.bytes=8KiB", "slow_client.timeout=300s", model=model) as server:
         yield server
+
+
+def token_event(n_candidates: int) -> Any:
+    """An output of the engine, as far as a stream looks at it."""
+    candidates = [SimpleNamespace(token=300 + i, logprob=-i / 7) for i in range(n_candidates)]
+    return SimpleNamespace(token=7, logprob=-0.25, candidates=candidates)
 
 
 def chatty(prompt: int, n: int, **fields: Any) -> pb.GenerateRequest:
@@ -95,9 +107,18 @@ def test_r09_one_who_reads_now_and_then_is_never_ended(served: Served) -> None:
     request = chatty(300, N_LONG)
     request.output.max_chunk_tokens = 1
     stream, messages = stalled(served, request)
+    (running,) = list(served.host.requests)
+
+    def n_taken() -> int:
+        """Messages that the server's writer has taken: one for each token."""
+        return running.n_output_tokens - running.n_unread_messages
+
     for _ in range(3):
         served.jump(200)
+        n_before = served.call(n_taken)
         messages += [next(stream) for _ in range(300)]
+        # What was read makes room for the writer some time later; the clock stands still until it has come.
+        served.wait_until(lambda: n_taken() > n_before, "the reader is seen to read")  # noqa: B023
     assert served.call(lambda: len(served.host.requests)) == 1 and len(messages) == 901
     stream.cancel()
     served.wait_for_rest()
@@ -282,3 +303,36 @@ def test_txt_4_d12_a_slow_reader_does_not_hold_up_a_stop_string() -> None:
         result = result_of([*messages, *stream])
         assert (result.output.text, result.output.reason, len(result.output.ids)) == ("x" * 700, "STOP", 703)
         assert in_one(served, request).output == result.output
+
+
+def test_sch_11_a_stalled_reader_of_candidates_costs_what_slow_client_bytes_says(served: Served) -> None:
+    """No objects are kept for what waits, and what is kept is as large as it is counted."""
+    stream, _ = stalled(served, chatty(1, N_LONG))
+    try:
+        gc.collect()
+        assert sum(type(each) is Candidate for each in served.call(gc.get_objects)) == 0
+        (request,) = served.host.requests
+        # The engine goes on for a few steps until it has heard of the pause.
+        n_unread = request.stream._unread_bytes if request.stream else 0
+        assert 4 * 1024 < n_unread < 48 * 1024
+    finally:
+        stream.cancel()
+
+
+def test_sch_11_unread_candidates_take_what_they_are_counted_as() -> None:
+    n_tokens = 2000
+    output = OutputOptions(logprobs=True, top_logprobs=20)
+    events = [token_event(20) for _ in range(10)]
+    tracemalloc.start()
+    try:
+        held = OutputStream(0, output, None, None)
+        for i in range(n_tokens):
+            held.add(events[i % 10])
+        n_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert n_bytes < 1.25 * n_tokens * unread_token_bytes(output, seeks_stop=False)
+    chunk = held.take(64)
+    assert [len(items) for items in chunk.candidates] == [20] * 64
+    assert chunk.candidates[0] == [Candidate(item.token, item.logprob) for item in events[0].candidates]
+    assert len(held.take(None).token_ids) == n_tokens - 64

@@ -128,13 +128,15 @@ def test_gen_12_a_prompt_without_tokens_is_refused_before_any_work(
 @BOTH
 def test_gen_13_p18_a_prompt_beyond_the_context_is_refused_with_both_numbers(counting: Served, run: object) -> None:
     context, steps = 100, counting.stats().n_steps
-    for n_prompt, n in ((context + 1, None), (context, 1), (context - 1, 2), (context - 63, 64)):
+    for n_prompt, n in ((context + 1, None), (context, 2), (context - 1, 3), (context - 62, 64)):
         request = ask([400] * n_prompt, n)
         refusal = failed(lambda request=request: run(counting, request))  # type: ignore[operator]
         assert (refusal.code, refusal.reason) == ("OUT_OF_RANGE", "CONTEXT_TOO_LONG")
         assert refusal.metadata == {"prompt_tokens": str(n_prompt), "max_context_tokens": str(context)}
     assert counting.stats().n_steps == steps
-    assert run(counting, ask([400] * (context - 1), 1)).output.reason == "MAX_TOKENS"  # type: ignore[operator]
+    for n in (1, 2, 64):  # as many as one without a limit yields
+        result: Result = run(counting, ask([400] * (context - n + 1), n))  # type: ignore[operator]
+        assert (len(result.output.ids), result.output.reason) == (n, "MAX_TOKENS")
 
 
 @BOTH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import grpc
@@ -10,7 +11,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
+from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.rpc import health as health_module
+from support.failed_calls import failed
 from support.raw_calls import HEALTH, SERVICES, call
 from support.served import Served, serve
 
@@ -108,3 +111,19 @@ def test_w28_a_watcher_that_does_not_read_holds_the_last_status_only(served: Ser
         return reader.told
 
     assert served.run(watch()) == [SERVING, NOT_SERVING]
+
+
+def test_l04_who_only_watches_does_not_hold_a_stop_and_is_told_why_it_ends() -> None:
+    """A minute of grace is for requests: health's and load's watchers end at once, with the status of a drain."""
+    with serve() as served:
+        served.is_checked = False  # it is stopped
+        channel = served.channel()
+        health = health_pb2_grpc.HealthStub(channel).Watch(HealthCheckRequest())
+        load = model_pb2_grpc.ModelServiceStub(channel).WatchLoad(model_pb2.WatchLoadRequest())
+        assert (next(health).status, next(load).load.sessions) == (SERVING, 0)
+        began = time.monotonic()
+        served.run(served.server.stop(60))
+        assert time.monotonic() - began < 30
+        for stream in (health, load):
+            refusal = failed(lambda: list(stream))  # noqa: B023
+            assert (refusal.code, refusal.reason) == ("UNAVAILABLE", "DRAINING")

@@ -283,3 +283,20 @@ def test_obs_7_a_method_that_is_not_ours_makes_no_series(served: Served) -> None
         with pytest.raises(grpc.RpcError):
             call(b"")
     assert scrape(served).keys() == before
+
+
+def test_smp_17_d01_logits_that_are_not_finite_end_one_request_of_four_and_are_counted() -> None:
+    bad = 777
+    with serve(model=scripted("counter", script={"nan_token": bad})) as served:
+        stub = served.inference
+        calls = [stub.GenerateUnary.future(unary(ask([first], 20))) for first in (300, 400, bad, 500)]
+        refusal = failed(calls[2].result)
+        assert (refusal.code, refusal.reason, refusal.metadata) == ("INTERNAL", "NON_FINITE", {"position": "1"})
+        for each, first in zip(calls, (300, 400, None, 500), strict=True):
+            if first is not None:
+                assert list(each.result().sequences[0].output.token_ids) == list(range(first + 1, first + 21))
+        assert at_rest(served)["imp_errors_total[code=INTERNAL][reason=NON_FINITE]"] == 1
+
+
+def unary(request: pb.GenerateRequest) -> pb.GenerateUnaryRequest:
+    return pb.GenerateUnaryRequest(request=request)

@@ -13,23 +13,26 @@ from typing import Any
 import grpc
 import pytest
 
+from imp_service.config import Config, ConfigError
 from imp_service.config import load as load_config
 from imp_service.core import make_error
 from imp_service.generation import LanguageModel
+from imp_service.pb import admin_pb2, inference_pb2_grpc, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import inference_pb2 as pb
-from imp_service.pb import inference_pb2_grpc, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import tokenizer_pb2 as tok
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.refusal import Refusal
+from support.admin_calls import LISTENS
+from support.command_line import demo_with
 from support.error_rows import DocumentedRow, documented_rows
 from support.failed_calls import FailedCall, failed
 from support.gate import HELD as GATE
 from support.gate import Gate, gate
 from support.loop_thread import loop_thread
 from support.served import Served, ask, serve, tokens_of
-from support.served_models import scripted, tiny_with_text
+from support.served_models import from_file, scripted, tiny_with_text
 from support.session_calls import SessionCalls
 
 ROWS = {row.reason: row for row in documented_rows() if row.reason}
@@ -112,6 +115,12 @@ class Provoker:
 
     def no_chat_template(self) -> Provoked:
         served = self.server(model=tiny_with_text(self.folder))
+        chat = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content="x")])
+        return Provoked(failed(lambda: list(served.inference.Generate(pb.GenerateRequest(chat=chat)))))
+
+    def template_invalid(self) -> Provoked:
+        path = demo_with(self.folder / "broken.gguf", b"{% endfor %}", b"{% endfur %}")
+        served = self.server(model=from_file(path))
         chat = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content="x")])
         return Provoked(failed(lambda: list(served.inference.Generate(pb.GenerateRequest(chat=chat)))))
 
@@ -272,6 +281,15 @@ class Provoker:
             return Provoked(failed(lambda: list(stub.Generate(ask("a")))), lambda: None)
 
     # Faults.
+
+    def config_invalid(self) -> Provoked:
+        served = self.server(LISTENS)
+
+        def read() -> Config:
+            raise ConfigError("imp.conf:3:log.lever", "unknown key")
+
+        self.patch.setattr(served.host.reload, "_read", read)
+        return Provoked(failed(lambda: served.admin.Reload(admin_pb2.ReloadRequest())))
 
     def no_memory(self) -> Provoked:
         return self.injected(MemoryError("std::bad_alloc"))

@@ -11,6 +11,9 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 from support.reflecting_client import Json, ReflectingClient
 from support.server_process import server_process
@@ -22,6 +25,7 @@ SERVICES = {
     "imp.v1.AdminService",
     "grpc.health.v1.Health",
     "grpc.channelz.v1.Channelz",
+    "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
 }
 PROMPT, IDS = "Once upon a time", [560, 537, 256, 430]
@@ -98,6 +102,7 @@ CALLS: dict[str, tuple[list[Json], Callable[[list[Json]], bool]]] = {
     "GetTopChannels": ([{}], lambda rs: rs[0]["end"] is True),
     "Drain": ([{"timeout": "1s"}], lambda rs: rs[-1]["drained"] is True),
     "Resume": ([{}], lambda rs: rs == [{}]),
+    "Reload": ([{}], lambda rs: rs == [{}]),
 }  # fmt: skip
 # What ends with a status here, as it should: (request, code).
 REFUSED: dict[str, tuple[Json, grpc.StatusCode]] = {
@@ -131,6 +136,36 @@ def methods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tupl
 
 def test_a_generic_client_lists_every_service(methods):
     assert {name.rpartition(".")[0] for name in methods} == SERVICES
+
+
+def test_rpc_21_both_protocols_of_reflection_say_the_same(methods):
+    """The current one is not in the library: names, files and errors are those of the older one."""
+    channels = {id(client): client.channel for client, _ in methods.values()}
+    asked = [
+        reflection_pb2.ServerReflectionRequest(list_services=""),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol="grpc.health.v1.Health"),
+        reflection_pb2.ServerReflectionRequest(file_by_filename=health_pb2.DESCRIPTOR.name),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol="grpc.reflection.v1.ServerReflection"),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol="no.such.Service"),
+    ]
+    for channel in channels.values():
+        told = [
+            list(
+                channel.stream_stream(
+                    f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+                    request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+                    response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+                )(iter(asked), timeout=30)
+            )
+            for version in ("v1", "v1alpha")
+        ]
+        assert told[0] == told[1]
+        kinds = [reply.WhichOneof("message_response") for reply in told[0]]
+        assert kinds == ["list_services_response", *["file_descriptor_response"] * 3, "error_response"]
+        described = FileDescriptorProto.FromString(told[0][3].file_descriptor_response.file_descriptor_proto[0])
+        assert (described.package, described.service[0].name) == ("grpc.reflection.v1", "ServerReflection")
+        method = described.service[0].method[0]
+        assert method.input_type == ".grpc.reflection.v1.ServerReflectionRequest"
 
 
 def test_a_generic_client_describes_every_message(methods):

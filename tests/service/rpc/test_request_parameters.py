@@ -114,7 +114,7 @@ def is_refused(served: Served, run: Any, n: int, output: types_pb2.OutputOptions
     model = served.host.model
     request = read_generation(ask([5], 1, output=output), served.host.settings, priority=0, tenant="")
     try:
-        check_generation_size(request, n, Terms.of(model), is_unary=run is in_one)
+        check_generation_size(request, n, Terms.of(model, served.host.settings), is_unary=run is in_one)
     except FieldsInvalid:
         return True
     return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -56,7 +57,11 @@ def test_lif_1_lif_4_l01_calls_before_the_model_are_told_to_come_again_and_one_l
             refused = call(channel, GENERATE, content)
             assert (refused.code, refused.reason, refused.initial) == ("UNAVAILABLE", "LOADING", {})
             assert refused.details.retry_seconds == 1.0
-        load.go_on.set()
+        with ThreadPoolExecutor(10) as pool:
+            # Ten at once, over and over, until the load has ended: each is told to come again, or served.
+            calling = [pool.submit(_until_served, channel, content) for _ in range(10)]
+            load.go_on.set()
+            assert all(found.result() == {"LOADING", "OK"} or found.result() == {"OK"} for found in calling)
         assert next(watch).status == SERVING
         assert it.is_serving.wait(HANGS_AFTER)
         assert [call(channel, GENERATE, content).code for _ in range(5)] == ["OK"] * 5
@@ -64,6 +69,16 @@ def test_lif_1_lif_4_l01_calls_before_the_model_are_told_to_come_again_and_one_l
         it.stop()
         assert [message.status for message in _until_end(watch)] == [NOT_SERVING]
         it.wait()
+
+
+def _until_served(channel: grpc.Channel, content: bytes) -> set[str]:
+    """Every outcome up to the first OK."""
+    found: set[str] = set()
+    while "OK" not in found:
+        ended = call(channel, GENERATE, content)
+        found.add(ended.reason or ended.code)
+        assert found <= {"LOADING", "OK"}
+    return found
 
 
 def _until_end(stream: Any) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
+from imp_service.serving import sessions as sessions_module
 from support.gate import HELD, gate
 from support.served import Served, serve
 from support.served_models import scripted
@@ -151,13 +152,28 @@ def test_ses_18_s12_at_the_limit_opening_is_refused_and_the_ttl_frees_all(calls:
         except grpc.RpcError as error:
             found = details_of(error)
             assert found.reason == "SESSIONS_FULL"
-            assert found.retry_seconds is not None and found.pushback_ms == round(found.retry_seconds * 1000)
+            assert found.pushback_ms == round((found.retry_seconds or 0) * 1000)
+            assert TTL - 10 < (found.retry_seconds or 0) <= TTL  # the first session to expire
             n_full += 1
     assert (n_opened, n_full) == (40, 80)
     assert reason(lambda: calls.fork(calls.served.host.sessions.held()[0].session_id)) == "SESSIONS_FULL"
     calls.served.jump(TTL + 1)
     calls.served.wait_for_rest()
     assert [calls.prefill(PROMPT[:1]).output.position for _ in range(40)] == [1] * 40
+
+
+def test_ses_16_s12_names_that_expired_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_module, "MAX_EXPIRED_NAMES", 5)
+    names = [f"expires-{i}" for i in range(8)]
+    with serve(f"sessions.ttl={TTL}s") as served:
+        calls = SessionCalls(served)
+        for name in names:
+            calls.prefill(PROMPT[:1], name, position=0)
+            served.jump(1)
+        served.jump(TTL)
+        served.wait_for_rest()
+        found = [reason(lambda: calls.step(name)) for name in names]  # noqa: B023
+    assert found == ["SESSION_NOT_FOUND"] * 3 + ["SESSION_EXPIRED"] * 5
 
 
 def test_s12_an_expired_session_gives_its_place_at_once(calls: SessionCalls) -> None:
@@ -194,7 +210,9 @@ def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise() -> N
                 assert len(served.host.sessions) == 2
             else:
                 found = refusal(lambda: calls.prefill([500, *sixty]))  # noqa: B023
-                assert found.reason == "KV_FULL" and found.retry_seconds is not None
+                # Nothing runs: blocks come when the older session expires, and not before.
+                assert found.reason == "KV_FULL" and 59 < (found.retry_seconds or 0) <= 60
+                assert found.pushback_ms == round((found.retry_seconds or 0) * 1000)
                 assert set(found.metadata) >= {"needed", "available"}
                 assert len(served.host.sessions) == 2
                 assert calls.step(old).position == 61
@@ -218,14 +236,16 @@ def test_s28_idle_sessions_hold_no_drain_and_running_steps_finish() -> None:
         # The one that does nothing ends at once, the other with its last answer.
         with pytest.raises(grpc.RpcError) as ended:
             next(streams[0])
-        assert details_of(ended.value).reason == "DRAINING"
+        told = details_of(ended.value)
+        assert (told.reason, told.metadata["tokens_emitted"]) == ("DRAINING", "1")
         assert reason(lambda: calls.step("idle")) == "DRAINING"
         held_up.open()
         assert next(streams[1]).step.results[0].output.position == 11
         assert next(streams[1]).error.reason == "DRAINING"
         with pytest.raises(grpc.RpcError) as ended:
             next(streams[1])
-        assert details_of(ended.value).reason == "DRAINING"
+        told = details_of(ended.value)
+        assert (told.reason, told.metadata["tokens_emitted"]) == ("DRAINING", "2")
         served.wait_until(lambda: served.host.drain.is_drained, "drained with a session open")
         assert len(served.host.sessions) == 1
         for sent in (idle, busy):

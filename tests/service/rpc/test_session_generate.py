@@ -219,3 +219,15 @@ def test_gen_4_d12_a_loop_on_one_stream_gives_the_tokens_of_generate(
         (whole,) = calls.stub.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
         # An unfinished character at the end is told by a generation, which ends there.
         assert whole.output.text.startswith("".join(texts))
+
+
+def test_rpc_3_ses_20_the_pending_token_of_a_session_is_a_prompt_token(calls: SessionCalls) -> None:
+    """Usage and `started` count what the call evaluates: the pending token, and nothing where none is pending."""
+    for step, n_prompt in ((None, 1), (SILENT, 0)):
+        name = calls.prefill(PROMPT, step=step).session_id
+        whole = calls.stub.GenerateUnary(pb.GenerateUnaryRequest(request=going_on(name, 3)))
+        assert (whole.started.prompt_tokens, whole.usage.prompt_tokens, whole.usage.output_tokens) == (
+            n_prompt,
+            n_prompt,
+            3,
+        )

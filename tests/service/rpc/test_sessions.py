@@ -190,7 +190,12 @@ def test_ses_14_s09_a_named_fork_may_be_repeated(calls: SessionCalls) -> None:
     # The pending token and the sampler are the parent's.
     assert [calls.step("copy").token_id for _ in range(5)] == [calls.step(name).token_id for _ in range(5)]
     found = refusal(lambda: calls.fork(name, new_session_id="copy"))
-    assert (found.reason, found.metadata) == ("POSITION_MISMATCH", {"expected": "0", "held": "25"})
+    assert (found.reason, found.metadata) == ("POSITION_MISMATCH", {"expected": "20", "held": "25"})
+    found = refusal(lambda: calls.fork(name, new_session_id="copy", position=7))
+    assert (found.reason, found.metadata) == ("POSITION_MISMATCH", {"expected": "7", "held": "25"})
+    calls.prefill(PROMPT[:3], "opened", position=0)
+    found = refusal(lambda: calls.fork(name, new_session_id="opened"))
+    assert (found.reason, found.metadata) == ("POSITION_MISMATCH", {"expected": "25", "held": "3"})
     part = calls.fork(name, position=7)
     assert (part.position, reason(lambda: calls.step(part.session_id))) == (7, "NO_PENDING_TOKEN")
 

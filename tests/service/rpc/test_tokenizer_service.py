@@ -14,8 +14,8 @@ import grpc
 import pytest
 from tokenizers import Tokenizer as Library
 
+from imp_service.pb import model_pb2, model_pb2_grpc, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import tokenizer_pb2 as pb
-from imp_service.pb import tokenizer_pb2_grpc, types_pb2
 from support.served import Served, serve
 from support.served_models import tiny_with_text
 from support.status_details import Details, read_details
@@ -143,7 +143,7 @@ def test_rpc_40_a_model_without_a_template_says_so(tmp_path_factory: pytest.Temp
         assert (code, details.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NO_CHAT_TEMPLATE")
         data = b"".join(piece.data for piece in stub.GetTokenizer(pb.GetTokenizerRequest()))
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            assert archive.namelist() == ["tokenizer.json", "tokenizer_config.json"]
+            assert archive.namelist() == ["tokenizer.json", "tokenizer_config.json", "vocabulary.bin"]
 
 
 def test_txt_27_the_archive_rebuilds_the_tokenizer(
@@ -159,6 +159,16 @@ def test_txt_27_the_archive_rebuilds_the_tokenizer(
     with zipfile.ZipFile(io.BytesIO(archives[0])) as archive:
         library = Library.from_str(archive.read("tokenizer.json").decode())
         template = archive.read("chat_template.jinja").decode()
+        vocabulary = archive.read("vocabulary.bin")
+    # What tokenizer_sha256 is of, as a client computes it; and the table is readable by its description.
+    info = model_pb2_grpc.ModelServiceStub(served.channel()).GetModelInfo(model_pb2.GetModelInfoRequest())
+    assert info.tokenizer_sha256 == hashlib.sha256(vocabulary).hexdigest()
+    tokens, at = [], 0
+    while at < len(vocabulary):
+        n_bytes = int.from_bytes(vocabulary[at : at + 4], "little")
+        tokens.append(vocabulary[at + 5 : at + 5 + n_bytes])
+        at += 5 + n_bytes
+    assert tokens == [served.host.model.tokenizer.token_bytes(i) for i in range(served.host.model.vocab_size)]
     assert template == served.host.model.text.template_source
     expected = stub.Tokenize(pb.TokenizeRequest(texts=TEXTS, parse_special_tokens=True)).results
     assert [library.encode(text).ids for text in TEXTS] == [list(result.token_ids) for result in expected]

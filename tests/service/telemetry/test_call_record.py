@@ -149,3 +149,16 @@ def test_obs_1_reads_are_calls_but_no_requests(bench: TelemetryBench) -> None:
     assert series[f"grpc_server_started_total{labels}"] == 1
     assert series["grpc_server_handled_total[grpc_code=OK]" + labels] == 1
     assert series["imp_requests_started_total"] == 0
+
+
+def test_obs_2_the_time_in_the_queue_is_observed_in_seconds_once_for_each_generation(bench: TelemetryBench) -> None:
+    for queue in (0.25, 3.5):
+        record = bench.call()
+        record.started(5, 0)
+        record.finished(["stop", "stop"], Used(5, 0, 2), Spent(queue=queue, prefill=7.0, decode=11.0))
+        record.ended("OK")
+    refused = bench.call()
+    refused.ended("RESOURCE_EXHAUSTED", "QUEUE_FULL")
+    series = bench.series()
+    assert (series["imp_queue_seconds_count"], series["imp_queue_seconds_sum"]) == (2, 3.75)
+    assert series["imp_queue_seconds_bucket[le=0.25]"] == 1

@@ -93,6 +93,8 @@ TOOL_TALK = (
     ChatMessage("tool", "4", tool_call_id="1"),
     ChatMessage("tool", "<b>'4'</b>"),
 )
+
+
 TOOLS = '[{"type": "function", "function": {"name": "add", "description": "it\'s <b>"}}]'
 
 
@@ -331,3 +333,55 @@ def test_t32_tool_calls_are_an_array_of_objects(text: str) -> None:
     with pytest.raises(FieldInvalid) as caught:
         _template("x").render(ChatPrompt((ChatMessage("assistant", "", tool_calls_json=text),)))
     assert caught.value.path == "chat.messages[0].tool_calls_json"
+
+
+def test_txt_18_the_neighbours_of_a_loop_are_undefined_at_its_ends() -> None:
+    source = (
+        "{% for m in messages %}{{ loop.previtem.role if loop.previtem else '^' }}"
+        "{% if loop.nextitem is defined %}{{ loop.nextitem.content }}{% endif %}{{ loop.nextitem or '$' }};{% endfor %}"
+    )
+    chat = ChatPrompt((ChatMessage("user", "a"), ChatMessage("assistant", "b")))
+    plain = _plain_render(source, {"messages": _as_dicts(chat)})
+    assert _template(source).render(chat).text == plain
+    assert plain.startswith("^b{'role'") and plain.endswith(";user$;")
+
+
+def _as_dicts(chat: ChatPrompt) -> list[dict[str, object]]:
+    return [{"role": message.role, "content": message.content} for message in chat.messages]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ '{} and {}'.format('a', 'b') }}",
+        "{{ '{1}-{0}-{name}'.format(1, 2, name=none) }}",
+        "{{ '{{}} {:>6}|{:<4}|{:^5}|{:+.2f}|{:03d}|{:x}'.format('ab', 'c', 'd', 1.5, 7, 255) }}",
+        "{{ '{:,}'.format(1234567) }}{% set f = '[{}]'.format %}{{ f(messages[0].role) }}",
+        "{{ '{:*^256}'.format('x') }}",
+        "{{ '{}'.format([1, 'a', {'b': true}]) }}",
+    ],
+)
+def test_txt_18_a_format_writes_what_the_library_writes(source: str) -> None:
+    chat = ChatPrompt(TALK)
+    assert _template(source).render(chat).text == _plain_render(source, {"messages": _as_dicts(chat)})
+
+
+def test_txt_17_what_a_format_takes_from_the_conversation_stays_text() -> None:
+    chat = ChatPrompt((ChatMessage("user", "<|im_end|>"),))
+    source = "{{ '<|im_start|>{}|{:>12}<|im_end|>'.format(messages[0].content, messages[0].content) }}"
+    rendered = _template(source).render(chat)
+    assert rendered.text == "<|im_start|><|im_end|>|  <|im_end|><|im_end|>"
+    ids = TOKENIZER.encode_spans(rendered.spans, add_special_tokens=False)
+    control = [TOKENIZER.token_bytes(i) for i in ids if i in TOKENIZER.special_ids]
+    assert control == [b"<|im_start|>", b"<|im_end|>"]
+
+
+def test_txt_17_json_that_a_template_reads_is_data_and_its_strings_stay_text() -> None:
+    calls = json.dumps([{"function": {"name": "f", "arguments": '[1, {"a": "<|im_end|>"}]'}}])
+    chat = ChatPrompt((ChatMessage("user", "x"), ChatMessage("assistant", "y", tool_calls_json=calls)))
+    source = "{% set a = messages[1].tool_calls[0].function.arguments | from_json %}{{ a[0] + 1 }}{{ a[1].a }}"
+    rendered = _template(source).render(chat)
+    assert rendered.text == "2<|im_end|>"
+    assert not any(span.parses_special_tokens for span in rendered.spans)
+    literal = _template('{{ (\'{"a": "<|im_end|>"}\' | from_json).a }}').render(chat)
+    assert [(span.text, span.parses_special_tokens) for span in literal.spans] == [("<|im_end|>", False)]

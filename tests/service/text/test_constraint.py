@@ -280,9 +280,13 @@ def test_t45_the_cache_is_bounded_and_compiles_once() -> None:
     assert compiler.compile(_regex("a0")) is first
     for i in range(60):
         compiler.compile(_schema({"type": "object", "properties": {f"p{i}": {"type": "integer"}}}))
-        assert compiler.cached_bytes <= limits.cache_bytes
-    assert compiler.compile(_regex("a0")) is not first
+        assert compiler.n_bytes <= limits.cache_bytes
+    assert compiler.find(_regex("a0")) is first, "what is in use is not compiled twice"
     assert allowed_ids(first.start()) == [ord("a")], "an evicted program that is in use stays whole"
+    del first
+    assert compiler.find(_regex("a0")) is None
+    newest = _schema({"type": "object", "properties": {"p59": {"type": "integer"}}})
+    assert compiler.find(newest) is compiler.compile(newest)
 
 
 def test_the_model_s_own_ends_take_the_place_of_the_tokenizer_s() -> None:

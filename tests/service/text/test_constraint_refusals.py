@@ -256,12 +256,6 @@ def test_t46_a_large_enumeration_compiles_or_is_refused() -> None:
     assert state.only_end_is_possible
 
 
-def test_t46_compiling_beyond_its_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 1.001])
-    monkeypatch.setattr("imp_service.text.constraint.time.thread_time", lambda: next(clock))
-    assert "1000 ms" in _refusal(ConstraintKind.REGEX, "ab+").message
-
-
 def test_t12_t47_t51_a_panic_while_compiling_is_that_call_s_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def panic(*_args: object, **_kwargs: object) -> None:
         raise type("PanicException", (BaseException,), {})("forced")

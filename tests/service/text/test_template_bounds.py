@@ -62,14 +62,50 @@ def test_t20_txt_18_no_python_object_is_reached(source: str) -> None:
     [
         "{{ ''|attr('format') }}",
         "{{ '{0.__class__}'.format(1) }}",
-        "{{ '{}'['format'](1) }}",
+        "{{ '{0[0]}'['format']('a') }}",
+        "{{ '{x.y}'.format(x=messages[0]) }}",
+        "{{ '{!r}'.format('a') }}",
+        "{{ '{:{}}'.format(1, 2) }}",
+        "{{ '{:%A}'.format(1) }}",
+        "{{ '{}'.format(range) }}",
+        "{{ '{'.format(1) }}",
+        "{{ '{}{}'.format(1) }}",
+        "{{ '{a}'.format(1) }}",
         "{% set f = '{0.__class__}'.format %}{{ f(1) }}",
         "{{ '{0.__class__}'.format_map(messages[0]) }}",
         "{{ ['{0.__class__}']|map('format', 1)|map(attribute='format')|list|first }}",
         "{{ (bos_token ~ '{}').format }}",
     ],
 )
-def test_t21_format_is_out_of_reach(source: str) -> None:
+def test_t21_format_reaches_neither_attributes_nor_items(source: str) -> None:
+    _failure(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ '{:257}'.format(1) }}",
+        "{{ '{:.257f}'.format(1.5) }}",
+        "{{ '{:>99999999999}'.format('a') }}",
+        "{% set a = 'x' * 99999 %}{{ ('{0}' * 99).format(a) }}",
+    ],
+)
+def test_t22_a_format_makes_nothing_wide(source: str) -> None:
+    _failure(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ '[1' | from_json }}",
+        "{{ 'NaN' | from_json }}",
+        '{{ \'{"a": 1, "a": 2}\' | from_json }}',
+        "{{ ('[' * 33 ~ ']' * 33) | from_json }}",
+        "{{ 1 | from_json }}",
+        "{{ none | from_json }}",
+    ],
+)
+def test_t22_json_that_a_template_reads_is_bounded(source: str) -> None:
     _failure(source)
 
 
@@ -163,8 +199,8 @@ def test_t23_rendered_text_is_bounded() -> None:
     [
         ("x" * (2**20 + 1), "limit 1048576"),
         ("a\nb{% if %}", "line 2"),
-        ("\n\n{{ messages|nope }}", "line 3: no filter named 'nope'"),
-        ("{% if x is nope %}{% endif %}", "line 1: no test named 'nope'"),
+        ("\n\n{{ messages|nope }}", "line 3: No filter named 'nope'"),
+        ("{{ x is nope }}", "line 1: No test named 'nope'"),
         ("{% include 'x' %}", "include"),
         ("{% import 'x' as y %}", "import"),
         ("{% from 'x' import y %}", "import"),
@@ -181,6 +217,31 @@ def test_t24_txt_18_what_cannot_be_compiled_is_refused_at_load(source: str, said
         ChatTemplate(source, {})
     assert caught.value.path == "tokenizer.chat_template"
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ ('[' ~ '1,' * 500 ~ '1]') | from_json }}", "{% set a = 'x' * 90 %}{{ ('{0}' * 12).format(a) }}"],
+)
+def test_t22_json_and_formats_keep_to_the_bound_of_values(source: str) -> None:
+    _render(source)
+    said = _failure(source, TextLimits(template_operand_bytes=1000))
+    assert "limit 1000" in said or said == "from_json: not JSON that a template may read"
+
+
+def test_t24_txt_18_an_unknown_name_in_a_condition_is_a_warning_and_fails_where_it_runs() -> None:
+    source = "{% if x %}\n{{ 'a' | nope }}{% elif 1 is never %}{% endif %}{{ 'b' if not x else 1 is unheard }}"
+    template = ChatTemplate(source, {}, key="k")
+    assert template.warnings == (
+        "k: no filter named 'nope' (line 2)",
+        "k: no test named 'never' (line 2)",
+        "k: no test named 'unheard' (line 2)",
+    )
+    assert "No test named 'never'" in _failure("{% if 1 is never %}{% endif %}")
+    calm = ChatTemplate("{% if x %}{{ 'a' | nope }}{% endif %}b", {})
+    assert calm.render(CHAT).text == "b"
+    assert "No filter named 'nope'" in _failure("{% if true %}{{ 'a' | nope }}{% endif %}")
+    assert ChatTemplate("{{ 'a' | upper }}", {}).warnings == ()
 
 
 def test_t25_the_template_s_own_words_cut_and_escaped() -> None:

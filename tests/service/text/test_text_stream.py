@@ -118,7 +118,9 @@ def test_txt_9_strings_completed_before_min_tokens_are_passed_over() -> None:
     ids = _ids("a", "END", "END")
     assert _stream(ids[:2], _rules("END", min_tokens=3))[1] is None
     deltas, match, n = _stream(ids, _rules("END", min_tokens=3))
-    assert (match, n) == ("END", 3) and "".join(deltas) == "aEND"
+    assert (match, n) == ("END", 3) and deltas == ["a", "END", ""]  # told at once: nothing longer can begin in it
+    # Of a string that was passed over only that waits which may begin another.
+    assert _stream(_ids("END", "b"), _rules("END", "Dx", min_tokens=3))[0] == ["EN", "Db", ""]
     # A match may begin in a string that was passed over.
     deltas, match, _ = _stream(_ids("a", "a", "a"), _rules("aa", min_tokens=3))
     assert match == "aa" and "".join(deltas) == "a"

@@ -236,3 +236,47 @@ def test_a_surrogate_is_refused() -> None:
 
 def test_spelling_is_that_of_gpt_2() -> None:
     assert spell(" \n") == "ĠĊ"
+
+
+PHI = byte_level(control=["<s>", "<|user|>", "<|end|>"], user_defined=["</s>"]) | {"general.name": "Phi-3 mini"}
+BEGIN, USER, END = 257, 258, 259
+
+
+def test_txt_16_special_tokens_of_a_stripping_model_swallow_the_blanks_behind_them() -> None:
+    tokenizer = Tokenizer.from_metadata(PHI)
+    plain = Tokenizer.from_metadata({**PHI, "general.name": "other"})
+    text = "<s> a<|user|>\n \u3000b <|end|> \n"
+    assert tokenizer.encode(text, parse_special_tokens=True) == [BEGIN, 32, 97, USER, 98, 32, END]
+    assert plain.encode(text, parse_special_tokens=True) == [
+        *(BEGIN, 32, 97, USER, 10, 32, 0xE3, 0x80, 0x80, 98, 32, END, 32, 10),
+    ]
+    found = tokenizer.encode_with_offsets(text, parse_special_tokens=True)
+    assert found.ids == tokenizer.encode(text, parse_special_tokens=True)
+    at = [text.encode().index(part) for part in (b"<s>", b" a", b"a", b"<|user|>", b"b", b" <|end|>", b"<|end|>")]
+    assert found.start_bytes == at
+    # The blanks of a message behind the template's token go too, as in the text that both make together.
+    spans = [TextSpan("<|user|>\n", True), TextSpan("  b", False)]
+    assert tokenizer.encode_spans(spans, add_special_tokens=False) == [USER, 98]
+    assert tokenizer.encode("<|user|> b") == list(b"<|user|> b"), "text is text, blanks and all"
+
+
+def test_txt_16_other_programs_swallow_the_same_blanks() -> None:
+    from tokenizers import Tokenizer as Library
+
+    from imp_service.text.tokenizer_files import tokenizer_json
+    from imp_service.text.vocabulary import read_vocabulary
+
+    library = Library.from_str(tokenizer_json(read_vocabulary(PHI)))
+    for text in ("<|user|>\n b", "<|user|> <|end|> \n", "<s> a<|end|>", "a <|end|>\t\u2003b"):
+        assert library.encode(text, add_special_tokens=False).ids == Tokenizer.from_metadata(PHI).encode(
+            text, parse_special_tokens=True
+        )
+
+
+def test_txt_17_the_end_beside_a_control_token_is_no_text_even_where_it_is_marked_so() -> None:
+    tokenizer = Tokenizer.from_metadata(PHI)
+    assert tokenizer.encode("a</s>") == list(b"a</s>")
+    assert tokenizer.encode("a</s>", parse_special_tokens=True) == [97, 256]
+    assert 256 in tokenizer.eos_ids and tokenizer.decode([97, 256]) == "a"
+    html = Tokenizer.from_metadata(byte_level(control=["<bos>"], user_defined=["<s>", "</s>"]))
+    assert html.encode("a</s>") == [97, 257] and html.decode([97, 257]) == "a</s>"

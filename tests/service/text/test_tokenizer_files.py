@@ -60,7 +60,12 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 def test_txt_27_the_files_rebuild_an_equal_tokenizer(tokenizer: Tokenizer) -> None:
     with zipfile.ZipFile(io.BytesIO(tokenizer.archive("{{ messages }}"))) as archive:
-        assert archive.namelist() == ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+        assert archive.namelist() == [
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "vocabulary.bin",
+            "chat_template.jinja",
+        ]
         library = Library.from_str(archive.read("tokenizer.json").decode())
         config = json.loads(archive.read("tokenizer_config.json"))
         assert archive.read("chat_template.jinja") == b"{{ messages }}"
@@ -82,7 +87,7 @@ def test_txt_27_the_bytes_are_always_the_same() -> None:
     assert made[0] == made[1]
     without = Tokenizer.from_metadata(read_key_values(DEMO)).archive(None)
     with zipfile.ZipFile(io.BytesIO(without)) as archive:
-        assert archive.namelist() == ["tokenizer.json", "tokenizer_config.json"]
+        assert archive.namelist() == ["tokenizer.json", "tokenizer_config.json", "vocabulary.bin"]
         assert "chat_template" not in json.loads(archive.read("tokenizer_config.json"))
 
 

@@ -104,9 +104,13 @@ def test_an_unknown_pre_tokenizer_is_named_with_the_known_ones(pre: str | None) 
     with pytest.raises(UnknownPreTokenizer) as caught:
         Tokenizer.from_metadata(metadata)
     assert caught.value.reason == "TOKENIZER_INVALID"
-    for known in ("llama-bpe", "qwen2", "falcon"):
+    for known in ("llama-bpe", "qwen2", "falcon", "set model.overrides.pre_tokenizer to "):
         assert known in caught.value.message
+    assert caught.value.path == f"{P}pre"
     assert Tokenizer.from_metadata(metadata, pre="qwen2").pre == "qwen2"
+    with pytest.raises(UnknownPreTokenizer) as caught:
+        Tokenizer.from_metadata(metadata, pre="nope")
+    assert caught.value.path == "model.overrides.pre_tokenizer"
 
 
 @pytest.mark.parametrize("name", sorted(PRE_TOKENIZERS))
@@ -134,6 +138,9 @@ def test_every_rule_compiles_and_cuts_without_loss(name: str) -> None:
         (("bloom",), "a, b (c", "a|,| b| (|c"),
         (("kimi-k2",), "日本x's 1234", "日本|x's| |123|4"),
         (("qwen35",), "कि x", "कि| x"),
+        # llama.cpp alone defines it: falcon's rule, but for the backtick.
+        (("default",), "a `+`b 12345.x", "a| `|+|`|b| |123|45|.|x"),
+        (("falcon",), "a `+`b 12345.x", "a| |`+`|b| |123|45|.|x"),
     ],
 )
 def test_txt_16_words_are_cut_as_published(names: tuple[str, ...], text: str, pieces: str) -> None:

@@ -1,0 +1,112 @@
+"""Idle sessions of one tenant, and the blocks that another wants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from imp_service import _testing
+from support.script_engine import Failed, ScriptEngine
+from support.script_oracle import continuation, prompt_of
+
+pytestmark = pytest.mark.usefixtures("ahead")
+
+
+def engine_of(n_blocks: int = 16, share: float = 0.5) -> ScriptEngine:
+    return ScriptEngine(n_blocks=n_blocks, max_context=n_blocks * 16, tenant_share=share, prefix_cache=False)
+
+
+def idle(engine: ScriptEngine, tenant: str, n_blocks: int, n: int = 1) -> list[int]:
+    """Idle sessions of so many blocks each; the first is idle for longest."""
+    made = []
+    for i in range(n):
+        engine.core.now_ns += 1
+        made.append(engine.open(tenant=tenant))
+        engine.step(made[-1], prompt_of(16 * n_blocks - 1, len(tenant) + i), max_outputs=0)
+    return made
+
+
+def evicted(engine: ScriptEngine) -> list[int]:
+    return [e.sequence for e in engine.all_events if e.ticket == 0 and getattr(e, "reason", "") == "SESSION_EXPIRED"]
+
+
+def generate(engine: ScriptEngine, tenant: str, n_blocks: int) -> Sequence[int]:
+    prompt = prompt_of(16 * n_blocks - 8, 9)
+    ticket = engine.generate(prompt, tenant=tenant, max_outputs=4)
+    engine.turn_until_idle()
+    tokens = engine.tokens(ticket)
+    assert tokens == continuation(prompt, 4)
+    return tokens
+
+
+def test_ses_19_s21_four_idle_sessions_of_one_tenant_do_not_keep_all_blocks_from_another() -> None:
+    """The longest idle ends, and only as many as are needed; what is below the share stays."""
+    engine = engine_of()
+    sessions = idle(engine, "a", 4, 4)
+    generate(engine, "b", 4)
+    assert evicted(engine) == sessions[:1]
+    generate(engine, "b", 8)
+    assert evicted(engine) == sessions[:2]
+    refused = engine.generate(prompt_of(16 * 12, 9), tenant="b", max_outputs=4)
+    engine.turn_until_idle()
+    with pytest.raises(Failed, match="KV_FULL"):
+        engine.finished(refused)
+    assert evicted(engine) == sessions[:2]
+    assert engine.step(sessions[3], [7]) == continuation([*prompt_of(63, 4), 7], 1)[0]
+
+
+def test_ses_19_a_tenant_does_not_evict_its_own_sessions() -> None:
+    engine = engine_of()
+    idle(engine, "a", 4, 4)
+    refused = engine.generate(prompt_of(20, 9), tenant="a", max_outputs=4)
+    engine.turn_until_idle()
+    with pytest.raises(Failed, match="KV_FULL"):
+        engine.finished(refused)
+    assert evicted(engine) == []
+
+
+def test_ses_19_growth_and_new_sessions_of_another_tenant_find_room_too() -> None:
+    engine = engine_of()
+    (small,) = idle(engine, "b", 1)
+    sessions = idle(engine, "a", 5, 3)
+    assert engine.step(small, [1, 2, 3], max_outputs=0) is None
+    assert evicted(engine) == sessions[:1]
+    other = engine.open(tenant="c")
+    engine.step(other, prompt_of(100), max_outputs=0)
+    assert evicted(engine) == sessions[:2]
+
+
+def test_ses_19_of_several_tenants_the_one_that_holds_most_gives_way() -> None:
+    """Three tenants and the one that wants: a share is a quarter, though tenant_share is more."""
+    engine = engine_of()
+    few, some, many = (idle(engine, tenant, 1, n) for tenant, n in (("few", 3), ("some", 5), ("many", 8)))
+    generate(engine, "new", 4)
+    assert sorted(evicted(engine)) == sorted([*many[:4]])
+    engine.step(few[0], [7])
+    engine.step(some[0], [7])
+
+
+def test_ses_19_blocks_that_sessions_share_count_once() -> None:
+    """Eight forks of one prompt hold 5 blocks, not 36: below the share of 8."""
+    engine = engine_of()
+    (parent,) = idle(engine, "a", 4)
+    for _ in range(8):
+        engine.command("fork", parent, engine.sequence())
+    engine.turn_until_idle()
+    idle(engine, "b", 12)
+    refused = engine.generate(prompt_of(20, 9), tenant="b", max_outputs=4)
+    engine.turn_until_idle()
+    with pytest.raises(Failed, match="KV_FULL"):
+        engine.finished(refused)
+    assert evicted(engine) == []
+
+
+def test_ses_19_the_scheduler_says_that_a_step_is_not_gentle_where_it_would_evict() -> None:
+    """A session that waits beside idle ones of another tenant; on devices that run ahead nothing is evicted unseen."""
+    bench = _testing.SchedulerBench(n_blocks=4, max_context=64, tenant_share=0.25)
+    sleeper = bench.enqueue(0, 60, 1, tenant="a", session=True)
+    bench.next_step(0)
+    bench.advance()
+    bench.enqueue(1, 20, 1, tenant="b")
+    assert bench.next_step(1)["evicted"] == [sleeper]

@@ -1,0 +1,72 @@
+"""imp under every Python that it supports: built, installed and tested in an environment of each one's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from support.command_line import clean_environment
+from support.patience import BUILD_SECONDS
+
+ROOT = Path(__file__).resolve().parents[2]
+# What depends on the interpreter: the extension's bindings, the text side, a server and its client.
+ROOMS = (
+    "tests/engine/test_binding_lifetimes.py",
+    "tests/engine/test_sessions.py",
+    "tests/service/config",
+    "tests/service/generation",
+    "tests/service/models",
+    "tests/service/text",
+    "tests/service/rpc/test_equivalence.py",
+    "tests/service/rpc/test_generate_endings.py",
+    "tests/service/cli/test_run.py",
+)
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+
+
+def others() -> list[str]:
+    """The versions that pyproject.toml names, but the first, which CI itself runs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    prefix = "Programming Language :: Python :: 3."
+    versions = sorted(int(line.removeprefix(prefix)) for line in project["classifiers"] if line.startswith(prefix))
+    return [f"3.{minor}" for minor in versions[1:]]
+
+
+def interpreter(version: str) -> str:
+    """Of this version, on PATH or from pyenv; skips where there is none that works."""
+    candidates = [shutil.which(f"python{version}"), *PYENV.glob(f"versions/{version}.*/bin/python")]
+    for candidate in filter(None, candidates):
+        # A shim of pyenv is on PATH for versions that are not chosen, and fails.
+        found = subprocess.run([candidate, "-c", "import venv"], capture_output=True, check=False)
+        if found.returncode == 0:
+            return str(candidate)
+    pytest.skip(f"no Python {version} on this machine")
+
+
+@pytest.mark.skipif(
+    "IMP_PYTHONS" not in os.environ, reason="IMP_PYTHONS=1 asks for it: it builds imp for other interpreters"
+)
+@pytest.mark.timeout(4 * BUILD_SECONDS)
+@pytest.mark.parametrize("version", others())
+def test_imp_builds_and_works_under_every_supported_python(version: str, tmp_path: Path) -> None:
+    subprocess.run([interpreter(version), "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    # Built without CUDA: nothing of it depends on the interpreter.
+    environment = {**os.environ, "IMP_TESTING": "ON", "IMP_CUDA": "off"}
+    environment.pop("PYTHONPATH", None)
+    install = [python, "-m", "pip", "install", "-q", f"{ROOT}[test]"]
+    subprocess.run(install, check=True, env=environment, timeout=2 * BUILD_SECONDS)
+    tests = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ROOMS]
+    kept = {
+        name: value
+        for name, value in clean_environment(tmp_path).items()
+        if name not in ("PYTHONPATH", "PYTEST_ADDOPTS")
+    }
+    ran = subprocess.run(tests, cwd=ROOT, env=kept, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout[-8000:]
+    assert " passed" in ran.stdout

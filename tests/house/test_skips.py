@@ -1,0 +1,110 @@
+"""A skip never hides a capability: each reason is on a list, which says who decides the tests or why nobody does."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.skips import Known, known_skips, skipped_everywhere, verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+SKIPS = {"pytest.skip", "pytest.mark.skip", "pytest.mark.skipif", "pytest.importorskip"}
+TESTS = """
+import pytest
+pytest.importorskip("no_such_module", reason="one is not installed")
+"""
+MORE = """
+import os
+import pytest
+
+def test_a(): pass
+
+@pytest.mark.skipif("STAGE" not in os.environ, reason="a stage runs it")
+def test_b(): pass
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_c(n): pytest.skip(f"no {n} here")
+"""
+
+
+def text_of(reason: ast.expr | None) -> str:
+    """The reason with … for what only a run knows; empty where there is none."""
+    if isinstance(reason, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in reason.values)
+    return str(reason.value) if isinstance(reason, ast.Constant) else ""
+
+
+def reasons_in(source: str) -> Iterator[tuple[int, str]]:
+    """Line and reason of every call that skips."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in SKIPS:
+            named = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+            is_text = ast.unparse(node.func) == "pytest.skip"
+            yield node.lineno, text_of(named[0] if named else node.args[0] if is_text and node.args else None)
+
+
+def all_reasons() -> list[tuple[str, str]]:
+    return [
+        (f"{path.relative_to(ROOT)}:{line}", reason)
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path != Path(__file__)
+        for line, reason in reasons_in(path.read_text())
+    ]
+
+
+def test_hon_5_every_skip_gives_a_reason_that_is_on_the_list() -> None:
+    known = known_skips()
+    found = all_reasons()
+    assert len(found) > 40
+    unknown = [f"{where}: {text!r}" for where, text in found if not any(entry.matches(text) for entry in known)]
+    assert unknown == []
+
+
+def test_hon_5_the_list_has_no_reason_that_no_test_gives() -> None:
+    texts = [text for _, text in all_reasons()]
+    assert [entry.reason for entry in known_skips() if not any(map(entry.matches, texts))] == []
+
+
+def test_hon_5_every_entry_says_either_who_decides_or_why_nobody_does() -> None:
+    known = known_skips()
+    assert [entry.reason for entry in known if bool(entry.allowed) == bool(entry.decided_by)] == []
+    assert len([entry for entry in known if entry.allowed]) <= 14  # a short list: a longer one hides something
+    steps = set(re.findall(r'^step "(.+)"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
+    named = {entry.decided_by.partition(": ")[0] for entry in known if entry.decided_by}
+    assert sorted(named - steps - {"the suite"}) == []
+
+
+@pytest.mark.parametrize("source", ["pytest.skip(reason)", "pytest.skip()", "pytest.importorskip('a')"])
+def test_hon_5_a_skip_without_a_text_is_found(source: str) -> None:
+    ((_, text),) = reasons_in(source)
+    assert not any(entry.matches(text) for entry in known_skips())
+
+
+def test_hon_5_what_one_stage_skips_and_another_runs_is_decided(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text(TESTS)
+    (tmp_path / "test_two.py").write_text(MORE)
+    reports = [tmp_path / "first.xml", tmp_path / "second.xml"]
+    for report, environment in zip(reports, ({}, {"STAGE": "1"}), strict=True):
+        command = (*(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"), f"--junitxml={report}")
+        ran = subprocess.run([*command, "."], cwd=tmp_path, env=environment, capture_output=True, check=False)
+        assert ran.returncode == 0, ran.stdout
+    assert skipped_everywhere(reports[:1]) == {
+        "test_one": "one is not installed",
+        "test_two::test_b": "a stage runs it",
+        "test_two::test_c[1]": "no 1 here",
+        "test_two::test_c[2]": "no 2 here",
+    }
+    left = skipped_everywhere(reports)
+    assert sorted(left) == ["test_one", "test_two::test_c[1]", "test_two::test_c[2]"]
+    known = [Known("one is .*", decided_by="the stage for one"), Known("no 1 here", allowed="It has no 1.")]
+    lines, problems = verdict(left, known)
+    assert lines == ["   1  no 1 here\n      It has no 1."]
+    assert [problem.splitlines()[0] for problem in problems] == ["   1  one is not installed", "   1  no 2 here"]
+    assert "left undecided by `the stage for one`: test_one" in problems[0]
+    assert "not in tests/house/skips.toml: test_two::test_c[2]" in problems[1]

@@ -1,0 +1,198 @@
+"""Every command that README and the pages print is run as it is printed, or is on the list of those that cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from imp_service.models import demo_model_path
+from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
+from support.server_process import ServerProcess, server_process
+
+ROOT = Path(__file__).resolve().parents[3]
+# Pages whose blocks another test runs.
+ELSEWHERE = {
+    "docs/kubernetes.md": "tests/service/deploy/test_kubernetes_page.py",
+    "proto/README.md": "tests/house/test_own_stubs.py",
+}
+BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What is before `&&` is done by .ci/run, on this tree; what follows is run here.
+INSTALLS = re.compile(r"^pip install \. && ")
+# Commands that no test can run as they are, and why.
+NOT_RUN = {
+    r"(IMP_TESTING=ON )?pip install .*": "installs what is under test: .ci/run runs the test command, word by word",
+    r"hf download .*": "fetches a model of half a gigabyte from the network",
+    r"imp bench --synthetic 0\.6b": "takes minutes and gigabytes; tests/bench runs the same on a small shape",
+    r"python tools/gpu_check\.py (--out|--only|--stages|--wheels) .*": "needs a GPU; tests/gpu runs it emulated",
+    r"python tools/gpu_check\.py --gather .*": "fetches packages of NVIDIA from the network",
+    r"python tools/gpu_check\.py --dry": "tests/gpu/test_gpu_check.py runs it, in minutes",
+}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A block of a page, or a line of one."""
+
+    page: str
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text.splitlines()[0][:50]}"
+
+
+def pages() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return sorted(set(listed.stdout.split()) - ELSEWHERE.keys())
+
+
+def blocks(kind: str) -> list[Printed]:
+    return [
+        Printed(page, kind, text)
+        for page in pages()
+        for info, text in BLOCK.findall((ROOT / page).read_text())
+        if info.split()[0] == kind
+    ]
+
+
+def commands() -> list[Printed]:
+    return [Printed(b.page, "console", line) for b in blocks("console") for line in b.text.splitlines() if line.strip()]
+
+
+def reason_not_to(command: Printed) -> str | None:
+    text = re.sub(r"\s+#.*$", "", command.text)
+    return next((why for pattern, why in NOT_RUN.items() if re.fullmatch(pattern, text)), None)
+
+
+RUN = [command for command in commands() if INSTALLS.match(command.text) or reason_not_to(command) is None]
+SERVES = [command for command in RUN if re.match(r"(pip install \. && )?imp serve\b", command.text)]
+ASKS = [command for command in RUN if command not in SERVES]
+
+
+def wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
+    give_up = time.monotonic() + HANGS_AFTER
+    while not ready.exists():
+        assert process.poll() is None and time.monotonic() < give_up, (ready.parent / "errors.txt").read_text()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.005)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One for all commands that ask one."""
+    folder = tmp_path_factory.mktemp("server")
+    words = ("--listen", "127.0.0.1:0", "--listen", f"unix://{folder}/imp.sock")
+    # What it opens is of no interest here: one of the commands makes it read its files again.
+    with server_process(folder, *words, settings=["listen.admin=127.0.0.1:0"], is_traced=False) as process:
+        process.wait_until_ready()
+        yield process
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A shell's, with `imp` and `python` of this environment, and a model and a JSON Schema in its folder."""
+    (tmp_path / "bin").mkdir()
+    for name, words in (("imp", "-P -m imp_service"), ("python", "")):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    shutil.copy(demo_model_path(), tmp_path / "model.gguf")
+    (tmp_path / "schema.json").write_text('{"type": "object"}')
+    return {**clean_environment(tmp_path), "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_every_page_is_run_here_or_by_another_test() -> None:
+    assert {page for page in pages() if BLOCK.search((ROOT / page).read_text())} >= {"README.md", "docs/serving.md"}
+    for page, test in ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text(), test
+    kinds = {info for page in pages() for info, _ in BLOCK.findall((ROOT / page).read_text())}
+    assert kinds <= {"console", "python", "json", "ini"}
+    assert len(SERVES) >= 3
+    assert len(ASKS) > 15
+
+
+def test_every_reason_not_to_run_a_command_is_needed() -> None:
+    texts = [re.sub(r"\s+#.*$", "", command.text) for command in commands()]
+    assert [pattern for pattern in NOT_RUN if not any(re.fullmatch(pattern, text) for text in texts)] == []
+
+
+@pytest.mark.parametrize("command", SERVES, ids=str)
+def test_a_command_that_serves_is_ready_and_stops(
+    command: Printed, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    words = INSTALLS.sub("", command.text).replace("/run/imp", str(tmp_path)).replace(":50051", ":0")
+    words = re.sub(r"\s+#.*$", "", words)
+    words += "" if "--listen" in words else " --listen 127.0.0.1:0"
+    words += "" if "--ready-file" in words else f" --ready-file {tmp_path}/ready.json"
+    with (tmp_path / "errors.txt").open("w+b") as errors:
+        process = subprocess.Popen(["bash", "-c", f"exec {words}"], cwd=tmp_path, env=environment, stderr=errors)
+        try:
+            wait_for(tmp_path / "ready.json", process)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(HANGS_AFTER) == 0
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("command", ASKS, ids=str)
+def test_a_command_ends_well(
+    command: Printed, tmp_path: Path, environment: dict[str, str], server: ServerProcess
+) -> None:
+    if "jq " in command.text and shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    facts = server.wait_until_ready()
+    words = command.text.replace("127.0.0.1:50051", facts["grpc"][0]).replace("127.0.0.1:50053", facts["admin"])
+    words = words.replace("/run/imp", str(server.folder))
+    # Live, it goes on until it is told to leave: test_top.py drives it at a terminal.
+    words = re.sub(r"^imp top\b", "imp top --once", words)
+    ran = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", words],
+        cwd=tmp_path,
+        env={**environment, "IMP_TARGET": facts["grpc"][0]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("program", blocks("python"), ids=str)
+def test_a_program_runs(program: Printed, tmp_path: Path, server: ServerProcess) -> None:
+    text = program.text.replace("127.0.0.1:50051", server.address)
+    command = [sys.executable, "-W", "error", "-c", text]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=clean_environment(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert len(ran.stdout.split()) > 3
+
+
+@pytest.mark.parametrize("settings", blocks("ini"), ids=str)
+def test_settings_are_read(settings: Printed, tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "imp.conf").write_text(settings.text)
+    command = ["imp", "config", "show", "--origin", "--config", "imp.conf"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert tomllib.loads(settings.text)
+    assert "imp.conf" in ran.stdout
+
+
+def test_the_ready_file_has_the_keys_of_the_page(server: ServerProcess) -> None:
+    (printed,) = blocks("json")
+    assert json.loads(printed.text).keys() == server.wait_until_ready().keys()

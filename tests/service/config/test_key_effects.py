@@ -1,0 +1,64 @@
+"""Every key of imp.conf has its effect: each is set alone, and what it decides is looked at without and with it."""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+
+import pytest
+
+from imp_service.config import load as load_config
+from imp_service.config.select import select_model
+from imp_service.config.settings import TABLE
+from imp_service.config.table import ANY_NAME, keys_of
+from support.key_effects.core_keys import CORE_EFFECTS, ENGINE_EFFECTS
+from support.key_effects.effect import FOLDER, Effect
+from support.key_effects.machine_keys import MACHINE_EFFECTS
+from support.key_effects.server_keys import SERVER_EFFECTS
+from support.key_effects.text_keys import TEXT_EFFECTS
+from support.key_effects.wire_keys import WIRE_EFFECTS
+
+EFFECTS: dict[str, Effect] = {**CORE_EFFECTS, **MACHINE_EFFECTS, **WIRE_EFFECTS, **TEXT_EFFECTS, **SERVER_EFFECTS}
+NAMED = f"models.{ANY_NAME}."
+
+
+def keys() -> list[str]:
+    return [".".join(path) for path, _ in keys_of(TABLE)]
+
+
+def name_of(given: object) -> str | None:
+    return given if isinstance(given, str) else ""
+
+
+def written(text: str, folder: Path) -> str:
+    return text.replace(FOLDER, str(folder)).replace(ANY_NAME, "q4_k")
+
+
+def test_cfg_14_every_key_is_here() -> None:
+    assert {key for key in keys() if not key.startswith(NAMED)} == EFFECTS.keys()
+
+
+@pytest.mark.parametrize(("key", "effect"), [*EFFECTS.items(), *ENGINE_EFFECTS.items()], ids=name_of)
+def test_cfg_14_a_key_has_its_effect(key: str, effect: Effect, tmp_path: Path) -> None:
+    also = tuple(written(setting, tmp_path) for setting in effect.also)
+    setting = written(f"{key}={effect.value}", tmp_path)
+    assert effect.observe(tmp_path, also) == effect.without
+    assert effect.observe(tmp_path, (*also, setting)) == effect.seen
+
+
+@pytest.mark.parametrize("key", [key for key in keys() if key.startswith(NAMED)])
+def test_cfg_14_a_key_of_a_named_model_is_the_models_where_that_is_chosen(key: str, tmp_path: Path) -> None:
+    inner = key.removeprefix(NAMED)
+    value = written(EFFECTS[f"model.{inner}"].value, tmp_path)
+    setting = f"{written(inner, tmp_path)}={value}"
+    entry = load_config(None, ["models.mine.path=a.gguf", f"models.mine.{setting}"])
+    alone = load_config(None, ["model.name=mine", "model.path=a.gguf", f"model.{setting}"])
+    without = load_config(None, ["model.name=other", "model.path=b.gguf"])
+    assert select_model(entry, "mine").settings.model == alone.settings.model
+    assert read(alone.settings.model, inner) != read(without.settings.model, inner)
+
+
+def read(settings: object, path: str) -> object:
+    """The value of a key, the whole table where its last name is the user's own."""
+    names = path.removesuffix(f".{ANY_NAME}").split(".")
+    return reduce(getattr, names, settings)

@@ -1,0 +1,53 @@
+"""Replicas behind Ray Serve, and behind the stand-in for Ray that needs no Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2_grpc
+from support.checked_channel import checked
+from support.ray_serve import serve_behind_ray
+from support.ray_stand_in import serve_behind_stand_in
+
+BEHIND_STAND_IN = ("device.threads=1", "kv.bytes=8MiB")
+
+
+@pytest.fixture(scope="session")
+def ray_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of Ray's processes."""
+    pytest.importorskip("ray", reason="Ray is not installed here: pip install '.[ray]'")
+    return tmp_path_factory.mktemp("ray")
+
+
+@pytest.fixture(scope="session")
+def ray_address(ray_home: Path) -> Iterator[str]:
+    """Of Ray's gRPC proxy, with two replicas behind it."""
+    with serve_behind_ray(ray_home) as address:
+        yield address
+
+
+@pytest.fixture(scope="module", params=["stand_in", "ray"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of two replicas, behind the stand-in and behind Ray."""
+    if request.param == "ray":
+        yield request.getfixturevalue("ray_address")
+    else:
+        with serve_behind_stand_in(2, BEHIND_STAND_IN) as address:
+            yield address
+
+
+@pytest.fixture
+def channel(address: str) -> Iterator[grpc.Channel]:
+    """A connection of its own; every call on it is checked."""
+    with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as raw:
+        yield checked(raw)
+
+
+@pytest.fixture
+def inference(channel: grpc.Channel) -> inference_pb2_grpc.InferenceServiceStub:
+    """A stub on it."""
+    return inference_pb2_grpc.InferenceServiceStub(channel)

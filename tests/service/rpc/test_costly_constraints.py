@@ -1,0 +1,86 @@
+"""Constraints that cost too much: the documented error in time, while everybody else is served."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import pytest
+
+from imp_service.pb import types_pb2
+from support.failed_calls import failed
+from support.generations import byte_tokens, in_one, streamed, vocabulary
+from support.served import Served, ask, serve
+
+COSTLY = [
+    types_pb2.Constraint(json_schema=json.dumps(schema))
+    for schema in (
+        {"type": "integer", "multipleOf": 99_999_989},
+        {"type": "string", "allOf": [{"pattern": f".*{chr(97 + i)}.*"} for i in range(20)]},
+    )
+]
+LONG_STRING = types_pb2.Constraint(
+    json_schema=json.dumps(
+        {"type": "object", "properties": {"x": {"type": "string", "maxLength": 500}}, "required": ["x"]}
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve() as server:
+        yield server
+
+
+def test_txt_31_t53_a_costly_constraint_is_refused_and_nobody_waits_for_it(served: Served) -> None:
+    cheap = types_pb2.Constraint(choices=types_pb2.Choices(values=["yes", "no"]))
+    assert in_one(served, ask("is it?", 20, constraint=cheap)).output.text in ("yes", "no")
+
+    def refuse(constraint: types_pb2.Constraint) -> None:
+        call = failed(lambda: in_one(served, ask("x", 20, constraint=constraint)))
+        assert (call.code, call.reason) == ("INVALID_ARGUMENT", "FIELD_INVALID")
+        assert call.paths == ["request.constraint.json_schema"]
+        assert "to compile" in call.message
+
+    with ThreadPoolExecutor(4) as callers:
+        refused = [callers.submit(refuse, constraint) for constraint in COSTLY * 2]
+        n_served = 0
+        while not all(call.done() for call in refused):
+            assert in_one(served, ask("is it?", 20, constraint=cheap)).output.text in ("yes", "no")
+            assert in_one(served, ask("once upon a time " * 90, 2)).output.reason == "MAX_TOKENS"
+            n_served += any(not call.done() for call in refused)
+            wait(refused, timeout=0.05)
+        for call in refused:
+            call.result()
+    assert n_served > 0, "all waited for the refusals"
+
+
+def test_txt_32_requests_of_one_long_string_schema_go_on(served: Served) -> None:
+    for seed in range(100):
+        sampling = types_pb2.SamplingOptions(temperature=1.5, seed=seed)
+        result = streamed(served, ask("tell me", 12, sampling=sampling, constraint=LONG_STRING))
+        assert result.output.reason in ("MAX_TOKENS", "STOP")
+        assert result.output.text.startswith("{")
+
+
+@pytest.mark.parametrize("kind", ["json_schema", "json_object"])
+def test_txt_34_unbounded_white_space_is_asked_for(served: Served, kind: str) -> None:
+    """A model that likes blanks best writes 64 between two tokens, or as many as it may where it is let."""
+    tokens = [vocabulary().token_bytes(token) for token in range(vocabulary().vocab_size)]
+    blanks = {token: 100.0 for token, text in enumerate(tokens) if text and not text.strip(b" ")}
+    blanks[byte_tokens()[ord("{")]] = 100.0
+    sampling = types_pb2.SamplingOptions(temperature=0.0, logit_bias=blanks)
+
+    def n_blanks(unbounded: bool) -> int:
+        constraint = types_pb2.Constraint(unbounded_whitespace=unbounded)
+        if kind == "json_schema":
+            constraint.json_schema = '{"type": "object"}'
+        else:
+            constraint.json_object.SetInParent()
+        text = in_one(served, ask("x", 100, sampling=sampling, constraint=constraint)).output.text
+        assert text.startswith("{")
+        return len(text) - len(text[1:].lstrip(" ")) - 1
+
+    assert n_blanks(False) == 64
+    assert n_blanks(True) > 64

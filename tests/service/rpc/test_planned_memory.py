@@ -1,0 +1,169 @@
+"""A server under load stays within the memory that the manifests ask for."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+import yaml
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import inference_pb2_grpc, tokenizer_pb2_grpc
+from imp_service.pb import tokenizer_pb2 as tok
+from support.command_line import clean_environment
+from support.control_group import memory_group, peak_bytes
+from support.manifests import imp_of
+from support.patience import HANGS_AFTER
+from support.server_process import ServerProcess
+
+MEGABYTE = 1_000_000
+WORDS = ("Once upon a time there was a little girl. " * 30_000)[:MEGABYTE]
+LETTERS = "a" * MEGABYTE  # nowhere to cut
+CHINESE = "漢字" * (MEGABYTE // 6)
+# Of one ordinary request on a machine that does all of this at once.
+PATIENCE = 20.0
+CALL = {"timeout": HANGS_AFTER}
+
+
+def planned(folder: Path) -> tuple[int, tuple[str, ...]]:
+    """What `imp k8s` asks for, and the settings that it wrote for the pod."""
+    command = [sys.executable, "-P", "-m", "imp_service", "k8s"]
+    written = subprocess.run(command, env=clean_environment(folder), cwd=folder, capture_output=True, check=True)
+    documents = list(yaml.safe_load_all(written.stdout))
+    asked = imp_of(documents)["resources"]["limits"]["memory"]
+    conf = next(each for each in documents if each["kind"] == "ConfigMap")["data"]["imp.conf"]
+    kv = next(line.partition("=")[2].split("#")[0].strip() for line in conf.splitlines() if line.startswith("bytes = "))
+    return int(asked.removesuffix("Mi")) * 1024**2, (f"kv.bytes={kv}",)
+
+
+@contextlib.contextmanager
+def limited_server(folder: Path) -> Iterator[tuple[ServerProcess, int]]:
+    limit, settings = planned(folder)
+    with memory_group(limit) as inside:
+        server = ServerProcess(folder, settings=settings, inside=inside, is_traced=False)
+        try:
+            server.wait_until_ready()
+            yield server, limit
+        finally:
+            server.kill()
+
+
+class Load:
+    """Calls from many threads, and how they ended."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self._lock = threading.Lock()
+        self.ends: Counter[tuple[str, str]] = Counter()
+        self.longest = 0.0
+
+    def __call__(self, name: str, call: Callable[[grpc.Channel], object]) -> None:
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+        began = time.monotonic()
+        with grpc.insecure_channel(self._server.address, options=options) as channel:
+            try:
+                call(channel)
+                code = "OK"
+            except grpc.RpcError as error:
+                code = error.code().name
+        with self._lock:
+            self.ends[name, code] += 1
+            if name == "ordinary":
+                self.longest = max(self.longest, time.monotonic() - began)
+
+
+def ordinary(i: int) -> Callable[[grpc.Channel], object]:
+    request = pb.GenerateRequest(text=f"Once upon a time {i}", stop={"max_tokens": 8})
+    return lambda channel: list(inference_pb2_grpc.InferenceServiceStub(channel).Generate(request, **CALL))
+
+
+def generate(text: str) -> Callable[[grpc.Channel], object]:
+    request = pb.GenerateRequest(text=text)
+    return lambda channel: list(inference_pb2_grpc.InferenceServiceStub(channel).Generate(request, **CALL))
+
+
+def prefill(text: str) -> Callable[[grpc.Channel], object]:
+    request = pb.PrefillRequest(text=text)
+    return lambda channel: inference_pb2_grpc.InferenceServiceStub(channel).Prefill(request, **CALL)
+
+
+def tokenize(text: str, **options: bool) -> Callable[[grpc.Channel], object]:
+    request = tok.TokenizeRequest(texts=[text], **options)
+    return lambda channel: tokenizer_pb2_grpc.TokenizerServiceStub(channel).Tokenize(request, **CALL)
+
+
+def chat(text: str) -> Callable[[grpc.Channel], object]:
+    request = tok.ApplyChatTemplateRequest(chat={"messages": [{"role": "user", "content": text}]})
+    return lambda channel: tokenizer_pb2_grpc.TokenizerServiceStub(channel).ApplyChatTemplate(request, **CALL)
+
+
+def detokenize(n_ids: int) -> Callable[[grpc.Channel], object]:
+    request = tok.DetokenizeRequest(token_ids=[{"ids": [300] * n_ids}])
+    return lambda channel: tokenizer_pb2_grpc.TokenizerServiceStub(channel).Detokenize(request, **CALL)
+
+
+def scored(channel: grpc.Channel) -> None:
+    """All that a request may ask of each token, from a reader that stalls for a while."""
+    request = pb.GenerateRequest(
+        text="Once upon a time",
+        stop={"max_tokens": 200, "ignore_eos": True},
+        output={"logprobs": True, "top_logprobs": 20, "prompt_logprobs": True},
+    )
+    replies = inference_pb2_grpc.InferenceServiceStub(channel).Generate(request, **CALL)
+    list(itertools.islice(replies, 2))
+    threading.Event().wait(0.2)  # the stall is the load
+    list(replies)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("planned")
+
+
+def test_y02_a_hundred_prompts_of_a_megabyte_beside_a_thousand_ordinary_requests(folder: Path) -> None:
+    with limited_server(folder) as (server, limit), ThreadPoolExecutor(64) as threads:
+        load = Load(server)
+        for i in range(1000):
+            threads.submit(load, "ordinary", ordinary(i))
+            if i % 10 == 0:
+                threads.submit(load, "long", generate((WORDS, LETTERS)[i % 20 // 10]))
+        threads.shutdown(wait=True)
+        assert server.process.poll() is None, "killed"
+        assert load.ends == {("ordinary", "OK"): 1000, ("long", "OUT_OF_RANGE"): 100}
+        assert peak_bytes(server.pid) < limit
+        assert load.longest < PATIENCE
+
+
+def test_y02_a_mix_of_all_calls_at_their_largest(folder: Path) -> None:
+    with limited_server(folder) as (server, limit), ThreadPoolExecutor(32) as threads:
+        load = Load(server)
+        for i in range(6):
+            threads.submit(load, "words", tokenize(WORDS))
+            threads.submit(load, "letters", tokenize(LETTERS))
+            threads.submit(load, "offsets", tokenize(WORDS, offsets=True))
+            threads.submit(load, "counted", tokenize(CHINESE, count_only=True))
+            threads.submit(load, "chat", chat(WORDS))
+            threads.submit(load, "ids", detokenize(1_000_000))
+            threads.submit(load, "session", prefill(LETTERS))
+            for j in range(10):
+                threads.submit(load, "scored", scored)
+                threads.submit(load, "ordinary", ordinary(10 * i + j))
+        threads.shutdown(wait=True)
+        assert server.process.poll() is None, "killed"
+        # Where too much text waits a call is told so; nobody else is.
+        kinds = {"words", "letters", "offsets", "counted", "chat", "ids", "session", "scored", "ordinary"}
+        assert {name for name, code in load.ends if code in ("OK", "OUT_OF_RANGE")} == kinds
+        assert {code for _, code in load.ends} <= {"OK", "OUT_OF_RANGE", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"}
+        assert load.ends["ordinary", "OK"] == load.ends["scored", "OK"] == 60
+        assert peak_bytes(server.pid) < limit
+        assert load.longest < PATIENCE

@@ -1,0 +1,80 @@
+"""What two tenants get of a server whose engine is the limit, counted in steps that the test makes one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from support.gate import ALL_STEPS, HELD, Gate, gate
+from support.served import Served, ask, serve
+
+N_STEPS = 40
+EACH = 12  # scheduler.decode_per_tenant
+
+
+@contextmanager
+def held_server(*settings: str) -> Iterator[tuple[Served, Gate]]:
+    with gate() as held:
+        model = held.model("table", [HELD], max_context=512, n_blocks=8000)
+        with serve("kv.prefix_cache=false", *settings, model=model) as served:
+            yield served, held
+            held.open(ALL_STEPS)
+            served.wait_for_rest()
+
+
+def begin(served: Served, tenant: str, n: int) -> list[Any]:
+    """So many endless generations of one tenant, admitted."""
+    n_before = served.call(lambda: len(served.host.requests))
+    metadata = (("imp-tenant", tenant),)
+    calls = [served.inference.Generate(ask([HELD, HELD], None), metadata=metadata) for _ in range(n)]
+    served.wait_until(lambda: len(served.host.requests) == n_before + n, "all are admitted")
+    return calls
+
+
+def told(served: Served) -> Counter[str]:
+    """Tokens of each tenant so far."""
+
+    def count() -> Counter[str]:
+        served.host.model.client.dispatch()
+        total: Counter[str] = Counter()
+        for request in served.host.requests:
+            total[request.tenant] += request.n_output_tokens
+        return total
+
+    return served.call(count)
+
+
+def step(held: Gate, n_steps: int) -> None:
+    for _ in range(n_steps):
+        held.open()
+        held.wait()
+
+
+def test_sch_3_sch_7_one_generation_beside_sixty_of_another_tenant_has_short_steps() -> None:
+    """It gets a token in every step, and no step is longer than two tenants' parts: 23 rows for the sixty."""
+    with held_server() as (served, held):
+        calls = begin(served, "b", 1)
+        held.wait()
+        calls += begin(served, "a", 60)
+        step(held, 12)  # all have begun
+        before = told(served)
+        step(held, N_STEPS)
+        found = told(served) - before
+        assert found == {"a": N_STEPS * (2 * EACH - 1), "b": N_STEPS}
+        for call in calls:
+            call.cancel()
+
+
+def test_sch_7_a_tenant_that_finds_every_place_taken_begins_at_once() -> None:
+    with held_server("scheduler.max_running=16") as (served, held):
+        calls = begin(served, "a", 40)
+        held.wait()
+        step(held, 4)
+        assert set(told(served)) == {"a"}
+        calls += begin(served, "b", 2)
+        step(held, 4)
+        assert told(served)["b"] >= 2
+        for call in calls:
+            call.cancel()

@@ -1,0 +1,369 @@
+"""What a constraint may cost: compiling it is bounded in time and memory, and what wears out is replaced."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from imp_service.text import ConstraintCompiler, ConstraintKind, ConstraintSpec, FieldInvalid, TextLimits, Tokenizer
+from imp_service.text.constraint_state import ConstraintState
+from support.constraint_sampling import allowed_ids
+from support.tiny_vocabularies import byte_level
+
+PAIRS = [(chr(first), chr(second)) for first in range(97, 123) for second in range(97, 123)]
+TOKENIZER = Tokenizer.from_metadata(byte_level(merges=PAIRS))
+V = TOKENIZER.vocab_size
+
+
+def _compiler(**limits: int) -> ConstraintCompiler:
+    return ConstraintCompiler(TOKENIZER, vocab_size=V, limits=TextLimits(**limits))
+
+
+def _schema(schema: object) -> ConstraintSpec:
+    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema))
+
+
+def _regex(source: str) -> ConstraintSpec:
+    return ConstraintSpec(ConstraintKind.REGEX, source)
+
+
+def _gbnf(source: str) -> ConstraintSpec:
+    return ConstraintSpec(ConstraintKind.GBNF, source)
+
+
+# Gigabytes, and minutes, where nothing bounds them.
+MULTIPLE = _schema({"type": "integer", "multipleOf": 99_999_989})
+CONJUNCTION = _schema({"type": "string", "allOf": [{"pattern": f".*{chr(97 + i)}.*"} for i in range(20)]})
+HARMLESS = _schema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+
+
+def _own_peak() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+@pytest.mark.parametrize("constraint", [MULTIPLE, CONJUNCTION], ids=["multiple", "conjunction"])
+def test_txt_31_t53_memory_of_compiling_is_bounded_and_not_taken_here(constraint: ConstraintSpec) -> None:
+    compiler = _compiler(compile_ms=60_000, compile_bytes=16 << 20)
+    compiler.compile(HARMLESS)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _own_peak()
+    with pytest.raises(FieldInvalid, match="takes more than 16 MiB to compile") as caught:
+        compiler.compile(constraint)
+    assert caught.value.path == "constraint.json_schema"
+    assert _own_peak() - before < 4 << 20
+    assert compiler.compile(_regex("ab+")).start().accept(ord("a")), "the next one finds a worker"
+
+
+@pytest.mark.parametrize("constraint", [MULTIPLE, CONJUNCTION], ids=["multiple", "conjunction"])
+def test_txt_31_t53_time_of_compiling_is_bounded(constraint: ConstraintSpec) -> None:
+    compiler = _compiler(compile_ms=100, compile_bytes=1 << 30)
+    compiler.compile(HARMLESS)
+    with pytest.raises(FieldInvalid, match="takes more than 100 ms to compile"):
+        compiler.compile(constraint)
+    assert compiler.compile(_regex("ab+")).start().accept(ord("a"))
+
+
+def test_txt_31_t53_compiling_is_bounded_in_a_process_that_ignores_its_children() -> None:
+    """As process 1 of a container does: nobody learns how a worker ended, and the constraint is not tried forever."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        compiler = _compiler(compile_ms=100, compile_bytes=1 << 30)
+        with pytest.raises(FieldInvalid, match="takes more than 100 ms or 1024 MiB to compile"):
+            compiler.compile(MULTIPLE)
+        assert compiler.compile(_regex("ab+")).start().accept(ord("a")), "the next one finds a worker"
+        compiler.close()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_txt_31_closing_ends_what_is_being_compiled() -> None:
+    compiler = _compiler(compile_ms=3_600_000, compile_bytes=8 << 30)
+    compiler.compile(HARMLESS)
+    failed: list[str] = []
+
+    def compile_it() -> None:
+        with pytest.raises(FieldInvalid) as caught:
+            compiler.compile(MULTIPLE)
+        failed.append(caught.value.message)
+
+    thread = threading.Thread(target=compile_it)
+    thread.start()
+    _wait_until(lambda: _children_busy() > 0)
+    compiler.close()
+    thread.join(timeout=30)
+    assert failed == ["not compiled: the model is closed"]
+
+
+def _children_busy() -> int:
+    """Processes of ours that have used processor time in a compilation: more than starting takes."""
+    n_busy = 0
+    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        fields = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()
+        n_busy += int(fields[21]) * os.sysconf("SC_PAGE_SIZE") > 100 << 20
+    return n_busy
+
+
+def _wait_until(is_so: object) -> None:
+    end = time.monotonic() + 60
+    while not is_so():  # type: ignore[operator]
+        assert time.monotonic() < end
+        threading.Event().wait(0.005)
+
+
+def test_txt_31_a_worker_that_was_killed_or_left_is_replaced() -> None:
+    compiler = _compiler()
+    for source in ("ab", "cd", "ef"):
+        compiler.compile(_regex(source))
+        for child in _workers():
+            os.kill(child, signal.SIGKILL)
+    assert compiler.compile(_regex("gh")).start().accept(ord("g"))
+
+
+def _workers() -> list[int]:
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    return [int(c) for c in children if b"compile_worker" in Path(f"/proc/{c}/cmdline").read_bytes()]
+
+
+def test_txt_31_a_worker_does_not_ignore_the_signals_that_its_server_ignores() -> None:
+    """imp serve ignores SIGALRM, and a new process inherits that: then the limit by the clock would never come."""
+    others = set(_workers())
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        compiler = _compiler()
+        compiler.compile(_regex("ab"))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    (worker,) = set(_workers()) - others
+    status = Path(f"/proc/{worker}/status").read_text()
+    ignored = int(status.split("SigIgn:")[1].split()[0], 16)
+    assert not ignored & (1 << (signal.SIGALRM - 1)) and not ignored & (1 << (signal.SIGPROF - 1))
+    compiler.close()
+
+
+def test_txt_31_a_stop_that_reaches_the_worker_too_ends_no_call() -> None:
+    """systemd sends SIGTERM to every process of a service, and the server then drains."""
+    others = set(_workers())
+    compiler = _compiler()
+    compiler.compile(_regex("ab"))
+    (worker,) = set(_workers()) - others
+    os.kill(worker, signal.SIGTERM)
+    compiler.compile(_regex("cd"))
+    assert set(_workers()) - others == {worker}
+    compiler.close()
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM])
+def test_txt_31_a_process_that_the_system_refuses_is_no_bug(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    compiler = _compiler()
+    compiler.compile(_regex("ab"))
+    for child in _workers():
+        os.kill(child, signal.SIGKILL)
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(subprocess, "Popen", refuse)
+        compiler.compile(_regex("cd"))
+    assert compiler.compile(_regex("cd")).start().accept(ord("c")), "another call may find one"
+    compiler.close()
+
+
+LONG_STRINGS = _schema(
+    {
+        "type": "object",
+        "properties": {f"p{i:02}": {"type": "string", "maxLength": 480 + i} for i in range(20)},
+        "additionalProperties": False,
+    }
+)
+
+
+def _follow(state: ConstraintState, text: bytes) -> None:
+    for byte in text:
+        assert state.accept(byte)
+        assert any(state.mask())
+
+
+def test_txt_32_t54_ten_thousand_requests_do_not_wear_a_constraint_out() -> None:
+    """The library's states for it come to an end several times over; no request sees it."""
+    compiler = _compiler()
+    program = compiler.compile(LONG_STRINGS)
+    rng = random.Random(5)
+    shared = {id(program.shared())}
+    kept = [program.shared()]
+    for request in range(10_000):
+        state = compiler.compile(LONG_STRINGS).start()
+        assert allowed_ids(state) == [ord("{")]
+        n_chars = 300 if request % 100 == 0 else rng.randrange(4)
+        text = bytes(rng.choice(b"abcdefghij ABC") for _ in range(n_chars))
+        _follow(state, b'{"p%02d":"%b' % (rng.randrange(20), text))
+        if id(program.shared()) not in shared:
+            shared.add(id(program.shared()))
+            kept.append(program.shared())
+    assert len(shared) > 3, "nothing wore out: the test tests nothing"
+
+
+def test_txt_32_who_spends_a_program_alone_is_refused_and_nobody_else() -> None:
+    compiler = _compiler()
+    costly = _regex("(.*a.{100}|.*b.{99}|.*c.{98}|.*d.{97}|.*e.{93}|.*f.{91}|.*g.{70})")
+    program = compiler.compile(costly)
+    other = program.start()
+    _follow(other, b"xyz")
+    spender = program.start()
+    rng = random.Random(1)
+    with pytest.raises(FieldInvalid, match="grew beyond the limits") as caught:
+        for _ in range(3000):
+            _follow(spender, bytes([rng.choice(b"abcdefg")]))
+    assert caught.value.path == "constraint.regex"
+    _follow(other, b"xyz")
+    _follow(program.start(), b"xyz")
+
+
+def test_txt_32_a_sequence_that_moves_to_a_fresh_program_writes_the_same() -> None:
+    """Its masks, its end and its rollbacks are those of a sequence whose program nobody else spends."""
+    shared, own = _compiler().compile(LONG_STRINGS), _compiler().compile(LONG_STRINGS)
+    moved, calm = shared.start(), own.start()
+    head = b'{"p03":"'
+    _follow(moved, head)
+    _follow(calm, head)
+    before = moved._shared
+    for field in range(20):
+        _follow(shared.start(), b'{"p%02d":"%b' % (field, b"abcdefgh" * 55))
+    for byte in b'some text","p04":"and more"}':
+        assert moved.accept(byte) and calm.accept(byte)
+        assert allowed_ids(moved) == allowed_ids(calm)
+        assert moved.only_end_is_possible == calm.only_end_is_possible
+    assert moved._shared is not before, "it never moved: the test tests nothing"
+    assert moved.may_end and moved.only_end_is_possible
+    moved.rollback(9)
+    calm.rollback(9)
+    assert allowed_ids(moved) == allowed_ids(calm)
+    assert moved.fork().accept(ord("x"))
+
+
+def test_txt_32_an_ambiguous_grammar_ends_before_its_masks_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows cost more the longer the text is, of which the library's own limits know nothing."""
+    monkeypatch.setattr("imp_service.text.constraint_state.MASK_SECONDS", 0.01)
+    state = _compiler().compile(_gbnf('root ::= root root root | "a" root "a" | "a" root | root "a" | "a"')).start()
+    worst = 0.0
+    with pytest.raises(FieldInvalid, match="grew beyond the limits"):
+        for _ in range(100_000):
+            began = time.thread_time()
+            try:
+                assert state.accept(ord("a"))
+                state.mask()
+            finally:
+                worst = max(worst, time.thread_time() - began)
+    assert 0.01 < worst < 0.2
+
+
+# Each grows a lexer of many states, of many lexemes, or both.
+GREEDY = {
+    "states": lambda i: _regex(f"[ab]*a[ab]{{{150 + i}}}"),
+    "wide states": lambda i: _regex(f"(.*a.{{{100 + i}}}|.*b.{{99}}|.*c.{{98}}|.*d.{{97}}|.*e.{{93}}|.*f.{{91}})"),
+    "lexemes": lambda i: _schema(
+        {
+            "type": "object",
+            "properties": {
+                f"p{j}": {"type": "string", "pattern": f"^[a-z]{{2,{j % 20 + 2 + i}}}x$"} for j in range(200)
+            },
+        }
+    ),
+    "alternatives": lambda i: _regex("|".join(f"w{j}[ab]*{j * 7}.{{{j + i}}}" for j in range(300))),
+    "rules": lambda i: _gbnf(
+        "root ::= "
+        + " | ".join(f"r{j}" for j in range(300))
+        + "\n"
+        + "\n".join(f'r{j} ::= "k{j}" root? [a-z]{{0,{9 + i}}}' for j in range(300))
+    ),
+}
+MEASURE = """
+import ctypes, gc, random, sys
+from test_constraint_costs import GREEDY, _compiler, allowed_ids
+from imp_service.text.compile_worker import _Heap
+from imp_service.text import FieldInvalid
+heap = _Heap()
+compiler = _compiler(cache_bytes=int(sys.argv[2]), compile_ms=60_000)
+compiler.compile(GREEDY["states"](-100)).start().mask()
+gc.collect()
+before, counted = heap.n_bytes(), compiler.n_bytes
+for i in range(int(sys.argv[3])):
+    program = compiler.compile(GREEDY[sys.argv[1]](i))
+    for seed in range(4):
+        state, rng = program.start(), random.Random(seed)
+        try:
+            for _ in range(100):
+                letters = [t for t in allowed_ids(state) if 97 <= t < 123 or t > 256]
+                if not letters or not state.accept(rng.choice(letters)):
+                    break
+        except FieldInvalid:
+            pass
+    program = state = None
+gc.collect()
+print(heap.n_bytes() - before, compiler.n_bytes - counted, compiler.n_bytes)
+"""
+
+
+def _measure(name: str, cache_bytes: int, n: int) -> tuple[int, int, int]:
+    """Bytes that a process of its own holds for `n` constraints, what is counted for them, and for all."""
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
+    run = subprocess.run(
+        [sys.executable, "-c", MEASURE, name, str(cache_bytes), str(n)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    held, counted, in_all = map(int, run.stdout.split())
+    return held, counted, in_all
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_txt_33_t45_a_program_counts_for_no_less_than_it_holds(name: str) -> None:
+    held, counted, _ = _measure(name, 1 << 30, 4)
+    assert 0 < held <= counted
+
+
+def test_txt_33_t45_the_cache_holds_no_more_than_its_bound() -> None:
+    held, _, in_all = _measure("wide states", 32 << 20, 40)
+    assert in_all <= 32 << 20
+    assert held <= 32 << 20
+
+
+def test_txt_33_what_is_in_use_counts_until_nobody_uses_it() -> None:
+    compiler = _compiler(cache_bytes=0)
+    first = compiler.compile(_regex("ab+")).start()
+    n_bytes = compiler.n_bytes
+    assert n_bytes > 0
+    second = compiler.compile(_regex("ab+")).start()
+    assert compiler.n_bytes == n_bytes, "found in use, not compiled again"
+    del first
+    assert compiler.n_bytes == n_bytes
+    del second
+    assert compiler.n_bytes == 0
+
+
+@pytest.mark.parametrize("kind", [ConstraintKind.JSON_SCHEMA, ConstraintKind.JSON_OBJECT])
+def test_txt_34_white_space_between_two_tokens_of_json_is_bounded_unless_asked_for(kind: ConstraintKind) -> None:
+    compiler = _compiler()
+    source = '{"type": "object"}' if kind is ConstraintKind.JSON_SCHEMA else ""
+    for place in (b"{", b'{"a"', b'{"a":', b'{"a":[', b'{"a":1', b'{"a":1,'):
+        for unbounded, most in ((False, 64), (True, 500)):
+            state = compiler.compile(ConstraintSpec(kind, source, unbounded_whitespace=unbounded)).start()
+            _follow(state, place)
+            n_blanks = 0
+            while n_blanks < 500 and state.accept(b" \n\t\r"[n_blanks % 4]):
+                n_blanks += 1
+            assert n_blanks == most
+    pretty = json.dumps({"a": [{"b": [1, {"c": [None]}]}]}, indent=8)
+    _follow(compiler.compile(ConstraintSpec(kind, source)).start(), pretty.encode())

@@ -1,0 +1,154 @@
+"""Keys whose effect is what the core is asked for, or what it says of the model it loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from imp_service import _core
+from imp_service.config import load as load_config
+from imp_service.core import Error, load
+from support.key_effects.effect import Effect, Observe
+
+SMALL = ("device.threads=1", "device.kind=cpu", "device.cpus=none", "kv.bytes=8MiB")
+
+
+class Asked(Exception):
+    """Raised in the core's place, once it is known what it was asked for."""
+
+
+def load_argument(name: str) -> Observe:
+    """What `Model.load` is given under this name."""
+
+    def observe(_: Path, settings: tuple[str, ...]) -> Any:
+        asked: dict[str, Any] = {}
+
+        def take(*_: object, **arguments: Any) -> None:
+            asked.update(arguments)
+            raise Asked
+
+        given = [setting for setting in SMALL if not _sets_again(setting, settings)]
+        with mock.patch.object(_core.Model, "load", take):
+            try:
+                load(load_config(None, [*given, *settings]))
+            except Asked:
+                return asked[name]
+        raise AssertionError("the core was not asked")
+
+    return observe
+
+
+def _sets_again(setting: str, settings: tuple[str, ...]) -> bool:
+    return any(other.partition("=")[0] == setting.partition("=")[0] for other in settings)
+
+
+def engine_option(name: str) -> Observe:
+    """What the engine is given under this name."""
+
+    def observe(_: Path, settings: tuple[str, ...]) -> Any:
+        asked: dict[str, Any] = {}
+        real = _core.EngineOptions
+
+        def take(**options: Any) -> _core.EngineOptions:
+            asked.update(options)
+            return real(**options)
+
+        with mock.patch.object(_core, "EngineOptions", take):
+            load(load_config(None, [*SMALL, *settings])).client.close()
+        return asked[name]
+
+    return observe
+
+
+def fact(name: str) -> Observe:
+    """A fact of the loaded model, as `imp inspect` prints it."""
+
+    def observe(_: Path, settings: tuple[str, ...]) -> Any:
+        loaded = load(load_config(None, [*SMALL, *settings]))
+        loaded.client.close()
+        (value,) = [each["value"] for each in loaded.model.facts if each["name"] == name]
+        return value
+
+    return observe
+
+
+def overridden(name: str) -> Observe:
+    """An attribute of the overrides that `Model.load` is given."""
+
+    def observe(folder: Path, settings: tuple[str, ...]) -> Any:
+        return getattr(load_argument("overrides")(folder, settings), name)
+
+    return observe
+
+
+def reason_of_load(_: Path, settings: tuple[str, ...]) -> str:
+    """Why the model is not loaded; OK where it is."""
+    try:
+        load(load_config(None, [*SMALL, *settings])).client.close()
+    except Error as error:
+        return error.reason
+    return "OK"
+
+
+def packed_files(folder: Path, settings: tuple[str, ...]) -> str | None:
+    """The folder in which the core looks for packed weights."""
+    asked = load_argument("packed_cache")(folder, settings)
+    return None if asked is None else Path(asked).name
+
+
+ROPE = "model.overrides.rope_scaling"
+YARN = (f"{ROPE}.type=yarn", f"{ROPE}.factor=4", f"{ROPE}.original_context=128")
+LLAMA3 = (
+    f"{ROPE}.type=llama3",
+    f"{ROPE}.factor=4",
+    f"{ROPE}.original_context=128",
+    f"{ROPE}.low_freq_factor=1",
+    f"{ROPE}.high_freq_factor=4",
+)
+
+CORE_EFFECTS: dict[str, Effect] = {
+    "model.path": Effect("nosuch.gguf", reason_of_load, "OK", "MODEL_MISSING"),
+    "model.sha256": Effect("0" * 64, reason_of_load, "OK", "WEIGHTS_CORRUPT"),
+    "model.packed_cache": Effect("packed", packed_files, None, "packed"),
+    "model.overrides.max_context": Effect("128", fact("max_context"), "512", "128"),
+    "model.overrides.rope_theta": Effect("500.0", fact("rope_theta"), "10000", "500"),
+    "model.overrides.kv_dtype": Effect("f32", fact("kv_dtype"), "bf16", "f32"),
+    "model.overrides.suppress_tokens": Effect("[3, 5]", fact("suppressed_tokens"), "none", "3, 5"),
+    "model.overrides.deterministic": Effect("true", overridden("deterministic"), False, True),
+    "model.overrides.least_maturity": Effect("emulated", overridden("least_maturity"), "validated", "emulated"),
+    "model.overrides.gemm.NAME": Effect("reference", overridden("gemm"), [], [("q4_k", "reference")]),
+    f"{ROPE}.type": Effect("linear", fact("rope_scaling"), "none", "linear"),
+    f"{ROPE}.factor": Effect("8", fact("rope_scaling_factor"), "4", "8", YARN),
+    f"{ROPE}.original_context": Effect("64", fact("rope_original_context"), "128", "64", YARN),
+    f"{ROPE}.attention_factor": Effect("0.5", fact("rope_attention_factor"), "1", "0.5", YARN),
+    f"{ROPE}.beta_fast": Effect("16", fact("rope_beta_fast"), "32", "16", YARN),
+    f"{ROPE}.beta_slow": Effect("2", fact("rope_beta_slow"), "1", "2", YARN),
+    f"{ROPE}.low_freq_factor": Effect("2", fact("rope_low_freq_factor"), "1", "2", LLAMA3),
+    f"{ROPE}.high_freq_factor": Effect("8", fact("rope_high_freq_factor"), "4", "8", LLAMA3),
+    "device.kind": Effect("cuda_emulated", load_argument("device"), "cpu", "cuda_emulated"),
+    "device.threads": Effect("3", load_argument("threads"), 1, 3),
+    "device.cpus": Effect("0", load_argument("cpus"), [], [0]),
+    "device.cublaslt": Effect("a.so:b.so", load_argument("cublaslt"), [], ["a.so", "b.so"]),
+    "device.huge_pages": Effect("false", load_argument("huge_pages"), True, False),
+    "limits.max_context": Effect("128", fact("max_context"), "512", "128"),
+    "scheduler.max_running": Effect("7", engine_option("max_running"), 64, 7),
+    "scheduler.max_waiting_tokens": Effect("2000", engine_option("max_waiting_tokens"), 1024**2, 2000),
+    "scheduler.prefill_chunk": Effect("33", engine_option("prefill_chunk"), 512, 33),
+    "scheduler.step_tokens": Effect("700", engine_option("step_tokens"), 512, 700),
+    "scheduler.prefill_per_decode": Effect("9", engine_option("prefill_per_decode"), 6, 9),
+    "scheduler.decode_per_tenant": Effect("5", engine_option("decode_per_tenant"), 12, 5),
+    "scheduler.max_wait": Effect("2500ms", engine_option("max_wait_ms"), 60_000, 2500),
+    "scheduler.tenant_share": Effect("0.25", engine_option("tenant_share"), 0.5, 0.25),
+    "kv.bytes": Effect("4MiB", load_argument("kv_bytes"), 8 * 1024**2, 4 * 1024**2),
+    "kv.dtype": Effect("f32", fact("kv_dtype"), "bf16", "f32"),
+    "kv.block_tokens": Effect("32", load_argument("kv_block_tokens"), 16, 32),
+    "kv.prefix_cache": Effect("false", engine_option("prefix_cache"), True, False),
+    "sessions.evict": Effect("true", engine_option("evict_sessions"), False, True),
+}
+
+# Of keys that the service reads too.
+ENGINE_EFFECTS: dict[str, Effect] = {
+    "scheduler.max_waiting": Effect("7", engine_option("max_waiting"), 256, 7),
+    "sessions.max": Effect("7", engine_option("max_sessions"), 256, 7),
+}

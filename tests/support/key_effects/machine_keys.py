@@ -1,0 +1,42 @@
+"""Keys of [device] whose effect depends on the machine, which is given as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from imp_service import _core
+from imp_service.config import load as load_config
+from imp_service.config import placement
+from imp_service.config.topology import Cpu
+from imp_service.core.tuning import Tuning, key_here, write_tuning
+from support.key_effects.core_keys import SMALL, load_argument
+from support.key_effects.effect import FOLDER, Effect
+
+TUNED = [("q8_0", "reference", 4)]
+
+
+def interleaved(folder: Path, settings: tuple[str, ...]) -> Any:
+    """The nodes that memory is spread over, on a machine that has two."""
+    cpus = (Cpu(0, core=0, node=0), Cpu(1, core=1, node=1))
+    with (
+        mock.patch.object(placement, "read_topology", lambda *_: cpus),
+        mock.patch.object(placement, "allowed_nodes", lambda *_: {0, 1}),
+        mock.patch.object(_core, "interleave_refusal", lambda nodes: ""),
+    ):
+        return load_argument("interleave_nodes")(folder, settings)
+
+
+def preferred(folder: Path, settings: tuple[str, ...]) -> Any:
+    """The kernels that a tuning of this machine prefers."""
+    tuning = Tuning(key_here(load_config(None, SMALL).settings), tuple(TUNED))
+    (folder / "tuning.json").write_text(write_tuning(tuning, []))
+    return load_argument("tuning")(folder, settings)
+
+
+MACHINE_EFFECTS: dict[str, Effect] = {
+    "device.isa": Effect("generic", load_argument("isa"), "auto", "generic"),
+    "device.numa": Effect("first_touch", interleaved, [0, 1], []),
+    "device.tuning": Effect(f"{FOLDER}/tuning.json", preferred, [], TUNED),
+}

@@ -1,0 +1,328 @@
+"""Keys whose effect shows on a running server: where it listens, who may call, what it refuses, when it gives up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import grpc
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from imp_service.config import ConfigError
+from imp_service.pb import admin_pb2, types_pb2
+from imp_service.pb import inference_pb2 as pb
+from imp_service.rpc import generate
+from imp_service.serving.generation_stream import OutboxLimits
+from imp_service.serving.host import Host
+from imp_service.serving.lifecycle import Phase
+from imp_service.telemetry import tracing
+from imp_service.telemetry.log import Log
+from support.certificates import make_certificate
+from support.key_effects.effect import Effect, Observe
+from support.raw_calls import ADMIN, HEALTH, REFLECTION, call
+from support.served import Served, ask, serve, tokens_of
+from support.session_calls import SessionCalls, seconds
+from support.status_details import read_details
+
+GET_INFO = "/imp.v1.ModelService/GetServerInfo"
+CHECK = f"/{HEALTH}/Check"
+
+
+def on_server(look: Callable[[Served], Any]) -> Observe:
+    """What a running server shows."""
+
+    def observe(_: Path, settings: tuple[str, ...]) -> Any:
+        with serve(*settings) as served:
+            served.is_checked = False
+            return look(served)
+
+    return observe
+
+
+def code_of(method: str, address: Callable[[Served], str | None] = lambda served: served.address) -> Observe:
+    """The status of a call without a token; "nowhere" where nothing listens."""
+
+    def look(served: Served) -> str:
+        target = address(served)
+        if target is None:
+            return "nowhere"
+        with grpc.insecure_channel(target) as channel:
+            return call(channel, method).code
+
+    return on_server(look)
+
+
+def scraped(served: Served) -> int | str:
+    """The HTTP status of a scrape."""
+    if served.server.metrics_address is None:
+        return "nowhere"
+    with urllib.request.urlopen(f"http://{served.server.metrics_address}/metrics") as reply:
+        return int(reply.status)
+
+
+def handshakes(folder: Path, settings: tuple[str, ...]) -> tuple[bool, ...] | str:
+    """Whether a server answers in plain text, over TLS, and over TLS to a client without a certificate.
+
+    The name of the failure where it does not start.
+    """
+    authority = make_certificate("ours")
+    make_certificate("server", authority).write(folder)
+    (folder / "ca.pem").write_bytes(authority.cert)
+    client = make_certificate("client", authority)
+    known = grpc.ssl_channel_credentials(authority.cert, client.key, client.cert)
+    unknown = grpc.ssl_channel_credentials(authority.cert)
+    alone = (("grpc.use_local_subchannel_pool", 1),)
+    try:
+        # Its own checks call it in the way that works.
+        with serve(*settings, credentials=known if settings else None) as served:
+            channels = [grpc.insecure_channel(served.address, alone)]
+            channels += [grpc.secure_channel(served.address, each, alone) for each in (known, unknown)]
+            answers = tuple(call(channel, CHECK).code == "OK" for channel in channels)
+            for channel in channels:
+                channel.close()
+            return answers
+    except ConfigError as error:
+        return error.reason
+
+
+def token_file(folder: Path) -> None:
+    """Of nobody's token."""
+    path = folder / "tokens"
+    path.write_text(f"{'0' * 64} data,read *\n")
+    path.chmod(0o600)
+
+
+def with_tokens(observe: Observe) -> Observe:
+    """The same where the folder has a file of tokens."""
+
+    def observe_with(folder: Path, settings: tuple[str, ...]) -> Any:
+        token_file(folder)
+        return observe(folder, settings)
+
+    return observe_with
+
+
+def status_of(request: Callable[[Served], object]) -> Observe:
+    """The reason for which a call is refused; OK where it is not."""
+
+    def look(served: Served) -> str:
+        try:
+            request(served)
+        except grpc.RpcError as error:
+            return read_details(error.trailing_metadata() or ()).reason
+        return "OK"
+
+    return on_server(look)
+
+
+def generated(request: pb.GenerateRequest) -> Callable[[Served], object]:
+    """A call that streams it to its end."""
+    return lambda served: list(served.inference.Generate(request))
+
+
+def n_output(served: Served) -> int:
+    """Tokens of a generation that has no limit of its own."""
+    request = ask([300], None, stop=types_pb2.StopOptions(ignore_eos=True))
+    return len(tokens_of(list(served.inference.Generate(request))))
+
+
+def n_sessions(tenants: Sequence[str]) -> Callable[[Served], int]:
+    """How many sessions can be opened, one after the other, by these tenants in turn; at most 40."""
+
+    def look(served: Served) -> int:
+        callers = [SessionCalls(served, tenant) for tenant in tenants]
+        for n, caller in zip(range(40), itertools.cycle(callers), strict=False):
+            try:
+                caller.prefill([300])
+            except grpc.RpcError:
+                return n
+        return 40
+
+    return look
+
+
+def first_jump(served: Served, jumps: Sequence[float], holds: Callable[[], bool]) -> float:
+    """The clock is set forward by these seconds, one after the other: the time by which it holds."""
+    passed = 0.0
+    for jump in jumps:
+        served.jump(jump)
+        passed += jump
+        if served.call(holds):
+            return passed
+    return math.inf
+
+
+def session_ends(served: Served) -> float:
+    """Seconds after which a session that nobody uses is gone."""
+    SessionCalls(served).prefill([300])
+    return first_jump(served, (50, 20, 20, 20), lambda: len(served.host.sessions) == 0)
+
+
+def drain_begins(served: Served) -> float:
+    """Seconds after which a draining server takes no more work."""
+    served.call(served.host.drain.begin)
+    return first_jump(served, (0, 9, 2), lambda: served.host.lifecycle.phase is Phase.DRAINING)
+
+
+def drain_cuts(served: Served) -> float:
+    """Seconds after which a draining server ends what still runs."""
+    cut: list[bool] = []
+
+    async def never() -> None:
+        await served.thread.loop.create_future()
+
+    async def note(*_: object, **__: object) -> None:
+        cut.append(True)
+
+    with mock.patch.multiple(served.host.calls, wait_until_idle=never, end_requests=note):
+        served.call(served.host.drain.begin)
+        return first_jump(served, (0, 4, 2, 33, 3), lambda: bool(cut))
+
+
+def stream_argument(read: Callable[[OutboxLimits, float], Any]) -> Observe:
+    """What bounds the stream of a generation that sets no bounds of its own."""
+
+    def look(served: Served) -> Any:
+        seen: list[Any] = []
+        real = generate.GenerationStream
+
+        def note(client: Any, plan: Any, limits: OutboxLimits, *rest: Any, time_limit: float, **more: Any) -> Any:
+            seen.append(read(limits, time_limit))
+            return real(client, plan, limits, *rest, time_limit=time_limit, **more)
+
+        with mock.patch.object(generate, "GenerationStream", note):
+            list(served.inference.Generate(ask([300], 2)))
+        return seen[0]
+
+    return on_server(look)
+
+
+def host_value(read: Callable[[Host], Any]) -> Observe:
+    """What a part of the server was made with."""
+    return on_server(lambda served: served.call(lambda: read(served.host)))
+
+
+def log_lines(write: Callable[[Log], object]) -> Callable[[Served], list[str]]:
+    """The lines that come of it."""
+
+    def look(served: Served) -> list[str]:
+        begin = served.log_bytes
+        write(served.host.telemetry.log)
+        served.host.telemetry.log.error("end")
+        served.wait_until(lambda: any("end" in line for line in served.log_lines(begin)), "the log is written")
+        return served.log_lines(begin)[:-1]
+
+    return look
+
+
+def exported(settings: tuple[str, ...]) -> tuple[list[str], int]:
+    """Where spans are sent, and how many of 20 calls."""
+    places: list[str] = []
+    exporter = InMemorySpanExporter()
+
+    def note(endpoint: str) -> InMemorySpanExporter:
+        places.append(endpoint)
+        return exporter
+
+    with mock.patch.object(tracing, "_exporter_to", note), serve(*settings) as served:
+        with grpc.insecure_channel(served.address) as channel:
+            for _ in range(20):
+                call(channel, GET_INFO)
+        served.wait_for_calls()
+        if served.host.telemetry._tracer is not None:
+            served.host.telemetry._tracer.close()
+        spans = exporter.get_finished_spans()
+    return places, sum(span.name == GET_INFO[1:] for span in spans)
+
+
+TOKENS = ("auth.token_file={folder}/tokens",)
+MIB = 1024**2
+OTEL = "http://127.0.0.1:4317"
+TEXT_2000 = pb.GenerateRequest(text="the cat " * 250, stop=types_pb2.StopOptions(max_tokens=1))
+SCORED = ask([300], 1, output=types_pb2.OutputOptions(prompt_logprobs=True))
+BRIEF = admin_pb2.ProfileRequest(steps=1, time_limit=seconds(0.01))
+WITH_LOGITS = pb.PrefillRequest(text="the cat", step=pb.StepOptions(logits=True))
+
+SERVER_EFFECTS: dict[str, Effect] = {
+    "listen.grpc": Effect(
+        '["127.0.0.1:0", "127.0.0.1:0"]', on_server(lambda served: len(served.server.addresses)), 1, 2
+    ),
+    "listen.health": Effect(
+        "127.0.0.1:0", code_of(CHECK, lambda served: served.server.health_address), "nowhere", "OK"
+    ),
+    "listen.admin": Effect(
+        "127.0.0.1:0", code_of(f"/{ADMIN}/ListRequests", lambda served: served.server.admin_address), "nowhere", "OK"
+    ),
+    "listen.metrics": Effect("127.0.0.1:0", on_server(scraped), "nowhere", 200),
+    "listen.reflection": Effect("false", code_of(f"/{REFLECTION}/ServerReflectionInfo"), "OK", "UNIMPLEMENTED"),
+    "tls.cert": Effect(
+        "{folder}/cert.pem", handshakes, "CONFIG_INVALID", (False, True, True), ("tls.key={folder}/key.pem",)
+    ),
+    "tls.key": Effect(
+        "{folder}/key.pem", handshakes, "CONFIG_INVALID", (False, True, True), ("tls.cert={folder}/cert.pem",)
+    ),
+    "tls.client_ca": Effect(
+        "{folder}/ca.pem",
+        handshakes,
+        (False, True, True),
+        (False, True, False),
+        ("tls.cert={folder}/cert.pem", "tls.key={folder}/key.pem"),
+    ),
+    "auth.token_file": Effect("{folder}/tokens", with_tokens(code_of(GET_INFO)), "OK", "UNAUTHENTICATED"),
+    "auth.public_health": Effect("false", with_tokens(code_of(CHECK)), "OK", "UNAUTHENTICATED", TOKENS),
+    "model.name": Effect("mine", on_server(lambda served: served.host.model.name), "imp demo", "mine"),
+    "model.aliases": Effect('["other"]', status_of(generated(ask([300], 1, model="other"))), "MODEL_NOT_SERVED", "OK"),
+    "limits.max_tokens": Effect("9", on_server(n_output), 512, 9),
+    "limits.max_prompt_bytes": Effect("1KiB", status_of(generated(TEXT_2000)), "OK", "FIELD_INVALID"),
+    "limits.request_time": Effect("100s", stream_argument(lambda _, time_limit: math.ceil(time_limit)), 3600, 100),
+    "scheduler.max_waiting": Effect("1", status_of(generated(ask([300], 1, num_sequences=2))), "OK", "FIELD_INVALID"),
+    "scheduler.max_waiting_bytes": Effect("1KiB", status_of(generated(TEXT_2000)), "OK", "QUEUE_FULL"),
+    "sessions.max": Effect("7", on_server(n_sessions(["a", "b", "c"])), 40, 7),
+    "sessions.per_tenant": Effect("7", on_server(n_sessions(["a"])), 32, 7),
+    "sessions.ttl": Effect("100s", on_server(session_ends), 70, 110),
+    "sessions.max_ttl": Effect(
+        "90s",
+        status_of(lambda served: SessionCalls(served).prefill([300], ttl=seconds(91))),
+        "OK",
+        "FIELD_INVALID",
+    ),
+    "text.threads": Effect("3", host_value(lambda host: host.workers._pool._max_workers), 1, 3),
+    "features.logits": Effect(
+        "false", status_of(lambda served: served.inference.Prefill(WITH_LOGITS)), "OK", "FEATURE_DISABLED"
+    ),
+    "features.prompt_logprobs": Effect("false", status_of(generated(SCORED)), "OK", "FEATURE_DISABLED"),
+    "features.profile": Effect(
+        "false",
+        status_of(lambda served: list(served.admin.Profile(BRIEF))),
+        "OK",
+        "FEATURE_DISABLED",
+        ("listen.admin=127.0.0.1:0",),
+    ),
+    "chunk.max_tokens": Effect("5", stream_argument(lambda limits, _: limits.max_tokens), 64, 5),
+    "chunk.max_delay": Effect("250ms", stream_argument(lambda limits, _: limits.max_delay), 0.0, 0.25),
+    "slow_client.bytes": Effect("8KiB", stream_argument(lambda limits, _: limits.max_bytes), 65536, 8192),
+    "slow_client.timeout": Effect("2500ms", stream_argument(lambda limits, _: limits.timeout), 30.0, 2.5),
+    "drain.delay": Effect("10s", on_server(drain_begins), 0, 11),
+    "drain.grace": Effect("40s", on_server(drain_cuts), 6, 42),
+    "watchdog.request_stall": Effect("2500ms", host_value(lambda host: host.watchdog._request_stall), 5.0, 2.5),
+    "watchdog.engine_stall": Effect("2500ms", host_value(lambda host: host.watchdog._engine_stall), 10.0, 2.5),
+    "log.format": Effect(
+        "text", on_server(lambda served: log_lines(lambda log: log.info("made"))(served)[0][0] == "{"), True, False
+    ),
+    "log.level": Effect("error", on_server(lambda served: len(log_lines(lambda log: log.info("made"))(served))), 1, 0),
+    "log.max_lines_per_second": Effect(
+        "3",
+        on_server(lambda served: len(log_lines(lambda log: [log.warning("made") for _ in range(99)])(served))),
+        20,
+        3,
+    ),
+    "tracing.endpoint": Effect(OTEL, lambda _, settings: exported(settings), ([], 0), ([OTEL], 20)),
+    "tracing.sample": Effect(
+        "0", lambda _, settings: exported(settings), ([OTEL], 20), ([OTEL], 0), (f"tracing.endpoint={OTEL}",)
+    ),
+}

@@ -1,0 +1,178 @@
+"""Keys whose effect is what the text side of a model accepts: templates, constraints, default samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from imp_service.config import load as load_config
+from imp_service.core import Error
+from imp_service.generation import LanguageModel, defaults, load_model
+from imp_service.generation.options import SamplingOptions
+from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec, TextError
+from support.command_line import demo_with
+from support.key_effects.core_keys import SMALL
+from support.key_effects.effect import Effect, Observe
+
+CHAT = ChatPrompt((ChatMessage("user", "hello"),))
+TEMPLATE_FILE = "chat.jinja"
+TEMPLATE_KEY = "model.overrides.chat_template"
+
+
+@contextmanager
+def model_of(settings: tuple[str, ...]) -> Iterator[LanguageModel]:
+    """The built-in model under these settings."""
+    model = load_model(load_config(None, [*SMALL, *settings]))
+    try:
+        yield model
+    finally:
+        model.close()
+
+
+def refusal(work: Callable[[], object]) -> str:
+    """The reason for which it fails; OK where it does not."""
+    try:
+        work()
+    except (Error, TextError) as error:
+        return error.reason
+    return "OK"
+
+
+def rendered(folder: Path, settings: tuple[str, ...]) -> bool:
+    """Whether the template in the folder is the model's."""
+    (folder / TEMPLATE_FILE).write_text("from a file")
+    with model_of(settings) as model:
+        return model.text.render(CHAT).text == "from a file"
+
+
+def ends(_: Path, settings: tuple[str, ...]) -> list[int]:
+    """The tokens that end a text."""
+    with model_of(settings) as model:
+        return model.eos_tokens
+
+
+def pre_tokenizer(_: Path, settings: tuple[str, ...]) -> str:
+    """How text is cut into words."""
+    with model_of(settings) as model:
+        return model.tokenizer.pre
+
+
+def loading(_: Path, settings: tuple[str, ...]) -> str:
+    """How loading the model ends."""
+
+    def load() -> None:
+        with model_of(settings):
+            pass
+
+    return refusal(load)
+
+
+def serving_a_broken_template(folder: Path, settings: tuple[str, ...]) -> str:
+    """How a start ends whose model has a chat template that does not compile."""
+    path = folder / "broken.gguf"
+    demo_with(path, b"{% endfor %}", b"{% endfur %}")
+
+    def start() -> None:
+        with model_of((f"model.path={path}", *settings)) as model:
+            model.prepare_chats()
+
+    return refusal(start)
+
+
+def rendering(template: str) -> Observe:
+    """How the rendering of a template ends."""
+
+    def observe(folder: Path, settings: tuple[str, ...]) -> str:
+        (folder / TEMPLATE_FILE).write_text(template)
+
+        def render() -> None:
+            with model_of((*settings, f"{TEMPLATE_KEY}={folder / TEMPLATE_FILE}")) as model:
+                model.text.render(CHAT)
+
+        return refusal(render)
+
+    return observe
+
+
+def compiling(constraint: ConstraintSpec) -> Observe:
+    """How the compilation of a constraint ends."""
+
+    def observe(_: Path, settings: tuple[str, ...]) -> str:
+        with model_of(settings) as model:
+            return refusal(lambda: model.text.compile(constraint))
+
+    return observe
+
+
+def kept(_: Path, settings: tuple[str, ...]) -> bool:
+    """Whether a constraint that nobody uses any more is compiled no second time."""
+    with model_of(settings) as model:
+        model.text.compile(LONG_REGEX)
+        return model.text.find(LONG_REGEX) is not None
+
+
+def nested(depth: int) -> ConstraintSpec:
+    """A JSON Schema of arrays within arrays."""
+    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"items":' * depth + "{}" + "}" * depth)
+
+
+def default(name: str) -> Observe:
+    """What the core's sampler gets for an option that a request leaves unset."""
+
+    def observe(_: Path, settings: tuple[str, ...]) -> float:
+        asked: dict[str, float] = {}
+        with model_of(settings) as model, mock.patch.object(defaults, "CoreSampling", asked.update):
+            model.resolve_sampling(SamplingOptions(seed=1))
+        return round(asked[name], 6)
+
+    return observe
+
+
+def default_samplers() -> dict[str, Effect]:
+    """Of every option of a sampler that has a key; the built-in model's file recommends three."""
+    values = {
+        "temperature": ("0.25", 0.7, 0.25),
+        "top_k": ("7", 0, 7),
+        "top_p": ("0.5", 0.95, 0.5),
+        "min_p": ("0.25", 0.0, 0.25),
+        "typical_p": ("0.5", 1.0, 0.5),
+        "repetition_penalty": ("1.5", 1.0, 1.5),
+        "frequency_penalty": ("0.5", 0.0, 0.5),
+        "presence_penalty": ("-0.5", 0.0, -0.5),
+        "penalty_window": ("9", 0, 9),
+    }
+    prefix = "model.overrides.default_sampling"
+    return {f"{prefix}.{name}": Effect(given, default(name), *seen) for name, (given, *seen) in values.items()}
+
+
+INVALID, FAILED, FIELD = "TEMPLATE_INVALID", "TEMPLATE_FAILED", "FIELD_INVALID"
+LOOP = "{% for i in range(50) %}{% endfor %}"
+# Some milliseconds.
+SLOW = "{% for i in range(20000) %}{% endfor %}"
+LONG_REGEX = ConstraintSpec(ConstraintKind.REGEX, "abcdefgh" * 4)
+# Some ten milliseconds of compiling.
+SLOW_REGEX = ConstraintSpec(ConstraintKind.REGEX, "|".join(f"{i}[0-9]{{1,90}}" for i in range(500)))
+# Some MiB while it is compiled.
+LARGE = ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"type": "integer", "multipleOf": 9973}')
+
+TEXT_EFFECTS: dict[str, Effect] = {
+    "model.strict": Effect("true", serving_a_broken_template, "OK", INVALID),
+    "model.overrides.chat_template_name": Effect("none", loading, "OK", INVALID),
+    "model.overrides.eos_token_ids": Effect("[3, 5]", ends, [2045, 2047], [3, 5]),
+    "model.overrides.pre_tokenizer": Effect("gpt-2", pre_tokenizer, "qwen2", "gpt-2"),
+    TEMPLATE_KEY: Effect("{folder}/" + TEMPLATE_FILE, rendered, False, True),
+    "text.template_iterations": Effect("40", rendering(LOOP), "OK", FAILED),
+    "text.template_operand_bytes": Effect("100", rendering("{{ 'x' * 200 }}"), "OK", FAILED),
+    "text.template_bytes": Effect("20", rendering(LOOP), "OK", INVALID),
+    "text.template_time": Effect("1ms", rendering(SLOW), "OK", FAILED),
+    "text.render_bytes": Effect("100", rendering("x" * 200), "OK", FAILED),
+    "text.constraint_bytes": Effect("40", compiling(nested(10)), "OK", FIELD),
+    "text.regex_bytes": Effect("20", compiling(LONG_REGEX), "OK", FIELD),
+    "text.nesting": Effect("5", compiling(nested(10)), "OK", FIELD),
+    "text.compile_time": Effect("1ms", compiling(SLOW_REGEX), "OK", FIELD),
+    "text.compile_bytes": Effect("1MiB", compiling(LARGE), "OK", FIELD),
+    "text.cache_bytes": Effect("0", kept, True, False),
+    **default_samplers(),
+}

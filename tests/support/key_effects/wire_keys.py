@@ -1,0 +1,69 @@
+"""Keys whose effect is an option of gRPC's server, in gRPC's own unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import grpc
+
+from imp_service.config import load as load_config
+from imp_service.rpc.server import Server
+from imp_service.serving.host import Host
+from support.key_effects.core_keys import Asked
+from support.key_effects.effect import Effect, Observe
+from support.loop_thread import loop_thread
+
+
+def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:
+    """What `grpc.aio.server` is given."""
+    asked: dict[str, Any] = {}
+
+    def take(**arguments: Any) -> None:
+        asked.update(arguments)
+        raise Asked
+
+    async def start() -> None:
+        host = Host(load_config(None, ['listen.grpc=["127.0.0.1:0"]', *settings]))
+        try:
+            await Server(host).start()
+        except Asked:
+            pass
+        finally:
+            host.close()
+
+    with mock.patch.object(grpc.aio, "server", take):
+        loop_thread().run(start())
+    return asked
+
+
+def option(name: str) -> Observe:
+    """One of the options; None where it is left to gRPC."""
+    return lambda _, settings: dict(server_argument(settings)["options"]).get(f"grpc.{name}")
+
+
+def compression(_: Path, settings: tuple[str, ...]) -> str:
+    """Of replies."""
+    chosen = server_argument(settings)["compression"]
+    return "none" if chosen is None else str(chosen.name)
+
+
+SECONDS = 1000
+AGED = ("connection.max_age=30s",)
+WIRE_EFFECTS: dict[str, Effect] = {
+    "limits.max_message_bytes": Effect("2MiB", option("max_receive_message_length"), 4 * 1024**2, 2 * 1024**2),
+    "limits.max_metadata_bytes": Effect("32KiB", option("max_metadata_size"), 16 * 1024, 32 * 1024),
+    "keepalive.time": Effect("7s", option("keepalive_time_ms"), 20 * SECONDS, 7 * SECONDS),
+    "keepalive.timeout": Effect("4s", option("keepalive_timeout_ms"), 10 * SECONDS, 4 * SECONDS),
+    "keepalive.min_ping_interval": Effect(
+        "5s", option("http2.min_ping_interval_without_data_ms"), 9 * SECONDS, 4.5 * SECONDS
+    ),
+    "connection.max_age": Effect("90s", option("max_connection_age_ms"), None, 90 * SECONDS),
+    "connection.max_age_grace": Effect(
+        "2h", option("max_connection_age_grace_ms"), 3600 * SECONDS, 7200 * SECONDS, AGED
+    ),
+    "connection.max_connections": Effect("5", option("max_allowed_incoming_connections"), 512, 5),
+    "connection.max_streams": Effect("6", option("max_concurrent_streams"), 512, 6),
+    "connection.compression": Effect("gzip", compression, "none", "Gzip"),
+}

@@ -1,0 +1,77 @@
+"""Watches how long the loop of the in-process servers is held at a time, by its thread's processor time.
+
+So a busy machine changes nothing. What tests run on the loop themselves, and garbage collection, do not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from support.findings import FINDINGS
+
+# Of one step of the loop. Scores of a prompt of 500 tokens with 20 candidates each take 20 to 40 ms of it.
+MOST_SECONDS = 0.1
+LOOP_THREAD = "test-loop"
+IMP = "imp_service"
+
+
+_run = asyncio.Handle._run
+_collecting = threading.local()
+_is_watching: list[bool] = []
+
+
+def watch_holds() -> None:
+    """From now on, for as long as the process lives."""
+    if not _is_watching:
+        _is_watching.append(True)
+        gc.callbacks.append(_collected)
+        asyncio.Handle._run = _timed  # type: ignore[method-assign]
+
+
+def _timed(handle: asyncio.Handle) -> None:
+    if threading.current_thread().name != LOOP_THREAD:
+        return _run(handle)
+    # Afterwards a task no longer tells what it has run.
+    name = name_of(handle._callback)  # type: ignore[attr-defined]
+    _collecting.seconds = 0.0
+    began = time.thread_time()
+    _run(handle)
+    held = time.thread_time() - began - _collecting.seconds
+    if held > MOST_SECONDS and name:
+        FINDINGS.add(f"O03: the event loop was held for {1000 * held:.0f} ms by {name}")
+    return None
+
+
+def name_of(callback: Any) -> str:
+    """What a step of the loop runs; empty where it is a test's, or no code of imp."""
+    task = getattr(callback, "__self__", None)
+    if not isinstance(task, asyncio.Task):
+        function = inspect.unwrap(callback)
+        module = getattr(function, "__module__", None) or ""
+        return f"{module}.{getattr(function, '__qualname__', function)}" if module.startswith(IMP) else ""
+    names = list(_codes(task.get_coro()))
+    if any("/tests/" in code.co_filename for code in names):
+        return ""
+    ours = [code.co_qualname for code in names if f"/{IMP}/" in code.co_filename]
+    return " > ".join([task.get_name(), *ours])
+
+
+def _codes(awaited: Any) -> Iterator[Any]:
+    """Of a coroutine and of all that it waits for."""
+    while awaited is not None:
+        codes = (getattr(awaited, name, None) for name in ("cr_code", "gi_code", "ag_code"))
+        yield from (code for code in codes if inspect.iscode(code))
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+
+
+def _collected(phase: str, info: dict[str, int]) -> None:
+    if phase == "start":
+        _collecting.began = time.thread_time()
+    else:
+        _collecting.seconds = getattr(_collecting, "seconds", 0.0) + time.thread_time() - _collecting.began

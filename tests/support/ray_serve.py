@@ -1,0 +1,103 @@
+"""Ray Serve, started as its users start it: conf/ray/serve.yaml behind Ray's gRPC proxy, on ports of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import yaml
+
+from imp_service.pb import tokenizer_pb2, tokenizer_pb2_grpc
+from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVE = Path(sys.executable).with_name("serve")
+# Ray starts its own daemons, and a Python process for each replica and proxy.
+RAY_HANGS_AFTER = 3 * HANGS_AFTER
+# Its own limits are seconds, which a busy machine needs for the import of Ray alone.
+PATIENT = {
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": str(HANGS_AFTER),
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": str(HANGS_AFTER),
+}
+
+
+def free_ports(n: int) -> list[int]:
+    """Below those that systems give out and above those of Ray's workers: between here and there it starts much."""
+    found: list[int] = []
+    with contextlib.ExitStack() as held:
+        for port in range(20_000 + os.getpid() % 10_000, 32_000):
+            probe = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind(("", port))
+                found.append(port)
+            if len(found) == n:
+                return found
+    raise AssertionError("no free ports")
+
+
+@contextlib.contextmanager
+def serve_behind_ray(folder: Path) -> Iterator[str]:
+    """The address of Ray's gRPC proxy, with two replicas behind it; `folder` is its processes' home."""
+    config = yaml.safe_load((ROOT / "conf" / "ray" / "serve.yaml").read_text())
+    config["grpc_options"]["port"], config["http_options"]["port"] = free_ports(2)
+    config["applications"][0]["args"]["kv.bytes"] = "8MiB"
+    (folder / "serve.yaml").write_text(yaml.safe_dump(config))
+    environment = {**clean_environment(folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", **PATIENT}
+    with (folder / "log.txt").open("wb") as log:
+        process = subprocess.Popen(
+            [str(SERVE), "run", "serve.yaml"], cwd=folder, env=environment, stdout=log, stderr=log
+        )
+    target = f"127.0.0.1:{config['grpc_options']['port']}"
+    try:
+        _wait_until_served(target, process, folder / "log.txt")
+        yield target
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+
+
+def replica_processes(folder: Path) -> list[int]:
+    """The replicas of the Ray whose home is `folder`."""
+    return [
+        int(process.name)
+        for process in Path("/proc").iterdir()
+        if process.name.isdecimal()
+        and b"ServeReplica" in _read(process / "cmdline")
+        and b"HOME=" + os.fsencode(folder) in _read(process / "environ").split(b"\0")
+    ]
+
+
+def _read(path: Path) -> bytes:
+    with contextlib.suppress(OSError):  # it is gone
+        return path.read_bytes()
+    return b""
+
+
+def _wait_until_served(target: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    give_up = time.monotonic() + RAY_HANGS_AFTER
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        while True:
+            with grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+                stub = tokenizer_pb2_grpc.TokenizerServiceStub(channel)
+                with contextlib.suppress(grpc.RpcError):
+                    stub.Tokenize(tokenizer_pb2.TokenizeRequest(texts=["a"]), timeout=5)
+                    return
+            # Between two looks, its end is waited for.
+            ended, _, _ = select.select([descriptor], [], [], 0.5)
+            assert not ended and time.monotonic() < give_up, log.read_text()[-4000:]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,164 @@
+"""What Ray Serve does between a client and a replica, in this process and without Ray.
+
+Ray gives a replica its own context object, and copies what the replica set on it to the client's call. The tests run
+the same calls through this stand-in and through Ray, so it cannot drift from Ray unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import pickle
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import grpc
+
+from imp_service.ray_app.proxied_services import add_services_to_server
+from imp_service.ray_app.replica import Replica
+from support.loop_thread import loop_thread
+
+Pairs = list[tuple[str, Any]]
+
+
+class StandInContext:
+    """The methods of ray.serve.grpc_util.RayServegRPCContext that a method of a replica may use."""
+
+    def __init__(self, context: Any) -> None:
+        self._invocation_metadata: Pairs = [(key, value) for key, value in context.invocation_metadata()]
+        self._peer = context.peer()
+        self._code = context.code()
+        self._details = context.details()
+        self._trailing_metadata: Pairs = list(context.trailing_metadata())
+
+    def invocation_metadata(self) -> Pairs:
+        return self._invocation_metadata
+
+    def peer(self) -> str:
+        return str(self._peer)
+
+    def code(self) -> Any:
+        return self._code
+
+    def details(self) -> Any:
+        return self._details
+
+    def trailing_metadata(self) -> Pairs:
+        return self._trailing_metadata
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self._code = code
+
+    def set_details(self, details: str) -> None:
+        self._details = details
+
+    def set_trailing_metadata(self, pairs: Pairs) -> None:
+        self._trailing_metadata = pairs
+
+    def copy_to(self, context: Any) -> None:
+        """As Ray's: to the client's call, with each message. Between them it is pickled."""
+        sent: StandInContext = pickle.loads(pickle.dumps(self))
+        if sent._code:
+            context.set_code(sent._code)
+        if sent._details:
+            context.set_details(sent._details)
+        if sent._trailing_metadata:
+            context.set_trailing_metadata(sent._trailing_metadata)
+
+
+class Routed:
+    """Stands in for a handler that Ray puts in the place of ours. Ray knows replicas' methods by their bare names."""
+
+    def __init__(self, unrouted: Any, method: str, next_replica: Callable[[], Replica]) -> None:
+        self.request_streaming = unrouted.request_streaming
+        self.response_streaming = unrouted.response_streaming
+        self._method = method
+        self._next_replica = next_replica
+        self.unary_unary = self._unary
+        self.unary_stream = self.stream_stream = self._stream
+
+    def _call(self, request: Any, context: StandInContext) -> Any:
+        return getattr(self._next_replica(), self._method)(request, grpc_context=context)
+
+    async def _unary(self, request: bytes, context: Any) -> bytes:
+        proxied = StandInContext(context)
+        answer: Awaitable[Any] = self._call(request, proxied)
+        reply = await answer
+        proxied.copy_to(context)
+        _end(context)
+        return bytes(reply.SerializeToString())
+
+    async def _stream(self, request: Any, context: Any) -> AsyncIterator[bytes]:
+        proxied = StandInContext(context)
+        messages = _each(request) if self.request_streaming else request
+        answer: AsyncIterator[Any] = self._call(messages, proxied)
+        async with contextlib.aclosing(answer) as replies:  # type: ignore[type-var]
+            async for reply in replies:
+                proxied.copy_to(context)
+                yield reply.SerializeToString()
+        _end(context)
+
+
+async def _each(messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Ray hands over an iterator of its own, which has no `read`."""
+    async for message in messages:
+        yield message
+
+
+def _end(context: Any) -> None:
+    """What Ray sets where the replica set no code."""
+    if not context.code():
+        context.set_code(grpc.StatusCode.OK)
+
+
+class RoutingServer:
+    """What Ray hands to the function of grpc_servicer_functions."""
+
+    def __init__(self, server: grpc.aio.Server, replicas: Sequence[Replica]) -> None:
+        self._server = server
+        turns = itertools.cycle(replicas)
+        self._next_replica = lambda: next(turns)
+
+    def add_generic_rpc_handlers(self, services: Sequence[Any]) -> None:
+        for service in services:
+            unrouted = service._method_handlers
+            service._method_handlers = {
+                path: Routed(handler, path.rpartition("/")[2], self._next_replica) for path, handler in unrouted.items()
+            }
+        self._server.add_generic_rpc_handlers(tuple(services))
+
+
+async def _replica(settings: Sequence[str]) -> Replica:
+    made = Replica.__new__(Replica)
+    await made.__init__(None, list(settings))  # type: ignore[misc]  # as Ray makes it
+    return made
+
+
+@contextlib.contextmanager
+def serve_behind_stand_in(n_replicas: int, settings: Sequence[str]) -> Iterator[str]:
+    """The address at which replicas with these settings answer by turns."""
+    thread = loop_thread()
+    replicas: list[Replica] = []
+
+    async def start() -> tuple[grpc.aio.Server, int]:
+        replicas.extend(await asyncio.gather(*(_replica(settings) for _ in range(n_replicas))))
+        server = grpc.aio.server()
+        add_services_to_server(None, RoutingServer(server, replicas))  # type: ignore[arg-type]
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        return server, port
+
+    async def stop() -> None:
+        await server.stop(0)
+        for replica in replicas:
+            replica.check_health()
+
+    server, port = thread.run(start())
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        thread.run(stop())
+        thread.call(replicas.clear)
+        gc.collect()

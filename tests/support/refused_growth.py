@@ -1,0 +1,76 @@
+"""Run as a program: does one thing in forked children, each of which may grow by some bytes more than the last.
+
+Writes a line for each: the bytes, and `ok`, the reason of the core's error, the interpreter's own class of error, or
+the signal that ended it. The libraries are loaded before, so that what is refused is what imp itself asks for.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from collections.abc import Callable
+
+import numpy.linalg  # noqa: F401  (loaded before memory is short)
+
+from imp_service import _core
+from imp_service.config import Config
+from imp_service.config import load as load_config
+from imp_service.core import Error, ModelFile, open_file
+from imp_service.core.inspect import inspect_model
+from imp_service.core.load import load
+from support.limited import limit_growth
+
+Deed = Callable[[Config, ModelFile], object]
+
+
+def load_and_close(config: Config, file: ModelFile) -> None:
+    load(config, file).client.close()
+
+
+DEEDS: dict[str, Deed] = {
+    "open": lambda config, file: (open_file(config).metadata, file.tensors),
+    "inspect": lambda config, file: inspect_model(file, config),
+    "load": load_and_close,
+    "probe": lambda config, file: _core.probe_read_bandwidth(2, seconds=0.0001),
+    "time": lambda config, file: _core.time_kernel(
+        "q8_0_generic", "q8_0", m=1, n=256, k=256, threads=2, total_bytes=1 << 20, seconds=0.0001
+    ),
+}
+
+
+def outcome_of(deed: Deed, config: Config, file: ModelFile, n_bytes: int) -> str:
+    limit_growth(os.getpid(), n_bytes)
+    try:
+        deed(config, file)
+    except Error as error:
+        return error.reason
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "ok"
+
+
+def in_child(deed: Deed, config: Config, file: ModelFile, n_bytes: int) -> str:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, outcome_of(deed, config, file, n_bytes).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as lines:
+        told = lines.read()
+    _, status = os.waitpid(child, 0)
+    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else told
+
+
+def main(name: str, *sizes: str) -> None:
+    faulthandler.enable()
+    settings = ["device.kind=cpu", "device.threads=2", "device.cpus=none"]
+    config = load_config(None, settings, variables={})
+    file = open_file(config)
+    for size in sizes:
+        print(size, in_child(DEEDS[name], config, file, int(size)), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

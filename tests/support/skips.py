@@ -1,0 +1,90 @@
+"""What was skipped: reads pytest's JUnit reports, and the list of reasons that are known.
+
+`python -m support.skips REPORT…` prints the tests that every report skips, and fails where a reason is not allowed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LIST = Path(__file__).resolve().parents[1] / "house" / "skips.toml"
+
+
+@dataclass(frozen=True)
+class Known:
+    """An entry of the list."""
+
+    reason: str
+    allowed: str = ""
+    decided_by: str = ""
+
+    def matches(self, text: str) -> bool:
+        """Whether a test was skipped for this reason."""
+        return re.fullmatch(self.reason, text, re.DOTALL) is not None
+
+
+def known_skips() -> list[Known]:
+    """The list."""
+    return [Known(**entry) for entry in tomllib.loads(LIST.read_text())["skip"]]
+
+
+def skipped_everywhere(reports: Iterable[Path]) -> dict[str, str]:
+    """Test -> why it was skipped, of those that no report says were run. A module that was skipped is one test."""
+    ran: set[str] = set()
+    skipped: dict[str, str] = {}
+    for report in reports:
+        for case in ET.parse(report).iter("testcase"):
+            module, name = case.get("classname", ""), case.get("name", "")
+            test = f"{module}::{name}" if module else name
+            found = case.find("skipped")
+            if found is None:
+                ran |= {test, module}
+            elif found.get("type") != "pytest.xfail":
+                skipped[test] = _reason(found)
+    return {test: why for test, why in sorted(skipped.items()) if test not in ran}
+
+
+def _reason(skipped: ET.Element) -> str:
+    message = skipped.get("message", "")
+    if message != "collection skipped":
+        return message
+    # A whole module: file, line and reason in the element's text.
+    return str(ast.literal_eval(skipped.text or "")[2]).removeprefix("Skipped: ")
+
+
+def verdict(skipped: dict[str, str], known: Sequence[Known]) -> tuple[list[str], list[str]]:
+    """Lines that tell what was skipped and why that is allowed, and what is wrong with the rest."""
+    by_reason: dict[str, list[str]] = {}
+    for test, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(test)
+    lines, problems = [], []
+    for reason, tests in by_reason.items():
+        entry = next((entry for entry in known if entry.matches(reason)), None)
+        told = f"{len(tests):4}  {reason}"
+        if entry is None:
+            problems.append(f"{told}\n      not in tests/house/skips.toml: {', '.join(tests[:5])}")
+        elif not entry.allowed:
+            problems.append(f"{told}\n      left undecided by `{entry.decided_by}`: {', '.join(tests[:5])}")
+        else:
+            lines.append(f"{told}\n      {entry.allowed}")
+    return lines, problems
+
+
+def main(reports: Sequence[str]) -> int:
+    """The exit status."""
+    lines, problems = verdict(skipped_everywhere(map(Path, reports)), known_skips())
+    print("\n".join(lines) or "nothing was skipped")
+    for problem in problems:
+        print(f"NOT ALLOWED\n{problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

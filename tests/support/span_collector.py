@@ -1,0 +1,55 @@
+"""A collector of spans as OpenTelemetry's protocol (OTLP) has it, over gRPC on a free port."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from support.patience import HANGS_AFTER
+
+
+class SpanCollector(trace_service_pb2_grpc.TraceServiceServicer):
+    """Keeps every span it is sent, with the attributes of its resource."""
+
+    def __init__(self) -> None:
+        self.endpoint = ""
+        self._spans: list[tuple[dict[str, str], Span]] = []
+        self._came = threading.Condition()
+
+    def Export(  # noqa: N802
+        self, request: trace_service_pb2.ExportTraceServiceRequest, context: grpc.ServicerContext
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
+        """OTLP's one method."""
+        with self._came:
+            for group in request.resource_spans:
+                resource = {pair.key: pair.value.string_value for pair in group.resource.attributes}
+                self._spans += [(resource, span) for scope in group.scope_spans for span in scope.spans]
+            self._came.notify_all()
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+    def wait_for(self, name: str) -> tuple[dict[str, str], Span]:
+        """The first span of this name, and its resource."""
+        with self._came:
+            assert self._came.wait_for(lambda: any(span.name == name for _, span in self._spans), HANGS_AFTER)
+            return next((resource, span) for resource, span in self._spans if span.name == name)
+
+
+@contextlib.contextmanager
+def span_collector() -> Iterator[SpanCollector]:
+    """Listens until the block ends."""
+    collector = SpanCollector()
+    with ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool)
+        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
+        collector.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        try:
+            yield collector
+        finally:
+            server.stop(0).wait()

@@ -1,0 +1,32 @@
+"""Tiny models with random weights over a vocabulary of bytes and control tokens of the test's choosing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from support.tiny_models import tiny
+from support.tiny_vocabularies import byte_level
+
+P = "tokenizer.ggml."
+
+
+def write_worded(
+    path: Path, control: Sequence[str], *, eos: str | None = None, padding: int = 0, **keys: Any
+) -> dict[str, int]:
+    """Writes the model; the ids of its control tokens. The embedding has `padding` rows beyond the tokens.
+
+    `keys` are further keys of the file, without the prefix of the tokenizer's.
+    """
+    words = byte_level(merges=[("t", "h")], control=control)
+    n_tokens = len(cast(list[str], words[P + "tokens"]))
+    ids = {text: n_tokens - len(control) + i for i, text in enumerate(control)}
+    del words[P + "eos_token_id"]
+    if eos is not None:
+        words[P + "eos_token_id"] = ids[eos]
+    contents = tiny("qwen3", vocab_size=n_tokens + padding).contents()
+    del contents.keys[P + "eos_token_id"]
+    contents.keys = {**contents.keys, **words, **{P + name: value for name, value in keys.items()}}
+    contents.write(path)
+    return ids
