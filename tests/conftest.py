@@ -1,13 +1,23 @@
-"""Before anything else: numpy's threads, which would spin beside those under test, Ctrl-C, what Hypothesis draws."""
+"""Before anything else: numpy's threads, which would spin beside those under test, Ctrl-C, what Hypothesis draws.
+
+Then what of the tests a run takes, in how many processes.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+from support import quick_run
+from support.alone import turn
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Options of this run are no options of those that its tests start.
+os.environ.pop("PYTEST_ADDOPTS", None)
 
 # A shell that starts something in the background makes it deaf to Ctrl-C, and the processes of the tests with it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -22,3 +32,33 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("imp")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all", action="store_true", dest="all_cases", help="all cases of every sweep, and the long tests"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is more of the same, unless all is asked for, or a test by its name."""
+    if config.option.all_cases or any("::" in argument for argument in config.invocation_params.args):
+        return
+    left_out = quick_run.left_out(items)
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for the whole suite, and none but pytest's own for a few files: starting one takes seconds."""
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return 2 if is_whole and len(os.sched_getaffinity(0)) > 1 else 0
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test that is marked `alone` waits for those in the other processes, and they for it."""
+    with turn(item.config, is_alone=item.get_closest_marker("alone") is not None):
+        return (yield)

@@ -71,6 +71,7 @@ def policies_on(device: core.Device, heads: Heads, dtype: str) -> list[dict[str,
     return [POLICIES[0], others[(GEOMETRIES.index(heads) + DTYPES.index(dtype)) % len(others)]]
 
 
+@pytest.mark.sweep
 @with_dtypes(GEOMETRIES)
 def test_kvq_1_krn_1_krn_2_attention_equals_float64(devices: list[core.Device], heads: Heads, dtype: str) -> None:
     rng = np.random.default_rng(heads.head_dim)

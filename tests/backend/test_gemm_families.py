@@ -90,6 +90,7 @@ SCALES = {"+0": 0x0000, "-0": 0x8000, "least": 0x0001, "subnormal": 0x83FF, "nor
 INFINITE = 0x7C00
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("weight", FLOAT16_SCALES)
 @pytest.mark.parametrize("scale", [*SCALES, "infinity"])
 def test_d08_extreme_block_scales_have_a_defined_product(weight: str, scale: str) -> None:

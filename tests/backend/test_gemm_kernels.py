@@ -46,6 +46,7 @@ def run(kernel: str, weight: str, m: int, **how: object) -> Floats:
     return core.gemm_run_kernel(kernel, weight, random_weight(weight, N, k).file, N, rows, **how)
 
 
+@pytest.mark.sweep("kernel,weight", "m")
 @pytest.mark.parametrize("m", ROWS)
 @pytest.mark.parametrize(("kernel", "weight"), CASES)
 def test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else(kernel: str, weight: str, m: int) -> None:

@@ -113,6 +113,7 @@ SWITCHES: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(SWITCHES, 2)))
 def test_det_10_every_pair_of_switches_is_neutral(first: str, second: str) -> None:
     chosen = {name: SWITCHES[name][1] for name in (first, second)}

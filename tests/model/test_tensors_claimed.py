@@ -36,6 +36,7 @@ def optional(model: TinyModel, name: str) -> bool:
                                                               name.endswith("bias"))  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("kind", "name"), TENSORS)
 def test_mod_6_m36_a_tensor_is_removed(kind: str, name: str, tmp_path: Path) -> None:
     model = MODELS[kind]
@@ -82,6 +83,7 @@ def changes_of(kind: str, name: str) -> list[Callable[[Tensor], Tensor]]:
     return [change for change in CHANGES if change not in pointless]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("kind", "name", "change"),
     [

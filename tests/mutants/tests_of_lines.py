@@ -55,7 +55,7 @@ def record(data_file: Path, package: Path, tests: list[str], environment: dict[s
     Tests that fail, such as those that measure time, notice nothing later: their names are kept apart.
     """
     data_file.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "--all", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *tests]
     command += [f"--cov={package}", "--cov-context=test", "--cov-report="]
     variables = {**os.environ, **environment, "COVERAGE_FILE": str(data_file)}
     ran = subprocess.run(command, cwd=ROOT, check=False, env=variables, capture_output=True, text=True)

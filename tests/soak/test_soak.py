@@ -3,10 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from soak.soak import Plan, run_soak
 from soak.watch import Growth
 
 
+@pytest.mark.long
 def test_a_short_soak_with_every_fault_is_good(tmp_path: Path) -> None:
     plan = Plan(18, fault_seconds=2.5, stopped_seconds=0.5, requests_per_second=8, sample_seconds=0.5, lease_seconds=2)
     verdict = run_soak(tmp_path, plan)

@@ -15,6 +15,10 @@ import pytest
 import yaml
 from packaging.version import Version
 
+# It reads every schema anew for each document, megabytes of JSON.
+kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
+kubernetes_validate.utils.all_versions = functools.cache(kubernetes_validate.utils.all_versions)
+
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "conf" / "kubernetes"
 BASES = ("sidecar", "standalone")

@@ -68,6 +68,7 @@ def x_of(dtype: str, m: int = max(ROWS)) -> Input:
 # One product.
 
 
+@pytest.mark.sweep
 @each_device
 @each_type
 @pytest.mark.parametrize(("n", "m"), [*((SMALL, m) for m in ROWS), (LARGE, 70)])

@@ -14,6 +14,7 @@ from support.weights import WEIGHT_TYPES, random_weight
 each_gpu = pytest.mark.parametrize("gpu", GPUS, ids=lambda device: device.name.replace(" ", "_"))
 
 
+@pytest.mark.sweep
 @each_gpu
 @pytest.mark.parametrize("as_the_file", [True, False])
 @pytest.mark.parametrize("dtype", WEIGHT_TYPES)

@@ -6,6 +6,7 @@ import functools
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -87,30 +88,43 @@ def architecture_id(source: Path) -> str:
 
 SOURCES = machine_code.sources()
 PORTABLE = [source for source in SOURCES if source.stem in OF_EACH_INSTRUCTION]
-each_source = pytest.mark.parametrize("source", SOURCES, ids=architecture_id)
+COMPILATIONS: dict[tuple[Path, str], Future[Compiled]] = {}
+
+
+def each_source(function: Callable[..., None]) -> Callable[..., None]:
+    """All; in a quick run those of each kind of instruction, for the build's own architecture: all take minutes."""
+    function = pytest.mark.parametrize("source", SOURCES, ids=architecture_id)(function)
+    return pytest.mark.sweep(quick=is_of_each_instruction)(function)
+
+
+def is_of_each_instruction(source: Path, architecture: str = "90a") -> bool:
+    return source in PORTABLE and architecture == "90a"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cubins")
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where cubins go. All that this run asks for are begun, as many beside each other as there are processors."""
+    folder, pool = tmp_path_factory.mktemp("cubins"), ThreadPoolExecutor(os.cpu_count())
+    COMPILATIONS.clear()
+    for pair in asked_for(request.session.items):
+        COMPILATIONS[pair] = pool.submit(machine_code.compile_once, *pair, folder)
+    return folder
 
 
-@functools.cache
-def compilations(folder: Path) -> dict[tuple[Path, str], Future[Compiled]]:
-    """Of all sources at once, as many beside each other as there are processors."""
-    pool = ThreadPoolExecutor(os.cpu_count())
-    pairs = [(source, architecture) for architecture in ARCHITECTURES for source in SOURCES]
-    pairs += [(source, architecture) for architecture in OTHER_ARCHITECTURES for source in PORTABLE]
-    return {pair: pool.submit(machine_code.compile_once, *pair, folder) for pair in pairs}
+def asked_for(items: list[pytest.Item]) -> list[tuple[Path, str]]:
+    """Source and architecture of the tests of this file that run."""
+    called = [item.callspec.params for item in items if item.path == Path(__file__) and hasattr(item, "callspec")]
+    return list({(each["source"], each.get("architecture", "90a")): 0 for each in called if "source" in each})
 
 
 @functools.cache
 def compiled(source: Path, architecture: str, folder: Path) -> Compiled:
     try:
         machine_code.nvcc()
-        if source in SOURCES:
-            return compilations(folder)[source, architecture].result()
-        return machine_code.compile_source(source, architecture, folder)
+        if (source, architecture) in COMPILATIONS:
+            return COMPILATIONS[source, architecture].result()
+        compile_it = machine_code.compile_once if source in SOURCES else machine_code.compile_source
+        return compile_it(source, architecture, folder)
     except ToolMissing as missing:
         pytest.skip(f"no CUDA toolkit: {missing}")
 
@@ -195,6 +209,7 @@ def test_it_compiles_without_warnings_and_spills(source: Path, architecture: str
     assert {k.symbol: k.spill_bytes for k in kernels if k.spill_bytes and k.name not in LOCAL_MEMORY} == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", OTHER_ARCHITECTURES)
 @pytest.mark.parametrize("name", OF_EACH_INSTRUCTION)
 def test_it_compiles_without_warnings_for_later_gpus(name: str, architecture: str, folder: Path) -> None:
@@ -219,6 +234,7 @@ def test_registers_stay_below_the_cap(source: Path, folder: Path) -> None:
     assert {kernel.symbol: found for kernel in kernels if (found := register_findings(kernel))} == {}
 
 
+@pytest.mark.sweep(quick=is_of_each_instruction)
 @pytest.mark.parametrize("source", [s for s in SOURCES if "gemm" in s.parts], ids=architecture_id)
 def test_weights_are_loaded_16_bytes_at_once(source: Path, folder: Path) -> None:
     kernels = [kernel for kernel in kernels_with_code(source, folder) if multiplies(kernel)]
@@ -248,11 +264,13 @@ def test_products_under_way_keep_their_registers(folder: Path) -> None:
     assert {kernel.symbol: kernel.overwrites for kernel in kernels if kernel.overwrites} == {}
 
 
+@pytest.mark.long
 def test_exceptions_are_of_kernels_that_there_are(folder: Path) -> None:
     names = {kernel.name for source in SOURCES for kernel in compiled(source, "90a", folder).kernels}
     assert (MORE_REGISTERS.keys() | LOCAL_MEMORY.keys() | NARROW_WEIGHTS.keys()) - names == set()
 
 
+@pytest.mark.long
 def test_every_listed_kernel_is_compiled(folder: Path) -> None:
     """The last word of a row's name is one of its function's: q8_0_dp4a is dp4a_kernel."""
     compiled_words = {
@@ -265,6 +283,7 @@ def test_every_listed_kernel_is_compiled(folder: Path) -> None:
     assert [name for name in rows if name.split("_")[-1] not in compiled_words] == []
 
 
+@pytest.mark.long
 def test_compiling_costs_little(folder: Path) -> None:
     seconds = {architecture_id(source): compiled(source, "90a", folder).cpu_seconds for source in SOURCES}
     for name, cost in sorted(seconds.items(), key=lambda item: -item[1]):

@@ -63,6 +63,7 @@ def x_of(dtype: str, m: int = max(ROWS)) -> Input:
     return many_row_input(dtype, random_rows(max(ROWS), k_of(dtype), seed=3)).rows(slice(m))
 
 
+@pytest.mark.sweep("kind,dtype", "m")
 @each_device
 @each_kind
 @each_type

@@ -23,6 +23,7 @@ def product(gpu: core.Device, x: Array, weight: Weight, bias: Array | None = Non
     return out
 
 
+@pytest.mark.sweep
 @each_gpu
 @pytest.mark.parametrize("m", [1, 3, 17])
 @pytest.mark.parametrize("dtype", WEIGHT_TYPES)

@@ -50,6 +50,7 @@ def fitting(kernels: list[str]) -> list[tuple[str, int]]:
     return [(kernel, m) for kernel in kernels for m in ROWS if m <= 4 or kernel not in SMALL]
 
 
+@pytest.mark.sweep
 @each_device
 @pytest.mark.parametrize(("kernel", "m"), fitting(KERNELS))
 def test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else(device: str, kernel: str, m: int) -> None:
@@ -111,6 +112,7 @@ def gated(kind: str, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
     return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
 
 
+@pytest.mark.sweep
 @each_device
 @pytest.mark.parametrize("kind", ["silu", "gelu_tanh"])
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -143,6 +145,7 @@ def expert_rows(n_experts: int, m: int) -> tuple[NDArray[np.int32], NDArray[np.i
     return begins, rng.integers(0, 7, m).astype(np.int32)
 
 
+@pytest.mark.sweep
 @each_device
 @pytest.mark.parametrize("n_experts", [3, 70])
 @pytest.mark.parametrize(

@@ -135,7 +135,17 @@ def files_of_tests(context: Context) -> list[Path]:
 def run_tests(context: Context, path: Path, folder: Path, end: float) -> tuple[Path, Counts, str]:
     seconds = max(1.0, end - time.monotonic())
     report = folder / f"{path.parent.name}_{path.stem}.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--all",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--junitxml={report}",
+        str(path),
+    ]
     command += ["-W", "default"]  # of packages in other versions than those that the tests are kept clean with
     command += ["-k", "emulated and rms_norm"] if context.is_dry else []
     environment = context.environment() | ({} if context.is_dry else {"IMP_REQUIRE_GPU": "1"})

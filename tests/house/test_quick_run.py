@@ -1,0 +1,84 @@
+"""A plain `pytest` decides every row: what `--all` adds is more cases of the same."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from house.test_contract_rows import ids_in
+from support.quick_run import cover
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ROOT / "tests"
+LONG, SWEEP = "pytest.mark.long", "pytest.mark.sweep"
+# A file with sweeps over two parameters and over one of two.
+SWEPT = TESTS / "backend" / "test_gemm_kernels.py"
+
+
+def rows_of_tests() -> tuple[set[str], set[str]]:
+    """The rows that tests decide, and those that some test decides in a quick run."""
+    every, quick = set[str](), set[str]()
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                every |= ids_in(node.name)
+                if LONG not in map(ast.unparse, node.decorator_list):
+                    quick |= ids_in(node.name)
+    return every, quick
+
+
+@functools.cache
+def collected(*words: str) -> dict[str, set[str]]:
+    """Test -> its cases."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *words]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, case in re.findall(r"^\S+::(\w+)(?:\[(.+)\])?$", ran.stdout, re.MULTILINE):
+        found[name].add(case)
+    return found
+
+
+def test_hon_16_every_row_with_a_test_has_one_in_a_quick_run() -> None:
+    every, quick = rows_of_tests()
+    assert sorted(every - quick) == []
+
+
+def test_hon_16_only_a_whole_test_is_long() -> None:
+    """A parameter, a class or a module that is long would leave out rows unseen; a sweep keeps each value."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tree = ast.parse(path.read_text())
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        decorators = [ast.unparse(each) for node in functions for each in node.decorator_list]
+        marks = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        assert marks.count(LONG) == decorators.count(LONG), path
+
+
+def test_hon_4_a_quick_run_has_some_cases_of_every_test_and_each_value_of_a_sweep() -> None:
+    quick, every = collected(str(SWEPT)), collected("--all", str(SWEPT))
+    assert quick.keys() == every.keys()
+    assert all(quick[name] <= every[name] for name in every)
+    name = "test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else"
+    assert len(quick[name]) < len(every[name]) / 4
+    for parts in (slice(-1, None), slice(0, -1)):  # the number of rows; the kernel and its type
+        assert {tuple(case.split("-")[parts]) for case in quick[name]} == {
+            tuple(case.split("-")[parts]) for case in every[name]
+        }
+
+
+def test_hon_4_a_case_that_is_named_is_run() -> None:
+    name = "test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else"
+    left_out = (collected("--all", str(SWEPT))[name] - collected(str(SWEPT))[name]).pop()
+    assert collected(f"{SWEPT}::{name}[{left_out}]")[name] == {left_out}
+
+
+def test_a_cover_is_small_and_has_every_value() -> None:
+    grid = [{("a", a), ("b", b), ("c", c)} for a in range(4) for b in range(3) for c in range(2)]
+    chosen = cover(grid)
+    assert len(chosen) == 4
+    assert set().union(*(grid[place] for place in chosen)) == set().union(*grid)
+    assert cover([set(), set()]) == [0]

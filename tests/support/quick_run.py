@@ -1,0 +1,64 @@
+"""What a plain `pytest` runs: every test, but of a sweep only as many cases as it takes to see each value once.
+
+`pytest --all` runs everything. Two marks say what is more of the same:
+
+`sweep`: of the cases of this test a quick run takes few, which together have each value of each parameter. Arguments
+name what counts, if not every parameter does: a parameter, or several whose combinations count, as in "kernel,weight".
+`quick=` is a function of the parameters that chooses the cases instead.
+`long`: a quick run leaves this test out. Another one decides the same rows in little time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+Value = tuple[str, tuple[str, ...]]
+
+
+def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """The tests that `--all` adds."""
+    sweeps: dict[str, list[pytest.Item]] = defaultdict(list)
+    found: set[pytest.Item] = set()
+    for item in items:
+        if item.get_closest_marker("long"):
+            found.add(item)
+        elif item.get_closest_marker("sweep"):
+            sweeps[item.nodeid.partition("[")[0]].append(item)
+    for cases in sweeps.values():
+        found |= set(cases) - set(few(cases))
+    return found
+
+
+def few(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The cases of one sweep that a quick run takes: at least one."""
+    marker = cases[0].get_closest_marker("sweep")
+    assert marker is not None  # narrows
+    if "quick" in marker.kwargs:
+        chosen = [case for case in cases if marker.kwargs["quick"](**parameters_of(case))]
+        return chosen or [cases[0]]
+    return [cases[place] for place in cover([values_of(case, marker.args) for case in cases])]
+
+
+def parameters_of(case: pytest.Item) -> dict[str, object]:
+    call = getattr(case, "callspec", None)
+    return {} if call is None else call.params
+
+
+def values_of(case: pytest.Item, counting: Iterable[str]) -> set[Value]:
+    """What counts of a case's parameters, as text: not every parameter can be hashed."""
+    parameters = parameters_of(case)
+    return {(names, tuple(repr(parameters[name]) for name in names.split(","))) for names in counting or parameters}
+
+
+def cover(cases: Sequence[set[Value]]) -> list[int]:
+    """The places of few cases that have all values: the one with the most new values first, then the next."""
+    missing = set[Value]().union(*cases)
+    chosen: list[int] = []
+    while missing or not chosen:
+        best = max(range(len(cases)), key=lambda place: (len(cases[place] & missing), -place))
+        chosen.append(best)
+        missing -= cases[best]
+    return chosen
