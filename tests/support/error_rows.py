@@ -18,7 +18,7 @@ class DocumentedRow:
     code: str
     metadata: tuple[str, ...]
     details: tuple[str, ...]
-    pushback: str  # "", "pushback" or "pushback 0"
+    pushback: str  # "", "pushback", "pushback 0" or "pushback never"
     unless_never: bool
     retry: str
 

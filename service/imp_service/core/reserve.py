@@ -5,6 +5,7 @@ from __future__ import annotations
 from imp_service.config import Settings
 from imp_service.config.constraint_memory import constraint_bytes
 from imp_service.config.host import memory_limit
+from imp_service.config.message_room import most_received_bytes
 
 # Python, the libraries, the tokenizer's tables: 60 MiB with the built-in model's, more with a large vocabulary.
 PROCESS_BYTES = 96 * 1024**2
@@ -25,7 +26,7 @@ def reserve_bytes(settings: Settings) -> int:
         PROCESS_BYTES
         + TOKENIZING_BYTES * (limits.max_prompt_bytes + text.threads * min(LARGE_TEXT_BYTES, limits.max_prompt_bytes))
         + WAITING_COPIES * settings.scheduler.max_waiting_bytes
-        + MESSAGES * limits.max_message_bytes
+        + MESSAGES * most_received_bytes(limits)
         + constraint_bytes(text)
     )
 

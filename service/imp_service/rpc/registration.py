@@ -21,7 +21,7 @@ from imp_service.config.approximations import approximations
 from imp_service.generation.validate import FieldsInvalid
 from imp_service.rpc.call import Call
 from imp_service.rpc.replies.encoded import Reply
-from imp_service.rpc.replies.error_table import DRAINING, FIELD_INVALID
+from imp_service.rpc.replies.error_table import DRAINING, FIELD_INVALID, MESSAGE_TOO_LARGE
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
 from imp_service.rpc.replies.reported import drop_frames, reported_failure
 from imp_service.rpc.replies.statuses import TrailingMetadata
@@ -37,7 +37,7 @@ T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Method = Callable[[Any, Call], Awaitable[Reply | None]]
-Parse = Callable[[bytes], Message]
+Parse = Callable[[bytes, Call], Message]
 # Client streaming, server streaming -> how calls of it are counted.
 KINDS: dict[tuple[bool, bool], MethodType] = {
     (False, False): "unary",
@@ -85,13 +85,13 @@ class CallPath:
         self._host.telemetry.add_method(counted)
         self._methods.add(counted.path)
         # Messages are read and written here: what is malformed then ends as any other bad request does.
-        parse = GetMessageClass(descriptor.input_type).FromString
+        parse = self._parser(descriptor)
 
         async def read_one(call: Call) -> Reply | None:
             content = await call.context.read()
             if content is grpc.aio.EOF:
                 raise Refusal(FIELD_INVALID, "request: found no message, expected one")
-            return await method(_parsed(parse, content, call), call)
+            return await method(parse(content, call), call)
 
         # Whether one message comes or many is the same on the wire. Reading it here puts the caller's checks before
         # it, and gives a call without one an end: of its own accord grpc.aio leaves that open.
@@ -115,6 +115,23 @@ class CallPath:
         }
         make, behavior = makers[kind]
         return cast(Handler, make(behavior))
+
+    def _parser(self, descriptor: MethodDescriptor) -> Parse:
+        from_string = GetMessageClass(descriptor.input_type).FromString
+        most = self._host.settings.limits.max_message_bytes
+
+        def parse(content: bytes, call: Call) -> Message:
+            call.n_request_bytes = len(content)
+            if len(content) > most:
+                words = f"the request has {len(content)} bytes, at most limits.max_message_bytes = {most} are allowed"
+                details = {"message_bytes": str(len(content)), "max_message_bytes": str(most)}
+                raise Refusal(MESSAGE_TOO_LARGE, words, details)
+            try:
+                return from_string(content)
+            except DecodeError:
+                raise Refusal(FIELD_INVALID, "request: found bytes that are no message of its type") from None
+
+        return parse
 
     async def _run(
         self, method: str, policy: Policy, answer: Callable[[Call], Awaitable[Reply | None]], context: Context
@@ -226,14 +243,6 @@ def _read(pairs: Metadata) -> tuple[RequestMetadata, FieldsInvalid | None]:
         return RequestMetadata(), error
 
 
-def _parsed(parse: Parse, content: bytes, call: Call) -> Message:
-    call.n_request_bytes = len(content)
-    try:
-        return parse(content)
-    except DecodeError:
-        raise Refusal(FIELD_INVALID, "request: found bytes that are no message of its type") from None
-
-
 async def _each_parsed(parse: Parse, contents: AsyncIterator[bytes], call: Call) -> AsyncIterator[Message]:
     async for content in contents:
-        yield _parsed(parse, content, call)
+        yield parse(content, call)

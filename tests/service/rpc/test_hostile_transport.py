@@ -31,7 +31,7 @@ from support.raw_http2 import (
 from support.served import Served, ask, serve
 
 CHECK, GENERATE, UNARY = f"/{HEALTH}/Check", f"/{INFERENCE}/Generate", f"/{INFERENCE}/GenerateUnary"
-MESSAGE = 4 * 1024**2
+MESSAGE = MARGIN = 4 * 1024**2
 
 
 @pytest.fixture(scope="module")
@@ -157,8 +157,14 @@ def test_w13_a_unary_call_of_no_message_or_two_runs_no_handler_twice(
 
 
 def test_w10_w11_messages_and_what_they_inflate_to_have_one_limit(channel: grpc.Channel) -> None:
-    for n_bytes, code in ((MESSAGE, "INVALID_ARGUMENT"), (MESSAGE + 1, "RESOURCE_EXHAUSTED")):
-        assert call(channel, UNARY, b"\xff" * n_bytes).code == code
+    for n_bytes, code, reason in (
+        (MESSAGE, "INVALID_ARGUMENT", "FIELD_INVALID"),
+        (MESSAGE + 1, "RESOURCE_EXHAUSTED", "MESSAGE_TOO_LARGE"),
+        (MESSAGE + MARGIN, "RESOURCE_EXHAUSTED", "MESSAGE_TOO_LARGE"),
+        (MESSAGE + MARGIN + 1, "RESOURCE_EXHAUSTED", ""),
+    ):
+        refused = call(channel, UNARY, b"\xff" * n_bytes)
+        assert (refused.code, refused.reason) == (code, reason)
     bomb = channel.unary_unary(UNARY)
     with pytest.raises(grpc.RpcError) as refused:
         bomb(b"\0" * (64 * 1024**2), compression=grpc.Compression.Gzip, timeout=30)
@@ -180,7 +186,9 @@ def test_w14_the_options_of_a_listener_are_those_of_the_settings() -> None:
     config = load_config(None, ["connection.max_age=2h", "keepalive.min_ping_interval=10s"], variables={})
     options = dict(channel_options(config.settings))
     assert options["grpc.so_reuseport"] == options["grpc.experimental.tcp_tx_zerocopy_enabled"] == 0
-    assert options["grpc.max_receive_message_length"] == options["grpc.max_send_message_length"] == MESSAGE
+    # What is larger than a message may be and no larger than this is refused by imp, with a reason.
+    assert options["grpc.max_receive_message_length"] == MESSAGE + MARGIN
+    assert options["grpc.max_send_message_length"] == MESSAGE
     assert options["grpc.max_metadata_size"] == options["grpc.absolute_max_metadata_size"] == 16 * 1024
     assert (options["grpc.keepalive_time_ms"], options["grpc.keepalive_timeout_ms"]) == (20_000, 10_000)
     # Of its own accord gRPC waits a minute for the answer to a ping, whatever its keepalive is told.

@@ -106,6 +106,13 @@ class Provoker:
             failed(lambda: list(self.server().inference.Generate(pb.GenerateRequest(text="a", sampling=bad))))
         )
 
+    def message_too_large(self) -> Provoked:
+        request = pb.GenerateRequest(text="a" * 5 * 1024**2)
+        call = failed(lambda: list(self.server().inference.Generate(request)))
+        sizes = {"message_bytes": str(request.ByteSize()), "max_message_bytes": str(4 * 1024**2)}
+        assert call.metadata == sizes and all(size in call.message for size in sizes.values())
+        return Provoked(call)
+
     def template_failed(self) -> Provoked:
         path = self.folder / "template.jinja"
         path.write_text("{{ raise_exception('roles must alternate') }}")
@@ -321,7 +328,8 @@ def check_row(row: DocumentedRow, call: FailedCall) -> None:
     assert set(details.others) == set(row.details)
     assert bool(row.pushback) == (details.pushback_ms is not None)
     if row.pushback:
-        assert details.pushback_ms == math.ceil(1000 * (details.retry_seconds or 0))
+        never = row.pushback == "pushback never"
+        assert details.pushback_ms == (-1 if never else math.ceil(1000 * (details.retry_seconds or 0)))
     # A refusal is trailers-only, so that it may be retried; what ends a running stream comes after its beginning.
     told, silent = (call.initial, call.trailing) if row.reason == "NON_FINITE" else (call.trailing, call.initial)
     assert {"imp-request-id", "imp-instance-id"} <= told.keys()

@@ -42,6 +42,7 @@ REFUSED: dict[str, tuple[str, Message | bytes]] = {
         TOKENIZER + "ApplyChatTemplate",
         tok.ApplyChatTemplateRequest(chat={"messages": [{"role": "x" * 99}]}),
     ),
+    "too large": (INFERENCE + "Generate", b"\xff" * (5 * 1024**2)),
     "bytes": (INFERENCE + "Generate", b"\xff" * 100_000),
     "feature": (INFERENCE + "Embed", pb.EmbedRequest(texts=[LONG])),
 }

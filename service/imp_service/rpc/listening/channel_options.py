@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from imp_service.config import Settings
+from imp_service.config.message_room import most_received_bytes
 
 # gRPC's own default; a window as large as several messages would only fill memory.
 STREAM_WINDOW_BYTES = 64 * 1024
@@ -19,7 +20,7 @@ def channel_options(settings: Settings, *, has_channelz: bool = False) -> Option
     """For grpc.aio.server."""
     limits, keepalive, connection = settings.limits, settings.keepalive, settings.connection
     options: Options = [
-        ("grpc.max_receive_message_length", limits.max_message_bytes),
+        ("grpc.max_receive_message_length", most_received_bytes(limits)),
         ("grpc.max_send_message_length", limits.max_message_bytes),
         # Equal: between the two, gRPC refuses at random.
         ("grpc.max_metadata_size", limits.max_metadata_bytes),

@@ -40,6 +40,7 @@ class Pushback(Enum):
     NONE = "none"
     AS_RETRY_INFO = "pushback"
     ZERO = "pushback 0"
+    NEVER = "pushback never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ CANCELLED = "CANCELLED"
 DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
 DRAINING = "DRAINING"
 FIELD_INVALID = "FIELD_INVALID"
+MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
 
 ERRORS: Mapping[str, ErrorRow] = {
     FIELD_INVALID: ErrorRow(_INVALID, Retry.NO, details=_BAD_REQUEST),
@@ -97,6 +99,7 @@ ERRORS: Mapping[str, ErrorRow] = {
     "SESSIONS_FULL": ErrorRow(_FULL, Retry.YES, details=_RETRY, pushback=_PUSHED, retry_after=_PLACE),
     "TENANT_LIMIT": ErrorRow(_FULL, Retry.YES, details=_RETRY, pushback=_PUSHED, retry_after=_PLACE),
     "SLOW_CLIENT": ErrorRow(_FULL, Retry.NO, ("unread",)),
+    MESSAGE_TOO_LARGE: ErrorRow(_FULL, Retry.NO, ("message_bytes", "max_message_bytes"), pushback=Pushback.NEVER),
     "LOADING": ErrorRow(_AWAY, Retry.YES, details=_RETRY, retry_after=_PLACE),
     DRAINING: ErrorRow(_AWAY, Retry.YES_ELSEWHERE, details=_RETRY, pushback=Pushback.ZERO),
     DEADLINE_EXCEEDED: ErrorRow(StatusCode.DEADLINE_EXCEEDED, Retry.NO, has_reason=False),

@@ -72,6 +72,8 @@ class Failure:
         match self.row.pushback:
             case Pushback.ZERO:
                 return 0
+            case Pushback.NEVER:
+                return NEVER_MS
             case Pushback.AS_RETRY_INFO:
                 return NEVER_MS if self.can_never_fit else math.ceil(self._delay * 1000)
         return None
