@@ -82,8 +82,9 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.library_switches import quiet_grpc
     from imp_service.client.environment import read_variable
 
+    arguments.target_origin = "--target"
     if arguments.target is None:
-        arguments.target = read_variable(ADMIN_VARIABLE)
+        arguments.target, arguments.target_origin = read_variable(ADMIN_VARIABLE), f"${ADMIN_VARIABLE}"
     if arguments.target is None:
         what = "expected the address of listen.admin, as 127.0.0.1:50053 or unix:///path"
         raise CommandError("USAGE", f"--target: none is given, nor ${ADMIN_VARIABLE}; {what}")

@@ -10,9 +10,10 @@ from imp_service.cli.failure import CommandError
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
+    from google.protobuf.timestamp_pb2 import Timestamp
 
     from imp_service.client import Connection
-    from imp_service.pb.admin_pb2 import SessionState
+    from imp_service.pb.admin_pb2 import ListRequestsResponse, ListSessionsResponse, SessionState
 
 DEFAULT_PROFILE = "profile.json"
 _SESSION_HEADINGS = ("session", "tokens", "unused for", "ends in")
@@ -70,13 +71,12 @@ def abort(arguments: Namespace) -> int:
 def requests(arguments: Namespace) -> int:
     from imp_service.cli.load_text import REQUEST_HEADINGS, request_row
     from imp_service.pb.admin_pb2 import ListRequestsRequest
-    from imp_service.pb.model_pb2 import Load
 
     with _connect(arguments) as connection:
-        found = connection.unary(_stub(connection).ListRequests, ListRequestsRequest()).requests
-    now = Load()
-    now.time.GetCurrentTime()
-    _write_list(arguments, found, REQUEST_HEADINGS, [request_row(each, now) for each in found], "no requests")
+        response = connection.unary(_stub(connection).ListRequests, ListRequestsRequest())
+    now = _server_time(response)
+    rows = [request_row(each, now) for each in response.requests]
+    _write_list(arguments, response.requests, REQUEST_HEADINGS, rows, "no requests")
     return 0
 
 
@@ -84,8 +84,10 @@ def sessions(arguments: Namespace) -> int:
     from imp_service.pb.admin_pb2 import ListSessionsRequest
 
     with _connect(arguments) as connection:
-        found = connection.unary(_stub(connection).ListSessions, ListSessionsRequest()).sessions
-    _write_list(arguments, found, _SESSION_HEADINGS, [_session_row(each) for each in found], "no sessions")
+        response = connection.unary(_stub(connection).ListSessions, ListSessionsRequest())
+    now = _server_time(response)
+    rows = [_session_row(each, now) for each in response.sessions]
+    _write_list(arguments, response.sessions, _SESSION_HEADINGS, rows, "no sessions")
     return 0
 
 
@@ -140,7 +142,7 @@ def _connect(arguments: Namespace) -> "Connection":
     from imp_service.cli.connection_options import admin_target_of
     from imp_service.client import Connection
 
-    return Connection(admin_target_of(arguments, arguments.target, "--target"), arguments.deadline)
+    return Connection(admin_target_of(arguments, arguments.target, arguments.target_origin), arguments.deadline)
 
 
 def _stub(connection: "Connection") -> Any:
@@ -177,11 +179,14 @@ def _write_list(
         print(none)
 
 
-def _session_row(session: "SessionState") -> tuple[str, ...]:
-    from google.protobuf.timestamp_pb2 import Timestamp
+def _server_time(response: "ListRequestsResponse | ListSessionsResponse") -> "Timestamp":
+    """The server's clock; this machine's if an older server does not send it."""
+    if not response.HasField("time"):
+        response.time.GetCurrentTime()
+    return response.time
 
-    now = Timestamp()
-    now.GetCurrentTime()
+
+def _session_row(session: "SessionState", now: "Timestamp") -> tuple[str, ...]:
     unused = (now.ToNanoseconds() - session.last_use_time.ToNanoseconds()) / 1e9
     left = (session.expire_time.ToNanoseconds() - now.ToNanoseconds()) / 1e9
     # While a call uses the session, the server does not say when it ends.

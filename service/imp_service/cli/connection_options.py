@@ -107,7 +107,7 @@ def address_of(typed: str | None, option: str) -> str:
 
     text, origin = typed, option
     if text is None:
-        text, origin = read_variable(TARGET_VARIABLE) or DEFAULT_ADDRESS, TARGET_VARIABLE
+        text, origin = read_variable(TARGET_VARIABLE) or DEFAULT_ADDRESS, f"${TARGET_VARIABLE}"
     try:
         return read_address(text)
     except ValueError as error:

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
     from imp_service.pb.admin_pb2 import RequestState
     from imp_service.pb.model_pb2 import Load
 
@@ -45,9 +47,9 @@ def silence_seconds(load: "Load") -> float:
     return load.silence.ToTimedelta().total_seconds()
 
 
-def request_row(request: "RequestState", load: "Load") -> tuple[str, ...]:
-    """One request at the time of `load`."""
-    age = max(0.0, (load.time.ToNanoseconds() - request.admit_time.ToNanoseconds()) / 1e9)
+def request_row(request: "RequestState", now: "Timestamp") -> tuple[str, ...]:
+    """One request at the time that the server told with it."""
+    age = max(0.0, (now.ToNanoseconds() - request.admit_time.ToNanoseconds()) / 1e9)
     return (
         request.request_id,
         "running" if request.running else "waiting",

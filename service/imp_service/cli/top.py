@@ -115,7 +115,7 @@ def _write_text(snapshots: Iterator[Snapshot]) -> None:
         write_table(sys.stdout, (), load_rows(load))
         if requests:
             sys.stdout.write("\n")
-            write_table(sys.stdout, REQUEST_HEADINGS, [request_row(request, load) for request in requests])
+            write_table(sys.stdout, REQUEST_HEADINGS, [request_row(request, load.time) for request in requests])
 
 
 def _write_lines(snapshots: Iterator[Snapshot]) -> None:

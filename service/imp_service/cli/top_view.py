@@ -80,5 +80,6 @@ def _request_table(requests: "list[RequestState]", load: "Load") -> Table:
         is_number = heading in ("age", "prompt", "output", "unread")
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
     for request in requests:
-        table.add_row(*(Text(cell) for cell in request_row(request, load)))  # ids are text, whatever they look like
+        # Ids are text, whatever they look like.
+        table.add_row(*(Text(cell) for cell in request_row(request, load.time)))
     return table

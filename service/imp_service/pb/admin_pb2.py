@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from imp_service.pb import model_pb2 as imp_dot_v1_dot_model__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12imp/v1/admin.proto\x12\x06imp.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12imp/v1/model.proto\":\n\x0c\x44rainRequest\x12*\n\x07timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"<\n\rDrainResponse\x12\x1a\n\x04load\x18\x01 \x01(\x0b\x32\x0c.imp.v1.Load\x12\x0f\n\x07\x64rained\x18\x02 \x01(\x08\"\x0f\n\rResumeRequest\"\x10\n\x0eResumeResponse\"0\n\x0c\x41\x62ortRequest\x12\x13\n\x0brequest_ids\x18\x01 \x03(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\",\n\rAbortResponse\x12\x1b\n\x13\x61\x62orted_request_ids\x18\x01 \x03(\t\"\x15\n\x13ListRequestsRequest\">\n\x14ListRequestsResponse\x12&\n\x08requests\x18\x01 \x03(\x0b\x32\x14.imp.v1.RequestState\"\xb8\x01\n\x0cRequestState\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04peer\x18\x02 \x01(\t\x12.\n\nadmit_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07running\x18\x04 \x01(\x08\x12\x15\n\rprompt_tokens\x18\x05 \x01(\r\x12\x15\n\routput_tokens\x18\x06 \x01(\r\x12\x17\n\x0funread_messages\x18\x07 \x01(\r\"\x15\n\x13ListSessionsRequest\">\n\x14ListSessionsResponse\x12&\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.imp.v1.SessionState\"\x98\x01\n\x0cSessionState\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x31\n\rlast_use_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x13\n\x11\x46lushCacheRequest\"*\n\x12\x46lushCacheResponse\x12\x14\n\x0c\x66reed_blocks\x18\x01 \x01(\x04\"N\n\x0eProfileRequest\x12\r\n\x05steps\x18\x01 \x01(\r\x12-\n\ntime_limit\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x1f\n\x0fProfileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x0f\n\rReloadRequest\"O\n\x0eReloadResponse\x12\x14\n\x0c\x63hanged_keys\x18\x01 \x03(\t\x12\x14\n\x0crestart_keys\x18\x02 \x03(\t\x12\x11\n\tfile_keys\x18\x03 \x03(\t2\x87\x04\n\x0c\x41\x64minService\x12\x36\n\x05\x44rain\x12\x14.imp.v1.DrainRequest\x1a\x15.imp.v1.DrainResponse0\x01\x12\x37\n\x06Resume\x12\x15.imp.v1.ResumeRequest\x1a\x16.imp.v1.ResumeResponse\x12\x34\n\x05\x41\x62ort\x12\x14.imp.v1.AbortRequest\x1a\x15.imp.v1.AbortResponse\x12I\n\x0cListRequests\x12\x1b.imp.v1.ListRequestsRequest\x1a\x1c.imp.v1.ListRequestsResponse\x12I\n\x0cListSessions\x12\x1b.imp.v1.ListSessionsRequest\x1a\x1c.imp.v1.ListSessionsResponse\x12\x43\n\nFlushCache\x12\x19.imp.v1.FlushCacheRequest\x1a\x1a.imp.v1.FlushCacheResponse\x12<\n\x07Profile\x12\x16.imp.v1.ProfileRequest\x1a\x17.imp.v1.ProfileResponse0\x01\x12\x37\n\x06Reload\x12\x15.imp.v1.ReloadRequest\x1a\x16.imp.v1.ReloadResponseB4\n\x06imp.v1P\x01Z\x0cimp/v1;impv1\xaa\x02\x06Imp.V1\xca\x02\x06Imp\\V1\xea\x02\x07Imp::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12imp/v1/admin.proto\x12\x06imp.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12imp/v1/model.proto\":\n\x0c\x44rainRequest\x12*\n\x07timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"<\n\rDrainResponse\x12\x1a\n\x04load\x18\x01 \x01(\x0b\x32\x0c.imp.v1.Load\x12\x0f\n\x07\x64rained\x18\x02 \x01(\x08\"\x0f\n\rResumeRequest\"\x10\n\x0eResumeResponse\"0\n\x0c\x41\x62ortRequest\x12\x13\n\x0brequest_ids\x18\x01 \x03(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\",\n\rAbortResponse\x12\x1b\n\x13\x61\x62orted_request_ids\x18\x01 \x03(\t\"\x15\n\x13ListRequestsRequest\"h\n\x14ListRequestsResponse\x12&\n\x08requests\x18\x01 \x03(\x0b\x32\x14.imp.v1.RequestState\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xb8\x01\n\x0cRequestState\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04peer\x18\x02 \x01(\t\x12.\n\nadmit_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07running\x18\x04 \x01(\x08\x12\x15\n\rprompt_tokens\x18\x05 \x01(\r\x12\x15\n\routput_tokens\x18\x06 \x01(\r\x12\x17\n\x0funread_messages\x18\x07 \x01(\r\"\x15\n\x13ListSessionsRequest\"h\n\x14ListSessionsResponse\x12&\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.imp.v1.SessionState\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x98\x01\n\x0cSessionState\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x31\n\rlast_use_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x13\n\x11\x46lushCacheRequest\"*\n\x12\x46lushCacheResponse\x12\x14\n\x0c\x66reed_blocks\x18\x01 \x01(\x04\"N\n\x0eProfileRequest\x12\r\n\x05steps\x18\x01 \x01(\r\x12-\n\ntime_limit\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x1f\n\x0fProfileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x0f\n\rReloadRequest\"O\n\x0eReloadResponse\x12\x14\n\x0c\x63hanged_keys\x18\x01 \x03(\t\x12\x14\n\x0crestart_keys\x18\x02 \x03(\t\x12\x11\n\tfile_keys\x18\x03 \x03(\t2\x87\x04\n\x0c\x41\x64minService\x12\x36\n\x05\x44rain\x12\x14.imp.v1.DrainRequest\x1a\x15.imp.v1.DrainResponse0\x01\x12\x37\n\x06Resume\x12\x15.imp.v1.ResumeRequest\x1a\x16.imp.v1.ResumeResponse\x12\x34\n\x05\x41\x62ort\x12\x14.imp.v1.AbortRequest\x1a\x15.imp.v1.AbortResponse\x12I\n\x0cListRequests\x12\x1b.imp.v1.ListRequestsRequest\x1a\x1c.imp.v1.ListRequestsResponse\x12I\n\x0cListSessions\x12\x1b.imp.v1.ListSessionsRequest\x1a\x1c.imp.v1.ListSessionsResponse\x12\x43\n\nFlushCache\x12\x19.imp.v1.FlushCacheRequest\x1a\x1a.imp.v1.FlushCacheResponse\x12<\n\x07Profile\x12\x16.imp.v1.ProfileRequest\x1a\x17.imp.v1.ProfileResponse0\x01\x12\x37\n\x06Reload\x12\x15.imp.v1.ReloadRequest\x1a\x16.imp.v1.ReloadResponseB4\n\x06imp.v1P\x01Z\x0cimp/v1;impv1\xaa\x02\x06Imp.V1\xca\x02\x06Imp\\V1\xea\x02\x07Imp::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,27 +50,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTREQUESTSREQUEST']._serialized_start=368
   _globals['_LISTREQUESTSREQUEST']._serialized_end=389
   _globals['_LISTREQUESTSRESPONSE']._serialized_start=391
-  _globals['_LISTREQUESTSRESPONSE']._serialized_end=453
-  _globals['_REQUESTSTATE']._serialized_start=456
-  _globals['_REQUESTSTATE']._serialized_end=640
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=642
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=663
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=665
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=727
-  _globals['_SESSIONSTATE']._serialized_start=730
-  _globals['_SESSIONSTATE']._serialized_end=882
-  _globals['_FLUSHCACHEREQUEST']._serialized_start=884
-  _globals['_FLUSHCACHEREQUEST']._serialized_end=903
-  _globals['_FLUSHCACHERESPONSE']._serialized_start=905
-  _globals['_FLUSHCACHERESPONSE']._serialized_end=947
-  _globals['_PROFILEREQUEST']._serialized_start=949
-  _globals['_PROFILEREQUEST']._serialized_end=1027
-  _globals['_PROFILERESPONSE']._serialized_start=1029
-  _globals['_PROFILERESPONSE']._serialized_end=1060
-  _globals['_RELOADREQUEST']._serialized_start=1062
-  _globals['_RELOADREQUEST']._serialized_end=1077
-  _globals['_RELOADRESPONSE']._serialized_start=1079
-  _globals['_RELOADRESPONSE']._serialized_end=1158
-  _globals['_ADMINSERVICE']._serialized_start=1161
-  _globals['_ADMINSERVICE']._serialized_end=1680
+  _globals['_LISTREQUESTSRESPONSE']._serialized_end=495
+  _globals['_REQUESTSTATE']._serialized_start=498
+  _globals['_REQUESTSTATE']._serialized_end=682
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=684
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=705
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=707
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=811
+  _globals['_SESSIONSTATE']._serialized_start=814
+  _globals['_SESSIONSTATE']._serialized_end=966
+  _globals['_FLUSHCACHEREQUEST']._serialized_start=968
+  _globals['_FLUSHCACHEREQUEST']._serialized_end=987
+  _globals['_FLUSHCACHERESPONSE']._serialized_start=989
+  _globals['_FLUSHCACHERESPONSE']._serialized_end=1031
+  _globals['_PROFILEREQUEST']._serialized_start=1033
+  _globals['_PROFILEREQUEST']._serialized_end=1111
+  _globals['_PROFILERESPONSE']._serialized_start=1113
+  _globals['_PROFILERESPONSE']._serialized_end=1144
+  _globals['_RELOADREQUEST']._serialized_start=1146
+  _globals['_RELOADREQUEST']._serialized_end=1161
+  _globals['_RELOADRESPONSE']._serialized_start=1163
+  _globals['_RELOADRESPONSE']._serialized_end=1242
+  _globals['_ADMINSERVICE']._serialized_start=1245
+  _globals['_ADMINSERVICE']._serialized_end=1764
 # @@protoc_insertion_point(module_scope)

@@ -52,10 +52,12 @@ class ListRequestsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListRequestsResponse(_message.Message):
-    __slots__ = ("requests",)
+    __slots__ = ("requests", "time")
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
     requests: _containers.RepeatedCompositeFieldContainer[RequestState]
-    def __init__(self, requests: _Optional[_Iterable[_Union[RequestState, _Mapping]]] = ...) -> None: ...
+    time: _timestamp_pb2.Timestamp
+    def __init__(self, requests: _Optional[_Iterable[_Union[RequestState, _Mapping]]] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class RequestState(_message.Message):
     __slots__ = ("request_id", "peer", "admit_time", "running", "prompt_tokens", "output_tokens", "unread_messages")
@@ -80,10 +82,12 @@ class ListSessionsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListSessionsResponse(_message.Message):
-    __slots__ = ("sessions",)
+    __slots__ = ("sessions", "time")
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
     sessions: _containers.RepeatedCompositeFieldContainer[SessionState]
-    def __init__(self, sessions: _Optional[_Iterable[_Union[SessionState, _Mapping]]] = ...) -> None: ...
+    time: _timestamp_pb2.Timestamp
+    def __init__(self, sessions: _Optional[_Iterable[_Union[SessionState, _Mapping]]] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class SessionState(_message.Message):
     __slots__ = ("session_id", "position", "last_use_time", "expire_time")

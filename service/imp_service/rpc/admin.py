@@ -60,11 +60,12 @@ class AdminServicer:
 
     async def ListRequests(self, request: pb.ListRequestsRequest, call: Call) -> pb.ListRequestsResponse:  # noqa: N802
         running_first = sorted(self._host.requests, key=lambda each: not each.has_started)
-        return pb.ListRequestsResponse(requests=map(write_request, running_first))
+        return pb.ListRequestsResponse(requests=map(write_request, running_first), time=timestamp(self._host.wall()))
 
     async def ListSessions(self, request: pb.ListSessionsRequest, call: Call) -> pb.ListSessionsResponse:  # noqa: N802
         now = self._host.wall()
-        return pb.ListSessionsResponse(sessions=(write_session(each, now) for each in self._host.sessions.facts()))
+        sessions = (write_session(each, now) for each in self._host.sessions.facts())
+        return pb.ListSessionsResponse(sessions=sessions, time=timestamp(now))
 
     async def FlushCache(self, request: pb.FlushCacheRequest, call: Call) -> pb.FlushCacheResponse:  # noqa: N802
         client = self._host.model.client

@@ -24,7 +24,7 @@ from imp_service.serving.load import LoadSnapshot
 from imp_service.serving.weights_digest import WeightsDigest
 
 # Counts additions to imp.v1.
-API_REVISION = 3
+API_REVISION = 4
 DEFAULT_INTERVAL = 1.0
 _USER_INFO = re.compile(r"//[^/@]*@")
 

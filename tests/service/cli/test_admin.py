@@ -11,8 +11,13 @@ import pytest
 
 from imp_service.pb.inference_pb2 import GenerateRequest, PrefillRequest
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+from support.admin_calls import LISTENS
 from support.certificates import make_certificate
+from support.served import ask, serve
+from support.served_models import ENDLESS as ENDLESS_SCRIPT
+from support.served_models import scripted
 from support.server_process import server_process
+from support.session_calls import SessionCalls
 from support.terminal_session import CTRL_C, terminal_session
 
 # No token ends a text, so that it is not over before somebody ends it.
@@ -106,6 +111,33 @@ def test_cmd_9_a_drain_is_told_until_it_is_over_and_taken_back(admin, endless) -
 def test_cmd_9_reload_tells_what_it_found(admin) -> None:
     assert admin("reload") == (0, "nothing has changed\n", "")
     assert json.loads(admin("reload", "--json")[1])["restart_keys"] == []
+
+
+def test_cmd_9_ages_are_by_the_servers_clock(call) -> None:
+    """The server's clock is an hour ahead of the client's, at least."""
+    with serve(LISTENS, model=scripted(**ENDLESS_SCRIPT)) as served:
+        served.jump(3600)
+        sessions = SessionCalls(served)
+        held = sessions.prefill([300, 301]).session_id
+        request = ask("Once", None)
+        request.stop.ignore_eos = True
+        running = served.inference.Generate(request)
+        next(running)
+        served.jump(20)
+        at = ("--target", str(served.server.admin_address))
+        age = call("admin", "requests", *at)[1].splitlines()[1].split()[2]
+        _, _, unused, _, left, _ = call("admin", "sessions", *at)[1].splitlines()[1].split()
+        running.cancel()
+        sessions.release(held)
+        served.wait_for_rest()
+    assert 20 <= float(age) < 35 and 20 <= float(unused) < 35 and 25 < float(left) <= 40
+
+
+def test_cmd_9_a_bad_address_is_told_with_where_it_was_read(call, monkeypatch) -> None:
+    monkeypatch.setenv("IMP_ADMIN", "http://imp")
+    for words, origin in (((), "$IMP_ADMIN"), (("--target", "http://imp"), "--target")):
+        status, _, err = call("admin", "requests", *words)
+        assert (status, err.startswith(f"imp: error: USAGE: {origin}: http://imp: is a URL")) == (64, True)
 
 
 def test_cmd_9_an_address_is_needed(call) -> None:

@@ -149,4 +149,4 @@ def test_cmd_5_the_environment_names_the_server(words: tuple[str, ...], call, mo
         status, _, err = call(*words, "--target", address, "--attempts", "1")  # goes before it
         assert (status, f"UNAVAILABLE: {address}: " in err) == (69, True)
         status, _, err = call(*words)
-        assert (status, "USAGE: IMP_TARGET: http://imp: is a URL" in err) == (64, True)
+        assert (status, "USAGE: $IMP_TARGET: http://imp: is a URL" in err) == (64, True)
