@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from imp_service.config import ConfigError
@@ -30,6 +30,9 @@ class TextSide:
         """`vocab_size` are the model's embedding rows."""
         self._vocab_size = vocab_size
         self._limits = text_limits(settings.text)
+        # Made with the first constraint, once, whatever threads ask for it.
+        self._compiler: ConstraintCompiler | None = None
+        self._making = Lock()
         self.tokenizer = build_tokenizer(metadata, settings) if make_tokenizer is None else make_tokenizer()
         self.tokenizer.require_rows(vocab_size)
         overrides = settings.model.overrides
@@ -54,30 +57,34 @@ class TextSide:
 
     def compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
         """The constraint made ready for this vocabulary; raises FieldInvalid, also where it allows nothing at all."""
-        program = self._compiler.compile(constraint)
+        program = self._made_compiler().compile(constraint)
         if not any(program.start().mask()):
             raise FieldInvalid(constraint.path, "matches no text that this model can write")
         return program
 
     def find(self, constraint: ConstraintSpec) -> ConstraintProgram | None:
         """The program if the constraint was compiled before, else None. Does not wait."""
-        return self._compiler.find(constraint) if "_compiler" in self.__dict__ else None
+        compiler = self._compiler
+        return None if compiler is None else compiler.find(constraint)
 
     def close(self) -> None:
         """Ends the compilation that runs; its caller gets FieldInvalid."""
-        if "_compiler" in self.__dict__:
-            self._compiler.close()
+        with self._making:
+            if self._compiler is not None:
+                self._compiler.close()
 
     @property
     def template_source(self) -> str | None:
         """The chat template's text; None where the model has none."""
         return self.templates.source
 
-    @cached_property
-    def _compiler(self) -> ConstraintCompiler:
+    def _made_compiler(self) -> ConstraintCompiler:
         from imp_service.text import ConstraintCompiler
 
-        return ConstraintCompiler(self.tokenizer, vocab_size=self._vocab_size, limits=self._limits)
+        with self._making:
+            if self._compiler is None:
+                self._compiler = ConstraintCompiler(self.tokenizer, vocab_size=self._vocab_size, limits=self._limits)
+            return self._compiler
 
 
 def build_tokenizer(metadata: Mapping[str, object], settings: Settings) -> Tokenizer:

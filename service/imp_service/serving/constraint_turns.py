@@ -28,11 +28,6 @@ class ConstraintTurns:
         self._is_busy = False
         self._is_closed = False
 
-    @property
-    def n_waiting(self) -> int:
-        """Constraints in line."""
-        return sum(map(len, self._lines.values()))
-
     async def run(self, work: Callable[[], T], tenant: str) -> T:
         """The result of `work` when its tenant's turn has come."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()

@@ -54,6 +54,8 @@ class CompileGauge:
         self._lock = threading.Lock()
         self._worker: subprocess.Popen[bytes] | None = None
         self._end_worker: Callable[[], object] = lambda: None
+        # The worker has said that it takes requests. One that ends before that could not start, whatever it was asked.
+        self._is_ready = False
         self._is_closed = False
 
     def start(self) -> None:
@@ -106,17 +108,26 @@ class CompileGauge:
         while not self._is_closed:
             worker = self._running()
             try:
+                if not self._is_ready:
+                    _read(worker, end)
+                    self._is_ready = True
                 _write(worker, request, end)
                 return _read(worker, end)
             except TimeoutError:
+                was_ready = self._is_ready
                 self._end()
+                if not was_ready:
+                    raise _not_started(f"it was not ready within {_START_SECONDS:g} s") from None
                 return -signal.SIGALRM
             except (BrokenPipeError, EOFError):
+                was_ready = self._is_ready
                 status = self._end()
                 # An idle worker may end just as the request comes, and the kernel may kill one because the machine
                 # lacks memory. A second worker then takes the request, never a third: the request may be the cause.
                 if self._is_closed or has_retried or status not in (_ENDED, -signal.SIGKILL):
-                    return status
+                    if self._is_closed or was_ready:
+                        return status
+                    raise _not_started(f"it ended with status {status} before it was ready") from None
                 has_retried = True
         return -signal.SIGKILL
 
@@ -128,7 +139,7 @@ class CompileGauge:
             worker = None
         if worker is None:
             worker = _start(self._compile_bytes)
-            self._worker = worker
+            self._worker, self._is_ready = worker, False
             # Ends the worker even if nobody calls close().
             self._end_worker = weakref.finalize(self, _end, worker)
         return worker
@@ -157,6 +168,10 @@ def _start(n_bytes: int) -> subprocess.Popen[bytes]:
         if error.errno not in (errno.EAGAIN, errno.ENOMEM):
             raise
         raise MemoryError(f"no process to compile constraints in: {error.strerror}") from error
+
+
+def _not_started(why: str) -> NativePanic:
+    return NativePanic("llguidance", f"the process that compiles constraints does not start: {why}")
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,8 @@
 """The program that compiles constraints on trial, in a separate process that the kernel ends at its limits.
 
 Run as a file, with the folder of llguidance and the bytes it may allocate. It imports nothing of imp, so that it
-starts fast and stays small. A line of JSON comes in for each constraint and a line of JSON goes out.
+starts fast and stays small. A line of JSON goes out when it has started. Then a line of JSON comes in for each
+constraint and a line of JSON goes out.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ def _main(folder: str, n_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (base + n_bytes, base + n_bytes))
     # Unbuffered: select() does not see bytes that are in a buffer of Python.
     with os.fdopen(0, "rb", buffering=0) as requests, os.fdopen(1, "wb", buffering=0) as replies:
+        replies.write(b'{"ready": true}\n')
         pending = b""
         while True:
             if b"\n" not in pending:

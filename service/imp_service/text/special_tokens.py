@@ -27,38 +27,20 @@ class SpecialIds:
     suppressed: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StrippingIds:
-    """Special tokens that remove the white space on a side of them."""
-
-    left: frozenset[int]
-    right: frozenset[int]
-
-    def __bool__(self) -> bool:
-        return bool(self.left or self.right)
-
-
-# Unicode's white space, which a stripping token removes from the text beside it.
+# Unicode's white space, which a stripping token removes from the text behind it.
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-# A GGUF file does not say which tokens strip white space: as in llama.cpp, the model decides.
-# Every vocabulary of Phi-3 has these among its special tokens; files differ in their names and architectures.
-_PHI_3 = frozenset({b"<|user|>", b"<|assistant|>", b"<|end|>"})
-_PHI_3_KEEPS_BLANKS = frozenset({b"<unk>", b"<s>", b"<|endoftext|>"})
-# The architectures whose token for a gap strips the white space before it, as a word's own space is part of the word.
-_GAP_STRIPS_LEFT = ("nomic-bert-moe", "jina-bert-v3")
-_GAP = b"<mask>"
+# A model file does not say which tokens strip white space. As in llama.cpp, the name of the model decides.
+_STRIPPING_MODELS = ("phi-3", "phi3")
+_NOT_STRIPPING = frozenset({b"<unk>", b"<s>", b"<|endoftext|>"})
 
 
-def read_stripping(keys: TokenizerMetadata, pieces: Sequence[bytes], types: NDArray[np.uint8]) -> StrippingIds:
-    """The special tokens of this model that strip white space."""
+def read_right_stripping(keys: TokenizerMetadata, pieces: Sequence[bytes], types: NDArray[np.uint8]) -> frozenset[int]:
+    """Ids of special tokens that strip the white space behind them."""
+    name = keys.metadata.get("general.name")
+    if not isinstance(name, str) or not any(part in name.lower() for part in _STRIPPING_MODELS):
+        return frozenset()
     added = np.isin(types, (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)).nonzero()[0].tolist()
-    left: list[int] = []
-    right: list[int] = []
-    if keys.metadata.get("general.architecture") in _GAP_STRIPS_LEFT:
-        left = [token_id for token_id in added if pieces[token_id] == _GAP]
-    if keys.text("model") == "llama" and {pieces[token_id] for token_id in added} >= _PHI_3:
-        right = [token_id for token_id in added if pieces[token_id] not in _PHI_3_KEEPS_BLANKS]
-    return StrippingIds(frozenset(left), frozenset(right))
+    return frozenset(token_id for token_id in added if pieces[token_id] not in _NOT_STRIPPING)
 
 
 def counterparts_of_control(pieces: Sequence[bytes], types: NDArray[np.uint8]) -> list[int]:

@@ -165,7 +165,7 @@ def most_token_bytes(vocabulary: Vocabulary) -> int:
         and vocabulary.has_all_bytes
     )
     # A token that strips white space covers any number of blanks.
-    if not is_lossless or vocabulary.strips:
+    if not is_lossless or vocabulary.strips_right:
         return 0
     rule = vocabulary.rule
     shrinks = COMPOSED_BYTES if rule is not None and rule.composes else 1

@@ -244,17 +244,15 @@ class Tokenizer:
 
         Blanks that a special token strips are not encoded.
         """
-        strips = self._vocabulary.strips
         pending: list[str] = []
         is_continued = swallows = False
         for text, parses in _join_alike(spans):
             self._check_text(text)
             for i, part in enumerate(self._cuts.parts(text)):
-                for j, piece in enumerate(self._found(part) if parses else (part,)):
-                    blanks = _take_blanks(pending) if piece in strips.left else ""
-                    if i and not j:
-                        yield from self._cuts.joined(pending, is_continued=is_continued)
-                        is_continued = not swallows
+                if i:
+                    yield from self._cuts.joined(pending, is_continued=is_continued)
+                    is_continued = not swallows
+                for piece in self._found(part) if parses else (part,):
                     if isinstance(piece, str):
                         kept = piece.lstrip(WHITE_SPACE) if swallows else piece
                         if kept != piece:
@@ -263,9 +261,7 @@ class Tokenizer:
                         swallows = swallows and not kept
                         continue
                     yield from self._cuts.joined(pending, is_continued=is_continued)
-                    if blanks:
-                        yield Part(blanks, "")
-                    is_continued, swallows = False, piece in strips.right
+                    is_continued, swallows = False, piece in self._vocabulary.strips_right
                     yield piece
         yield from self._cuts.joined(pending, is_continued=is_continued)
 
@@ -300,14 +296,6 @@ class Tokenizer:
         char_starts = np.cumsum([0, *(len(char.encode()) for char in part.encoded)], dtype=np.int64)
         n_left_out = len(part.text) - len(part.encoded)
         return ids, char_starts[[start for start, _ in encoding.offsets]] + n_left_out
-
-
-def _take_blanks(pending: list[str]) -> str:
-    """Takes the white space off the end of the joined texts."""
-    text = "".join(pending)
-    kept = text.rstrip(WHITE_SPACE)
-    pending[:] = [kept]
-    return text[len(kept) :]
 
 
 def _parsed_spellings(vocabulary: Vocabulary) -> dict[str, int]:

@@ -51,13 +51,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         read_in_texts = (TokenType.CONTROL, TokenType.UNKNOWN)
         library.add_special_tokens(
             [
-                AddedToken(
-                    text,
-                    normalized=False,
-                    special=True,
-                    lstrip=token_id in vocabulary.strips.left,
-                    rstrip=token_id in vocabulary.strips.right,
-                )
+                AddedToken(text, normalized=False, special=True, rstrip=token_id in vocabulary.strips_right)
                 for token_id, text in spellings.items()
                 if vocabulary.types[token_id] in read_in_texts
             ]

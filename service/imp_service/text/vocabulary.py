@@ -17,10 +17,9 @@ from imp_service.text.piece_types import SPECIAL_TYPES, TokenType, VocabularyKin
 from imp_service.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from imp_service.text.special_tokens import (
     SpecialIds,
-    StrippingIds,
     counterparts_of_control,
+    read_right_stripping,
     read_special_ids,
-    read_stripping,
 )
 
 PRE_OVERRIDE = "model.overrides.pre_tokenizer"
@@ -51,7 +50,8 @@ class Vocabulary:
     # Bytes that a byte-level vocabulary cannot spell: text that holds them cannot be encoded.
     missing_bytes: bytes
     special: SpecialIds
-    strips: StrippingIds
+    # Special tokens that strip the white space behind them.
+    strips_right: frozenset[int]
     adds_bos: bool
     adds_eos: bool
     adds_separator: bool
@@ -121,7 +121,7 @@ def read_vocabulary(
         merges=merges,
         missing_bytes=missing_bytes,
         special=special,
-        strips=read_stripping(keys, pieces, types),
+        strips_right=read_right_stripping(keys, pieces, types),
         adds_bos=adds_bos,
         adds_eos=adds_eos,
         adds_separator=adds_separator,

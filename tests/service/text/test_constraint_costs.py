@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import random
 import signal
@@ -16,7 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.text import ConstraintCompiler, ConstraintKind, ConstraintSpec, FieldInvalid, TextLimits, Tokenizer
+from imp_service.text import (
+    ConstraintCompiler,
+    ConstraintKind,
+    ConstraintSpec,
+    FieldInvalid,
+    NativePanic,
+    TextLimits,
+    Tokenizer,
+)
 from imp_service.text.constraint_state import ConstraintState
 from support.constraint_sampling import allowed_ids
 from support.tiny_vocabularies import byte_level
@@ -66,23 +73,11 @@ def test_txt_31_t53_memory_of_compiling_is_bounded_and_not_taken_here(constraint
     assert compiler.compile(_regex("ab+")).start().accept(ord("a")), "the next one finds a worker"
 
 
-def _ample_ms() -> int:
-    """A limit that small constraints keep on this machine, as busy as it is now."""
-    compiler = _compiler(compile_ms=60_000)
-    compiler.compile(HARMLESS)
-    began = time.monotonic()
-    compiler.compile(_regex("ab+"))
-    taken = time.monotonic() - began
-    compiler.close()
-    return max(100, math.ceil(20_000 * taken))
-
-
 @pytest.mark.parametrize("constraint", [MULTIPLE, CONJUNCTION], ids=["multiple", "conjunction"])
 def test_txt_31_t53_time_of_compiling_is_bounded(constraint: ConstraintSpec) -> None:
-    limit = _ample_ms()
-    compiler = _compiler(compile_ms=limit, compile_bytes=1 << 30)
+    compiler = _compiler(compile_ms=100, compile_bytes=1 << 30)
     compiler.compile(HARMLESS)
-    with pytest.raises(FieldInvalid, match=f"takes more than {limit} ms to compile"):
+    with pytest.raises(FieldInvalid, match="takes more than 100 ms to compile"):
         compiler.compile(constraint)
     assert compiler.compile(_regex("ab+")).start().accept(ord("a"))
 
@@ -91,10 +86,28 @@ def test_txt_31_t53_compiling_is_bounded_in_a_process_that_ignores_its_children(
     """As process 1 of a container does: nobody learns how a worker ended, and the constraint is not tried forever."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        limit = _ample_ms()
-        compiler = _compiler(compile_ms=limit, compile_bytes=1 << 30)
-        with pytest.raises(FieldInvalid, match=f"takes more than {limit} ms or 1024 MiB to compile"):
+        compiler = _compiler(compile_ms=100, compile_bytes=1 << 30)
+        with pytest.raises(FieldInvalid, match="takes more than 100 ms or 1024 MiB to compile"):
             compiler.compile(MULTIPLE)
+        assert compiler.compile(_regex("ab+")).start().accept(ord("a")), "the next one finds a worker"
+        compiler.close()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN], ids=["told", "not told"])
+def test_txt_31_a_worker_that_cannot_start_is_no_fault_of_the_constraint(
+    handler: signal.Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not this process learns how its children end: process 1 of a container does not."""
+    before = signal.signal(signal.SIGCHLD, handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("imp_service.text.compile_gauge._WORKER", "/no/such/worker.py")
+            compiler = _compiler()
+            with pytest.raises(NativePanic, match="the process that compiles constraints does not start") as caught:
+                compiler.compile(HARMLESS)
+            assert caught.value.reason == "BUG"
         assert compiler.compile(_regex("ab+")).start().accept(ord("a")), "the next one finds a worker"
         compiler.close()
     finally:
@@ -269,7 +282,7 @@ def test_txt_32_an_ambiguous_grammar_ends_before_its_masks_take_long(monkeypatch
     """Its rows cost more the longer the text is, of which the library's own limits know nothing."""
     monkeypatch.setattr("imp_service.text.constraint_state.MASK_SECONDS", 0.01)
     state = _compiler().compile(_gbnf('root ::= root root root | "a" root "a" | "a" root | root "a" | "a"')).start()
-    costs: list[float] = []
+    worst = 0.0
     with pytest.raises(FieldInvalid, match="grew beyond the limits"):
         for _ in range(100_000):
             began = time.thread_time()
@@ -277,11 +290,8 @@ def test_txt_32_an_ambiguous_grammar_ends_before_its_masks_take_long(monkeypatch
                 assert state.accept(ord("a"))
                 state.mask()
             finally:
-                costs.append(time.thread_time() - began)
-    *allowed, refused = costs
-    assert 0.01 < refused < 20 * max(allowed), (
-        "the cost grows step by step, and the first step beyond the limit is refused"
-    )
+                worst = max(worst, time.thread_time() - began)
+    assert 0.01 < worst < 0.2
 
 
 # Each grows a lexer of many states, of many lexemes, or both.
