@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from imp_service.config import Config
+    from imp_service.generation.text_report import TextReport
 
 OLDEST_PYTHON = (3, 11)
 HUGE_PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -48,6 +49,7 @@ def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
         _huge_pages(config, root),
         _guarded("tuning", lambda: _tuning(config, root)),
         _guarded("model", lambda: _models(config)),
+        _guarded("text", lambda: _text(config)),
         _guarded("gpu", lambda: _gpu(config, root)),
     ]
 
@@ -258,6 +260,42 @@ def _model(config: "Config | None") -> Check:
     if found != expected:
         return Check("model", "blocked", f"WEIGHTS_CORRUPT: built-in model: sha256 {found}, expected {expected}")
     return Check("model", "ok", f"built-in: {report.architecture}, fits, sha256 {found[:16]}… as shipped")
+
+
+def _text(config: "Config | None") -> Check:
+    """The tokenizer and the chat template of the first model, as a server would use them."""
+    from imp_service.config import Config
+    from imp_service.config.build import build
+    from imp_service.core import open_file
+    from imp_service.core.inspect import inspect_model
+    from imp_service.generation.text_report import describe_text
+
+    config = config or Config(build({}), None, {})
+    try:
+        file = open_file(config)
+        report = inspect_model(file, config)
+    except Exception:
+        return Check("text", "warning", "tokenizer and chat template were not checked: see the check of the model")
+    text = describe_text(file.metadata, config.settings, report.vocab_size, report.n_tokens)
+    if text.fault:
+        return Check("text", "blocked", f"TOKENIZER_INVALID: {text.fault}: imp can neither read nor write text")
+    return _chat_template(text, config)
+
+
+def _chat_template(text: "TextReport", config: "Config") -> Check:
+    model = config.settings.model
+    tokenizer = f"tokenizer: {text.tokenizer}"
+    if text.template_fault:
+        overrides = model.overrides
+        is_fatal = model.strict or overrides.chat_template is not None or overrides.chat_template_name is not None
+        words = f"{tokenizer}; chat template: {text.template_fault}"
+        if is_fatal:
+            return Check("text", "blocked", f"TEMPLATE_INVALID: {words}; a server does not start with it")
+        return Check("text", "warning", f"{words}; a server starts, and refuses conversations")
+    if not text.has_template:
+        return Check("text", "ok", f"{tokenizer}; no chat template: prompts work, conversations are refused")
+    words = "; ".join((tokenizer, "chat template: compiles", *text.warnings))
+    return Check("text", "warning" if text.warnings else "ok", words)
 
 
 def _gpu(config: "Config | None", root: Path) -> Check:

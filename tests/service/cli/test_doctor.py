@@ -11,6 +11,7 @@ import pytest
 from imp_service.cli import checks
 from imp_service.core import device
 from imp_service.core.isa import missing_isa
+from support.command_line import demo_with
 
 IDS = [
     "python",
@@ -25,6 +26,7 @@ IDS = [
     "huge_pages",
     "tuning",
     "model",
+    "text",
     "gpu",
 ]
 
@@ -64,6 +66,31 @@ def test_a_model_that_is_not_there_blocks_and_names_the_reason(call):
     status, out, _ = call("doctor", "--json", "--set", "model.path=gone.gguf")
     assert status == 1
     assert _found(out)["model"]["message"].startswith("MODEL_MISSING: gone.gguf")
+
+
+def test_a_tokenizer_or_a_template_that_cannot_be_used_is_told(call, tmp_path):
+    def told(*words: str) -> tuple[int, str, str]:
+        status, out, _ = call("doctor", "--json", *words)
+        text = _found(out)["text"]
+        return status, text["status"], text["message"]
+
+    def at(old: bytes, new: bytes) -> tuple[str, str]:
+        return "--set", f"model.path={demo_with(tmp_path / 'changed.gguf', old, new)}"
+
+    status, found, message = told()
+    assert (status, found) == (0, "ok")
+    assert "words cut as qwen2, 2048 tokens; chat template: compiles" in message
+    status, found, message = told(*at(b"tokenizer.chat_template", b"tokenizer.chat_untitled"))
+    assert (status, found, "no chat template: prompts work, conversations are refused" in message) == (0, "ok", True)
+    broken = at(b"{% endfor %}", b"{% endfur %}")
+    status, found, message = told(*broken)
+    assert (status, found, "a server starts, and refuses conversations" in message) == (0, "warning", True)
+    status, found, message = told(*broken, "--set", "model.strict=true")
+    assert (status, found, message.startswith("TEMPLATE_INVALID: ")) == (1, "blocked", True)
+    status, found, message = told(*at(b"qwen2", b"qwenX"))
+    assert (status, found, message.startswith("TOKENIZER_INVALID: tokenizer.ggml.pre: ")) == (1, "blocked", True)
+    status, found, message = told("--set", "model.path=gone.gguf")
+    assert (status, found, "were not checked" in message) == (1, "warning", True)
 
 
 def test_a_gpu_that_the_settings_name_and_that_is_not_there_blocks_where_it_is_looked_for(call):
