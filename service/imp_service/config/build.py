@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from imp_service.config.listen_rules import listen_contradictions
-from imp_service.config.quantities import write_duration
 from imp_service.config.settings import TABLE, Model, Settings
 from imp_service.config.table import Key, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path
@@ -47,14 +46,6 @@ def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, KeyPath, str]]
             ("scheduler", "step_tokens"),
             f"scheduler.prefill_chunk is {scheduler.prefill_chunk}, "
             f"above scheduler.step_tokens, {scheduler.step_tokens}",
-        )
-    sessions = settings.sessions
-    if sessions.ttl > sessions.max_ttl:
-        yield (
-            ("sessions", "ttl"),
-            ("sessions", "max_ttl"),
-            f"sessions.ttl is {write_duration(sessions.ttl)}, "
-            f"above sessions.max_ttl, {write_duration(sessions.max_ttl)}",
         )
     device = settings.device
     pinned = len(device.cpus) if isinstance(device.cpus, tuple) else 0

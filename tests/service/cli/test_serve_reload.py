@@ -89,7 +89,6 @@ def test_lif_18_a_value_of_the_command_line_stays(tmp_path: Path) -> None:
 
 BAD: dict[str, Callable[[Path, Path], object]] = {
     "an unknown key": lambda conf, _: conf.write_text("[features]\nprompt_logprobs = false\nlogit = 1\n"),
-    "a contradiction": lambda conf, _: conf.write_text(WITHOUT_SCORES + "[sessions]\nttl = '2h'\n"),
     "no file": lambda conf, _: conf.unlink(),
     "bad tokens": lambda conf, tokens: (conf.write_text(WITHOUT_SCORES), tokens.write_text("nonsense\n")),
 }

@@ -11,8 +11,6 @@ PAIRS = [
         "imp.conf:2:scheduler.prefill_chunk",
         "scheduler.step_tokens",
     ),
-    ("[sessions]\nttl = '2h'\n", "imp.conf:2:sessions.ttl", "sessions.ttl is 2h, above sessions.max_ttl, 1h"),
-    ("[sessions]\nmax_ttl = '30s'\n", "imp.conf:2:sessions.max_ttl", "sessions.ttl is 60s, above"),
     ('[models.a]\nname = "x"\n', "imp.conf:2:models.a", "models.a has no path"),
     ("\n[models.a]\n", "imp.conf:2:models.a.path", "models.a has no path"),
     (
@@ -44,8 +42,3 @@ def test_cfg_9_a_higher_source_is_blamed_for_what_it_brought(load_text):
 def test_cfg_9_what_stands_at_the_limit_works(load_text):
     config = load_text("[scheduler]\nmax_running = 512\nprefill_chunk = 512\n")
     assert config.settings.scheduler.max_running == config.settings.scheduler.step_tokens
-
-
-def test_cfg_9_a_session_may_live_as_long_as_a_request_may_ask_for(load_text):
-    sessions = load_text("[sessions]\nttl = '90s'\nmax_ttl = '90s'\n").settings.sessions
-    assert sessions.ttl == sessions.max_ttl
