@@ -26,18 +26,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # How long an example takes says how busy the machine is. The same ones are drawn each time, so that who changes nothing
 # breaks nothing; a release looks for others.
 settings.register_profile(
-    "imp",
+    "all",
     deadline=None,
     derandomize=os.environ.get("IMP_RELEASE") != "1",
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("imp")
+settings.register_profile("quick", settings.get_profile("all"), max_examples=30)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", dest="all_cases", help="all cases of every sweep, and the long tests"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("all" if config.option.all_cases else "quick")
+
+
+@pytest.fixture(scope="session")
+def repeats(request: pytest.FixtureRequest) -> quick_run.Repeats:
+    """How often a test does for a quick run what it does so many times for `--all`: a fifth."""
+    return lambda n: n if request.config.option.all_cases else n // 5
 
 
 @pytest.hookimpl(trylast=True)

@@ -67,6 +67,7 @@ def test_sch_16_an_engine_keeps_one_step_ahead_and_draws_the_same(device: str, t
     assert engine.core.stats().n_steps_ahead >= 9
 
 
+@pytest.mark.sweep(quick=lambda late, **_: late in ("logits", "candidates of the prompt"))
 @pytest.mark.parametrize("late", LATE)
 def test_sch_16_who_comes_while_a_step_is_under_way_gets_its_own(device: str, tmp_path: Path, late: str) -> None:
     """Others that need the host for theirs: none is told what another drew, and all they asked for is there."""

@@ -11,10 +11,11 @@ name what counts, if not every parameter does: a parameter, or several whose com
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
+Repeats = Callable[[int], int]
 Value = tuple[str, tuple[str, ...]]
 
 

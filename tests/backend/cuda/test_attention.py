@@ -28,6 +28,7 @@ HEADS = Heads(n_heads=6, n_kv_heads=2, head_dim=64, scale=0.125)
 SHAPES = [(330, 1), (1, 1), (300, 5), (65, 20), (256, 1)]
 
 
+@pytest.mark.sweep
 @emulated_only
 @each_dtype
 @pytest.mark.parametrize("head_dim", [32, 128, 256])
@@ -67,6 +68,7 @@ def test_det_13_many_sequences_of_one_row_equal_each_alone(device: core.Device, 
     assert np.any(together[0] != together[1])
 
 
+@pytest.mark.sweep
 @each_gpu
 @each_dtype
 @pytest.mark.parametrize("long_at", [0, 2, 4])
@@ -211,6 +213,7 @@ def test_det_10_a_captured_step_serves_sequences_of_any_length(device: core.Devi
     assert np.any(results[0] != results[1])
 
 
+@pytest.mark.sweep
 @each_gpu
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("head_dim", [64, 256])

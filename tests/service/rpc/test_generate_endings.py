@@ -187,6 +187,7 @@ def leave_at(place: str) -> None:
             list(other)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("place", PLACES)
 def test_gen_16_gen_17_gen_18_r02_r03_r17_every_end_at_every_place(

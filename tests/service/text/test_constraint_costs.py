@@ -355,6 +355,7 @@ def _measure(name: str, cache_bytes: int, n: int) -> tuple[int, int, int]:
     return held, counted, in_all
 
 
+@pytest.mark.sweep(quick=lambda name: name in ("states", "lexemes"))
 @pytest.mark.parametrize("name", GREEDY)
 def test_txt_33_t45_a_program_counts_for_no_less_than_it_holds(name: str) -> None:
     held, counted, _ = _measure(name, 1 << 30, 4)

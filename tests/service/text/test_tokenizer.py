@@ -208,6 +208,7 @@ def test_sha256_names_the_vocabulary() -> None:
     assert other.sha256 != same.sha256
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("unit", ["a", " ", "我", "👨\u200d", "^", "(", "\n", "1", "e\u0301", "<|im_end|>", " x"])
 @pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "tekken"])
 def test_txt_25_t13_t14_long_runs_end(unit: str, pre: str) -> None:
