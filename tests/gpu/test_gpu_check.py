@@ -28,6 +28,7 @@ DOOR = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
 LARGEST = 16 << 20
 
 
+@pytest.mark.alone
 @pytest.mark.long
 def test_every_stage_passes_in_small(tmp_path: Path) -> None:
     """All that a run on hardware does but building, so that none is lost to a slip."""

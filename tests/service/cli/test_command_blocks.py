@@ -78,6 +78,8 @@ def reason_not_to(command: Printed) -> str | None:
     return next((why for pattern, why in NOT_RUN.items() if re.fullmatch(pattern, text)), None)
 
 
+# Commands that measure for many seconds: a quick run has the tests of their own alone.
+TAKES_LONG = re.compile(r"\bimp (bench|admin profile)\b")
 RUN = [command for command in commands() if INSTALLS.match(command.text) or reason_not_to(command) is None]
 SERVES = [command for command in RUN if re.match(r"(pip install \. && )?imp serve\b", command.text)]
 ASKS = [command for command in RUN if command not in SERVES]
@@ -148,6 +150,7 @@ def test_a_command_that_serves_is_ready_and_stops(
             process.wait()
 
 
+@pytest.mark.sweep(quick=lambda command: not TAKES_LONG.search(command.text))
 @pytest.mark.parametrize("command", ASKS, ids=str)
 def test_a_command_ends_well(
     command: Printed, tmp_path: Path, environment: dict[str, str], server: ServerProcess
