@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
 
+from mutants.mutated_import import MutatedImport
 from mutants.mutations import mutations_of
-from mutants.tests_of_lines import failed_tests
 
 SOURCE = '''"""A docstring of 1."""
 
@@ -68,6 +70,27 @@ def test_hon_16_what_may_matter_is_changed_and_nothing_else(source: Path) -> Non
     assert {change for change in changed if "def f" in change} == {"def f(a: int, b: bool = False) -> int | None:"}
 
 
-def test_hon_16_failed_tests_are_read_from_a_summary() -> None:
-    summary = "FAILED tests/a/test_b.py::test_c[x - y] - AssertionError: no\nERROR tests/d.py::test_e\n1 failed"
-    assert failed_tests(summary) == ["tests/a/test_b.py::test_c[x - y]", "tests/d.py::test_e"]
+def test_hon_16_a_mutant_lives_in_the_import_and_the_file_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "breakable"
+    package.mkdir()
+    (package / "__init__.py").write_text("from breakable.part import TWO\n")
+    part = package / "part.py"
+    part.write_text("TWO = 1 + 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finders = list(sys.meta_path)
+    [mutation] = [each for each in mutations_of(part) if each.replacement == " - "]
+    try:
+        MutatedImport(mutation, package).install()
+        assert importlib.import_module("breakable").TWO == 0
+    finally:
+        sys.meta_path[:] = finders
+        for name in ("breakable", "breakable.part"):
+            sys.modules.pop(name, None)
+    assert importlib.import_module("breakable").TWO == 2
+
+
+def test_hon_16_lines_that_run_at_import_are_told_from_those_of_functions(source: Path) -> None:
+    of_import = {mutation.line for mutation in mutations_of(source) if mutation.at_import}
+    assert of_import == {8, 11}  # the constant and the default

@@ -3,19 +3,16 @@
     python tests/mutants                     # 300 mutants, at least 90 % noticed, else exit status 1
     python tests/mutants --count 50 --seed 7 --rooms rpc serving
 
-It changes a copy of the package. The tests must import that copy, so imp must be installed as README says and not as
-an editable install. The first run records which tests run which line, and takes as long as those tests.
+The first run records which tests run which line, and takes as long as those tests. Record again when the code has
+changed. The files stay as they are: a mutant lives in the process whose tests import it.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,31 +21,31 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
 from mutants.mutations import Mutation, mutations_of, python_files  # noqa: E402
-from mutants.tests_of_lines import TestsOfLines, failed_tests, record  # noqa: E402
+from mutants.tests_of_lines import TestsOfLines, record  # noqa: E402
+from mutants.trials import Trials  # noqa: E402
 
 ROOMS = ("config", "serving", "rpc", "generation", "text", "client")
-TESTS = ["tests/service", "tests/determinism"]
-WORK = ROOT / "build" / "mutants"
-# Tests about a line come first; one that needs more than these to be noticed is not held by the suite.
-MOST_TESTS = 1000
-SECONDS = 180
+TESTS = [f"tests/service/{room}" for room in (*ROOMS, "telemetry", "cli")]
+DATA_FILE = ROOT / "build" / "mutants" / "tests_of_lines"
+# Tests about a line come first. A mutant that needs more of them than this is not held by the suite.
+MOST_SECONDS = 60.0
 
 
 def main(words: Sequence[str]) -> int:
     """The exit status."""
     options = _options(words)
-    package = _copy_package(WORK / "package")
-    data_file = WORK / "tests_of_lines"
-    if options.record or not data_file.exists():
-        record(data_file, package, options.tests, _importing(package))
-    tests = TestsOfLines(data_file)
+    package = _package()
+    if options.record is not None or not DATA_FILE.exists():
+        record(DATA_FILE, package, ROOMS, options.record or TESTS)
     mutants = [each for room in options.rooms for path in python_files(package / room) for each in mutations_of(path)]
     chosen = random.Random(options.seed).sample(mutants, min(options.count, len(mutants)))
     print(f"{len(chosen)} of {len(mutants)} mutants, seed {options.seed}", flush=True)
-    survivors = list(_survivors(chosen, tests, package, options.jobs))
-    n_killed = len(chosen) - len(survivors)
-    print(f"{n_killed} of {len(chosen)} mutants noticed: {n_killed / len(chosen):.1%}, expected {options.floor:.0%}")
-    return 0 if n_killed >= options.floor * len(chosen) else 1
+    hunt = _Hunt(package)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        n_killed = sum(pool.map(hunt.is_noticed, chosen))
+    share = n_killed / max(1, len(chosen))
+    print(f"{n_killed} of {len(chosen)} mutants noticed: {share:.1%}, expected {options.floor:.0%}")
+    return 0 if share >= options.floor else 1
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
@@ -56,87 +53,54 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=300, help="mutants to try (default 300)")
     parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (default 1)")
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=ROOMS, help="folders of imp_service to change")
-    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH", help="tests that may notice them")
     parser.add_argument("--floor", type=float, default=0.9, help="least share that must be noticed (default 0.9)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: CPUs)")
-    parser.add_argument("--record", action="store_true", help="record again which tests run which line")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (default 1)")
+    parser.add_argument(
+        "--record", nargs="*", metavar="PATH", help="record again which tests run which line, of these (default: all)"
+    )
     return parser.parse_args(words)
 
 
-def _copy_package(folder: Path) -> Path:
-    """The installed package with the sources of this checkout. Stays at one path, which the coverage data names."""
-    import imp_service
+def _package() -> Path:
+    """The package that the tests import, wherever it is installed."""
+    import importlib.util
 
-    installed = Path(imp_service.__file__).parent
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(installed, folder / "imp_service", ignore=shutil.ignore_patterns("__pycache__"))
-    for path in python_files(ROOT / "service" / "imp_service"):
-        target = folder / "imp_service" / path.relative_to(ROOT / "service" / "imp_service")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
-    return folder / "imp_service"
+    spec = importlib.util.find_spec("imp_service")
+    if spec is None or spec.origin is None:
+        raise SystemExit("imp is not installed")
+    return Path(spec.origin).resolve().parent
 
 
-def _importing(package: Path) -> dict[str, str]:
-    """Variables under which Python imports this copy; fails where it imports another one."""
-    variables = {"PYTHONPATH": str(package.parent)}
-    probe = [sys.executable, "-c", "import imp_service; print(imp_service.__file__)"]
-    ran = subprocess.run(probe, capture_output=True, text=True, check=True, env={**os.environ, **variables})
-    if Path(ran.stdout.strip()).parent != package:
-        raise SystemExit(f"Python imports {ran.stdout.strip()}, not the copy: install imp without -e")
-    return variables
+class _Hunt:
+    """Looks for a test that notices a mutant."""
 
+    def __init__(self, package: Path) -> None:
+        self._package = package
+        self._tests = TestsOfLines(DATA_FILE)
+        self._trials = Trials(package)
 
-def _survivors(chosen: Sequence[Mutation], tests: TestsOfLines, package: Path, n_jobs: int) -> Iterator[Mutation]:
-    """The mutants that no test notices, printed as they are found. Each job has a copy of its own to break."""
-    copies = [WORK / f"job{i}" / "imp_service" for i in range(n_jobs)]
-    for copy in copies:
-        shutil.rmtree(copy.parent, ignore_errors=True)
-        shutil.copytree(package, copy)
-
-    def work(job: int) -> list[Mutation]:
-        return [each for each in chosen[job::n_jobs] if not _is_noticed(each, tests, package, copies[job])]
-
-    with ThreadPoolExecutor(n_jobs) as pool:
-        for found in pool.map(work, range(n_jobs)):
-            yield from found
-
-
-def _is_noticed(mutation: Mutation, tests: TestsOfLines, package: Path, copy: Path) -> bool:
-    about = tests.of(mutation.path, mutation.line)[:MOST_TESTS]
-    place = mutation.path.relative_to(package)
-    if not about:
-        print(f"survived  {place}:{mutation.line}  {mutation.what}  (no test runs the line)", flush=True)
+    def is_noticed(self, mutation: Mutation) -> bool:
+        about = self._affordable(self._tests.of(mutation))
+        while about:
+            outcome = self._trials.run(about, mutation, self._tests.seconds(about))
+            if outcome.passed:
+                break
+            # A test that fails on the unbroken code too has noticed nothing.
+            unbroken = [outcome.test] if outcome.test else [*about, "--collect-only"]
+            if self._trials.run(unbroken).passed:
+                return True
+            if not outcome.test:
+                raise SystemExit("the tests are others than those recorded: record them again")
+            about.remove(outcome.test)
+        why = f"{len(about)} tests pass" if about else "no test runs the line"
+        place = mutation.path.relative_to(self._package)
+        print(f"survived  {place}:{mutation.line}  {mutation.what}  ({why})", flush=True)
         return False
-    broken, original = copy / place, mutation.path.read_bytes()
-    while about:
-        broken.write_bytes(mutation.apply(original))
-        failed = _failing(about, copy)
-        broken.write_bytes(original)
-        if failed is None:
-            break
-        # A test that fails on the unbroken code too has noticed nothing.
-        if failed == "" or _failing([failed], copy) is None:
-            return True
-        about.remove(failed)
-    print(f"survived  {place}:{mutation.line}  {mutation.what}  ({len(about)} tests pass)", flush=True)
-    return False
 
-
-def _failing(about: Sequence[str], copy: Path) -> str | None:
-    """The test that fails first; empty where the run as a whole fails or comes to no end, None where all pass."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", "--timeout=60"]
-    variables = {**os.environ, "PYTHONPATH": str(copy.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        ran = subprocess.run(
-            [*command, *about], cwd=ROOT, capture_output=True, text=True, check=False, env=variables, timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return ""
-    if ran.returncode == 0:
-        return None
-    failed = failed_tests(ran.stdout)
-    return failed[0] if failed and failed[0] in about else ""
+    def _affordable(self, tests: list[str]) -> list[str]:
+        while self._tests.seconds(tests) > MOST_SECONDS:
+            tests.pop()
+        return tests
 
 
 if __name__ == "__main__":

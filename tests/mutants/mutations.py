@@ -38,6 +38,7 @@ class Mutation:
     end: int
     replacement: str
     what: str
+    at_import: bool
 
     def apply(self, source: bytes) -> bytes:
         """The source with the change in it."""
@@ -59,6 +60,7 @@ class _Finder(ast.NodeVisitor):
         self.found: list[Mutation] = []
         self._path = path
         self._source = source
+        self._at_import = True
         self._starts = [0]
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -85,8 +87,10 @@ class _Finder(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.visit(default)
+        outer, self._at_import = self._at_import, False
         for statement in node.body:
             self.visit(statement)
+        self._at_import = outer
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         self.visit_FunctionDef(node)
@@ -166,7 +170,7 @@ class _Finder(ast.NodeVisitor):
         self._add(begin, end, "", what, arguments[i].lineno)
 
     def _add(self, begin: int, end: int, text: str, what: str, line: int) -> None:
-        mutation = Mutation(self._path, line, begin, end, text, what)
+        mutation = Mutation(self._path, line, begin, end, text, what, self._at_import)
         try:
             compile(mutation.apply(self._source), str(self._path), "exec")
         except SyntaxError:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import os
-import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
+
+from mutants.mutations import Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class TestsOfLines:
-    """Node ids of tests by source line."""
+    """Node ids of tests by source line, with what each costs."""
 
     __test__ = False  # pytest: this is no test class
 
     def __init__(self, data_file: Path) -> None:
         import coverage  # of the extra `mutants`
 
-        unfit = set(_failures_of(data_file).read_text().splitlines())
+        self._seconds: dict[str, float] = json.loads(_seconds_file(data_file).read_text())
         data = coverage.CoverageData(str(data_file))
         data.read()
         self._by_line: dict[Path, dict[int, set[str]]] = {}
@@ -29,45 +32,85 @@ class TestsOfLines:
         for name in data.measured_files():
             by_line: dict[int, set[str]] = defaultdict(set)
             for line, contexts in data.contexts_by_lineno(name).items():
-                tests = {context.partition("|")[0] for context in contexts if context} - unfit
+                tests = {context.partition("|")[0] for context in contexts} & self._seconds.keys()
                 by_line[line] = tests
                 self._n_lines.update(tests)
             self._by_line[Path(name).resolve()] = by_line
 
-    def of(self, path: Path, line: int) -> list[str]:
-        """The tests that run this line, those first that run least else: they are the ones about it.
+    def of(self, mutation: Mutation) -> list[str]:
+        """The tests that run the changed line, file by file, those first that are quick and run little else.
 
         A line that runs at import, such as a constant or a table, belongs to no test. Every test that runs something
         of its file may notice a change there, and every test of its room.
         """
-        by_line = self._by_line.get(path.resolve(), {})
-        found = by_line.get(line, set()) or set().union(*by_line.values()) | self._of_room(path.parts)
-        return sorted(found, key=lambda test: (self._n_lines[test], test))
+        by_line = self._by_line.get(mutation.path.resolve(), {})
+        found = set() if mutation.at_import else by_line.get(mutation.line, set())
+        if not found:
+            found = set().union(*by_line.values()) | self._of_room(mutation.path.parts)
+        files: dict[str, list[str]] = defaultdict(list)
+        for test in sorted(found, key=lambda test: (self._rank(test), test)):
+            files[test.partition("::")[0]].append(test)
+        return [test for tests in files.values() for test in tests]
+
+    def seconds(self, tests: Sequence[str]) -> float:
+        """How long these tests took as they were recorded."""
+        return sum(self._seconds[test] for test in tests)
+
+    def _rank(self, test: str) -> float:
+        return (self._seconds[test] + 0.01) * self._n_lines[test]
 
     def _of_room(self, parts: Sequence[str]) -> set[str]:
         room = parts[parts.index("imp_service") + 1]
         return {test for test in self._n_lines if test.startswith(f"tests/service/{room}/")}
 
 
-def record(data_file: Path, package: Path, tests: list[str], environment: dict[str, str]) -> None:
-    """Runs the tests under coverage. `package` is the copy of imp_service that they import.
-
-    Tests that fail, such as those that measure time, notice nothing later: their names are kept apart.
-    """
-    data_file.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "--all", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *tests]
-    command += [f"--cov={package}", "--cov-context=test", "--cov-report="]
-    variables = {**os.environ, **environment, "COVERAGE_FILE": str(data_file)}
-    ran = subprocess.run(command, cwd=ROOT, check=False, env=variables, capture_output=True, text=True)
-    if ran.returncode not in (0, 1):
-        raise SystemExit(f"the tests did not run:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-    _failures_of(data_file).write_text("".join(f"{name}\n" for name in failed_tests(ran.stdout)))
+def record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequence[str]) -> None:
+    """Runs the tests under coverage. What is known of other tests is kept."""
+    data_file.parent.mkdir(parents=True, exist_ok=True)
+    process = multiprocessing.get_context("spawn").Process(target=_record, args=(data_file, package, rooms, tests))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit("the tests did not run")
 
 
-def failed_tests(output: str) -> list[str]:
-    """The node ids in pytest's summary."""
-    return re.findall(r"^(?:FAILED|ERROR) (\S+?::\w+(?:\[.*?\](?= - |$))?)", output, re.MULTILINE)
+def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequence[str]) -> None:
+    os.chdir(ROOT)
+    os.environ["COVERAGE_FILE"] = str(data_file)
+    seconds_file = _seconds_file(data_file)
+    known = json.loads(seconds_file.read_text()) if seconds_file.exists() else {}
+    clock = _Clock()
+    options = [
+        "--all",
+        "-n0",
+        "-q",
+        "--tb=short",
+        "-p",
+        "no:cacheprovider",
+        "--cov-context=test",
+        "--cov-report=",
+        "--cov-append",
+    ]
+    code = pytest.main([*options, *(f"--cov={package / room}" for room in rooms), *tests], plugins=[clock])
+    seconds_file.write_text(json.dumps(known | clock.seconds, indent=0))
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise SystemExit(int(code))
 
 
-def _failures_of(data_file: Path) -> Path:
-    return data_file.with_suffix(".failed")
+class _Clock:
+    """What each test that passes costs. One that fails, such as one that measures time, would notice nothing later."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed or report.skipped:
+            self._failed.add(report.nodeid)
+            self.seconds.pop(report.nodeid, None)
+        elif report.nodeid not in self._failed:
+            self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
+
+
+def _seconds_file(data_file: Path) -> Path:
+    return data_file.with_suffix(".seconds.json")

@@ -1,0 +1,58 @@
+"""Gives an import the changed source of one module, and every other import what it always gets."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder, SourceLoader
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from mutants.mutations import Mutation
+
+
+class MutatedImport(MetaPathFinder):
+    """A finder for the module that a mutation changes. It must stand before all others."""
+
+    def __init__(self, mutation: Mutation, package: Path) -> None:
+        self._path = mutation.path
+        self._name = module_name(mutation.path, package)
+        self._loader = _Loader(self._name, mutation)
+
+    def install(self) -> None:
+        """From now on the module is the changed one. It must not have been imported before."""
+        assert self._name not in sys.modules, self._name
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        folders = [str(self._path.parent)] if self._path.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(
+            name, self._path, loader=self._loader, submodule_search_locations=folders
+        )
+
+
+class _Loader(SourceLoader):
+    def __init__(self, name: str, mutation: Mutation) -> None:
+        self._name = name
+        self._mutation = mutation
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self._mutation.path)
+
+    def get_data(self, path: bytes | str) -> bytes:
+        return self._mutation.apply(self._mutation.path.read_bytes())
+
+    def get_code(self, fullname: str) -> CodeType:
+        # Compiled here and now: a cached file would be that of the unchanged source.
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def module_name(path: Path, package: Path) -> str:
+    """The dotted name of a file of the package."""
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
