@@ -161,3 +161,41 @@ def test_every_call_carries_the_token_and_the_metadata():
         with Connection(target) as connection:
             connection.unary(ModelServiceStub(connection.channel).GetLoad, GetLoadRequest())
     assert seen == [{"imp-tenant": "search", "authorization": "Bearer secret"}]
+
+
+@pytest.mark.parametrize(("code", "n_calls"), [("UNAVAILABLE", 2), ("RESOURCE_EXHAUSTED", 2), ("INTERNAL", 1)])
+def test_attempts_are_made_of_what_the_identical_call_may_survive(code: str, n_calls: int):
+    calls: list[str] = []
+
+    def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        calls.append(request.text)
+        refuse(context, grpc.StatusCode[code], "no", ErrorInfo(reason="X", domain="imp.v1"), pushback_ms=1)
+        yield
+
+    with scripted_server(Generate=script) as address, pytest.raises(CallFailure) as caught:
+        generate(address, attempts=2)
+    assert (len(calls), caught.value.code) == (n_calls, code)
+
+
+def test_a_reply_of_many_megabytes_comes_whole():
+    def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        yield GenerateResponse(chunk={"text": "x" * (9 << 20)})
+
+    with scripted_server(Generate=script) as address:
+        [reply] = generate(address)
+    assert len(reply.chunk.text) == 9 << 20
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "full (RESOURCE_EXHAUSTED)"),
+        ({"retry_after": 0.0}, "full (RESOURCE_EXHAUSTED, try again)"),
+        ({"retry_after": 1.5}, "full (RESOURCE_EXHAUSTED, try again in 1.5 s)"),
+        ({"text": ""}, "no message (RESOURCE_EXHAUSTED)"),
+        ({"reason": "RESOURCE_EXHAUSTED"}, "full"),
+    ],
+)
+def test_a_failure_is_one_line_for_a_person(fields: dict[str, Any], message: str):
+    failure = CallFailure(**{"code": "RESOURCE_EXHAUSTED", "reason": "QUEUE_FULL", "text": "full", **fields})
+    assert failure.message == message

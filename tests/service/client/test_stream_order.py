@@ -57,3 +57,25 @@ def test_rpc_2_each_message_lost_is_noticed():
     for lost in range(len(whole)):
         with pytest.raises(StreamBroken):
             check(*whole[:lost], *whole[lost + 1 :])
+
+
+def test_rpc_2_tokens_lost_before_the_end_are_counted_by_the_usage():
+    def ended(n_output: int) -> GenerateResponse:
+        return GenerateResponse(finished=GenerationFinished(usage={"output_tokens": n_output}))
+
+    check(STARTED, chunk(0, 2), ended(2))
+    for n_output in (1, 3):
+        with pytest.raises(StreamBroken, match=f"{n_output} tokens were sent, 2 came"):
+            check(STARTED, chunk(0, 2), ended(n_output))
+
+
+@pytest.mark.parametrize("match", [{"token_id": 7}, {"eos_token_id": 2}, {"text": "x"}])
+def test_rpc_2_a_stop_token_that_is_kept_comes_and_is_not_in_the_usage(match: dict[str, object]):
+    end = GenerateResponse(finished=GenerationFinished(usage={"output_tokens": 2}, match=match))
+    kept, plain = StreamOrder(keeps_match=True), StreamOrder()
+    for message in (STARTED, chunk(0, 2 if "text" in match else 3), end):
+        kept.see(message)
+    kept.end()
+    for message in (STARTED, chunk(0, 2), end):
+        plain.see(message)
+    plain.end()
