@@ -217,9 +217,7 @@ def _filter_indent(
     margin = width if isinstance(width, str) else " " * min(max(width, 0), 256)
     budget.operand(len(text) + (text.count("\n") + 1) * len(margin))
     lines = text.split("\n")
-    indented = [
-        line if (i == 0 and not first) or not (line or blank) else margin + line for i, line in enumerate(lines)
-    ]
+    indented = [margin + line if (line or blank if i else first) else line for i, line in enumerate(lines)]
     return _of_sources("\n".join(indented), text, margin)
 
 

@@ -8,9 +8,6 @@ from datetime import datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from imp_service.text import (
     ChatMessage,
@@ -22,6 +19,7 @@ from imp_service.text import (
     Tokenizer,
 )
 from support import chat_templates
+from support.plain_template import plain_render
 from support.tiny_vocabularies import byte_level
 
 SPECIALS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -38,23 +36,6 @@ TALK = (
 
 def _template(source: str) -> ChatTemplate:
     return ChatTemplate(source, SPECIALS, now=lambda: datetime(2031, 5, 6))
-
-
-class _PlainGeneration(Extension):
-    tags = {"generation"}  # noqa: RUF012
-
-    def parse(self, parser: Parser) -> list[object]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _plain_render(source: str, variables: dict[str, object]) -> str:
-    """The template engine as other servers set it up, without any of our bounds or marks."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _PlainGeneration]
-    )
-    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
-    return environment.from_string(source).render(**SPECIALS, **variables)
 
 
 GOLDEN = {
@@ -119,7 +100,7 @@ def test_txt_18_bounds_and_marks_change_no_character(family: str, contents: list
     rendered = _template(chat_templates.ALL[family]).render(ChatPrompt(tuple(messages)))
     plain = [{"role": m.role, "content": m.content} for m in messages]
     variables: dict[str, object] = {"messages": plain, "tools": None, "add_generation_prompt": True}
-    assert rendered.text == _plain_render(chat_templates.ALL[family], variables)
+    assert rendered.text == plain_render(chat_templates.ALL[family], {**SPECIALS, **variables})
     assert "".join(span.text for span in rendered.spans) == rendered.text
 
 
@@ -341,7 +322,7 @@ def test_txt_18_the_neighbours_of_a_loop_are_undefined_at_its_ends() -> None:
         "{% if loop.nextitem is defined %}{{ loop.nextitem.content }}{% endif %}{{ loop.nextitem or '$' }};{% endfor %}"
     )
     chat = ChatPrompt((ChatMessage("user", "a"), ChatMessage("assistant", "b")))
-    plain = _plain_render(source, {"messages": _as_dicts(chat)})
+    plain = plain_render(source, {**SPECIALS, "messages": _as_dicts(chat)})
     assert _template(source).render(chat).text == plain
     assert plain.startswith("^b{'role'") and plain.endswith(";user$;")
 
@@ -363,7 +344,7 @@ def _as_dicts(chat: ChatPrompt) -> list[dict[str, object]]:
 )
 def test_txt_18_a_format_writes_what_the_library_writes(source: str) -> None:
     chat = ChatPrompt(TALK)
-    assert _template(source).render(chat).text == _plain_render(source, {"messages": _as_dicts(chat)})
+    assert _template(source).render(chat).text == plain_render(source, {**SPECIALS, "messages": _as_dicts(chat)})
 
 
 def test_txt_17_what_a_format_takes_from_the_conversation_stays_text() -> None:

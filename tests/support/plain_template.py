@@ -1,0 +1,26 @@
+"""Chat templates as other servers render them: the library as it is, without any of imp's bounds or marks."""
+
+from __future__ import annotations
+
+import json
+
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+
+class _PlainGeneration(Extension):
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> list[object]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def plain_render(source: str, variables: dict[str, object]) -> str:
+    """The text of a template."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _PlainGeneration]
+    )
+    environment.filters["tojson"] = lambda value, **options: json.dumps(value, **{"ensure_ascii": False, **options})
+    return environment.from_string(source).render(**variables)
