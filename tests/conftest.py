@@ -53,7 +53,7 @@ def repeats(request: pytest.FixtureRequest) -> quick_run.Repeats:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is more of the same, unless all is asked for, or a test by its name."""
-    if config.option.all_cases or any("::" in argument for argument in config.invocation_params.args):
+    if config.option.all_cases or any("::" in argument for argument in config.args):
         return
     left_out = quick_run.left_out(items)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])

@@ -74,6 +74,7 @@ def test_hon_4_a_case_that_is_named_is_run() -> None:
     name = "test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else"
     left_out = (collected("--all", str(SWEPT))[name] - collected(str(SWEPT))[name]).pop()
     assert collected(f"{SWEPT}::{name}[{left_out}]")[name] == {left_out}
+    assert left_out not in collected(f"--deselect={SWEPT}::nothing", str(SWEPT))[name]
 
 
 def test_a_cover_is_small_and_has_every_value() -> None:
