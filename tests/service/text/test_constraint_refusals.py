@@ -97,6 +97,8 @@ def test_txt_22_an_identifier_inside_would_move_references() -> None:
         ({"type": "array", "items": {"$ref": "#"}, "minItems": 1}, "without an end"),
         ({"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}, "at #/properties/x"),
         ({"$ref": "http://example.com/s"}, "http://example.com/s"),
+        ({"allOf": [True], "$ref": "#/allOf/1"}, "leads nowhere"),
+        ({"allOf": [True], "$ref": "#/allOf/-1"}, "leads nowhere"),
         ({"$ref": "file:///etc/passwd"}, "file:///etc/passwd"),
         ({"items": {"$ref": "other.json#/a"}}, "other.json"),
         ({"$ref": "#/$defs/none"}, "leads nowhere"),

@@ -94,6 +94,7 @@ def test_txt_29_settings_take_the_place_of_all_of_them() -> None:
         with pytest.raises(TokenizerInvalid) as caught:
             _ends(metadata, [wrong])
         assert caught.value.path == "model.overrides.eos_token_ids"
+        assert f"token id {wrong}, expected 0 to 259" in caught.value.message
 
 
 @pytest.mark.parametrize("family", FAMILIES)
