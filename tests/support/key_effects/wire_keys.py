@@ -52,7 +52,8 @@ def compression(_: Path, settings: tuple[str, ...]) -> str:
 SECONDS = 1000
 AGED = ("connection.max_age=30s",)
 WIRE_EFFECTS: dict[str, Effect] = {
-    "limits.max_message_bytes": Effect("2MiB", option("max_receive_message_length"), 4 * 1024**2, 2 * 1024**2),
+    # gRPC takes more, so that imp itself refuses what exceeds the limit.
+    "limits.max_message_bytes": Effect("2MiB", option("max_receive_message_length"), 8 * 1024**2, 4 * 1024**2),
     "limits.max_metadata_bytes": Effect("32KiB", option("max_metadata_size"), 16 * 1024, 32 * 1024),
     "keepalive.time": Effect("7s", option("keepalive_time_ms"), 20 * SECONDS, 7 * SECONDS),
     "keepalive.timeout": Effect("4s", option("keepalive_timeout_ms"), 10 * SECONDS, 4 * SECONDS),
