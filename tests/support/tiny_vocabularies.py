@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
-def byte_alphabet() -> list[str]:
+@functools.cache
+def byte_alphabet() -> tuple[str, ...]:
     """GPT-2's characters for the bytes 0 to 255, written down once more, from its definition."""
     printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255]
     others = [b for b in range(256) if b not in printable]
     char_of = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
-    return [char_of[b] for b in range(256)]
+    return tuple(char_of[b] for b in range(256))
 
 
 def spell(text: str) -> str:
@@ -26,7 +28,7 @@ def byte_level(
     *, merges: Sequence[tuple[str, str]] = (), control: Sequence[str] = CHATML, user_defined: Sequence[str] = ()
 ) -> dict[str, object]:
     """256 bytes, then the merges' results, then user-defined tokens, then control tokens; the last one is eos."""
-    tokens = byte_alphabet()
+    tokens = [*byte_alphabet()]
     for left, right in merges:
         tokens.append(spell(left) + spell(right))
     types = [NORMAL] * len(tokens) + [USER_DEFINED] * len(user_defined) + [CONTROL] * len(control)
