@@ -38,12 +38,12 @@ SAMPLING: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "dry.base": ((1.0, 100.0), (0.9, 100.1, *NOT_FINITE)),
     "dry.allowed_length": ((0, 1024), (1025, U32)),
     "dry.window": ((0, U32), ()),
-    "dry.breakers": ((["b" * 64] * 16,), (["b"] * 17, [""], ["b" * 65])),
+    "dry.breakers": ((["b" * 64] * 16, ["b"]), (["b"] * 17, [""], ["b" * 65])),
 }
 STOP = {
     "max_tokens": ((0, U32), ()),
     "min_tokens": ((0,), ()),  # its bound is max_tokens
-    "strings": ((["s" * 256] * 16,), (["s"] * 17, [""], ["s" * 257])),
+    "strings": ((["s" * 256] * 16, ["s"]), (["s"] * 17, [""], ["s" * 257])),
     "token_ids": (([0, 2047] * 128,), ([1] * 257, [2048], [2**31], [U32])),
     "ignore_eos": ((False, True), ()),
     "include_match": ((False, True), ()),
