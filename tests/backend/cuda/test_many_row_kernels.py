@@ -142,6 +142,7 @@ def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dt
             assert_same_bits(some, whole[which])
 
 
+@pytest.mark.sweep
 @each_device
 @each_kind
 @each_type
@@ -225,6 +226,7 @@ def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, has_sourc
     assert not is_within(out[:3], *product(x.exact[rows[:3]], weights[1], bias))
 
 
+@pytest.mark.sweep
 @each_device
 @each_kind
 @pytest.mark.parametrize("dtype", ["q4_k", "q8_0", "bf16", "f8_e4m3"])
