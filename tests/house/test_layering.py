@@ -134,6 +134,7 @@ def test_hon_16_package_rooms_import_only_what_they_may() -> None:
         ("backend/cpu/norm.cpp", '#include "backend/cuda/device/launch.cuh"'),
         ("backend/backend.h", '#include "backend/cpu/lanes.h"'),
         ("engine/step.cpp", '#include "files/model_file.h"'),
+        ("bindings/module.cpp", '#include "native/script/script_model.h"'),
     ],
 )
 def test_hon_16_a_forbidden_include_is_found(path: str, line: str) -> None:

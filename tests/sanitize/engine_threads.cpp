@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "bindings/testing/script_backend.h"
-#include "bindings/testing/script_model.h"
+#include "native/script/script_backend.h"
+#include "native/script/script_model.h"
 #include "engine/engine.h"
 
 namespace {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "bindings/testing/script_backend.h"
-#include "bindings/testing/script_model.h"
+#include "native/script/script_backend.h"
+#include "native/script/script_model.h"
 #include "engine/engine.h"
 
 namespace {

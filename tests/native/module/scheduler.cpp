@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/testing/engine.h"
 #include "engine/scheduler.h"
+#include "native/module/engine.h"
 
 namespace py = pybind11;
 

@@ -1,5 +1,5 @@
 // `_testing`: times a GPU's kernels by themselves.
-#include "bindings/testing/gpu_bench.h"
+#include "native/module/gpu_bench.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "backend/make_backend.h"
-#include "bindings/testing/ops.h"
+#include "native/module/ops.h"
 
 namespace py = pybind11;
 

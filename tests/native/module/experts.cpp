@@ -1,9 +1,9 @@
 // `_testing`: routing to experts and the products of the rows that each got.
 #include <pybind11/stl.h>
 
-#include "bindings/testing/device.h"
-#include "bindings/testing/ops.h"
-#include "bindings/testing/weights.h"
+#include "native/module/device.h"
+#include "native/module/ops.h"
+#include "native/module/weights.h"
 
 namespace py = pybind11;
 

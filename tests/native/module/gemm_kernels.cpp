@@ -14,7 +14,7 @@
 #include "backend/cpu/probes.h"
 #include "base/error.h"
 #include "base/float_mode.h"
-#include "bindings/testing/gemm.h"
+#include "native/module/gemm.h"
 
 namespace py = pybind11;
 

@@ -8,11 +8,11 @@
 #include <tuple>
 #include <utility>
 
-#include "bindings/testing/engine.h"
 #include "engine/block_allocator.h"
 #include "engine/block_hash.h"
 #include "engine/kv_blocks.h"
 #include "engine/prefix_cache.h"
+#include "native/module/engine.h"
 
 namespace py = pybind11;
 

@@ -1,12 +1,12 @@
 // `_testing.Device`: every op of a CPU backend on arrays, for each instruction set and number of threads.
-#include "bindings/testing/ops.h"
+#include "native/module/ops.h"
 
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include "base/error.h"
-#include "bindings/testing/device.h"
-#include "bindings/testing/weights.h"
+#include "native/module/device.h"
+#include "native/module/weights.h"
 
 namespace py = pybind11;
 

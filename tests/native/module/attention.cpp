@@ -4,8 +4,8 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_kv_pool.h"
 #include "base/error.h"
-#include "bindings/testing/device.h"
-#include "bindings/testing/ops.h"
+#include "native/module/device.h"
+#include "native/module/ops.h"
 
 namespace py = pybind11;
 

@@ -1,5 +1,5 @@
 // Raw forward passes, memory plans and rotary frequencies, for the tests.
-#include "bindings/testing/model.h"
+#include "native/module/model.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>

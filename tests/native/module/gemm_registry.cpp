@@ -8,8 +8,8 @@
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/gemm_registry.h"
 #include "backend/make_backend.h"
-#include "bindings/testing/gemm.h"
 #include "bindings/tuning.h"
+#include "native/module/gemm.h"
 
 namespace py = pybind11;
 

@@ -1,3 +1,3 @@
 // The benches of a GPU's kernels on the emulated device.
 #define cuda cuda_emulated
-#include "bindings/testing/gpu_bench.inl"
+#include "native/module/gpu_bench.inl"

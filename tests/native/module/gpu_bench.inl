@@ -15,7 +15,7 @@
 #include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/cuda_linear.h"
 #include "backend/cuda/make_cuda_backend.h"
-#include "bindings/testing/gpu_bench.h"
+#include "native/module/gpu_bench.h"
 
 namespace imp::cuda {
 namespace {

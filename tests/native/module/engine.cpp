@@ -8,12 +8,12 @@
 
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
-#include "bindings/testing/engine.h"
-#include "bindings/testing/script_backend.h"
-#include "bindings/testing/script_model.h"
 #include "engine/door.h"
 #include "engine/loop.h"
 #include "model/loaded_model.h"
+#include "native/module/engine.h"
+#include "native/script/script_backend.h"
+#include "native/script/script_model.h"
 
 namespace py = pybind11;
 

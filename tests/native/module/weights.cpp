@@ -1,5 +1,5 @@
 // Loads a weight as a file's would be, row by row.
-#include "bindings/testing/weights.h"
+#include "native/module/weights.h"
 
 #include <cstring>
 #include <stdexcept>

@@ -4,7 +4,7 @@
 #include "backend/cuda/device/tile_places.h"
 #include "backend/cuda/gemm/block_order.h"
 #include "backend/cuda/gemm/cublaslt/cut.h"
-#include "bindings/testing/gemm.h"
+#include "native/module/gemm.h"
 
 namespace py = pybind11;
 

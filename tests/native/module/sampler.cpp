@@ -9,8 +9,8 @@
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
 #include "base/float_mode.h"
-#include "bindings/testing/device.h"
-#include "bindings/testing/ops.h"
+#include "native/module/device.h"
+#include "native/module/ops.h"
 
 namespace py = pybind11;
 

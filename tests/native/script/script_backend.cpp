@@ -1,5 +1,5 @@
 // The plainest sampler there is.
-#include "bindings/testing/script_backend.h"
+#include "native/script/script_backend.h"
 
 #include <algorithm>
 #include <array>

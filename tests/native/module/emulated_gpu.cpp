@@ -14,9 +14,9 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/images.h"
 #include "backend/cuda/emu/faults.h"
-#include "bindings/testing/device.h"
-#include "bindings/testing/ops.h"
 #include "model/loaded_model.h"
+#include "native/module/device.h"
+#include "native/module/ops.h"
 
 namespace py = pybind11;
 

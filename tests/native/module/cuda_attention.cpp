@@ -10,7 +10,7 @@
 #include "backend/cuda/attention/divided.cuh"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/runtime.h"
-#include "bindings/testing/gemm.h"
+#include "native/module/gemm.h"
 
 namespace py = pybind11;
 

@@ -1,5 +1,5 @@
 // Dtypes, conversions, single reads, typed getters and faulty reads, for the tests.
-#include "bindings/testing/files.h"
+#include "native/module/files.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>

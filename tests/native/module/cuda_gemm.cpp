@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backend/cuda/testing_gemm.h"
-#include "bindings/testing/gemm.h"
+#include "native/module/gemm.h"
 
 namespace py = pybind11;
 

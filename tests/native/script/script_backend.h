@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "bindings/testing/script_model.h"
+#include "native/script/script_model.h"
 
 namespace imp::testing {
 

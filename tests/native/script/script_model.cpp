@@ -1,5 +1,5 @@
 // Logits by rule.
-#include "bindings/testing/script_model.h"
+#include "native/script/script_model.h"
 
 #include <unistd.h>
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/float_mode.h"
 #include "base/thread_pool.h"
-#include "bindings/testing/base.h"
+#include "native/module/base.h"
 
 #if defined(__linux__)
 #include <sched.h>
