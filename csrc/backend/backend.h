@@ -284,14 +284,6 @@ class Backend {
 
   // Copies block `from` to block `to` in every layer, K and V.
   virtual void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) = 0;
-
-#if IMP_TESTING
-  // Sets every byte of scratch: no result may depend on what it held.
-  virtual void fill_scratch(std::uint8_t value) = 0;
-  // Between the host and an address on the device, after all ops before.
-  virtual void write_device(void* to, const void* from, std::size_t n_bytes) = 0;
-  virtual void read_device(void* to, const void* from, std::size_t n_bytes) = 0;
-#endif
 };
 
 }  // namespace imp

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "tensor/dtype.h"
 
@@ -24,10 +23,6 @@ class KvPool {
   virtual ~KvPool() = default;
   virtual const KvGeometry& geometry() const noexcept = 0;
   virtual std::size_t n_bytes() const noexcept = 0;
-#if IMP_TESTING
-  // All of it, as addresses on the device; empty where there is none.
-  virtual std::span<std::byte> memory() const noexcept { return {}; }
-#endif
 };
 
 }  // namespace imp

@@ -1,73 +1,70 @@
 // The devices by name.
 #include "backend/make_backend.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/cpu/make_cpu_backend.h"
+#include "backend/device_kinds.h"
 #include "base/error.h"
 
 #if IMP_CUDA
 #include "backend/cuda/make_cuda_backend.h"
 #endif
-#if IMP_TESTING
-#include "backend/cuda/make_emulated_backend.h"
-#endif
 
 namespace imp {
+
+[[gnu::weak]] std::span<const DeviceKind> brought_device_kinds() noexcept {
+  return {};
+}
+
 namespace {
 
 constexpr const char* kWithoutCuda = "this imp was built without CUDA";
-
-// What there is of one kind of device.
-struct DeviceKind {
-  std::string_view name;
-  const char* missing;  // why it is not in this build, and what to do; null: it is
-  std::unique_ptr<Backend> (*make)(const DeviceOptions&);
-  std::span<const GemmKernel> (*kernels)() noexcept;
-};
 
 std::unique_ptr<Backend> make_cpu(const DeviceOptions& options) {
   return cpu::make_cpu_backend(cpu::cpu_caps(options.isa), options);
 }
 
 constexpr DeviceKind kKinds[] = {
-    {"cpu", nullptr, make_cpu, cpu::kernel_list},
+    {"cpu", nullptr, make_cpu, cpu::kernel_list, nullptr},
 #if IMP_CUDA
-    {"cuda", nullptr, cuda::make_cuda_backend, cuda::kernels},
+    {"cuda", nullptr, cuda::make_cuda_backend, cuda::kernels, cuda::known_caps},
 #else
     {"cuda",
      "this imp was built without CUDA, as there was no nvcc when it was installed or IMP_CUDA was off (docs/cuda.md: "
      "Building)",
-     nullptr, nullptr},
-#endif
-#if IMP_TESTING
-    {"cuda_emulated", nullptr, cuda_emulated::make_cuda_backend, cuda_emulated::kernels},
-#else
-    {"cuda_emulated", "this imp was built without its tests", nullptr, nullptr},
+     nullptr, nullptr, nullptr},
 #endif
 };
 
-const DeviceKind& find(const std::string& name) {
-  for (const DeviceKind& kind : kKinds) {
-    if (kind.name != name) continue;
-    if (kind.missing != nullptr) {
-      throw DeviceError(Reason::DEVICE_MISSING, "device " + name + ": " + kind.missing + ", expected cpu");
-    }
-    return kind;
-  }
-  throw InvalidArgument(Reason::FIELD_INVALID, "device: '" + name + "', expected one of: cpu, cuda");
+const DeviceKind* find(std::span<const DeviceKind> kinds, std::string_view name) {
+  const auto found = std::ranges::find(kinds, name, &DeviceKind::name);
+  return found == kinds.end() ? nullptr : &*found;
 }
 
-std::optional<DeviceCaps> known_gpu([[maybe_unused]] const std::string& name) {
-#if IMP_CUDA
-  return cuda::known_caps(name);
-#elif IMP_TESTING
-  return cuda_emulated::known_caps(name);
-#else
+const DeviceKind& find(const std::string& name) {
+  const DeviceKind* kind = find(kKinds, name);
+  if (kind == nullptr) kind = find(brought_device_kinds(), name);
+  if (kind == nullptr) {
+    throw InvalidArgument(Reason::FIELD_INVALID, "device: '" + name + "', expected one of: cpu, cuda");
+  }
+  if (kind->missing != nullptr) {
+    throw DeviceError(Reason::DEVICE_MISSING, "device " + name + ": " + kind->missing + ", expected cpu");
+  }
+  return *kind;
+}
+
+std::optional<DeviceCaps> known_gpu(std::string_view name) {
+  for (const std::span<const DeviceKind> kinds : {std::span<const DeviceKind>(kKinds), brought_device_kinds()}) {
+    for (const DeviceKind& kind : kinds) {
+      if (kind.known_caps == nullptr) continue;
+      if (const auto caps = kind.known_caps(name)) return caps;
+    }
+  }
   return std::nullopt;
-#endif
 }
 
 }  // namespace

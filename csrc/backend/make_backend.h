@@ -13,7 +13,7 @@
 namespace imp {
 
 struct DeviceOptions {
-  std::string kind = "cpu";  // "cpu", "cuda", or for tests "cuda_emulated"
+  std::string kind = "cpu";  // "cpu" or "cuda"
   std::string isa = "auto";  // CPU: auto, or a value for isa_features(); a feature that the CPU lacks is an error
   int n_threads = 1;
   std::vector<int> cpus;  // CPU of each thread; empty: not pinned

@@ -126,11 +126,9 @@ def csrc(tmp_path: Path) -> Path:
         "backend/cuda/gemm/a.cu": '#include "backend/cuda/gemm/a.cuh"\nvoid launch_a(const GemmLaunch& launch) {}\n',
         "backend/cuda/gemm/a.cuh": '#include "backend/deep.h"\n#include "backend/shared.h"\n#include <vector>\n',
         "backend/cuda/gemm/b.cu": '#include "backend/shared.h"\nvoid launch_b(const GemmLaunch&) { launch_a(x); }\n',
-        "backend/deep.h": '#include "backend/cuda/emu/emu.h"\nconstexpr int kDeep = 1;\n',
-        "backend/cuda/emu/emu.h": "constexpr int kEmulated = 1;\n",
+        "backend/deep.h": "constexpr int kDeep = 1;\n",
         "backend/cuda/gemm/activation_rows.cu": "void prepare() { launch(stream, rows_kernel); }\n",
         "backend/cuda/deep/norm.cu": '#include "backend/shared.h"\nvoid norm() { launch(stream, norm_kernel); }\n',
-        "backend/cuda/emu/fake.cu": "void fake() { launch(stream, fake_kernel); }\n",
         "backend/shared.h": "constexpr int kShared = 1;  // as it is\n",
     }
     for name, text in files.items():
@@ -155,7 +153,6 @@ def test_a_changed_comment_changes_nothing(csrc: Path) -> None:
     [
         ("backend/shared.h", {0, 1, 2}),
         ("backend/deep.h", {0}),
-        ("backend/cuda/emu/emu.h", set()),
         ("backend/cuda/gemm/activation_rows.cu", {0, 1}),
         ("backend/cuda/deep/norm.cu", {2}),
     ],

@@ -55,9 +55,7 @@ def endings(text: str) -> list[str]:
 
 
 def core_files() -> list[Path]:
-    """The core without what the tests alone build."""
-    found = [p for p in sorted((ROOT / "csrc").rglob("*")) if p.suffix in {".h", ".cpp", ".inl", ".cu", ".cuh"}]
-    return [p for p in found if not p.name.startswith("testing_") and "emu" not in p.parts]
+    return [p for p in sorted((ROOT / "csrc").rglob("*")) if p.suffix in {".h", ".cpp", ".inl", ".cu", ".cuh"}]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,17 @@ MAY_INCLUDE = {
     "engine": {"model", "backend", "tensor", "base"},
     "bindings": {"engine", "model", "backend", "backend/cpu", "backend/cuda", "files", "tensor", "base"},
 }
+# The same of tests/native, of the folders in it; each may include any room of csrc.
+NATIVE = ROOT / "tests" / "native"
+MAY_INCLUDE_NATIVE = {
+    "script": set(),
+    "gpu": set(),
+    "hardware": {"gpu"},
+    "emulator": {"gpu"},
+    "emulated": {"emulator", "gpu", "module"},
+    "module": {"script", "gpu"},
+}
+OVERLAY = NATIVE / "emulator" / "overlay"
 # The one file that names the devices.
 MAKES_BACKENDS = {"backend/make_backend.cpp": {"backend/cpu", "backend/cuda"}}
 
@@ -110,12 +121,43 @@ def import_violations(path: str, text: str) -> list[str]:
     return found
 
 
-def csrc_files() -> list[Path]:
-    return [p for p in sorted(CSRC.rglob("*")) if p.suffix in {".h", ".cpp", ".inl", ".cu", ".cuh"}]
+def native_violations(path: str, text: str) -> list[str]:
+    """Edges out of tests/native/`path` that the table does not allow."""
+    room = path.split("/", maxsplit=1)[0]
+    rooms = re.findall(r'^\s*#\s*include\s+"native/([^"/]+)/[^"]+"', text, re.MULTILINE)
+    return [f"{path} includes native/{other}" for other in rooms if other not in {room} | MAY_INCLUDE_NATIVE[room]]
+
+
+def knows_tests(text: str) -> list[str]:
+    """What the core says of the build with tests, or of the emulated GPU."""
+    return re.findall(r"IMP_TESTING|cuda_emulated|\bemulator\b|\bemu::|\bnative/", text)
+
+
+def sources_below(folder: Path) -> list[Path]:
+    return [p for p in sorted(folder.rglob("*")) if p.suffix in {".h", ".cpp", ".inl", ".cu", ".cuh"}]
+
+
+def test_hon_16_csrc_is_the_same_with_tests_and_without() -> None:
+    files = [*sources_below(CSRC), *CSRC.rglob("CMakeLists.txt")]
+    assert {str(p.relative_to(CSRC)): found for p in files if (found := knows_tests(p.read_text()))} == {}
+    assert knows_tests("#if IMP_TESTING\n#endif\nemu::lane();") == ["IMP_TESTING", "emu::"]
+
+
+def test_hon_16_the_emulator_takes_the_place_of_headers_that_csrc_has() -> None:
+    replaced = [p.relative_to(OVERLAY) for p in OVERLAY.rglob("*") if p.is_file()]
+    assert len(replaced) > 2
+    assert [str(p) for p in replaced if not (CSRC / p).is_file() or p.parts[:2] != ("backend", "cuda")] == []
+
+
+def test_hon_16_folders_of_the_native_tests_include_only_what_they_may() -> None:
+    files = sources_below(NATIVE)
+    assert len(files) > 20
+    assert [v for p in files for v in native_violations(p.relative_to(NATIVE).as_posix(), p.read_text())] == []
+    assert native_violations("script/script_model.cpp", '#include "native/module/base.h"') != []
 
 
 def test_hon_16_csrc_rooms_include_only_what_they_may() -> None:
-    files = csrc_files()
+    files = sources_below(CSRC)
     assert len(files) > 20
     assert [v for p in files for v in include_violations(p.relative_to(CSRC).as_posix(), p.read_text())] == []
 

@@ -58,6 +58,7 @@ def test_lif_11_b09_it_holds_the_package_and_no_test_hook(wheel: zipfile.ZipFile
     assert set(names) - set(extensions) - revision == (sources() | built) - revision
     for name in (*extensions, "imp_service/cli/serve.py", "imp_service/core/load.py"):
         assert b"IMP_FAULT" not in wheel.read(name)
+    assert not any(b"emulated GPU" in wheel.read(name) for name in extensions)
 
 
 def test_lif_11_b07_it_is_installed_and_serves_without_a_network(wheel: zipfile.ZipFile, tmp_path: Path):

@@ -13,8 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/emu/emu.h"
-#include "backend/cuda/make_emulated_backend.h"
+#include "backend/cuda/make_cuda_backend.h"
+#include "native/emulator/emu.h"
+#include "native/gpu/backend_memory.h"
 
 namespace imp {
 namespace {
@@ -24,13 +25,13 @@ const std::vector<int> kBatches = {1, 5, kRows};
 
 // One backend, and rows that hold small numbers.
 struct Bench {
-  std::unique_ptr<Backend> gpu = cuda_emulated::make_cuda_backend({.kind = "cuda_emulated"});
+  std::unique_ptr<Backend> gpu = cuda::make_cuda_backend({.kind = "cuda_emulated"});
 
   Rows rows(int n, int width) {
     const Rows made = gpu->make_rows(n, width);
     std::vector<float> values(static_cast<std::size_t>(made.stride) * static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(static_cast<int>(i % 23) - 11) / 8;
-    gpu->write_device(made.data, values.data(), values.size() * sizeof(float));
+    cuda::write_device(*gpu, made.data, values.data(), values.size() * sizeof(float));
     return made;
   }
 
@@ -55,7 +56,7 @@ struct Bench {
                   .max_context = kContext,
                   .attention = {.n_heads = kHeads, .n_kv_heads = kKvHeads, .head_dim = head_dim, .scale = 0.1F},
                   .weights = std::move(weights)});
-    gpu->fill_scratch(0xFF);
+    cuda::fill_scratch(*gpu, 0xFF);
   }
 };
 

@@ -14,7 +14,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 ROOM = Path("backend/cuda")  # below csrc/; its folders may move
-EMULATOR = ROOM / "emu"  # which nvcc never sees
 # What prepares the rows that kernels read, and the kernel that reads them as they are.
 PREPARATION = "activation_rows"
 READS_FLOATS = ("reference",)
@@ -49,7 +48,7 @@ def reached(csrc: Path, first: Sequence[Path]) -> list[Path]:
     waiting = list(first)
     while waiting:
         path = waiting.pop()
-        if path in found or EMULATOR in path.parents or not (csrc / path).is_file():
+        if path in found or not (csrc / path).is_file():
             continue
         found.add(path)
         waiting += [Path(name) for name in _INCLUDE.findall((csrc / path).read_text())]
@@ -71,7 +70,7 @@ _LAUNCH = re.compile(r"\blaunch\(")
 def files_of_room(csrc: Path, pattern: str) -> list[Path]:
     """In whatever folder of the room they lie; relative to csrc/."""
     found = (path.relative_to(csrc) for path in (csrc / ROOM).rglob(pattern))
-    return sorted(path for path in found if EMULATOR not in path.parents)
+    return sorted(found)
 
 
 def file_of(csrc: Path, kernel: str) -> Path:

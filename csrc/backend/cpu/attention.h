@@ -23,14 +23,12 @@ class Attention {
   void reserve(int max_rows, int max_context, const AttentionParams& largest);
   std::size_t scratch_bytes(int max_context, const AttentionParams& largest) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
-#if IMP_TESTING
-  std::span<std::byte> scratch() const noexcept { return {scratch_.get(), scratch_bytes_}; }
-#endif
 
   void run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
            Rows q, Rows out);
 
  private:
+  friend struct TestAccess;
   // Some rows of one sequence, for the query heads of some kv heads or some query heads of one, and their splits.
   struct Tile {
     const SequenceRows* sequence;

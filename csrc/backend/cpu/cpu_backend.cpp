@@ -133,15 +133,6 @@ std::size_t CpuBackend::scratch_bytes() const noexcept {
          embed_row_bytes_ * static_cast<std::size_t>(n_threads());
 }
 
-#if IMP_TESTING
-void CpuBackend::fill_scratch(std::uint8_t value) {
-  gemm_.fill_scratch(value);
-  std::ranges::fill(attention_.scratch(), std::byte{value});
-  std::ranges::fill(sampler_.scratch(), std::byte{value});
-  std::fill_n(embed_scratch_.get(), embed_row_bytes_ * static_cast<std::size_t>(n_threads()), std::byte{value});
-}
-#endif
-
 OpTimer CpuBackend::timed(Op op) const noexcept {
   return {trace_, kOpNames[static_cast<std::size_t>(op)]};
 }

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,13 +71,8 @@ class CpuBackend final : public Backend {
   void read_row(Rows logits, int row, std::span<float> out) override;
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
 
-#if IMP_TESTING
-  void fill_scratch(std::uint8_t value) override;
-  void write_device(void* to, const void* from, std::size_t n_bytes) override { std::memcpy(to, from, n_bytes); }
-  void read_device(void* to, const void* from, std::size_t n_bytes) override { std::memcpy(to, from, n_bytes); }
-#endif
-
  private:
+  friend struct TestAccess;
   void count(Op op) noexcept { launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed); }
   // Times the scope that it stands in; the second counts the op too.
   OpTimer timed(Op op) const noexcept;

@@ -24,9 +24,6 @@ class CpuKvPool final : public KvPool {
   // What it takes; of a geometry that cannot be, anything.
   static std::size_t n_bytes(const KvGeometry& geometry);
   std::size_t n_bytes() const noexcept override { return n_bytes(geometry_); }
-#if IMP_TESTING
-  std::span<std::byte> memory() const noexcept override { return {memory_.get(), n_bytes()}; }
-#endif
 
   KvStorage storage() const noexcept { return storage_; }
   // Panel `panel` of a block: its tokens [16 · panel, 16 · panel + 16).

@@ -21,9 +21,6 @@ class Sampler {
   void reserve(int vocab_size, int max_context);
   std::size_t scratch_bytes(int vocab_size, int max_context) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
-#if IMP_TESTING
-  std::span<std::byte> scratch() const noexcept { return {memory_.get(), scratch_bytes_}; }
-#endif
 
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results);
@@ -33,6 +30,7 @@ class Sampler {
                       const SamplingScratch& scratch) const;
 
  private:
+  friend struct TestAccess;
   const SamplingOps& ops_;
   ThreadPool& threads_;
   int vocab_size_ = 0;

@@ -171,25 +171,6 @@ std::size_t CudaBackend::scratch_bytes() const noexcept {
   return inputs_.n_bytes() + gemm_.scratch_bytes() + attention_.scratch_bytes() + sampler_.scratch_bytes();
 }
 
-#if IMP_TESTING
-void CudaBackend::fill_scratch(std::uint8_t value) {
-  gemm_.fill_scratch(value);
-  attention_.fill_scratch(value);
-  sampler_.fill_scratch(value);
-  finish();
-}
-
-void CudaBackend::write_device(void* to, const void* from, std::size_t n_bytes) {
-  copy_to_device(stream_, to, from, n_bytes);
-  finish();
-}
-
-void CudaBackend::read_device(void* to, const void* from, std::size_t n_bytes) {
-  copy_to_host(stream_, to, from, n_bytes);
-  finish();
-}
-#endif
-
 CudaBackend::Running CudaBackend::run(Op op) noexcept {
   gemm_.forget();  // what one op writes along is for the next, and no later one
   const auto index = static_cast<std::size_t>(op);

@@ -86,14 +86,8 @@ class CudaBackend final : public Backend {
   void read_row(Rows logits, int row, std::span<float> out) override;
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
 
-#if IMP_TESTING
-  Stream& stream() noexcept { return stream_; }
-  void fill_scratch(std::uint8_t value) override;
-  void write_device(void* to, const void* from, std::size_t n_bytes) override;
-  void read_device(void* to, const void* from, std::size_t n_bytes) override;
-#endif
-
  private:
+  friend struct TestAccess;
   // Counts an op and, where ops are traced, times it until the device has done it.
   class Running;
   Running run(Op op) noexcept;

@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_kv_pool.h"
 #include "base/error.h"
+#include "native/module/backend_memory.h"
 #include "native/module/device.h"
 #include "native/module/ops.h"
 
@@ -34,13 +35,13 @@ class TestingCache {
 
   // Every byte, used or not.
   void fill(std::uint8_t value) {
-    const std::vector<std::uint8_t> bytes(pool_->memory().size(), value);
-    device_->backend().write_device(pool_->memory().data(), bytes.data(), bytes.size());
+    const std::vector<std::uint8_t> bytes(memory_of(*pool_).size(), value);
+    write_device(device_->backend(), memory_of(*pool_).data(), bytes.data(), bytes.size());
   }
 
   py::bytes memory() {
-    std::string bytes(pool_->memory().size(), '\0');
-    device_->backend().read_device(bytes.data(), pool_->memory().data(), bytes.size());
+    std::string bytes(memory_of(*pool_).size(), '\0');
+    read_device(device_->backend(), bytes.data(), memory_of(*pool_).data(), bytes.size());
     return bytes;
   }
 
@@ -88,7 +89,7 @@ class TestingCache {
     const std::vector<SequenceRows> batch = rows_of(sequences);
     reserve(batch, rows.n_rows, params, max_context, max_sequences);
     Backend& backend = device_->backend();
-    if (scratch_fill) backend.fill_scratch(static_cast<std::uint8_t>(*scratch_fill));
+    if (scratch_fill) fill_scratch(backend, static_cast<std::uint8_t>(*scratch_fill));
     const Rows out = device_->empty_rows(rows.n_rows, rows.width);
     backend.attend(*pool_, layer, batch, params, rows, out);
     return device_->to_array(out);
@@ -121,8 +122,8 @@ class TestingCache {
     for (const auto& [sequences, q] : steps) {
       const std::vector<SequenceRows> batch = rows_of(sequences);
       for (py::ssize_t row = 0; row < q.shape(0); ++row) {
-        body.backend->write_device(body.q.data + row * body.q.stride, q.data(row, 0),
-                                   static_cast<std::size_t>(body.q.width) * sizeof(float));
+        write_device(*body.backend, body.q.data + row * body.q.stride, q.data(row, 0),
+                     static_cast<std::size_t>(body.q.width) * sizeof(float));
       }
       std::vector<std::int32_t> tokens(batch.size()), positions;
       for (const SequenceRows& sequence : batch) positions.push_back(sequence.first_position);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/make_backend.h"
+#include "native/module/backend_memory.h"
 
 namespace imp::bindings {
 
@@ -34,7 +35,7 @@ class TestingDevice {
   Rows empty_rows(int n_rows, int width) {
     const Rows rows = backend_->make_rows(n_rows, width);
     const std::vector<std::uint32_t> nan(n_floats(rows), kUnwritten);
-    backend_->write_device(rows.data, nan.data(), nan.size() * sizeof(float));
+    write_device(*backend_, rows.data, nan.data(), nan.size() * sizeof(float));
     return rows;
   }
 
@@ -42,7 +43,7 @@ class TestingDevice {
     if (values.ndim() != 2) throw std::invalid_argument("rows have two dimensions");
     const Rows rows = empty_rows(static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
     for (int i = 0; i < rows.n_rows; ++i) {
-      backend_->write_device(rows.data + i * rows.stride, values.data(i, 0), static_cast<std::size_t>(rows.width) * 4);
+      write_device(*backend_, rows.data + i * rows.stride, values.data(i, 0), static_cast<std::size_t>(rows.width) * 4);
     }
     return rows;
   }
@@ -50,7 +51,7 @@ class TestingDevice {
   // Throws where the op wrote into the padding.
   Floats to_array(Rows rows) {
     std::vector<std::uint32_t> words(n_floats(rows));
-    backend_->read_device(words.data(), rows.data, words.size() * sizeof(float));
+    read_device(*backend_, words.data(), rows.data, words.size() * sizeof(float));
     Floats values({rows.n_rows, rows.width});
     for (int i = 0; i < rows.n_rows; ++i) {
       const std::uint32_t* const row = words.data() + i * rows.stride;

@@ -1,6 +1,7 @@
 // `_testing`: routing to experts and the products of the rows that each got.
 #include <pybind11/stl.h>
 
+#include "native/module/backend_memory.h"
 #include "native/module/device.h"
 #include "native/module/ops.h"
 #include "native/module/weights.h"
@@ -13,7 +14,7 @@ namespace {
 template <class Array, class T>
 Array to_array(TestingDevice& device, const T* values, const std::vector<py::ssize_t>& shape) {
   Array array(shape);
-  device.backend().read_device(array.mutable_data(), values, static_cast<std::size_t>(array.nbytes()));
+  read_device(device.backend(), array.mutable_data(), values, static_cast<std::size_t>(array.nbytes()));
   return array;
 }
 Ints to_ints(TestingDevice& device, const std::int32_t* values, const std::vector<py::ssize_t>& shape) {
@@ -61,7 +62,7 @@ py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& 
   needs.experts = routing;
   for (const auto& weight : weights) needs.expert_weights.push_back(weight.get());
   backend.reserve(needs);
-  backend.fill_scratch(static_cast<std::uint8_t>(fill));
+  fill_scratch(backend, static_cast<std::uint8_t>(fill));
 
   const ExpertRows rows = route(device, scores, routing);
   const Rows grouped = device.empty_rows(rows.n_rows * n_used, n);

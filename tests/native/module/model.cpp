@@ -14,6 +14,7 @@
 #include "model/loaded_model.h"
 #include "model/memory_plan.h"
 #include "model/rope.h"
+#include "native/module/backend_memory.h"
 
 namespace py = pybind11;
 
@@ -67,7 +68,7 @@ class Forward {
     return bytes;
   }
 
-  void fill_scratch(std::uint8_t value) { loaded_.backend->fill_scratch(value); }
+  void fill_scratch(std::uint8_t value) { bindings::fill_scratch(*loaded_.backend, value); }
 
  private:
   const LoadedModel& loaded_;

@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include "base/error.h"
+#include "native/module/backend_memory.h"
 #include "native/module/device.h"
 #include "native/module/weights.h"
 
@@ -132,7 +133,7 @@ Floats gated_linear(TestingDevice& device, const std::string& kind, const Floats
     if (bias) biases[i] = vector_of(device, *bias);
   }
   device.backend().reserve(needs_of(rows.n_rows, {weights[0].get(), weights[1].get()}));
-  device.backend().fill_scratch(static_cast<std::uint8_t>(fill));
+  fill_scratch(device.backend(), static_cast<std::uint8_t>(fill));
   const Rows out = device.empty_rows(rows.n_rows, n);
   device.backend().gated_linear(rows, {weights[0].get(), biases[0].get(), weights[1].get(), biases[1].get(), out},
                                 activation_of(kind));
@@ -156,7 +157,7 @@ py::list linear(TestingDevice& device, const Floats& x, const std::vector<std::p
     products.push_back({named.back(), biases.back().get(), device.empty_rows(rows.n_rows, n)});
   }
   backend.reserve(needs_of(rows.n_rows, named));
-  backend.fill_scratch(static_cast<std::uint8_t>(fill));
+  fill_scratch(backend, static_cast<std::uint8_t>(fill));
   backend.linear(rows, products);
   py::list outs;
   for (const LinearTerm& product : products) outs.append(device.to_array(product.out));
@@ -173,7 +174,7 @@ Floats norm_linear(TestingDevice& device, const Floats& x, const Floats& norm_we
   const auto weight = weight_of(backend, dtype, file, n, rows.width, overrides);
   const auto norm = vector_of(device, norm_weight);
   backend.reserve(needs_of(rows.n_rows, {weight.get()}));
-  backend.fill_scratch(0xA5);
+  fill_scratch(backend, 0xA5);
   const Rows normed = device.empty_rows(rows.n_rows, rows.width), out = device.empty_rows(rows.n_rows, n);
   backend.rms_norm(rows, {norm.get(), 1e-6F, told ? weight.get() : nullptr}, normed);
   if (doubled) backend.add(normed, normed);

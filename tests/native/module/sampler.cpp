@@ -9,6 +9,7 @@
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
 #include "base/float_mode.h"
+#include "native/module/backend_memory.h"
 #include "native/module/device.h"
 #include "native/module/ops.h"
 
@@ -124,7 +125,7 @@ py::list sample(TestingDevice& device, const Floats& logits, const std::vector<p
   const Rows rows = device.to_rows(logits);
   reserve_for(device, rows, history);
   Backend& backend = device.backend();
-  if (scratch_fill) backend.fill_scratch(static_cast<std::uint8_t>(*scratch_fill));
+  if (scratch_fill) fill_scratch(backend, static_cast<std::uint8_t>(*scratch_fill));
   std::vector<SampleResult> results(requests.size());
   backend.sample(rows, requests, results);
   const Floats after = device.to_array(rows);

@@ -70,11 +70,6 @@ class ScriptBackend final : public Backend {
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
   void read_row(Rows logits, int row, std::span<float> out) override;
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
-#if IMP_TESTING
-  void fill_scratch(std::uint8_t) override {}
-  void write_device(void*, const void*, std::size_t) override {}
-  void read_device(void*, const void*, std::size_t) override {}
-#endif
 
   bool ahead = false;
   // What the sampling begun last drew; as a device does, it knows before the host.

@@ -111,17 +111,6 @@ std::size_t GemmRunner::scratch_bytes() const noexcept {
   return total_bytes({prepared_bytes_, scratch_stride_, gated_floats_});
 }
 
-#if IMP_TESTING
-void GemmRunner::fill_scratch(std::uint8_t value) {
-  for (std::size_t format = 0; format < kFormats; ++format) {
-    std::fill_n(prepared_[format].get(), prepared_bytes_[format], std::byte{value});
-  }
-  const auto n_threads = static_cast<std::size_t>(pool_.n_threads());
-  std::fill_n(scratch_.get(), scratch_stride_ * n_threads, std::byte{value});
-  std::fill_n(gated_.get(), gated_floats_ * sizeof(float) * n_threads, std::byte{value});
-}
-#endif
-
 std::byte* GemmRunner::room_for(ActivationFormat format, std::ptrdiff_t n_bytes) const {
   IMP_CHECK(static_cast<std::size_t>(n_bytes) <= prepared_bytes_[index(format)]);
   return prepared_[index(format)].get();

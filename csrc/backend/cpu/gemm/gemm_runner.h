@@ -66,9 +66,6 @@ class GemmRunner {
 
   std::size_t scratch_bytes(const GemmNeeds& needs) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept;               // held now
-#if IMP_TESTING
-  void fill_scratch(std::uint8_t value);
-#endif
 
   // Each term's out = x · weightᵀ + bias, within what was reserved. The input is prepared once for all terms.
   void run(Rows x, std::span<const LinearTerm> terms);
@@ -82,6 +79,7 @@ class GemmRunner {
   std::vector<std::uint64_t> launches() const;
 
  private:
+  friend struct TestAccess;
   static constexpr std::size_t kFormats = 3;  // of ActivationFormat
 
   struct Scratch {

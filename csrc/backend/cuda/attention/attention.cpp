@@ -96,12 +96,6 @@ void Attention::reserve(int max_sequences, int max_context, const AttentionParam
   reserved_ = both;
 }
 
-#if IMP_TESTING
-void Attention::fill_scratch(std::uint8_t value) {
-  fill(stream_, scratch_.get(), value, scratch_bytes());
-}
-#endif
-
 void Attention::run(const CudaKvPool& pool, int layer, std::span<const SequenceRows> sequences,
                     const SequencesOnDevice& on_device, const AttentionParams& params, Rows q, Rows out) {
   const DType type = pool.geometry().dtype;

@@ -29,9 +29,6 @@ class Attention {
   void reserve(int max_sequences, int max_context, const AttentionParams& largest);
   std::size_t scratch_bytes(int max_sequences, int max_context, const AttentionParams& largest) const;
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
-#if IMP_TESTING
-  void fill_scratch(std::uint8_t value);
-#endif
 
   // `sequences` are what `on_device` holds. Where every sequence has one row, the shape of what is launched depends on
   // their number alone, so that it can be captured and done again for others of any length.
@@ -39,6 +36,7 @@ class Attention {
            const SequencesOnDevice& on_device, const AttentionParams& params, Rows q, Rows out);
 
  private:
+  friend struct TestAccess;
   // The greatest of what was asked for.
   struct Reserved {
     int sequences = 0;

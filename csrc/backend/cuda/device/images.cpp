@@ -4,10 +4,6 @@
 #include <algorithm>
 #include <charconv>
 
-#if IMP_CUDA_EMULATED
-#define IMP_CUDA_IMAGES "80-virtual"
-#endif
-
 namespace imp::cuda {
 namespace {
 

@@ -1,4 +1,4 @@
-// What the backend asks of the device's runtime. Two implementations: runtime.cu on CUDA, emu/runtime.cpp in memory.
+// What the backend asks of the device's runtime.
 #pragma once
 
 #include <cstddef>

@@ -28,7 +28,6 @@ class Stream {
   Graph* captured = nullptr;     // while set, launches and copies are put there and not begun
   CublasLt* cublaslt = nullptr;  // the backend's
   int n_processors = 1;          // of the device
-  unsigned thread_order = 0;     // emulation: a seed for the order in which the threads of a block run
 
  private:
   Status first_failure_;

@@ -119,14 +119,6 @@ std::size_t GemmRunner::scratch_bytes() const noexcept {
   return held.total() + tables_.n_bytes();
 }
 
-#if IMP_TESTING
-void GemmRunner::fill_scratch(std::uint8_t value) {
-  for (const Room& room : prepared_) fill(stream_, room.memory.get(), value, room.n_bytes);
-  fill(stream_, gate_.memory.get(), value, gate_.n_bytes);
-  fill(stream_, kernel_scratch_.memory.get(), value, kernel_scratch_.n_bytes);
-}
-#endif
-
 // ---- inputs
 
 PreparedRows GemmRunner::write_along(Rows x, const Linear* reader) {

@@ -36,9 +36,6 @@ class GemmRunner {
   void reserve(const GemmNeeds& needs);
   std::size_t scratch_bytes(const GemmNeeds& needs) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept;               // held now
-#if IMP_TESTING
-  void fill_scratch(std::uint8_t value);
-#endif
 
   // Where to write rows that a product with `reader` reads in the next call, in its format; nowhere without a reader,
   // or where the format cannot be. Whatever is called instead of it calls forget().
@@ -54,6 +51,7 @@ class GemmRunner {
   void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
 
  private:
+  friend struct TestAccess;
   static constexpr std::size_t kFormats = static_cast<std::size_t>(ActivationFormat::bf16_rows) + 1;
 
   struct Scratch {

@@ -213,7 +213,7 @@ __device__ __forceinline__ void run_wgmma_block(const hopper::TensorMap& x, cons
 template <DType kType, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksOfProcessor)
     wgmma_kernel(const __grid_constant__ hopper::TensorMap x, const __grid_constant__ TileWork work) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
+#if IMP_HOPPER
   run_wgmma_block<kType, Shape>(x, work);
 #else
   __trap();  // no plan takes it (device/images.h)

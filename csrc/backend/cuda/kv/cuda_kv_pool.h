@@ -25,9 +25,6 @@ class CudaKvPool final : public KvPool {
 
   const KvGeometry& geometry() const noexcept override { return geometry_; }
   std::size_t n_bytes() const noexcept override { return static_cast<std::size_t>(geometry_.n_layers) * layer_bytes_; }
-#if IMP_TESTING
-  std::span<std::byte> memory() const noexcept override { return {memory_.get(), n_bytes()}; }
-#endif
 
   std::byte* layer(int layer) const noexcept { return memory_.get() + static_cast<std::size_t>(layer) * layer_bytes_; }
   KvPlaces places(int layer) const noexcept;

@@ -75,11 +75,6 @@ void SamplingPlan::set_limits(const SamplingLimits& limits) {
   matches_.resize(static_cast<std::size_t>(limits.max_history));
 }
 
-void SamplingPlan::fill_scratch(std::uint8_t value) {
-  std::fill_n(reinterpret_cast<std::uint8_t*>(counts_.data()), counts_.size() * sizeof(std::int32_t), value);
-  std::fill_n(reinterpret_cast<std::uint8_t*>(matches_.data()), matches_.size() * sizeof(std::int32_t), value);
-}
-
 void SamplingPlan::begin(std::byte* memory) noexcept {
   asked_ = reinterpret_cast<Asked*>(memory);
   units_ = reinterpret_cast<Adjustment*>(asked_ + limits_.max_requests);

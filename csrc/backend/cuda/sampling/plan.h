@@ -30,7 +30,6 @@ struct SamplingLimits {
 class SamplingPlan {
  public:
   void set_limits(const SamplingLimits& limits);
-  void fill_scratch(std::uint8_t value);
 
   // The next requests are laid out in limits.asked_bytes() at `memory`.
   void begin(std::byte* memory) noexcept;
@@ -44,6 +43,7 @@ class SamplingPlan {
   std::size_t n_candidates() const noexcept { return n_candidates_; }
 
  private:
+  friend struct TestAccess;
   bool has_room(std::size_t n_units, std::size_t n_candidates) const noexcept;
   Asked& take(int logits_row, std::size_t n_candidates);
   void put_adjustments(const SampleRequest& request, int vocab_size, Asked& asked);

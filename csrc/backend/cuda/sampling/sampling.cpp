@@ -56,15 +56,6 @@ void Sampler::reserve(int max_rows, int vocab_size, int max_context) {
   plan_.set_limits(limits_);
 }
 
-#if IMP_TESTING
-void Sampler::fill_scratch(std::uint8_t value) {
-  fill(stream_, asked_.get(), value, limits_.asked_bytes());
-  fill(stream_, answers_.get(), value, limits_.answer_bytes());
-  fill(stream_, adjusted_.get(), value, adjusted_bytes(limits_));
-  plan_.fill_scratch(value);
-}
-#endif
-
 SamplingMemory Sampler::memory(int vocab_size) const noexcept {
   const auto n = static_cast<std::size_t>(limits_.max_requests);
   const std::byte* const units = asked_.get() + n * sizeof(Asked);

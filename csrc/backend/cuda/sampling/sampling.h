@@ -27,9 +27,6 @@ class Sampler {
   void reserve(int max_rows, int vocab_size, int max_context);
   std::size_t scratch_bytes(int max_rows, int vocab_size, int max_context) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept;                                      // held now
-#if IMP_TESTING
-  void fill_scratch(std::uint8_t value);
-#endif
 
   // A sampling in two halves; false, and nothing is begun, where it takes more than one round. Finished in the order in
   // which they were begun.
@@ -46,6 +43,7 @@ class Sampler {
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results);
 
  private:
+  friend struct TestAccess;
   // A round on the host, until its answers are read.
   struct Round {
     std::shared_ptr<std::byte> asked;    // limits_.asked_bytes()

@@ -140,7 +140,7 @@ CublasLt::Offers CublasLt::ask(const Shape& shape, int m, std::uint32_t reductio
   PreferenceData* made = nullptr;
   IMP_CHECK(api_.make_preference(&made) == kSuccess);
   const Owned<PreferenceData> wish(made, api_.free_preference);
-  set(api_.set_preference, wish, kPreferenceWorkspace, std::uint64_t{kCublasLtLimits.workspace_bytes});
+  set(api_.set_preference, wish, kPreferenceWorkspace, std::uint64_t{CublasLtLimits::workspace_bytes});
   set(api_.set_preference, wish, kPreferenceReductions, reductions);
   Offers offers;
   shape.set_rows(api_, m, x_stride_of(shape.is_bfloat16, shape.k));
@@ -153,7 +153,7 @@ CublasLt::Offers CublasLt::ask(const Shape& shape, int m, std::uint32_t reductio
 }
 
 bool CublasLt::takes(const Shape& shape, int m, const Candidate& candidate) const {
-  constexpr std::size_t kMost = kCublasLtLimits.workspace_bytes;
+  constexpr std::size_t kMost = CublasLtLimits::workspace_bytes;
   if (candidate.code != kSuccess || candidate.workspace_bytes > kMost ||
       !sums_in_one_order(api_, candidate.algorithm)) {
     return false;
@@ -195,7 +195,7 @@ Status CublasLt::multiply(const CublasLtProduct& product, void* stream) const {
   const Code code = api_.multiply(handle_, shape.product.get(), &kOne, product.weights, shape.weights.get(), product.x,
                                   shape.x.get(), &kNothing, product.out, shape.out.get(), product.out, shape.out.get(),
                                   &shape.algorithms[static_cast<std::size_t>(bucket)], product.workspace,
-                                  kCublasLtLimits.workspace_bytes, stream);
+                                  CublasLtLimits::workspace_bytes, stream);
   if (code == kSuccess) return {};
   return {StatusKind::fault, code, api_.name_of(code)};
 }

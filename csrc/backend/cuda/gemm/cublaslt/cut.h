@@ -5,26 +5,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/cuda/gemm/cublaslt/limits.h"
 #include "backend/cuda/gemm/tiles.h"
 
 namespace imp::cuda {
 
-struct CublasLtLimits {
-  std::int64_t weight_bytes;   // decoded at a time, of all products that are made at once
-  std::int64_t product_bytes;  // likewise, before they are finished
-  std::int64_t strip_rows;     // of one product's weight, whatever their length
-  int part_rows;               // of x
-  std::size_t workspace_bytes;
-};
-
-#if IMP_CUDA_EMULATED
-// So small that tests meet several strips and several parts.
-constexpr CublasLtLimits kCublasLtLimits = {48 << 10, 12 << 10, 64, 128, 4 << 10};
-#else
-// Weights as large as fill a GPU with a prompt's usual chunk; products that its cache may hold until they are finished.
-constexpr CublasLtLimits kCublasLtLimits = {std::int64_t{128} << 20, std::int64_t{64} << 20, 16384, 2048,
-                                            std::size_t{32} << 20};
-#endif
 constexpr int kCublasLtLeastPart = 16;
 constexpr std::size_t kCublasLtAlignment = 256;
 
@@ -37,15 +22,15 @@ struct CublasLtCut {
 };
 
 constexpr CublasLtCut cut_of(std::int64_t n, std::int64_t k, int n_products) {
-  constexpr CublasLtLimits most = kCublasLtLimits;
+  using Most = CublasLtLimits;
   constexpr std::int64_t kLine = 128;  // rows that a large strip is a multiple of
   CublasLtCut cut = {.n_rows = strips_of(n) * kTileRows, .k = tiles_along(k) * kTileElements};
-  std::int64_t rows = std::min(most.weight_bytes / (n_products * 2 * cut.k), most.strip_rows);
+  std::int64_t rows = std::min(Most::weight_bytes / (n_products * 2 * cut.k), Most::strip_rows);
   rows -= rows % (rows >= kLine ? kLine : kTileRows);
   cut.strip_rows = std::clamp(rows, std::int64_t{kTileRows}, cut.n_rows);
-  const std::int64_t parts = most.product_bytes / (n_products * 4 * cut.strip_rows);
+  const std::int64_t parts = Most::product_bytes / (n_products * 4 * cut.strip_rows);
   cut.part_rows = std::clamp(static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(parts))), kCublasLtLeastPart,
-                             most.part_rows);
+                             Most::part_rows);
   return cut;
 }
 // Rows of the last strip.
@@ -64,7 +49,7 @@ constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int
     return (static_cast<std::size_t>(n_bytes) + kCublasLtAlignment - 1) / kCublasLtAlignment * kCublasLtAlignment;
   };
   const auto n = static_cast<std::size_t>(n_products);
-  CublasLtScratch scratch = {.weights = kCublasLtLimits.workspace_bytes,
+  CublasLtScratch scratch = {.weights = CublasLtLimits::workspace_bytes,
                              .units = 0,
                              .products = 0,
                              .weight_bytes = rounded(cut.strip_rows * cut.k * 2),
@@ -91,6 +76,6 @@ constexpr int bucket_of(int m) {
 constexpr int least_rows(int bucket) {
   return bucket == 0 ? 1 : bucket_rows(bucket - 1) + 1;
 }
-static_assert(bucket_of(kCublasLtLimits.part_rows) < kCublasLtBuckets);
+static_assert(bucket_of(CublasLtLimits::part_rows) < kCublasLtBuckets);
 
 }  // namespace imp::cuda

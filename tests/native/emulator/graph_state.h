@@ -16,5 +16,8 @@ namespace emu {
 
 void submit(Stream& stream, std::function<void()> work);
 
+// As native/gpu/thread_order.h sets it.
+unsigned thread_order(const Stream& stream);
+
 }  // namespace emu
 }  // namespace imp::cuda

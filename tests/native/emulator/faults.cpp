@@ -1,11 +1,11 @@
 // The words of IMP_EMULATED_GPU: the environment reaches a server that a test starts as well as the test itself.
-#include "backend/cuda/emu/faults.h"
+#include "native/emulator/faults.h"
 
 #include <cstdlib>
 #include <sstream>
 #include <string>
 
-#include "backend/cuda/emu/emu.h"
+#include "native/emulator/emu.h"
 
 namespace imp::cuda::emu {
 namespace {

@@ -1,5 +1,5 @@
 // The scheduler of fibers, and what they share: barriers, slots, copies under way.
-#include "backend/cuda/emu/emu.h"
+#include "native/emulator/emu.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "backend/cuda/emu/fibers.h"
+#include "native/emulator/fibers.h"
 
 namespace imp::cuda::emu {
 

@@ -9,8 +9,9 @@
 #include <mutex>
 
 #include "backend/cuda/device/images.h"
-#include "backend/cuda/emu/faults.h"
-#include "backend/cuda/emu/graph_state.h"
+#include "native/emulator/faults.h"
+#include "native/emulator/graph_state.h"
+#include "native/gpu/thread_order.h"
 
 namespace imp::cuda {
 namespace {
@@ -54,6 +55,7 @@ struct Queue {
   std::deque<Item> items;
   std::uint64_t n_submitted = 0;
   std::uint64_t n_done = 0;
+  unsigned thread_order = 0;
   const PieceCounts* pieces = &piece_counts;  // another library that has this code finds those of the maker
 
   void push(Item item) {
@@ -92,12 +94,20 @@ void submit(Stream& stream, std::function<void()> work) {
   queue_of(stream).push({std::move(work)});
 }
 
+unsigned thread_order(const Stream& stream) {
+  return queue_of(stream).thread_order;
+}
+
 Pieces pieces(const Stream& stream) noexcept {
   const PieceCounts& counts = *queue_of(stream).pieces;
   return {.asked = counts.asked, .held = counts.held};
 }
 
 }  // namespace emu
+
+void set_thread_order(Stream& stream, unsigned seed) {
+  queue_of(stream).thread_order = seed;
+}
 
 Status find_device(DeviceFacts& facts) {
   const std::lock_guard lock(device_lock);

@@ -1,5 +1,4 @@
 // `_testing`: how the emulated device divides attention into work, and what it asks of a device and of its memory.
-#define cuda cuda_emulated
 #include <pybind11/stl.h>
 
 #include <string>

@@ -39,19 +39,14 @@ struct AttentionBench {
 
 }  // namespace imp::bindings
 
-namespace imp::cuda_emulated {
-
-// What comes of the first case, row after row.
-std::vector<float> multiply(const bindings::ProductBench& bench);
-std::vector<bindings::Seconds> bench_products(const bindings::ProductBench& bench);
-bindings::Seconds bench_attention(const bindings::AttentionBench& bench);
-
-}  // namespace imp::cuda_emulated
-
-namespace imp::cuda {
-
-std::vector<float> multiply(const bindings::ProductBench& bench);
-std::vector<bindings::Seconds> bench_products(const bindings::ProductBench& bench);
-bindings::Seconds bench_attention(const bindings::AttentionBench& bench);
-
-}  // namespace imp::cuda
+// Of the real device and of the emulated one.
+#define IMP_DECLARE_GPU_BENCH(room)                                                   \
+  namespace imp::room {                                                               \
+  std::vector<float> multiply(const bindings::ProductBench& bench);                   \
+  std::vector<bindings::Seconds> bench_products(const bindings::ProductBench& bench); \
+  bindings::Seconds bench_attention(const bindings::AttentionBench& bench);           \
+  }
+// multiply: what comes of the first case, row after row.
+IMP_DECLARE_GPU_BENCH(cuda)
+IMP_DECLARE_GPU_BENCH(cuda_emulated)
+#undef IMP_DECLARE_GPU_BENCH

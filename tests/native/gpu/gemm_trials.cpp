@@ -1,7 +1,5 @@
-// Runs kernels on arrays, for tests.
-#include "backend/cuda/testing_gemm.h"
-
-#if IMP_TESTING
+// Runs kernels on arrays: compiled for the real device and for the emulated one.
+#include "native/gpu/gemm_trials.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,6 +15,7 @@
 #include "backend/cuda/gemm/kernel_list.h"
 #include "backend/cuda/gemm/layouts.h"
 #include "backend/cuda/gemm/tiles.h"
+#include "native/gpu/thread_order.h"
 
 namespace imp::cuda {
 namespace {
@@ -29,7 +28,7 @@ class OpenStream {
  public:
   explicit OpenStream(unsigned thread_order) {
     require_ok(make_stream(stream_));
-    stream_.thread_order = thread_order;
+    set_thread_order(stream_, thread_order);
   }
   ~OpenStream() { free_stream(stream_); }
   OpenStream(const OpenStream&) = delete;
@@ -258,5 +257,3 @@ std::vector<std::byte> unpack_tiles(DType weight, std::int64_t n, std::int64_t k
 }
 
 }  // namespace imp::cuda
-
-#endif

@@ -58,9 +58,7 @@ struct PreparationTrial {
   std::vector<std::byte> unpack_tiles(DType weight, std::int64_t n, std::int64_t k, std::span<const std::byte> tiles); \
   }
 IMP_DECLARE_GEMM_TRIALS(cuda)
-#if IMP_TESTING && !IMP_CUDA_EMULATED
 IMP_DECLARE_GEMM_TRIALS(cuda_emulated)
-#endif
 #undef IMP_DECLARE_GEMM_TRIALS
 
 }  // namespace imp

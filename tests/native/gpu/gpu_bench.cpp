@@ -1,5 +1,5 @@
-// Times kernels on the device that `cuda` names: included once for the real one and once for the emulated one.
-#pragma once
+// Times kernels: compiled for the real device and for the emulated one.
+#include "native/gpu/gpu_bench.h"
 
 #include <algorithm>
 #include <bit>
@@ -15,7 +15,7 @@
 #include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/cuda_linear.h"
 #include "backend/cuda/make_cuda_backend.h"
-#include "native/module/gpu_bench.h"
+#include "native/gpu/backend_memory.h"
 
 namespace imp::cuda {
 namespace {
@@ -30,10 +30,6 @@ constexpr int kLeastLaunches = 8;  // of a graph, so that its own start counts f
 void require_ok(Stream& stream, const char* what) {
   synchronize(stream);
   if (!stream.is_ok()) throw std::runtime_error(std::string(what) + ": " + stream.first_failure().name);
-}
-
-CudaBackend& device_of(Backend& backend) {
-  return dynamic_cast<CudaBackend&>(backend);
 }
 
 // Runs `work`, which is `n_parts` of what is timed, again and again; the first time counts for nothing but the number.
@@ -80,11 +76,11 @@ class Products {
     load(kernel);
     const auto n_floats = static_cast<std::size_t>(out_.n_rows) * static_cast<std::size_t>(out_.stride);
     std::vector<std::uint32_t> words(n_floats, kUnwritten);
-    backend_->write_device(out_.data, words.data(), n_floats * sizeof(float));
+    write_device(*backend_, out_.data, words.data(), n_floats * sizeof(float));
     const Prepared prepared(*this, kernel, m);
     launch(kernel, prepared.launch, 0);
     require_ok(stream(), name.c_str());
-    backend_->read_device(words.data(), out_.data, n_floats * sizeof(float));
+    read_device(*backend_, words.data(), out_.data, n_floats * sizeof(float));
     return written(words, m);
   }
 
@@ -109,7 +105,7 @@ class Products {
   }
 
  private:
-  Stream& stream() { return device_of(*backend_).stream(); }
+  Stream& stream() { return stream_of(*backend_); }
 
   static constexpr std::uint32_t kUnwritten = 0xFFFFFFFF;  // a NaN
 
@@ -270,7 +266,7 @@ class AttentionRuns {
     for (int i = 0; i < bench_.n_sequences; ++i) {
       sequences.push_back({i * bench_.n_rows, bench_.n_rows, bench_.n_tokens - bench_.n_rows, blocks_[index(i)]});
     }
-    Stream& stream = device_of(*backend_).stream();
+    Stream& stream = stream_of(*backend_);
     return time_work(stream, [&] { step(sequences, attends); }, bench_.n_layers, bench_.seconds);
   }
 
@@ -290,7 +286,7 @@ class AttentionRuns {
     std::normal_distribution<float> normal;
     std::vector<float> values(index(n_rows) * static_cast<std::size_t>(rows.stride));
     for (float& value : values) value = normal(random);
-    backend_->write_device(rows.data, values.data(), values.size() * sizeof(float));
+    write_device(*backend_, rows.data, values.data(), values.size() * sizeof(float));
     return rows;
   }
 

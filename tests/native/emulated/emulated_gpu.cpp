@@ -1,8 +1,5 @@
 // `_testing`: how a GPU ran its steps, and, on the emulated one, in which order threads run.
 
-// Everything of the CUDA backend that is named below is the emulated device's.
-#define cuda cuda_emulated
-
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -11,10 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device/images.h"
-#include "backend/cuda/emu/faults.h"
 #include "model/loaded_model.h"
+#include "native/emulator/faults.h"
+#include "native/gpu/backend_memory.h"
+#include "native/gpu/thread_order.h"
 #include "native/module/device.h"
 #include "native/module/ops.h"
 
@@ -23,10 +21,9 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
-cuda::CudaBackend& emulated(Backend& backend) {
-  auto* const found = dynamic_cast<cuda::CudaBackend*>(&backend);
-  if (found == nullptr) throw std::invalid_argument("not on the emulated GPU");
-  return *found;
+cuda::Stream& stream_of(Backend& backend) {
+  if (!cuda::is_of_this_device(backend)) throw std::invalid_argument("not on the emulated GPU");
+  return cuda::stream_of(backend);
 }
 
 py::dict step_counts(LoadedModel& model) {
@@ -39,12 +36,12 @@ py::dict step_counts(LoadedModel& model) {
 }
 
 py::tuple pieces(LoadedModel& model) {
-  const cuda::emu::Pieces found = cuda::emu::pieces(emulated(*model.backend).stream());
+  const cuda::emu::Pieces found = cuda::emu::pieces(stream_of(*model.backend));
   return py::make_tuple(found.asked, found.held);
 }
 
 void set_thread_order(Backend& backend, unsigned seed) {
-  emulated(backend).stream().thread_order = seed;
+  cuda::set_thread_order(stream_of(backend), seed);
 }
 
 }  // namespace

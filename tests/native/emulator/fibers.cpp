@@ -1,5 +1,5 @@
 // Stacks by mmap; a switch saves what the calling convention asks a function to keep.
-#include "backend/cuda/emu/fibers.h"
+#include "native/emulator/fibers.h"
 
 #include <sys/mman.h>
 #include <ucontext.h>

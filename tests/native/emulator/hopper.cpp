@@ -1,11 +1,11 @@
 // Barriers that count bytes, and copies of tiles.
-#include "backend/cuda/emu/hopper.h"
+#include "native/emulator/hopper.h"
 
 #include <cstring>
 
 #include "backend/cuda/device/tile_places.h"
-#include "backend/cuda/emu/emu.h"
-#include "backend/cuda/emu/faults.h"
+#include "native/emulator/emu.h"
+#include "native/emulator/faults.h"
 
 namespace imp::cuda::emu {
 namespace {

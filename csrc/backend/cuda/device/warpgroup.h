@@ -1,0 +1,13 @@
+// The shape of a product that a warpgroup makes.
+#pragma once
+
+#include "backend/cuda/device/tile_places.h"
+
+namespace imp::cuda::hopper {
+
+constexpr int kWarpgroupThreads = 128;
+constexpr int kProductColumns = 128;
+constexpr int kProductGroups = kProductColumns / 8;
+constexpr int kTileRowElements = kTileRowBytes / 2;
+
+}  // namespace imp::cuda::hopper

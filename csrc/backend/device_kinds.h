@@ -1,0 +1,25 @@
+// The kinds of device that settings can name.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "backend/backend.h"
+#include "backend/make_backend.h"
+
+namespace imp {
+
+struct DeviceKind {
+  std::string_view name;
+  const char* missing;  // why it is not in this build, and what to do; null: it is
+  std::unique_ptr<Backend> (*make)(const DeviceOptions&);
+  std::span<const GemmKernel> (*kernels)() noexcept;
+  std::optional<DeviceCaps> (*known_caps)(std::string_view gpu) noexcept;  // null: it is no GPU
+};
+
+// Kinds that another library brings: none, but where one that is linked defines this function.
+std::span<const DeviceKind> brought_device_kinds() noexcept;
+
+}  // namespace imp

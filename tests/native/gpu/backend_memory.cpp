@@ -1,0 +1,75 @@
+// What tests do with a GPU's memory beside the backend's ops.
+#include "native/gpu/backend_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/runtime.h"
+
+namespace imp::cuda {
+
+struct TestAccess {
+  static Stream& stream(CudaBackend& backend) { return backend.stream_; }
+  static void finish(CudaBackend& backend) { backend.finish(); }
+
+  static void fill_scratch(CudaBackend& backend, std::uint8_t value) {
+    Stream& stream = backend.stream_;
+    const auto fill_room = [&](const GemmRunner::Room& room) { fill(stream, room.memory.get(), value, room.n_bytes); };
+    std::ranges::for_each(backend.gemm_.prepared_, fill_room);
+    fill_room(backend.gemm_.gate_);
+    fill_room(backend.gemm_.kernel_scratch_);
+    fill(stream, backend.attention_.scratch_.get(), value, backend.attention_.scratch_bytes());
+    Sampler& sampler = backend.sampler_;
+    const std::size_t asked = sampler.limits_.asked_bytes(), answers = sampler.limits_.answer_bytes();
+    fill(stream, sampler.asked_.get(), value, asked);
+    fill(stream, sampler.answers_.get(), value, answers);
+    fill(stream, sampler.adjusted_.get(), value, sampler.scratch_bytes() - asked - answers);
+    fill_words(sampler.plan_.counts_, value);
+    fill_words(sampler.plan_.matches_, value);
+  }
+
+ private:
+  static void fill_words(std::vector<std::int32_t>& words, std::uint8_t value) {
+    std::ranges::fill(std::as_writable_bytes(std::span(words)), std::byte{value});
+  }
+};
+
+namespace {
+
+CudaBackend& device_of(Backend& backend) {
+  return dynamic_cast<CudaBackend&>(backend);
+}
+
+}  // namespace
+
+bool is_of_this_device(const Backend& backend) noexcept {
+  return dynamic_cast<const CudaBackend*>(&backend) != nullptr;
+}
+
+Stream& stream_of(Backend& backend) {
+  return TestAccess::stream(device_of(backend));
+}
+
+void fill_scratch(Backend& backend, std::uint8_t value) {
+  TestAccess::fill_scratch(device_of(backend), value);
+  TestAccess::finish(device_of(backend));
+}
+
+void write_device(Backend& backend, void* to, const void* from, std::size_t n_bytes) {
+  copy_to_device(stream_of(backend), to, from, n_bytes);
+  TestAccess::finish(device_of(backend));
+}
+
+void read_device(Backend& backend, void* to, const void* from, std::size_t n_bytes) {
+  copy_to_host(stream_of(backend), to, from, n_bytes);
+  TestAccess::finish(device_of(backend));
+}
+
+std::span<std::byte> memory_of(const KvPool& pool) noexcept {
+  const auto* const found = dynamic_cast<const CudaKvPool*>(&pool);
+  if (found == nullptr) return {};
+  return {found->layer(0), found->n_bytes()};
+}
+
+}  // namespace imp::cuda
