@@ -80,9 +80,6 @@ enum class ReductionId : std::uint8_t {
   library,
 };
 
-// Whether a kernel has run on the hardware it is for. CPU rows are validated: the tests run them.
-enum class Maturity : std::uint8_t { emulated, validated };
-
 // max_m of a kernel that takes any number of rows.
 inline constexpr int kAnyRows = std::numeric_limits<int>::max();
 
@@ -97,7 +94,7 @@ struct GemmKernel {
   ActivationFormat activations;
   int max_m;  // rows it can take
   ReductionId reduction;
-  Maturity maturity;
+  bool validated;  // it has run on the hardware that it is for, as tests run every kernel of a CPU
   // nullptr if the kernel fits a weight of its type on this device, else the reason in words. It does not check the
   // CPU's features: `needs` lists them.
   const char* (*refuses)(const GemmProblem&, const DeviceCaps&);

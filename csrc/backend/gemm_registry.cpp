@@ -128,7 +128,7 @@ class Selector {
            const PlanPolicy& policy)
       : kernels_(kernels), caps_(caps), problem_(problem), tuning_(tuning), policy_(policy) {}
 
-  // Without kernels where none is mature enough.
+  // Without kernels where none that fits is validated.
   Selection select(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
     require_known(kernels_, overrides);
     Selection selection;
@@ -154,15 +154,15 @@ class Selector {
   // As select(), which must find some.
   Selection require(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
     Selection selection = select(tensor_name, overrides);
-    if (selection.chosen.empty()) refuse_immature();
+    if (selection.chosen.empty()) refuse_unvalidated();
     return selection;
   }
 
   // Why this kernel may not be chosen by default; empty where it may.
   std::string refusal(const GemmKernel& kernel) const {
-    if (is_out_of_question(kernel)) return kImmature;
+    if (is_out_of_question(kernel)) return kUnvalidated;
     if (std::string reason = unfitness(kernel); !reason.empty()) return reason;
-    if (!is_mature(kernel)) return kImmature;
+    if (!is_taken(kernel)) return kUnvalidated;
     return {};
   }
 
@@ -206,19 +206,20 @@ class Selector {
     std::string family = "of its layout (" + std::string(name_of(first.layout)) + ")";
     if (policy_.one_reduction) family += " and reduction (" + std::string(name_of(first.reduction)) + ")";
     const std::vector<const GemmKernel*> waiting =
-        immature([&](const GemmKernel& kernel) { return rows_for(kernel) > reached && fits(kernel, first); });
+        waiting_kernels([&](const GemmKernel& kernel) { return rows_for(kernel) > reached && fits(kernel, first); });
     if (waiting.empty()) return text + "and no kernel " + family + " takes more";
     return text + "and those " + family +
-           " that take more have only been emulated (least_maturity = \"emulated\" takes them): " + names_of(waiting);
+           " that take more have not run on their hardware (unvalidated_kernels = true takes them): " +
+           names_of(waiting);
   }
 
  private:
-  static constexpr const char* kImmature =
-      "has not run on its hardware; only model.overrides may take it: by name, or by least_maturity";
+  static constexpr const char* kUnvalidated =
+      "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels";
 
   // Without asking whether a library is at hand, which opens it.
   bool is_out_of_question(const GemmKernel& kernel) const {
-    return kernel.reduction == ReductionId::library && !is_mature(kernel);
+    return kernel.reduction == ReductionId::library && !is_taken(kernel);
   }
 
   // The reason why this policy never takes the kernel, not even by an override; empty if it may take it.
@@ -259,30 +260,30 @@ class Selector {
     return chosen;
   }
 
-  bool is_mature(const GemmKernel& kernel) const { return kernel.maturity >= policy_.least_maturity; }
+  bool is_taken(const GemmKernel& kernel) const { return kernel.validated || policy_.unvalidated_kernels; }
 
   int rows_for(const GemmKernel& kernel) const {
     return policy_.one_reduction ? kernel.max_m : std::min(kernel.max_m, kernel.best_m);
   }
 
-  // The kernels that could multiply the weight, were they mature enough, and that satisfy `applies`.
+  // The kernels that could multiply the weight, were they validated, and that satisfy `applies`.
   template <class Applies>
-  std::vector<const GemmKernel*> immature(const Applies& applies) const {
+  std::vector<const GemmKernel*> waiting_kernels(const Applies& applies) const {
     std::vector<const GemmKernel*> found;
     for (const GemmKernel& kernel : kernels_) {
-      if (!multiplies(kernel, problem_.weight) || is_mature(kernel) || is_out_of_question(kernel)) continue;
+      if (!multiplies(kernel, problem_.weight) || is_taken(kernel) || is_out_of_question(kernel)) continue;
       if (applies(kernel) && unfitness(kernel).empty()) found.push_back(&kernel);
     }
     return found;
   }
 
-  [[noreturn]] void refuse_immature() const {
-    const std::vector<const GemmKernel*> waiting = immature([](const GemmKernel&) { return true; });
+  [[noreturn]] void refuse_unvalidated() const {
+    const std::vector<const GemmKernel*> waiting = waiting_kernels([](const GemmKernel&) { return true; });
     IMP_CHECK(!waiting.empty());  // else the list does not end in one that takes everything
     throw ModelError(Reason::MODEL_UNSUPPORTED,
                      "weights of " + std::string(traits(problem_.weight).name) + ": no kernel for them has run on " +
-                         "hardware of this kind yet; model.overrides.least_maturity = \"emulated\" takes those that " +
-                         "have only been emulated: " + names_of(waiting));
+                         "hardware of this kind yet; model.overrides.unvalidated_kernels = true takes those that " +
+                         "have not: " + names_of(waiting));
   }
 
   const GemmKernel* forced(const GemmOverride& override) const {
@@ -340,7 +341,7 @@ std::string describe(const GemmPlan& plan) {
   for (const auto& [kernel, max_m] : plan.kernels) {
     text.append(separator).append(kernel->name);
     if (max_m != kAnyRows) text.append(" ").append(rows_of(max_m));
-    if (kernel->maturity == Maturity::emulated) text += " (has not run on its hardware)";
+    if (!kernel->validated) text += " (has not run on its hardware)";
     separator = ", ";
   }
   return text;

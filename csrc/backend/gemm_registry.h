@@ -20,7 +20,7 @@ struct PlannedKernel {
 struct PlanPolicy {
   // One activation format and one reduction id, so that a row's bits do not depend on how many rows it comes with.
   bool one_reduction = true;
-  Maturity least_maturity = Maturity::validated;
+  bool unvalidated_kernels = false;  // takes them as it takes the others
 };
 
 // The kernels of one weight: the first whose max_m is at least m runs. All share one layout.
@@ -74,14 +74,14 @@ class GemmRegistry {
   // the layout alone where the policy lets reductions mix.
   // The tuning's kernels take their place where all of them fit and share that layout and reduction: it changes no
   // bit of a result, and no override.
-  // What has not the policy's maturity is taken only by an override. Throws ModelError(OVERRIDE_INVALID) where an
-  // override names a kernel that is unknown (listing those of the weight's type) or that refuses (with its reason), or
-  // where two of equal rank disagree, and MODEL_UNSUPPORTED where no kernel is mature enough, naming those that are
-  // not. tensor_name may be empty: then only type names match.
+  // A kernel that is not validated is taken only by the policy or an override. Throws ModelError(OVERRIDE_INVALID)
+  // where an override names a kernel that is unknown (listing those of the weight's type) or that refuses (with its
+  // reason), or where two of equal rank disagree, and MODEL_UNSUPPORTED where only those fit, naming them. tensor_name
+  // may be empty: then only type names match.
   GemmPlan plan(const GemmProblem& problem, std::string_view tensor_name, std::span<const GemmOverride> overrides,
                 const PlanPolicy& policy = {}) const;
-  // A line for each kernel that could multiply the weight's type, in the list's order; none is accepted where none is
-  // mature enough. Throws as plan() does for overrides.
+  // A line for each kernel that could multiply the weight's type, in the list's order; none is accepted where
+  // none that fits is validated. Throws as plan() does for overrides.
   std::vector<GemmCandidate> explain(const GemmProblem& problem, std::string_view tensor_name,
                                      std::span<const GemmOverride> overrides, const PlanPolicy& policy = {}) const;
   // The kernels that a tuning may choose for up to max_m rows of such a weight: those that give the bits of the untuned

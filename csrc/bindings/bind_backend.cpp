@@ -33,7 +33,7 @@ py::list kernels(const std::string& device) {
     row["weight"] = kernel.any_weight ? "any" : std::string(traits(kernel.weight).name);
     row["layout"] = std::string(name_of(kernel.layout));
     row["reduction"] = std::string(name_of(kernel.reduction));
-    row["validated"] = kernel.maturity == Maturity::validated;
+    row["validated"] = kernel.validated;
     rows.append(row);
   }
   return rows;
@@ -50,13 +50,9 @@ GemmProblem problem_of(const std::string& weight, std::int64_t n, std::int64_t k
   return problem;
 }
 
-PlanPolicy policy_of(bool deterministic, bool emulated) {
-  return {.one_reduction = deterministic, .least_maturity = emulated ? Maturity::emulated : Maturity::validated};
-}
-
 py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& device,
                  const std::string& isa, const std::string& gpu, const PythonTuning& tuning, bool deterministic,
-                 bool emulated, const std::vector<std::string>& cublaslt, const std::string& kernel) {
+                 bool unvalidated, const std::vector<std::string>& cublaslt, const std::string& kernel) {
   std::unique_ptr<Backend> here;  // where it is asked what it can do
   if (device != "cpu" && gpu == "auto") {
     DeviceOptions options;
@@ -70,9 +66,9 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
   const GemmRegistry registry(kernels_of(device), caps, preferences_of(tuning));
   std::vector<GemmOverride> overrides;
   if (!kernel.empty()) overrides.push_back({.pattern = weight, .kernel = kernel});
+  const PlanPolicy policy = {.one_reduction = deterministic, .unvalidated_kernels = unvalidated};
   py::list rows;
-  for (const GemmCandidate& candidate :
-       registry.explain(problem_of(weight, n, k), "", overrides, policy_of(deterministic, emulated))) {
+  for (const GemmCandidate& candidate : registry.explain(problem_of(weight, n, k), "", overrides, policy)) {
     rows.append(py::make_tuple(std::string(candidate.kernel), candidate.accepted, candidate.reason));
   }
   return rows;
@@ -129,10 +125,10 @@ void register_backend(py::module_& module) {
              "The matrix kernels of a device in order of preference, one dict each.");
   module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("gpu") = "auto",
-             py::arg("tuning") = PythonTuning{}, py::arg("deterministic") = false, py::arg("emulated") = false,
+             py::arg("tuning") = PythonTuning{}, py::arg("deterministic") = false, py::arg("unvalidated") = false,
              py::arg("cublaslt") = std::vector<std::string>{}, py::arg("kernel") = "",
              "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; "
-             "`emulated`: kernels may be used that never ran on their hardware; `kernel`: what an override names.");
+             "`unvalidated`: kernels may be used that never ran on their hardware; `kernel`: what an override names.");
   module.def("interchangeable", &interchangeable, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("max_m") = py::none(), py::arg("isa") = "auto",
              "The kernels that give the bits of the untuned plan from its layout, for up to max_m rows or any number.");

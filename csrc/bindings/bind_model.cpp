@@ -89,15 +89,7 @@ void register_overrides(py::module_& module) {
           },
           "(weight type or tensor glob, kernel) pairs; set as a whole.")
       .def_readwrite("deterministic", &ModelOverrides::deterministic)
-      .def_property(
-          "least_maturity",
-          [](const ModelOverrides& self) {
-            return self.least_maturity == Maturity::validated ? "validated" : "emulated";
-          },
-          [](ModelOverrides& self, const std::string& word) {
-            if (word != "validated" && word != "emulated") refuse_word("least_maturity", word, "validated, emulated");
-            self.least_maturity = word == "validated" ? Maturity::validated : Maturity::emulated;
-          })
+      .def_readwrite("unvalidated_kernels", &ModelOverrides::unvalidated_kernels)
       .def_readwrite("eos_token_ids", &ModelOverrides::eos_token_ids)
       .def_readwrite("suppress_tokens", &ModelOverrides::suppress_tokens);
 }

@@ -114,8 +114,9 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
                    const LoadOptions& options) {
   LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .memory = {}};
   const ModelConfig& config = plan.resolved.config;
-  plan.weights = plan_weights(file, plan.resolved, backend.registry(), overrides.gemm,
-                              {.one_reduction = overrides.deterministic, .least_maturity = overrides.least_maturity});
+  plan.weights =
+      plan_weights(file, plan.resolved, backend.registry(), overrides.gemm,
+                   {.one_reduction = overrides.deterministic, .unvalidated_kernels = overrides.unvalidated_kernels});
   const std::uint64_t scratch =
       as_unsupported(file, [&] { return scratch_bytes(config, plan.weights, options.limits, backend); });
   const KvSizes kv = as_unsupported(file, [&] { return kv_sizes(config, options, backend); });

@@ -30,7 +30,8 @@ struct ModelOverrides {
   RopeScalingOverride rope_scaling;  // likewise
   std::vector<GemmOverride> gemm;
   bool deterministic = false;  // a row's bits do not depend on how many rows it comes with, where that costs speed
-  Maturity least_maturity = Maturity::validated;             // of kernels that no override names
+  bool unvalidated_kernels =
+      false;  // kernels that have not run on their hardware may, without an override that names them
   std::optional<std::vector<std::int32_t>> eos_token_ids;    // instead of the file's
   std::optional<std::vector<std::int32_t>> suppress_tokens;  // beside ids that have no token
 };

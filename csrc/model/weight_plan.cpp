@@ -108,7 +108,7 @@ std::vector<std::string> overstretched(std::span<const PlannedWeight> weights) {
     if (first.least_m == 1 || !names.insert(first.name).second) continue;
     warnings.push_back(std::string(first.name) + " is meant for " + std::to_string(first.least_m) +
                        " rows and more and multiplies any number: no kernel for fewer has run on hardware of this "
-                       "kind, and model.overrides.least_maturity asks for it");
+                       "kind, and model.overrides.unvalidated_kernels asks for it");
   }
   return warnings;
 }

@@ -115,7 +115,7 @@ class ModelOverrides:
     """
     deterministic: bool
     kv_dtype: str | None
-    least_maturity: str
+    unvalidated_kernels: bool
     rope_scaling: RopeScaling
     def __init__(self) -> None:
         ...
@@ -804,9 +804,9 @@ def dtypes() -> list[str]:
     """
     The weight types that can be read and multiplied.
     """
-def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, device: str = 'cpu', isa: str = 'auto', gpu: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], deterministic: bool = False, emulated: bool = False, cublaslt: collections.abc.Sequence[str] = [], kernel: str = '') -> list[typing.Any]:
+def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, device: str = 'cpu', isa: str = 'auto', gpu: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], deterministic: bool = False, unvalidated: bool = False, cublaslt: collections.abc.Sequence[str] = [], kernel: str = '') -> list[typing.Any]:
     """
-    For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; `emulated`: kernels may be used that never ran on their hardware; `kernel`: what an override names.
+    For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; `unvalidated`: kernels may be used that never ran on their hardware; `kernel`: what an override names.
     """
 def find_gpu() -> tuple[str, str, bool]:
     """

@@ -24,15 +24,15 @@ NEW_CPU = {"cpu": "avx512bf16"}
 ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
 # What ends the names of kernels that are compiled for processors of another family alone.
 X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
-IMMATURE = "has not run on its hardware; only model.overrides may take it: by name, or by least_maturity"
-UNASKED = '(least_maturity = "emulated" takes them)'
+UNVALIDATED = "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels"
+UNASKED = "(unvalidated_kernels = true takes them)"
 ELSEWHERE = "neondot" if platform.machine() in ("x86_64", "AMD64") else X86
 SHAPES = [(1, 1), (37, 3), (4096, 16)]  # n, blocks of k
 
 
 def kernel(name: str, **changes: Any) -> dict[str, Any]:
     row = {"name": name, "weight": "q8_0", "layout": "panel16", "reduction": "q8_block32", "max_m": None}
-    return {**row, "needs": "", "isa": "generic", "emulated": False, **changes}
+    return {**row, "needs": "", "isa": "generic", "validated": True, **changes}
 
 
 REFERENCE = kernel("reference", weight="any", layout="file", reduction="f32_sequential")
@@ -111,9 +111,9 @@ def test_gemm_11_gemm_12_a_layout_without_a_kernel_for_every_m_is_not_taken() ->
 
 
 def test_gemm_16_rows_that_only_emulated_kernels_complete_are_said_to_wait_for_those() -> None:
-    rows = [kernel("one", max_m=1), {**kernel("many"), "emulated": True}, kernel("other", layout="file"), REFERENCE]
+    rows = [kernel("one", max_m=1), {**kernel("many"), "validated": False}, kernel("other", layout="file"), REFERENCE]
     family = "of its layout (panel16) and reduction (q8_block32)"
-    why = f"takes up to 1 rows, and those {family} that take more have only been emulated {UNASKED}: many"
+    why = f"takes up to 1 rows, and those {family} that take more have not run on their hardware {UNASKED}: many"
     reasons = {line[0]: line[2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows)}
     assert (chosen(rows), reasons["one"]) == (["other"], why)
     assert refused([("q8_0", "one")], {}, kernels=rows) == f"gemm.q8_0 = one: {why}"
@@ -275,12 +275,12 @@ def test_gemm_8_plans_for_two_cpus_and_two_gpus() -> None:
 
 @pytest.mark.parametrize("demoted", [row["name"] for row in GPU_LIST[:-1]])
 def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) -> None:
-    rows = [{**row, "emulated": row["name"] == demoted} for row in GPU_LIST]
+    rows = [{**row, "validated": row["name"] != demoted} for row in GPU_LIST]
     assert demoted not in chosen(rows, H100)
     reasons = {line[0]: line[2] for line in core.gemm_explain(H100, "q8_0", 64, 64, kernels=rows)}
     assert (
         reasons[demoted]
-        == "has not run on its hardware; only model.overrides may take it: by name, or by least_maturity"
+        == "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels"
     )
     if demoted != "q8_0_decode_sm90":
         assert chosen(rows, H100, overrides=[("q8_0", demoted)]) == [demoted]
@@ -291,12 +291,12 @@ def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) ->
 
 
 def test_gemm_16_an_explanation_lists_what_has_not_run_on_hardware_where_nothing_has() -> None:
-    rows = [{**row, "emulated": True} for row in GPU_LIST]
+    rows = [{**row, "validated": False} for row in GPU_LIST]
     assert core.gemm_explain(A100, "q8_0", 64, 64, kernels=rows) == [
         ("q8_0_decode_sm90", False, "needs compute capability 9.0"),
         ("q8_0_prefill_sm90", False, "needs compute capability 9.0"),
-        ("q8_0_sm80", False, IMMATURE),
-        ("reference", False, IMMATURE),
+        ("q8_0_sm80", False, UNVALIDATED),
+        ("reference", False, UNVALIDATED),
     ]
     with pytest.raises(_core.ModelError) as caught:
         core.gemm_plan(A100, "q8_0", 64, 64, kernels=rows)
@@ -337,7 +337,7 @@ def test_an_explanation_says_what_was_tuned() -> None:
         kernel("large", reduction="f32_sequential"),
         kernel("large", layout="file"),
         kernel("large", isa="avx512"),
-        kernel("large", emulated=True),
+        kernel("large", validated=False),
         kernel("large", max_m=4),
     ],
 )

@@ -63,7 +63,7 @@ def test_gemm_14_each_kernel_that_a_cpu_has_is_offered_and_no_other(cpu: str) ->
     """Over rows of both processor families, as this build's own list has but one."""
     rows = [
         {"name": f"q8_0_{isa}", "weight": "q8_0", "layout": "panel16", "reduction": "q8_block32", "max_m": None,
-         "needs": "", "isa": isa, "emulated": False}
+         "needs": "", "isa": isa, "validated": True}
         for isa in reversed(ISAS)
     ]  # fmt: skip
     rows.append({**rows[-1], "name": "reference", "weight": "any", "layout": "file", "reduction": "f32_sequential"})

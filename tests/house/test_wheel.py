@@ -70,6 +70,8 @@ def test_lif_11_b07_it_is_installed_and_serves_without_a_network(wheel: zipfile.
     wheels = str(Path(os.environ["IMP_WHEELHOUSE"]).resolve())
     offline = ["-m", "pip", "install", "--quiet", "--no-index", "--find-links", wheels, "imp-service"]
     subprocess.run([python, *offline], check=True, timeout=300)
+    config = [python, "-I", "-m", "imp_service", "config", "check", "--set", "device.kind=cuda_emulated"]
+    assert b"--set device.kind: " in subprocess.run(config, check=False, capture_output=True, timeout=300).stderr
     words = ["serve", "--listen", f"unix://{tmp_path}/imp.sock", "--set", "device.threads=1"]
     # -I: nothing but what is installed, whatever PYTHONPATH says.
     process = subprocess.Popen([*confined(tmp_path), python, "-I", "-m", "imp_service", *words])

@@ -318,7 +318,7 @@ def test_mod_23_a_device_with_memory_of_its_own_has_none(tmp_path: Path, cache: 
     file = written(path, cache)
     content = file.read_bytes()
     changed = _core.ModelOverrides()
-    changed.least_maturity = "emulated"
+    changed.unvalidated_kernels = True
     model = _core.Model.load(
         _core.open_model_file(path), overrides=changed, device="cuda_emulated", max_rows=8, max_logits_rows=8,
         kv_bytes=1 << 20, packed_cache=cache,

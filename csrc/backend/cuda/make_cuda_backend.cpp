@@ -57,9 +57,7 @@ std::unique_ptr<Backend> make_cuda_backend(const DeviceOptions& options) {
 GpuAnswer find_gpu() {
   DeviceFacts facts;
   std::string reason = refusal(facts);
-  const auto is_validated = [](const GemmKernel& kernel) {
-    return !kernel.any_weight && kernel.maturity == Maturity::validated;
-  };
+  const auto is_validated = [](const GemmKernel& kernel) { return !kernel.any_weight && kernel.validated; };
   return {.name = facts.name,
           .refusal = std::move(reason),
           .has_validated_kernels = std::ranges::any_of(kernel_list(), is_validated)};

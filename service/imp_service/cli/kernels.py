@@ -124,8 +124,8 @@ def _explain(arguments: Namespace, choice: "Choice") -> None:
     write_table(sys.stdout, ("kernel", "verdict", "reason"), rows)
     if not any(candidate.accepted for candidate in candidates):
         print(
-            "\nNone runs: those that fit have only been emulated. Here and at a start,"
-            "\n--set model.overrides.least_maturity=emulated takes them all the same, "
+            "\nNone runs: those that fit have not run on their hardware. Here and at a start,"
+            "\n--set model.overrides.unvalidated_kernels=true takes them all the same, "
             f"and --set model.overrides.gemm.{dtype}=KERNEL one of them.",
             file=sys.stderr,
         )
@@ -142,7 +142,7 @@ def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice"
         device=device,
         overrides=_overrides_of_types(overrides.gemm),
         deterministic=overrides.deterministic,
-        least_maturity=overrides.least_maturity,
+        unvalidated_kernels=overrides.unvalidated_kernels,
     )
     if device != CPU:
         return replace(choice, gpu=arguments.gpu or "auto", cublaslt=settings.device.cublaslt)

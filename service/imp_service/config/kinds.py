@@ -106,10 +106,11 @@ class Real(Kind[float]):
 
 
 class Choice(Kind[U]):
-    """One of a few values that are listed."""
+    """One of a few values that are listed, or of those that are read and offered to nobody."""
 
-    def __init__(self, *values: U) -> None:
+    def __init__(self, *values: U, unlisted: Sequence[U] = ()) -> None:
         self.values = values
+        self.unlisted = unlisted
 
     @property
     def expected(self) -> str:
@@ -117,7 +118,7 @@ class Choice(Kind[U]):
         return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
     def read(self, raw: object) -> U:
-        for value in self.values:
+        for value in (*self.values, *self.unlisted):
             if type(value) is type(raw) and value == raw:
                 return value
         raise UnfitError(self.expected)

@@ -79,7 +79,7 @@ class ModelOverrides:
     deterministic: bool = key(
         Boolean(), False, "the same bits whatever shares a step, at some cost; on the CPU always so, at none"
     )
-    least_maturity: str = key(
-        Choice("validated", "emulated"), "validated", "kernels may run that have only been emulated, or not"
+    unvalidated_kernels: bool = key(
+        Boolean(), False, "kernels of a GPU may run that have not run on such hardware yet", shipped=False
     )
     default_sampling: DefaultSampling = section(DefaultSampling, "what a request gets that leaves a field unset")

@@ -7,7 +7,8 @@ from imp_service.config.table import Key, Named, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path
 
 _HEAD = """\
-# imp.conf: every key with its default. A key after "# " has no default: it is unset, and its value is an example.
+# imp.conf: every key with its default, but for one that docs/cuda.md describes.
+# A key after "# " has no default: it is unset, and its value is an example.
 # Read from --config FILE, else $IMP_CONFIG, ./imp.conf, ~/.config/imp/imp.conf, /etc/imp/imp.conf: the first there is.
 # IMP_SECTION__KEY in the environment overrides the file, --set section.key=value overrides both.
 # A running server takes new values of the keys marked [reload] at SIGHUP; every other key needs a restart.
@@ -23,7 +24,7 @@ def render() -> str:
 
 def _blocks(section: Section, path: KeyPath) -> Iterator[str]:
     """One block for each section: its header, its keys, then the sections within."""
-    keys = [_key_line(name, node) for name, node in section.nodes.items() if isinstance(node, Key)]
+    keys = [_key_line(name, node) for name, node in section.nodes.items() if isinstance(node, Key) and node.shipped]
     if path:
         yield "\n".join([_line(f"[{write_path(path)}]", section.text), *keys])
     for name, node in section.nodes.items():

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from imp_service.config.cpu_list import CpuList
+from imp_service.config.devices_of_tests import devices_of_tests
 from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, ListOf, Real, Text
 from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
@@ -53,9 +54,9 @@ class Model:
 @dataclass(frozen=True, slots=True)
 class Device:
     kind: str | Auto = key(
-        AutoOr(Choice("cpu", "cuda", "cuda_emulated")),
+        AutoOr(Choice("cpu", "cuda", unlisted=devices_of_tests())),
         AUTO,
-        "where models run; auto: on the best there is; cuda_emulated: for tests of kernels",
+        "where models run; auto: on the best there is",
     )
     isa: str | Auto = key(
         AutoOr(Joined("generic", "avx2", "neondot", "avx512", "avx512vnni", "avx2vnni", "avx512bf16")),

@@ -29,6 +29,8 @@ class Key:
     example: object = None
     # A running server takes a new value; every other key needs a restart.
     reloads: bool = False
+    # The shipped file shows it.
+    shipped: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,11 @@ class Named:
 Node = Key | Section | Named
 
 
-def key(kind: Kind[T], default: T, text: str, *, example: object = None, reloads: bool = False) -> T:
+def key(
+    kind: Kind[T], default: T, text: str, *, example: object = None, reloads: bool = False, shipped: bool = True
+) -> T:
     """A field of a section. What it returns is a dataclass field; its type is the value's, for the type checker."""
-    node = Key(kind, default, text, example, reloads)
+    node = Key(kind, default, text, example, reloads, shipped)
     field: Any = dataclasses.field(default_factory=lambda: default, metadata={_NODE: node})
     return field  # type: ignore[no-any-return]
 

@@ -44,7 +44,7 @@ class Choice:
     tuning: Sequence[Preference] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)  # weight type -> kernel
     deterministic: bool = False
-    least_maturity: str = "validated"
+    unvalidated_kernels: bool = False
 
 
 def list_kernels(device: str = "cpu") -> list[Kernel]:
@@ -69,7 +69,7 @@ def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
         cublaslt=cublaslt_places(choice.cublaslt, choice.device),
         tuning=list(choice.tuning),
         deterministic=choice.deterministic,
-        emulated=choice.least_maturity == "emulated",
+        unvalidated=choice.unvalidated_kernels,
         kernel=named,
     )
     return [

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 from imp_service import _core
 from imp_service.config import AUTO, ConfigError, Settings
+from imp_service.config.devices_of_tests import devices_of_tests
 from imp_service.config.overrides import ModelOverrides, RopeScaling
 from imp_service.config.toml import write_key
 from imp_service.core.errors import Error
 
 # Whose kernels bear the names of a device's.
-_ALIKE = {"cpu": ("cpu",), "cuda": ("cuda", "cuda_emulated")}
+_ALIKE = {"cpu": ("cpu",), "cuda": ("cuda", *devices_of_tests())}
 
 
 def core_overrides(settings: Settings) -> _core.ModelOverrides:
@@ -24,7 +25,7 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
     overrides.rope_scaling = _rope_scaling(wanted.rope_scaling)
     overrides.gemm = list(wanted.gemm.items())
     overrides.deterministic = wanted.deterministic
-    overrides.least_maturity = wanted.least_maturity
+    overrides.unvalidated_kernels = wanted.unvalidated_kernels
     overrides.eos_token_ids = _list(wanted.eos_token_ids)
     overrides.suppress_tokens = _list(wanted.suppress_tokens)
     return overrides

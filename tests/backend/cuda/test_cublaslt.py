@@ -251,7 +251,7 @@ def test_det_13_the_deterministic_mode_does_not_take_it() -> None:
 @emulated_only
 def test_gemm_16_no_order_takes_it() -> None:
     """Whether it has run on hardware or not: an override does."""
-    rows = _core.explain("q8_0", 64, 512, device="cuda_emulated", emulated=True, cublaslt=[EMULATED])
+    rows = _core.explain("q8_0", 64, 512, device="cuda_emulated", unvalidated=True, cublaslt=[EMULATED])
     [(accepted, reason)] = [(accepted, reason) for name, accepted, reason in rows if name == "q8_0_cublaslt"]
     assert (accepted, reason) == (False, "an earlier kernel takes these rows")
 
@@ -298,7 +298,7 @@ def test_det_10_where_it_is_all_there_is_steps_are_captured_with_it(device: str,
     if (reason := refusal(device)) is not None:
         pytest.skip(f"no cuBLASLt for this device: {reason}")
     model = load(
-        Q8_0, tmp_path, device=device, gemm=[("q8_0", "q8_0_cublaslt")], least_maturity="validated",
+        Q8_0, tmp_path, device=device, gemm=[("q8_0", "q8_0_cublaslt")], unvalidated_kernels=False,
         cublaslt=places(device),
     )  # fmt: skip
     kernels = {tuple(weight["kernels"]) for weight in model.weights if weight["layout"] == "tile16"}
@@ -331,7 +331,7 @@ def patched(folder: Path, symbol: str) -> str:
 
 def words(library: list[str]) -> str:
     """What an explanation says of the row, which an override then says too."""
-    rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", emulated=True, cublaslt=library)
+    rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", unvalidated=True, cublaslt=library)
     [said] = [reason for name, accepted, reason in rows if name == "q4_k_cublaslt" and not accepted]
     weight = random_weight("q4_k", 16, 256)
     with pytest.raises(_core.ModelError) as error:
@@ -361,7 +361,7 @@ def test_gemm_17_what_is_not_there_is_named(tmp_path: Path) -> None:
 def test_gemm_17_a_library_without_a_function_is_passed_over(symbol: str, tmp_path: Path) -> None:
     library = patched(tmp_path, symbol)
     assert words([library]) == f"cuBLASLt is not at hand: {library} has no {symbol}"
-    rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", emulated=True, cublaslt=[library, EMULATED])
+    rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", unvalidated=True, cublaslt=[library, EMULATED])
     assert ("q4_k_cublaslt", False, "an earlier kernel takes these rows") in rows
 
 
@@ -374,7 +374,7 @@ def test_gemm_17_a_library_that_finds_no_gpu_says_so(monkeypatch: pytest.MonkeyP
 @emulated_only
 def test_gemm_17_a_gpu_that_is_not_here_has_none() -> None:
     rows = {name: reason for name, _, reason in _core.explain(
-        "q4_k", 64, 512, device="cuda_emulated", gpu="h200", emulated=True, cublaslt=[EMULATED])}  # fmt: skip
+        "q4_k", 64, 512, device="cuda_emulated", gpu="h200", unvalidated=True, cublaslt=[EMULATED])}  # fmt: skip
     assert rows["q4_k_cublaslt"] == "cuBLASLt is not at hand: it is looked for where the GPU is"
 
 
@@ -422,7 +422,7 @@ def test_gemm_17_nvidias_own_has_every_function() -> None:
     packaged = [place for place in search_places() if "/" in place]
     if not packaged:
         pytest.skip("the package nvidia-cublas is not installed")
-    rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", emulated=True, cublaslt=packaged[:1])
+    rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", unvalidated=True, cublaslt=packaged[:1])
     [said] = [reason for name, _, reason in rows if name == "q4_k_cublaslt"]
     assert said in (
         "cuBLASLt is not at hand: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)",

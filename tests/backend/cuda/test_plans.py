@@ -108,7 +108,7 @@ def test_gemm_16_by_default_no_plan_takes_what_is_emulated() -> None:
             named = {name for name, _ in plan(gpu, dtype)}
             if named <= waiting and "reference" in waiting:
                 with pytest.raises(Exception, match="no kernel for them has run on hardware"):
-                    plan(gpu, dtype, emulated=False)
+                    plan(gpu, dtype, unvalidated=False)
 
 
 @pytest.mark.parametrize("device", GPU_KINDS)

@@ -77,7 +77,7 @@ class KernelList {
            .max_m = row["max_m"].is_none() ? kAnyRows : row["max_m"].cast<int>(),
            .reduction = row["reduction"].cast<std::string>() == "q8_block32" ? ReductionId::q8_block32
                                                                              : ReductionId::f32_sequential,
-           .maturity = row["emulated"].cast<bool>() ? Maturity::emulated : Maturity::validated,
+           .validated = row["validated"].cast<bool>(),
            .refuses = refusal_of(row["needs"].cast<std::string>()),
            .scratch_bytes = nullptr,
            .run = nullptr,
@@ -103,7 +103,7 @@ py::dict row_as_data(const GemmKernel& kernel) {
   row["activations"] = name_of(kernel.activations);
   row["reduction"] = name_of(kernel.reduction);
   row["max_m"] = rows_as_data(kernel.max_m);
-  row["emulated"] = kernel.maturity == Maturity::emulated;
+  row["validated"] = kernel.validated;
   row["isa"] = isa_name(kernel.needs);
   return row;
 }
@@ -154,10 +154,9 @@ py::dict plan(const py::dict& caps, const std::string& weight, std::int64_t n, s
 
 // Over the GPU's own list, for a GPU whose capabilities are known by its name.
 py::dict gpu_plan(const std::string& gpu, const std::string& weight, std::int64_t n, std::int64_t k,
-                  const Overrides& overrides, bool deterministic, bool emulated, bool of_experts) {
+                  const Overrides& overrides, bool deterministic, bool unvalidated, bool of_experts) {
   const GemmRegistry registry(kernels_of("cuda_emulated"), gpu_caps(gpu));
-  const PlanPolicy policy = {.one_reduction = deterministic,
-                             .least_maturity = emulated ? Maturity::emulated : Maturity::validated};
+  const PlanPolicy policy = {.one_reduction = deterministic, .unvalidated_kernels = unvalidated};
   return plan_as_data(registry.plan({dtype_of(weight), n, k, of_experts}, "", overrides_of(overrides), policy));
 }
 
@@ -213,7 +212,7 @@ void register_testing_gemm_registry(py::module_& module) {
   module.def("gemm_plan", &plan, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"), py::arg("tensor") = "",
              py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(), py::arg("tuning") = PythonTuning{});
   module.def("gpu_gemm_plan", &gpu_plan, py::arg("gpu"), py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
-             py::arg("overrides") = Overrides{}, py::arg("deterministic") = false, py::arg("emulated") = true,
+             py::arg("overrides") = Overrides{}, py::arg("deterministic") = false, py::arg("unvalidated") = true,
              py::arg("of_experts") = false, "What an h200 or an a100 would run.");
   module.def("gemm_explain", &explain, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
              py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(),

@@ -12,7 +12,7 @@ from imp_service.core.cublaslt import cublaslt_places, resolve_cublaslt, search_
 from support.cublaslt import EMULATED
 
 NAMES = ["libcublasLt.so.13", "libcublasLt.so.12"]
-ON_THE_GPU = ("device.kind=cuda_emulated", "model.overrides.least_maturity=emulated")
+ON_THE_GPU = ("device.kind=cuda_emulated", "model.overrides.unvalidated_kernels=true")
 
 
 def settings(*assignments: str) -> list[str]:
@@ -59,7 +59,7 @@ def test_cfg_8_what_auto_means_is_shown(kind: str, value: str, monkeypatch: pyte
 def test_gemm_17_explain_says_whether_it_is_at_hand(call) -> None:
     """Of the GPU that is here; of another nobody can say."""
     question = ("kernels", "--device", "cuda_emulated", "--explain", "q8_0", "64x512")
-    emulated = settings("model.overrides.least_maturity=emulated")
+    emulated = settings("model.overrides.unvalidated_kernels=true")
 
     def said(*words: str) -> str:
         status, out, _ = call(*question, *emulated, *words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from imp_service.cli.arguments import Parser
 from imp_service.cli.command_line import build_parser, parse
 from imp_service.cli.commands import COMMANDS
+from imp_service.config.render import render
 from imp_service.models import demo_model_path
 
 
@@ -42,6 +44,13 @@ def test_cmd_6_every_command_shows_two_examples(prog: str, call, capfd) -> None:
     assert ended.value.code == 0
     shown = capfd.readouterr().out
     assert shown.endswith("examples:\n" + "".join(f"  {example}\n" for example in parser.examples))
+
+
+def test_gemm_16_nobody_is_offered_the_emulated_gpu_or_told_of_kernels_that_await_hardware(call) -> None:
+    told = [parser.format_help() for prog, parser in PARSERS.items() if prog != "imp kernels"]
+    told += [render(), call("run", "x", "--set", "device.kind=gpu")[2]]
+    assert len(told) > 10 and '"auto" or "cpu" or "cuda"' in told[-1]
+    assert [re.findall(r"emulat|validated|maturity", text) for text in told] == [[]] * len(told)
 
 
 @pytest.mark.parametrize("prog", [prog for prog in PARSERS if prog != "imp"])

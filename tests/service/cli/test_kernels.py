@@ -52,10 +52,10 @@ def test_gemm_16_where_kernels_have_only_been_emulated_none_runs_and_each_is_lis
     assert [
         "q8_0_dp4a",
         "rejected",
-        "has not run on its hardware; only model.overrides may take it: by name, or by least_maturity",
+        "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels",
     ] in lines
-    assert "--set model.overrides.least_maturity=emulated takes them" in err
-    status, out, err = call(*question, "--set", "model.overrides.least_maturity=emulated")
+    assert "--set model.overrides.unvalidated_kernels=true takes them" in err
+    status, out, err = call(*question, "--set", "model.overrides.unvalidated_kernels=true")
     assert (status, err) == (0, "")
     assert "accepted" in out
 

@@ -116,7 +116,7 @@ CORE_EFFECTS: dict[str, Effect] = {
     "model.overrides.kv_dtype": Effect("f32", fact("kv_dtype"), "bf16", "f32"),
     "model.overrides.suppress_tokens": Effect("[3, 5]", fact("suppressed_tokens"), "none", "3, 5"),
     "model.overrides.deterministic": Effect("true", overridden("deterministic"), False, True),
-    "model.overrides.least_maturity": Effect("emulated", overridden("least_maturity"), "validated", "emulated"),
+    "model.overrides.unvalidated_kernels": Effect("true", overridden("unvalidated_kernels"), False, True),
     "model.overrides.gemm.NAME": Effect("reference", overridden("gemm"), [], [("q4_k", "reference")]),
     f"{ROPE}.type": Effect("linear", fact("rope_scaling"), "none", "linear"),
     f"{ROPE}.factor": Effect("8", fact("rope_scaling_factor"), "4", "8", YARN),
