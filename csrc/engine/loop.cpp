@@ -78,7 +78,7 @@ ResourceExhausted kv_full(const Refusal& refusal) {
 
 // Grows as push_back does; false where there is no memory.
 template <class T>
-bool make_room(std::vector<T>& list, std::size_t n_more) noexcept {
+bool reserve_more(std::vector<T>& list, std::size_t n_more) noexcept {
   const std::size_t wanted = list.size() + n_more;
   try {
     if (wanted > list.capacity()) list.reserve(std::max(wanted, 2 * list.capacity()));
@@ -136,18 +136,18 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
              .stats = {}},
       runs_(state_),
       sessions_(state_, runs_),
-      step_(backend, forward, options.n_blocks,
-            {.max_rows = options.step_tokens,
-             .max_logits_rows = forward.limits().max_logits_rows,
-             .max_running = options.max_running},
-            options.suppressed_tokens.empty() ? TokenMask{}
-                                              : mask_without(options.suppressed_tokens, forward.vocab_size()),
-            clock_),
+      executor_(backend, forward, options.n_blocks,
+                {.max_rows = options.step_tokens,
+                 .max_logits_rows = forward.limits().max_logits_rows,
+                 .max_running = options.max_running},
+                options.suppressed_tokens.empty() ? TokenMask{}
+                                                  : mask_without(options.suppressed_tokens, forward.vocab_size()),
+                clock_),
       recorder_(backend),
-      assumption_(2 * static_cast<std::size_t>(options.max_running)) {
+      lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
   // Twice max_running places are taken at most: tenants below their equal part run in addition to the others.
   const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
-  for (Evaluation& evaluation : evaluations_) evaluation.reserve(most_running);
+  for (Step& step : steps_) step.reserve(most_running);
   plan_.rows.reserve(most_running);
   plan_.copies.reserve(most_running);
   plan_.admitted.reserve(most_running);
@@ -163,7 +163,7 @@ void Loop::take(Accepted accepted) {
   const Address address = address_of(accepted.command);
   try {
     // First, so that no command has acted when there is no memory for its answer.
-    const bool has_room = make_room(state_.events, events_of(accepted.command));
+    const bool has_room = reserve_more(state_.events, events_of(accepted.command));
     if (!has_room && !only_frees(accepted.command)) throw std::bad_alloc();
     dispatch(accepted);
   } catch (...) {
@@ -224,19 +224,19 @@ std::size_t Loop::events_of_turn() const noexcept {
 }
 
 // False where there is no memory for what a turn may decide and tell. Once it has begun it takes none.
-bool Loop::make_room_for_turn() noexcept {
+bool Loop::reserve_for_turn() noexcept {
   plan_.clear();
-  return make_room(state_.events, events_of_turn()) && make_room(plan_.refused, state_.scheduler.n_sequences());
+  return reserve_more(state_.events, events_of_turn()) && reserve_more(plan_.refused, state_.scheduler.n_sequences());
 }
 
 bool Loop::turn() {
   const bool is_idle = state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0;
-  if (is_idle && under_way_ == nullptr) return false;
-  if (!make_room_for_turn()) return true;  // there is room when the events of commands have been published
-  Evaluation& step = under_way_ != nullptr ? *under_way_ : evaluations_.front();
+  if (is_idle && in_flight_ == nullptr) return false;
+  if (!reserve_for_turn()) return true;  // there is room when the events of commands have been published
+  Step& step = in_flight_ != nullptr ? *in_flight_ : steps_.front();
   std::exception_ptr thrown;
-  if (under_way_ != nullptr) {
-    drop_what_is_gone(step);
+  if (in_flight_ != nullptr) {
+    drop_ended_rows(step);
   } else {
     step.begun_ns = clock_();
     plan_step();
@@ -246,7 +246,7 @@ bool Loop::turn() {
   if (thrown) {
     end_failed(step, thrown);
   } else {
-    under_way_ = begin_after(step);
+    in_flight_ = begin_after(step);
     end(step);
   }
   count(step);
@@ -262,16 +262,16 @@ void Loop::plan_step() {
     runs_.fail(*refusal.sequence, failure_of(Reason::NO_MEMORY, [&refusal] { return kv_full(refusal); }));
   }
   // A copy that fails leaves a sequence without its content: that is the end of the engine, not of a run.
-  step_.copy_blocks(plan_.copies);
+  executor_.copy_blocks(plan_.copies);
 }
 
 // What it throws of the rows is returned; a device's errors are thrown, since what it holds can no longer be trusted.
-std::exception_ptr Loop::begin(Evaluation& step) {
+std::exception_ptr Loop::begin(Step& step) {
   step.n_decode_rows = plan_.n_decode_rows;
   step.n_prefill_rows = plan_.n_prefill_rows;
   step.is_recorded = recorder_.is_recording();
   try {
-    step_.begin(plan_.rows, step);
+    executor_.begin(plan_.rows, step);
   } catch (const DeviceError&) {
     throw;
   } catch (...) {
@@ -281,31 +281,31 @@ std::exception_ptr Loop::begin(Evaluation& step) {
 }
 
 // The step after `step`, before that is read; null where it has to wait. One that fails is planned again in its turn.
-Evaluation* Loop::begin_after(const Evaluation& step) {
-  if (!step_.runs_ahead() || !Assumption::is_possible(step)) return nullptr;
-  Evaluation& next = &step == &evaluations_.front() ? evaluations_.back() : evaluations_.front();
+Step* Loop::begin_after(const Step& step) {
+  if (!executor_.runs_ahead() || !Lookahead::is_possible(step)) return nullptr;
+  Step& next = &step == &steps_.front() ? steps_.back() : steps_.front();
   next.begun_ns = clock_();
-  assumption_.make(step, options_.max_context);
+  lookahead_.assume(step, options_.max_context);
   bool has_begun = false;
-  if (state_.scheduler.is_next_step_gentle()) {
+  if (state_.scheduler.next_step_displaces_nobody()) {
     plan_step();
     has_begun = !plan_.rows.empty() && begin(next) == nullptr;
   }
-  assumption_.withdraw();
+  lookahead_.undo();
   state_.stats.n_steps_ahead += has_begun ? 1 : 0;
   return has_begun ? &next : nullptr;
 }
 
-void Loop::end(Evaluation& step) {
-  step_.finish(step);
+void Loop::end(Step& step) {
+  executor_.finish(step);
   state_.now_ns = clock_();
   runs_.complete(step.rows, step.draws, step.scores);
 }
 
 // Rows of runs that ended after the step was begun.
-void Loop::drop_what_is_gone(Evaluation& step) {
+void Loop::drop_ended_rows(Step& step) {
   std::size_t n_rows = 0, n_draws = 0, next_draw = 0;
-  for (Evaluation::Row& row : step.rows) {
+  for (Step::Row& row : step.rows) {
     const std::size_t first_draw = std::exchange(next_draw, next_draw + static_cast<std::size_t>(row.n_draws));
     const Sequence* found = state_.find(row.id);
     const bool is_there = found == row.planned.sequence && found->run && found->run->ticket == row.ticket &&
@@ -323,13 +323,13 @@ void Loop::drop_what_is_gone(Evaluation& step) {
 }
 
 // A batch failed as a whole, and nothing of it has happened: whoever made it fail fails alone.
-void Loop::end_failed(Evaluation& step, const std::exception_ptr& thrown) {
+void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
   state_.now_ns = clock_();
   if (plan_.rows.size() == 1) return runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
   for (const PlannedRows& planned : plan_.rows) {
     try {
-      step_.begin({&planned, 1}, step);
-      step_.finish(step);
+      executor_.begin({&planned, 1}, step);
+      executor_.finish(step);
     } catch (const DeviceError&) {
       throw;
     } catch (...) {
@@ -340,7 +340,7 @@ void Loop::end_failed(Evaluation& step, const std::exception_ptr& thrown) {
   }
 }
 
-void Loop::count(const Evaluation& step) {
+void Loop::count(const Step& step) {
   EngineStats& stats = state_.stats;
   // One that was begun ahead has waited for the step before.
   const std::int64_t begin = std::max(step.begun_ns, stats.last_step_ns);
@@ -371,16 +371,16 @@ const EngineStats& Loop::stats() {
   stats.blocks_free = blocks.n_free();
   stats.queued = state_.door.waiting();
   stats.waiting_tokens = state_.door.waiting_tokens();
-  stats.forward_ns = step_.forward_ns();
-  stats.sample_ns = step_.sample_ns();
-  stats.graphs = step_.graphs();
+  stats.forward_ns = executor_.forward_ns();
+  stats.sample_ns = executor_.sample_ns();
+  stats.graphs = executor_.graphs();
   return stats;
 }
 
 void Loop::stop(const Error& error) noexcept {
   state_.stats.stopped = true;
-  under_way_ = nullptr;
-  assumption_.withdraw();
+  in_flight_ = nullptr;
+  lookahead_.undo();
   try {
     for (;;) {
       const auto running =

@@ -6,12 +6,12 @@
 #include <exception>
 #include <vector>
 
-#include "engine/assumption.h"
 #include "engine/engine.h"
 #include "engine/engine_state.h"
+#include "engine/lookahead.h"
 #include "engine/runs.h"
 #include "engine/sessions.h"
-#include "engine/step.h"
+#include "engine/step_executor.h"
 #include "engine/step_recorder.h"
 
 namespace imp {
@@ -42,21 +42,21 @@ class Loop {
   // After an error of the engine itself, or a device's: every run ends with it, and the stats say so from now on.
   void stop(const Error& error) noexcept;
 
-  const KvPool& pool() const noexcept { return step_.pool(); }
+  const KvPool& pool() const noexcept { return executor_.pool(); }
   // For tests that turn the loop by hand.
   EngineState& state() noexcept { return state_; }
 
  private:
   void plan_step();
-  std::exception_ptr begin(Evaluation& step);
-  Evaluation* begin_after(const Evaluation& step);
-  void end(Evaluation& step);
-  void end_failed(Evaluation& step, const std::exception_ptr& thrown);
-  void drop_what_is_gone(Evaluation& step);
-  void count(const Evaluation& step);
+  std::exception_ptr begin(Step& step);
+  Step* begin_after(const Step& step);
+  void end(Step& step);
+  void end_failed(Step& step, const std::exception_ptr& thrown);
+  void drop_ended_rows(Step& step);
+  void count(const Step& step);
   std::size_t events_of(const Command& command) noexcept;
   std::size_t events_of_turn() const noexcept;
-  bool make_room_for_turn() noexcept;
+  bool reserve_for_turn() noexcept;
   void dispatch(Accepted& accepted);
 
   EngineOptions options_;
@@ -64,12 +64,12 @@ class Loop {
   EngineState state_;
   Runs runs_;
   Sessions sessions_;
-  Step step_;
+  StepExecutor executor_;
   StepRecorder recorder_;
   StepPlan plan_;
-  std::array<Evaluation, 2> evaluations_;
-  Evaluation* under_way_ = nullptr;  // begun in the turn before, or null
-  Assumption assumption_;
+  std::array<Step, 2> steps_;
+  Step* in_flight_ = nullptr;  // begun in the turn before, or null
+  Lookahead lookahead_;
 };
 
 }  // namespace imp

@@ -5,7 +5,7 @@
 
 #include "engine/commands.h"
 #include "engine/engine_state.h"
-#include "engine/step.h"
+#include "engine/step_executor.h"
 
 namespace imp {
 
@@ -27,7 +27,7 @@ class Runs {
 
   // What the scheduler and the device did.
   void scheduled(Sequence& sequence);
-  void complete(std::span<const Evaluation::Row> rows, std::span<Draw> draws, std::span<Score> scores);
+  void complete(std::span<const Step::Row> rows, std::span<Draw> draws, std::span<Score> scores);
 
  private:
   void check(const RunCommand& command, const Sequence& sequence) const;

@@ -40,8 +40,8 @@ void Runs::leave_queue(Sequence& sequence) {
   run.n_queued = 0;
 }
 
-void Runs::complete(std::span<const Evaluation::Row> rows, std::span<Draw> draws, std::span<Score> scores) {
-  for (const Evaluation::Row& row : rows) {
+void Runs::complete(std::span<const Step::Row> rows, std::span<Draw> draws, std::span<Score> scores) {
+  for (const Step::Row& row : rows) {
     Sequence& sequence = *row.planned.sequence;
     const std::span<Draw> drawn = draws.first(static_cast<std::size_t>(row.n_draws));
     draws = draws.subspan(drawn.size());

@@ -41,7 +41,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvBlocks& blocks)
 }
 
 // So that no step allocates: paused runs leave their slots to others, so that all who came may run, or wait again.
-void Scheduler::make_room_for(std::size_t n_more) {
+void Scheduler::reserve_queues(std::size_t n_more) {
   const std::size_t n = running_.size() + static_cast<std::size_t>(tenants_.n_waiting()) + n_more;
   for (std::vector<Sequence*>* list : {&running_, &waiting_, &prefills_, &decodes_}) {
     if (n > list->capacity()) list->reserve(std::max(n, 2 * list->capacity()));
@@ -50,7 +50,7 @@ void Scheduler::make_room_for(std::size_t n_more) {
 }
 
 void Scheduler::enqueue(Sequence& sequence, std::int64_t now_ns) {
-  make_room_for(1 + sequence.run->siblings.size());
+  reserve_queues(1 + sequence.run->siblings.size());
   const auto enter = [this, now_ns](Sequence& entering) {
     Scheduling& scheduling = entering.scheduling;
     scheduling.order = next_order_++;
@@ -123,24 +123,24 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
       ++i;
       continue;
     }
-    switch (make_room(sequence, plan)) {
-      case Room::found:
+    switch (allocate_blocks(sequence, plan)) {
+      case Allocation::done:
         plan_rows(sequence, budget, plan);
         ++i;
         break;
-      case Room::lacking:
+      case Allocation::lacking:
         starved = true;
         ++i;
         break;
-      case Room::given_up:  // it is in running_ no more
+      case Allocation::given_up:  // it is in running_ no more
         break;
     }
   }
   starved_ = starved;
 }
 
-bool Scheduler::is_next_step_gentle() const {
-  return is_admission_gentle() && have_blocks_for_decodes();
+bool Scheduler::next_step_displaces_nobody() const {
+  return admission_displaces_nobody() && have_blocks_for_decodes();
 }
 
 bool Scheduler::have_blocks_for_decodes() const {
@@ -155,7 +155,7 @@ bool Scheduler::have_blocks_for_decodes() const {
 }
 
 // A generation that does not fit waits for others to end; all else that does not is refused, or an idle session goes.
-bool Scheduler::is_admission_gentle() const noexcept {
+bool Scheduler::admission_displaces_nobody() const noexcept {
   const bool has_places = used_slots() < options_.max_running || tenants_.n_active() > 1;
   if (waiting_.empty() || !has_places) return true;
   return !may_evict() && n_running_generations() > 0 &&
@@ -204,7 +204,7 @@ void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
   tenants_.charge(*sequence.scheduling.tenant, n_rows);
 }
 
-Scheduler::Room Scheduler::make_room(Sequence& sequence, StepPlan& plan) {
+Scheduler::Allocation Scheduler::allocate_blocks(Sequence& sequence, StepPlan& plan) {
   const auto end = static_cast<int>(sequence.tokens.size());
   for (;;) {
     const int needed = blocks_.missing(sequence.table, sequence.held, end);
@@ -215,15 +215,15 @@ Scheduler::Room Scheduler::make_room(Sequence& sequence, StepPlan& plan) {
     if (sequence.kind == SequenceKind::session) {
       remove(sequence);
       plan.refused.push_back({&sequence, needed, available});
-      return Room::given_up;
+      return Allocation::given_up;
     }
     Sequence* giving_way = victim();
-    if (giving_way == nullptr) return Room::lacking;
+    if (giving_way == nullptr) return Allocation::lacking;
     preempt(*giving_way);
-    if (giving_way == &sequence) return Room::given_up;
+    if (giving_way == &sequence) return Allocation::given_up;
   }
   blocks_.prepare(sequence.table, sequence.held, end, plan.copies);
-  return Room::found;
+  return Allocation::done;
 }
 
 // The newest generation of the lowest priority, unless it is also the oldest of the highest.

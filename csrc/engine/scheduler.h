@@ -86,7 +86,7 @@ class Scheduler {
 
   void next_step(std::int64_t now_ns, StepPlan& plan);
   // Whether that would preempt, evict and refuse nobody.
-  bool is_next_step_gentle() const;
+  bool next_step_displaces_nobody() const;
   // Takes the blocks of a running generation: it waits at the head of the queue and is computed again.
   void preempt(Sequence& victim);
 
@@ -99,17 +99,17 @@ class Scheduler {
   std::uint64_t n_preemptions() const noexcept { return n_preemptions_; }
 
  private:
-  void make_room_for(std::size_t n_more);
+  void reserve_queues(std::size_t n_more);
   struct Budget {
     int rows = 0;
     int logits_rows = 0;
     int sequences = 0;
   };
-  enum class Room : std::uint8_t { found, lacking, given_up };
+  enum class Allocation : std::uint8_t { done, lacking, given_up };
   enum class Admission : std::uint8_t { admitted, blocked, refused };
 
   bool have_blocks_for_decodes() const;
-  bool is_admission_gentle() const noexcept;
+  bool admission_displaces_nobody() const noexcept;
   void choose_decodes(int n_places);
   void find_sharing();
   int rows_of_each() noexcept;
@@ -120,7 +120,7 @@ class Scheduler {
   void leave_time_to_decodes(Budget& budget, const StepPlan& plan) const;
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
   void plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan);
-  Room make_room(Sequence& sequence, StepPlan& plan);
+  Allocation allocate_blocks(Sequence& sequence, StepPlan& plan);
   Sequence* victim() const noexcept;
 
   void admit(std::int64_t now_ns, Budget& budget, StepPlan& plan);

@@ -1,5 +1,5 @@
-// The ragged batch, and what is drawn from its logits.
-#include "engine/step.h"
+// Builds the ragged batch of a step and samples from its logits.
+#include "engine/step_executor.h"
 
 #include <algorithm>
 #include <string>
@@ -18,22 +18,22 @@ const std::uint32_t* bits(const TokenMask& mask) {
   return mask.empty() ? nullptr : mask.data();
 }
 
-// Beside tokens and what comes with them.
+// Results that need the host: logits rows, or candidates where nothing is drawn.
 bool wants_more(const Draw& draw) {
   return draw.sequence->run->returns.logits || (!draw.is_drawn() && !draw.candidates.empty());
 }
 
-void add_score(Sequence& sequence, int position, int logits_row, Evaluation& into) {
-  Score& score = into.scores.emplace_back();
+void add_score(Sequence& sequence, int position, int logits_row, Step& step) {
+  Score& score = step.scores.emplace_back();
   score.sequence = &sequence;
   score.token = sequence.tokens[static_cast<std::size_t>(position)];
   score.logits_row = logits_row;
   if (logits_row >= 0) score.candidates.resize(static_cast<std::size_t>(sequence.run->returns.n_score_candidates));
 }
 
-void add_draws(const PlannedRows& planned, int logits_row, Evaluation& into) {
-  const auto add = [&into, logits_row](Sequence* sequence) {
-    Draw& draw = into.draws.emplace_back();
+void add_draws(const PlannedRows& planned, int logits_row, Step& step) {
+  const auto add = [&step, logits_row](Sequence* sequence) {
+    Draw& draw = step.draws.emplace_back();
     draw.sequence = sequence;
     draw.logits_row = logits_row;
   };
@@ -41,33 +41,33 @@ void add_draws(const PlannedRows& planned, int logits_row, Evaluation& into) {
   for (Sequence* sibling : planned.sequence->run->siblings) add(sibling);
 }
 
-void hand_out(Evaluation& of) {
-  for (Draw& draw : of.draws) {
-    if (draw.is_drawn()) draw.result = of.results[static_cast<std::size_t>(draw.request)];
+void hand_out(Step& step) {
+  for (Draw& draw : step.draws) {
+    if (draw.is_drawn()) draw.result = step.results[static_cast<std::size_t>(draw.request)];
   }
 }
 
 }  // namespace
 
-void Evaluation::reserve(std::size_t max_running) {
+void Step::reserve(std::size_t max_running) {
   rows.reserve(max_running);
   draws.reserve(max_running);
   requests.reserve(max_running);
   results.reserve(max_running);
 }
 
-void Evaluation::clear() noexcept {
+void Step::clear() noexcept {
   rows.clear();
   draws.clear();
   scores.clear();
   requests.clear();
   results.clear();
-  is_under_way = false;
+  is_in_flight = false;
   forward = sample = {};
 }
 
-Step::Step(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimits& limits, TokenMask suppressed,
-           const Clock& clock)
+StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimits& limits,
+                           TokenMask suppressed, const Clock& clock)
     : backend_(backend),
       forward_(forward),
       clock_(clock),
@@ -80,8 +80,8 @@ Step::Step(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimit
   prepare();
 }
 
-// All rows are the first token of a sequence, and write the same to block 0, which nobody holds yet.
-void Step::prepare() {
+// Every row is the first token of a sequence. All write the same values to block 0, which no sequence holds yet.
+void StepExecutor::prepare() {
   const ForwardLimits& most = forward_.limits();
   const std::int32_t block = 0;
   for (const int n : backend_.batches_to_prepare()) {
@@ -94,12 +94,12 @@ void Step::prepare() {
       sequences_.push_back({.first_row = row, .n_rows = 1, .first_position = 0, .blocks = {&block, 1}});
       logits_rows_.push_back(row);
     }
-    for (int step = 0; step < 2; ++step) run_forward();
+    for (int i = 0; i < 2; ++i) run_forward();
   }
-  forward_ns_ = 0;  // of steps that somebody asked for
+  forward_ns_ = 0;  // warm-up does not count
 }
 
-void Step::copy_blocks(std::vector<BlockCopy>& copies) {
+void StepExecutor::copy_blocks(std::vector<BlockCopy>& copies) {
   std::size_t n_made = 0;
   try {
     for (; n_made < copies.size(); ++n_made) backend_.copy_block(*pool_, copies[n_made].from, copies[n_made].to);
@@ -110,33 +110,33 @@ void Step::copy_blocks(std::vector<BlockCopy>& copies) {
   copies.clear();
 }
 
-void Step::begin(std::span<const PlannedRows> rows, Evaluation& into) {
-  into.clear();
-  build_batch(rows, into);
-  into.forward = run_forward();
-  score(into);
-  sample(into);
-  read_rows(into);
+void StepExecutor::begin(std::span<const PlannedRows> rows, Step& step) {
+  step.clear();
+  build_batch(rows, step);
+  step.forward = run_forward();
+  score(step);
+  sample(step);
+  read_rows(step);
 }
 
-void Step::build_batch(std::span<const PlannedRows> rows, Evaluation& into) {
+void StepExecutor::build_batch(std::span<const PlannedRows> rows, Step& step) {
   tokens_.clear();
   positions_.clear();
   sequences_.clear();
   logits_rows_.clear();
-  for (const PlannedRows& planned : rows) add_rows(planned, into);
+  for (const PlannedRows& planned : rows) add_rows(planned, step);
 }
 
-void Step::add_rows(const PlannedRows& planned, Evaluation& into) {
+void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
   Sequence& sequence = *planned.sequence;
   const Run& run = *sequence.run;
-  const std::size_t n_draws = into.draws.size();
+  const std::size_t n_draws = step.draws.size();
   sequences_.push_back({.first_row = static_cast<int>(tokens_.size()),
                         .n_rows = planned.n_rows,
                         .first_position = sequence.held,
                         .blocks = sequence.table.blocks});
   const bool scored = run.returns.scores && !run.started;
-  if (scored && sequence.held == 0) add_score(sequence, 0, -1, into);
+  if (scored && sequence.held == 0) add_score(sequence, 0, -1, step);
   for (int i = 0; i < planned.n_rows; ++i) {
     const int position = sequence.held + i;
     const auto row = static_cast<std::int32_t>(tokens_.size());
@@ -147,17 +147,17 @@ void Step::add_rows(const PlannedRows& planned, Evaluation& into) {
     const bool scores_next = scored && position + 1 < static_cast<int>(sequence.tokens.size());
     const auto logits_row = static_cast<int>(logits_rows_.size());
     if (drawn || scores_next) logits_rows_.push_back(row);
-    if (scores_next) add_score(sequence, position + 1, logits_row, into);
-    if (last) add_draws(planned, drawn ? logits_row : -1, into);
+    if (scores_next) add_score(sequence, position + 1, logits_row, step);
+    if (last) add_draws(planned, drawn ? logits_row : -1, step);
   }
-  into.rows.push_back({.planned = planned,
+  step.rows.push_back({.planned = planned,
                        .id = sequence.id,
                        .ticket = run.ticket,
                        .first_position = sequence.held,
-                       .n_draws = static_cast<int>(into.draws.size() - n_draws)});
+                       .n_draws = static_cast<int>(step.draws.size() - n_draws)});
 }
 
-Interval Step::run_forward() {
+Interval StepExecutor::run_forward() {
   const std::int64_t begin = clock_();
   logits_ = forward_.forward({tokens_, positions_, sequences_, logits_rows_}, *pool_);
   const Interval ran = {begin, clock_()};
@@ -171,9 +171,9 @@ Interval Step::run_forward() {
   return ran;
 }
 
-void Step::score(Evaluation& of) {
+void StepExecutor::score(Step& step) {
   score_requests_.clear();
-  for (Score& score : of.scores) {
+  for (Score& score : step.scores) {
     // The first token of a sequence has no score.
     if (score.logits_row >= 0) score_requests_.push_back({score.logits_row, score.token, score.candidates});
   }
@@ -181,57 +181,57 @@ void Step::score(Evaluation& of) {
   score_results_.assign(score_requests_.size(), {});
   backend_.score(logits_, score_requests_, score_results_);
   std::size_t next = 0;
-  for (Score& score : of.scores) {
+  for (Score& score : step.scores) {
     if (score.logits_row >= 0) score.result = score_results_[next++];
   }
 }
 
-void Step::add_requests(Evaluation& of) const {
-  for (Draw& draw : of.draws) {
+void StepExecutor::add_requests(Step& step) const {
+  for (Draw& draw : step.draws) {
     const Run& run = *draw.sequence->run;
     const OutputMask* mask = run.constrained ? run.mask(run.n_outputs) : nullptr;
     if (draw.logits_row >= 0) draw.candidates.resize(static_cast<std::size_t>(run.returns.n_candidates));
     if (run.limits.max_outputs == 0 || (mask != nullptr && mask->end)) continue;
-    draw.request = static_cast<int>(of.requests.size());
-    of.requests.push_back(request(draw, mask));
+    draw.request = static_cast<int>(step.requests.size());
+    step.requests.push_back(request(draw, mask));
   }
-  of.results.assign(of.requests.size(), {});
+  step.results.assign(step.requests.size(), {});
 }
 
-// Where only the row is wanted, its most likely candidates come with the score of any token.
-void Step::sample(Evaluation& of) {
-  add_requests(of);
-  if (!of.requests.empty()) {
+// Where nothing is drawn, the candidates come from a score request for an arbitrary token.
+void StepExecutor::sample(Step& step) {
+  add_requests(step);
+  if (!step.requests.empty()) {
     const std::int64_t begin = clock_();
-    of.is_under_way = backend_.runs_ahead() && of.scores.empty() && std::ranges::none_of(of.draws, wants_more) &&
-                      backend_.begin_sample(logits_, of.requests);
-    if (!of.is_under_way) backend_.sample(logits_, of.requests, of.results);
-    of.sample = {begin, clock_()};
-    sample_ns_ += of.sample.end_ns - begin;
+    step.is_in_flight = backend_.runs_ahead() && step.scores.empty() && std::ranges::none_of(step.draws, wants_more) &&
+                        backend_.begin_sample(logits_, step.requests);
+    if (!step.is_in_flight) backend_.sample(logits_, step.requests, step.results);
+    step.sample = {begin, clock_()};
+    sample_ns_ += step.sample.end_ns - begin;
   }
-  if (of.is_under_way) return;
-  hand_out(of);
-  for (Draw& draw : of.draws) {
+  if (step.is_in_flight) return;
+  hand_out(step);
+  for (Draw& draw : step.draws) {
     if (draw.is_drawn() || draw.candidates.empty()) continue;
     const ScoreRequest request{draw.logits_row, 0, draw.candidates};
     backend_.score(logits_, {&request, 1}, {&draw.result, 1});
   }
 }
 
-void Step::finish(Evaluation& begun) {
-  if (!begun.is_under_way) return;
+void StepExecutor::finish(Step& step) {
+  if (!step.is_in_flight) return;
   const std::int64_t begin = clock_();
-  backend_.finish_sample(begun.requests, begun.results);
-  begun.is_under_way = false;
-  hand_out(begun);
-  begun.sample.end_ns = clock_();
-  sample_ns_ += begun.sample.end_ns - begin;
+  backend_.finish_sample(step.requests, step.results);
+  step.is_in_flight = false;
+  hand_out(step);
+  step.sample.end_ns = clock_();
+  sample_ns_ += step.sample.end_ns - begin;
 }
 
-SampleRequest Step::request(Draw& draw, const OutputMask* mask) const {
+SampleRequest StepExecutor::request(Draw& draw, const OutputMask* mask) const {
   const Sequence& sequence = *draw.sequence;
   const Run& run = *sequence.run;
-  // A sibling's prompt is its leader's until it has its own.
+  // A sibling reads its leader's prompt until the prompt is copied to it.
   const Sequence& prompt = run.leader != nullptr ? *run.leader : sequence;
   const auto n_output = static_cast<std::int32_t>(prompt.tokens.size()) - sequence.base;
   return {.logits_row = draw.logits_row,
@@ -246,8 +246,8 @@ SampleRequest Step::request(Draw& draw, const OutputMask* mask) const {
           .candidates = draw.candidates};
 }
 
-void Step::read_rows(Evaluation& of) {
-  for (Draw& draw : of.draws) {
+void StepExecutor::read_rows(Step& step) {
+  for (Draw& draw : step.draws) {
     if (draw.logits_row < 0 || !draw.sequence->run->returns.logits) continue;
     draw.logits.resize(static_cast<std::size_t>(vocab_size()));
     backend_.read_row(logits_, draw.logits_row, draw.logits);

@@ -1,5 +1,5 @@
-// What is taken for granted of a step, and taken back.
-#include "engine/assumption.h"
+// Applies the expected outcome of a step to its sequences, and reverts it.
+#include "engine/lookahead.h"
 
 #include <algorithm>
 
@@ -8,13 +8,13 @@
 namespace imp {
 namespace {
 
-// It draws one token, as it did before and will again, and nothing of that is the host's.
-bool goes_on_alone(const Sequence& sequence) noexcept {
+// The device alone can draw its next token: the host has no mask, no penalty and no sibling to handle.
+bool draws_on_device(const Sequence& sequence) noexcept {
   const Run& run = *sequence.run;
   return run.started && run.siblings.empty() && !run.constrained && !has_penalties(sequence.params);
 }
 
-// The run ends with the token that it draws now, whatever that is.
+// The run ends with the token that it draws now, whichever token that is.
 bool is_last_output(const Sequence& sequence, int max_context) noexcept {
   const Run& run = *sequence.run;
   return run.n_outputs + 1 == run.limits.max_outputs || static_cast<int>(sequence.tokens.size()) + 1 > max_context;
@@ -22,15 +22,15 @@ bool is_last_output(const Sequence& sequence, int max_context) noexcept {
 
 }  // namespace
 
-bool Assumption::is_possible(const Evaluation& step) noexcept {
-  return step.is_under_way && std::ranges::all_of(step.rows, [](const Evaluation::Row& row) {
-           return !row.planned.last || goes_on_alone(*row.planned.sequence);
+bool Lookahead::is_possible(const Step& step) noexcept {
+  return step.is_in_flight && std::ranges::all_of(step.rows, [](const Step::Row& row) {
+           return !row.planned.last || draws_on_device(*row.planned.sequence);
          });
 }
 
-void Assumption::make(const Evaluation& step, int max_context) noexcept {
+void Lookahead::assume(const Step& step, int max_context) noexcept {
   std::size_t next_draw = 0;
-  for (const Evaluation::Row& row : step.rows) {
+  for (const Step::Row& row : step.rows) {
     Sequence& sequence = *row.planned.sequence;
     before_.push_back({&sequence, sequence.held, sequence.tokens.size()});
     sequence.held += row.planned.n_rows;
@@ -40,7 +40,7 @@ void Assumption::make(const Evaluation& step, int max_context) noexcept {
   }
 }
 
-void Assumption::withdraw() noexcept {
+void Lookahead::undo() noexcept {
   for (const Before& before : before_) {
     before.sequence->held = before.held;
     before.sequence->tokens.resize(before.n_tokens);
