@@ -19,10 +19,10 @@ void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScr
                   const AttentionState& state) {
   const int n_queries = tile.n_queries();
   const int width = padded_to_lanes(tile.head_dim);
-  Visible seen[kTileQueries];
-  Visible any = {kSplitTokens, 0};
+  KeyRange seen[kTileQueries];
+  KeyRange any = {kSplitTokens, 0};
   for_each_query(tile, [&](int i, int row, int) {
-    seen[i] = visible(tile, row, panels.first_position);
+    seen[i] = visible_keys(tile, row, panels.first_position);
     if (seen[i].begin >= seen[i].end) return;
     if (seen[i].begin < any.begin) any.begin = seen[i].begin;
     if (seen[i].end > any.end) any.end = seen[i].end;
@@ -54,7 +54,7 @@ void merge(const AttentionTile& tile, int split_position, const AttentionState& 
     store(new_factors + i, exp(here - most));
   }
   for_each_query(tile, [&](int i, int row, int) {
-    const Visible seen = visible(tile, row, split_position);
+    const KeyRange seen = visible_keys(tile, row, split_position);
     if (seen.begin >= seen.end) return;
     const float* from = split.values + i * width;
     float* to = into.values + i * width;

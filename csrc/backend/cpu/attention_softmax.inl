@@ -14,7 +14,7 @@ struct Softmax {
 constexpr std::int32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 // Makes the scores of a panel's tokens that a query may not see -infinity.
-inline void hide_unseen(Visible seen, int panel, float* scores) {
+inline void hide_unseen(KeyRange seen, int panel, float* scores) {
   const IntLanes token = load_int(kLaneNumbers) + broadcast_int(panel);
   const Mask is_seen = less(broadcast_int(seen.begin - 1), token) & less(token, broadcast_int(seen.end));
   store(scores + panel, select(is_seen, load(scores + panel), broadcast(-__builtin_inff())));
@@ -23,7 +23,7 @@ inline void hide_unseen(Visible seen, int panel, float* scores) {
 // Turns the scaled dot products of one query into exp(score - greatest), zero outside what it sees, as Kept wants them;
 // their sum is of what it then uses.
 template <class Kept>
-inline Softmax weigh_scores(const AttentionTile& tile, Visible seen, float* scores) {
+inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* scores) {
   const int first = seen.begin / kPanelTokens * kPanelTokens;
   if (tile.soft_cap > 0) {
     const Lanes cap = broadcast(tile.soft_cap);

@@ -39,11 +39,11 @@ inline int read_again(int place) {
 constexpr int kPanelsAtOnce = 4;
 
 // Tokens of a split that a query sees, counted from the split's start: [begin, end), empty where begin >= end.
-struct Visible {
+struct KeyRange {
   int begin, end;
 };
 
-inline Visible visible(const AttentionTile& tile, int row, int split_position) {
+inline KeyRange visible_keys(const AttentionTile& tile, int row, int split_position) {
   const int position = tile.first_position + row;
   const int first = tile.window > 0 && position - tile.window + 1 > 0 ? position - tile.window + 1 : 0;
   const int begin = first - split_position;

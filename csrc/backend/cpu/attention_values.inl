@@ -97,7 +97,7 @@ inline void add_lone_token(const HeadValues& v, int token, const float* weights,
 
 // One query over what it sees.
 template <class Kept>
-inline void add_values_of_query(const HeadValues& v, Visible tokens, const float* weights, float* values) {
+inline void add_values_of_query(const HeadValues& v, KeyRange tokens, const float* weights, float* values) {
   constexpr int kTogether = Kept::kElements;
   if (tokens.begin >= tokens.end) return;
   if constexpr (kTogether > 1) {
@@ -118,9 +118,9 @@ struct CommonSteps {
 };
 
 template <class Kept, int n_queries>
-inline CommonSteps common_steps(const Visible* seen) {
+inline CommonSteps common_steps(const KeyRange* seen) {
   constexpr int kTogether = Kept::kElements;
-  Visible common = seen[0];
+  KeyRange common = seen[0];
   for (int i = 1; i < n_queries; ++i) {
     if (seen[i].begin > common.begin) common.begin = seen[i].begin;
     if (seen[i].end < common.end) common.end = seen[i].end;
@@ -131,27 +131,27 @@ inline CommonSteps common_steps(const Visible* seen) {
 }
 
 template <class Kept, int n_queries>
-inline void add_values_before(const HeadValues& v, CommonSteps common, const Visible* seen, const float* weights,
+inline void add_values_before(const HeadValues& v, CommonSteps common, const KeyRange* seen, const float* weights,
                               float* values) {
   for (int i = 0; i < n_queries; ++i) {
-    const Visible before = {seen[i].begin, common.begin * Kept::kElements};
+    const KeyRange before = {seen[i].begin, common.begin * Kept::kElements};
     add_values_of_query<Kept>(v, before, weights + i * kScoreStride, values + i * v.width);
   }
 }
 
 template <class Kept, int n_queries>
-inline void add_values_after(const HeadValues& v, CommonSteps common, const Visible* seen, const float* weights,
+inline void add_values_after(const HeadValues& v, CommonSteps common, const KeyRange* seen, const float* weights,
                              float* values) {
   const int end = common.end * Kept::kElements;
   for (int i = 0; i < n_queries; ++i) {
-    const Visible after = {end > seen[i].begin ? end : seen[i].begin, seen[i].end};
+    const KeyRange after = {end > seen[i].begin ? end : seen[i].begin, seen[i].end};
     add_values_of_query<Kept>(v, after, weights + i * kScoreStride, values + i * v.width);
   }
 }
 
 // In order of memory. Each query's tokens stay in ascending order, here and below.
 template <class Kept, int n_queries>
-inline void add_values_of_queries(const HeadValues& v, const Visible* seen, int count, const float* weights,
+inline void add_values_of_queries(const HeadValues& v, const KeyRange* seen, int count, const float* weights,
                                   float* values) {
   for (; count >= n_queries; count -= n_queries) {
     const CommonSteps common = common_steps<Kept, n_queries>(seen);
@@ -168,7 +168,7 @@ inline void add_values_of_queries(const HeadValues& v, const Visible* seen, int 
 
 // Many queries share some columns of V, which then stay in the first cache; returns how many queries were done.
 template <class Kept>
-inline int add_values_by_columns(const HeadValues& v, const Visible* seen, int count, const float* weights,
+inline int add_values_by_columns(const HeadValues& v, const KeyRange* seen, int count, const float* weights,
                                  float* values) {
   constexpr int n_queries = kValueQueries<Kept>;
   constexpr int kColumns = 2 * kLanes;
@@ -196,7 +196,7 @@ inline int add_values_by_columns(const HeadValues& v, const Visible* seen, int c
 
 // Adds up the values of all queries, each over the tokens it sees.
 template <class Kept>
-inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels, const Visible* seen, Visible any,
+inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels, const KeyRange* seen, KeyRange any,
                            const float* weights, float* values) {
   constexpr int chunk = kPanelsAtOnce * kPanelTokens;
   const int per_kv_head = tile.n_rows * tile.n_heads;
@@ -214,7 +214,7 @@ inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels,
     return;
   }
   for (int begin = any.begin / chunk * chunk; begin < any.end; begin += chunk) {
-    Visible here[kTileQueries];
+    KeyRange here[kTileQueries];
     for (int i = 0; i < tile.n_queries(); ++i) {
       here[i].begin = seen[i].begin > begin ? seen[i].begin : begin;
       here[i].end = seen[i].end < begin + chunk ? seen[i].end : begin + chunk;

@@ -207,12 +207,12 @@ void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
   const bool has_logits = batch.logits_rows.size() == batch.tokens.size();
   const bool repeats = is_decode && (has_logits || batch.logits_rows.empty()) && trace_ == nullptr;
   if (!repeats) {
-    inputs_.load(batch);
+    inputs_.upload(batch);
     graphs_.count_eager();
     body.run(batch, pool);
   } else {
     const Batch padded = padded_.pad(batch, body.max_rows(), static_cast<const CudaKvPool&>(pool).spare_block());
-    inputs_.load(padded);
+    inputs_.upload(padded);
     const StepKey key = {&body, &pool, static_cast<int>(padded.tokens.size()), has_logits};
     graphs_.run(key, [&] { body.run(padded, pool); });
   }

@@ -82,7 +82,7 @@ void Inputs::stage_sequences(std::span<const SequenceRows> sequences) {
   }
 }
 
-void Inputs::load(const Batch& batch) {
+void Inputs::upload(const Batch& batch) {
   current_ = 1 - current_;
   sent_[current_].wait(stream_);
   put(at_.tokens, batch.tokens);

@@ -38,7 +38,7 @@ class Inputs {
 
   // Copies a batch to the device, in the stream's order. The batch lives until the next call; what the one before last
   // had staged is waited for.
-  void load(const Batch& batch);
+  void upload(const Batch& batch);
   void forget() noexcept { batch_ = {}; }
 
   const std::int32_t* tokens(std::span<const std::int32_t> tokens);

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/gemm/quantized/arrangement.h"
-#include "backend/cpu/gemm/turn_rows.h"
+#include "backend/cpu/gemm/transpose_rows.h"
 
 namespace imp::cpu {
 
@@ -13,7 +13,7 @@ namespace {
 // Elements are moved as units of their size, whatever they mean; memcpy since file rows have any alignment.
 template <class Unit>
 void pack_units(const std::byte* rows, int n_rows, std::size_t row_size, std::int64_t k, std::byte* panel) noexcept {
-  if (n_rows == kPanelRows) return turn_rows<sizeof(Unit)>(rows, row_size, static_cast<std::size_t>(k), panel);
+  if (n_rows == kPanelRows) return transpose_rows<sizeof(Unit)>(rows, row_size, static_cast<std::size_t>(k), panel);
   for (int row = 0; row < n_rows; ++row) {
     const std::byte* const from = rows + static_cast<std::size_t>(row) * row_size;
     for (std::int64_t i = 0; i < k; ++i) {

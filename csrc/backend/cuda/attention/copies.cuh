@@ -8,7 +8,7 @@ namespace imp::cuda {
 // The blocks of up to 32 runs of 16 keys from `first` on, a lane's run's each. `blocks` are those of the sequence. Of
 // keys that are not seen no block is asked for.
 __device__ __forceinline__ int block_of_lane(const KvPlaces& cache, const std::int32_t* blocks, int n_runs, int first,
-                                             const Seen& seen) {
+                                             const KeyRange& seen) {
   const int lane = lane_of_thread();
   const int position = first + lane * kStepKeys;
   if (lane >= n_runs || position >= seen.end || position + kStepKeys <= seen.first) return 0;
@@ -23,7 +23,7 @@ struct RunOfKeys {
 };
 
 __device__ __forceinline__ RunOfKeys run_of_keys(const KvPlaces& cache, int block, int kv_head, int which, int first,
-                                                 const Seen& seen) {
+                                                 const KeyRange& seen) {
   const int begin = seen.first > first ? seen.first - first : 0;
   const int end = seen.end - first < kStepKeys ? seen.end - first : kStepKeys;
   return {cache.part(block, kv_head, which), cache.place_of(first), begin, end > begin ? end - begin : 0};
@@ -120,7 +120,7 @@ struct ShareOfKeys {
 // Makes 16-bit rows of coded ones, the first of which is of key `first`; zeros of those that are not seen.
 template <int kKeys, int kColumns, int kDim, int kThreads>
 __device__ __forceinline__ void expand_rows(const KvPlaces& cache, const std::byte* from, int first_column, int thread,
-                                            int first, const Seen& seen, std::uint16_t* rows) {
+                                            int first, const KeyRange& seen, std::uint16_t* rows) {
   using Layout = CodedRows<kKeys, kColumns, kDim>;
   constexpr int kChunks = kColumns / 16;
   for (int item = thread; item < kKeys * kChunks; item += kThreads) {

@@ -4,7 +4,7 @@
 // Which items there are follows from the lengths on the device: a captured launch serves any.
 #pragma once
 
-#include "backend/cuda/attention/pieces.cuh"
+#include "backend/cuda/attention/decode_pipeline.cuh"
 
 namespace imp::cuda {
 
@@ -49,9 +49,9 @@ struct DecodeWarp {
   }
 
   // The warp's own tile: its scores, and to all their greatest.
-  __device__ __forceinline__ void score(const DecodeGroup& now, float soft_cap, Pieces<Kv, kDim>& pieces,
+  __device__ __forceinline__ void score(const DecodeGroup& now, float soft_cap, KvPipeline<Kv, kDim>& pipeline,
                                         const DecodeRoom& room, float (&scores)[kScoreColumns][4]) {
-    const auto load = [&](int step, std::uint32_t (&a)[4]) {
+    const auto load_fragment = [&](int step, std::uint32_t (&a)[4]) {
       const arch::Vec16 words = room.query[step * kWarpSize + lane_of_thread()];
       IMP_UNROLL
       for (int i = 0; i < 4; ++i) a[i] = words.word[i];
@@ -60,15 +60,15 @@ struct DecodeWarp {
     const bool has_own = now.has_tile(own);
     IMP_UNROLL
     for (int run = 0; run < kTileSteps; ++run) {
-      const std::byte* const taken = pieces.take_keys(now, run);
+      const std::byte* const taken = pipeline.take_keys(now, run);
       IMP_UNROLL
       for (int i = 0; i < 4; ++i) scores[2 * run][i] = scores[2 * run + 1][i] = 0;
       if (!has_own) continue;
-      add_scores<Kv, kDim>(load, pieces.keys(now, run, taken), scores[2 * run], scores[2 * run + 1]);
+      add_scores<Kv, kDim>(load_fragment, pipeline.keys(now, run, taken), scores[2 * run], scores[2 * run + 1]);
     }
     float greatest[2] = {-INFINITY, -INFINITY};
     if (has_own) {
-      const Seen& seen = now.item.seen;
+      const KeyRange& seen = now.item.seen;
       const int position = now.tile(own) * kTileKeys;
       const bool sees_all = position >= seen.first && position + kTileKeys <= seen.end;
       finish_scores(scores, soft_cap, position, {seen, seen}, sees_all);
@@ -99,16 +99,16 @@ struct DecodeWarp {
   }
 
   // The warp's columns of the values of all tiles.
-  __device__ __forceinline__ void add_group(const DecodeGroup& now, const DecodeGroup& next, Pieces<Kv, kDim>& pieces,
-                                            const DecodeRoom& room) {
+  __device__ __forceinline__ void add_group(const DecodeGroup& now, const DecodeGroup& next,
+                                            KvPipeline<Kv, kDim>& pipeline, const DecodeRoom& room) {
     IMP_ROLLED
     for (int within = 0; within < kGroupTiles; ++within) {
-      const std::byte* const taken = pieces.take_values(now, next, within);
+      const std::byte* const taken = pipeline.take_values(now, next, within);
       if (!now.has_tile(within)) continue;
       float greatest[2];
       IMP_UNROLL
       for (int row = 0; row < 2; ++row) greatest[row] = room.greatest[within * kTileRows + row_of_lane(row)];
-      state.make_room(greatest);
+      state.rescale(greatest);
       std::uint32_t weights[kTileSteps][4];
       IMP_UNROLL
       for (int step = 0; step < kTileSteps; ++step) {
@@ -116,7 +116,7 @@ struct DecodeWarp {
         IMP_UNROLL
         for (int word = 0; word < 4; ++word) weights[step][word] = words.word[word];
       }
-      add_values<Kv, Shape::kColumns>(weights, pieces.values(now, within, taken), 0, state);
+      add_values<Kv, Shape::kColumns>(weights, pipeline.values(now, within, taken), 0, state);
     }
   }
 
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs
   IMP_DYNAMIC_SHARED(std::byte, shared);
   WorkSearch search;
   DecodeGroup now = first_group_of(args, search, static_cast<int>(blockIdx.x));
-  Pieces<Kv, kDim> pieces(args, shared + warp_of_thread() * Shape::kWarpBytes);
-  pieces.begin(now);
+  KvPipeline<Kv, kDim> pipeline(args, shared + warp_of_thread() * Shape::kWarpBytes);
+  pipeline.begin(now);
   DecodeWarp<Kv, kDim> mine;
   bool is_odd = false;
   while (now.exists()) {
@@ -193,11 +193,11 @@ __global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs
       __syncthreads();
     }
     float scores[kScoreColumns][4];
-    mine.score(now, args.soft_cap, pieces, room, scores);
+    mine.score(now, args.soft_cap, pipeline, room, scores);
     __syncthreads();
     if (now.has_tile(warp_of_thread())) mine.show_weights(scores, room);
     __syncthreads();
-    mine.add_group(now, next, pieces, room);
+    mine.add_group(now, next, pipeline, room);
     mine.end_split(now.is_last());
     if (now.is_last()) mine.write(args, now.item);
     now = next;

@@ -17,7 +17,7 @@ struct SplitsOfSequence {
 __device__ __forceinline__ SplitsOfSequence splits_of(const AttentionArgs& args, int sequence) {
   if (args.sequences.row_counts[sequence] != 1) return {};
   const int position = args.sequences.first_positions[sequence];
-  const int first = seen_from(position, args.window).first / kSplitTokens;
+  const int first = visible_keys(position, args.window).first / kSplitTokens;
   return {first, position / kSplitTokens - first + 1};
 }
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "backend/cuda/attention/copies.cuh"
-#include "backend/cuda/attention/hidden.cuh"
+#include "backend/cuda/attention/non_finite.cuh"
 #include "backend/cuda/attention/units.cuh"
 
 namespace imp::cuda {
@@ -27,8 +27,8 @@ struct Prefill {
   static constexpr int kCodedValuesAt = kCodedKeysAt + kCodedBytes;
   static constexpr int kStatesAt = kCodedValuesAt + kCodedBytes;
   static constexpr int kQueriesAt = kStatesAt + kBlockRows * kDim * 4;
-  static constexpr int kEndlessAt = kQueriesAt + (kKeepsQuery ? 0 : kBlockRows * kDim * 2);
-  static constexpr int kFoundAt = kEndlessAt + kDim * 8;
+  static constexpr int kNonFiniteAt = kQueriesAt + (kKeepsQuery ? 0 : kBlockRows * kDim * 2);
+  static constexpr int kFoundAt = kNonFiniteAt + kDim * 8;
   static constexpr int kSharedBytes = kFoundAt + 16;
 };
 
@@ -37,16 +37,16 @@ struct PrefillRows {
   int sequence;
   int first_pair, end_pair;
   const std::int32_t* blocks;
-  Seen seen;  // by any of them
-  Seen seen_by_all;
+  KeyRange seen;  // by any of them
+  KeyRange seen_by_all;
 
   __device__ __forceinline__ bool all_see(int tile) const {
     return tile * kTileKeys >= seen_by_all.first && (tile + 1) * kTileKeys <= seen_by_all.end;
   }
 };
 
-__device__ __forceinline__ Seen seen_by_pair(const AttentionArgs& args, int sequence, int pair) {
-  return seen_from(args.sequences.first_positions[sequence] + pair / args.group, args.window);
+__device__ __forceinline__ KeyRange keys_of_pair(const AttentionArgs& args, int sequence, int pair) {
+  return visible_keys(args.sequences.first_positions[sequence] + pair / args.group, args.window);
 }
 
 __device__ __forceinline__ PrefillRows find_rows(const AttentionArgs& args, int number, int block_rows) {
@@ -60,8 +60,8 @@ __device__ __forceinline__ PrefillRows find_rows(const AttentionArgs& args, int 
   // The last rows see the most keys and go first.
   const int first = (n_tiles(unit.sequence) - 1 - unit.within) * block_rows;
   const int end = first + block_rows < n_pairs ? first + block_rows : n_pairs;
-  const Seen of_first = seen_by_pair(args, unit.sequence, first);
-  const Seen of_last = seen_by_pair(args, unit.sequence, end - 1);
+  const KeyRange of_first = keys_of_pair(args, unit.sequence, first);
+  const KeyRange of_last = keys_of_pair(args, unit.sequence, end - 1);
   return {.sequence = unit.sequence,
           .first_pair = first,
           .end_pair = end,
@@ -81,8 +81,8 @@ struct PrefillWarp {
   float greatest_before[2];
   float sums_before[2];
   bool has_state_before;  // of splits before this one, whose values are in shared memory
-  Seen seen[2];           // by the lane's rows
-  Seen seen_by_any, seen_by_all;
+  KeyRange seen[2];       // by the lane's rows
+  KeyRange seen_by_any, seen_by_all;
 
   __device__ __forceinline__ static int first_pair_of_warp(const PrefillRows& rows) {
     return rows.first_pair + warp_of_thread() / Shape::kParts * kTileRows;
@@ -98,15 +98,15 @@ struct PrefillWarp {
     state.clear();
     seen_by_any = seen_by_all = {};
     if (first >= end) return;
-    const Seen of_first = seen_by_pair(args, rows.sequence, first);
-    const Seen of_last = seen_by_pair(args, rows.sequence, end - 1);
+    const KeyRange of_first = keys_of_pair(args, rows.sequence, first);
+    const KeyRange of_last = keys_of_pair(args, rows.sequence, end - 1);
     seen_by_any = {of_first.first, of_last.end};
     seen_by_all = {of_last.first, of_first.end};
     const float* q[2];
     IMP_UNROLL
     for (int which = 0; which < 2; ++which) {
       const int pair = first + row_of_lane(which);
-      seen[which] = pair < end ? seen_by_pair(args, rows.sequence, pair) : Seen{};
+      seen[which] = pair < end ? keys_of_pair(args, rows.sequence, pair) : KeyRange{};
       q[which] = pair < end ? args.q.data + place_of_pair(args, rows.sequence, pair, kv_head, args.q) : nullptr;
     }
     IMP_UNROLL
@@ -140,7 +140,7 @@ struct PrefillWarp {
 
   __device__ __forceinline__ void score(int tile, float soft_cap, const std::uint16_t* keys, const arch::Vec16* kept,
                                         float (&scores)[kScoreColumns][4]) {
-    const auto load = [&](int step, std::uint32_t (&a)[4]) {
+    const auto load_fragment = [&](int step, std::uint32_t (&a)[4]) {
       if constexpr (Shape::kKeepsQuery) {
         IMP_UNROLL
         for (int i = 0; i < 4; ++i) a[i] = query[step][i];
@@ -154,7 +154,7 @@ struct PrefillWarp {
     for (int run = 0; run < kTileSteps; ++run) {
       IMP_UNROLL
       for (int i = 0; i < 4; ++i) scores[2 * run][i] = scores[2 * run + 1][i] = 0;
-      add_scores<Kv, kDim>(load, keys + run * kStepKeys * kDim, scores[2 * run], scores[2 * run + 1]);
+      add_scores<Kv, kDim>(load_fragment, keys + run * kStepKeys * kDim, scores[2 * run], scores[2 * run + 1]);
     }
     finish_scores(scores, soft_cap, tile * kTileKeys, seen, sees_all_of(tile));
   }
@@ -261,8 +261,8 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
   IMP_DYNAMIC_SHARED(std::byte, shared);
   auto* const keys = reinterpret_cast<const std::uint16_t*>(shared);
   auto* const values = reinterpret_cast<std::uint16_t*>(shared + Shape::kValuesAt);
-  const EndlessValues endless = {reinterpret_cast<int*>(shared + Shape::kFoundAt),
-                                 reinterpret_cast<std::uint64_t*>(shared + Shape::kEndlessAt)};
+  const NonFiniteValues non_finite = {reinterpret_cast<int*>(shared + Shape::kFoundAt),
+                                      reinterpret_cast<std::uint64_t*>(shared + Shape::kNonFiniteAt)};
   const int warp = warp_of_thread();
   float* const states = reinterpret_cast<float*>(shared + Shape::kStatesAt) + warp * kTileRows * Shape::kColumns;
   auto* const kept =
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
   const int first_tile = rows.seen.first / kTileKeys;
   const int end_tile = divided_up(rows.seen.end, kTileKeys);
 
-  if (threadIdx.x == 0) *endless.found = 0;
+  if (threadIdx.x == 0) *non_finite.found = 0;
   const TileCopies<Kv, kDim> copies = {
       args, rows, kv_head, shared,
       TileCopies<Kv, kDim>::Share::make(static_cast<int>(threadIdx.x), 0, args.cache.head_dim)};
@@ -295,7 +295,7 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
     if (sees) {
       float greatest[2];
       greatest_of_rows(scores, greatest);
-      mine.state.make_room(greatest);
+      mine.state.rescale(greatest);
       weigh<Kv>(scores, mine.state.greatest, weights);
     }
     if (has_next) {
@@ -305,11 +305,11 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
     }
     finish_tile<Kv, kDim>(args, rows, 1, tile, shared);
     const bool all_see = rows.all_see(tile);
-    if (!all_see) set_endless_apart<Kv, kDim>(values, endless);
+    if (!all_see) zero_non_finite<Kv, kDim>(values, non_finite);
     if (!sees) continue;
     add_values<Kv, kDim>(weights, values, mine.first_column(), mine.state);
-    if (!all_see && *endless.found != 0) {
-      add_endless(endless, mine.first_column(), tile * kTileKeys, mine.seen, mine.state);
+    if (!all_see && *non_finite.found != 0) {
+      add_non_finite(non_finite, mine.first_column(), tile * kTileKeys, mine.seen, mine.state);
     }
     const bool is_last = mine.is_last(tile);
     if (is_last || (tile + 1) % (kSplitTokens / kTileKeys) == 0) mine.end_split(is_last, states);

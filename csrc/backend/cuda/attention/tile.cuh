@@ -53,11 +53,11 @@ __device__ __forceinline__ int column_of_lane() {
 }
 
 // Keys [first, end) that a row sees.
-struct Seen {
+struct KeyRange {
   int first = 0, end = 0;
 };
 
-__device__ __forceinline__ Seen seen_from(int position, int window) {
+__device__ __forceinline__ KeyRange visible_keys(int position, int window) {
   const int first = position - window + 1;
   return {window > 0 && first > 0 ? first : 0, position + 1};
 }
@@ -92,7 +92,7 @@ __device__ __forceinline__ void add_scores(const Query& query, const std::uint16
 
 // Caps the scores of a tile whose first key is at `position`, and hides what is not seen.
 __device__ __forceinline__ void finish_scores(float (&scores)[kScoreColumns][4], float soft_cap, int position,
-                                              const Seen (&seen)[2], bool sees_all) {
+                                              const KeyRange (&seen)[2], bool sees_all) {
   if (soft_cap > 0) {
     IMP_UNROLL
     for (int j = 0; j < kScoreColumns; ++j) {
@@ -169,7 +169,7 @@ struct AttentionState {
   }
 
   // For weights that are relative to the greatest score of a further tile too.
-  __device__ __forceinline__ void make_room(const float (&greatest_of_tile)[2]) {
+  __device__ __forceinline__ void rescale(const float (&greatest_of_tile)[2]) {
     float factors[2];
     IMP_UNROLL
     for (int row = 0; row < 2; ++row) {

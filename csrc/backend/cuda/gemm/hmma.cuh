@@ -28,32 +28,32 @@ struct Hmma {
   static constexpr std::size_t kSharedBytes = kRingBytes > kStagedBytes ? kRingBytes : kStagedBytes;
 };
 
-// What a thread copies of each step: pieces of 16 bytes of some rows of x.
+// What a thread copies of each step: chunks of 16 bytes of some rows of x.
 template <DType kType>
 struct StepCopies {
   using Shape = Hmma<kType>;
-  static constexpr int kRowPieces = kTileRowBytes / 16;
-  static constexpr int kRows = Shape::kColumns * kRowPieces / Shape::kThreads;  // of this thread
+  static constexpr int kRowChunks = kTileRowBytes / 16;
+  static constexpr int kRows = Shape::kColumns * kRowChunks / Shape::kThreads;  // of this thread
 
   const std::byte* x;
-  unsigned from[kRows];  // pieces from x on
+  unsigned from[kRows];  // chunks from x on
   int to;                // of the first
 
   __device__ __forceinline__ StepCopies(const TileWork& work, const TilePlace& place) : x(work.x) {
-    const int thread = static_cast<int>(threadIdx.x), piece = thread % kRowPieces;
+    const int thread = static_cast<int>(threadIdx.x), chunk = thread % kRowChunks;
     to = static_cast<int>(swizzled(static_cast<std::uint32_t>(thread) * 16));
     IMP_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      const std::byte* const row = find_x(work, place, (thread + i * Shape::kThreads) / kRowPieces);
-      from[i] = static_cast<unsigned>((row - x) / 16 + piece);
+      const std::byte* const row = find_x(work, place, (thread + i * Shape::kThreads) / kRowChunks);
+      from[i] = static_cast<unsigned>((row - x) / 16 + chunk);
     }
   }
   __device__ __forceinline__ void begin(int step, std::byte* ring) const {
     std::byte* const stage = ring + step % Shape::kStages * Shape::kStageBytes;
     IMP_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      const std::size_t piece = std::size_t{from[i]} + static_cast<unsigned>(step * kRowPieces);
-      arch::begin_copy16(stage + to + i * Shape::kThreads * 16, x + piece * 16);
+      const std::size_t chunk = std::size_t{from[i]} + static_cast<unsigned>(step * kRowChunks);
+      arch::begin_copy16(stage + to + i * Shape::kThreads * 16, x + chunk * 16);
     }
   }
 };
@@ -68,7 +68,7 @@ __device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], 
   IMP_UNROLL
   for (int strip = 0; strip < 2; ++strip) weights[strip].make_words(step, lane, words[strip]);
   // A lane's row of the four matrices that are loaded at once: two groups of columns by two of eight elements.
-  const int column = lane / 16 * 8 + lane % 8, piece = lane / 8 % 2;
+  const int column = lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
   IMP_UNROLL
   for (int i = 0; i < kStepProducts; ++i) {
     Fragment a[2];
@@ -76,7 +76,7 @@ __device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], 
     for (int strip = 0; strip < 2; ++strip) weights[strip].decode(i, step, words[strip], a[strip]);
     if (i == kStepProducts - 1) load_next();
     const std::byte* const row =
-        x + swizzled(static_cast<std::uint32_t>(column * kTileRowBytes + (2 * i + piece) * 16));
+        x + swizzled(static_cast<std::uint32_t>(column * kTileRowBytes + (2 * i + chunk) * 16));
     IMP_UNROLL
     for (int pair = 0; pair < Hmma<kType>::kWarpColumns / 16; ++pair) {
       std::uint32_t b[4];

@@ -36,7 +36,7 @@ struct Target {
 };
 
 // Whole strips of a weight, for one task.
-struct Piece {
+struct Slice {
   const Target* target;
   std::int64_t first_row, n_rows;
   std::int64_t staged_at = 0;  // in its batch
@@ -49,30 +49,30 @@ struct Piece {
   std::int64_t file_bytes() const noexcept { return n_rows * target->row_size(); }
 };
 
-void cut(const Target& target, std::vector<Piece>& pieces) {
+void cut(const Target& target, std::vector<Slice>& slices) {
   const std::int64_t n = target.source().problem.n;
   const std::int64_t rows = std::max(kPieceBytes / target.strip_bytes(), std::int64_t{1}) * kTileRows;
-  for (std::int64_t first = 0; first < n; first += rows) pieces.push_back({&target, first, std::min(rows, n - first)});
+  for (std::int64_t first = 0; first < n; first += rows) slices.push_back({&target, first, std::min(rows, n - first)});
 }
 
-// Batches of pieces that fit into `most` bytes together, one after the other.
+// Batches of slices that fit into `most` bytes together, one after the other.
 class Batches {
  public:
-  Batches(std::vector<Piece>& pieces, std::int64_t most) : pieces_(pieces), most_(most) {}
+  Batches(std::vector<Slice>& slices, std::int64_t most) : slices_(slices), most_(most) {}
 
   // Empty after the last.
-  std::span<Piece> next() {
+  std::span<Slice> next() {
     const std::size_t begin = end_;
     std::int64_t n_bytes = 0;
-    for (; end_ < pieces_.size() && n_bytes + pieces_[end_].n_bytes() <= most_; ++end_) {
-      pieces_[end_].staged_at = n_bytes;
-      n_bytes += pieces_[end_].n_bytes();
+    for (; end_ < slices_.size() && n_bytes + slices_[end_].n_bytes() <= most_; ++end_) {
+      slices_[end_].staged_at = n_bytes;
+      n_bytes += slices_[end_].n_bytes();
     }
-    return std::span(pieces_).subspan(begin, end_ - begin);
+    return std::span(slices_).subspan(begin, end_ - begin);
   }
 
  private:
-  std::vector<Piece>& pieces_;
+  std::vector<Slice>& slices_;
   std::int64_t most_;
   std::size_t end_ = 0;
 };
@@ -85,13 +85,13 @@ struct Arrival {
 
 class Loader {
  public:
-  Loader(ThreadPool& threads, Stream& stream, const BytesRead& progress, std::span<const Piece> pieces)
+  Loader(ThreadPool& threads, Stream& stream, const BytesRead& progress, std::span<const Slice> slices)
       : threads_(threads), stream_(stream), read_(progress) {
     std::int64_t largest = 0, largest_packed = 0;
-    for (const Piece& piece : pieces) {
-      largest = std::max(largest, piece.n_bytes());
-      if (is_packed(piece)) largest_packed = std::max(largest_packed, piece.file_bytes());
-      total_ += piece.n_bytes();
+    for (const Slice& slice : slices) {
+      largest = std::max(largest, slice.n_bytes());
+      if (is_packed(slice)) largest_packed = std::max(largest_packed, slice.file_bytes());
+      total_ += slice.n_bytes();
     }
     batch_bytes_ = std::max(std::min(kBatchBytes, total_), largest);
     staging_ = allocate_staging(static_cast<std::size_t>(2 * batch_bytes_));
@@ -99,45 +99,45 @@ class Loader {
                     std::vector<std::byte>(static_cast<std::size_t>(largest_packed)));
   }
 
-  void load(std::vector<Piece>& pieces) {
+  void load(std::vector<Slice>& slices) {
     const Arrival arrival{stream_};
-    Batches batches(pieces, batch_bytes_);
+    Batches batches(slices, batch_bytes_);
     bool is_second = false;
-    for (std::span<Piece> batch = batches.next(); !batch.empty(); batch = batches.next()) {
+    for (std::span<Slice> batch = batches.next(); !batch.empty(); batch = batches.next()) {
       std::byte* const staged = staging_.get() + (is_second ? batch_bytes_ : 0);
       stage(batch, staged);
       synchronize(stream_);  // with the batch before: its half is staged next
-      for (const Piece& piece : batch) {
-        copy_to_device(stream_, piece.target->bytes.get() + piece.begin(), staged + piece.staged_at,
-                       static_cast<std::size_t>(piece.n_bytes()));
+      for (const Slice& slice : batch) {
+        copy_to_device(stream_, slice.target->bytes.get() + slice.begin(), staged + slice.staged_at,
+                       static_cast<std::size_t>(slice.n_bytes()));
       }
       is_second = !is_second;
     }
   }
 
  private:
-  static bool is_packed(const Piece& piece) noexcept {
-    return piece.target->request->plan.layout != WeightLayout::file;
+  static bool is_packed(const Slice& slice) noexcept {
+    return slice.target->request->plan.layout != WeightLayout::file;
   }
 
-  void stage(std::span<const Piece> batch, std::byte* staged) {
+  void stage(std::span<const Slice> batch, std::byte* staged) {
     FirstError error;
     threads_.run(static_cast<int>(batch.size()), [&](int task, int thread) {
       error.guard([&] {
-        const Piece& piece = batch[static_cast<std::size_t>(task)];
-        put(piece, buffers_[static_cast<std::size_t>(thread)].data(), staged + piece.staged_at);
-        read_.add(piece.file_bytes(), thread);
+        const Slice& slice = batch[static_cast<std::size_t>(task)];
+        put(slice, buffers_[static_cast<std::size_t>(thread)].data(), staged + slice.staged_at);
+        read_.add(slice.file_bytes(), thread);
       });
     });
     error.rethrow();
     read_.tell();
   }
 
-  static void put(const Piece& piece, std::byte* buffer, std::byte* to) {
-    const WeightSource& source = piece.target->source();
-    if (!is_packed(piece)) return source.read(piece.first_row, piece.n_rows, to);
-    source.read(piece.first_row, piece.n_rows, buffer);
-    pack_rows(source.problem, piece.target->request->plan.layout, piece.first_row, piece.n_rows, buffer, to);
+  static void put(const Slice& slice, std::byte* buffer, std::byte* to) {
+    const WeightSource& source = slice.target->source();
+    if (!is_packed(slice)) return source.read(slice.first_row, slice.n_rows, to);
+    source.read(slice.first_row, slice.n_rows, buffer);
+    pack_rows(source.problem, slice.target->request->plan.layout, slice.first_row, slice.n_rows, buffer, to);
   }
 
   ThreadPool& threads_;
@@ -161,9 +161,9 @@ std::vector<std::unique_ptr<Linear>> load_cuda_linears(std::span<const LinearReq
     IMP_CHECK(!request.source.read_packed);  // keeps_packed() is false
     targets.push_back({&request, memory.allocate(packed_bytes(problem, layout))});
   }
-  std::vector<Piece> pieces;
-  for (const Target& target : targets) cut(target, pieces);
-  if (!pieces.empty()) Loader(threads, stream, progress, pieces).load(pieces);
+  std::vector<Slice> slices;
+  for (const Target& target : targets) cut(target, slices);
+  if (!slices.empty()) Loader(threads, stream, progress, slices).load(slices);
 
   std::vector<std::unique_ptr<Linear>> loaded;
   for (Target& target : targets) {

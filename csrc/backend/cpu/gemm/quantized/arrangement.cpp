@@ -6,7 +6,7 @@
 #include "backend/cpu/gemm/quantized/changes.h"
 #include "backend/cpu/gemm/quantized/panel_blocks.h"
 #include "backend/cpu/gemm/quantized/types.h"
-#include "backend/cpu/gemm/turn_rows.h"
+#include "backend/cpu/gemm/transpose_rows.h"
 #include "tensor/quant/f8_e4m3.h"
 #include "tensor/quant/iq4_nl.h"
 #include "tensor/quant/iq4_xs.h"
@@ -127,15 +127,15 @@ void turn_block(std::span<const Run> runs, const std::byte* rows, std::size_t st
     const std::byte* const from = rows + run.file_offset;
     const auto n_units = static_cast<std::size_t>(run.n_units);
     if (run.unit_bytes == 1) {
-      turn_rows<1>(from, stride, n_units, panel);
+      transpose_rows<1>(from, stride, n_units, panel);
     } else if (run.unit_bytes == 2) {
-      turn_rows<2>(from, stride, n_units, panel);
+      transpose_rows<2>(from, stride, n_units, panel);
     } else if (run.change == Change::plus_128) {
-      turn_rows<4>(from, stride, n_units, panel, [](FourWords words) { return flip_top_bits(words); });
+      transpose_rows<4>(from, stride, n_units, panel, [](FourWords words) { return flip_top_bits(words); });
     } else if (run.change == Change::spread_bits) {
-      turn_rows<4>(from, stride, n_units, panel, [](FourWords words) { return spread_bits(words); });
+      transpose_rows<4>(from, stride, n_units, panel, [](FourWords words) { return spread_bits(words); });
     } else {
-      turn_rows<4>(from, stride, n_units, panel);
+      transpose_rows<4>(from, stride, n_units, panel);
     }
     panel += kRows * static_cast<std::size_t>(run.unit_bytes) * n_units;
   }

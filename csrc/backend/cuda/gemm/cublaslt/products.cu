@@ -10,9 +10,9 @@ namespace {
 
 // One launch's terms: a weight, or a gate and what it gates.
 template <DType kType>
-class Pieces {
+class ProductBatch {
  public:
-  Pieces(const GemmLaunch& launch, std::span<const GemmLaunchTerm> terms)
+  ProductBatch(const GemmLaunch& launch, std::span<const GemmLaunchTerm> terms)
       : launch_(launch),
         terms_(terms),
         cut_(cut_of(terms.front().n, launch.k, n_products())),
@@ -112,7 +112,7 @@ void launch_cublaslt(const GemmLaunch& launch) {
   IMP_CHECK(launch.n_experts == 0);
   const std::size_t at_once = launch.fusion == GemmFusion::none ? 1 : 2;
   for (std::size_t i = 0; i < launch.terms.size(); i += at_once) {
-    Pieces<kType>(launch, launch.terms.subspan(i, at_once)).run();
+    ProductBatch<kType>(launch, launch.terms.subspan(i, at_once)).run();
   }
 }
 

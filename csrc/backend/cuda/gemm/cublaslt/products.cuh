@@ -10,14 +10,14 @@ namespace imp::cuda {
 struct CublasLtKernel {
   static constexpr int kWarps = 8, kThreads = kWarps * kWarpSize;
   static constexpr int kRowBytes = kStepElements * 2;  // of a step
-  static constexpr int kPieces = kRowBytes / kLaneBytes;
+  static constexpr int kRowChunks = kRowBytes / kLaneBytes;
   static constexpr int kWarpBytes = kTileRows * kRowBytes;
 };
 
-// Where in a warp's staging a piece of 16 bytes of a row lies: neither those that write words of eight rows nor those
-// that read pieces of four meet a bank twice.
-constexpr int staged_piece(int row, int piece) {
-  return row * CublasLtKernel::kRowBytes + (piece ^ row % CublasLtKernel::kPieces) * kLaneBytes;
+// Where in a warp's staging a chunk of 16 bytes of a row lies: neither those that write words of eight rows nor those
+// that read chunks of four meet a bank twice.
+constexpr int staged_chunk(int row, int chunk) {
+  return row * CublasLtKernel::kRowBytes + (chunk ^ row % CublasLtKernel::kRowChunks) * kLaneBytes;
 }
 
 // A warp for a tile, a block for several along k: rows of `out` follow each other, n_tiles long, elements in the order
@@ -58,17 +58,17 @@ __global__ void __launch_bounds__(CublasLtKernel::kThreads)
       weights.decode(product, step, words, a);
       IMP_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const int place = staged_piece(lane / 4 + i % 2 * 8, product * 2 + i / 2) + lane % 4 * 4;
+        const int place = staged_chunk(lane / 4 + i % 2 * 8, product * 2 + i / 2) + lane % 4 * 4;
         *reinterpret_cast<std::uint32_t*>(staged + place) = a[i];
       }
     }
     __syncwarp();
     IMP_UNROLL
-    for (int i = 0; i < kTileRows * Shape::kPieces / kWarpSize; ++i) {
-      const int row = (i * kWarpSize + lane) / Shape::kPieces, piece = lane % Shape::kPieces;
-      const std::byte* const from = staged + staged_piece(row, piece);
+    for (int i = 0; i < kTileRows * Shape::kRowChunks / kWarpSize; ++i) {
+      const int row = (i * kWarpSize + lane) / Shape::kRowChunks, chunk = lane % Shape::kRowChunks;
+      const std::byte* const from = staged + staged_chunk(row, chunk);
       *reinterpret_cast<arch::Vec16*>(to + static_cast<std::size_t>(row) * row_bytes + step * Shape::kRowBytes +
-                                      piece * kLaneBytes) = *reinterpret_cast<const arch::Vec16*>(from);
+                                      chunk * kLaneBytes) = *reinterpret_cast<const arch::Vec16*>(from);
     }
     __syncwarp();
   }

@@ -6,16 +6,16 @@
 
 namespace imp::cuda {
 
-// Of a tile of values: whether any is endless (infinite or NaN), and by column the keys, as bits, at which it is.
-struct EndlessValues {
+// Of a tile of values: whether any is non_finite (infinite or NaN), and by column the keys, as bits, at which it is.
+struct NonFiniteValues {
   int* found;
   std::uint64_t* keys;  // [columns]
 };
 
-// Called by all threads of a block with a tile that not all of its rows see whole. Endless values become zeros, and
+// Called by all threads of a block with a tile that not all of its rows see whole. Non-finite values become zeros, and
 // which they were is noted. Afterwards *found is true where there are any, and may be where there are none.
 template <class Kv, int kPitch>
-__device__ __forceinline__ void set_endless_apart(std::uint16_t* values, const EndlessValues& endless) {
+__device__ __forceinline__ void zero_non_finite(std::uint16_t* values, const NonFiniteValues& non_finite) {
   constexpr std::uint32_t kLow = Kv::kExponent;
   constexpr std::uint32_t kHigh = Kv::kExponent << 16;
   const int thread = static_cast<int>(threadIdx.x);
@@ -23,11 +23,11 @@ __device__ __forceinline__ void set_endless_apart(std::uint16_t* values, const E
     const arch::Vec16 words = *reinterpret_cast<const arch::Vec16*>(values + chunk * kChunkElements);
     IMP_UNROLL
     for (int i = 0; i < 4; ++i) {
-      if ((words.word[i] & kLow) == kLow || (words.word[i] & kHigh) == kHigh) *endless.found = 1;
+      if ((words.word[i] & kLow) == kLow || (words.word[i] & kHigh) == kHigh) *non_finite.found = 1;
     }
   }
   __syncthreads();
-  if (*endless.found == 0) return;
+  if (*non_finite.found == 0) return;
   for (int column = thread; column < kPitch; column += kAttentionThreads) {
     std::uint64_t keys = 0;
     IMP_ROLLED
@@ -37,30 +37,30 @@ __device__ __forceinline__ void set_endless_apart(std::uint16_t* values, const E
       keys |= std::uint64_t{1} << key;
       *at = 0;
     }
-    endless.keys[column] = keys;
+    non_finite.keys[column] = keys;
   }
   __syncthreads();
 }
 
 // The keys of a tile that a row sees, as bits. The first is at `position`.
-__device__ __forceinline__ std::uint64_t seen_bits(const Seen& seen, int position) {
+__device__ __forceinline__ std::uint64_t seen_bits(const KeyRange& seen, int position) {
   const auto below = [](int n) {  // of the first n
     return n <= 0 ? 0 : n >= kTileKeys ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
   };
   return below(seen.end - position) & ~below(seen.first - position);
 }
 
-// Rows that see an endless value get NaN for it.
+// Rows that see an non_finite value get NaN for it.
 template <int kColumns>
-__device__ __forceinline__ void add_endless(const EndlessValues& endless, int first_column, int position,
-                                            const Seen (&seen)[2], AttentionState<kColumns>& state) {
+__device__ __forceinline__ void add_non_finite(const NonFiniteValues& non_finite, int first_column, int position,
+                                               const KeyRange (&seen)[2], AttentionState<kColumns>& state) {
   const std::uint64_t bits[2] = {seen_bits(seen[0], position), seen_bits(seen[1], position)};
   IMP_UNROLL
   for (int j = 0; j < kColumns / 8; ++j) {
     IMP_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int column = first_column + 8 * j + column_of_lane() + i % 2;
-      if ((endless.keys[column] & bits[i / 2]) != 0) state.values[j][i] = NAN;
+      if ((non_finite.keys[column] & bits[i / 2]) != 0) state.values[j][i] = NAN;
     }
   }
 }

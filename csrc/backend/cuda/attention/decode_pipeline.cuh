@@ -40,7 +40,7 @@ struct DecodeItem {
   int first_head = 0;  // among those of the kv head
   int n_heads = 0;
   int state = -1;  // of the split, in the pool; none: all splits
-  Seen seen;       // in this split, or in all
+  KeyRange seen;   // in this split, or in all
   const std::int32_t* blocks = nullptr;
 
   __device__ __forceinline__ bool exists() const { return sequence >= 0; }
@@ -64,7 +64,7 @@ __device__ __forceinline__ DecodeItem find_item(const AttentionArgs& args, WorkS
   item.n_heads = args.group - item.first_head < kTileRows ? args.group - item.first_head : kTileRows;
   item.state = work.state;
   item.blocks = args.sequences.blocks + args.sequences.first_blocks[work.sequence];
-  item.seen = seen_from(args.sequences.first_positions[work.sequence], args.window);
+  item.seen = visible_keys(args.sequences.first_positions[work.sequence], args.window);
   if (item.is_whole()) return item;
   const int begin = (item.first_split() + work.within) * kSplitTokens;
   const int end = begin + kSplitTokens;
@@ -107,7 +107,7 @@ __device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, Wo
 // A warp's pieces of the groups of its block, fetched ahead in their order and taken in it. Pieces of tiles that are
 // not seen are empty, and taken or passed over all the same.
 template <class Kv, int kDim>
-struct Pieces {
+struct KvPipeline {
   using Shape = Decode<Kv, kDim>;
   using KeyShare = ShareOfKeys<Kv, kStepKeys, kDim, kDim, kWarpSize>;
   using ValueShare = ShareOfKeys<Kv, kTileKeys, Shape::kColumns, kDim, kWarpSize>;
@@ -120,7 +120,7 @@ struct Pieces {
   ValueShare value_share;
   int stage = 0;  // of the piece that is taken next
 
-  __device__ __forceinline__ Pieces(const AttentionArgs& args_of_kernel, std::byte* shared_of_warp)
+  __device__ __forceinline__ KvPipeline(const AttentionArgs& args_of_kernel, std::byte* shared_of_warp)
       : args(args_of_kernel),
         shared(shared_of_warp),
         key_share(KeyShare::make(lane_of_thread(), 0, args.cache.head_dim)),

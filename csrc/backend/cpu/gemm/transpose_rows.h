@@ -18,7 +18,7 @@ struct Unchanged {
   FourWords operator()(FourWords words) const noexcept { return words; }
 };
 
-namespace turning {
+namespace transposition {
 
 constexpr std::size_t kRows = 16, kLineBytes = 64;  // a word of each row
 
@@ -64,8 +64,8 @@ inline void turn_column(const std::byte* rows, std::size_t stride, std::byte* li
 }
 
 template <class Change>
-inline void turn_words(const std::byte* rows, std::size_t stride, std::size_t n_words, std::byte* lines,
-                       const Change& change) noexcept {
+inline void transpose_words(const std::byte* rows, std::size_t stride, std::size_t n_words, std::byte* lines,
+                            const Change& change) noexcept {
   for (std::size_t row = 0; row < kRows; row += 4) {
     const std::byte* const from = rows + row * stride;
     std::byte* const to = lines + 4 * row;
@@ -97,14 +97,14 @@ inline void split_line(std::byte* line) noexcept {
   }
 }
 
-}  // namespace turning
+}  // namespace transposition
 
 // n_units of each of 16 rows that begin `stride` bytes apart; `out` holds [n_units][16 rows][unit bytes]. `change` is
 // applied to words, four rows' at a time, before they are cut into smaller units.
 template <std::size_t unit, class Change = Unchanged>
-inline void turn_rows(const std::byte* rows, std::size_t stride, std::size_t n_units, std::byte* out,
-                      const Change& change = {}) noexcept {
-  using namespace turning;
+inline void transpose_rows(const std::byte* rows, std::size_t stride, std::size_t n_units, std::byte* out,
+                           const Change& change = {}) noexcept {
+  using namespace transposition;
   static_assert(unit == 1 || unit == 2 || unit == 4);
   constexpr std::size_t kWords =
       16;  // at a time: a line of the file's rows, and lines that the first-level cache keeps
@@ -112,7 +112,7 @@ inline void turn_rows(const std::byte* rows, std::size_t stride, std::size_t n_u
   for (std::size_t begin = 0; begin < n_words; begin += kWords) {
     const std::size_t n = std::min(kWords, n_words - begin);
     std::byte* const lines = out + begin * kLineBytes;
-    turn_words(rows + 4 * begin, stride, n, lines, change);
+    transpose_words(rows + 4 * begin, stride, n, lines, change);
     if constexpr (unit == 2) {
       for (std::size_t word = 0; word < n; ++word) split_line<EightHalves>(lines + word * kLineBytes);
     } else if constexpr (unit == 1) {
