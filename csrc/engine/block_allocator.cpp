@@ -1,4 +1,4 @@
-// Counts owners of KV blocks.
+// Reference counts of KV blocks.
 #include "engine/block_allocator.h"
 
 #include "base/error.h"
@@ -26,7 +26,7 @@ void BlockAllocator::retain(std::int32_t block) {
   IMP_CHECK(owners_[i] > 0 || kept_[i]);
   if (kept_[i]) {
     kept_[i] = false;
-    --n_kept_;
+    --n_cached_;
   }
   ++owners_[i];
 }
@@ -37,7 +37,7 @@ bool BlockAllocator::release(std::int32_t block, bool keep) {
   if (--owners_[i] > 0) return false;
   if (keep) {
     kept_[i] = true;
-    ++n_kept_;
+    ++n_cached_;
   } else {
     free_.push_back(block);
   }
@@ -48,7 +48,7 @@ void BlockAllocator::discard(std::int32_t block) {
   const std::size_t i = index(block);
   IMP_CHECK(kept_[i]);
   kept_[i] = false;
-  --n_kept_;
+  --n_cached_;
   free_.push_back(block);
 }
 

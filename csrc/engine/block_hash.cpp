@@ -40,14 +40,14 @@ struct SipState {
   }
 };
 
-// Words are little-endian, as on every machine that imp runs on.
+// Words are little-endian.
 std::uint64_t load_word(const std::byte* bytes, std::size_t n) noexcept {
   std::uint64_t word = 0;
   std::memcpy(&word, bytes, n);
   return word;
 }
 
-// The state holds `n_before` bytes, whole words, already.
+// The state already holds `n_before` bytes, a multiple of a word.
 BlockKey finish(SipState& state, std::size_t n_before, std::span<const std::byte> bytes) noexcept {
   std::size_t at = 0;
   for (; at + 8 <= bytes.size(); at += 8) state.word(load_word(bytes.data() + at, 8));

@@ -1,4 +1,4 @@
-// How long something took, counted by powers of two: two additions in the loop, a distribution outside.
+// A histogram of durations with one bucket per power of two.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace imp {
 struct DurationHistogram {
   static constexpr std::size_t kSize = 25;
 
-  // counts[i]: from 2^(i-1) up to 2^i microseconds; the first what is shorter than one, the last all that is longer.
+  // counts[i]: durations from 2^(i-1) up to 2^i microseconds. The first bucket holds all shorter ones, the last all
+  // longer ones.
   std::array<std::uint64_t, kSize> counts{};
   std::int64_t sum_ns = 0;
 

@@ -1,4 +1,4 @@
-// The engine's thread around its loop.
+// The engine's thread, which runs the loop.
 #include "engine/engine.h"
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "engine/door.h"
+#include "engine/admission_control.h"
 #include "engine/loop.h"
 #include "engine/mailbox.h"
 
@@ -19,7 +19,7 @@ namespace imp {
 
 namespace {
 
-constexpr const char* kStopped = "the engine has stopped after an error of its own or of its device";
+constexpr const char* kStopped = "the engine has stopped after an internal error or a device error";
 
 std::int64_t steady_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -37,10 +37,10 @@ struct Engine::Thread {
   Thread(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock given)
       : clock(given ? std::move(given) : Clock(steady_now)),
         secret(options.cache_secret.value_or(random_secret())),
-        door(validated(options, forward), {.vocab_size = forward.vocab_size(),
-                                           .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
-                                           .secret = secret}),
-        loop(backend, forward, options, secret, door, clock),
+        admission(validated(options, forward), {.vocab_size = forward.vocab_size(),
+                                                .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
+                                                .secret = secret}),
+        loop(backend, forward, options, secret, admission, clock),
         mailbox(options.max_queued_events, clock),
         cpu(options.cpu) {
     mailbox.publish(loop.events(), loop.stats());
@@ -48,7 +48,7 @@ struct Engine::Thread {
       thread = std::thread([this] { work(); });
     } catch (const std::system_error& error) {
       throw ResourceExhausted(Reason::NO_MEMORY,
-                              std::string("threads: the engine's own, the system refused it: ") + error.what(),
+                              std::string("threads: the system did not start the engine's thread: ") + error.what(),
                               {{"needed", "1"}, {"available", "0"}});
     }
   }
@@ -68,7 +68,7 @@ struct Engine::Thread {
       const Mailbox::Wake wake = mailbox.take(commands, idle);
       if (wake == Mailbox::Wake::stopped) return;
       take(commands);
-      // What came while the events were full waits for its turn.
+      // Commands that came while the event queue was full.
       const bool is_done = wake == Mailbox::Wake::go_on && !turn();
       idle = publish() && is_done;
     }
@@ -78,11 +78,11 @@ struct Engine::Thread {
     try {
       for (Accepted& command : commands) loop.take(std::move(command));
     } catch (...) {
-      stop(no_memory);  // not even the failure of a command could be told
+      stop(no_memory);  // there was no memory to report a failed command
     }
   }
 
-  // False where there was no memory for it: the events are kept, and published after the next turn.
+  // Returns false if there was no memory: the events stay here and are published after the next iteration.
   bool publish() noexcept {
     try {
       mailbox.publish(loop.events(), loop.stats());
@@ -107,17 +107,17 @@ struct Engine::Thread {
     loop.stop(error);
   }
 
-  // What every command gets from then on, from any thread.
+  // From now on every command from any thread gets this error.
   void require_whole() const {
     if (!broken) return;
     if (device_broke) throw device_stopped;
     throw stopped;
   }
 
-  // An error that escapes a turn is the engine's own: what it holds can no longer be trusted.
+  // An error that escapes an iteration is internal: the state of the engine can no longer be trusted.
   bool turn() noexcept {
     if (broken) {
-      // Runs that were on their way end too.
+      // Commands that were queued end too.
       loop.stop(device_broke ? static_cast<const Error&>(device_stopped) : stopped);
       return false;
     }
@@ -141,17 +141,17 @@ struct Engine::Thread {
     }
   }
 
-  // Made while there is memory; telling each run of it may still find none.
+  // Made while there is memory. There may still be none to report it to each run.
   const DeviceError device_stopped{Reason::DEVICE_FAULT, kStopped};
   const InternalError stopped{Reason::BUG, kStopped};
   const ResourceExhausted no_memory{Reason::NO_MEMORY, "an allocation failed inside a step: the engine has stopped"};
   const Clock clock;
   const HashSecret secret;
-  Door door;
+  AdmissionControl admission;
   Loop loop;
   Mailbox mailbox;
   const std::optional<int> cpu;
-  // Set before `broken`, and read after it.
+  // Written before `broken`, and read after it.
   std::atomic<bool> device_broke = false;
   std::atomic<bool> broken = false;
   std::thread thread;
@@ -174,12 +174,12 @@ void Engine::submit(std::vector<Command> commands) {
   accepted.reserve(commands.size());
   try {
     for (Command& command : commands) {
-      accepted.push_back(thread_->door.admit(std::move(command)));
+      accepted.push_back(thread_->admission.accept(std::move(command)));
       accepted.back().taken_ns = thread_->clock();
     }
     thread_->mailbox.put(std::move(accepted));
   } catch (...) {
-    for (const Accepted& counted : accepted) thread_->door.withdraw(counted);
+    for (const Accepted& counted : accepted) thread_->admission.withdraw(counted);
     throw;
   }
 }
@@ -202,8 +202,8 @@ int Engine::event_descriptor() const noexcept {
 
 EngineStats Engine::stats() const {
   EngineStats stats = thread_->mailbox.stats();
-  stats.queued = thread_->door.waiting();
-  stats.waiting_tokens = thread_->door.waiting_tokens();
+  stats.queued = thread_->admission.waiting();
+  stats.waiting_tokens = thread_->admission.waiting_tokens();
   return stats;
 }
 

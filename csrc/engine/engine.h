@@ -1,4 +1,5 @@
-// Sequences through time: one thread takes commands, runs steps and queues events.
+// The engine: one thread that takes commands, runs steps (continuous batching) and queues events. Iteration-level
+// scheduling follows Orca ("Orca: A Distributed Serving System for Transformer-Based Generative Models").
 #pragma once
 
 #include <chrono>
@@ -20,61 +21,62 @@ namespace imp {
 
 struct EngineOptions {
   int n_blocks = 0;       // KV blocks
-  int max_context = 0;    // no position at or beyond it is evaluated
+  int max_context = 0;    // positions from here on are never evaluated
   int max_running = 64;   // sequences in one step
   int max_waiting = 256;  // runs not yet admitted
   std::int64_t max_waiting_tokens = 1 << 20;
   int max_sessions = 256;
-  int prefill_chunk = 512;           // tokens of one sequence evaluated in one step
+  int prefill_chunk = 512;           // chunked prefill: tokens of one sequence evaluated in one step
   int step_tokens = 512;             // rows of one step, decode rows included; at least max_running
-  int prefill_per_decode = 6;        // rows of prompts for each decode row of the same step; 0: as many as fit
-  int decode_per_tenant = 12;        // decode rows per tenant in a step that several tenants share; 0: no bound
-  std::int64_t max_wait_ms = 60000;  // a run that waited this long goes before higher priorities
-  double tenant_share = 0.5;         // most of running, waiting, prefix cache and idle sessions while others want them
-  bool evict_sessions = false;       // close the longest idle session where blocks are lacking
+  int prefill_per_decode = 6;        // prefill rows for each decode row of the same step; 0: no bound
+  int decode_per_tenant = 12;        // decode rows per tenant in a step with several tenants; 0: no bound
+  std::int64_t max_wait_ms = 60000;  // a run that waited this long is scheduled before higher priorities
+  double tenant_share =
+      0.5;  // upper share of running, waiting, prefix cache and idle sessions while other tenants wait
+  bool evict_sessions = false;  // close the session that was idle longest if blocks are lacking
   bool prefix_cache = true;
-  int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
-  int max_candidates = 20;                                  // the most that a run may ask for
-  std::optional<HashSecret> cache_secret;                   // of the prefix keys; absent: drawn from the system
-  int max_queued_events = 65536;                            // the loop pauses where nobody drains them
-  int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
-  std::vector<std::int32_t> suppressed_tokens;  // never drawn
-  std::optional<int> cpu;                       // where the engine's thread stays, the first of the backend's team
+  int max_cached_blocks = std::numeric_limits<int>::max();  // upper bound of blocks cached without an owner
+  int max_candidates = 20;                                  // upper bound of candidates that a run may ask for
+  std::optional<HashSecret> cache_secret;                   // key of the prefix hashes; absent: drawn from the system
+  int max_queued_events = 65536;                            // the loop pauses while this many events wait to be drained
+  int n_tokens = 0;  // valid token ids are less than this; 0: every row of the vocabulary is a token
+  std::vector<std::int32_t> suppressed_tokens;  // never sampled
+  std::optional<int> cpu;                       // CPU of the engine's thread, the first of the backend's threads
 };
 
-// A snapshot published after each turn; silence is as of now.
+// A snapshot, published after each iteration. silence_ns is computed when it is read.
 struct EngineStats {
   std::uint64_t n_steps = 0;
-  std::uint64_t n_steps_ahead = 0;  // of these, begun before the one before was read
+  std::uint64_t n_steps_ahead = 0;  // steps that began before the results of the step before were read
   std::uint64_t n_decode_rows = 0;
   std::uint64_t n_prefill_rows = 0;
   std::uint64_t n_cached_tokens = 0;
   std::uint64_t n_outputs = 0;
   std::uint64_t n_preemptions = 0;
-  std::uint64_t n_wakeups = 0;  // times the event descriptor was rung
+  std::uint64_t n_wakeups = 0;  // times the eventfd was signalled
   int running = 0;
   int waiting = 0;
-  int queued = 0;  // sequences of runs that were accepted and not yet scheduled: as of now, not of the last step
+  int queued = 0;  // sequences accepted and not yet scheduled, counted now and not at the last step
   int sessions = 0;
   int blocks_live = 0;
   int blocks_cached = 0;
   int blocks_free = 0;
   std::int64_t waiting_tokens = 0;
   std::int64_t last_step_ns = 0;  // the clock at the end of the last step
-  std::int64_t forward_ns = 0;    // in forward passes, in all
-  std::int64_t sample_ns = 0;     // in the backend's sampler, in all
-  std::int64_t step_ns = 0;       // in steps, in all
-  // Since the thread began with what it is at: a command that waits for it, or the step it is in. 0 where there is
-  // nothing to do, or nothing that may be done before somebody drains the events.
+  std::int64_t forward_ns = 0;    // total in forward passes
+  std::int64_t sample_ns = 0;     // total in the backend's sampler
+  std::int64_t step_ns = 0;       // total in steps
+  // Time since the thread began what it works on: a waiting command or the current step. 0 if it has nothing to do, or
+  // if it waits for a reader to drain the events.
   std::int64_t silence_ns = 0;
-  std::optional<StepGraphCounts> graphs;  // of the backend since it was made; empty where it captures no steps
+  std::optional<StepGraphCounts> graphs;  // since the backend was made; empty if the backend captures no graphs
   DurationHistogram steps;
-  DurationHistogram cancels;  // of runs, from the command to their blocks being free
-  bool stopped = false;       // after a device's fault or an error of its own; nothing runs any more
+  DurationHistogram cancels;  // time from the cancel command until the blocks are free
+  bool stopped = false;       // after a device error or an internal error; nothing runs any more
 };
 
-// submit and drain may be called from any thread. The engine's thread never waits for a caller: it never takes
-// Python's lock, and it stops stepping only where max_queued_events wait to be drained.
+// submit and drain_events may be called from any thread. The engine's thread never waits for a caller and never takes
+// Python's lock. It pauses only while max_queued_events wait to be drained.
 class Engine {
  public:
   using Clock = std::function<std::int64_t()>;  // nanoseconds, monotonic
@@ -85,21 +87,21 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Checks the command and queues it. Throws InvalidArgument, or ResourceExhausted (QUEUE_FULL, SESSIONS_FULL; KV_FULL
-  // for what can never fit). What depends on a sequence's state is told as an event.
+  // Checks the command and queues it. Throws InvalidArgument, or ResourceExhausted (QUEUE_FULL, SESSIONS_FULL, or
+  // KV_FULL if the request can never fit). Errors that depend on a sequence's state arrive as events.
   void submit(Command command);
-  // Several commands one after the other, all or, where it throws, none.
+  // Queues all commands in order, or none if it throws.
   void submit(std::vector<Command> commands);
 
-  // What is submitted between hold() and let_go() is taken at once, so that the runs among it begin in one step. Each
-  // command is checked and refused by itself. Steps go on meanwhile; the hold is to be short.
+  // Commands submitted between hold() and let_go() are taken together, so that their runs begin in one step. Each
+  // command is checked by itself. Steps go on meanwhile; keep the hold short.
   void hold();
   void let_go();
 
-  // Takes all queued events, oldest first, into `out`, and keeps out's memory for those to come. Never waits.
+  // Moves all queued events, oldest first, into `out`, and reuses the memory of `out` for later events. Never waits.
   void drain_events(std::vector<Event>& out);
 
-  // Readable (an eventfd) while events wait.
+  // An eventfd that is readable while events wait.
   int event_descriptor() const noexcept;
 
   EngineStats stats() const;

@@ -1,4 +1,4 @@
-// What the parts of the engine's thread share. Owned by the loop, touched by that thread alone.
+// State shared by the parts of the engine's thread. The loop owns it; only that thread touches it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/door.h"
+#include "engine/admission_control.h"
 #include "engine/events.h"
 #include "engine/failure.h"
 #include "engine/kv_blocks.h"
@@ -20,13 +20,13 @@ namespace imp {
 
 struct EngineState {
   const EngineOptions& options;
-  Door& door;
+  AdmissionControl& admission;
   KvBlocks blocks;
   Scheduler scheduler;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;
-  std::vector<Event> events;  // of this turn, oldest first
+  std::vector<Event> events;  // of this iteration, oldest first
   EngineStats stats;
-  std::int64_t now_ns = 0;  // of this turn
+  std::int64_t now_ns = 0;  // of this iteration
 
   Sequence* find(SequenceId id) {
     const auto found = sequences.find(id);
@@ -42,14 +42,14 @@ struct EngineState {
     return *found;
   }
 
-  // Throws StateError(SESSION_BUSY) too.
-  Sequence& at_rest(SequenceId id) {
+  // Throws StateError(SESSION_BUSY) if the sequence has a run.
+  Sequence& idle_at(SequenceId id) {
     Sequence& sequence = at(id);
     if (sequence.run) throw StateError(Reason::SESSION_BUSY, "another step of the session is running");
     return sequence;
   }
 
-  // Throws InvalidArgument where the name is taken.
+  // Throws InvalidArgument if the id is in use.
   Sequence& add(SequenceId id) {
     auto made = std::make_unique<Sequence>();
     made->id = id;
@@ -58,28 +58,28 @@ struct EngineState {
     return *place->second;
   }
 
-  // The sequence has no run.
+  // The sequence must have no run.
   void erase(Sequence& sequence) {
     blocks.truncate(sequence.table, 0);
     if (sequence.kind == SequenceKind::session) {
-      scheduler.wake(sequence);
-      door.session_left();
+      scheduler.set_busy(sequence);
+      admission.session_closed();
     }
     sequences.erase(sequence.id);
   }
 
-  // Needs no memory where there is room for the event.
-  void tell_failure(Ticket ticket, SequenceId sequence, std::uint32_t stream, const Failure& failure) {
+  // Allocates nothing if `events` has spare capacity.
+  void report_failure(Ticket ticket, SequenceId sequence, std::uint32_t stream, const Failure& failure) {
     FailedEvent event{.ticket = ticket,
                       .sequence = sequence,
                       .stream = stream,
                       .reason = failure.reason,
-                      .message = kNoWords,
+                      .message = kOutOfMemory,
                       .details = {}};
     try {
       event.message = failure.message;
       event.details = failure.details;
-    } catch (const std::bad_alloc&) {  // the reason is told all the same
+    } catch (const std::bad_alloc&) {  // the reason is reported without its text
     }
     events.emplace_back(std::move(event));
   }

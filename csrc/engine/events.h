@@ -1,4 +1,4 @@
-// What the engine tells: plain data, queued per step and drained in one call.
+// Events of the engine: plain data, queued per step and drained in one call.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace imp {
 
-// Scores of evaluated tokens, parallel lists. The first token of a sequence has none: NaN.
+// Scores of evaluated tokens, as parallel lists. The first token of a sequence has the score NaN.
 struct TokenScores {
   std::vector<std::int32_t> tokens;
   std::vector<float> logprobs;
@@ -24,7 +24,7 @@ struct TokenScores {
     logprobs.reserve(n_tokens);
     candidates.reserve(n_tokens);
   }
-  // The room for them stays.
+  // Keeps the capacity.
   void clear() noexcept {
     tokens.clear();
     logprobs.clear();
@@ -32,7 +32,7 @@ struct TokenScores {
   }
 };
 
-// The run's tokens are evaluated.
+// All tokens of the run are evaluated.
 struct StartedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
@@ -40,14 +40,14 @@ struct StartedEvent {
   std::int32_t n_cached_tokens = 0;
   TokenScores scores;
   std::vector<Candidate> candidates;  // at the last position, and
-  std::vector<float> logits;          // its row: where asked for and nothing is drawn
+  std::vector<float> logits;          // its logits, if requested and nothing is drawn
 };
 
 // An output was drawn.
 struct TokenEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
-  std::uint32_t stream = 0;  // 0, or the sibling's number
+  std::uint32_t stream = 0;  // 0, or the number of the sibling
   std::int32_t output = 0;   // counted from the run's first output
   std::int32_t token = 0;
   std::int32_t position = 0;  // tokens held when it was drawn
@@ -63,28 +63,28 @@ struct RunTimings {
   std::int64_t queue_ns = 0;    // taken to first scheduled
   std::int64_t prefill_ns = 0;  // first scheduled to first output
   std::int64_t decode_ns = 0;   // first output to last
-  std::int64_t blocked_ns = 0;  // paused
+  std::int64_t blocked_ns = 0;  // total time paused
 };
 
-// A run ended. A stop token that ended it is named and was not told as an output.
+// A run ended. The stop token that ended it was not reported as an output.
 struct FinishedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
   std::uint32_t stream = 0;
   FinishReason reason = FinishReason::stop;
-  std::int32_t stop_token = -1;            // the request's or the model's, where one ended it
-  bool eos = false;                        // it is one of the model's
+  std::int32_t stop_token = -1;            // of the request or the model; -1: none ended the run
+  bool eos = false;                        // the stop token is an eos token of the model
   float stop_logprob = 0;                  // of the stop token, and
-  std::vector<Candidate> stop_candidates;  // beside it, where asked for
+  std::vector<Candidate> stop_candidates;  // its alternatives, if requested
   std::int32_t n_outputs = 0;
   std::int32_t position = 0;  // tokens held now
-  bool pending = false;       // a sampled token waits to be evaluated
+  bool pending = false;       // a sampled token is not evaluated yet
   RunTimings timings;
   std::int32_t n_preemptions = 0;
 };
 
-// A command failed; nothing of it remains. For a run that had started: it ended, the sequence is as before the step
-// that failed (a generation is gone). SESSION_EXPIRED with ticket 0: an idle session was closed for want of blocks.
+// A command failed and changed nothing. A run that had started ended, and its sequence is as before the failed step (a
+// generation is closed). SESSION_EXPIRED with ticket 0: an idle session was closed to free its blocks.
 struct FailedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
@@ -99,32 +99,32 @@ struct DoneEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
   std::int32_t position = 0;      // tokens held
-  bool existed = true;            // close: the sequence was there
+  bool existed = true;            // close: whether the sequence existed
   std::int64_t freed_blocks = 0;  // flush
 };
 
-// When something of a step was done, by the engine's clock.
+// Start and end on the engine's clock.
 struct Interval {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
 
-// A step that was recorded. Of one whose batch failed and was run row by row, forward and sample are the last row's.
+// A recorded step. If its batch failed and its rows ran one by one, forward and sample are those of the last row.
 struct StepSpan {
   Interval whole;
   Interval forward;
-  Interval sample;  // where anything was drawn
+  Interval sample;  // if anything was drawn
   std::int32_t n_decode_rows = 0;
   std::int32_t n_prefill_rows = 0;
 };
 
-// A profile has ended: its steps, and the ops in them in the order in which they ran.
+// A profile ended: its steps, and their ops in order.
 struct ProfileEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
   std::vector<StepSpan> steps;
   std::vector<OpSpan> ops;
-  std::int64_t n_dropped_ops = 0;  // for which there was no room
+  std::int64_t n_dropped_ops = 0;  // ops beyond the limit
 };
 
 using Event = std::variant<StartedEvent, TokenEvent, FinishedEvent, FailedEvent, DoneEvent, ProfileEvent>;

@@ -1,4 +1,4 @@
-// What may be thrown, as it is told.
+// Turns exceptions into failures.
 #include "engine/failure.h"
 
 namespace imp {

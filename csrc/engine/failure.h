@@ -1,4 +1,4 @@
-// A failure as it is told. Where there is no memory for its words, its reason is told alone.
+// A failure as the client sees it. If there is no memory for its message, only its reason is reported.
 #pragma once
 
 #include <exception>
@@ -15,21 +15,21 @@ struct Failure {
   ErrorDetails details;
 };
 
-// So short that a string holds it within itself.
-constexpr const char* kNoWords = "out of memory";
+// Short enough for the string's inline buffer.
+constexpr const char* kOutOfMemory = "out of memory";
 
-// Of the error that `make` returns; of `lacking` where there is no memory to make it.
+// The failure of the error that `make` returns, or of `lacking` if there is no memory to make it.
 template <class Make>
 Failure failure_of(Reason lacking, const Make& make) noexcept {
   try {
     const Error& error = make();
     return {error.reason(), error.what(), error.details()};
   } catch (const std::bad_alloc&) {
-    return {lacking, kNoWords, {}};
+    return {lacking, kOutOfMemory, {}};
   }
 }
 
-// Whatever was thrown, in the words of the error table.
+// The failure of any exception, as the table of errors words it.
 Failure failure_of(const std::exception_ptr& thrown) noexcept;
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// A hash table of fixed size: small numbers under keys that whoever has the table keeps.
+// A hash table of fixed size from keys to small numbers. The caller stores the keys.
 #pragma once
 
 #include <bit>
@@ -11,26 +11,27 @@
 
 namespace imp {
 
-// Open addressing, at most half full. Keys are hashes already. `key_of` tells the key of a number that is in the table.
+// Open addressing with linear probing, at most half full. Keys are hashes already. `key_of` returns the key of a number
+// in the table.
 class KeyTable {
  public:
   static constexpr std::int32_t kNone = -1;
 
   explicit KeyTable(std::size_t n_most) : slots_(std::bit_ceil(2 * n_most + 1), kNone) {}
 
-  // The number under the key, or kNone.
+  // The number stored under the key, or kNone.
   template <class KeyOf>
   std::int32_t find(const BlockKey& key, const KeyOf& key_of) const {
     return slots_[slot_of(key, key_of)];
   }
 
-  // Its key is not in the table.
+  // The key must not be in the table.
   template <class KeyOf>
   void insert(std::int32_t number, const KeyOf& key_of) {
     slots_[slot_of(key_of(number), key_of)] = number;
   }
 
-  // Empties a slot and moves up what had been pushed past it, so that no search stops short.
+  // Empties a slot and moves later entries of the probe sequence back, so that searches still find them.
   template <class KeyOf>
   void erase(std::int32_t number, const KeyOf& key_of) {
     const std::size_t mask = slots_.size() - 1;
@@ -46,7 +47,7 @@ class KeyTable {
   }
 
  private:
-  // The slot that holds the key, or the free one where it would go.
+  // The slot that holds the key, or the free slot where it belongs.
   template <class KeyOf>
   std::size_t slot_of(const BlockKey& key, const KeyOf& key_of) const {
     const std::size_t mask = slots_.size() - 1;

@@ -17,11 +17,11 @@ int group_blocks(int block_tokens, int n_tokens, int end, int n_sequences) noexc
 KvBlocks::KvBlocks(const KvBlocksOptions& options, BlockHash hash)
     : block_tokens_(options.block_tokens),
       prefix_cache_(options.prefix_cache),
-      max_kept_(options.max_kept),
+      max_cached_(options.max_cached),
       allocator_(options.n_blocks),
       cache_({.n_blocks = options.n_blocks, .block_tokens = options.block_tokens, .max_of_one = options.max_of_one},
              std::move(hash)) {
-  unheld_.reserve(static_cast<std::size_t>(options.n_blocks));
+  unowned_.reserve(static_cast<std::size_t>(options.n_blocks));
 }
 
 int KvBlocks::match(BlockTable& table, const BlockKey& scope, std::span<const std::int32_t> tokens, int held) {
@@ -36,7 +36,7 @@ int KvBlocks::match(BlockTable& table, const BlockKey& scope, std::span<const st
   for (auto at = static_cast<std::size_t>(held); at + width < tokens.size(); at += width) {
     const std::int32_t block = cache_.find(parent, scope, tokens.subspan(at, width));
     if (block == PrefixCache::kNone) break;
-    if (allocator_.owners(block) == 0) cache_.unpark(block);
+    if (allocator_.owners(block) == 0) cache_.mark_used(block);
     allocator_.retain(block);
     table.blocks.push_back(block);
     ++table.n_indexed;
@@ -124,9 +124,9 @@ void KvBlocks::forget(BlockTable& table) {
 }
 
 int KvBlocks::flush() {
-  const int n_kept = allocator_.n_kept();
-  while (allocator_.n_kept() > 0) evict();
-  return n_kept;
+  const int n_cached = allocator_.n_cached();
+  while (allocator_.n_cached() > 0) evict();
+  return n_cached;
 }
 
 std::int32_t KvBlocks::take() {
@@ -139,18 +139,18 @@ std::int32_t KvBlocks::take() {
 void KvBlocks::give(std::int32_t block) {
   const bool keep = cache_.contains(block);
   if (!allocator_.release(block, keep) || !keep) return;
-  cache_.park(block);
-  if (allocator_.n_kept() > max_kept_) evict();
+  cache_.mark_evictable(block);
+  if (allocator_.n_cached() > max_cached_) evict();
 }
 
 void KvBlocks::unindex(std::int32_t block) {
-  unheld_.clear();
-  cache_.remove(block, unheld_);
-  for (const std::int32_t freed : unheld_) allocator_.discard(freed);
+  unowned_.clear();
+  cache_.remove(block, unowned_);
+  for (const std::int32_t freed : unowned_) allocator_.discard(freed);
 }
 
 void KvBlocks::evict() {
-  const std::int32_t block = cache_.next_parked();
+  const std::int32_t block = cache_.next_evictable();
   IMP_CHECK(block != PrefixCache::kNone && !cache_.has_children(block));
   unindex(block);
 }

@@ -13,7 +13,7 @@
 namespace imp {
 namespace {
 
-// What the events and answers of a failed command are addressed to.
+// The receiver of a failed command's events.
 struct Address {
   Ticket ticket = 0;
   SequenceId sequence = 0;
@@ -45,12 +45,12 @@ SchedulerOptions scheduler_options(const EngineOptions& options, const ForwardPa
 }
 
 KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
-  const int max_kept = std::min(options.n_blocks, options.max_cached_blocks);
+  const int max_cached = std::min(options.n_blocks, options.max_cached_blocks);
   return {.n_blocks = options.n_blocks,
           .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
           .prefix_cache = options.prefix_cache,
-          .max_kept = options.max_cached_blocks,
-          .max_of_one = std::max(1, static_cast<int>(options.tenant_share * max_kept))};
+          .max_cached = options.max_cached_blocks,
+          .max_of_one = std::max(1, static_cast<int>(options.tenant_share * max_cached))};
 }
 
 void require(bool holds, const std::string& what) {
@@ -61,7 +61,7 @@ std::string and_found(const char* name, std::int64_t value) {
   return std::string(name) + " " + std::to_string(value);
 }
 
-// Those that give something back: they are done even where there may be no memory to answer.
+// Commands that free something. They run even if there may be no memory for an answer.
 bool only_frees(const Command& command) noexcept {
   const auto* const profile = std::get_if<ProfileCommand>(&command);
   return std::holds_alternative<EndCommand>(command) || std::holds_alternative<CloseCommand>(command) ||
@@ -76,7 +76,7 @@ ResourceExhausted kv_full(const Refusal& refusal) {
           {{"needed", needed}, {"available", available}}};
 }
 
-// Grows as push_back does; false where there is no memory.
+// Grows as push_back does. Returns false if there is no memory.
 template <class T>
 bool reserve_more(std::vector<T>& list, std::size_t n_more) noexcept {
   const std::size_t wanted = list.size() + n_more;
@@ -123,12 +123,12 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
   }
 }
 
-Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret, Door& door,
-           Engine::Clock clock)
+Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
+           AdmissionControl& admission, Engine::Clock clock)
     : options_(options),
       clock_(std::move(clock)),
       state_{.options = options_,
-             .door = door,
+             .admission = admission,
              .blocks = KvBlocks(block_options(options, forward), keyed_block_hash(secret)),
              .scheduler = Scheduler(scheduler_options(options, forward), state_.blocks),
              .sequences = {},
@@ -145,14 +145,14 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
                 clock_),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
-  // Twice max_running places are taken at most: tenants below their equal part run in addition to the others.
+  // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
   const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
   for (Step& step : steps_) step.reserve(most_running);
   plan_.rows.reserve(most_running);
   plan_.copies.reserve(most_running);
   plan_.admitted.reserve(most_running);
   plan_.evicted.reserve(static_cast<std::size_t>(options.max_sessions));
-  // All that run or wait, but for those that came in the place of paused ones.
+  // All sequences that run or wait, except those that took the place of paused ones.
   const auto most = static_cast<std::size_t>(options.max_running) + static_cast<std::size_t>(options.max_waiting);
   plan_.refused.reserve(most);
   state_.events.reserve(2 * (events_of_turn() + most));
@@ -162,7 +162,7 @@ void Loop::take(Accepted accepted) {
   state_.now_ns = clock_();
   const Address address = address_of(accepted.command);
   try {
-    // First, so that no command has acted when there is no memory for its answer.
+    // Reserve first, so that no command acts without memory for its answer.
     const bool has_room = reserve_more(state_.events, events_of(accepted.command));
     if (!has_room && !only_frees(accepted.command)) throw std::bad_alloc();
     dispatch(accepted);
@@ -170,15 +170,14 @@ void Loop::take(Accepted accepted) {
     const Failure failure = failure_of(std::current_exception());
     Sequence* addressed = state_.find(address.sequence);
     if (addressed != nullptr && addressed->run && addressed->run->ticket == address.ticket) {
-      runs_.fail(*addressed, failure);  // it would wait for what it was not told
+      runs_.fail(*addressed, failure);  // its reader would wait for an event that never comes
     } else {
-      state_.tell_failure(address.ticket, address.sequence, 0, failure);
+      state_.report_failure(address.ticket, address.sequence, 0, failure);
     }
   }
 }
 
-// The most that a command makes of them: an answer, what it ends, and the failure of itself; of a run with siblings for
-// each.
+// The most events that a command causes for each sequence: an answer, the end of a run, and its own failure.
 std::size_t Loop::events_of(const Command& command) noexcept {
   constexpr std::size_t kOfOne = 3;
   std::size_t n_siblings = 0;
@@ -217,13 +216,15 @@ void Loop::dispatch(Accepted& accepted) {
   }
 }
 
-// A sequence starts, draws and finishes; any may be refused, an idle session evicted, and a profile end.
+// For each running sequence: started, token, finished. In addition any sequence may be refused, any idle session
+// evicted, and a profile may end.
 std::size_t Loop::events_of_turn() const noexcept {
   return 3 * static_cast<std::size_t>(options_.max_running) + state_.scheduler.n_sequences() +
-         state_.scheduler.n_resting() + 1;
+         state_.scheduler.n_idle_sessions() + 1;
 }
 
-// False where there is no memory for what a turn may decide and tell. Once it has begun it takes none.
+// Returns false if there is no memory for the plan and the events of an iteration. The iteration itself allocates
+// nothing.
 bool Loop::reserve_for_turn() noexcept {
   plan_.clear();
   return reserve_more(state_.events, events_of_turn()) && reserve_more(plan_.refused, state_.scheduler.n_sequences());
@@ -232,7 +233,7 @@ bool Loop::reserve_for_turn() noexcept {
 bool Loop::turn() {
   const bool is_idle = state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0;
   if (is_idle && in_flight_ == nullptr) return false;
-  if (!reserve_for_turn()) return true;  // there is room when the events of commands have been published
+  if (!reserve_for_turn()) return true;  // memory may be free once the commands' events are published
   Step& step = in_flight_ != nullptr ? *in_flight_ : steps_.front();
   std::exception_ptr thrown;
   if (in_flight_ != nullptr) {
@@ -261,11 +262,11 @@ void Loop::plan_step() {
   for (const Refusal& refusal : plan_.refused) {
     runs_.fail(*refusal.sequence, failure_of(Reason::NO_MEMORY, [&refusal] { return kv_full(refusal); }));
   }
-  // A copy that fails leaves a sequence without its content: that is the end of the engine, not of a run.
+  // If a copy fails, a sequence lacks its content. That stops the engine.
   executor_.copy_blocks(plan_.copies);
 }
 
-// What it throws of the rows is returned; a device's errors are thrown, since what it holds can no longer be trusted.
+// Returns errors of the batch. Throws device errors: after one the device's memory can no longer be trusted.
 std::exception_ptr Loop::begin(Step& step) {
   step.n_decode_rows = plan_.n_decode_rows;
   step.n_prefill_rows = plan_.n_prefill_rows;
@@ -280,7 +281,8 @@ std::exception_ptr Loop::begin(Step& step) {
   return nullptr;
 }
 
-// The step after `step`, before that is read; null where it has to wait. One that fails is planned again in its turn.
+// Starts the step after `step` while `step` is in flight. Returns null if it has to wait. If it fails, a later
+// iteration plans it again.
 Step* Loop::begin_after(const Step& step) {
   if (!executor_.runs_ahead() || !Lookahead::is_possible(step)) return nullptr;
   Step& next = &step == &steps_.front() ? steps_.back() : steps_.front();
@@ -302,7 +304,7 @@ void Loop::end(Step& step) {
   runs_.complete(step.rows, step.draws, step.scores);
 }
 
-// Rows of runs that ended after the step was begun.
+// Drops the rows of runs that ended after the step began.
 void Loop::drop_ended_rows(Step& step) {
   std::size_t n_rows = 0, n_draws = 0, next_draw = 0;
   for (Step::Row& row : step.rows) {
@@ -322,7 +324,7 @@ void Loop::drop_ended_rows(Step& step) {
   step.draws.resize(n_draws);
 }
 
-// A batch failed as a whole, and nothing of it has happened: whoever made it fail fails alone.
+// A batch failed as a whole and changed nothing. Run its rows one by one, so that only the culprit fails.
 void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
   state_.now_ns = clock_();
   if (plan_.rows.size() == 1) return runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
@@ -342,7 +344,7 @@ void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
 
 void Loop::count(const Step& step) {
   EngineStats& stats = state_.stats;
-  // One that was begun ahead has waited for the step before.
+  // A step that began early also waited for the step before it.
   const std::int64_t begin = std::max(step.begun_ns, stats.last_step_ns);
   ++stats.n_steps;
   stats.n_decode_rows += static_cast<std::uint64_t>(step.n_decode_rows);
@@ -364,13 +366,13 @@ const EngineStats& Loop::stats() {
   const BlockAllocator& blocks = state_.blocks.allocator();
   stats.running = state_.scheduler.n_running();
   stats.waiting = state_.scheduler.n_waiting();
-  stats.sessions = state_.door.sessions();
+  stats.sessions = state_.admission.sessions();
   stats.n_preemptions = state_.scheduler.n_preemptions();
   stats.blocks_live = blocks.n_live();
-  stats.blocks_cached = blocks.n_kept();
+  stats.blocks_cached = blocks.n_cached();
   stats.blocks_free = blocks.n_free();
-  stats.queued = state_.door.waiting();
-  stats.waiting_tokens = state_.door.waiting_tokens();
+  stats.queued = state_.admission.waiting();
+  stats.waiting_tokens = state_.admission.waiting_tokens();
   stats.forward_ns = executor_.forward_ns();
   stats.sample_ns = executor_.sample_ns();
   stats.graphs = executor_.graphs();
@@ -388,9 +390,9 @@ void Loop::stop(const Error& error) noexcept {
       if (running == state_.sequences.end()) break;
       runs_.fail(*running->second, failure_of(error.reason(), [&error] { return error; }));
     }
-    recorder_.begin({}, state_.events);  // what was recorded is told
+    recorder_.begin({}, state_.events);  // sends what was recorded
   } catch (...) {
-    // No memory even to say so: `stopped` is what remains for those who wait.
+    // There is no memory to report it. Clients see `stopped` in the stats.
   }
 }
 

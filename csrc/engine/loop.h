@@ -1,4 +1,4 @@
-// Everything that the engine's thread does, without the thread: a test may turn it by hand.
+// The engine's loop without its thread, so that tests can run it by hand.
 #pragma once
 
 #include <array>
@@ -16,34 +16,34 @@
 
 namespace imp {
 
-// Throws InvalidArgument where the options contradict each other, the model or the pool.
+// Throws InvalidArgument if the options contradict each other, the model or the pool.
 void validate(const EngineOptions& options, const ForwardPass& forward);
 
-// Used by one thread. What passed the door is taken between turns; a turn completes at most one step. On a device that
-// works behind the host's back the next step is begun before that, where the host is not needed for it: then what a
-// step draws is told while the next one runs, and rows of a sequence that ended meanwhile are dropped.
+// Continuous batching: each iteration takes the queued commands and completes at most one step. Overlap scheduling: on
+// an asynchronous device the loop starts the next step before it reads this one, if the host takes no part in the
+// choice of its tokens. Rows of a sequence that ended meanwhile are dropped.
 class Loop {
  public:
-  // The door was made with the same options, and the same secret.
-  Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret, Door& door,
-       Engine::Clock clock);
+  // `admission` was made with the same options and secret.
+  Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
+       AdmissionControl& admission, Engine::Clock clock);
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
   void take(Accepted accepted);
 
-  // True where something was done: there may be more. False: nothing changes before a command comes.
+  // Returns true if it did something: there may be more to do. False: only a command can change anything.
   bool turn();
 
-  // What happened since the caller emptied it.
+  // Events since the caller last emptied the list.
   std::vector<Event>& events() noexcept { return state_.events; }
   const EngineStats& stats();
 
-  // After an error of the engine itself, or a device's: every run ends with it, and the stats say so from now on.
+  // Call after an internal error or a device error. Every run ends with the error, and the stats report `stopped`.
   void stop(const Error& error) noexcept;
 
   const KvPool& pool() const noexcept { return executor_.pool(); }
-  // For tests that turn the loop by hand.
+  // For tests that run the loop by hand.
   EngineState& state() noexcept { return state_; }
 
  private:
@@ -68,7 +68,7 @@ class Loop {
   StepRecorder recorder_;
   StepPlan plan_;
   std::array<Step, 2> steps_;
-  Step* in_flight_ = nullptr;  // begun in the turn before, or null
+  Step* in_flight_ = nullptr;  // started in the iteration before, or null
   Lookahead lookahead_;
 };
 

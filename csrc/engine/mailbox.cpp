@@ -17,7 +17,7 @@
 namespace imp {
 namespace {
 
-// All or, where it throws for want of memory, none; `from` is not emptied.
+// Appends all, or throws bad_alloc and appends none. Does not empty `from`.
 template <class T>
 void append(std::vector<T>& to, std::vector<T>& from) {
   const std::size_t wanted = to.size() + from.size();
@@ -45,9 +45,9 @@ void Mailbox::put(std::vector<Accepted>&& commands) {
   {
     const std::lock_guard lock(mutex_);
     append(commands_, commands);
-    // From now on the thread has something to do, whether it wakes up or not.
+    // The thread is busy from now on, even before it wakes up.
     if (busy_since_ns_ == kNotBusy) busy_since_ns_ = clock_();
-    // Waking it for what it may not take yet would cost a turn of the processor.
+    // While commands are held, waking the thread would only waste a context switch.
     if (!has_commands()) return;
   }
   changed_.notify_one();
@@ -73,7 +73,7 @@ void Mailbox::drain(std::vector<Event>& out) {
   {
     const std::lock_guard lock(mutex_);
     std::uint64_t rings = 0;
-    // Nothing to read is no error: it was read before.
+    // An empty eventfd is no error: it was read before.
     [[maybe_unused]] const ssize_t n_read = ::read(descriptor_, &rings, sizeof rings);
     was_full = full();
     std::swap(out, events_);
@@ -107,9 +107,9 @@ void Mailbox::publish(std::vector<Event>& events, const EngineStats& stats) {
   const std::lock_guard lock(mutex_);
   stats_ = stats;
   const bool ring = events_.empty() && !events.empty();
-  append(events_, events);  // not exchanged: the engine's own keep their room, so that no step allocates
+  append(events_, events);  // no swap: the engine's vector keeps its capacity, so that no step allocates
   events.clear();
-  busy_since_ns_ = clock_();  // the next turn begins; an engine that cannot tell its events stays silent
+  busy_since_ns_ = clock_();  // the next iteration begins; an engine that cannot publish its events counts as silent
   if (!ring) return;
   ++n_wakeups_;
   const std::uint64_t one = 1;

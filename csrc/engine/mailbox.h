@@ -1,4 +1,4 @@
-// Between the engine's thread and everyone else: commands in, events and numbers out.
+// The queues between the engine's thread and its callers: commands in, events and stats out.
 #pragma once
 
 #include <condition_variable>
@@ -6,13 +6,13 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/door.h"
+#include "engine/admission_control.h"
 #include "engine/engine.h"
 #include "engine/events.h"
 
 namespace imp {
 
-// Its lock is held for moves of vectors, never across a step, so that neither side waits for the other's work.
+// The lock is held only to move vectors, never during a step.
 class Mailbox {
  public:
   Mailbox(int max_queued_events, Engine::Clock clock);
@@ -21,22 +21,22 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   // For callers.
-  // All or, where it throws for want of memory, none: then `commands` is as it was.
+  // Queues all commands, or throws bad_alloc and leaves `commands` unchanged.
   void put(std::vector<Accepted>&& commands);
-  // Between hold() and let_go() commands are queued, but not taken. Holds nest.
+  // Between hold() and let_go() commands are queued but not taken. Holds nest.
   void hold();
   void let_go();
-  // Takes all queued events, oldest first, into `out`, whose memory is used for those to come.
+  // Moves all queued events, oldest first, into `out`, and reuses the memory of `out` for later events.
   void drain(std::vector<Event>& out);
   int event_descriptor() const noexcept { return descriptor_; }
   EngineStats stats() const;
 
   // For the engine's thread.
   enum class Wake : std::uint8_t { go_on, full, stopped };
-  // Takes the commands that have come. Waits where there are none and `idle` says that nothing else is to be done, or
-  // where the events are full; then commands may come, but no step is to be run.
+  // Takes the queued commands. Waits while there are none and the engine is idle, or while the event queue is full; in
+  // the second case commands may arrive, but the engine must run no step.
   Wake take(std::vector<Accepted>& out, bool idle);
-  // Queues the events, and rings once where there were none. Where it throws for want of memory, none is taken.
+  // Queues the events, and signals the eventfd if the queue was empty. Throws bad_alloc and queues none.
   void publish(std::vector<Event>& events, const EngineStats& stats);
   void stop();
 

@@ -1,4 +1,4 @@
-// The index of prefix blocks: chains, found by key, and what is parked of them.
+// The index of prefix blocks: chains that are found by key.
 #include "engine/prefix_cache.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ PrefixCache::PrefixCache(const Size& size, BlockHash hash)
       entries_(static_cast<std::size_t>(size.n_blocks)),
       ids_(static_cast<std::size_t>(size.n_blocks) * static_cast<std::size_t>(size.block_tokens)),
       blocks_(static_cast<std::size_t>(size.n_blocks)),
-      parked_(size.n_blocks, size.max_of_one) {
+      evictable_(size.n_blocks, size.max_of_one) {
   stack_.reserve(entries_.size());
 }
 
@@ -37,19 +37,19 @@ bool PrefixCache::insert(std::int32_t block, std::int32_t parent, const CacheSco
   added = Entry{.key = key, .scope = scope.key, .tenant = tenant, .parent = parent, .indexed = true};
   std::ranges::copy(held, ids(block).begin());
   blocks_.insert(block, stored_key());
-  parked_.enter(block, tenant);
+  evictable_.enter(block, tenant);
   link(block);
   return true;
 }
 
-void PrefixCache::replace(std::int32_t parked, std::int32_t block) {
-  Entry& old = entry(parked);
+void PrefixCache::replace(std::int32_t evictable, std::int32_t block) {
+  Entry& old = entry(evictable);
   Entry& added = entry(block);
   IMP_CHECK(old.indexed && !added.indexed);
-  IMP_CHECK(parked_.is_parked(parked));
-  parked_.leave(parked);
-  blocks_.erase(parked, stored_key());
-  unlink(parked);
+  IMP_CHECK(evictable_.is_evictable(evictable));
+  evictable_.leave(evictable);
+  blocks_.erase(evictable, stored_key());
+  unlink(evictable);
   added = Entry{.key = old.key,
                 .scope = old.scope,
                 .tenant = old.tenant,
@@ -59,14 +59,14 @@ void PrefixCache::replace(std::int32_t parked, std::int32_t block) {
   for (std::int32_t child = added.first_child; child != kNone; child = entry(child).next_sibling) {
     entry(child).parent = block;
   }
-  std::ranges::copy(ids(parked), ids(block).begin());
+  std::ranges::copy(ids(evictable), ids(block).begin());
   old = Entry{};
   blocks_.insert(block, stored_key());
-  parked_.enter(block, added.tenant);
+  evictable_.enter(block, added.tenant);
   link(block);
 }
 
-void PrefixCache::remove(std::int32_t block, std::vector<std::int32_t>& unheld) {
+void PrefixCache::remove(std::int32_t block, std::vector<std::int32_t>& unowned) {
   IMP_CHECK(entry(block).indexed);
   unlink(block);
   stack_.assign(1, block);
@@ -76,8 +76,8 @@ void PrefixCache::remove(std::int32_t block, std::vector<std::int32_t>& unheld) 
     for (std::int32_t child = entry(next).first_child; child != kNone; child = entry(child).next_sibling) {
       stack_.push_back(child);
     }
-    if (parked_.is_parked(next)) unheld.push_back(next);
-    parked_.leave(next);
+    if (evictable_.is_evictable(next)) unowned.push_back(next);
+    evictable_.leave(next);
     blocks_.erase(next, stored_key());
     entry(next) = Entry{};
   }

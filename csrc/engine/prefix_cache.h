@@ -1,4 +1,4 @@
-// Finds full KV blocks by the tokens they hold and all tokens before them.
+// Automatic prefix caching: finds full KV blocks by their tokens and all tokens before them.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,16 @@
 #include <vector>
 
 #include "engine/block_hash.h"
+#include "engine/evictable_blocks.h"
 #include "engine/key_table.h"
-#include "engine/parked_blocks.h"
 
 namespace imp {
 
-// An index over blocks, not their owner. Blocks form chains: each entry names the block before it in its sequence, or
-// the scope where it is the first. A hit compares the ids, the parent and the scope: an equal key alone is a miss.
+// An index over blocks; it owns none. Blocks form chains: each entry names the block before it, or its scope if it is
+// the first. A hit compares token ids, parent and scope, so equal keys alone never match.
 //
-// Who holds a block holds every block before it. Blocks that nobody holds are parked, a sequence's last block first,
-// and a chain has one tenant: that of its first block. So in the order in which parked blocks are given up, a chain's
-// tail always comes before its head.
+// The owner of a block owns every block before it. A sequence releases its last block first, and a chain belongs to the
+// tenant of its first block. So eviction always takes a chain's tail before its head.
 class PrefixCache {
  public:
   static constexpr std::int32_t kNone = -1;
@@ -24,7 +23,7 @@ class PrefixCache {
   struct Size {
     int n_blocks = 0;
     int block_tokens = 16;
-    int max_of_one = 1;  // blocks of a tenant, beyond which it gives up its own
+    int max_of_one = 1;  // a tenant with more blocks evicts its own first
   };
 
   PrefixCache(const Size& size, BlockHash hash);
@@ -32,23 +31,23 @@ class PrefixCache {
   // The block that holds `ids` after `parent` (kNone: at the start of `scope`), or kNone.
   std::int32_t find(std::int32_t parent, const BlockKey& scope, std::span<const std::int32_t> ids) const;
 
-  // Adds a held block under its ids. False where other content has the same key: that content stays.
-  // `parent` is kNone or an entry; find(parent, scope, ids) is kNone.
+  // Adds a live block under its ids. Returns false if other content has the same key; that content stays. `parent` is
+  // kNone or an entry; find(parent, scope, ids) is kNone.
   bool insert(std::int32_t block, std::int32_t parent, const CacheScope& scope, std::span<const std::int32_t> ids);
 
-  // A held block that is no entry takes the place of a parked one with equal content, which leaves the index.
-  void replace(std::int32_t parked, std::int32_t block);
+  // A live block outside the index takes the place of an evictable one with equal content, which leaves the index.
+  void replace(std::int32_t evictable, std::int32_t block);
 
-  // Takes an entry and every entry after it out of the index. Those that were parked are appended to `unheld`.
-  void remove(std::int32_t block, std::vector<std::int32_t>& unheld);
+  // Removes an entry and every entry after it. Appends those without an owner to `unowned`.
+  void remove(std::int32_t block, std::vector<std::int32_t>& unowned);
 
   bool contains(std::int32_t block) const { return entry(block).indexed; }
   bool has_children(std::int32_t block) const { return entry(block).first_child != kNone; }
 
-  void park(std::int32_t block) { parked_.park(block); }
-  void unpark(std::int32_t block) { parked_.unpark(block); }
-  // The parked entry to give up first, or kNone. No entry comes after it.
-  std::int32_t next_parked() const noexcept { return parked_.next(); }
+  void mark_evictable(std::int32_t block) { evictable_.mark_evictable(block); }
+  void mark_used(std::int32_t block) { evictable_.mark_used(block); }
+  // The entry to evict next, or kNone. No entry follows it.
+  std::int32_t next_evictable() const noexcept { return evictable_.next(); }
 
  private:
   struct Entry {
@@ -67,7 +66,7 @@ class PrefixCache {
   std::span<std::int32_t> ids(std::int32_t block);
   std::span<const std::int32_t> ids(std::int32_t block) const;
   BlockKey key_of(std::int32_t parent, const BlockKey& scope, std::span<const std::int32_t> ids) const;
-  // For the table of keys.
+  // For the hash table.
   auto stored_key() const {
     return [this](std::int32_t block) -> const BlockKey& { return entry(block).key; };
   }
@@ -79,7 +78,7 @@ class PrefixCache {
   std::vector<Entry> entries_;     // by block
   std::vector<std::int32_t> ids_;  // [n_blocks, block_tokens]
   KeyTable blocks_;                // by key
-  ParkedBlocks parked_;
+  EvictableBlocks evictable_;
   std::vector<std::int32_t> stack_;  // of remove()
 };
 

@@ -33,20 +33,20 @@ void Runs::begin(RunCommand command, std::int64_t taken_ns) {
   const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
   Sequence* sequence = nullptr;
   try {
-    sequence = &state_.at_rest(command.sequence);
+    sequence = &state_.idle_at(command.sequence);
     check(command, *sequence);
     prepare(command, *sequence, taken_ns);
     state_.scheduler.enqueue(*sequence, state_.now_ns);
   } catch (...) {
-    state_.door.run_left(n_sequences, n_tokens);
+    state_.admission.run_left_queue(n_sequences, n_tokens);
     if (sequence != nullptr) abandon(*sequence);
     throw;
   }
   Run& run = *sequence->run;
   run.n_queued = n_sequences;
   run.n_queued_tokens = n_tokens;
-  if (sequence->kind == SequenceKind::session) state_.scheduler.wake(*sequence);
-  if (sequence->n_left() == 0) {  // it was to draw nothing, and nothing is to be evaluated
+  if (sequence->kind == SequenceKind::session) state_.scheduler.set_busy(*sequence);
+  if (sequence->n_left() == 0) {  // nothing to draw and nothing to evaluate
     scheduled(*sequence);
     Draw nothing;
     nothing.sequence = sequence;
@@ -54,7 +54,7 @@ void Runs::begin(RunCommand command, std::int64_t taken_ns) {
   }
 }
 
-// The run could not begin.
+// The run failed to begin.
 void Runs::abandon(Sequence& sequence) {
   if (sequence.run) {
     for (Sequence* sibling : sequence.run->siblings) state_.erase(*sibling);
@@ -73,7 +73,7 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
   }
   const bool nothing = command.tokens.empty() && !sequence.pending();
   if (nothing && (!command.resume || sequence.held == 0)) {
-    throw StateError(Reason::NO_PENDING_TOKEN, "no tokens were given and none is pending",
+    throw StateError(Reason::NO_PENDING_TOKEN, "the request has no tokens and none is pending",
                      {{"held", held_by(sequence)}});
   }
   if (!command.siblings.empty() && (sequence.kind != SequenceKind::generation || !sequence.tokens.empty())) {
@@ -90,7 +90,7 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
                           {{"field", "base"}});
   }
   if (state_.scheduler.over_waiting_share(sequence.tenant, state_.options.max_waiting)) {
-    throw ResourceExhausted(Reason::TENANT_LIMIT, "the tenant's share of the queue is full, and others wait");
+    throw ResourceExhausted(Reason::TENANT_LIMIT, "the tenant's share of the queue is full while others wait");
   }
 }
 
@@ -104,7 +104,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
     const bool twice = std::ranges::count(command.siblings, id) > 1;
     if (twice || state_.find(id) != nullptr) {
       throw InvalidArgument(Reason::FIELD_INVALID,
-                            "siblings: " + std::to_string(id) + " is named twice or is there already",
+                            "siblings: " + std::to_string(id) + " is named twice or exists already",
                             {{"field", "siblings"}});
     }
   }
@@ -117,7 +117,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.allowed = std::move(command.allowed);
   run.constrained = command.constrained;
 
-  // Room for every token that the run can come to hold, so that no step allocates.
+  // Reserves memory for every token that the run can hold, so that no step allocates.
   const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
   const std::size_t wanted = sequence.tokens.size() + command.tokens.size() + static_cast<std::size_t>(most) + 1;
   sequence.tokens.reserve(std::min(wanted, static_cast<std::size_t>(state_.options.max_context) + 1));
@@ -136,8 +136,8 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   } else if (command.sampling || command.rebase || sequence.base < 0) {
     sequence.base = run.start;
   }
-  // The row before the first one is evaluated again where its logits are wanted: for the score of the first token, or
-  // to draw where nothing new is given.
+  // Evaluates the row before the first new one again if its logits are needed: to score the first new token, or to draw
+  // if there is no new token.
   const bool wants_row = run.limits.max_outputs != 0 || run.returns.logits || run.returns.n_candidates > 0;
   const bool draws_again = sequence.n_left() == 0 && wants_row;
   const bool scores_first = sequence.n_left() > 0 && run.returns.scores && sequence.held > 0;
@@ -147,7 +147,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
 }
 
 void Runs::add_siblings(const RunCommand& command, Sequence& leader) {
-  // Who is added is known to its leader at once: where memory then fails, it goes with it.
+  // The leader lists each sibling at once, so that a failure removes both.
   leader.run->siblings.reserve(command.siblings.size());
   for (const SequenceId id : command.siblings) {
     Sequence& sibling = state_.add(id);
@@ -171,7 +171,7 @@ void Runs::add_siblings(const RunCommand& command, Sequence& leader) {
 
 void Runs::set_mask(MaskCommand command) {
   Sequence* sequence = state_.find(command.sequence);
-  if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // it has ended
+  if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // the run has ended
   Run& run = *sequence->run;
   if (command.output < run.n_outputs || run.mask(command.output) != nullptr) return;
   run.masks.push_back({command.output, command.end, std::move(command.allowed)});
@@ -180,7 +180,7 @@ void Runs::set_mask(MaskCommand command) {
 
 void Runs::pause(const PauseCommand& command) {
   Sequence* sequence = state_.find(command.sequence);
-  if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // it has ended
+  if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // the run has ended
   Run& run = *sequence->run;
   if (run.paused() == command.paused) return;
   if (!command.paused) run.blocked_ns += state_.now_ns - run.paused_ns;
@@ -189,7 +189,7 @@ void Runs::pause(const PauseCommand& command) {
 
 bool Runs::end(const EndCommand& command) {
   Sequence* sequence = state_.find(command.sequence);
-  if (sequence == nullptr) return false;  // a generation that has ended
+  if (sequence == nullptr) return false;  // the generation has ended
   if (!sequence->run || sequence->run->ticket != command.ticket) {
     const bool was_last = !sequence->run && sequence->last_start >= 0 && sequence->last_ticket == command.ticket;
     if (!was_last || !command.n_outputs) return false;
@@ -202,7 +202,7 @@ bool Runs::end(const EndCommand& command) {
     fail(*sequence, failure_of(Reason::NO_MEMORY, [&command, &run] {
       return InvalidArgument(Reason::FIELD_INVALID, "n_outputs: " + std::to_string(*command.n_outputs) +
                                                         ", expected at most the " + std::to_string(run.n_outputs) +
-                                                        " that were drawn");
+                                                        " outputs drawn");
     }));
     return true;
   }
@@ -217,7 +217,7 @@ bool Runs::end(const EndCommand& command) {
 void Runs::finish(Sequence& sequence, FinishReason reason) {
   if (!sequence.run->started) {
     Sequence& leader = sequence.run->leader != nullptr ? *sequence.run->leader : sequence;
-    const std::vector<Sequence*> siblings = leader.part_siblings();
+    const std::vector<Sequence*> siblings = leader.detach_siblings();
     const auto end_unstarted = [this, reason](Sequence& ended) {
       ended.restore();
       tell_finished(ended, reason, nullptr);
@@ -234,16 +234,16 @@ void Runs::finish(Sequence& sequence, FinishReason reason) {
 
 void Runs::fail(Sequence& sequence, const Failure& failure) {
   Sequence& leader = sequence.run->leader != nullptr ? *sequence.run->leader : sequence;
-  const std::vector<Sequence*> siblings = leader.part_siblings();
+  const std::vector<Sequence*> siblings = leader.detach_siblings();
   const auto fail_one = [this, &failure](Sequence& failed) {
     const Run& run = *failed.run;
     if (!run.started) {
       failed.restore();
     } else {
-      // Back to before the step that failed: what it evaluated is pending again.
+      // Restores the sequence as before the failed step: what that step evaluated is pending again.
       failed.held = std::min(failed.held, static_cast<int>(failed.tokens.size()) - 1);
     }
-    state_.tell_failure(run.ticket, failed.id, failed.stream, failure);
+    state_.report_failure(run.ticket, failed.id, failed.stream, failure);
     close(failed);
   };
   leave_queue(leader);
@@ -253,7 +253,7 @@ void Runs::fail(Sequence& sequence, const Failure& failure) {
 
 void Runs::tell_finished(Sequence& sequence, FinishReason reason, Draw* stop) {
   const Run& run = *sequence.run;
-  // A preempted generation holds nothing in the cache, but its last output is pending like another's.
+  // A preempted generation holds no tokens in the cache, but its last output is still pending.
   const bool pending = run.started ? run.n_outputs > 0 && stop == nullptr : sequence.pending().has_value();
   const std::int64_t now = state_.now_ns;
   const std::int64_t scheduled = run.scheduled_ns >= 0 ? run.scheduled_ns : now;
@@ -281,7 +281,7 @@ void Runs::tell_finished(Sequence& sequence, FinishReason reason, Draw* stop) {
   state_.events.emplace_back(std::move(event));
 }
 
-// The run is told to have ended; what it leaves is what the sequence holds.
+// Reports the end of the run with what the sequence holds now.
 void Runs::close(Sequence& sequence) {
   state_.scheduler.remove(sequence);
   sequence.last_ticket = sequence.run->ticket;
@@ -291,7 +291,7 @@ void Runs::close(Sequence& sequence) {
     state_.erase(sequence);
   } else {
     state_.blocks.truncate(sequence.table, sequence.held);
-    state_.scheduler.rest(sequence, state_.now_ns);
+    state_.scheduler.set_idle(sequence, state_.now_ns);
   }
 }
 

@@ -1,4 +1,4 @@
-// The life of a run: from its command, through the steps that evaluate it, to its one ending.
+// The life of a run: its command, the steps that evaluate it, its end.
 #pragma once
 
 #include <span>
@@ -13,19 +13,18 @@ class Runs {
  public:
   explicit Runs(EngineState& state) : state_(state) {}
 
-  // Throws where the run cannot be; then the sequence is as before, and a generation is gone.
+  // Throws if the run cannot begin. The sequence is then unchanged, and a generation is closed.
   void begin(RunCommand command, std::int64_t taken_ns);
   void set_mask(MaskCommand command);
   void pause(const PauseCommand& command);
-  // True where a run ended by it.
+  // Returns true if it ended a run.
   bool end(const EndCommand& command);
 
-  // The sequence's run is over (and that of its siblings, while they share a prompt that is not evaluated). A
-  // generation is gone afterwards.
+  // Ends the run of the sequence, and of its siblings while they wait for its prompt. Closes a generation.
   void finish(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, const Failure& failure);
 
-  // What the scheduler and the device did.
+  // Reports of the scheduler and the device.
   void scheduled(Sequence& sequence);
   void complete(std::span<const Step::Row> rows, std::span<Draw> draws, std::span<Score> scores);
 
@@ -43,7 +42,7 @@ class Runs {
   void append_output(Sequence& sequence, Draw& draw, bool eos);
   void end_where_due(Sequence& sequence);
 
-  // `stop` is the draw of the stop token that ended the run, where one did.
+  // `stop`: the draw of the stop token that ended the run, or null.
   void tell_finished(Sequence& sequence, FinishReason reason, Draw* stop);
   void close(Sequence& sequence);
   void leave_queue(Sequence& sequence);

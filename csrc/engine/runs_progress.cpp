@@ -1,4 +1,4 @@
-// What a step did to the runs in it: tokens held, outputs delivered, ends reached.
+// Applies a completed step to its runs: tokens held, outputs, ends.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,7 +26,7 @@ InternalError non_finite(const Sequence& sequence) {
 
 }  // namespace
 
-// The run has left the queue for good; a later preemption does not put it back there.
+// The run has left the queue. A later preemption does not count it there again.
 void Runs::scheduled(Sequence& sequence) {
   leave_queue(sequence);
   sequence.run->scheduled_ns = state_.now_ns;
@@ -36,7 +36,7 @@ void Runs::scheduled(Sequence& sequence) {
 
 void Runs::leave_queue(Sequence& sequence) {
   Run& run = *sequence.run;
-  if (run.n_queued > 0) state_.door.run_left(run.n_queued, run.n_queued_tokens);
+  if (run.n_queued > 0) state_.admission.run_left_queue(run.n_queued, run.n_queued_tokens);
   run.n_queued = 0;
 }
 
@@ -57,7 +57,7 @@ void Runs::complete(std::span<const Step::Row> rows, std::span<Draw> draws, std:
   }
 }
 
-// False where one of the sequence's scores is not finite.
+// Returns false if a score of the sequence is not finite.
 bool Runs::keep_scores(std::span<Score> scores, Sequence& sequence) {
   TokenScores& kept = sequence.run->scores;
   for (Score& score : scores) {
@@ -70,7 +70,7 @@ bool Runs::keep_scores(std::span<Score> scores, Sequence& sequence) {
   return true;
 }
 
-// All of the sequence's tokens are held. Where every first draw fails the run has not started and leaves no trace.
+// All tokens of the sequence are held. If every first draw fails, the run never started and leaves no trace.
 void Runs::evaluated(Sequence& sequence, std::span<Draw> draws) {
   const auto failed = [](const Draw& draw) { return draw.result.status != SampleStatus::ok; };
   if (!sequence.run->started) {
@@ -95,7 +95,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
     event.logits = std::move(draw.logits);
   }
   state_.events.emplace_back(std::move(event));
-  for (Sequence* sibling : sequence.part_siblings()) {
+  for (Sequence* sibling : sequence.detach_siblings()) {
     state_.blocks.share(sequence.table, sequence.held, sibling->table);
     sibling->tokens.assign(sequence.tokens.begin(), sequence.tokens.end());
     sibling->held = sequence.held;

@@ -83,7 +83,7 @@ void validate_biases(std::span<const LogitBias> biases, int vocab_size) {
 void validate(const SamplingOptions& options, int vocab_size) {
   for (const FloatRange& range : kFloats) {
     const float value = options.values.*range.member;
-    // Written so that NaN is outside.
+    // Written so that NaN is out of range.
     const bool above = range.lower == Lower::excluded ? value > range.low : value >= range.low;
     if (!(above && value <= range.high)) refuse(range.field, value, from_to(range.low, range.high, range.lower));
   }

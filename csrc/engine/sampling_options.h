@@ -1,4 +1,4 @@
-// A sequence's sampler and its ends: owning, resolved copies of what a request asked for.
+// A sequence's sampling options, resolved and owned.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace imp {
 
-// SamplerParams with its lists owned. params() points into this object.
+// SamplerParams that owns its lists. params() points into this object.
 struct SamplingOptions {
-  SamplerParams values;  // its spans are unused; the lists below count
+  SamplerParams values;  // its spans are unused; the lists below replace them
   std::vector<std::int32_t> dry_breakers;
   std::vector<LogitBias> logit_bias;
 
@@ -22,7 +22,7 @@ struct SamplingOptions {
   }
 };
 
-// Throws InvalidArgument(FIELD_INVALID) naming the first field out of range; `faults.md` 15.2 has the ranges.
+// Throws InvalidArgument(FIELD_INVALID) for the first field out of range. Section 15.2 of faults.md has the ranges.
 void validate(const SamplingOptions& options, int vocab_size);
 
 }  // namespace imp

@@ -12,10 +12,10 @@ bool runs_before(const Sequence* a, const Sequence* b) {
   return a->priority != b->priority ? a->priority > b->priority : a->scheduling.order < b->scheduling.order;
 }
 
-// The most credit that a tenant with little work saves up, in whole steps.
+// Upper bound of a tenant's saved credit, in whole steps.
 constexpr std::uint64_t kCreditSteps = 8;
 
-// A scored run wants the logits of every row that it evaluates, until it has told them.
+// A scored run needs the logits of every row until its scores are reported.
 bool wants_all_logits(const Run& run) {
   return run.returns.scores && !run.started;
 }
@@ -36,11 +36,11 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvBlocks& blocks)
     : options_(options), blocks_(blocks), tenants_(kCreditSteps * static_cast<std::uint64_t>(options.step_tokens)) {
   IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
   IMP_CHECK(options.step_tokens >= options.max_running && options.max_logits_rows >= options.max_running);
-  resting_.reserve(static_cast<std::size_t>(options.max_sessions));
+  idle_sessions_.reserve(static_cast<std::size_t>(options.max_sessions));
   marks_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
 }
 
-// So that no step allocates: paused runs leave their slots to others, so that all who came may run, or wait again.
+// Reserves memory so that no step allocates. Paused runs release their places, so all sequences may run, or wait again.
 void Scheduler::reserve_queues(std::size_t n_more) {
   const std::size_t n = running_.size() + static_cast<std::size_t>(tenants_.n_waiting()) + n_more;
   for (std::vector<Sequence*>* list : {&running_, &waiting_, &prefills_, &decodes_}) {
@@ -80,20 +80,20 @@ void Scheduler::remove(Sequence& sequence) {
     std::erase(waiting_, &sequence);
     tenants_.count_waiting(*scheduling.tenant, -1);
   }
-  blocked_ = nullptr;  // who waits for blocks may fit now, even where none became free
+  blocked_ = nullptr;  // a generation that waits for blocks may fit now, even if none became free
   scheduling.phase = RunPhase::none;
   scheduling.tenant = nullptr;
   tenants_.leave(sequence.tenant);
 }
 
-void Scheduler::rest(Sequence& session, std::int64_t now_ns) {
-  session.scheduling.rested_ns = now_ns;
-  blocked_ = nullptr;  // it can be evicted
-  resting_.push_back(&session);
+void Scheduler::set_idle(Sequence& session, std::int64_t now_ns) {
+  session.scheduling.idle_since_ns = now_ns;
+  blocked_ = nullptr;  // the idle session can be evicted
+  idle_sessions_.push_back(&session);
 }
 
-void Scheduler::wake(Sequence& session) {
-  std::erase(resting_, &session);
+void Scheduler::set_busy(Sequence& session) {
+  std::erase(idle_sessions_, &session);
 }
 
 bool Scheduler::over_waiting_share(const std::string& tenant, int n_places) const {
@@ -113,8 +113,8 @@ void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   admit(now_ns, budget, plan);
 }
 
-// In running order, so that who gives way is never one that is planned already: only sequences after the one that
-// lacks a block, or itself, do.
+// In running order: only a sequence after the one that lacks a block, or that one itself, is preempted. So no sequence
+// with planned rows is.
 void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
   bool starved = false;
   for (std::size_t i = 0; i < running_.size();) {
@@ -132,7 +132,7 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
         starved = true;
         ++i;
         break;
-      case Allocation::given_up:  // it is in running_ no more
+      case Allocation::given_up:  // it left running_
         break;
     }
   }
@@ -154,7 +154,8 @@ bool Scheduler::have_blocks_for_decodes() const {
   return needed <= blocks_.n_available();
 }
 
-// A generation that does not fit waits for others to end; all else that does not is refused, or an idle session goes.
+// A generation that does not fit waits for running ones. Any other run that does not fit is refused or evicts a
+// session.
 bool Scheduler::admission_displaces_nobody() const noexcept {
   const bool has_places = used_slots() < options_.max_running || tenants_.n_active() > 1;
   if (waiting_.empty() || !has_places) return true;
@@ -162,10 +163,9 @@ bool Scheduler::admission_displaces_nobody() const noexcept {
          std::ranges::all_of(waiting_, [](const Sequence* one) { return one->kind == SequenceKind::generation; });
 }
 
-// A step takes as long as its rows: a whole chunk of a prompt would keep all others waiting many times as long as a
-// step of theirs takes.
+// Chunked prefill: a step takes as long as its rows. A whole prompt would delay the next token of every other sequence.
 void Scheduler::leave_time_to_decodes(Budget& budget, const StepPlan& plan) const {
-  // Down to about as many, rows cost little more than the weights that are read for any.
+  // Below about this many rows, the time of a step is that of reading the weights.
   constexpr int kLeast = 24;
   if (plan.n_decode_rows == 0 || options_.prefill_per_decode == 0) return;
   budget.rows =
@@ -185,13 +185,13 @@ void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& pla
   }
 }
 
-// Plans as many of the sequence's tokens as the step has room for, perhaps none.
+// Plans as many of the sequence's tokens as the budget allows, perhaps none.
 void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
   const Run& run = *sequence.run;
   if (budget.sequences == 0) return;
   int n_rows = std::min({sequence.n_left(), options_.prefill_chunk, budget.rows});
   if (wants_all_logits(run)) n_rows = std::min(n_rows, budget.logits_rows);
-  // The last row is drawn from: it waits for its mask, and for a row of logits.
+  // The last row is sampled from. It waits for its mask and for a logits row.
   if (n_rows == sequence.n_left() && (!run.may_draw() || budget.logits_rows == 0)) --n_rows;
   if (n_rows <= 0) return;
   const bool last = n_rows == sequence.n_left();
@@ -266,8 +266,8 @@ bool Scheduler::goes_before(const Sequence& a, const Sequence& b, std::int64_t n
   return x.order < y.order;
 }
 
-// While a generation that runs lacks a block, or one that ran waits for its blocks, sessions take none. One whose
-// reader is slow does not count: it would not run anyway.
+// While a running generation lacks a block, or a preempted one waits for blocks, sessions take no blocks. A paused
+// generation does not count, since it would not run anyway.
 bool Scheduler::sessions_frozen() const noexcept {
   return starved_ || std::ranges::any_of(waiting_, [](const Sequence* sequence) {
            return sequence->scheduling.preempted && !sequence->run->paused();
@@ -287,7 +287,7 @@ int Scheduler::n_running_generations() const noexcept {
   return static_cast<int>(std::ranges::count(running_, SequenceKind::generation, &Sequence::kind));
 }
 
-// Running sequences that take part in steps; one whose reader is slow leaves its place to others.
+// Running sequences that take part in steps. A paused one releases its place.
 int Scheduler::used_slots() const noexcept {
   int n_used = 0;
   for (const Sequence* sequence : running_) {

@@ -1,4 +1,4 @@
-// Decides what the next step evaluates, who is admitted, and who gives way.
+// The scheduler: decides what the next step evaluates, and whom it admits, preempts and evicts.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@ struct SchedulerOptions {
 struct PlannedRows {
   Sequence* sequence = nullptr;
   int n_rows = 0;
-  bool last = false;  // all its tokens are held afterwards: outputs are drawn
+  bool last = false;  // the last of the sequence's tokens is among them: outputs are drawn
 };
 
-// A run that is turned away for want of blocks.
+// A run that is refused because blocks are lacking.
 struct Refusal {
   Sequence* sequence = nullptr;
   int needed = 0;
@@ -42,18 +42,19 @@ struct Refusal {
 struct StepPlan {
   std::vector<PlannedRows> rows;
   std::vector<BlockCopy> copies;    // to be made first, in order
-  std::vector<Sequence*> admitted;  // whose run is scheduled for the first time
+  std::vector<Sequence*> admitted;  // scheduled for the first time
   std::vector<Refusal> refused;     // no longer scheduled
-  std::vector<Sequence*> evicted;   // idle sessions whose blocks were taken: they are gone
+  std::vector<Sequence*> evicted;   // idle sessions that lost their blocks and are closed
   int n_decode_rows = 0;
   int n_prefill_rows = 0;
   void clear();
 };
 
-// A pure object: no clock, no thread, no device. next_step follows from the calls before it and the time it is given.
+// A pure object: no clock, no thread, no device. next_step depends only on earlier calls and the given time.
 //
-// A step decodes every runnable sequence and spends the remaining rows on prefill chunks. A step with decode rows takes
-// few prefill rows, so that the time between two tokens of a sequence stays about the same.
+// Continuous batching with chunked prefill (Sarathi-Serve, "Taming Throughput-Latency Tradeoff in LLM Inference with
+// Sarathi-Serve"). A step decodes every runnable sequence and spends the remaining rows on prefill chunks. A step with
+// decode rows takes few prefill rows, so that the time between two tokens of a sequence stays about the same.
 //
 // If several tenants have work, the decode rows of a step are bounded: for each tenant decode_per_tenant rows, or as
 // many as the tenant with the fewest sequences wants, whichever is more. Each tenant gets an equal part of these rows.
@@ -71,30 +72,29 @@ class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, KvBlocks& blocks);
 
-  // The sequence's run waits to be admitted; its siblings wait with it.
+  // Queues the sequence's run for admission. Its siblings wait with it.
   void enqueue(Sequence& sequence, std::int64_t now_ns);
-  // A sibling goes on by itself: its leader's prompt is evaluated and shared.
+  // The sibling runs by itself: the leader's prompt is evaluated and shared.
   void join(Sequence& sibling);
-  // The sequence's run is over, wherever it was.
+  // The sequence's run has ended, whether it was running or waiting.
   void remove(Sequence& sequence);
-  // A session has no run, and has one again. Only a resting session is evicted.
-  void rest(Sequence& session, std::int64_t now_ns);
-  void wake(Sequence& session);
+  // A session ended its run, or begins one. Only an idle session is evicted.
+  void set_idle(Sequence& session, std::int64_t now_ns);
+  void set_busy(Sequence& session);
 
-  // One more run of this tenant would pass its share of n_places to wait in, while others wait.
+  // Whether one more waiting run would exceed this tenant's share of n_places while other tenants wait.
   bool over_waiting_share(const std::string& tenant, int n_places) const;
 
   void next_step(std::int64_t now_ns, StepPlan& plan);
-  // Whether that would preempt, evict and refuse nobody.
+  // Whether next_step would preempt, evict and refuse nobody.
   bool next_step_displaces_nobody() const;
-  // Takes the blocks of a running generation: it waits at the head of the queue and is computed again.
+  // Takes the blocks of a running generation. It returns to the head of the queue and is recomputed.
   void preempt(Sequence& victim);
 
   int n_running() const noexcept { return static_cast<int>(running_.size()); }
   int n_waiting() const noexcept { return static_cast<int>(waiting_.size()); }
-  // Idle sessions.
-  std::size_t n_resting() const noexcept { return resting_.size(); }
-  // All that run or wait, siblings that wait for their leader's prompt among them.
+  std::size_t n_idle_sessions() const noexcept { return idle_sessions_.size(); }
+  // All that run or wait, with the siblings that wait for a prompt.
   std::size_t n_sequences() const noexcept { return running_.size() + static_cast<std::size_t>(tenants_.n_waiting()); }
   std::uint64_t n_preemptions() const noexcept { return n_preemptions_; }
 
@@ -127,8 +127,8 @@ class Scheduler {
   // The state of one admission pass: which waiting runs are passed over.
   struct Entry {
     int n_used = 0;              // places taken
-    bool is_full = false;        // a run found no place; from then on only tenants below their equal part go on
-    bool sessions_only = false;  // a generation waits for blocks: no other overtakes it
+    bool is_full = false;        // no place for a run; from then on only tenants below their equal share are admitted
+    bool sessions_only = false;  // a generation waits for blocks and no other may overtake it
   };
   Sequence* next_waiting(std::int64_t now_ns, const Entry& entry) const noexcept;
   bool has_place(const Sequence& sequence, int n_used) const noexcept;
@@ -137,7 +137,7 @@ class Scheduler {
   bool fits(Sequence& sequence, StepPlan& plan, int& needed);
   int needed_blocks(const Sequence& sequence) const;
   bool find_prefix(Sequence& sequence);
-  // What the end of an idle session frees, from least to most.
+  // What closing an idle session frees, from least to most.
   enum class Freed { nothing, blocks_with_others, blocks };
   Freed freed_by(const Sequence& session) const;
   Sequence* longest_idle(std::span<Sequence* const> sessions) const;
@@ -157,22 +157,22 @@ class Scheduler {
   SchedulerOptions options_;
   KvBlocks& blocks_;
   Tenants tenants_;
-  std::vector<Sequence*> running_;    // by priority, then order
-  std::vector<Sequence*> waiting_;    // in no order
-  std::vector<Sequence*> resting_;    // idle sessions, in no order
-  std::vector<Sequence*> prefills_;   // of plan_prefills
-  std::vector<Sequence*> decodes_;    // of choose_decodes
-  std::vector<Tenant*> sharing_;      // of choose_decodes: tenants with work for the step
-  std::vector<std::uint64_t> marks_;  // of blocks_held: per block, the last count that included it
+  std::vector<Sequence*> running_;        // by priority, then order
+  std::vector<Sequence*> waiting_;        // in no order
+  std::vector<Sequence*> idle_sessions_;  // idle sessions, in no order
+  std::vector<Sequence*> prefills_;       // scratch of plan_prefills
+  std::vector<Sequence*> decodes_;        // scratch of choose_decodes
+  std::vector<Tenant*> sharing_;          // scratch of choose_decodes: tenants with work for the step
+  std::vector<std::uint64_t> marks_;      // scratch of blocks_held: per block, the last count that included it
   std::uint64_t last_mark_ = 0;
   std::uint64_t next_order_ = 0;
   std::uint64_t next_turn_ = 0;
   std::uint64_t n_steps_ = 0;
-  int pacing_rows_ = 0;  // of choose_decodes: the decode rows that bound the rows of prompts
+  int pacing_rows_ = 0;  // of choose_decodes: the decode rows that limit the prefill rows
   std::uint64_t n_preemptions_ = 0;
-  bool starved_ = false;  // a running generation lacked a block, and nobody could give way
+  bool starved_ = false;  // a running generation lacked a block and nobody could be preempted
 
-  // The generation that did not fit last, and the blocks available then: until they change it need not be asked again.
+  // The generation that last did not fit, and the blocks available then. It is tried again when these change.
   const Sequence* blocked_ = nullptr;
   int blocked_available_ = 0;
 };

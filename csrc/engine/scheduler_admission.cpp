@@ -1,4 +1,4 @@
-// The scheduler's door to the blocks: who of the waiting is admitted next, and whether it fits.
+// Admission: which waiting run starts next, and whether its blocks fit.
 #include <algorithm>
 
 #include "base/error.h"
@@ -21,8 +21,8 @@ void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
     if (sequence == nullptr) return;
     const int n_places = places_of(*sequence);
     if (entry.is_full ? !has_part(*sequence, entry.n_used) : !has_place(*sequence, entry.n_used)) {
-      // Its tenant's other runs wait too: otherwise runs of one sequence would overtake a group for ever. Tenants below
-      // their equal part go on.
+      // All of the tenant's runs wait: otherwise single runs could overtake a group forever. Tenants below their equal
+      // share go on.
       entry.is_full = true;
       sequence->scheduling.tenant->full_at = n_steps_;
       continue;
@@ -91,8 +91,8 @@ Scheduler::Admission Scheduler::try_admit(Sequence& sequence, StepPlan& plan) {
     start_running(sequence);
     return Admission::admitted;
   }
-  // Only generations give blocks back by themselves: with none of them running there is nothing to wait for. One that
-  // had run waits all the same, and sessions take no blocks meanwhile.
+  // Only generations release blocks by themselves: if none runs, there is nothing to wait for. A preempted generation
+  // waits all the same, and sessions take no blocks meanwhile.
   if (generation && (others_run || sequence.scheduling.preempted)) {
     blocked_ = &sequence;
     blocked_available_ = blocks_.n_available();
@@ -104,7 +104,8 @@ Scheduler::Admission Scheduler::try_admit(Sequence& sequence, StepPlan& plan) {
   return Admission::refused;
 }
 
-// Whether the sequence's blocks can be taken now. What it finds in the prefix cache stays with it only if they can.
+// Whether the sequence's blocks can be allocated now. A prefix found in the cache stays with the sequence only if they
+// can.
 bool Scheduler::fits(Sequence& sequence, StepPlan& plan, int& needed) {
   const int held = sequence.held;
   const int found = find_prefix(sequence) ? sequence.held - held : 0;
@@ -125,7 +126,7 @@ bool Scheduler::fits(Sequence& sequence, StepPlan& plan, int& needed) {
 
 bool Scheduler::find_prefix(Sequence& sequence) {
   const Run& run = *sequence.run;
-  // Scores need the logits of every token: none may be skipped.
+  // Scores need the logits of every token, so no cached prefix is used.
   if (sequence.bypass_prefix || (run.returns.scores && !run.started)) return false;
   const int found = blocks_.match(sequence.table, sequence.scope.key, sequence.tokens, sequence.held);
   sequence.held += found;
@@ -138,15 +139,15 @@ int Scheduler::needed_blocks(const Sequence& sequence) const {
   const Run& run = *sequence.run;
   const int n_left = run.limits.max_outputs < 0 ? options_.max_context : run.limits.max_outputs - run.n_outputs;
   const int n_others = n_running_generations();
-  // A block's worth, and twice that after every preemption, so that a sequence is preempted a few times at most. One
-  // that nobody would preempt needs no reserve to go on.
+  // A reserve of one block, doubled at every preemption, so that a sequence is preempted only a few times. A generation
+  // that nobody can preempt needs no reserve.
   const int wanted =
       run.n_preemptions > 0 && n_others == 0 ? 1 : blocks_.block_tokens() << std::min(run.n_preemptions, 10);
   const int reserve = std::min(std::max(n_left - 1, 0), wanted);
   const int end = std::min(options_.max_context, n_tokens + reserve);
   const int n_sequences = 1 + static_cast<int>(run.siblings.size());
   const int held_already = static_cast<int>(sequence.table.blocks.size());
-  // And a block for each generation that runs: it will want one soon.
+  // One more block for each running generation: it will need one soon.
   return group_blocks(blocks_.block_tokens(), n_tokens, end, n_sequences) - held_already + n_others;
 }
 

@@ -1,4 +1,4 @@
-// Chooses the idle sessions that end so that others get their blocks.
+// Chooses the idle sessions that are closed to free their blocks.
 #include <algorithm>
 #include <functional>
 
@@ -6,8 +6,7 @@
 
 namespace imp {
 
-// What a session's end frees. Who holds a block holds every block before it, so that nothing of a table has fewer
-// owners than its end.
+// The owner of a block owns every block before it. So the last block of a table has the fewest owners.
 Scheduler::Freed Scheduler::freed_by(const Sequence& session) const {
   const std::vector<std::int32_t>& blocks = session.table.blocks;
   if (blocks.empty()) return Freed::nothing;
@@ -17,7 +16,7 @@ Scheduler::Freed Scheduler::freed_by(const Sequence& session) const {
     const std::vector<std::int32_t>& others = other->table.blocks;
     return others.size() >= blocks.size() && others[blocks.size() - 1] == blocks.back();
   };
-  return std::ranges::count_if(resting_, shares_end) == n_owners ? Freed::blocks_with_others : Freed::nothing;
+  return std::ranges::count_if(idle_sessions_, shares_end) == n_owners ? Freed::blocks_with_others : Freed::nothing;
 }
 
 // The longest idle session whose end frees blocks. If there is none: the longest idle one whose blocks become free once
@@ -27,7 +26,7 @@ Sequence* Scheduler::longest_idle(std::span<Sequence* const> sessions) const {
   Freed most = Freed::nothing;
   for (Sequence* idle : sessions) {
     const Freed freed = freed_by(*idle);
-    const bool is_longer = longest == nullptr || idle->scheduling.rested_ns < longest->scheduling.rested_ns;
+    const bool is_longer = longest == nullptr || idle->scheduling.idle_since_ns < longest->scheduling.idle_since_ns;
     if (freed == Freed::nothing || freed < most || (freed == most && !is_longer)) continue;
     longest = idle;
     most = freed;
@@ -53,11 +52,11 @@ int Scheduler::blocks_held(std::span<Sequence* const> sessions) {
 // these are more than its share. A share is tenant_share of all blocks, but at most an equal part for each tenant with
 // idle sessions and for the tenant that wants blocks.
 std::span<Sequence* const> Scheduler::above_share(const Sequence& wanting) {
-  std::ranges::sort(resting_, {}, [](const Sequence* session) -> const std::string& { return session->tenant; });
+  std::ranges::sort(idle_sessions_, {}, [](const Sequence* session) -> const std::string& { return session->tenant; });
   const auto of_one_tenant = [](const Sequence* a, const Sequence* b) { return a->tenant == b->tenant; };
   std::span<Sequence* const> most;
   int n_most = 0, n_tenants = 1;
-  for (auto left = std::span<Sequence* const>(resting_); !left.empty();) {
+  for (auto left = std::span<Sequence* const>(idle_sessions_); !left.empty();) {
     const auto end = std::ranges::adjacent_find(left, std::not_fn(of_one_tenant));
     const auto n = end == left.end() ? left.size() : static_cast<std::size_t>(end - left.begin()) + 1;
     const std::span<Sequence* const> sessions = left.first(n);
@@ -75,9 +74,9 @@ std::span<Sequence* const> Scheduler::above_share(const Sequence& wanting) {
 
 bool Scheduler::evict_session(const Sequence& wanting, StepPlan& plan) {
   Sequence* session =
-      longest_idle(options_.evict_sessions ? std::span<Sequence* const>(resting_) : above_share(wanting));
+      longest_idle(options_.evict_sessions ? std::span<Sequence* const>(idle_sessions_) : above_share(wanting));
   if (session == nullptr) return false;
-  std::erase(resting_, session);
+  std::erase(idle_sessions_, session);
   blocks_.truncate(session->table, 0);
   plan.evicted.push_back(session);
   return true;
@@ -85,10 +84,12 @@ bool Scheduler::evict_session(const Sequence& wanting, StepPlan& plan) {
 
 // Whether the admission of a waiting run could end an idle session.
 bool Scheduler::may_evict() const noexcept {
-  if (resting_.empty()) return false;
-  const auto is_another = [this](const Sequence* sequence) { return sequence->tenant != resting_.front()->tenant; };
+  if (idle_sessions_.empty()) return false;
+  const auto is_another = [this](const Sequence* sequence) {
+    return sequence->tenant != idle_sessions_.front()->tenant;
+  };
   return options_.evict_sessions || std::ranges::any_of(waiting_, is_another) ||
-         std::ranges::any_of(resting_, is_another);
+         std::ranges::any_of(idle_sessions_, is_another);
 }
 
 }  // namespace imp

@@ -33,7 +33,7 @@ void Sequence::keep_outputs(int start, int n_kept) {
   held = std::min(held, start + std::max(n_kept - 1, 0));
 }
 
-std::vector<Sequence*> Sequence::part_siblings() {
+std::vector<Sequence*> Sequence::detach_siblings() {
   std::vector<Sequence*> siblings = std::move(run->siblings);
   run->siblings.clear();
   for (Sequence* sibling : siblings) sibling->run->leader = nullptr;
@@ -47,7 +47,7 @@ void Sequence::restore() {
   if (before.pending) tokens.push_back(*before.pending);
   base = before.base;
   if (!before.sampler) return;
-  sampler = std::move(*before.sampler);  // not copied: that needs memory
+  sampler = std::move(*before.sampler);  // a move, since a copy needs memory
   params = sampler.params();
 }
 

@@ -1,4 +1,4 @@
-// A sequence: the tokens it holds, the blocks they are in, and the run that is under way.
+// A sequence: its tokens, its blocks and its current run.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ struct Tenant;
 // The mask of one output of a constrained run.
 struct OutputMask {
   std::int32_t output = 0;
-  bool end = false;  // the sequence ends before this output
+  bool end = false;  // the run ends before this output
   TokenMask allowed;
 };
 
-// How a sequence was before its run, for a run that leaves no trace.
+// The sequence before its run, to restore it if the run leaves no trace.
 struct BeforeRun {
   int held = 0;
   std::optional<std::int32_t> pending;
   int base = 0;
-  std::optional<SamplingOptions> sampler;  // where the run replaced it
+  std::optional<SamplingOptions> sampler;  // if the run replaced it
 };
 
-// One RunCommand under way. Its tokens are at the end of the sequence's; so is each output as soon as it is drawn.
+// The RunCommand in progress. Its tokens follow the sequence's; each output is appended when it is drawn.
 struct Run {
   Ticket ticket = 0;
   RunLimits limits;
@@ -43,14 +43,14 @@ struct Run {
   BeforeRun before;
 
   int start = 0;         // tokens held at the first draw
-  bool started = false;  // the given tokens are evaluated, and what was drawn since is kept
+  bool started = false;  // its tokens are evaluated and a draw succeeded
   int n_outputs = 0;
   int n_cached = 0;
-  int n_queued = 0;                  // sequences, and
-  std::int64_t n_queued_tokens = 0;  // tokens counted at the door until the run is scheduled
+  int n_queued = 0;                  // sequences and
+  std::int64_t n_queued_tokens = 0;  // tokens counted by admission control until the run is scheduled
   TokenScores scores;
 
-  // Sequences that wait for this run's prompt, and in each of those the one that evaluates it.
+  // The sequences that wait for this run's prompt. In each of them, `leader` evaluates it.
   std::vector<Sequence*> siblings;
   Sequence* leader = nullptr;
 
@@ -58,32 +58,32 @@ struct Run {
   std::int64_t scheduled_ns = -1;
   std::int64_t first_output_ns = -1;
   std::int64_t last_output_ns = -1;
-  std::int64_t paused_ns = -1;  // since when it is paused
-  std::int64_t blocked_ns = 0;  // paused in all, until then
+  std::int64_t paused_ns = -1;  // start of the current pause; -1: not paused
+  std::int64_t blocked_ns = 0;  // total time of earlier pauses
   int n_preemptions = 0;
 
   bool paused() const noexcept { return paused_ns >= 0; }
   const OutputMask* mask(std::int32_t output) const noexcept;
-  // The mask of the next output is here, or none is needed.
+  // Whether the mask of the next output has arrived, or none is needed.
   bool may_draw() const noexcept;
 };
 
-// Where a run stands in the scheduler.
+// The scheduler's state of a run.
 enum class RunPhase : std::uint8_t { none, waiting, running };
 
-// What the scheduler keeps of a sequence.
+// The scheduler's data of a sequence.
 struct Scheduling {
   RunPhase phase = RunPhase::none;
   Tenant* tenant = nullptr;  // while it has a run
-  bool preempted = false;    // its blocks were taken; it waits at the head of the queue
-  bool is_chosen = false;    // it may decode in the step that is being planned
+  bool preempted = false;    // lost its blocks and waits at the head of the queue
+  bool is_chosen = false;    // may decode in the step being planned
   std::uint64_t order = 0;   // of arrival
-  std::uint64_t turn = 0;  // grows with each row that it gets; of a tenant's sequences the one with the least goes next
+  std::uint64_t turn = 0;    // grows with each row; the sequence of a tenant with the lowest goes next
   std::int64_t queued_ns = 0;
-  std::int64_t rested_ns = 0;  // a session's last use
+  std::int64_t idle_since_ns = 0;  // a session's last use
 };
 
-// tokens[0, held) are in the cache; what follows is to be evaluated. Without a run that is the pending token or
+// tokens[0, held) are in the KV cache; the rest is to be evaluated. Without a run the rest is the pending token or
 // nothing.
 struct Sequence {
   SequenceId id = 0;
@@ -92,20 +92,20 @@ struct Sequence {
   std::string tenant;
   CacheScope scope;
   bool bypass_prefix = false;
-  std::uint32_t stream = 0;  // its number within its request: names its random stream
+  std::uint32_t stream = 0;  // number within its request; selects its random stream
 
   SamplingOptions sampler;
-  SamplerParams params;  // views into sampler; set_sampler keeps them in step
+  SamplerParams params;  // views into sampler; set_sampler updates both
 
   std::vector<std::int32_t> tokens;
   int held = 0;
-  int base = -1;  // tokens held at output index 0; -1: no draw was asked for yet
+  int base = -1;  // tokens held at output index 0; -1: nothing was drawn yet
   BlockTable table;
 
   std::optional<Run> run;
   Scheduling scheduling;
 
-  // The last run, for a reader that finds its end late: outputs began at last_start.
+  // The last run, for a reader that cuts its outputs after its end. Its outputs began at last_start.
   Ticket last_ticket = 0;
   int last_start = -1;
 
@@ -114,18 +114,18 @@ struct Sequence {
   Sequence& operator=(const Sequence&) = delete;
 
   int n_left() const noexcept { return static_cast<int>(tokens.size()) - held; }
-  // Has one token left to evaluate and may draw the next one.
+  // Has exactly one token to evaluate and may draw the next one.
   bool is_runnable() const noexcept { return n_left() == 1 && !run->paused() && run->may_draw(); }
   std::optional<std::int32_t> pending() const noexcept;
   void set_sampler(const SamplingOptions& options);
 
-  // Drops the outputs of a run that began at `start` beyond the first n_kept: the last kept one is pending.
+  // Drops the outputs after the first n_kept of a run that began at `start`. The last kept output is pending.
   void keep_outputs(int start, int n_kept);
-  // Undoes a run that has not started, once; needs no memory.
+  // Reverts a run that has not started. Allocates nothing; a second call does nothing.
   void restore();
 
-  // The siblings of its run, each on its own from now on: none looks for a leader that may be gone before it.
-  std::vector<Sequence*> part_siblings();
+  // Detaches the siblings of its run from their leader and returns them.
+  std::vector<Sequence*> detach_siblings();
 };
 
 }  // namespace imp

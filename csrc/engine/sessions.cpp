@@ -1,4 +1,4 @@
-// What changes a sequence between its runs.
+// Commands on a sequence between its runs.
 #include "engine/sessions.h"
 
 #include <algorithm>
@@ -18,12 +18,12 @@ void Sessions::open(const OpenCommand& command, const CacheScope& scope) {
     sequence.scope = scope;
     sequence.bypass_prefix = command.bypass_prefix;
     sequence.set_sampler(command.sampling);
-    if (session) state_.scheduler.rest(sequence, state_.now_ns);
+    if (session) state_.scheduler.set_idle(sequence, state_.now_ns);
   } catch (...) {
     if (opened != nullptr) {
-      state_.erase(*opened);  // which counts a session off
+      state_.erase(*opened);  // erase counts the session off
     } else if (session) {
-      state_.door.session_left();
+      state_.admission.session_closed();
     }
     throw;
   }
@@ -32,7 +32,7 @@ void Sessions::open(const OpenCommand& command, const CacheScope& scope) {
 void Sessions::fork(const ForkCommand& command) {
   Sequence* made = nullptr;
   try {
-    const Sequence& parent = state_.at_rest(command.sequence);
+    const Sequence& parent = state_.idle_at(command.sequence);
     const std::int32_t position = command.position.value_or(parent.held);
     check_position(position, parent);
     made = &state_.add(command.copy);
@@ -48,20 +48,20 @@ void Sessions::fork(const ForkCommand& command) {
     const std::size_t n_tokens = position == parent.held ? parent.tokens.size() : static_cast<std::size_t>(position);
     copy.tokens.assign(parent.tokens.begin(), parent.tokens.begin() + static_cast<std::ptrdiff_t>(n_tokens));
     state_.blocks.share(parent.table, position, copy.table);
-    state_.scheduler.rest(copy, state_.now_ns);
+    state_.scheduler.set_idle(copy, state_.now_ns);
     state_.events.emplace_back(DoneEvent{.ticket = command.ticket, .sequence = copy.id, .position = position});
   } catch (...) {
     if (made != nullptr) {
-      state_.erase(*made);  // which counts the session off
+      state_.erase(*made);  // erase counts the session off
     } else {
-      state_.door.session_left();
+      state_.admission.session_closed();
     }
     throw;
   }
 }
 
 void Sessions::truncate(const TruncateCommand& command) {
-  Sequence& sequence = state_.at_rest(command.sequence);
+  Sequence& sequence = state_.idle_at(command.sequence);
   check_position(command.position, sequence);
   if (command.position < sequence.held) {
     sequence.held = command.position;
@@ -94,10 +94,10 @@ void Sessions::flush(const FlushCacheCommand& command) {
 }
 
 void Sessions::evicted(Sequence& session) {
-  state_.tell_failure(0, session.id, session.stream, failure_of(Reason::SESSION_EXPIRED, [] {
-                        return StateError(Reason::SESSION_EXPIRED,
-                                          "other work needed the session's blocks, and it was idle for longest");
-                      }));
+  state_.report_failure(0, session.id, session.stream, failure_of(Reason::SESSION_EXPIRED, [] {
+                          return StateError(Reason::SESSION_EXPIRED,
+                                            "other work needed the session's blocks, and it was idle for longest");
+                        }));
   state_.erase(session);
 }
 

@@ -1,4 +1,4 @@
-// Sequences without a run: opened, forked, shortened and closed.
+// Opens, forks, truncates and closes sequences.
 #pragma once
 
 #include "engine/commands.h"
@@ -7,7 +7,7 @@
 
 namespace imp {
 
-// Each throws where it cannot be done; then nothing has changed.
+// Each throws if it fails, and then has changed nothing.
 class Sessions {
  public:
   Sessions(EngineState& state, Runs& runs) : state_(state), runs_(runs) {}
@@ -17,7 +17,7 @@ class Sessions {
   void truncate(const TruncateCommand& command);
   void close(const CloseCommand& command);
   void flush(const FlushCacheCommand& command);
-  // The scheduler has taken an idle session's blocks.
+  // The scheduler took an idle session's blocks.
   void evicted(Sequence& session);
 
  private:

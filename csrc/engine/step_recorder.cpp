@@ -1,4 +1,4 @@
-// Makes room when a profile begins, so that no step allocates.
+// Allocates when a profile begins, so that no step does.
 #include "engine/step_recorder.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Records steps for a profile: what ran in them, and when.
+// Records the steps of a profile: their ops and times.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace imp {
 
-// Owned by the loop, touched by its thread. What it records changes nothing that is computed.
+// The loop owns it; only the engine's thread touches it. Recording changes no result.
 class StepRecorder {
  public:
-  // Of one profile; a step of a model of 100 layers has some 1,500.
+  // Per profile. A step of a model of 100 layers has about 1,500.
   static constexpr std::size_t kMaxOps = std::size_t{1} << 18;
 
   explicit StepRecorder(Backend& backend) : backend_(backend) {}
@@ -22,10 +22,10 @@ class StepRecorder {
   StepRecorder(const StepRecorder&) = delete;
   StepRecorder& operator=(const StepRecorder&) = delete;
 
-  // Records the steps to come, as many as asked for. What was being recorded ends, and is told as far as it came.
+  // Records the next n_steps steps. Ends a running profile and reports what it has.
   void begin(const ProfileCommand& command, std::vector<Event>& events);
   bool is_recording() const noexcept { return profile_.has_value(); }
-  // A step has ended; the last one asked for ends the profile.
+  // A step has ended. The last requested step ends the profile.
   void add(const StepSpan& step, std::vector<Event>& events);
 
  private:

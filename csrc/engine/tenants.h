@@ -1,4 +1,5 @@
-// How much of the engine each tenant has had: the fairness between them.
+// Service counters per tenant, for fairness. The scheme follows the virtual token counter of "Fairness in Serving Large
+// Language Models".
 #pragma once
 
 #include <cstddef>
@@ -9,34 +10,34 @@
 namespace imp {
 
 struct Tenant {
-  std::uint64_t served = 0;  // tokens evaluated for it, on a scale where an idle time earns nothing
+  std::uint64_t served = 0;  // tokens evaluated for it; idle time earns no credit
   int n_waiting = 0;
   int n_running = 0;
   // While a step is planned:
   int n_wanting = 0;          // running sequences that can decode
   int n_stepping = 0;         // waiting runs of one row
-  int n_prompts = 0;          // runs with more to evaluate
-  int n_rows = 0;             // rows left to it
-  std::uint64_t turn_at = 0;  // the step in which it last had a row of the remainder
+  int n_prompts = 0;          // runs with more than one token to evaluate
+  int n_rows = 0;             // rows it may still use
+  std::uint64_t turn_at = 0;  // the last step that gave it a remaining row
   std::uint64_t full_at = 0;  // the step in which its next run found no place
   bool active() const noexcept { return n_waiting + n_running > 0; }
 };
 
-// The tenant served least goes next. A tenant that returns starts level with the least served of those with work. A
-// tenant that asks for less than its part saves up at most max_credit tokens. The table remembers a bounded number of
-// tenants without work, so invented names cost nothing.
+// The tenant with the lowest `served` goes next. A tenant that returns starts level with the least served active
+// tenant. A tenant that asks for less than its share saves at most max_credit tokens. The table keeps a bounded number
+// of inactive tenants, so invented names cost nothing.
 class Tenants {
  public:
   explicit Tenants(std::uint64_t max_credit) : max_credit_(max_credit) {}
 
-  // The tenant of that name, for one run more that waits. The reference lasts while it has work.
+  // The tenant of that name, for one more waiting run. The reference is valid while it has runs.
   Tenant& enter(const std::string& name);
-  // One of the tenant's runs has left; n_waiting and n_running are the caller's to count.
+  // One of the tenant's runs has ended. The caller updates n_waiting and n_running.
   void leave(const std::string& name);
 
   const Tenant* find(const std::string& name) const;
   int n_waiting() const noexcept { return n_waiting_; }
-  // True where a tenant other than this one has runs that wait.
+  // Whether another tenant has waiting runs.
   bool others_wait(const Tenant& tenant) const noexcept { return n_waiting_ > tenant.n_waiting; }
   void count_waiting(Tenant& tenant, int change) noexcept;
   void count_running(Tenant& tenant, int change) noexcept;

@@ -1,4 +1,4 @@
-// Checks and makes sets of allowed tokens.
+// Makes and checks token masks.
 #include "engine/token_mask.h"
 
 #include <algorithm>

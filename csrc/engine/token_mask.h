@@ -18,7 +18,7 @@ inline std::size_t mask_words(int vocab_size) {
 // none at or above n_tokens.
 void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_tokens, const std::string& field);
 
-// All tokens but those named.
+// All tokens except the given ones.
 TokenMask mask_without(std::span<const std::int32_t> tokens, int vocab_size);
 
 }  // namespace imp

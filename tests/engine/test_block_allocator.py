@@ -49,8 +49,8 @@ def test_kv_1_blocks_are_conserved_through_random_operations() -> None:
             block = rng.choice(sorted(kept))
             allocator.discard(block)
             kept.remove(block)
-        assert (allocator.n_live, allocator.n_kept) == (len(owners), len(kept))
-        assert allocator.n_free + allocator.n_kept + allocator.n_live == n_blocks
+        assert (allocator.n_live, allocator.n_cached) == (len(owners), len(kept))
+        assert allocator.n_free + allocator.n_cached + allocator.n_live == n_blocks
     assert [allocator.owners(block) for block in range(n_blocks)] == [owners[block] for block in range(n_blocks)]
 
 
@@ -146,7 +146,7 @@ class Holders:
         owners = Counter(block for table, _ in self.held.values() for block in table.blocks)
         assert {block: self.blocks.owners(block) for block in owners} == owners
         assert self.blocks.n_live == len(owners)
-        assert self.blocks.n_free + self.blocks.n_kept + self.blocks.n_live == self.n_blocks
+        assert self.blocks.n_free + self.blocks.n_cached + self.blocks.n_live == self.n_blocks
 
 
 @pytest.mark.parametrize("prefix_cache", [True, False])
@@ -167,8 +167,8 @@ def test_kv_1_kv_2_kv_4_sequences_never_see_each_other(prefix_cache: bool) -> No
         elif operation == "close":
             holders.close(name)
         elif operation == "flush" and rng.random() < 0.1:
-            kept = holders.blocks.n_kept
-            assert (holders.blocks.flush(), holders.blocks.n_kept) == (kept, 0)
+            kept = holders.blocks.n_cached
+            assert (holders.blocks.flush(), holders.blocks.n_cached) == (kept, 0)
         holders.check()
     assert (holders.n_found > 200) == prefix_cache
     for name in list(holders.held):

@@ -80,7 +80,7 @@ def test_pfx_10_who_is_beyond_the_share_gives_first_and_its_own_oldest() -> None
     modest, greedy, third = (1, 1), (2, 2), (3, 3)
     old = chain(blocks, 0, 4, modest, modest)
     first, second = (chain(blocks, 1000 * i, 4, greedy, greedy) for i in (1, 2))
-    assert (blocks.n_free, blocks.n_kept) == (0, 12)
+    assert (blocks.n_free, blocks.n_cached) == (0, 12)
     # It has eight: two of them go. Then nobody has too many, and what was used least recently gives way.
     newest = chain(blocks, 3000, 3, third, third)
     found = [(first, greedy), (second, greedy), (old, modest), (newest, third)]
@@ -93,7 +93,7 @@ def test_pfx_10_scopes_of_one_tenant_share_its_quota_and_a_chain_has_one_tenant(
     old = chain(blocks, 0, 2, (1, 1), (1, 1))
     for salt in range(2, 7):
         chain(blocks, 0, 2, (salt, salt), (9, 9))
-    assert (blocks.n_kept, kept(blocks, old, (1, 1))) == (8, 2)
+    assert (blocks.n_cached, kept(blocks, old, (1, 1))) == (8, 2)
     # Another goes on with it: the new block is the first tenant's too, and goes before those it comes after.
     longer = chain(blocks, 0, 4, (1, 1), (9, 9))
     assert kept(blocks, longer, (1, 1)) == 4
@@ -120,4 +120,4 @@ def test_pfx_10_what_goes_first_is_what_a_list_says(seed: int) -> None:
             # In the order of use, so that looking changes nothing.
             looks = [kept(blocks, [10 * name + i for i in range(B)], (each, each)) for each, name in order]
             assert looks == [1] * len(order)
-    assert (blocks.n_kept, len(order)) == (n_blocks, n_blocks)
+    assert (blocks.n_cached, len(order)) == (n_blocks, n_blocks)

@@ -100,7 +100,7 @@ def test_pfx_7_the_least_recently_used_chain_goes_first_and_its_tail_before_its_
             taken = min(n_evicted, cached[old])
             cached[old] -= taken
             n_evicted -= taken
-        assert blocks.n_kept == sum(cached.values())
+        assert blocks.n_cached == sum(cached.values())
         blocks.truncate(other, 0)
         # Looking does not count as use where nothing is taken; here every look takes and gives back, oldest first.
         for chain in list(cached):
@@ -110,7 +110,7 @@ def test_pfx_7_the_least_recently_used_chain_goes_first_and_its_tail_before_its_
 @pytest.mark.parametrize("bound", [0, 1, 5])
 def test_pfx_7_no_more_is_kept_than_allowed(bound: int) -> None:
     rng = random.Random(bound)
-    blocks = _testing.KvBlocks(32, B, max_kept=bound)
+    blocks = _testing.KvBlocks(32, B, max_cached=bound)
     tables: list[_testing.BlockTable] = []
     most = 0
     for _ in range(300):
@@ -118,7 +118,7 @@ def test_pfx_7_no_more_is_kept_than_allowed(bound: int) -> None:
             tables.append(fill(blocks, [rng.randrange(3) for _ in range(rng.randrange(1, 20))]))
         else:
             blocks.truncate(tables.pop(rng.randrange(3)), 0)
-        most = max(most, blocks.n_kept)
+        most = max(most, blocks.n_cached)
     assert most == bound
 
 
@@ -126,7 +126,7 @@ def test_pfx_8_flushing_frees_what_nobody_holds() -> None:
     blocks = _testing.KvBlocks(32, B)
     held = fill(blocks, [1, 2, 3, 4, 5])
     blocks.truncate(fill(blocks, [1, 2, 3, 4, 6, 7, 8, 9, 5]), 0)
-    assert (blocks.n_kept, blocks.flush(), blocks.n_kept) == (1, 1, 0)
+    assert (blocks.n_cached, blocks.flush(), blocks.n_cached) == (1, 1, 0)
     assert found(blocks, [1, 2, 3, 4, 6, 7, 8, 9, 5]) == 4
     assert blocks.n_live == len(held.blocks)
 
@@ -154,7 +154,7 @@ def test_d03_what_is_forgotten_is_not_found_again() -> None:
     blocks.commit(table, SCOPE, tokens)
     assert found(blocks, tokens) == 0
     blocks.truncate(table, 0)
-    assert (blocks.n_kept, blocks.n_free) == (0, 32)
+    assert (blocks.n_cached, blocks.n_free) == (0, 32)
 
 
 # Published with the reference implementation: key 00 01 … 0f, input 00 01 … n-1; `openssl mac SIPHASH` gives the same.

@@ -126,7 +126,7 @@ class Caller {
 
   bool submit(Command command) { return submit_all({std::move(command)}); }
 
-  // False where the door stays full: that is an answer too.
+  // False where the queue stays full: that is an answer too.
   bool submit_all(const std::vector<Command>& commands) {
     for (int attempt = 0; attempt < 1000; ++attempt) {
       try {

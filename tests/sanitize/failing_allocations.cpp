@@ -1,4 +1,4 @@
-// Every allocation of an engine fails in turn: at its start, at the door, in its thread, in each of a few situations.
+// Every allocation of an engine fails in turn: at its start, in admission control, in its thread, in each of a few situations.
 // What is refused is told with a reason, and nothing of it stays. Where one fails and the next does not, at most the
 // one request ends by it; where all fail from then on, they may be told that the engine has ended.
 #include <poll.h>
@@ -179,7 +179,7 @@ std::vector<Request> everyday() {
 }
 
 // More than the cache holds: generations that outgrow it together and give way, sessions that find it full, and
-// siblings that do not fit beside sessions at rest. Idle sessions are evicted where the options say so.
+// siblings that do not fit beside idle sessions. Idle sessions are evicted where the options say so.
 std::vector<Request> pressure() {
   std::vector<Request> all;
   for (const SequenceId name : {kSession, kCopy}) {

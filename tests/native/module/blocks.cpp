@@ -39,7 +39,7 @@ void register_allocator(py::module_& module) {
       .def("discard", &BlockAllocator::discard)
       .def("owners", &BlockAllocator::owners)
       .def_property_readonly("n_free", &BlockAllocator::n_free)
-      .def_property_readonly("n_kept", &BlockAllocator::n_kept)
+      .def_property_readonly("n_cached", &BlockAllocator::n_cached)
       .def_property_readonly("n_live", &BlockAllocator::n_live);
 }
 
@@ -50,13 +50,13 @@ void register_kv_blocks(py::module_& module) {
       .def_readonly("n_indexed", &BlockTable::n_indexed);
 
   py::class_<KvBlocks>(module, "KvBlocks")
-      .def(py::init([](int n_blocks, int block_tokens, bool prefix_cache, int max_kept, int max_of_one,
+      .def(py::init([](int n_blocks, int block_tokens, bool prefix_cache, int max_cached, int max_of_one,
                        const std::variant<Words, PythonHash>& hash) {
              return std::make_unique<KvBlocks>(
-                 KvBlocksOptions{n_blocks, block_tokens, prefix_cache, max_kept, max_of_one}, block_hash(hash));
+                 KvBlocksOptions{n_blocks, block_tokens, prefix_cache, max_cached, max_of_one}, block_hash(hash));
            }),
            py::arg("n_blocks"), py::arg("block_tokens") = 16, py::kw_only(), py::arg("prefix_cache") = true,
-           py::arg("max_kept") = KvBlocksOptions{}.max_kept, py::arg("max_of_one") = KvBlocksOptions{}.max_of_one,
+           py::arg("max_cached") = KvBlocksOptions{}.max_cached, py::arg("max_of_one") = KvBlocksOptions{}.max_of_one,
            py::arg("hash") = Words{1, 2})
       .def("match", [](KvBlocks& self, BlockTable& table, const Words& scope, const std::vector<std::int32_t>& tokens,
                        int held) { return self.match(table, {scope.first, scope.second}, tokens, held); })
@@ -83,7 +83,7 @@ void register_kv_blocks(py::module_& module) {
       .def("owners", [](const KvBlocks& self, std::int32_t block) { return self.allocator().owners(block); })
       .def_property_readonly("n_available", &KvBlocks::n_available)
       .def_property_readonly("n_free", [](const KvBlocks& self) { return self.allocator().n_free(); })
-      .def_property_readonly("n_kept", [](const KvBlocks& self) { return self.allocator().n_kept(); })
+      .def_property_readonly("n_cached", [](const KvBlocks& self) { return self.allocator().n_cached(); })
       .def_property_readonly("n_live", [](const KvBlocks& self) { return self.allocator().n_live(); });
 }
 

@@ -25,10 +25,10 @@ class ManualLoop {
  public:
   ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options)
       : secret_(options.cache_secret.value_or(HashSecret{1, 2})),
-        door_(options, {.vocab_size = forward.vocab_size(),
-                        .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
-                        .secret = secret_}),
-        loop_(backend, forward, options, secret_, door_, [this] { return now_ns; }) {
+        admission_(options, {.vocab_size = forward.vocab_size(),
+                             .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
+                             .secret = secret_}),
+        loop_(backend, forward, options, secret_, admission_, [this] { return now_ns; }) {
     validate(options, forward);
   }
 
@@ -36,11 +36,11 @@ class ManualLoop {
     std::vector<Accepted> accepted;
     try {
       for (Command& command : commands) {
-        accepted.push_back(door_.admit(std::move(command)));
+        accepted.push_back(admission_.accept(std::move(command)));
         accepted.back().taken_ns = now_ns;
       }
     } catch (...) {
-      for (const Accepted& counted : accepted) door_.withdraw(counted);
+      for (const Accepted& counted : accepted) admission_.withdraw(counted);
       throw;
     }
     for (Accepted& each : accepted) waiting_.push_back(std::move(each));
@@ -88,7 +88,7 @@ class ManualLoop {
 
  private:
   HashSecret secret_;
-  Door door_;
+  AdmissionControl admission_;
   Loop loop_;
   std::vector<Accepted> waiting_;
 };

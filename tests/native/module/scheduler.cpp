@@ -37,7 +37,7 @@ class SchedulerBench {
 
   // A session's next run.
   void extend(SequenceId id, int n_tokens, int n_outputs, std::int64_t now_ns) {
-    scheduler_.wake(*sequences_.at(id));
+    scheduler_.set_busy(*sequences_.at(id));
     extend(*sequences_.at(id), n_tokens, n_outputs, now_ns);
   }
 
@@ -46,7 +46,7 @@ class SchedulerBench {
   void close(SequenceId id) {
     Sequence& sequence = *sequences_.at(id);
     scheduler_.remove(sequence);
-    scheduler_.wake(sequence);
+    scheduler_.set_busy(sequence);
     blocks_.truncate(sequence.table, 0);
     sequences_.erase(id);
   }
@@ -110,7 +110,7 @@ class SchedulerBench {
     scheduler_.remove(sequence);
     if (sequence.kind == SequenceKind::session) {
       sequence.run.reset();
-      scheduler_.rest(sequence, now_ns_);
+      scheduler_.set_idle(sequence, now_ns_);
       return;
     }
     blocks_.truncate(sequence.table, 0);

@@ -1,5 +1,5 @@
-// Two orders through the same nodes: of all that is parked, and of each tenant's own.
-#include "engine/parked_blocks.h"
+// Two LRU lists through the same nodes: all evictable blocks, and each tenant's.
+#include "engine/evictable_blocks.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,7 +9,7 @@
 
 namespace imp {
 
-ParkedBlocks::ParkedBlocks(int n_blocks, int max_of_one)
+EvictableBlocks::EvictableBlocks(int n_blocks, int max_of_one)
     : max_of_one_(max_of_one),
       nodes_(static_cast<std::size_t>(n_blocks)),
       tenants_(static_cast<std::size_t>(n_blocks)),
@@ -20,15 +20,15 @@ ParkedBlocks::ParkedBlocks(int n_blocks, int max_of_one)
   beyond_.reserve(static_cast<std::size_t>(n_blocks) / (static_cast<std::size_t>(max_of_one) + 1));
 }
 
-void ParkedBlocks::enter(std::int32_t block, const BlockKey& key) {
+void EvictableBlocks::enter(std::int32_t block, const BlockKey& key) {
   IMP_CHECK(node(block).tenant == kNone);
   const std::int32_t place = place_of(key);
   node(block).tenant = place;
   if (tenant(place).n_blocks++ == max_of_one_) beyond_.push_back(place);
 }
 
-void ParkedBlocks::leave(std::int32_t block) {
-  if (is_parked(block)) unpark(block);
+void EvictableBlocks::leave(std::int32_t block) {
+  if (is_evictable(block)) mark_used(block);
   const std::int32_t place = std::exchange(node(block).tenant, kNone);
   IMP_CHECK(place != kNone);
   Tenant& owner = tenant(place);
@@ -39,49 +39,49 @@ void ParkedBlocks::leave(std::int32_t block) {
   }
 }
 
-void ParkedBlocks::park(std::int32_t block) {
-  Node& parked = node(block);
-  IMP_CHECK(parked.tenant != kNone && !parked.is_parked);
-  parked.is_parked = true;
-  parked.number = ++n_parkings_;
+void EvictableBlocks::mark_evictable(std::int32_t block) {
+  Node& evictable = node(block);
+  IMP_CHECK(evictable.tenant != kNone && !evictable.is_evictable);
+  evictable.is_evictable = true;
+  evictable.number = ++n_releases_;
   append(all_, &Node::all, block);
-  append(tenant(parked.tenant).parked, &Node::own, block);
+  append(tenant(evictable.tenant).evictable, &Node::own, block);
 }
 
-void ParkedBlocks::unpark(std::int32_t block) {
+void EvictableBlocks::mark_used(std::int32_t block) {
   Node& held = node(block);
-  IMP_CHECK(held.is_parked);
-  held.is_parked = false;
+  IMP_CHECK(held.is_evictable);
+  held.is_evictable = false;
   take_out(all_, &Node::all, block);
-  take_out(tenant(held.tenant).parked, &Node::own, block);
+  take_out(tenant(held.tenant).evictable, &Node::own, block);
 }
 
-std::int32_t ParkedBlocks::next() const noexcept {
+std::int32_t EvictableBlocks::next() const noexcept {
   std::int32_t first = kNone;
   for (const std::int32_t place : beyond_) {
-    const std::int32_t oldest = tenant(place).parked.oldest;
+    const std::int32_t oldest = tenant(place).evictable.oldest;
     if (oldest != kNone && (first == kNone || node(oldest).number < node(first).number)) first = oldest;
   }
   return first == kNone ? all_.oldest : first;
 }
 
-ParkedBlocks::Node& ParkedBlocks::node(std::int32_t block) {
+EvictableBlocks::Node& EvictableBlocks::node(std::int32_t block) {
   return nodes_[static_cast<std::size_t>(block)];
 }
 
-const ParkedBlocks::Node& ParkedBlocks::node(std::int32_t block) const {
+const EvictableBlocks::Node& EvictableBlocks::node(std::int32_t block) const {
   return nodes_[static_cast<std::size_t>(block)];
 }
 
-ParkedBlocks::Tenant& ParkedBlocks::tenant(std::int32_t place) {
+EvictableBlocks::Tenant& EvictableBlocks::tenant(std::int32_t place) {
   return tenants_[static_cast<std::size_t>(place)];
 }
 
-const ParkedBlocks::Tenant& ParkedBlocks::tenant(std::int32_t place) const {
+const EvictableBlocks::Tenant& EvictableBlocks::tenant(std::int32_t place) const {
   return tenants_[static_cast<std::size_t>(place)];
 }
 
-std::int32_t ParkedBlocks::place_of(const BlockKey& key) {
+std::int32_t EvictableBlocks::place_of(const BlockKey& key) {
   const auto key_of = [this](std::int32_t at) -> const BlockKey& { return tenant(at).key; };
   if (const std::int32_t known = places_.find(key, key_of); known != KeyTable::kNone) return known;
   const std::int32_t place = unused_.back();
@@ -91,13 +91,13 @@ std::int32_t ParkedBlocks::place_of(const BlockKey& key) {
   return place;
 }
 
-void ParkedBlocks::append(List& list, Links Node::* links, std::int32_t block) {
+void EvictableBlocks::append(List& list, Links Node::* links, std::int32_t block) {
   node(block).*links = {.older = list.newest, .newer = kNone};
   (list.newest == kNone ? list.oldest : (node(list.newest).*links).newer) = block;
   list.newest = block;
 }
 
-void ParkedBlocks::take_out(List& list, Links Node::* links, std::int32_t block) {
+void EvictableBlocks::take_out(List& list, Links Node::* links, std::int32_t block) {
   const Links& taken = node(block).*links;
   (taken.older == kNone ? list.oldest : (node(taken.older).*links).newer) = taken.newer;
   (taken.newer == kNone ? list.newest : (node(taken.newer).*links).older) = taken.older;

@@ -1,4 +1,4 @@
-// What is checked and counted before a command is queued, on the caller's thread.
+// Admission control: checks and counts a command on the caller's thread before it is queued.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace imp {
 
-// A command that passed the door. Its strings are hashed already: the engine's thread hashes no caller's bytes.
+// A command that was accepted. Its strings are hashed already, so the engine's thread hashes no bytes of a caller.
 struct Accepted {
   Command command;
-  CacheScope scope;  // of an OpenCommand
+  CacheScope scope;  // only for an OpenCommand
   std::int64_t taken_ns = 0;
 };
 
-// What the door must know of the model and the pool.
-struct DoorFacts {
-  int vocab_size = 0;  // bits of a mask
+// What the checks need to know of the model and the pool.
+struct AdmissionFacts {
+  int vocab_size = 0;  // number of bits in a mask
   int block_tokens = 0;
   HashSecret secret;
 };
@@ -31,20 +31,21 @@ struct DoorFacts {
 void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_context);
 
 // Every method may be called from any thread.
-class Door {
+class AdmissionControl {
  public:
-  Door(const EngineOptions& options, const DoorFacts& facts)
+  AdmissionControl(const EngineOptions& options, const AdmissionFacts& facts)
       : options_(options), facts_(facts), n_tokens_(options.n_tokens > 0 ? options.n_tokens : facts.vocab_size) {}
 
-  // Checks the command and counts what it will hold: a place in the queue, a session. Throws InvalidArgument, or
-  // ResourceExhausted (QUEUE_FULL, SESSIONS_FULL; KV_FULL for what can never fit); then nothing is counted.
-  Accepted admit(Command command);
-  // Takes back what an accepted command was counted for, as when it is not queued after all.
+  // Checks the command and counts what it takes: a place in the queue, a session. Throws InvalidArgument, or
+  // ResourceExhausted (QUEUE_FULL, SESSIONS_FULL, or KV_FULL if the request can never fit). If it throws, it counts
+  // nothing.
+  Accepted accept(Command command);
+  // Reverts the counts of an accepted command that is not queued after all.
   void withdraw(const Accepted& accepted);
 
-  // A run has left the queue: it was scheduled, or has ended.
-  void run_left(int n_sequences, std::int64_t n_tokens);
-  void session_left();
+  // A run left the queue: it was scheduled or it ended.
+  void run_left_queue(int n_sequences, std::int64_t n_tokens);
+  void session_closed();
 
   int waiting() const;
   std::int64_t waiting_tokens() const;
@@ -70,8 +71,8 @@ class Door {
   void count(const Command& command, int sign);
 
   EngineOptions options_;
-  DoorFacts facts_;
-  int n_tokens_;  // valid token ids are below it
+  AdmissionFacts facts_;
+  int n_tokens_;  // valid token ids are less than this
   mutable std::mutex mutex_;
   int n_waiting_ = 0;
   std::int64_t waiting_tokens_ = 0;

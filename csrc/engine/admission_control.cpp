@@ -1,5 +1,5 @@
-// The rules of every command's fields, and the bounds of the queue.
-#include "engine/door.h"
+// The field rules of every command, and the limits of the queue.
+#include "engine/admission_control.h"
 
 #include <algorithm>
 #include <utility>
@@ -35,7 +35,7 @@ void check_bytes(const std::string& field, const std::string& value, std::size_t
 }  // namespace
 
 void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_context) {
-  // The last output is drawn from the last position, and needs none of its own.
+  // The last output needs no position of its own: it is not evaluated.
   const std::int64_t most = max_context - n_tokens + 1;
   const bool outputs_fit = !limits.must_fit || limits.max_outputs <= most;
   if (n_tokens <= max_context && outputs_fit) return;
@@ -49,7 +49,7 @@ void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_con
       {{"prompt_tokens", std::to_string(n_tokens)}, {"max_context_tokens", std::to_string(max_context)}});
 }
 
-Accepted Door::admit(Command command) {
+Accepted AdmissionControl::accept(Command command) {
   std::visit([this](const auto& checked) { check(checked); }, command);
   Accepted accepted{.command = std::move(command), .scope = {}};
   if (const auto* open = std::get_if<OpenCommand>(&accepted.command)) {
@@ -59,37 +59,37 @@ Accepted Door::admit(Command command) {
   return accepted;
 }
 
-void Door::withdraw(const Accepted& accepted) {
+void AdmissionControl::withdraw(const Accepted& accepted) {
   count(accepted.command, -1);
 }
 
-void Door::run_left(int n_sequences, std::int64_t n_tokens) {
+void AdmissionControl::run_left_queue(int n_sequences, std::int64_t n_tokens) {
   const std::lock_guard lock(mutex_);
   n_waiting_ -= n_sequences;
   waiting_tokens_ -= n_tokens;
 }
 
-void Door::session_left() {
+void AdmissionControl::session_closed() {
   const std::lock_guard lock(mutex_);
   --n_sessions_;
 }
 
-int Door::waiting() const {
+int AdmissionControl::waiting() const {
   const std::lock_guard lock(mutex_);
   return n_waiting_;
 }
 
-std::int64_t Door::waiting_tokens() const {
+std::int64_t AdmissionControl::waiting_tokens() const {
   const std::lock_guard lock(mutex_);
   return waiting_tokens_;
 }
 
-int Door::sessions() const {
+int AdmissionControl::sessions() const {
   const std::lock_guard lock(mutex_);
   return n_sessions_;
 }
 
-void Door::count(const Command& command, int sign) {
+void AdmissionControl::count(const Command& command, int sign) {
   const std::lock_guard lock(mutex_);
   const auto* open = std::get_if<OpenCommand>(&command);
   if ((open != nullptr && open->kind == SequenceKind::session) || std::holds_alternative<ForkCommand>(command)) {
@@ -118,7 +118,7 @@ void Door::count(const Command& command, int sign) {
   waiting_tokens_ += sign * n_tokens;
 }
 
-void Door::check(const OpenCommand& command) const {
+void AdmissionControl::check(const OpenCommand& command) const {
   validate(command.sampling, n_tokens_);
   if (command.priority < -kMaxPriority || command.priority > kMaxPriority) {
     refuse("priority", std::to_string(command.priority), "-100 to 100");
@@ -127,7 +127,7 @@ void Door::check(const OpenCommand& command) const {
   check_bytes("cache_scope", command.cache_scope, kMaxScopeBytes);
 }
 
-void Door::check(const RunCommand& command) const {
+void AdmissionControl::check(const RunCommand& command) const {
   check_tokens("tokens", command.tokens);
   if (command.resume && !command.tokens.empty()) refuse("resume", "set beside tokens", "one of the two");
   if (command.position) check_at_least("position", *command.position, 0);
@@ -144,30 +144,30 @@ void Door::check(const RunCommand& command) const {
   check_blocks(command);
 }
 
-void Door::check(const MaskCommand& command) const {
+void AdmissionControl::check(const MaskCommand& command) const {
   check_at_least("output", command.output, 0);
   if (!command.end) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "mask");
 }
 
-void Door::check(const EndCommand& command) const {
+void AdmissionControl::check(const EndCommand& command) const {
   if (command.n_outputs) check_at_least("n_outputs", *command.n_outputs, 0);
 }
 
-void Door::check(const ForkCommand& command) const {
+void AdmissionControl::check(const ForkCommand& command) const {
   if (command.position) check_at_least("position", *command.position, 0);
 }
 
-void Door::check(const TruncateCommand& command) const {
+void AdmissionControl::check(const TruncateCommand& command) const {
   check_at_least("position", command.position, 0);
 }
 
-void Door::check(const ProfileCommand& command) const {
+void AdmissionControl::check(const ProfileCommand& command) const {
   if (command.n_steps < 0 || command.n_steps > kMaxProfileSteps) {
     refuse("steps", std::to_string(command.n_steps), "0 to " + std::to_string(kMaxProfileSteps));
   }
 }
 
-void Door::check_limits(const RunLimits& limits) const {
+void AdmissionControl::check_limits(const RunLimits& limits) const {
   check_at_least("max_tokens", limits.max_outputs, -1);
   check_at_least("min_tokens", limits.min_outputs, 0);
   if (limits.max_outputs >= 0 && limits.min_outputs > limits.max_outputs) {
@@ -184,26 +184,26 @@ void Door::check_limits(const RunLimits& limits) const {
   if (!std::ranges::is_sorted(limits.eos_tokens)) refuse("eos_tokens", "a list", "ascending ids");
 }
 
-void Door::check_returns(const RunReturns& returns) const {
+void AdmissionControl::check_returns(const RunReturns& returns) const {
   const int most = std::min(options_.max_candidates, facts_.vocab_size);
   for (const std::int32_t n : {returns.n_candidates, returns.n_score_candidates}) {
     if (n < 0 || n > most) refuse("top_logprobs", std::to_string(n), "0 to " + std::to_string(most));
   }
 }
 
-void Door::check_context(const RunCommand& command) const {
+void AdmissionControl::check_context(const RunCommand& command) const {
   const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
   require_context(n_tokens, command.limits, options_.max_context);
 }
 
-// One sequence always fits, given time: the pool holds a whole context. Several together may not.
-void Door::check_blocks(const RunCommand& command) const {
+// A single sequence always fits after some wait, since the pool holds a whole context. Several siblings may never fit.
+void AdmissionControl::check_blocks(const RunCommand& command) const {
   const auto n_tokens = static_cast<int>(command.tokens.size());
   const std::int64_t last = std::int64_t{n_tokens} + std::max(command.limits.max_outputs - 1, 0);
   const int end = static_cast<int>(std::min<std::int64_t>(options_.max_context, last));
   const int needed = group_blocks(facts_.block_tokens, n_tokens, end, 1 + static_cast<int>(command.siblings.size()));
   if (command.siblings.empty() || needed <= options_.n_blocks) return;
-  // The service reads "total", and takes it out: who needs more than all there is is not told to try again.
+  // The service reads and removes "total": a request that can never fit is not told to retry.
   throw ResourceExhausted(
       Reason::KV_FULL,
       "the request needs " + std::to_string(needed) + " blocks, the cache has " + std::to_string(options_.n_blocks),
@@ -212,7 +212,7 @@ void Door::check_blocks(const RunCommand& command) const {
        {"total", std::to_string(options_.n_blocks)}});
 }
 
-void Door::check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const {
+void AdmissionControl::check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] >= 0 && tokens[i] < n_tokens_) continue;
     refuse(field + "[" + std::to_string(i) + "]", std::to_string(tokens[i]),

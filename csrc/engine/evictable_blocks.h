@@ -1,0 +1,73 @@
+// Cached blocks without an owner, in the order of their eviction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/block_hash.h"
+#include "engine/key_table.h"
+
+namespace imp {
+
+// Least recently used first. But if a tenant has more than `max_of_one` blocks in the cache, its own least recently
+// used block goes first. So a tenant that fills the cache evicts its own blocks, and a tenant alone may use all of it.
+// Allocates nothing after construction.
+class EvictableBlocks {
+ public:
+  static constexpr std::int32_t kNone = -1;
+
+  EvictableBlocks(int n_blocks, int max_of_one);
+
+  // A block enters or leaves the prefix cache.
+  void enter(std::int32_t block, const BlockKey& tenant);
+  void leave(std::int32_t block);
+  // The block lost its last owner, or has an owner again.
+  void mark_evictable(std::int32_t block);
+  void mark_used(std::int32_t block);
+  bool is_evictable(std::int32_t block) const { return node(block).is_evictable; }
+  // The next block to evict, or kNone.
+  std::int32_t next() const noexcept;
+
+ private:
+  // A list through the nodes.
+  struct List {
+    std::int32_t oldest = kNone;
+    std::int32_t newest = kNone;
+  };
+  struct Links {
+    std::int32_t older = kNone;
+    std::int32_t newer = kNone;
+  };
+  struct Node {
+    Links all;
+    Links own;                    // among those of its tenant
+    std::int32_t tenant = kNone;  // index in tenants_ while the block is in the cache
+    std::uint64_t number = 0;     // sequence number of its last release
+    bool is_evictable = false;
+  };
+  struct Tenant {
+    BlockKey key;
+    List evictable;
+    int n_blocks = 0;
+  };
+
+  Node& node(std::int32_t block);
+  const Node& node(std::int32_t block) const;
+  Tenant& tenant(std::int32_t place);
+  const Tenant& tenant(std::int32_t place) const;
+  // The index of a tenant. A tenant without blocks gets a new one.
+  std::int32_t place_of(const BlockKey& key);
+  void append(List& list, Links Node::* links, std::int32_t block);
+  void take_out(List& list, Links Node::* links, std::int32_t block);
+
+  int max_of_one_;
+  std::uint64_t n_releases_ = 0;
+  List all_;
+  std::vector<Node> nodes_;           // by block
+  std::vector<Tenant> tenants_;       // by index
+  std::vector<std::int32_t> unused_;  // unused indices of tenants_
+  std::vector<std::int32_t> beyond_;  // indices of tenants with more than max_of_one blocks
+  KeyTable places_;
+};
+
+}  // namespace imp
