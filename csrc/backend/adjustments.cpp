@@ -6,7 +6,7 @@
 namespace imp {
 namespace {
 
-// By squaring: the same multiplications everywhere.
+// Exponentiation by squaring, with the same multiplications on every platform.
 double power(double base, std::int32_t exponent) {
   double result = 1;
   for (; exponent > 0; exponent /= 2, base *= base) {
@@ -48,8 +48,8 @@ void count_tokens(TokenIds ids, const AdjustmentScratch& scratch) {
   }
 }
 
-// Read from its end, the history repeats its own beginning where a suffix occurred before: the lengths are the
-// Z-function of the reversed history, cut at the first breaker.
+// The suffix that ends at a token repeats the end of the history. So the lengths are the Z-function of the reversed
+// history, cut at the first breaker.
 void measure_repeats(TokenIds history, TokenIds breakers, const AdjustmentScratch& scratch) {
   const auto n = static_cast<std::int64_t>(history.size());
   const auto from_end = [&](std::int64_t i) { return history[static_cast<std::size_t>(n - 1 - i)]; };

@@ -1,4 +1,4 @@
-// What a request's history, biases and masks change of its logits, told token by token.
+// The adjustments of a request to its logits: penalties, biases and masks.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,22 @@ struct AdjustmentScratch {
 };
 
 bool has_penalties(const SamplerParams& params) noexcept;
-// Whether a request leaves its logits as they are.
+// Whether the request leaves its logits unchanged.
 bool leaves_logits(const SampleRequest& request) noexcept;
 
 // The last `window` ids; 0: all.
 TokenIds last(TokenIds ids, std::int32_t window) noexcept;
 
-// counts[id] = how often, for every id of `ids` that exists.
+// counts[id] = number of occurrences, for each valid id in `ids`.
 void count_tokens(TokenIds ids, const AdjustmentScratch& scratch);
 
-// counts[id] = 1 + the length of the longest suffix of the history without a breaker that it followed before, likewise.
+// DRY: counts[id] = 1 + the length of the longest suffix of the history, without a breaker, that id followed before.
 void measure_repeats(TokenIds history, TokenIds breakers, const AdjustmentScratch& scratch);
 
-// What DRY takes away for a repeat of a length that is at least the allowed one.
+// The DRY penalty of a repeat that is at least as long as the allowed length.
 float dry_penalty(const SamplerParams& params, std::int32_t length);
 
-// visit(id, count) once for each id with a count, which is 0 afterwards.
+// Calls visit(id, count) once for each counted id, and clears the counts.
 template <class Visit>
 void take_counts(TokenIds ids, const AdjustmentScratch& scratch, const Visit& visit) {
   for (const std::int32_t id : ids) {
@@ -48,8 +48,8 @@ void take_counts(TokenIds ids, const AdjustmentScratch& scratch, const Visit& vi
   }
 }
 
-// visit(step, token, amount) in the order of the steps. A token is visited once a step, and by `bias` once for each of
-// its biases. The amount of `repetition` is a divisor of positive logits and a factor of others.
+// Calls visit(step, token, amount) in the order of the steps. It visits a token once per step; `bias` visits it once
+// per bias. The amount of `repetition` divides positive logits and multiplies others.
 template <class Visit>
 void visit_adjustments(const SampleRequest& request, const AdjustmentScratch& scratch, const Visit& visit) {
   const SamplerParams& params = *request.params;
@@ -81,7 +81,7 @@ void visit_adjustments(const SampleRequest& request, const AdjustmentScratch& sc
   }
 }
 
-// What all masks of a request allow of ids 32 · word and on.
+// The bits of ids from 32 · word on that all masks of a request allow.
 std::uint32_t allowed_of(const SampleRequest& request, std::size_t word) noexcept;
 bool has_masks(const SampleRequest& request) noexcept;
 

@@ -11,8 +11,8 @@ namespace imp {
 struct SequenceRows {
   int first_row = 0;
   int n_rows = 0;
-  int first_position = 0;                // position of the first row = tokens held before it
-  std::span<const std::int32_t> blocks;  // KV blocks of the sequence in order; hold first_position + n_rows tokens
+  int first_position = 0;  // position of the first row = tokens held before it
+  std::span<const std::int32_t> blocks;  // KV blocks of the sequence in order; they hold first_position + n_rows tokens
 };
 
 struct AttentionParams {
@@ -20,21 +20,21 @@ struct AttentionParams {
   int n_kv_heads = 0;
   int head_dim = 0;
   float scale = 0;     // of q · k
-  float soft_cap = 0;  // cap · tanh(score / cap); 0: none
-  int window = 0;      // keys at positions > p - window are seen; 0: all
+  float soft_cap = 0;  // logit soft-capping: cap · tanh(score / cap); 0: none
+  int window = 0;  // sliding window: a query sees keys at positions > p - window; 0: all
 };
 
-// Which elements of a head are rotated together.
+// Which elements of a head form a rotated pair.
 enum class RopeStyle : std::uint8_t {
   adjacent,  // (0, 1), (2, 3), …
   halves,    // (0, d/2), (1, d/2 + 1), …
 };
 
-// Rotary positions of one kind of layer, resolved at load: the angle of pair i at position p is p · frequencies[i].
+// Rotary position embedding (RoPE) of one kind of layer: the angle of pair i at position p is p · frequencies[i].
 struct Rope {
   RopeStyle style = RopeStyle::halves;
-  int dims = 0;                     // rotated elements of each head, even; the rest pass through
-  std::vector<double> frequencies;  // [dims / 2], scaling and factors applied
+  int dims = 0;  // rotated elements of each head, even; the rest is unchanged
+  std::vector<double> frequencies;  // [dims / 2], with scaling and factors applied
   float magnitude = 1;              // multiplies sine and cosine (YaRN)
 };
 

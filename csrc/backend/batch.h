@@ -1,4 +1,4 @@
-// What one forward pass evaluates: rows of several sequences, of any lengths, in one batch.
+// The input of a forward pass: rows of several sequences of any lengths in one ragged batch.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace imp {
 
-// The token that the sampling begun last draws for its request `request`, where only the device knows it yet.
+// Stands for the token of request `request` of the last begun sampling, which only the device knows yet.
 constexpr std::int32_t drawn_token(int request) noexcept {
   return -1 - request;
 }
@@ -21,10 +21,10 @@ constexpr int request_of(std::int32_t token) noexcept {
 
 // Views into the caller's memory, valid during the call.
 struct Batch {
-  std::span<const std::int32_t> tokens;       // [n], ids or, of a backend that runs_ahead(), drawn_token()
-  std::span<const std::int32_t> positions;    // [n], of each row in its own sequence
-  std::span<const SequenceRows> sequences;    // in row order, covering all n rows
-  std::span<const std::int32_t> logits_rows;  // rows whose logits are wanted, ascending
+  std::span<const std::int32_t> tokens;  // [n] ids, or drawn_token() if the backend runs_ahead()
+  std::span<const std::int32_t> positions;  // [n], each in its own sequence
+  std::span<const SequenceRows> sequences;  // in row order, covering all n rows
+  std::span<const std::int32_t> logits_rows;  // rows that need logits, ascending
 };
 
 }  // namespace imp

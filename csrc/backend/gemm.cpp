@@ -1,4 +1,4 @@
-// Words and sizes of what a plan chooses.
+// Names and sizes of layouts, formats and reductions.
 #include "backend/gemm.h"
 
 namespace imp {

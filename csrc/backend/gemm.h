@@ -1,4 +1,4 @@
-// What a matrix kernel is: the problem it is asked, what the device can do, and its row in a kernel list.
+// A matrix kernel: its problem, the device's capabilities, and its row in a kernel list.
 #pragma once
 
 #include <cstddef>
@@ -13,66 +13,64 @@
 
 namespace imp {
 
-// out[m, n] = activations[m, k] · weight[n, k]^T for a weight known at load; m varies from call to call.
+// out[m, n] = activations[m, k] · weight[n, k]^T. The weight is known at load; m varies from call to call.
 struct GemmProblem {
   DType weight = DType::F32;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  bool is_of_experts = false;  // one of several, whose numbers of rows are known where they are multiplied
+  bool is_of_experts = false;  // a weight of a mixture of experts, multiplied by grouped rows
 };
 
-// A library that kernels call and that may not be here.
+// An optional library that kernels call.
 class KernelLibrary {
  public:
   virtual ~KernelLibrary() = default;
-  // Why it cannot be used, for as long as this lives; nullptr where it can. The first question opens it: asked by one
-  // thread at a time.
+  // Why the library cannot be used; nullptr if it can. The first call opens it. One thread at a time.
   virtual const char* refusal() = 0;
 };
 
-// What the device can do, as data but for the library: selection for a device that is not here is tested by giving its
-// table.
+// The device's capabilities as plain data, apart from the library. Tests select kernels for an absent device with such
+// a table.
 struct DeviceCaps {
   std::string_view device = "cpu";  // "cpu" or "cuda"
   CpuFeatures cpu = {};
-  // Of GPUs.
+  // Of GPUs:
   int compute_capability = 0;    // 90 for 9.0
   int n_processors = 0;          // streaming multiprocessors
-  std::size_t shared_bytes = 0;  // of shared memory that a block may ask for
+  std::size_t shared_bytes = 0;  // shared memory that one block may use
   std::size_t l2_bytes = 0;
-  bool wgmma = false;                 // products of warpgroups, and copies of tensors into shared memory
-  KernelLibrary* cublaslt = nullptr;  // the backend's; null: nobody looks for it
+  bool wgmma = false;  // warpgroup matrix instructions (wgmma) and tensor copies (TMA)
+  KernelLibrary* cublaslt = nullptr;  // owned by the backend; null: not used
 };
 
-// How the bytes of a weight lie in memory. `file` is the file's own: rows of blocks, one after the other.
-// `panel16` interleaves 16 rows so that one vector load holds the same element (or group of elements) of each.
-// `tile16` is made of tiles of 16 rows by 256 elements, each contiguous, in the order in which a GPU's matrix
-// instructions take them: tiles along k, then along the rows; missing rows and elements are zero.
+// The layout of a weight in memory. `file`: rows of blocks as in the file. `panel16`: 16 rows interleaved, so that one
+// vector load has the same element (or group of elements) of each; BLIS and VNNI kernels call this a packed panel.
+// `tile16`: contiguous tiles of 16 rows by 256 elements in the order of a GPU's matrix instructions, along k first;
+// missing rows and elements are zero.
 enum class WeightLayout : std::uint8_t { file, panel16, tile16 };
 inline constexpr std::int64_t kPanelRows = 16;
 inline constexpr std::int64_t kTileDepth = 256;
 
-// What a kernel reads activations as: float32 rows, rows rounded to bfloat16 with an even number of elements (the last
-// may be a zero beyond k), or rows of 32-element int8 blocks with a scale and sums. Those of tile16 are padded with
-// zeros to whole tiles: q8_rows has a row's int8 first and its scales and sums behind them; f16_rows has float16 after
-// a power of two for each row; f16_even_odd is that with the even elements of each 16 before the odd ones.
+// The form in which a kernel reads activations: float32 rows; rows rounded to bfloat16, padded with zero to an even
+// length; or rows of 32-element int8 blocks with a scale and sums. Those for tile16 are zero-padded to whole tiles:
+// q8_rows has a row's int8 first, then its scales and sums; f16_rows has float16 scaled by a power of two per row;
+// f16_even_odd has the even elements of each 16 before the odd ones.
 enum class ActivationFormat : std::uint8_t { f32, bf16, q8_block32, q8_rows, f16_rows, f16_even_odd, bf16_rows };
 
-// The order of a kernel's floating-point sums. Kernels of one id give equal bits for equal inputs.
+// The order of a kernel's floating-point sums. Kernels with the same id give the same bits for the same inputs.
 enum class ReductionId : std::uint8_t {
   f32_sequential,  // weights as their type decodes to float32; per output one fma per element, k ascending, from +0
-  // Activations rounded to bfloat16; per pair of elements one fma of the odd product, then one of the even, from +0.
+  // Activations rounded to bfloat16. Per pair of elements one fma of the odd product, then one of the even, from +0.
   bf16_pairs,
-  // Exact integer dot of each 32-block; then one fma of (dot, scale·scale) per block, k ascending, each followed by one
-  // of (min, activations' sum) where the type has minima. Of types with scales for each 16 elements the fma is of (sum,
-  // activations' scale), the sum being that of both halves' dots times their scales, and of their minima where there
-  // are any.
+  // Exact integer dot product of each 32-block. Then per block, k ascending, one fma of (dot, scale·scale), followed by
+  // one of (min, activations' sum) if the type has minima. For types with a scale per 16 elements the fma is of (sum,
+  // activations' scale), where the sum adds both halves' dots times their scales, and their minima if any.
   q8_block32,
-  // Of tile16 from q8_rows: the exact integer of each 32-block, scaled in four chains by block number modulo 4, summed
-  // as (0 + 2) + (1 + 3); slices of k of a size that depends on k alone, in ascending order.
+  // tile16 from q8_rows: the exact integer of each 32-block is scaled into four chains by block number modulo 4, summed
+  // as (0 + 2) + (1 + 3). Split-K with slices whose size depends only on k, in ascending order.
   q8_slices,
-  // Of tile16 from float16 or bfloat16: what the matrix instructions sum of 16 elements at a time, k ascending, in
-  // slices as above. Of F8_E4M3 so of 64 elements, and one fma of (that sum, scale) for each.
+  // tile16 from float16 or bfloat16: the sums that matrix instructions make of 16 elements at a time, k ascending, in
+  // slices as above. F8_E4M3: the same over 64 elements, and one fma of (that sum, scale) for each.
   float_slices,
   // As float_slices, without slices; scales are of the weights, not of their sums.
   float_steps,

@@ -1,4 +1,4 @@
-// What a matrix kernel of a GPU is launched with: plain data, as GemmArgs is for the CPU.
+// The arguments of a GPU matrix kernel: plain data, like GemmArgs for the CPU.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,25 @@ namespace imp {
 
 enum class DType : std::uint8_t;
 
-// One weight, or with experts one stack of them, and where its product goes.
+// One weight, or a stack of experts' weights, and the destination of its product.
 struct GemmLaunchTerm {
   const std::byte* weight = nullptr;          // in the kernel's layout
-  const std::byte* const* experts = nullptr;  // in its place: [n_experts] on the device; null where not this kernel's
+  const std::byte* const* experts = nullptr;  // replaces `weight`: [n_experts] on the device; null entries belong to another kernel
   const float* bias = nullptr;                // [n], or none
   float* out = nullptr;                       // [m, n]
   std::ptrdiff_t out_stride = 0;              // floats from one row to the next
   std::int64_t n = 0;
 };
 
-// What the products of a launch are joined by before they are written.
+// What combines the products of a launch before they are written.
 enum class GemmFusion : std::uint8_t {
   none,
-  silu,       // two terms, gate and up, of one n: the first one's out = silu(gate) · up
-  gelu_tanh,  // likewise
+  silu,  // two terms, gate and up, with equal n: the first one's out = silu(gate) · up
+  gelu_tanh,  // the same with gelu_tanh
 };
 
-// All pointers but the stream and this object's own spans are addresses on the device. The terms share k, the type of
-// their weights and their input.
+// All pointers except `stream` and the spans of this object are device addresses. The terms share k, the type of their
+// weights and their input.
 struct GemmLaunch {
   static constexpr int kMaxTerms = 4;
 
@@ -37,14 +37,14 @@ struct GemmLaunch {
   GemmFusion fusion = GemmFusion::none;
   const std::byte* x = nullptr;  // rows in the kernel's activation format
   std::ptrdiff_t x_stride = 0;   // bytes from one row to the next
-  int m = 0;                     // rows of out; of those of one expert the kernel's max_m at most
+  int m = 0;  // rows of out; with experts, at most the kernel's max_m per expert
   std::int64_t k = 0;
-  // With experts: expert e has the rows of out [begins[e], begins[e + 1]); row p of out is of row sources[p] of x, or
-  // where that is null of row p.
+  // With experts: expert e has the rows [begins[e], begins[e + 1]) of out. Row p of out comes from row sources[p] of x,
+  // or from row p if `sources` is null.
   int n_experts = 0;
   const std::int32_t* begins = nullptr;
   const std::int32_t* sources = nullptr;
-  std::byte* scratch = nullptr;  // what scratch_bytes(problem, m) says of the terms, added up
+  std::byte* scratch = nullptr;  // the sum of scratch_bytes(problem, m) over the terms
 };
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// Selection: one trace of decisions, from which both the plan and its explanation are read.
+// Selection. The plan and its explanation come from the same decisions.
 #include "backend/gemm_registry.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 bool matches_glob(std::string_view glob, std::string_view text) {
   std::size_t g = 0, t = 0;
-  std::size_t star = std::string_view::npos, resume = 0;  // the last *, and where its text is tried to end next
+  std::size_t star = std::string_view::npos, resume = 0;  // the last *, and the next place where its text may end
   while (t < text.size()) {
     if (g < glob.size() && (glob[g] == '?' || (glob[g] == text[t] && glob[g] != '*'))) {
       ++g, ++t;
@@ -34,7 +34,7 @@ bool matches_glob(std::string_view glob, std::string_view text) {
   return glob.find_first_not_of('*', g) == std::string_view::npos;
 }
 
-// The override in force among those that satisfy `applies`, or none.
+// The override that applies, or none.
 template <class Applies>
 const GemmOverride* only_one(std::span<const GemmOverride> overrides, const Applies& applies) {
   const GemmOverride* chosen = nullptr;
@@ -71,8 +71,8 @@ std::string names_of(std::span<const GemmKernel* const> kernels) {
   return names;
 }
 
-// Those that a pattern's weights may be multiplied by; of a glob, whose weights may be of any type, the first few and
-// the last, which takes all.
+// The kernels that a pattern's weights can use. A glob may match weights of any type: the first few kernels and the
+// last one, which takes all.
 std::string known_for(std::span<const GemmKernel> kernels, const std::string& pattern) {
   constexpr std::size_t kFew = 6;
   const std::optional<DType> weight = dtype_from_name(pattern);
@@ -88,7 +88,7 @@ std::string known_for(std::span<const GemmKernel> kernels, const std::string& pa
 void require_known(std::span<const GemmKernel> kernels, std::span<const GemmOverride> overrides) {
   for (const GemmOverride& override : overrides) {
     if (find_kernel(kernels, override.kernel) != nullptr) continue;
-    refuse(override, "no such kernel; known: " + known_for(kernels, override.pattern));
+    refuse(override, "no such kernel; known kernels: " + known_for(kernels, override.pattern));
   }
 }
 
@@ -117,7 +117,7 @@ void require_tuning(std::span<const GemmKernel> kernels, Tuning tuning) {
 
 struct Selection {
   const GemmOverride* override = nullptr;
-  const GemmKernel* first = nullptr;  // decides layout, activations and reduction; nullptr where nothing is chosen
+  const GemmKernel* first = nullptr;  // decides layout, activations and reduction; nullptr if nothing is chosen
   std::vector<PlannedKernel> chosen;  // by ascending max_m
   bool is_tuned = false;
 };
@@ -151,14 +151,14 @@ class Selector {
     return selection;
   }
 
-  // As select(), which must find some.
+  // Like select(), but throws if it finds none.
   Selection require(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
     Selection selection = select(tensor_name, overrides);
     if (selection.chosen.empty()) refuse_unvalidated();
     return selection;
   }
 
-  // Why this kernel may not be chosen by default; empty where it may.
+  // Why this kernel is not a default choice; empty if it may be.
   std::string refusal(const GemmKernel& kernel) const {
     if (is_out_of_question(kernel)) return kUnvalidated;
     if (std::string reason = unfitness(kernel); !reason.empty()) return reason;
@@ -166,8 +166,8 @@ class Selector {
     return {};
   }
 
-  // `first`, before it kernels for fewer rows than it is meant for, and those of its layout and sums for larger m;
-  // empty where they do not reach every m.
+  // `first`, then kernels of its layout and sums for larger m; before it, kernels for fewer rows than it is meant for.
+  // Empty if they do not reach every m.
   std::vector<PlannedKernel> complete(const GemmKernel& first) const {
     std::vector<PlannedKernel> chosen = as_far_as_they_reach(first);
     if (chosen.back().kernel->max_m == kAnyRows) chosen.back().max_m = kAnyRows;
@@ -175,12 +175,12 @@ class Selector {
     return chosen;
   }
 
-  // Whether a plan that begins with `first` may go on with this kernel.
+  // Whether a plan that begins with `first` may continue with this kernel.
   bool fits(const GemmKernel& kernel, const GemmKernel& first) const {
     return policy_.one_reduction ? same_sums(kernel, first) : kernel.layout == first.layout;
   }
 
-  // Puts the tuning's kernels in the place of those chosen by order, all or none.
+  // Replaces the chosen kernels with those of the tuning, all or none.
   void tune(Selection& selection) const {
     std::vector<PlannedKernel> tuned;
     for (const GemmPreference& preference : tuning_) {
@@ -217,7 +217,7 @@ class Selector {
   static constexpr const char* kUnvalidated =
       "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels";
 
-  // Without asking whether a library is at hand, which opens it.
+  // Does not ask whether a library is available, since that would open it.
   bool is_out_of_question(const GemmKernel& kernel) const {
     return kernel.reduction == ReductionId::library && !is_taken(kernel);
   }
@@ -230,7 +230,7 @@ class Selector {
     return imp::refusal(kernel, problem_, caps_);
   }
 
-  // The kernels of complete(), whether they reach every m or not.
+  // The kernels of complete(), even if they do not reach every m.
   std::vector<PlannedKernel> as_far_as_they_reach(const GemmKernel& first) const {
     std::vector<PlannedKernel> chosen = for_fewer_rows(first);
     chosen.push_back({&first, rows_for(first)});
@@ -247,7 +247,7 @@ class Selector {
     return leaves_no_gap && multiplies(kernel, problem_.weight) && fits(kernel, first) && refusal(kernel).empty();
   }
 
-  // Kernels of the layout, in order, up to the rows that `first` is meant for; as many as there are.
+  // Kernels of the layout, in order, up to the rows that `first` is meant for.
   std::vector<PlannedKernel> for_fewer_rows(const GemmKernel& first) const {
     std::vector<PlannedKernel> chosen;
     if (policy_.one_reduction) return chosen;
@@ -307,7 +307,7 @@ std::string rows_of(int max_m) {
   return max_m == kAnyRows ? "any number of rows" : "up to " + std::to_string(max_m) + " rows";
 }
 
-// "by order, up to 8 rows"; a kernel that a tuning chose for small and large m has both.
+// "by order, up to 8 rows". A kernel that a tuning chose for small and large m has both ranges.
 std::string why(const Selection& selection, const GemmKernel& kernel) {
   const bool by_override = selection.override != nullptr && &kernel == selection.first;
   std::string text = by_override ? "by override gemm." + selection.override->pattern : "by order";
@@ -322,7 +322,8 @@ std::string why_not(const Selector& selector, const Selection& selection, const 
   if (std::string refusal = selector.refusal(kernel); !refusal.empty()) return refusal;
   if (selection.first == nullptr) return selector.incomplete(kernel);
   if (!selector.fits(kernel, *selection.first)) {
-    // It came first and fits: only rows that nothing completes, or an override, can have passed it over.
+    // The kernel came first and fits, so it was skipped because its rows cannot be completed or an override names
+    // another.
     const bool passed_over = &kernel < selection.first && selection.override == nullptr;
     if (passed_over) return selector.incomplete(kernel);
     return "another layout or reduction than " + std::string(selection.first->name);

@@ -1,4 +1,4 @@
-// Chooses kernels: one plan per weight, made at load.
+// Kernel selection: makes one plan per weight at load.
 #pragma once
 
 #include <span>
@@ -10,20 +10,20 @@
 
 namespace imp {
 
-// A kernel of a plan: it runs for up to max_m rows, which is at most its own max_m.
+// A kernel of a plan: runs for up to max_m rows, which is at most its own max_m.
 struct PlannedKernel {
   const GemmKernel* kernel = nullptr;
   int max_m = kAnyRows;
 };
 
-// What the kernels of a plan must have in common, and what they must have gone through.
+// What a plan's kernels must have in common, and how mature they must be.
 struct PlanPolicy {
-  // One activation format and one reduction id, so that a row's bits do not depend on how many rows it comes with.
+  // Whether all use one activation format and one reduction id, so that the bits of a row do not depend on the batch.
   bool one_reduction = true;
   bool unvalidated_kernels = false;  // takes them as it takes the others
 };
 
-// The kernels of one weight: the first whose max_m is at least m runs. All share one layout.
+// The kernels of one weight. The first whose max_m is at least m runs. All share one layout.
 struct GemmPlan {
   WeightLayout layout = WeightLayout::file;
   std::vector<PlannedKernel> kernels;  // by ascending max_m; the last takes any m
@@ -38,15 +38,15 @@ struct GemmPlan {
 // "panel16 q8_block32: q8_0_small up to 8 rows, q8_0_avx2": equal for equal plans in every process.
 std::string describe(const GemmPlan& plan);
 
-// A user's word on kernels, from the configuration: `pattern` is a weight type's name ("q4_k") or a glob over tensor
-// names ("blk.*.ffn_down.weight"; * is any text, ? any one character); `kernel` is a kernel's name. A glob outranks a
-// type's name.
+// A user's choice of kernel from the configuration. `pattern` is a weight type ("q4_k") or a glob over tensor names
+// ("blk.*.ffn_down.weight"; * matches any text, ? one character). `kernel` names the kernel. A glob takes precedence
+// over a type.
 struct GemmOverride {
   std::string pattern;
   std::string kernel;
 };
 
-// What was measured on this device: for weights of a type and up to max_m rows, this kernel is the fastest.
+// A measurement on this device: for weights of a type and up to max_m rows, this kernel is the fastest.
 struct GemmPreference {
   DType weight = DType::F32;
   int max_m = kAnyRows;
@@ -62,11 +62,11 @@ struct GemmCandidate {
 
 class GemmRegistry {
  public:
-  // `kernels` is a list in order of preference whose last row, `reference`, takes every weight type, any number of
-  // rows, and refuses nothing.
+  // `kernels` is in order of preference. Its last row, `reference`, takes every weight type and any number of rows, and
+  // never refuses.
   GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps) : kernels_(kernels), caps_(caps) {}
-  // `tuning` holds each type's preferences by ascending max_m, the last for any m. Throws InvalidArgument where it does
-  // not, or names a kernel that is unknown or multiplies another type.
+  // `tuning` has the preferences of each type by ascending max_m, the last for any m. Throws InvalidArgument if it has
+  // not, or if it names a kernel that is unknown or of another type.
   GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps, std::vector<GemmPreference> tuning);
 
   // The first kernel that does not refuse, and whose layout and reduction some kernel can complete for every m,
@@ -85,7 +85,7 @@ class GemmRegistry {
   std::vector<GemmCandidate> explain(const GemmProblem& problem, std::string_view tensor_name,
                                      std::span<const GemmOverride> overrides, const PlanPolicy& policy = {}) const;
   // The kernels that a tuning may choose for up to max_m rows of such a weight: those that give the bits of the untuned
-  // plan from its layout, in the list's order.
+  // plan from its layout, in the order of the list.
   std::vector<std::string_view> interchangeable(const GemmProblem& problem, int max_m) const;
   std::span<const GemmKernel> kernels() const noexcept { return kernels_; }
   const DeviceCaps& caps() const noexcept { return caps_; }
@@ -96,7 +96,7 @@ class GemmRegistry {
   std::vector<GemmPreference> tuning_;
 };
 
-// Throws ModelError(OVERRIDE_INVALID) for a pattern that is no weight type's name and matches none of these tensors.
+// Throws ModelError(OVERRIDE_INVALID) for a pattern that is neither a weight type nor matches one of these tensors.
 void require_matches(std::span<const GemmOverride> overrides, std::span<const std::string_view> tensor_names);
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// The keys and values of all sequences, in blocks of a fixed number of tokens.
+// The paged KV cache: keys and values of all sequences in blocks of a fixed number of tokens.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct KvGeometry {
   DType dtype = DType::F16;  // F32, F16, BF16 or Q8_0
 };
 
-// Storage made by a Backend and only passed back to it. Who owns which block is the engine's affair.
+// Storage made by a Backend and only passed back to it. The engine tracks who owns which block.
 class KvPool {
  public:
   virtual ~KvPool() = default;

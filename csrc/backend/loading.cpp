@@ -1,4 +1,4 @@
-// The check of a weight's shape.
+// Checks a weight's shape.
 #include "backend/loading.h"
 
 #include <string>
@@ -10,7 +10,7 @@ namespace imp {
 void require_shape(const WeightSource& source) {
   const GemmProblem& problem = source.problem;
   const auto size = row_bytes(problem.weight, problem.k);
-  // Sums of sizes stay far from overflow below this; the loader of checkpoints has a lower limit of its own.
+  // Below this, sums of sizes cannot overflow. The checkpoint reader has a lower limit.
   constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
   if (problem.n < 1 || problem.k < 1 || !size || *size > kMaxBytes || problem.n > kMaxBytes / *size) {
     throw ModelError(Reason::MODEL_SHAPE,

@@ -1,4 +1,4 @@
-// What loading a weight is on every device, beside where its bytes go.
+// The part of weight loading that all devices share.
 #pragma once
 
 #include <atomic>
@@ -8,10 +8,10 @@
 
 namespace imp {
 
-// Throws ModelError(MODEL_SHAPE) for rows that are not whole blocks, and for sizes that cannot be.
+// Throws ModelError(MODEL_SHAPE) if rows are not whole blocks or sizes are impossible.
 void require_shape(const WeightSource& source);
 
-// Counts what all threads have read; told on thread 0.
+// Counts the bytes that all threads have read; thread 0 reports them.
 class ReadProgress {
  public:
   explicit ReadProgress(const BytesRead& tell) : tell_(tell) {}

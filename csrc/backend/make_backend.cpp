@@ -1,4 +1,4 @@
-// The devices by name.
+// The table of devices.
 #include "backend/make_backend.h"
 
 #include <algorithm>

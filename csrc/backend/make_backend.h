@@ -1,4 +1,4 @@
-// Makes a backend from the user's words, and says what devices of that name have.
+// Makes a backend from the configuration, and describes the capabilities of devices by name.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ struct DeviceOptions {
   std::vector<int> cpus;  // CPU of each thread; empty: not pinned
   MemoryOptions memory;   // of weights and KV
   std::vector<GemmPreference> tuning;
-  // Where cuBLASLt may be, in order: files, or names that the loader finds. Empty: it is not to be used.
+  // Where to look for cuBLASLt, in order: files, or names for the dynamic loader. Empty: it is not used.
   std::vector<std::string> cublaslt = {};
 };
 
-// The GPU of this machine, as far as imp can use it.
+// The GPU of this machine, if imp can use it.
 struct GpuAnswer {
   std::string name;
   std::string refusal;  // why it cannot be used; empty: it can
@@ -31,15 +31,14 @@ struct GpuAnswer {
 };
 GpuAnswer find_gpu();
 
-// The matrix kernels of a kind of device, in order of preference. Throws DeviceError(DEVICE_MISSING) where this imp was
-// built without them.
+// The matrix kernels of a kind of device, in order of preference. Throws DeviceError(DEVICE_MISSING) if this build
+// lacks them.
 std::span<const GemmKernel> kernels_of(const std::string& kind);
-// What a GPU of this name can do: "h200" or "a100". Throws InvalidArgument for another name.
+// The capabilities of a GPU of this name: "h200" or "a100". Throws InvalidArgument for another name.
 DeviceCaps gpu_caps(const std::string& name);
 
-// Throws InvalidArgument for a word it does not know (listing the known) and a tuning that does not fit its kernels,
-// DeviceError(DEVICE_MISSING) where the device
-// or the instruction set is not here.
+// Throws InvalidArgument for an unknown value (with a list of the known ones) and for a tuning that does not fit its
+// kernels. Throws DeviceError(DEVICE_MISSING) if the device or the instruction set is not available.
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options);
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// The ops that a backend counts, and their words in logs and profiles.
+// The ops that a backend counts, and their names in logs and profiles.
 #pragma once
 
 #include <array>

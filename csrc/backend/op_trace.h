@@ -1,4 +1,4 @@
-// Which op ran when, in room that was made before.
+// Records when each op ran, in memory allocated before.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ class OpTrace {
   std::int64_t n_dropped_ = 0;
 };
 
-// Times the scope it stands in; without a trace it reads no clock.
+// Times its scope. Without a trace it does not read the clock.
 class OpTimer {
  public:
   OpTimer(OpTrace* trace, std::string_view name) noexcept

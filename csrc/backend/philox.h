@@ -1,4 +1,4 @@
-// Philox-4x32-10: random words as a function of a counter and a key.
+// Philox-4x32-10, a counter-based random number generator ("Parallel Random Numbers: As Easy as 1, 2, 3").
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
   return counter;
 }
 
-// The 64 random bits of one draw: they depend on the seed, the number of the sequence and the output index alone.
+// The 64 random bits of one draw. They depend only on the seed, the number of the sequence and the output index.
 constexpr std::uint64_t draw_bits(std::uint64_t seed, std::uint32_t sequence, std::uint32_t index) {
   const auto words =
       philox({index, sequence, 0, 0}, {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});

@@ -1,11 +1,11 @@
-// A matrix of activations as the backend's ops see it.
+// A matrix of activations for the backend's ops.
 #pragma once
 
 #include <cstddef>
 
 namespace imp {
 
-// float32, row-major, owned by the backend's workspace. `data` is an address on the device: only the backend reads it.
+// float32, row-major, owned by the backend's workspace. `data` is a device address: only the backend reads it.
 struct Rows {
   float* data = nullptr;
   int n_rows = 0;

@@ -1,4 +1,4 @@
-// How a token is chosen from a row of logits: plain data, one definition for every backend.
+// The parameters, requests and results of sampling: plain data for every backend.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace imp {
 
-// Of one request, each for a token of its own.
+// Of one request, each for its own token.
 inline constexpr int kMaxLogitBias = 1024;
 
 struct LogitBias {
@@ -15,8 +15,8 @@ struct LogitBias {
   float bias = 0;
 };
 
-// Every field resolved: defaults and "unset" are the caller's affair. Off values: top_k 0, top_p 1, min_p 0,
-// typical_p 1, repetition_penalty 1, frequency_ and presence_penalty 0, penalty_window 0 (all), dry_multiplier 0.
+// Every field is resolved: the caller applies the defaults. Neutral values: top_k 0, top_p 1, min_p 0, typical_p 1,
+// repetition_penalty 1, frequency_ and presence_penalty 0, penalty_window 0 (all), dry_multiplier 0.
 struct SamplerParams {
   float temperature = 1;  // below 1e-4: greedy
   std::int32_t top_k = 0;
@@ -48,10 +48,10 @@ struct SampleRequest {
   std::int32_t n_output = 0;              // the last n_output ids of history are output
   std::uint32_t sequence = 0;             // number of the sequence within its request
   std::uint32_t index = 0;                // output index
-  // A bit per token id, lowest bit of word 0 first; a token is allowed where every non-null mask has its bit.
+  // A bit per token id, lowest bit of word 0 first. A token is allowed if every non-null mask has its bit.
   std::array<const std::uint32_t*, 3> masks{};
   bool logprob = false;
-  std::span<Candidate> candidates;  // filled with the most likely, by (-logprob, id)
+  std::span<Candidate> candidates;  // filled with the most likely tokens, by (-logprob, id)
 };
 
 enum class SampleStatus : std::uint8_t { ok, non_finite, no_candidate };
@@ -62,7 +62,7 @@ struct SampleResult {
   float logprob = 0;
 };
 
-// The score of a given token (a prompt token, a draft token) in a row; status is ok or non_finite.
+// Scores a given token (of a prompt or a draft) in a row. The status is ok or non_finite.
 struct ScoreRequest {
   int logits_row = 0;
   std::int32_t token = 0;

@@ -1,4 +1,4 @@
-// What a sampler's parameters ask for, decided alike by every backend.
+// Rules of sampling parameters that all backends share.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace imp {
 
-inline constexpr float kGreedyBelow = 1e-4F;  // of temperatures
+inline constexpr float kGreedyBelow = 1e-4F;  // temperatures below this mean greedy
 
 constexpr bool is_greedy(const SamplerParams& params) {
   return params.temperature < kGreedyBelow || params.top_k == 1;
@@ -24,12 +24,13 @@ constexpr bool keeps_all(const SamplerParams& params, int vocab_size) {
   return active_top_k(params, vocab_size) == 0 && params.top_p >= 1 && params.min_p <= 0 && params.typical_p >= 1;
 }
 
-// Tokens that a history holds at most: the pending one has no place in the cache.
+// Upper bound of a history's length: the pending token has no position in the cache.
 constexpr int max_history_of(int max_context) {
   return max_context + 1;
 }
 
-// ceil(p · total), at least 1, exactly: p in (0, 1] is a 24-bit integer over a power of two, total below 2^63.
+// ceil(p · total), at least 1, computed exactly: p in (0, 1] is a 24-bit integer over a power of two, total is below
+// 2^63.
 constexpr std::uint64_t share(float p, std::uint64_t total) {
   const auto word = std::bit_cast<std::uint32_t>(p);
   const int exponent = static_cast<int>(word >> 23);

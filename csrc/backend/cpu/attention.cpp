@@ -1,4 +1,4 @@
-// Cuts a call into tiles and tasks, and runs them: states of splits are merged and written out in position order.
+// Splits a call into tiles and tasks and runs them. Merges the states of splits in position order.
 #include "backend/cpu/attention.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ std::size_t state_floats(int n_queries, int head_dim) {
   return static_cast<std::size_t>(padded_to_lanes(n_queries * (padded_to_lanes(head_dim) + 2)));
 }
 
-// Values first: they are read and written as whole vectors.
+// Values first: they are accessed as whole vectors.
 AttentionState state_at(float* memory, const AttentionTile& queries) {
   const int n_queries = queries.n_queries();
   float* behind = memory + n_queries * padded_to_lanes(queries.head_dim);
@@ -31,11 +31,11 @@ int splits_of(int n_tokens) {
   return (n_tokens + kSplitTokens - 1) / kSplitTokens;
 }
 
-// Tasks per thread that a call is cut into at least, so that threads finish together.
+// Least number of tasks per thread, so that threads finish at about the same time.
 constexpr int kTasksPerThread = 4;
 
-// Room for the splits of as many tiles as are ever divided: those above a share of the call. Where a tile finds no room
-// it is not divided, which costs time and changes nothing; so the room is bounded.
+// Scratch for the splits of all tiles that may be divided: those above a share of the call. A tile that finds no
+// scratch is not divided, which costs time but changes no bit. So the scratch is bounded.
 std::size_t states_floats(int max_context, int head_dim, int n_threads) {
   if (n_threads == 1) return 0;
   constexpr std::size_t kMost = (std::size_t{64} << 20) / sizeof(float);
@@ -44,7 +44,7 @@ std::size_t states_floats(int max_context, int head_dim, int n_threads) {
   return std::min(slots * state_floats(kTileQueries, head_dim), kMost);
 }
 
-// What a tile needs over a split, and two states: of the split and of all before it.
+// Scratch of a tile over a split, and two states: of the split and of all splits before it.
 std::size_t split_floats(int head_dim) {
   return static_cast<std::size_t>(kScoreFloats + kTileQueries * padded_to_lanes(head_dim));
 }
@@ -126,8 +126,8 @@ AttentionState Attention::split_state(const Tile& tile, int split) const {
   return state_at(states + static_cast<std::size_t>(split - tile.first_split) * stride, tile.queries);
 }
 
-// A few rows take several kv heads at once, which lie side by side in memory; but a short cache has too few splits to
-// keep the threads busy, and then each kv head is a tile.
+// A few rows process several kv heads at once, which lie side by side in memory. But a short cache has too few splits
+// to keep the threads busy; then each kv head is a tile.
 int Attention::kv_heads_per_tile(const SequenceRows& sequence, const AttentionParams& params,
                                  std::int64_t total_splits) const {
   const int queries = sequence.n_rows * group_size(params);
@@ -143,8 +143,8 @@ void Attention::add_tiles(const Call& call, const SequenceRows& sequence, int kv
   const int group = group_size(params);
   const int heads = std::min(group, kTileQueries);
   const int rows = std::max(1, kTileQueries / (group * kv_heads));
-  // All rows of one kv head follow each other, while its keys are in a cache. The last rows see the most keys: they go
-  // first, so that no thread is left with a long task at the end.
+  // All rows of one kv head are consecutive, so that its keys stay in a CPU cache. The last rows see the most keys and
+  // go first, so that no thread is left with a long task at the end.
   for (int kv_head = 0; kv_head < params.n_kv_heads; kv_head += kv_heads) {
     for (int head = 0; head < group; head += heads) {
       for (int row = (sequence.n_rows - 1) / rows * rows; row >= 0; row -= rows) {
@@ -188,9 +188,9 @@ void Attention::plan_tiles(const Call& call, std::span<const SequenceRows> seque
   }
 }
 
-// Divides tiles that alone would take more than a small share of a thread's time.
+// Divides tiles that would take more than a small share of a thread's time (split-K, as in Flash-Decoding).
 void Attention::plan_tasks() {
-  // Reading a split costs about as much as eight queries over it.
+  // Reading a split costs about as much as eight queries on it.
   const auto cost = [](const Tile& tile) {
     const int queries = std::max(8 * tile.queries.n_kv_heads, tile.queries.n_queries());
     return static_cast<std::int64_t>(tile.end_split - tile.first_split) * queries;

@@ -1,4 +1,5 @@
-// Spreads attention over the threads: tiles of queries, and for long caches also splits of keys.
+// Divides attention among the threads: tiles of queries, and splits of keys for long caches (split-K, as in
+// Flash-Decoding).
 #pragma once
 
 #include <memory>
@@ -13,15 +14,15 @@
 
 namespace imp::cpu {
 
-// How work is cut decides no bit: every split is computed alone, and splits are merged in ascending order.
+// The division changes no bit: every split is computed by itself, and splits are merged in ascending order.
 class Attention {
  public:
   Attention(const CpuOps& ops, ThreadPool& threads) : ops_(ops), threads_(threads) {}
 
-  // For batches of up to max_rows rows of layers no larger than `largest`; may be called again, and never shrinks.
-  // Throws InvalidArgument for heads that it cannot do.
+  // For batches of up to max_rows rows in layers up to `largest`. May be called again; never shrinks. Throws
+  // InvalidArgument for unsupported heads.
   void reserve(int max_rows, int max_context, const AttentionParams& largest);
-  std::size_t scratch_bytes(int max_context, const AttentionParams& largest) const;  // what it would hold
+  std::size_t scratch_bytes(int max_context, const AttentionParams& largest) const;  // would be held
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 
   void run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
@@ -38,13 +39,13 @@ class Attention {
     int first_head;
     int first_split;
     int end_split;
-    std::ptrdiff_t states;  // where its splits' states begin, in floats; -1: one task does all splits
+    std::ptrdiff_t states;  // offset of its splits' states, in floats; -1: one task does all splits
   };
   struct Task {
     int tile;
     int split;  // -1: all
   };
-  // One call's arguments, as tasks need them.
+  // The arguments of one call.
   struct Call {
     const CpuKvPool& pool;
     int layer;
@@ -66,12 +67,12 @@ class Attention {
   float* thread_scratch(int thread) const;
   AttentionState split_state(const Tile& tile, int split) const;
 
-  // The greatest of what was asked for.
+  // The maximum of all requests.
   struct Reserved {
     int rows = 0;
     int context = 0;
     int kv_heads = 0;
-    int group = 0;  // query heads of a kv head
+    int group = 0;  // query heads per kv head
     int head_dim = 0;
   };
 
@@ -80,11 +81,11 @@ class Attention {
   Reserved reserved_;
   std::vector<Tile> tiles_;
   std::vector<Task> tasks_;
-  std::vector<int> divided_;  // tiles whose splits are tasks of their own
+  std::vector<int> divided_;  // tiles with a task per split
   std::shared_ptr<std::byte> scratch_;
   std::size_t scratch_bytes_ = 0;
-  std::size_t thread_floats_ = 0;  // scratch of each thread
-  std::size_t state_floats_ = 0;   // behind it: states of divided tiles
+  std::size_t thread_floats_ = 0;  // scratch per thread
+  std::size_t state_floats_ = 0;  // after it: states of divided tiles
 };
 
 }  // namespace imp::cpu

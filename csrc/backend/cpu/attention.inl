@@ -1,10 +1,12 @@
-// Attention of a tile of queries over one split of keys, and the merge of splits.
+// Attention of a tile of queries over one split of keys, and the merge of splits: FlashAttention with split-K
+// ("FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning"; Flash-Decoding) on a paged
+// cache. It differs in the order of sums: splits are aligned to position 0 and merged in ascending order, so that
+// neither batch nor threads change a bit.
 //
-// Scores have tokens in their lanes and sum over head_dim in order; values have head_dim in their lanes and sum over
-// tokens in order. So no sum ever crosses lanes except that of the softmax weights, and how many queries, panels or
-// lanes a loop takes at once changes no bit. Few queries read memory in the order in which it lies: a few panels at a
-// time, for all kv heads of the tile; many share what a cache holds. Keys that a query may not see are not read into
-// anything it keeps: the cache may hold NaN there.
+// Scores have tokens in vector lanes and sum over head_dim in order. Values have head_dim in lanes and sum over tokens
+// in order. Only the sum of the softmax weights crosses lanes. So the number of queries, panels or lanes per loop
+// changes no bit. A few queries read memory in its order: some panels at a time, for all kv heads of the tile. Many
+// queries share what a cache holds. Masked keys never enter a result: the cache may hold NaN there.
 #pragma once
 
 #include "backend/cpu/attention_scores.inl"
@@ -43,7 +45,7 @@ void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScr
 void merge(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into) {
   const int n_queries = tile.n_queries();
   const int width = padded_to_lanes(tile.head_dim);
-  // Of all queries at once; of those that take no part in it they mean nothing.
+  // For all queries at once. Results of queries outside it are undefined.
   float greatest[kTileQueries], old_factors[kTileQueries], new_factors[kTileQueries];
   for (int i = 0; i < n_queries; i += kLanes) {
     const Lanes before = load_up_to(into.greatest + i, n_queries - i);

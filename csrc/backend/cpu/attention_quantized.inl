@@ -1,5 +1,5 @@
-// The inner loops of attention over quantized blocks. Queries are quantized alike, so that dot products of blocks are
-// exact integers; values are multiplied in float32, by weights that have taken their scales up.
+// Inner loops of attention over a quantized cache. Queries are quantized too, so that dot products of blocks are exact
+// integers. Values are multiplied in float32 by weights that include their scales.
 #pragma once
 
 #include "backend/cpu/attention_tile.inl"
@@ -17,13 +17,13 @@ inline FourCodes broadcast_codes(const std::int8_t* codes) {
   __builtin_memcpy(&word, codes, sizeof word);
   return {broadcast_int(word)};
 }
-// sums + codes (0 to 255) · four of the query's (-127 to 127).
+// sums + codes (0 to 255) · four query codes (-127 to 127).
 inline IntLanes add_codes(IntLanes sums, IntLanes codes, FourCodes query) {
   return {_mm512_dpbusd_epi32(sums.v, codes.v, query.v.v)};
 }
 #else
 struct FourCodes {
-  IntLanes even, odd;  // as 16-bit halves
+  IntLanes even, odd;  // 16-bit halves
 };
 inline FourCodes broadcast_codes(const std::int8_t* codes) {
   const auto halves = [](int low, int high) { return broadcast_int((low & 0xFFFF) | high * 65536); };

@@ -1,4 +1,4 @@
-// Dot products of a tile's queries with a split's keys: tokens in the lanes, sums over head_dim in order.
+// Dot products of a tile's queries with a split's keys. Tokens in lanes; sums over head_dim in order.
 #pragma once
 
 #include "backend/cpu/attention_quantized.inl"
@@ -9,7 +9,7 @@
 namespace imp::cpu {
 namespace {
 
-// Adds one part of a step of q · k to the dot products, and the parts after it.
+// Adds one part of a step of q · k, then the parts after it.
 template <class Kept, int n_queries, int n_panels, int part = 0>
 [[gnu::always_inline]] inline void add_keys(const float* q, const void* const* k, int step,
                                             Lanes (&dot)[n_queries][n_panels]) {
@@ -38,7 +38,7 @@ inline void score_block(const float* q, const void* const* k, const AttentionTil
   }
 }
 
-// For n_queries queries, as many panels at once as there are accumulators.
+// For n_queries queries, with as many panels at once as there are accumulators.
 template <class Kept, int n_queries, int n_panels>
 inline void score_panels(typename Kept::Queries q, const void* const* k, int count, const AttentionTile& tile,
                          float* scores) {
@@ -67,7 +67,7 @@ inline void score_queries(typename Kept::Queries q, int count, const void* const
   if constexpr (n_queries > 1) score_queries<Kept, power_within(n_queries - 1)>(q, count, k, n_panels, tile, scores);
 }
 
-// Queries as columns of words, so that a loop over a few of them reads all from one address.
+// Stores queries as columns of words, so that a loop over some of them reads from one address.
 template <class Kept>
 inline void pack_queries(const AttentionTile& tile, float* packed) {
   constexpr int kTogether = kLanes * Kept::kWordElements;
@@ -87,7 +87,7 @@ inline void pack_queries(const AttentionTile& tile, float* packed) {
   }
 }
 
-// The scaled dot products of all queries with the panels [begin, end), into rows of `scores`.
+// The scaled dot products of all queries with panels [begin, end), one row of `scores` per query.
 template <class Kept>
 inline void score_all(const AttentionTile& tile, const SplitPanels& panels, int begin, int end,
                       typename Kept::Queries q, float* scores) {

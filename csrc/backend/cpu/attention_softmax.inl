@@ -1,4 +1,5 @@
-// The softmax of one query over a split: dot products become weights.
+// The softmax weights of one query over a split, relative to the split's greatest score (online softmax, "Online
+// normalizer calculation for softmax").
 #pragma once
 
 #include "backend/cpu/attention_tile.inl"
@@ -13,15 +14,15 @@ struct Softmax {
 
 constexpr std::int32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-// Makes the scores of a panel's tokens that a query may not see -infinity.
+// Sets the scores of a panel's masked tokens to -infinity.
 inline void hide_unseen(KeyRange seen, int panel, float* scores) {
   const IntLanes token = load_int(kLaneNumbers) + broadcast_int(panel);
   const Mask is_seen = less(broadcast_int(seen.begin - 1), token) & less(token, broadcast_int(seen.end));
   store(scores + panel, select(is_seen, load(scores + panel), broadcast(-__builtin_inff())));
 }
 
-// Turns the scaled dot products of one query into exp(score - greatest), zero outside what it sees, as Kept wants them;
-// their sum is of what it then uses.
+// Turns the scaled dot products of one query into exp(score - greatest), or zero where masked, in the form that Kept
+// multiplies. The sum adds the weights in that form.
 template <class Kept>
 inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* scores) {
   const int first = seen.begin / kPanelTokens * kPanelTokens;

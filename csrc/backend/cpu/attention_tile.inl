@@ -1,4 +1,4 @@
-// What the loops of attention share: which tokens a query sees, and how much they take at once.
+// Shared by the attention loops: the keys that a query sees, and the tile sizes.
 #pragma once
 
 #include "backend/cpu/cpu_ops.h"
@@ -6,15 +6,15 @@
 namespace imp::cpu {
 namespace {
 
-// Accumulators that stay in registers: of 32 AVX-512 registers, or of the 8 pairs that AVX2 has.
+// Accumulators that fit in registers: of AVX-512's 32 registers, or of AVX2's 8 pairs.
 #if defined(__AVX512F__)
 constexpr int kAccumulators = 16;
 #else
 constexpr int kAccumulators = 5;
 #endif
 
-// Queries that share what is read of K and of V. Few registers serve many queries with one vector each best; sums of
-// quantized blocks stand beside those of the whole.
+// Queries that share one read of K and of V. With few registers, many queries with one vector each are fastest.
+// Quantized blocks need accumulators of their own beside the totals.
 template <class Kept>
 constexpr int kScoreAccumulators = Kept::kQuantized ? kAccumulators / 2 : kAccumulators;
 template <class Kept>
@@ -24,21 +24,22 @@ constexpr int kValueQueries = kAccumulators >= 16 ? 8
                               : Kept::kQuantized  ? 2
                                                   : kAccumulators;
 
-// The greatest power of two that is at most n.
+// The greatest power of two up to 8 that is at most n.
 constexpr int power_within(int n) {
   return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
 }
 
-// The same number, which a compiler cannot know to be: what lies there is read again instead of kept in a register.
+// Returns its argument, but hides that from the compiler, so that it reloads values instead of keeping them in
+// registers.
 inline int read_again(int place) {
   __asm__("" : "+r"(place));
   return place;
 }
 
-// Panels read side by side: as many streams as memory serves best.
+// Panels read side by side: the number of memory streams that is fastest.
 constexpr int kPanelsAtOnce = 4;
 
-// Tokens of a split that a query sees, counted from the split's start: [begin, end), empty where begin >= end.
+// Keys of a split that a query sees, counted from the split's start: [begin, end), empty if begin >= end.
 struct KeyRange {
   int begin, end;
 };
@@ -51,7 +52,7 @@ inline KeyRange visible_keys(const AttentionTile& tile, int row, int split_posit
   return {begin > 0 ? begin : 0, end < kSplitTokens ? end : kSplitTokens};
 }
 
-// Calls visit(query, row, head) in the order of the queries, heads counted from the tile's first.
+// Calls visit(query, row, head) in query order; heads are counted from the tile's first.
 template <class Visit>
 [[gnu::always_inline]] inline void for_each_query(const AttentionTile& tile, const Visit& visit) {
   int query = 0;
@@ -72,13 +73,13 @@ struct QueryRows {
   }
 };
 
-// The values of one kv head in a split, as panels' addresses.
+// The values of one kv head in a split, as addresses of panels.
 struct HeadValues {
   const void* const* panels;
   std::ptrdiff_t head_offset;
   int width;  // head_dim, padded
 
-  // Where those of a token's panel begin.
+  // Start of the values of a token's panel.
   const void* panel(int token) const { return static_cast<const char*>(panels[token / kPanelTokens]) + head_offset; }
 };
 

@@ -1,4 +1,4 @@
-// Sums of a split's values under the weights of a tile's queries: head_dim in the lanes, sums over tokens in order.
+// Sums of a split's values with the weights of a tile's queries. head_dim in lanes; sums over tokens in order.
 #pragma once
 
 #include "backend/cpu/attention_quantized.inl"
@@ -8,7 +8,7 @@
 namespace imp::cpu {
 namespace {
 
-// Adds one part of a step of weights · V to the sums, and the parts after it.
+// Adds one part of a step of weights · V, then the parts after it.
 template <class Kept, int n_queries, int n_lanes, int part = 0>
 [[gnu::always_inline]] inline void add_weighed(typename Kept::Row row, int element, const float* weights, int step,
                                                Lanes (&sums)[n_queries][n_lanes]) {
@@ -68,7 +68,7 @@ inline void add_values_lanes(const HeadValues& v, int begin, int end, int elemen
   }
 }
 
-// Over some elements of n_queries queries: as many as there are accumulators at once.
+// Some elements of n_queries queries: as many at once as there are accumulators.
 template <class Kept, int n_queries>
 inline void add_values(const HeadValues& v, int begin, int end, int element, int end_element, const float* weights,
                        float* values) {
@@ -77,7 +77,7 @@ inline void add_values(const HeadValues& v, int begin, int end, int element, int
   add_values_lanes<Kept, n_queries, n_lanes>(v, begin, end, element, end_element, weights, values);
 }
 
-// Adds a token whose neighbour in the pair is not seen, and may be anything.
+// Adds one token of a pair. The other is masked and may hold anything.
 template <class Kept, int part = 0>
 inline Lanes add_lone(Lanes sum, typename Kept::Row row, int element, const float* weights, int token) {
   const typename Kept::Part value = Kept::template read_one<part>(row, element, token % Kept::kElements);
@@ -95,7 +95,7 @@ inline void add_lone_token(const HeadValues& v, int token, const float* weights,
   }
 }
 
-// One query over what it sees.
+// One query over all keys that it sees.
 template <class Kept>
 inline void add_values_of_query(const HeadValues& v, KeyRange tokens, const float* weights, float* values) {
   constexpr int kTogether = Kept::kElements;
@@ -111,10 +111,10 @@ inline void add_values_of_query(const HeadValues& v, KeyRange tokens, const floa
   }
 }
 
-// The queries of one block may see different tokens: steps that all see, which are taken together, and for each query
-// the tokens before and after them, which are taken alone.
+// Queries of a block may see different keys. Steps that all see are processed together. The tokens before and after are
+// processed per query.
 struct CommonSteps {
-  int begin, end;  // equal where no step is common: then all tokens come after them
+  int begin, end;  // equal if no step is common: then all tokens come after
 };
 
 template <class Kept, int n_queries>
@@ -149,7 +149,7 @@ inline void add_values_after(const HeadValues& v, CommonSteps common, const KeyR
   }
 }
 
-// In order of memory. Each query's tokens stay in ascending order, here and below.
+// In memory order. Each query's tokens stay in ascending order, here and below.
 template <class Kept, int n_queries>
 inline void add_values_of_queries(const HeadValues& v, const KeyRange* seen, int count, const float* weights,
                                   float* values) {
@@ -166,7 +166,7 @@ inline void add_values_of_queries(const HeadValues& v, const KeyRange* seen, int
     add_values_of_queries<Kept, power_within(n_queries - 1)>(v, seen, count, weights, values);
 }
 
-// Many queries share some columns of V, which then stay in the first cache; returns how many queries were done.
+// Many queries share some columns of V, which stay in the L1 cache. Returns the number of queries processed.
 template <class Kept>
 inline int add_values_by_columns(const HeadValues& v, const KeyRange* seen, int count, const float* weights,
                                  float* values) {
@@ -194,7 +194,7 @@ inline int add_values_by_columns(const HeadValues& v, const KeyRange* seen, int 
   return count;
 }
 
-// Adds up the values of all queries, each over the tokens it sees.
+// Adds the values of all queries, each over the keys that it sees.
 template <class Kept>
 inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels, const KeyRange* seen, KeyRange any,
                            const float* weights, float* values) {

@@ -1,4 +1,4 @@
-// The CPU backend's memory: what it makes, what it reserves, what it counts.
+// The CPU backend's memory: allocations, scratch, counters.
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>

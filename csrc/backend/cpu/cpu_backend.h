@@ -1,4 +1,4 @@
-// The CPU as a device: its memory, its threads, and the ops.
+// The CPU as a device: memory, threads and ops.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace imp::cpu {
 
-// The table of inner loops for what a CPU has.
+// The table of inner loops for the CPU's features.
 const CpuOps& ops_for(const DeviceCaps& caps) noexcept;
 
 class CpuBackend final : public Backend {
@@ -74,20 +74,20 @@ class CpuBackend final : public Backend {
  private:
   friend struct TestAccess;
   void count(Op op) noexcept { launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed); }
-  // Times the scope that it stands in; the second counts the op too.
+  // Times its scope; the second also counts the op.
   OpTimer timed(Op op) const noexcept;
   OpTimer run(Op op) noexcept;
 
   Activate activation(GatedActivation kind) const noexcept {
     return kind == GatedActivation::silu ? ops_.silu : ops_.gelu_tanh;
   }
-  // Of the product of an average expert.
+  // For the product of an average expert.
   static std::string_view kernel_name(const ExpertTerm& term, const ExpertRows& rows) noexcept;
 
-  // Calls body(row) for each row; wide rows are one task each, narrow ones share a task.
+  // Calls body(row) for each row. A wide row is a task; narrow rows share one.
   template <class Body>
   void for_rows(int n_rows, int width, const Body& body);
-  // Calls body(row, first element, elements) for pieces of rows.
+  // Calls body(row, first element, elements) for parts of rows.
   template <class Body>
   void for_pieces(int n_rows, int width, const Body& body);
 
@@ -100,9 +100,9 @@ class CpuBackend final : public Backend {
   GemmRunner gemm_;
   Attention attention_;
   Sampler sampler_;
-  std::shared_ptr<std::byte> embed_scratch_;  // embed_row_bytes_ for each thread
+  std::shared_ptr<std::byte> embed_scratch_;  // embed_row_bytes_ per thread
   std::size_t embed_row_bytes_ = 0;
-  std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows and make_expert_rows handed out
+  std::vector<std::shared_ptr<std::byte>> rows_;  // allocations of make_rows and make_expert_rows
   std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Op::count)> launches_{};
   OpTrace* trace_ = nullptr;
 };

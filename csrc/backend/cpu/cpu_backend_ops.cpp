@@ -1,4 +1,4 @@
-// The CPU backend's ops: each spreads rows, or pieces of rows, over the threads.
+// The CPU backend's ops: each divides its rows among the threads.
 #include <algorithm>
 
 #include "backend/cpu/cpu_backend.h"
@@ -10,9 +10,9 @@
 namespace imp::cpu {
 namespace {
 
-// Elements that are worth handing to another thread.
+// Least number of elements worth a task.
 constexpr int kTaskElements = 4096;
-// Rows of one kv head that a task appends.
+// Rows of one kv head per task.
 constexpr int kAppendRows = 32;
 
 float* row_of(Rows x, int row) {
@@ -111,7 +111,7 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
   const auto position_of = [](const SequenceRows& sequence, int row) {
     return sequence.first_position + row - sequence.first_row;
   };
-  // Rows [first, end) of the batch, which are of one panel.
+  // Rows [first, end) of the batch, which belong to one panel.
   const auto append_panel = [&](const SequenceRows& sequence, int first, int end, int head) {
     const int position = position_of(sequence, first);
     const std::int32_t block = sequence.blocks[static_cast<std::size_t>(position / geometry.block_tokens)];
@@ -125,8 +125,8 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
             .n_tokens = end - first},
            cache.k_panel(layer, block, head, panel), cache.v_panel(layer, block, head, panel));
   };
-  // The first row from `row` on that starts a panel, or is the sequence's first: tokens of one panel share words, so
-  // that one task must write them all.
+  // The first row from `row` on that starts a panel or a sequence. Tokens of a panel share words, so one task must
+  // write them all.
   const auto panel_start = [&](const SequenceRows& sequence, int row) {
     if (row <= sequence.first_row) return sequence.first_row;
     const int begun = position_of(sequence, row) % kPanelTokens;
@@ -152,7 +152,7 @@ void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceR
   const bool only_decode = std::ranges::all_of(sequences, is_decode);
   if (std::ranges::any_of(sequences, is_decode)) count(Op::attend_decode);
   if (!only_decode) count(Op::attend_prefill);
-  // One pass over both; the longer of them names it.
+  // One pass over both; the longer one names it.
   const OpTimer timer = timed(only_decode ? Op::attend_decode : Op::attend_prefill);
   attention_.run(static_cast<const CpuKvPool&>(pool), layer, sequences, params, q, out);
 }

@@ -1,4 +1,4 @@
-// From the setting `device.isa` to what the CPU's kernels may use.
+// Resolves the setting `device.isa` to CPU features.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace imp::cpu {
 
-// The features that a value of the setting names: all of `here` for `auto`, else what isa_features() returns. This CPU
-// may lack some of them. Throws InvalidArgument for an unknown word and lists the known ones.
+// The features that a value of the setting names: for `auto` all of `here`, else those of isa_features(), which this
+// CPU may lack. Throws InvalidArgument for an unknown value and lists the known ones.
 CpuFeatures features_named(std::string_view isa, CpuFeatures here = detect_cpu_features());
 
-// Likewise, but throws DeviceError(DEVICE_MISSING) if the CPU lacks any of the features, and lists those that it has.
+// The same, but throws DeviceError(DEVICE_MISSING) if the CPU lacks a feature, and lists the features that it has.
 CpuFeatures resolve_isa(std::string_view isa, CpuFeatures here = detect_cpu_features());
 DeviceCaps cpu_caps(std::string_view isa);
 inline DeviceCaps caps_of(CpuFeatures features) {

@@ -1,4 +1,4 @@
-// The cache in memory on the CPU: how keys and values are laid out, and where each panel lies.
+// The paged KV cache in CPU memory: layout and addresses of panels.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace imp::cpu {
 
-// K by layer, block, kv head, and panel [head_dim][16 tokens]; behind it V by layer, block, kv head, and panel
-// [16 tokens][head_dim, padded to 16]; of bfloat16 with neighbours in pairs, as SplitPanels has them. So attention's
-// lanes are tokens for K and elements for V, and the heads of one block, and of blocks that follow each other, form one
-// stream: runs of a few KiB are read at a third of the speed.
+// K by layer, block, kv head and panel [head_dim][16 tokens]; then V by layer, block, kv head and panel [16
+// tokens][head_dim, padded to 16]. For bfloat16 neighbours are in pairs, as SplitPanels describes. So attention's lanes
+// are tokens for K and elements for V, and the heads of consecutive blocks form one long stream. Separate runs of a few
+// KiB would be read at a third of the speed.
 class CpuKvPool final : public KvPool {
  public:
-  // Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).
+  // Throws InvalidArgument for an impossible geometry, or ResourceExhausted(NO_MEMORY).
   explicit CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory = {});
 
   const KvGeometry& geometry() const noexcept override { return geometry_; }
-  // What it takes; of a geometry that cannot be, anything.
+  // Bytes of such a pool; undefined for an impossible geometry.
   static std::size_t n_bytes(const KvGeometry& geometry);
   std::size_t n_bytes() const noexcept override { return n_bytes(geometry_); }
 
@@ -33,7 +33,7 @@ class CpuKvPool final : public KvPool {
   std::byte* v_panel(int layer, std::int32_t block, int head, int panel) const noexcept {
     return v_block(layer, block).data() + at(head) * v_head_bytes_ + at(panel) * v_panel_bytes_;
   }
-  // From a panel to the same of the next kv head.
+  // Distance from a panel to the same panel of the next kv head.
   std::size_t k_head_bytes() const noexcept { return k_head_bytes_; }
   std::size_t v_head_bytes() const noexcept { return v_head_bytes_; }
   // All heads of a block.
@@ -56,11 +56,11 @@ class CpuKvPool final : public KvPool {
   KvStorage storage_;
   std::size_t k_panel_bytes_;
   std::size_t v_panel_bytes_;
-  std::size_t k_head_bytes_;  // one head's K of a block
+  std::size_t k_head_bytes_;  // one head's K in a block
   std::size_t v_head_bytes_;
   std::shared_ptr<std::byte> memory_;
   std::byte* v_memory_;
-  std::jthread residency_;  // reads all of the above
+  std::jthread residency_;  // touches the memory above
 };
 
 }  // namespace imp::cpu

@@ -1,7 +1,7 @@
-// The inner loops of the CPU's ops as one table of function pointers per instruction set: plain data and plain
-// functions, so that a file compiled for a wide instruction set instantiates nothing that others share.
+// The inner loops of the CPU's ops, as one table of function pointers per instruction set. They are plain functions on
+// plain data: a file compiled for a wide instruction set must not instantiate templates that other files share.
 //
-// All tables compute the same bits. The functions are called inside ThreadPool::run, where denormals are zero.
+// All tables compute the same bits. Call the functions inside ThreadPool::run, where denormals are zero.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 
 namespace imp::cpu {
 
-// Elements of rows and of caches are handled 16 at a time; storage is padded to multiples of it.
+// Rows and caches are processed 16 elements at a time; storage is padded to a multiple of it.
 constexpr int kPanelTokens = 16;
 // Attention takes keys in splits of this many positions, aligned to position 0.
 constexpr int kSplitTokens = 256;
 constexpr int kSplitPanels = kSplitTokens / kPanelTokens;
-// Queries that one pass over a split's keys and values serves.
+// Queries per pass over a split's keys and values.
 constexpr int kTileQueries = 32;
 
 constexpr int padded_to_lanes(int n) {
   return (n + 15) / 16 * 16;
 }
 
-// The queries of a few consecutive rows of one sequence, of n_heads heads of each of some neighbouring kv heads. They
-// are numbered by kv head, then row, then head; there are at most kTileQueries. Of several kv heads a tile holds all
-// query heads, so that those of the next kv head follow.
+// The queries of consecutive rows of one sequence, for n_heads heads of each of some neighbouring kv heads. Ordered by
+// kv head, then row, then head; at most kTileQueries. A tile of several kv heads has all their query heads, so that
+// they are contiguous.
 struct AttentionTile {
-  const float* q;  // the first query of row 0; heads are head_dim apart
+  const float* q;  // first query of row 0; heads are head_dim apart
   std::ptrdiff_t row_stride;
   int n_rows;
   int n_kv_heads;
@@ -39,9 +39,9 @@ struct AttentionTile {
   constexpr int n_queries() const { return n_kv_heads * n_rows * n_heads; }
 };
 
-// Where the keys and values of a split lie for the tile's first kv head, per panel of 16 tokens: K as
-// [head_dim][16 tokens], V as [16 tokens][padded head_dim]; of bfloat16 in pairs, K as [head_dim / 2][16 tokens][2], V
-// as [8][padded head_dim][2 tokens]. Panels that no query sees may be null.
+// The keys and values of a split for the tile's first kv head, one address per panel of 16 tokens. K is [head_dim][16
+// tokens], V is [16 tokens][padded head_dim]. For bfloat16 in pairs: K is [head_dim / 2][16 tokens][2], V is [8][padded
+// head_dim][2 tokens]. Panels that no query sees may be null.
 struct SplitPanels {
   const void* k[kSplitPanels];
   const void* v[kSplitPanels];
@@ -50,21 +50,21 @@ struct SplitPanels {
   int first_position;
 };
 
-// The softmax of some queries over some keys, not yet divided: greatest score, sum of exp(score - greatest), and the
-// values weighted alike. The entries of queries that saw no key mean nothing.
+// The online softmax of some queries over some keys before the division: greatest score, sum of exp(score - greatest),
+// and weighted values. The entries of queries that saw no key are undefined.
 struct AttentionState {
   float* greatest;  // [queries]
   float* sum;       // [queries]
   float* values;    // [queries][padded head_dim]
 };
 
-// Rows of scores are this far apart: at a power of two they would contend for a few sets of the cache.
+// Distance between rows of scores. A power of two would map them to a few sets of the CPU cache.
 constexpr int kScoreStride = kSplitTokens + kPanelTokens;
 
-// What one split needs beside its state.
+// Scratch of one split, apart from its state.
 struct SplitScratch {
   float* scores;   // [kTileQueries][kScoreStride]
-  float* queries;  // room for kTileQueries · padded head_dim
+  float* queries;  // kTileQueries · padded head_dim
 };
 
 // One head's keys and values of consecutive tokens of one panel.
@@ -78,7 +78,7 @@ struct PanelRows {
   int n_tokens;
 };
 
-// Ops over the cache, one row per storage type.
+// Ops on the cache, one row per storage type.
 struct KvOps {
   // Writes the rows into one head's panel of K and of V.
   void (*append)(const PanelRows& rows, void* k_panel, void* v_panel);
@@ -87,35 +87,35 @@ struct KvOps {
                        const AttentionState& state);
 };
 
-// Order-preserving integers: of two floats the greater has the greater key; -0 and +0 have one key.
+// Order-preserving integers: a greater float has a greater key; -0 and +0 share one.
 using LogitKey = std::int32_t;
 
 struct RowScan {
   LogitKey greatest;
-  std::int32_t index;  // the lowest with that key
+  std::int32_t index;  // the lowest index with that key
   bool finite;
 };
 
-// Logits are scanned in chunks of this many, and their weights are summed in blocks of this many.
+// Logits are scanned in chunks of this size; their weights are summed in blocks of this size.
 constexpr int kScanChunk = 64;
 constexpr int kMassBlock = 1024;
 
 struct SamplingOps {
-  // chunk_greatest: null, or room for a key per started chunk.
+  // chunk_greatest: null, or one key per started chunk.
   RowScan (*scan)(const float* row, int n, LogitKey* chunk_greatest);
-  // Ids whose key is at least `least`, ascending, with their values; returns their number.
+  // Collects the ids whose key is at least `least`, ascending, with their values. Returns their number.
   int (*gather)(const float* row, int n, LogitKey least, std::int32_t* ids, float* values);
   // weights[i] = floor(exp((values[i] - greatest) / temperature) · 2^40)
   void (*weigh)(const float* values, int n, float greatest, float temperature, std::uint64_t* weights);
-  // The sums of the same weights over each started block.
+  // The sums of these weights per started block.
   void (*block_masses)(const float* values, int n, float greatest, float temperature, std::uint64_t* masses);
-  // surprises[i] = -log(weights[i] / total); meaningless where the weight is 0
+  // surprises[i] = -log(weights[i] / total); undefined if the weight is 0.
   void (*surprises)(const std::uint64_t* weights, int n, double total, double* surprises);
 };
 
 // Some rows of a matrix, each with a weight.
 struct WeighedRows {
-  const float* first;     // row 0 of the matrix, from the first element wanted on
+  const float* first;  // row 0 of the matrix, from the first element needed
   std::ptrdiff_t stride;  // floats
   const std::int32_t* places;
   const float* weights;
@@ -129,7 +129,7 @@ struct CpuOps {
   void (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
   // out = n_pairs cosines, then n_pairs sines, of position · frequencies, times magnitude
   void (*rope_angles)(std::int32_t position, const double* frequencies, int n_pairs, float magnitude, float* out);
-  // Rotate the first 2 · n_pairs elements of a head in place: neighbours, or element i with i + n_pairs.
+  // Rotates the first 2 · n_pairs elements of a head in place: adjacent pairs, or element i with i + n_pairs.
   void (*rope_adjacent)(float* head, const float* angles, int n_pairs);
   void (*rope_halves)(float* head, const float* angles, int n_pairs);
   void (*silu)(const float* gate, const float* up, int n, float* out);
@@ -139,12 +139,12 @@ struct CpuOps {
   void (*scale)(float* x, int n, float factor);
   void (*soft_cap)(float* x, int n, float cap);
   void (*softmax)(float* x, int n);  // in place
-  // out = sum of weight · row, in the order of the places
+  // out = sum of weight · row, in the given order.
   void (*mix)(const WeighedRows& rows, int n, float* out);
 
   KvOps kv[4];  // by KvStorage
-  // into = the softmax over the keys of both, where the tile's queries see keys of the split at split_position; the
-  // first split that a query sees is copied.
+  // into = the softmax over the keys of both, for queries that see keys of the split at split_position. Copies the
+  // first split that a query sees.
   void (*merge)(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into);
   // out = values / sum; query (row, head) at out + row · out_stride + head · head_dim
   void (*finish)(const AttentionTile& tile, const AttentionState& state, float* out, std::ptrdiff_t out_stride);

@@ -5,7 +5,7 @@
 
 namespace imp::cpu {
 
-// As its maker writes it, such as "AMD EPYC 9575F 64-Core Processor"; "CPU" where it does not say.
+// The vendor's name, such as "AMD EPYC 9575F 64-Core Processor"; "CPU" if it reports none.
 std::string processor_name();
 
 }  // namespace imp::cpu

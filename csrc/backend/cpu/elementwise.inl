@@ -1,4 +1,4 @@
-// Ops that treat each element alone.
+// Elementwise ops.
 #pragma once
 
 #include "backend/cpu/math.h"

@@ -1,4 +1,4 @@
-// Choosing by insertion, grouping by counting.
+// Top-k routing by insertion, grouping by counting sort.
 #include "backend/cpu/experts.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 namespace imp::cpu {
 namespace {
 
-// Whether a score goes before one of a lower expert: equal scores do not. NaN goes before all numbers, so that it is
-// chosen and seen.
+// Whether a score precedes the score of a lower expert. Equal scores do not. NaN precedes all numbers, so that it is
+// chosen and reported.
 bool beats(float score, float other) {
   return score > other || (std::isnan(score) && !std::isnan(other));
 }
@@ -43,7 +43,7 @@ void group_by_expert(const ExpertRows& rows) {
   std::fill_n(rows.begins, rows.n_experts + 1, 0);
   for (int i = 0; i < n_grouped; ++i) ++rows.begins[rows.experts[i] + 1];
   for (int expert = 0; expert < rows.n_experts; ++expert) rows.begins[expert + 1] += rows.begins[expert];
-  // Each begin moves on to the next one while its expert's rows are given their places, and is moved back.
+  // Each begin advances to the next one while its expert's rows get their places; then it is moved back.
   for (int i = 0; i < n_grouped; ++i) rows.places[i] = rows.begins[rows.experts[i]]++;
   std::copy_backward(rows.begins, rows.begins + rows.n_experts, rows.begins + rows.n_experts + 1);
   rows.begins[0] = 0;

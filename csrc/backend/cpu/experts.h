@@ -1,4 +1,4 @@
-// The choice of experts on the CPU, and the order in which their rows are grouped.
+// Routing of rows to experts on the CPU, and grouping of the rows.
 #pragma once
 
 #include "backend/cpu/cpu_ops.h"
@@ -6,11 +6,11 @@
 
 namespace imp::cpu {
 
-// Chooses the experts of one row and weighs them; scores [n_experts] are used up.
+// Chooses the experts of one row and their weights. Overwrites scores [n_experts].
 void choose_experts(const CpuOps& ops, const ExpertRouting& routing, float* scores, std::int32_t* experts,
                     float* weights);
 
-// Fills in places and begins from the experts chosen.
+// Fills in places and begins from the chosen experts.
 void group_by_expert(const ExpertRows& rows);
 
 }  // namespace imp::cpu

@@ -1,4 +1,4 @@
-// Weights of experts, and sums of their outputs.
+// Softmax weights of experts, and weighted sums of their outputs.
 #pragma once
 
 #include "backend/cpu/cpu_ops.h"

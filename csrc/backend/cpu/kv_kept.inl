@@ -1,4 +1,4 @@
-// What the cache holds of K and V, and how attention multiplies it: a type per storage.
+// The storage types of the KV cache and their inner loops, one struct per type.
 //
 //   Element   what one lane reads at once: kElements neighbours, along head_dim of K and along the tokens of V
 //   Factor    what Elements are multiplied by: kElements neighbours of a query, or of a row of weights

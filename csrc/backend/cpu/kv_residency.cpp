@@ -1,4 +1,4 @@
-// Asks the system for pages in pieces, each of the same blocks of every layer, in the order of the blocks.
+// Touches the pages of the KV cache early, the same blocks of every layer at a time, in block order.
 #include "backend/cpu/kv_residency.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
 
-// False where the system refuses.
+// False if the system refuses.
 bool populate(std::span<std::byte> memory) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
@@ -30,9 +30,9 @@ bool populate(std::span<std::byte> memory) {
 }
 
 void populate_first_blocks(const CpuKvPool& pool, const std::stop_token& stop) {
-  // While it holds the process's memory map, threads that change it wait: not at the lowest priority.
+  // Holding the process's memory map makes other threads wait. So the priority is low, not the lowest.
   constexpr int kNice = 10;
-  setpriority(PRIO_PROCESS, 0, kNice);  // on Linux of the calling thread alone
+  setpriority(PRIO_PROCESS, 0, kNice);  // on Linux for the calling thread only
   const KvGeometry& geometry = pool.geometry();
   const std::size_t block_bytes = std::max(pool.k_block(0, 0).size(), pool.v_block(0, 0).size());
   const int step = static_cast<int>(std::max<std::size_t>(1, kPieceBytes / block_bytes));
@@ -55,7 +55,7 @@ std::jthread make_resident(const CpuKvPool& pool) {
   try {
     return std::jthread([&pool](const std::stop_token& stop) { populate_first_blocks(pool, stop); });
   } catch (const std::system_error&) {
-    return {};  // no thread to be had: pages come as tokens do
+    return {};  // no thread available: pages are touched by the first tokens
   }
 }
 #else

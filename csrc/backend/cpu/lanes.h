@@ -1,17 +1,15 @@
-// Sixteen floats at a time: one vocabulary of vector operations with equal bits on every instruction set.
+// Sixteen floats at a time: a portable SIMD type with equal bits on every instruction set.
 //
-// The file that includes this is compiled for one instruction set, and the compiler's macros choose the form. Only
-// IEEE operations are offered (no reciprocal or root estimates), and nothing is fused unless it is called fma. All
-// names are in anonymous namespaces, so that a wide copy never replaces a narrow one at link time; no std template
-// is used, for the same reason.
+// The file that includes this is compiled for one instruction set, and the compiler's macros select the implementation.
+// There are only IEEE operations (no reciprocal or root estimates), and only fma() fuses. All names are in anonymous
+// namespaces and no std template is used, so that the linker never replaces a narrow copy with a wide one.
 //
 //   Lanes      16 × float32      load, store, + − × ÷, fma(a, b, c) = a·b + c, sqrt, min, max, round_even …
 //   IntLanes   16 × int32        wrapping + − ×, bitwise, shifts, 16-bit halves, bits(x) and from_bits(i)
 //   Mask       16 × bool         less(a, b) …, select(mask, a, b) = mask ? a : b
 //
-// min and max are `a < b ? a : b` and `a > b ? a : b` lane by lane: the second operand where either is NaN. A denormal
-// operand may come out as it is or as zero, as which all else reads it.
-// Sums and maxima over the lanes fold the upper half onto the lower: 16, 8, 4, 2, 1.
+// min and max are `a < b ? a : b` and `a > b ? a : b` per lane: the second operand if either is NaN. A denormal operand
+// may come out unchanged or as zero. Sums and maxima over lanes fold the upper half onto the lower: 16, 8, 4, 2, 1.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +20,7 @@ namespace {
 
 constexpr int kLanes = 16;
 
-// Bytes of the first n floats, 0 to 15: a compiler that follows sizes sees that there are no more.
+// Bytes of the first n floats, 0 to 15, in a form whose upper bound the compiler can see.
 inline std::size_t bytes_of_first(int n) {
   return static_cast<std::size_t>(n) % kLanes * sizeof(float);
 }
@@ -47,7 +45,7 @@ namespace {
 inline Lanes load_bf16(const std::uint16_t* from) {
   return from_bits(shift_left<16>(load_u16(from)));
 }
-inline IntLanes round_bf16(Lanes x) {  // in the upper halves; the lower ones are left over
+inline IntLanes round_bf16(Lanes x) {  // in the upper halves; the lower ones are undefined
   const IntLanes word = bits(x);
   const IntLanes odd = shift_right_logical<16>(word) & broadcast_int(1);
   const IntLanes rounded = word + broadcast_int(0x7FFF) + odd;

@@ -1,4 +1,4 @@
-// One pass for the sum, one to gather what may be among the candidates.
+// One pass for the log-sum-exp, one to gather the candidates.
 #include "backend/cpu/logprobs.h"
 
 #include <algorithm>
@@ -29,8 +29,8 @@ void list_candidates(const SamplingOps& ops, std::span<const float> logits, cons
   if (candidates.empty()) return;
   const LogitKey least = least_key_of_top(static_cast<int>(candidates.size()), vocab_size, scratch);
   const int n = ops.gather(logits.data(), vocab_size, least, scratch.ids, scratch.values);
-  // Insertion into the short list, by the logits themselves: log-probabilities of two logits may round to one value. By
-  // their keys, because denormals would compare as equal, and the first candidate is what greedy sampling takes.
+  // Insertion sort by the logits, since two log-probabilities may round to the same value. It compares keys, since
+  // denormals compare as equal and the first candidate must be the token of greedy sampling.
   std::size_t held = 0;
   for (int i = 0; i < n; ++i) {
     const float value = scratch.values[i];

@@ -1,4 +1,4 @@
-// Each penalty visits only the ids it concerns; the masks visit all.
+// Each penalty visits only its ids; the masks visit all.
 #include "backend/cpu/penalties.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace imp::cpu {
 namespace {
 
-// Penalties move extreme logits beyond float's range; a finite row must stay one.
+// Penalties may move extreme logits beyond the range of float; a finite row must stay finite.
 float kept_finite(float logit) {
   constexpr float kMost = std::numeric_limits<float>::max();
   return std::clamp(logit, -kMost, kMost);

@@ -1,4 +1,4 @@
-// The loops behind the probes of what a machine can do, one set per instruction set; plain declarations.
+// The loops that probe the machine's limits, one set per instruction set.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 namespace imp::cpu {
 
 struct ProbeLoops {
-  // Reads n_bytes, a multiple of 256, in four streams; returns a sum, so that no read can be left out.
+  // Reads n_bytes, a multiple of 256, in four streams. Returns a sum, so that the compiler keeps every read.
   std::uint64_t (*read)(const std::byte* bytes, std::size_t n_bytes);
-  // Multiply-adds of each type on registers alone; return a value that depends on all of them.
+  // Multiply-adds of each type in registers. They return a value that depends on all of them.
   float (*multiply_f32)(std::int64_t n_rounds);
   std::int32_t (*multiply_int8)(std::int64_t n_rounds);
   float (*multiply_bf16)(std::int64_t n_rounds);
-  std::int64_t f32_ops;  // of one round; a multiply and an add are two
+  std::int64_t f32_ops;  // per round; a multiply and an add count as two
   std::int64_t int8_ops;
   std::int64_t bf16_ops;
 };

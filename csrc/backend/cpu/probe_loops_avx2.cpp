@@ -21,7 +21,7 @@ namespace {
 inline Floats multiply_add(Floats sum, Floats factor, Floats addend) {
   return _mm256_fmadd_ps(sum, factor, addend);
 }
-// The three instructions that stand for one dot product here.
+// The three instructions of one dot product.
 inline Ints dot_add(Ints sum, Ints first, Ints second) {
   const __m256i pairs = _mm256_maddubs_epi16((__m256i)first, (__m256i)second);
   return (Ints)_mm256_add_epi32((__m256i)sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));

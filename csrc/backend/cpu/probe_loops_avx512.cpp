@@ -21,7 +21,7 @@ namespace {
 inline Floats multiply_add(Floats sum, Floats factor, Floats addend) {
   return _mm512_fmadd_ps(sum, factor, addend);
 }
-// The three instructions that stand for one dot product here.
+// The three instructions of one dot product.
 inline Ints dot_add(Ints sum, Ints first, Ints second) {
   const __m512i pairs = _mm512_maddubs_epi16((__m512i)first, (__m512i)second);
   return (Ints)_mm512_add_epi32((__m512i)sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));

@@ -1,4 +1,4 @@
-// Probes: the loops of an instruction set, timed on every thread together.
+// Times the loops of an instruction set on all threads together.
 #include "backend/cpu/probes.h"
 
 #include <atomic>
@@ -27,8 +27,8 @@ ProbeLoops loops_for([[maybe_unused]] const DeviceCaps& caps) {
   return probe_loops_generic();
 }
 
-// Repeats body(thread) on every thread, each waiting for the others before it starts, until `seconds` have passed;
-// returns repetitions of the whole team per second.
+// Repeats body(thread) on every thread, with a barrier before each round, until `seconds` have passed. Returns rounds
+// per second.
 template <class Body>
 double rate(ThreadPool& pool, double seconds, const Body& body) {
   using Clock = std::chrono::steady_clock;
@@ -49,7 +49,8 @@ double rate(ThreadPool& pool, double seconds, const Body& body) {
   return static_cast<double>(n_rounds) / busy;
 }
 
-// Operations per second of a loop on registers that does `ops` a round; its results are kept, so that it is run.
+// Operations per second of a loop on registers with `ops` per round. Keeps its results, so that the compiler keeps the
+// loop.
 template <class Result>
 double ops_per_s(ThreadPool& pool, double seconds, Result (*multiply)(std::int64_t n_rounds), std::int64_t ops) {
   constexpr std::int64_t kRounds = 200'000;
@@ -62,7 +63,7 @@ double ops_per_s(ThreadPool& pool, double seconds, Result (*multiply)(std::int64
 }  // namespace
 
 double probe_read_bytes_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds) {
-  // More per thread than any cache of today's servers gives to one core's share of it.
+  // More per thread than any current server cache has per core.
   constexpr std::size_t kBytes = std::size_t{128} << 20;
   const ProbeLoops loops = loops_for(caps);
   Arena arena;

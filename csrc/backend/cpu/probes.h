@@ -1,4 +1,4 @@
-// What this machine can do right now: the ceilings that speeds are given as fractions of.
+// Measures the machine's limits now (memory bandwidth, peak operations): the ceilings of a roofline.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace imp::cpu {
 
-// Each runs on all threads of the pool at once, for about the given time, with the best instructions that `caps`
-// allows, and returns a rate over all threads. They are for measuring beside a benchmark, in the same run.
+// Each runs on all threads of the pool for about the given time, with the best instructions that `caps` allows. Returns
+// the rate of all threads together. Run them beside a benchmark.
 double probe_read_bytes_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 double probe_f32_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 double probe_bf16_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);

@@ -1,4 +1,4 @@
-// The steps of a choice in their order: check the row, adjust a copy, take the greatest or draw, report.
+// Sampling in order: check the row, adjust a copy, take the argmax or draw, report.
 #include "backend/cpu/sampling.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ SampleResult Sampler::choose(std::span<const float> logits, const SampleRequest&
   if (!found.finite) return {.status = SampleStatus::non_finite};
   const auto at = [](std::span<const float> row, std::int32_t id) { return row[static_cast<std::size_t>(id)]; };
 
-  // Before the masses and chunk keys of the raw row give way to those of the adjusted one.
+  // Run before the adjusted row overwrites the masses and chunk keys of the raw row.
   const float greatest = at(logits, found.index);
   const bool reports = request.logprob || !request.candidates.empty();
   LogSoftmax log_softmax = reports ? LogSoftmax(ops_, logits, greatest, scratch) : LogSoftmax();

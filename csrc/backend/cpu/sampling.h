@@ -1,4 +1,4 @@
-// Chooses tokens from rows of logits and scores given ones: one request per task of the pool.
+// Samples tokens from rows of logits and scores given tokens: one request per task of the pool.
 #pragma once
 
 #include <memory>
@@ -17,15 +17,15 @@ class Sampler {
  public:
   Sampler(const CpuOps& ops, ThreadPool& threads) : ops_(ops.sampling), threads_(threads) {}
 
-  // May be called again, and never shrinks.
+  // May be called again; never shrinks.
   void reserve(int vocab_size, int max_context);
-  std::size_t scratch_bytes(int vocab_size, int max_context) const;  // what it would hold
+  std::size_t scratch_bytes(int vocab_size, int max_context) const;  // would be held
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results);
 
-  // The choice alone, for a row and 64 random bits: what sample() does once per request with the bits of its draw.
+  // The choice alone, for a row and 64 random bits. sample() calls it once per request.
   SampleResult choose(std::span<const float> logits, const SampleRequest& request, std::uint64_t random,
                       const SamplingScratch& scratch) const;
 

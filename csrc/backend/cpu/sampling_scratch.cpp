@@ -6,7 +6,7 @@
 namespace imp::cpu {
 namespace {
 
-// Hands out pieces of memory; with null memory it only counts.
+// Hands out memory; with null memory it only counts.
 struct Layout {
   std::byte* memory;
   std::size_t used = 0;

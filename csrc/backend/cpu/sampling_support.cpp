@@ -1,4 +1,4 @@
-// Gathers a short list that is certain to hold the kept set, then cuts it exactly, in integers.
+// Gathers a short list that contains all kept candidates, then cuts it exactly, in integers.
 #include "backend/cpu/sampling_support.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr std::uint64_t kOne = std::uint64_t{1} << 40;  // the weight of the greatest logit
+constexpr std::uint64_t kOne = std::uint64_t{1} << 40;  // weight of the greatest logit
 
-// The same order, unsigned.
+// The same order for unsigned integers.
 std::uint64_t order_of(LogitKey key) {
   return static_cast<std::uint32_t>(key) ^ 0x80000000U;
 }
@@ -25,7 +25,7 @@ std::uint64_t sum(const std::uint64_t* weights, std::int64_t n) {
   return std::accumulate(weights, weights + n, std::uint64_t{0});
 }
 
-// A key below that of every logit within `distance` temperatures of the greatest, whatever the rounding.
+// A key below that of every logit within `distance` temperatures of the greatest, under any rounding.
 LogitKey key_below(float greatest, double distance, float temperature) {
   const double bound = static_cast<double>(greatest) - (distance + 0.01) * static_cast<double>(temperature);
   const double slack = 1e-6 * (std::max(bound, -bound) + static_cast<double>(std::max(greatest, -greatest)));
@@ -67,7 +67,7 @@ struct Shortlist {
         n, [&](std::int64_t i) { return scratch.order[i]; }, [](std::int64_t) { return std::uint64_t{1}; }, count);
   }
 
-  // Before the first candidate whose weight is below `needed`.
+  // Cuts before the first candidate whose weight is less than `needed`.
   Cut cut_below_weight(std::uint64_t needed) const {
     Cut cut;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -94,9 +94,9 @@ struct Shortlist {
   }
 };
 
-// Gathers for top-p over all candidates: nearly always its prefix lies near the greatest logit.
+// For top-p over all candidates: the kept prefix nearly always lies near the greatest logit.
 std::uint64_t gather_for_top_p(Shortlist& list, LogitKey least, float top_p) {
-  constexpr double kNear = 12;  // temperatures: e^-12 of the greatest weight
+  constexpr double kNear = 12;  // in temperatures: e^-12 of the greatest weight
   const std::uint64_t total = list.mass_of_all();
   const LogitKey near = std::max(least, key_below(list.greatest, kNear, list.temperature));
   list.gather(near);
@@ -104,7 +104,8 @@ std::uint64_t gather_for_top_p(Shortlist& list, LogitKey least, float top_p) {
   return total;
 }
 
-// Nearest to the entropy first, as far as typical_p of the mass. In double precision, sums by ascending id.
+// Typical-p: those nearest to the entropy first, up to typical_p of the mass. In double precision, sums by ascending
+// id.
 void keep_typical(Shortlist& list, float typical_p) {
   const SamplingScratch& scratch = list.scratch;
   const std::uint64_t total = sum(scratch.weights, list.n);
@@ -116,7 +117,7 @@ void keep_typical(Shortlist& list, float typical_p) {
   }
   for (std::int64_t i = 0; i < list.n; ++i) {
     const double distance = scratch.surprises[i] - entropy;
-    // Non-negative doubles are ordered like their bits; the complement puts the smallest first. Weight zero is last.
+    // Non-negative doubles have the order of their bits; the complement puts the smallest first. Weight zero is last.
     const auto nearness = ~std::bit_cast<std::uint64_t>(distance < 0 ? -distance : distance);
     scratch.order[i] = scratch.weights[i] == 0 ? 0 : nearness;
   }
@@ -138,7 +139,7 @@ bool needs_chunk_keys(const SamplerParams& params, int vocab_size) {
 LogitKey least_key_of_top(int k, int vocab_size, const SamplingScratch& scratch) {
   const int n_chunks = (vocab_size + kScanChunk - 1) / kScanChunk;
   if (n_chunks < k) return INT32_MIN;
-  // At least k logits are as great as the greatest of the k-th best chunk.
+  // At least k logits are as great as the maximum of the k-th best chunk.
   const Cut cut = select_prefix<4>(
       n_chunks, [&](std::int64_t i) { return order_of(scratch.chunk_keys[i]); },
       [](std::int64_t) { return std::uint64_t{1}; }, static_cast<std::uint64_t>(k));
@@ -157,7 +158,7 @@ Support choose_support(const SamplingOps& ops, std::span<const float> logits, fl
   Cut cut;
   if (params.top_p < 1 && top_k == 0) {
     const std::uint64_t needed = share(params.top_p, gather_for_top_p(list, least, params.top_p));
-    // Where min-p keeps less than that, its own cut is the shorter.
+    // If min-p keeps fewer candidates, its cut decides.
     if (sum(scratch.weights, list.n) >= needed) cut = list.cut_at_mass<4>(needed);
   } else {
     list.gather(least);
