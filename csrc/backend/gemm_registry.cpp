@@ -88,7 +88,7 @@ std::string known_for(std::span<const GemmKernel> kernels, const std::string& pa
 void require_known(std::span<const GemmKernel> kernels, std::span<const GemmOverride> overrides) {
   for (const GemmOverride& override : overrides) {
     if (find_kernel(kernels, override.kernel) != nullptr) continue;
-    refuse(override, "no such kernel; known kernels: " + known_for(kernels, override.pattern));
+    refuse(override, "no such kernel; known: " + known_for(kernels, override.pattern));
   }
 }
 

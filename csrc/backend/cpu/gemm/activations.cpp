@@ -1,4 +1,4 @@
-// The choice among formats and instruction sets.
+// Selects the function for a format and an instruction set.
 #include "backend/cpu/gemm/activations.h"
 
 #include "backend/cpu/gemm/quantized/activation_block.h"

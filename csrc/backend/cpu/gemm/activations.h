@@ -1,4 +1,4 @@
-// How rows of activations are prepared for the kernels that do not read them as floats.
+// Prepares rows of activations for kernels that do not read floats.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace imp::cpu {
 
-// The fastest form that the device can run; nullptr for a format that is the floats themselves.
+// The fastest function that the device can run; nullptr if the format is the floats themselves.
 PrepareRow preparer_for(ActivationFormat format, const DeviceCaps& caps) noexcept;
 
-// Bytes of a row of k elements that it prepares, a multiple of 4; 0 where there is nothing to prepare.
+// Bytes of a prepared row of k elements, a multiple of 4; 0 if nothing is prepared.
 std::ptrdiff_t prepared_bytes(ActivationFormat format, std::int64_t k) noexcept;
 
-// Bytes of a row of k elements as kernels of the format read it, whether it is prepared or not.
+// Bytes of a row of k elements in this format, prepared or not.
 std::ptrdiff_t activation_bytes(ActivationFormat format, std::int64_t k) noexcept;
 
 }  // namespace imp::cpu

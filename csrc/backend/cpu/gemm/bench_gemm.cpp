@@ -1,4 +1,4 @@
-// The bench: random weights, loaded as a model's are, multiplied in turn.
+// The benchmark: random weights, loaded as a model's, multiplied in turn.
 #include "backend/cpu/gemm/bench_gemm.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace imp::cpu {
 
 namespace {
 
-// Any bytes are a weight; without this bit no float among them is infinite or NaN, whatever its type.
+// Random bytes make valid weights. Without this bit no float among them is infinite or NaN, whatever the type.
 constexpr std::uint64_t kFinite = 0xBFBFBFBFBFBFBFBF;
 
 std::uint64_t next_random(std::uint64_t& state) {

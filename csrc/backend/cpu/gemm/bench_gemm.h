@@ -1,4 +1,4 @@
-// Times one kernel through the path that a model's step takes.
+// Times one kernel on the same path as a model's step.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ struct GemmBench {
   int m = 1;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  // Bytes of weights to walk through in turn, so that they come from memory as a model's do; at least one weight.
+  // Bytes of weights to cycle through, so that they come from memory as a model's do; at least one weight.
   std::int64_t total_bytes = 0;
   double seconds = 1;
 };
 
 struct GemmBenchResult {
-  std::vector<double> seconds;  // of each product: the mean over a walk through all weights
-  std::int64_t ops = 0;         // of one product, a multiply and an add being two
+  std::vector<double> seconds;  // of each product: the mean over all weights
+  std::int64_t ops = 0;  // of one product; a multiply and an add count as two
   std::int64_t bytes = 0;       // of one weight
 };
 
-// Throws InvalidArgument for a kernel that is unknown, or with the kernel's reason where it refuses.
+// Throws InvalidArgument for an unknown kernel, or with the kernel's reason if it refuses.
 GemmBenchResult bench_gemm(const GemmBench& bench, const DeviceCaps& caps, ThreadPool& pool);
 
 }  // namespace imp::cpu

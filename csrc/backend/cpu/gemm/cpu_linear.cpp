@@ -1,4 +1,4 @@
-// Rows of a packed weight as its file has them.
+// Restores rows of a packed weight to the file's format.
 #include "backend/cpu/gemm/cpu_linear.h"
 
 #include <utility>

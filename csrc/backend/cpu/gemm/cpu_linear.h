@@ -1,4 +1,4 @@
-// A weight matrix in memory on the CPU, packed for its kernels.
+// A weight matrix in CPU memory, packed for its kernels.
 #pragma once
 
 #include <memory>
@@ -18,11 +18,11 @@ class CpuLinear final : public Linear {
   std::span<const std::byte> packed() const noexcept override { return {bytes_.get(), n_bytes_}; }
   const std::byte* bytes() const noexcept { return bytes_.get(); }  // in the plan's layout
 
-  // Bytes of a row in the file's own format: the scratch of decode_row.
+  // Bytes of a row in the file's format: the scratch of decode_row.
   std::size_t row_bytes() const noexcept { return row_bytes_; }
-  // The file's bytes of one row.
+  // The bytes of one row in the file's format.
   void read_row(std::int64_t row, std::byte* out) const noexcept;
-  // One row as k floats, as the file's format defines them. `scratch` holds row_bytes().
+  // One row decoded to k floats. `scratch` holds row_bytes().
   void decode_row(std::int64_t row, std::byte* scratch, float* out) const noexcept;
 
  private:

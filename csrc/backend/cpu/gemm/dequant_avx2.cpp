@@ -1,4 +1,4 @@
-// Any weight type, decoded on the way, with AVX2 instructions.
+// Any weight type, dequantized during the product, with AVX2 instructions.
 #include "backend/cpu/gemm/dequantized.h"
 #include "backend/cpu/gemm/float_panels.inl"
 #include "backend/cpu/gemm/interleave.inl"

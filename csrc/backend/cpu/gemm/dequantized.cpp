@@ -1,4 +1,4 @@
-// The walk over rows and pieces of k; the arithmetic is the caller's.
+// The loop over rows and ranges of k. The caller supplies the arithmetic.
 #include "backend/cpu/gemm/dequantized.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace imp::cpu {
 namespace {
 
 constexpr std::int64_t kRows = 16;
-// Elements of a row decoded at a time: whole blocks of every type, and what is decoded stays in the first-level cache.
+// Elements of a row decoded at a time: whole blocks of every type that stay in the L1 cache once decoded.
 constexpr std::int64_t kPiece = 256;
 
 struct Scratch {
@@ -18,7 +18,7 @@ struct Scratch {
   float panels[kMaxPanels][kPiece][kRows];
 };
 
-// Rows [row, row + 16) of the weight, elements [k, k + piece), as one panel; rows from n on are zero.
+// Rows [row, row + 16) of the weight, elements [k, k + piece), as one panel. Rows from n on are zero.
 void decode_panel(const GemmArgs& args, const DTypeTraits& type, const PanelOps& ops, std::int64_t row, std::int64_t k,
                   std::int64_t piece, Scratch& scratch, float* panel) {
   const std::int64_t row_size = args.k / type.block_elements * type.block_bytes;

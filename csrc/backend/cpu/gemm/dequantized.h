@@ -1,4 +1,4 @@
-// Products of weights in the file's own layout: rows are decoded into float panels a piece of k at a time.
+// Products of weights in the file's layout: rows are dequantized into float panels, one range of k at a time.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,7 @@ namespace imp::cpu {
 
 std::size_t dequantized_scratch_bytes() noexcept;
 
-// Every row that kernels of this kind multiply goes through its type's dequantizer; out carries the sums from one
-// piece of k to the next.
+// Every row goes through its type's dequantizer. `out` carries the sums from one range of k to the next.
 void multiply_dequantized(const GemmArgs& args, const PanelOps& ops);
 
 }  // namespace imp::cpu

@@ -1,4 +1,4 @@
-// Products of grouped rows: those of all experts that got any are cut into tasks together.
+// Grouped GEMM: the products of all experts that have rows are divided into tasks together.
 #include <algorithm>
 #include <cstring>
 
@@ -41,7 +41,7 @@ void GemmRunner::add_experts(const ExpertTerm& term, const ExpertRows& rows, Inp
     Rows out = term.out;
     out.data += first * out.stride;
     out.n_rows = n_rows;
-    // Up to about this many rows a panel takes as long as its way through memory.
+    // Up to about this many rows, a panel takes as long as reading it from memory.
     constexpr int kRowsForFree = 4;
     add({&weight, &kernel, nullptr, grouped.rows + first * grouped.stride, grouped.stride, out},
         static_cast<std::int64_t>(weight.row_bytes()) * std::max(n_rows, kRowsForFree));

@@ -1,7 +1,8 @@
-// Products of float weights in panels of 16 rows: each output is a lane, its sum from +0 with k ascending. Of F32, F16
-// and F8_E4M3 (a code times its scale, rounded to float32) each element adds one fma; of BF16, which activations are
-// rounded to as well, each pair of elements adds its odd product, then its even one, as the instruction for it does.
-// For the instruction set that the including file is compiled for.
+// Products of float weights in panels of 16 rows, a register-blocked microkernel as in BLIS ("Anatomy of
+// High-Performance Matrix Multiplication"). It differs in that k is never split: each output is a lane whose sum starts
+// at +0 with k ascending, so every tile size gives the same bits. F32, F16 and F8_E4M3 (a code times its scale, rounded
+// to float32) add one fma per element. BF16, with activations rounded to bfloat16, adds the odd product of each pair,
+// then the even one, as AVX-512 BF16 does.
 #include "backend/cpu/gemm/panel_product.h"
 #include "backend/cpu/gemm/quantized/panel_blocks.h"
 #include "backend/cpu/lanes_pairs.h"
@@ -10,7 +11,7 @@
 namespace imp::cpu {
 namespace {
 
-// What a panel has of each row at a time, and what it is multiplied by.
+// The elements of a panel that one step reads of each row, and how it multiplies them.
 struct F32 {
   using Activation = float;
   static constexpr std::int64_t kElements = 1;
@@ -30,7 +31,7 @@ struct F8 {
 struct PairBF16 {
   using Activation = std::uint32_t;
   static constexpr std::int64_t kElements = 2;
-  std::uint32_t bits;  // the even element below
+  std::uint32_t bits;  // the even element in the low half
 };
 
 inline Lanes load_row(const F32* from) {
@@ -49,7 +50,7 @@ inline Lanes add_product(Lanes sum, Lanes weight, Lanes activation) {
 inline Pairs load_row(const PairBF16* from) {
   return load_pairs(&from->bits);
 }
-// The last element of a row of odd length: of each row there is one, not two.
+// The last element of a row of odd length.
 inline Pairs load_last(const PairBF16* from) {
   return pairs_of(load_u16(reinterpret_cast<const std::uint16_t*>(from)));
 }
@@ -57,9 +58,9 @@ inline Pairs spread(std::uint32_t activation) {
   return broadcast_pair(activation);
 }
 
-// The largest tile in registers: rows of activations by panels. An fma takes about four cycles and up to two start in
-// each, so some ten sums must be under way; two panels share each broadcast. More rows than 8 would fit 32 registers,
-// but rows that are a multiple of 4 KiB apart then push each other out of an 8-way first-level cache.
+// The largest register tile: rows of activations by panels. An fma takes about four cycles and two start per cycle, so
+// about ten sums must be in flight; two panels share each broadcast. 32 registers could hold more than 8 rows, but rows
+// that are a multiple of 4 KiB apart evict each other from an 8-way L1 cache.
 #if defined(__AVX512F__)
 constexpr int kTileRows = 8, kTilePanels = 2;
 #elif defined(__AVX2__) || defined(__aarch64__)
@@ -68,10 +69,10 @@ constexpr int kTileRows = 6, kTilePanels = 1;
 constexpr int kTileRows = 2, kTilePanels = 1;
 #endif
 static_assert(kTilePanels <= kMaxPanels);
-// A single row has only its panels to keep several sums under way, and memory to wait for.
+// A single row keeps several sums in flight only through several panels, and waits for memory.
 constexpr int kRowPanels = 4;
 
-// Those of bfloat16 were written one by one and are read in pairs.
+// Bfloat16 activations are written one by one and read in pairs.
 template <class Activation>
 Activation activation_at(const std::byte* row, std::int64_t i) {
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(Activation));
@@ -86,7 +87,7 @@ struct Panels {
   std::ptrdiff_t stride;  // elements from one panel to the next
 };
 
-// Elements that so many rows of k elements take.
+// Elements in memory of that many rows of k elements.
 template <class Element>
 constexpr std::int64_t elements_of(std::int64_t n_rows, std::int64_t k) {
   return n_rows * k / Element::kElements;
@@ -96,7 +97,7 @@ constexpr std::int64_t elements_of<F8>(std::int64_t n_rows, std::int64_t k) {
   return n_rows * (k / 64) * static_cast<std::int64_t>(sizeof(PanelBlockF8_E4M3)) / kLanes;
 }
 
-// Reads P panels side by side, step by step. Before each run of kRun steps it is told of it.
+// Reads P panels side by side, step by step. Calls back before each run of kRun steps.
 template <class Element, int P>
 struct PanelReader {
   static constexpr std::int64_t kRun = INT64_MAX;
@@ -116,13 +117,13 @@ struct PanelReader<F8, P> {
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
       blocks[p] = reinterpret_cast<const PanelBlockF8_E4M3*>(panels.first + p * panels.stride) + i / kRun;
-      scales[p] = load(blocks[p]->scales) * broadcast(0x1p8F);  // as much as codes are loaded too small
+      scales[p] = load(blocks[p]->scales) * broadcast(0x1p8F);  // codes are loaded smaller by this factor
     }
   }
   Lanes read(int p, std::int64_t i) const { return load_e4m3_small(blocks[p]->codes[i % kRun]) * scales[p]; }
 };
 
-// T rows from `row` on by P panels, in registers for all of the product's k.
+// T rows from `row` on times P panels, with the sums in registers for the whole k.
 template <int T, int P, class Element>
 void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, int row) {
   Lanes sums[T][P];
@@ -183,7 +184,7 @@ void dispatch_tile(int rows, const Panels<Element>& panels, const PanelProduct& 
   multiply_tile<T, P>(panels, product, row);
 }
 
-// All rows, in the fewest tiles, as even as can be: an uneven rest would run at a fraction of the speed.
+// All rows in as few tiles as possible, of nearly equal height: a small last tile would run at a fraction of the speed.
 template <int P, class Element>
 void multiply_rows(const Panels<Element>& panels, const PanelProduct& product) {
   const int n_tiles = (product.m + kTileRows - 1) / kTileRows;
@@ -194,7 +195,7 @@ void multiply_rows(const Panels<Element>& panels, const PanelProduct& product) {
   }
 }
 
-// A few panels of float32, as kernels that dequantize call it.
+// A few panels of float32, for kernels that dequantize.
 inline void multiply_panels(const PanelProduct& product) {
   const Panels<F32> panels{reinterpret_cast<const F32*>(product.panels), product.k * kLanes};
   if constexpr (kTilePanels > 1) {
@@ -203,10 +204,10 @@ inline void multiply_panels(const PanelProduct& product) {
   multiply_rows<1>(panels, product);
 }
 
-// A kernel over a packed weight of Elements.
+// A kernel on a packed weight of Elements.
 template <class Element>
 void multiply_packed(const GemmArgs& args) {
-  // With several tiles of rows a panel is read again for each: runs of k keep it in the second-level cache.
+  // Several row tiles read each panel again. A loop over ranges of k keeps it in the L2 cache.
   constexpr std::int64_t kRun = 1024;
   constexpr auto kStep = static_cast<std::int64_t>(sizeof(typename Element::Activation));
   const std::int64_t run = args.m <= kTileRows ? args.k : kRun;

@@ -1,5 +1,4 @@
-// Two products of which one gates the other: a task computes both for some outputs, and joins them while a cache holds
-// them.
+// Gated products: a task computes both products for a range of outputs and combines them while they are in a CPU cache.
 #include <algorithm>
 
 #include "backend/cpu/gemm/gemm_runner.h"
@@ -9,7 +8,7 @@
 namespace imp::cpu {
 namespace {
 
-// Of one product that a thread has at once: with as many of the other, and their weights, a second-level cache's worth.
+// Outputs of one product per task: with those of the other product and the weights they fill an L2 cache.
 constexpr std::int64_t kFloatsAtOnce = 1 << 16;
 
 std::int64_t outputs_at_once(int n_rows) {

@@ -1,4 +1,4 @@
-// Products in two loops over the pool: rows are prepared where a kernel wants it, then tasks of outputs are computed.
+// Two loops over the pool: one prepares rows if a kernel needs it, one computes tasks of outputs.
 #include "backend/cpu/gemm/gemm_runner.h"
 
 #include <algorithm>
@@ -16,12 +16,12 @@ std::size_t whole_lines(std::size_t n_bytes) {
   return (n_bytes + kLine - 1) / kLine * kLine;
 }
 
-// Its place in tables of formats.
+// Its index in tables of formats.
 std::size_t index(ActivationFormat format) {
   return static_cast<std::size_t>(format);
 }
 
-// What a kernel of the plan needs of a thread for up to max_rows rows.
+// A thread's scratch for a kernel of the plan and up to max_rows rows.
 std::size_t scratch_needed(const Linear& weight, int max_rows) {
   std::size_t most = 0;
   for (const auto& [kernel, max_m] : weight.plan().kernels) {
@@ -53,8 +53,8 @@ GemmRunner::GemmRunner(const GemmRegistry& registry, ThreadPool& pool)
 void GemmRunner::reserve_products(std::size_t n_products) {
   products_.reserve(n_products);
   sizes_.reserve(n_products);
-  // split_terms makes tasks of about half of a 32nd of a thread's share at least, and may cut one short at the end of
-  // each product.
+  // split_terms makes tasks of at least about half of a 32nd of a thread's share, but may cut one short at the end of a
+  // product.
   tasks_.reserve(64 * static_cast<std::size_t>(pool_.n_threads()) + n_products);
 }
 

@@ -1,4 +1,4 @@
-// Runs the products of Backend::linear on the CPU.
+// Runs the matrix products of the CPU backend.
 #pragma once
 
 #include <array>
@@ -16,32 +16,32 @@
 
 namespace imp::cpu {
 
-// A weight by rows that are prepared as its kernel wants them.
+// A weight, and input rows in the format of its kernel.
 struct GemmProduct {
   const CpuLinear* weight = nullptr;
   const GemmKernel* kernel = nullptr;
-  const Vector* bias = nullptr;  // or none
+  const Vector* bias = nullptr;  // or null
   const std::byte* activations = nullptr;
   std::ptrdiff_t activation_stride = 0;  // bytes
   Rows out;                              // as many rows as there are activations
 };
 
-// A range of outputs of one term, for one thread; a sum over k is never split.
+// A range of outputs of one term for one thread. Sums over k are never split on the CPU.
 struct GemmTask {
   int term = 0;
   std::int64_t n_begin = 0;
   std::int64_t n_end = 0;
 };
 
-// Cuts the outputs of all terms into tasks of decreasing size: large ones first, for long streams through memory,
-// small ones last, so that all threads finish together. `cost` is that of one panel of 16 outputs.
+// Splits the outputs of all terms into tasks of decreasing size: large ones first for long memory streams, small ones
+// last so that all threads finish together. `cost` is that of a panel of 16 outputs.
 struct TermSize {
   std::int64_t n = 0;
   std::int64_t cost = 0;
 };
 void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<GemmTask>& tasks);
 
-// The products to come.
+// The products to expect.
 struct GemmNeeds {
   int max_rows = 0;  // of any input
   std::span<const Linear* const> weights = {};
@@ -49,11 +49,10 @@ struct GemmNeeds {
   std::span<const Linear* const> expert_weights = {};
 };
 
-// out = activation(gate) · up, of n neighbours
+// out = activation(gate) · up, elementwise over n elements
 using Activate = void (*)(const float* gate, const float* up, int n, float* out);
 
-// Owns what products need beside weights: the prepared inputs, each thread's scratch, the launch counters. Called by
-// one thread at a time.
+// Owns the prepared inputs, each thread's scratch and the launch counters. One thread at a time calls it.
 class GemmRunner {
  public:
   static constexpr std::size_t kMaxTerms = 64;
@@ -61,21 +60,21 @@ class GemmRunner {
 
   GemmRunner(const GemmRegistry& registry, ThreadPool& pool);
 
-  // Sizes the scratch; may be called again, and never shrinks.
+  // Sizes the scratch; may be called again, never shrinks.
   void reserve(const GemmNeeds& needs);
 
   std::size_t scratch_bytes(const GemmNeeds& needs) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept;               // held now
 
-  // Each term's out = x · weightᵀ + bias, within what was reserved. The input is prepared once for all terms.
+  // Each term's out = x · weightᵀ + bias, within the reserved sizes. The input is prepared once for all terms.
   void run(Rows x, std::span<const LinearTerm> terms);
-  // out = activate(gate, up) of both products. Pieces of them are joined while a cache holds them.
+  // out = activation(gate, up) of both products, combined in parts that fit a CPU cache.
   void run_gated(Rows x, const GatedTerm& term, Activate activate);
-  // As Backend says; each row of the input is prepared once and copied to where its experts read it.
+  // See Backend. Each input row is prepared once and copied to the places where its experts read it.
   void run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
   void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
 
-  // Products run so far by each kernel, in the order of the registry's list. Readable from any thread.
+  // Products run by each kernel, in the registry's order. Any thread may read it.
   std::vector<std::uint64_t> launches() const;
 
  private:
@@ -85,19 +84,19 @@ class GemmRunner {
   struct Scratch {
     std::array<std::size_t, kFormats> prepared{};  // bytes of the input in each format
     std::size_t stride = 0;                        // bytes of each thread
-    std::size_t gated = 0;                         // floats of each thread
+    std::size_t gated = 0;  // floats per thread
   };
   // An input in one format, row after row.
   struct Prepared {
     const std::byte* rows = nullptr;
     std::ptrdiff_t stride = 0;  // bytes
   };
-  using Inputs = std::array<Prepared, kFormats>;  // one input in each format that a product of this call reads
+  using Inputs = std::array<Prepared, kFormats>;  // one input in each format that this call needs
   std::size_t total_bytes(const Scratch& scratch) const;
   static Scratch scratch_for(const GemmNeeds& needs);
   void reserve_products(std::size_t n_products);
 
-  // Calls body(row) for each row, on the pool where there are many.
+  // Calls body(row) for each row, on the pool if there are many.
   template <class Body>
   void for_rows(int n_rows, const Body& body);
   std::byte* room_for(ActivationFormat format, std::ptrdiff_t n_bytes) const;
@@ -107,16 +106,16 @@ class GemmRunner {
   static std::size_t gated_floats(int max_rows);
 
   void begin() noexcept;
-  // A term's product by x, which is prepared where `inputs` has it not in the kernel's format yet.
+  // A term's product with x. Prepares x unless `inputs` already has it in the kernel's format.
   GemmProduct product_of(Rows x, const LinearTerm& term, Inputs& inputs);
-  // One more product, that costs `panel_cost` for each panel of 16 outputs.
+  // Adds a product that costs `panel_cost` per panel of 16 outputs.
   void add(const GemmProduct& product, std::int64_t panel_cost);
   void count(const GemmKernel& kernel) noexcept;
-  // prepare_grouped(format) makes the grouped rows that `inputs` has not in a format yet.
+  // Adds the product of grouped rows. prepare_grouped(format) makes those that `inputs` lacks.
   template <class PrepareGrouped>
   void add_experts(const ExpertTerm& term, const ExpertRows& rows, Inputs& inputs,
                    const PrepareGrouped& prepare_grouped);
-  void finish();  // runs the products that were added
+  void finish();  // runs the added products
   // Writes outputs [n_begin, n_end) of a product to `out`, whose rows are out_stride apart.
   void run_outputs(const GemmProduct& product, std::int64_t n_begin, std::int64_t n_end, float* out,
                    std::ptrdiff_t out_stride, int thread) const;
@@ -129,9 +128,9 @@ class GemmRunner {
   Arena arena_;
   std::array<std::shared_ptr<std::byte>, kFormats> prepared_;
   std::array<std::size_t, kFormats> prepared_bytes_{};
-  std::shared_ptr<std::byte> scratch_;  // scratch_stride_ bytes for each thread
+  std::shared_ptr<std::byte> scratch_;  // scratch_stride_ bytes per thread
   std::size_t scratch_stride_ = 0;
-  std::shared_ptr<std::byte> gated_;  // gated_floats_ for each thread
+  std::shared_ptr<std::byte> gated_;  // gated_floats_ per thread
   std::size_t gated_floats_ = 0;
   std::vector<GemmProduct> products_;  // of this call
   std::vector<TermSize> sizes_;        // of those
@@ -141,7 +140,7 @@ class GemmRunner {
 
 template <class Body>
 void GemmRunner::for_rows(int n_rows, const Body& body) {
-  // Below this a loop on the pool costs more than it saves.
+  // Below this many elements a loop on the pool costs more than it saves.
   constexpr int kAlone = 4;
   if (n_rows > kAlone) return pool_.run(n_rows, [&](int row, int) { body(row); });
   const ComputeFloatMode mode;

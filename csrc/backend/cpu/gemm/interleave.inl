@@ -1,4 +1,4 @@
-// Sixteen rows of floats to one panel, for the instruction set that the including file is compiled for.
+// Transposes sixteen rows of floats into a panel.
 #include <cstddef>
 #include <cstdint>
 
@@ -6,7 +6,7 @@ namespace imp::cpu {
 namespace {
 
 #if defined(__AVX2__)
-// Eight rows of eight, transposed: [i][r] <- [r][i].
+// Transposes eight rows of eight: [i][r] <- [r][i].
 void interleave_8x8(const float* rows, std::ptrdiff_t stride, float* panel) {
   __m256 r[8], pair[8], quad[8];
   for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(rows + i * stride);

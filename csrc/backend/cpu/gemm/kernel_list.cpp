@@ -1,5 +1,5 @@
-// The CPU's kernels: one row each, best first. A new kernel is its function run_NAME and its row here;
-// one over panel blocks for every instruction set, a line in quantized/types.h.
+// The CPU's kernels, one row each, best first. A new kernel needs its function run_NAME and its row here. One on panel
+// blocks for every instruction set needs a line in quantized/types.h.
 #include "backend/cpu/gemm/kernel_list.h"
 
 #include "backend/cpu/gemm/dequantized.h"
@@ -73,7 +73,7 @@ constexpr GemmKernel over_any_type(std::string_view name, CpuFeatures needs, Run
 
 #define IMP_QUANTIZED_ROW(name, Type, isa) over_q8_blocks(#name "_" #isa, DType::Type, needs::isa, run_##name##_##isa),
 
-// The rows that a macro makes bring their commas, which the formatter does not see.
+// The macro's rows end in commas, which the formatter does not see.
 // clang-format off
 constexpr GemmKernel kKernels[] = {
 #if IMP_X86

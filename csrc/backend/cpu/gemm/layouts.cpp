@@ -10,7 +10,7 @@ namespace imp::cpu {
 
 namespace {
 
-// Elements are moved as units of their size, whatever they mean; memcpy since file rows have any alignment.
+// Moves elements as units of their size. Uses memcpy, since rows of a file may have any alignment.
 template <class Unit>
 void pack_units(const std::byte* rows, int n_rows, std::size_t row_size, std::int64_t k, std::byte* panel) noexcept {
   if (n_rows == kPanelRows) return transpose_rows<sizeof(Unit)>(rows, row_size, static_cast<std::size_t>(k), panel);
@@ -31,7 +31,7 @@ void unpack_units(const std::byte* panel, std::int64_t row, std::int64_t k, std:
   }
 }
 
-// Pairs of 16-bit elements, then the last of an odd number.
+// Pairs of 16-bit elements, then a single last one if k is odd.
 constexpr std::int64_t kPairBytes = 4;
 
 void pack_pairs(const std::byte* rows, int n_rows, std::int64_t k, std::byte* panel) noexcept {

@@ -1,4 +1,4 @@
-// One loop over pieces of all weights, so that small ones keep as many threads busy as large ones.
+// One loop over parts of all weights, so that small weights use all threads too.
 #include "backend/cpu/gemm/load_linears.h"
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace imp::cpu {
 namespace {
 
-// Read at a time: with what it is packed into well within a core's second-level cache.
+// Bytes read at a time. With the packed output they fit a core's L2 cache.
 constexpr std::int64_t kBufferBytes = std::int64_t{1} << 18;
 
-// A weight and where it goes. In every layout rows are as long as in the file.
+// A weight and its destination. Rows are as long as in the file in every layout.
 struct Target {
   const LinearRequest* request;
   std::shared_ptr<std::byte> bytes;
@@ -26,22 +26,22 @@ struct Target {
     return static_cast<std::int64_t>(packed_bytes(source().problem, request->plan.layout));
   }
   bool is_packed_here() const noexcept { return !source().read_packed && request->plan.layout != WeightLayout::file; }
-  // What can be read alone: a panel of rows, or a range of what was packed before.
+  // A part that can be read by itself: a panel of rows, or a range of a packed cache file.
   std::int64_t unit_bytes() const noexcept {
     return source().read_packed ? kPackedRangeBytes : kPanelRows * row_size();
   }
-  // Whole panels that fit into a buffer.
+  // Whole panels that fit a buffer.
   std::int64_t buffer_rows() const noexcept {
     return std::max(kBufferBytes / unit_bytes(), std::int64_t{1}) * kPanelRows;
   }
 };
 
-// Bytes of a weight for one task.
+// Bytes of a weight per task.
 struct Piece {
   const Target* target;
   std::int64_t begin, end;
 
-  // The rows they are; those that only fill up the last panel are none.
+  // The rows of the panel that exist; padding rows do not.
   std::int64_t first_row() const noexcept { return begin / target->row_size(); }
   std::int64_t n_rows() const noexcept {
     return std::min(end / target->row_size(), target->source().problem.n) - first_row();
@@ -51,8 +51,8 @@ struct Piece {
   }
 };
 
-// A task's units begin in one huge page: two threads that were the first to write the same page would both have the
-// system clear one, and one of them in vain.
+// A task's units begin in one huge page. If two threads first wrote to the same page, the system would clear a page for
+// each and discard one.
 void cut(const Target& target, std::vector<Piece>& pieces) {
   constexpr auto kPage = static_cast<std::int64_t>(Arena::kHugePageBytes);
   const std::int64_t unit = target.unit_bytes(), end = target.n_bytes();

@@ -1,4 +1,4 @@
-// Reads weights and packs them, on all threads of a pool.
+// Reads weights and packs them on all threads of a pool.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace imp::cpu {
 
-// Each byte is read once, into a buffer that a core's cache holds, and packed from there: there is never a second copy.
-// The sources are read from several threads at once. Throws what they throw, ModelError where a shape cannot be, and
-// ResourceExhausted(NO_MEMORY).
+// Reads each byte once into a buffer that fits a core's cache, and packs it from there. So memory never holds a second
+// copy. Several threads read the sources at once. Throws the errors of the sources, ModelError for an impossible shape,
+// and ResourceExhausted(NO_MEMORY).
 std::vector<std::unique_ptr<CpuLinear>> load_cpu_linears(std::span<const LinearRequest> requests, Arena& arena,
                                                          ThreadPool& pool, const BytesRead& progress);
 

@@ -1,5 +1,5 @@
-// The product of float panels with float activations as data, and the instruction-set dependent part of kernels that
-// dequantize on the way.
+// The product of float panels with float activations: its arguments, and the inner loops per instruction set of the
+// kernels that dequantize weights into panels.
 #pragma once
 
 #include <cstddef>
@@ -7,22 +7,22 @@
 
 namespace imp::cpu {
 
-// A run of k over up to a few panels of 16 weight rows, and m rows of activations.
+// A range of k over several panels of 16 weight rows, and m rows of activations.
 struct PanelProduct {
-  const float* panels;  // [n_panels][k][16], one after the other
+  const float* panels;  // [n_panels][k][16]
   std::int64_t k;
   const std::byte* x;         // m rows of at least k floats
   std::ptrdiff_t x_stride;    // bytes
   float* out;                 // [m][columns]
   std::ptrdiff_t out_stride;  // floats
   int m;
-  int columns;  // outputs wanted: the last panel may be wider than that
-  bool resume;  // sums go on from what out holds, else from +0
+  int columns;  // outputs to write; the last panel may be wider
+  bool resume;  // add to `out`; otherwise start at +0
 };
 
 struct PanelOps {
-  int n_panels;  // how many multiply takes at once, at most kMaxPanels
-  // [16][k] rows, row_stride floats apart, to [k][16].
+  int n_panels;  // panels per multiply, at most kMaxPanels
+  // Transposes [16][k] rows, row_stride floats apart, to [k][16].
   void (*interleave)(const float* rows, std::ptrdiff_t row_stride, std::int64_t k, float* panel);
   void (*multiply)(const PanelProduct& product);  // columns at most 16 · n_panels
 };

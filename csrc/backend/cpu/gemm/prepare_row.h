@@ -1,4 +1,4 @@
-// Preparation of rows of activations, one set of functions per instruction set; plain declarations.
+// Prepares rows of activations: one set of functions per instruction set.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,14 @@
 
 namespace imp::cpu {
 
-// Prepares one row of k floats at `out`. A prepared row depends on that row alone, and not on the instruction set.
+// Prepares one row of k floats at `out`. The result depends only on that row, not on the instruction set.
 using PrepareRow = void (*)(const float* x, std::int64_t k, std::byte* out);
 
 struct RowPreparers {
-  // To bfloat16, to nearest even; a row of odd length is followed by a zero.
+  // Rounds to bfloat16, to nearest even. A zero follows a row of odd length.
   PrepareRow round;
-  // To ActivationBlocks, k a multiple of 32. Per block, with a = max |x|:
-  //   a is not finite          every code 0 and the scale NaN: the products are NaN, so that it is seen downstream
+  // Quantizes to ActivationBlocks; k is a multiple of 32. Per block, with a = max |x|:
+  //   a is not finite          codes 0 and scale NaN: the products are NaN and are detected downstream
   //   a < 2^-119               all zero: the scale would not be a normal float
   //   else                     scale a / 127, codes x · (127 / a) rounded to nearest even
   PrepareRow quantize;

@@ -1,4 +1,4 @@
-// Preparation of a row of activations, for the instruction set that the including file is compiled for.
+// Prepares a row of activations.
 #include "backend/cpu/gemm/prepare_row.h"
 #include "backend/cpu/gemm/quantized/quantize_block.inl"
 

@@ -1,4 +1,4 @@
-// Cutting products into tasks.
+// Divides products into tasks.
 #include <algorithm>
 
 #include "backend/cpu/gemm/gemm_runner.h"
@@ -11,11 +11,11 @@ void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<Gem
   const auto panels_of = [](const TermSize& term) { return (term.n + kPanelRows - 1) / kPanelRows; };
   std::int64_t left = 0;
   for (const TermSize& term : terms) left += panels_of(term) * term.cost;
-  // Rounds of a task for each thread: three quarters of what is left are dealt out evenly, then of the rest, down to
-  // tasks of a 32nd of a thread's whole share. So each thread reads one long stream, and a slow one is helped out.
+  // Guided self-scheduling: in each round every thread gets one task, three quarters of the remaining work in all, down
+  // to tasks of a 32nd of a thread's share. So each thread reads one long stream, and others help a slow one.
   const std::int64_t least = std::max(left / (32 * n_threads), std::int64_t{1});
   std::int64_t target = 0;
-  int dealt = 0;  // tasks of this round
+  int dealt = 0;  // tasks given in this round
   for (std::size_t t = 0; t < terms.size(); ++t) {
     const std::int64_t n_panels = panels_of(terms[t]);
     for (std::int64_t panel = 0; panel < n_panels;) {

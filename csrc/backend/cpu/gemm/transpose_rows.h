@@ -1,7 +1,7 @@
-// Sixteen rows side by side: units of their bytes, one row after the other, become for each unit the 16 of all rows.
+// Transposes 16 rows: for each unit (1, 2 or 4 bytes) the 16 rows' units become contiguous.
 //
-// Words are moved in squares of four rows by four words, with 128-bit vectors, which every processor of ours has: that
-// keeps up with memory, so there is nothing in here for wider ones.
+// Transposes 4 × 4 squares of words in 128-bit vectors, which every supported processor has. That keeps up with memory,
+// so there is no wider version.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace imp::cpu {
 
 using FourWords = std::uint32_t __attribute__((vector_size(16)));
 
-// Words as they are.
+// Words unchanged.
 struct Unchanged {
   FourWords operator()(FourWords words) const noexcept { return words; }
 };
 
 namespace transposition {
 
-constexpr std::size_t kRows = 16, kLineBytes = 64;  // a word of each row
+constexpr std::size_t kRows = 16, kLineBytes = 64;  // a line: one word of each row
 
 using SixteenBytes = std::uint8_t __attribute__((vector_size(16)));
 using EightHalves = std::uint16_t __attribute__((vector_size(16)));
@@ -37,7 +37,7 @@ inline void store(std::byte* to, Units units) noexcept {
   std::memcpy(to, &units, sizeof units);
 }
 
-// Four rows' four words, then each word's four rows, one line after the other.
+// Four words of four rows become four rows of each word.
 template <class Change>
 inline void turn_square(const std::byte* rows, std::size_t stride, std::byte* lines, const Change& change) noexcept {
   const FourWords a = load(rows), b = load(rows + stride), c = load(rows + 2 * stride), d = load(rows + 3 * stride);
@@ -84,9 +84,8 @@ inline void shuffle(SixteenBytes a, SixteenBytes b, std::byte* to) noexcept {
   store(to + 16, __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
 }
 
-// A line's words become its units. A unit's place within the line is written in bits as (row, unit of the word); to
-// shuffle the line's halves into each other turns these bits round by one, and after the four bits of the row they are
-// (unit of the word, row).
+// Splits a line's words into units. The bits of a unit's place in the line are (row, unit of the word). Interleaving
+// the halves of the line rotates these bits by one; after the four bits of the row they are (unit of the word, row).
 template <class Units>
 inline void split_line(std::byte* line) noexcept {
   for (int i = 0; i < 4; ++i) {
@@ -99,15 +98,15 @@ inline void split_line(std::byte* line) noexcept {
 
 }  // namespace transposition
 
-// n_units of each of 16 rows that begin `stride` bytes apart; `out` holds [n_units][16 rows][unit bytes]. `change` is
-// applied to words, four rows' at a time, before they are cut into smaller units.
+// Transposes n_units of each of 16 rows that begin `stride` bytes apart into [n_units][16 rows][unit bytes]. Applies
+// `change` to the words of four rows at a time before it splits them into units.
 template <std::size_t unit, class Change = Unchanged>
 inline void transpose_rows(const std::byte* rows, std::size_t stride, std::size_t n_units, std::byte* out,
                            const Change& change = {}) noexcept {
   using namespace transposition;
   static_assert(unit == 1 || unit == 2 || unit == 4);
   constexpr std::size_t kWords =
-      16;  // at a time: a line of the file's rows, and lines that the first-level cache keeps
+      16;  // at a time: one cache line of each row, and output that fits the L1 cache
   const std::size_t n_words = n_units * unit / 4;
   for (std::size_t begin = 0; begin < n_words; begin += kWords) {
     const std::size_t n = std::min(kWords, n_words - begin);
