@@ -1,4 +1,4 @@
-// The CUDA backend's memory: what it makes, what it reserves, what it counts; and its steps.
+// The CUDA backend's memory, counters and steps.
 #include "backend/cuda/cuda_backend.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace imp::cuda {
 namespace {
 
-// Steps of a few batch sizes are replayed; each size of one model has one graph.
+// Steps of a few batch sizes are replayed. Each size of one model has one graph.
 constexpr std::size_t kMaxGraphs = 32;
 
 class CudaVector final : public Vector {
@@ -38,12 +38,12 @@ DeviceCaps with_library(DeviceCaps caps, KernelLibrary& cublaslt) {
   return caps;
 }
 
-// Of a device's memory a small part, so that the end of a chunk that stays empty is none that matters.
+// A small part of a device's memory, so that the unused end of a chunk does not matter.
 std::size_t chunk_bytes(const DeviceFacts& facts) {
   return std::clamp(facts.total_bytes / 128, std::size_t{1} << 20, DeviceArena::kChunkBytes);
 }
 
-// Blocks of the smallest size that a batch may name. Sequences may share them, so that a cache has no say in it.
+// Blocks of the smallest size that a batch may name. Sequences may share blocks, so the cache's size is no limit.
 std::int64_t most_blocks(const WorkspaceNeeds& needs) {
   constexpr int kLeastBlockTokens = 16;
   return std::int64_t{needs.max_sequences} * (needs.max_context / kLeastBlockTokens + 1);
@@ -82,7 +82,7 @@ std::string CudaBackend::device_name() const {
 }
 
 std::optional<std::uint64_t> CudaBackend::own_memory_bytes() const {
-  // Of what is free: the driver, graphs and the ends of chunks and of pieces take some that no plan counts.
+  // Of the free memory: the driver, graphs and padding take some that no plan counts.
   constexpr std::size_t kLeftOver = std::size_t{512} << 20;
   std::size_t free = 0;
   if (const Status status = free_bytes(free); !status.is_ok()) throw lost(status);
@@ -115,7 +115,7 @@ std::size_t CudaBackend::kv_bytes(const KvGeometry& geometry) const {
 }
 
 std::unique_ptr<KvPool> CudaBackend::make_kv_pool(const KvGeometry& geometry) {
-  kv_bytes(geometry);  // throws for what cannot be
+  kv_bytes(geometry);  // throws for an impossible geometry
   forget_steps();
   auto pool = std::make_unique<CudaKvPool>(geometry, stream_);
   finish();
@@ -152,7 +152,7 @@ void CudaBackend::forget_steps() noexcept {
 }
 
 void CudaBackend::reserve(const WorkspaceNeeds& needs) {
-  forget_steps();  // scratch that grows goes elsewhere
+  forget_steps();  // growing scratch moves
   inputs_.reserve(needs.max_rows, most_blocks(needs));
   gemm_.reserve(gemm_needs(needs));
   attention_.reserve(needs.max_sequences, needs.max_context, needs.attention);
@@ -172,7 +172,7 @@ std::size_t CudaBackend::scratch_bytes() const noexcept {
 }
 
 CudaBackend::Running CudaBackend::run(Op op) noexcept {
-  gemm_.forget();  // what one op writes along is for the next, and no later one
+  gemm_.forget();  // prepared input of one op serves only the next op
   const auto index = static_cast<std::size_t>(op);
   launches_.add(index);
   return {stream_, trace_, kOpNames[index]};

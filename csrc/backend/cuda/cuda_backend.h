@@ -1,4 +1,4 @@
-// A GPU as a device: its memory, its stream, and the ops.
+// A GPU as a device: memory, stream and ops.
 #pragma once
 
 #include <memory>
@@ -25,8 +25,8 @@
 
 namespace imp::cuda {
 
-// Ops put work on the stream and return. What fails is kept there and thrown where results are read: by run_step(),
-// sample(), finish_sample(), score(), read_row() and copy_block(), and by what makes or reserves memory.
+// Ops enqueue work on the stream and return. Errors are kept and thrown where results are read: by run_step(),
+// sample(), finish_sample(), score(), read_row() and copy_block(), and where memory is made or reserved.
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const DeviceFacts& facts, const DeviceOptions& options);
@@ -78,7 +78,7 @@ class CudaBackend final : public Backend {
   void soft_cap(Rows x, float cap) override;
   void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
-  // Where ops are timed each waits for the device anyway.
+  // Tracing waits for the device at every op anyway.
   bool runs_ahead() const noexcept override { return trace_ == nullptr; }
   bool begin_sample(Rows logits, std::span<const SampleRequest> requests) override;
   void finish_sample(std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
@@ -94,9 +94,9 @@ class CudaBackend final : public Backend {
   Running run(std::string_view kernel) noexcept;
 
   void forget_steps() noexcept;
-  // Waits for the device, and throws what went wrong since the last time.
+  // Waits for the device and throws the errors since the last call.
   void finish();
-  void require_whole() const;  // without waiting
+  void require_whole() const;  // does not wait
   DeviceError lost(const Status& status) const;
 
   DeviceFacts facts_;
@@ -113,7 +113,7 @@ class CudaBackend final : public Backend {
   Sampler sampler_;
   StepGraphs graphs_;
   PaddedBatch padded_;
-  std::vector<std::shared_ptr<std::byte>> rows_;  // what make_rows and make_expert_rows handed out
+  std::vector<std::shared_ptr<std::byte>> rows_;  // allocations of make_rows and make_expert_rows
   OpTrace* trace_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// The CUDA backend's ops: addresses and shapes are put together, and the work is put on the stream.
+// The CUDA backend's ops: each collects addresses and shapes and launches kernels.
 #include <algorithm>
 
 #include "backend/cuda/cuda_backend.h"

@@ -1,4 +1,4 @@
-// The parts of a batch, one behind the other in one piece of memory, so that one copy brings them all.
+// All parts of a batch are contiguous, so that one copy uploads them.
 #include "backend/cuda/inputs.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a step's ops read of its batch, on the device at addresses that never change.
+// A step's batch on the device, at fixed addresses.
 #pragma once
 
 #include <array>
@@ -16,28 +16,28 @@ namespace imp::cuda {
 // The sequences of a batch, on the device.
 struct SequencesOnDevice {
   int n_sequences = 0;
-  int n_rows = 0;                                 // of all
+  int n_rows = 0;  // in all sequences
   const std::int32_t* first_rows = nullptr;       // [n_sequences]
   const std::int32_t* row_counts = nullptr;       // [n_sequences]
   const std::int32_t* first_positions = nullptr;  // [n_sequences]
-  const std::int32_t* first_blocks = nullptr;     // [n_sequences]: where its blocks begin in `blocks`
+  const std::int32_t* first_blocks = nullptr;  // [n_sequences]: index of its first block in `blocks`
   const std::int32_t* blocks = nullptr;
   const std::int32_t* sequence_of = nullptr;  // [n_rows]
 };
 
-// Ops name the batch's parts by the spans that they were given. Where those are of the batch that was loaded last, its
-// copy on the device is meant; others are copied at the time, which a captured step cannot do.
+// Ops name parts of the batch by host spans. A span of the last uploaded batch maps to its device copy. Any other span
+// is copied at once, which a captured step cannot do.
 class Inputs {
  public:
   explicit Inputs(Stream& stream) : stream_(stream) {}
 
-  // Of batches of up to max_rows rows in as many sequences, which hold n_blocks blocks together. Never shrinks.
+  // For batches of up to max_rows rows in as many sequences, with n_blocks blocks together. Never shrinks.
   void reserve(int max_rows, std::int64_t n_blocks);
   static std::size_t n_bytes(int max_rows, std::int64_t n_blocks);
   std::size_t n_bytes() const noexcept;
 
-  // Copies a batch to the device, in the stream's order. The batch lives until the next call; what the one before last
-  // had staged is waited for.
+  // Copies a batch to the device in stream order. The batch must live until the next call. Waits until the copy of the
+  // batch before the last is done.
   void upload(const Batch& batch);
   void forget() noexcept { batch_ = {}; }
 
@@ -47,14 +47,14 @@ class Inputs {
   SequencesOnDevice sequences(std::span<const SequenceRows> sequences);
 
  private:
-  // Where each part begins, in words.
+  // Offset of each part, in words.
   struct Places {
     std::int64_t tokens, positions, logits_rows, first_rows, row_counts, first_positions, first_blocks, sequence_of,
         blocks, end;
   };
   static Places places(int max_rows, std::int64_t n_blocks);
   void put(std::int64_t place, std::span<const std::int32_t> values);
-  // Values that are those of the loaded batch, or are sent now.
+  // Values of the uploaded batch, or values that are sent now.
   const std::int32_t* staged(std::int64_t place, std::span<const std::int32_t> values,
                              std::span<const std::int32_t> of_batch);
   void stage_sequences(std::span<const SequenceRows> sequences);
@@ -65,7 +65,7 @@ class Inputs {
   int max_rows_ = 0;
   std::int64_t n_blocks_ = 0;
   Places at_{};
-  // The device may still read one while the other is written.
+  // Double buffer: the device may still read one while the host writes the other.
   std::array<std::shared_ptr<std::byte>, 2> host_;
   std::array<Event, 2> sent_;
   std::size_t current_ = 0;

@@ -1,4 +1,4 @@
-// How often each op and each kernel was begun, steps that were done again among them.
+// Launches of each op and kernel, with those of replayed steps.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace imp::cuda {
 
-// Written by the ops' thread, read from any.
+// Written by the thread of the ops, read from any.
 class LaunchCounts {
  public:
   explicit LaunchCounts(std::size_t n) : counts_(n) {}
@@ -22,7 +22,7 @@ class LaunchCounts {
     for (const auto& count : counts_) counts.push_back(count.load(std::memory_order_relaxed));
     return counts;
   }
-  // What was begun since a snapshot.
+  // Launches since a snapshot.
   std::vector<std::uint64_t> since(std::vector<std::uint64_t> snapshot) const {
     for (std::size_t i = 0; i < snapshot.size(); ++i) snapshot[i] = (*this)[i] - snapshot[i];
     return snapshot;

@@ -1,4 +1,4 @@
-// Finds the GPU, or says why there is none.
+// Finds the GPU, or the reason why there is none.
 #include "backend/cuda/make_cuda_backend.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::string version_text(int version) {
 
 constexpr int kInsufficientDriver = 35;  // cudaErrorInsufficientDriver
 
-// What the runtime's word means here.
+// The meaning of the runtime's error here.
 std::string why(const Status& status, const DeviceFacts& facts) {
   const std::string code = std::string(status.name) + " (" + std::to_string(status.code) + ")";
   if (status.kind != StatusKind::absent) return "the GPU does not answer: " + code;
@@ -31,7 +31,7 @@ std::string why(const Status& status, const DeviceFacts& facts) {
   return "no GPU that this process may use: " + code;
 }
 
-// Why there is no GPU that imp can use; empty where there is one, and `facts` are its.
+// Why no GPU can be used; empty if one can, and then `facts` describes it.
 std::string refusal(DeviceFacts& facts) {
   if (const Status status = find_device(facts); !status.is_ok()) return why(status, facts);
   constexpr int kLeastCapability = 80;

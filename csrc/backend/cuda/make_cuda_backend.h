@@ -1,4 +1,4 @@
-// The doors to the CUDA backend, for make_backend alone.
+// Makes the CUDA backend. Only make_backend includes it.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace imp::cuda {
 
-// Throws DeviceError(DEVICE_MISSING) where there is no GPU that imp can use, with the reason.
+// Throws DeviceError(DEVICE_MISSING), with the reason, if no GPU can be used.
 std::unique_ptr<Backend> make_cuda_backend(const DeviceOptions& options);
 GpuAnswer find_gpu();
-// Its matrix kernels in order of preference, and what the device of such a name can do: of H200 and A100 it is known.
+// Its matrix kernels in order of preference, and the capabilities of a device by name: known for H200 and A100.
 std::span<const GemmKernel> kernels() noexcept;
 std::optional<DeviceCaps> known_caps(std::string_view device) noexcept;
 

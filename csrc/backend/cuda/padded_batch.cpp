@@ -1,4 +1,4 @@
-// Rows of nobody behind those of a batch.
+// Appends padding rows to a batch.
 #include "backend/cuda/padded_batch.h"
 
 #include <algorithm>

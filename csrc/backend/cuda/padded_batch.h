@@ -1,4 +1,4 @@
-// A batch of one row for each sequence, filled up to one of a few sizes.
+// Pads a decode batch to one of a few sizes, so that few graphs serve all sizes.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace imp::cuda {
 
-// The sizes that batches of n rows are filled up to: powers of two, but never more than `most`.
+// The sizes that batches of n rows are padded to: powers of two, but at most `most`.
 int bucket_of(int n, int most) noexcept;
 
 class PaddedBatch {
  public:
   void reserve(int max_rows);
-  // To at most max_rows, where it has no more. Valid until the next call. The rows behind the batch's own are of token
-  // 0 at position 0, each a sequence that holds the spare block.
+  // Pads to at most max_rows. Valid until the next call. Padding rows have token 0 at position 0, each in a sequence
+  // that holds the spare block.
   Batch pad(const Batch& batch, int max_rows, std::int32_t spare_block);
 
  private:

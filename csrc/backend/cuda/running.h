@@ -1,4 +1,4 @@
-// An op while it runs.
+// The scope of a running op.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace imp::cuda {
 
-// Where ops are traced it waits for the device at both ends: work of its own is then timed, and nothing else.
+// If ops are traced, waits for the device at both ends, so that exactly this op is timed.
 class CudaBackend::Running {
  public:
   Running(Stream& stream, OpTrace* trace, std::string_view name) noexcept : stream_(stream) {
@@ -24,7 +24,7 @@ class CudaBackend::Running {
 
  private:
   Stream& stream_;
-  std::optional<OpTimer> timer_;  // ends after the wait: members go after the destructor's body
+  std::optional<OpTimer> timer_;  // ends after the wait: members are destroyed after the destructor's body
 };
 
 }  // namespace imp::cuda

@@ -1,4 +1,4 @@
-// The cache's order of use.
+// The LRU list of graphs.
 #include "backend/cuda/step_graphs.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ StepGraphs::Entry& StepGraphs::find(const StepKey& key) {
   }
   if (entries_.size() == capacity_) {
     if (entries_.back().graph != nullptr) {
-      synchronize(stream_);  // it may still be under way
+      synchronize(stream_);  // it may still be in flight
       ++counts_.evictions;
     }
     entries_.pop_back();

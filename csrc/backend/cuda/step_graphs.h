@@ -1,4 +1,4 @@
-// Steps of one shape, captured once and done again: one launch instead of some hundred.
+// CUDA graphs: steps of one shape are captured once and replayed, one launch instead of some hundred.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace imp::cuda {
 
-// Steps of one key do the same work on the same addresses; what differs lies in memory.
+// Steps with equal keys do the same work on the same addresses; only memory contents differ.
 struct StepKey {
   const void* body = nullptr;
   const void* pool = nullptr;
@@ -21,24 +21,24 @@ struct StepKey {
   bool operator==(const StepKey&) const = default;
 };
 
-// Holds at most `capacity` graphs, the least recently used goes first. A key's first step is eager: a kernel that was
-// never run cannot be captured.
+// An LRU cache of at most `capacity` graphs. A key's first step is eager, since a kernel that never ran cannot be
+// captured.
 class StepGraphs {
  public:
-  // What a captured step begins is added to `launches` each time it is done.
+  // Each replay adds the captured launches to `launches`.
   StepGraphs(Stream& stream, LaunchCounts& launches, std::size_t capacity)
       : stream_(stream), launches_(launches), capacity_(capacity) {}
 
-  // Calls step() where it does not replay what step() did before.
+  // Calls step(), or replays what it did before.
   template <class Step>
   void run(const StepKey& key, const Step& step);
 
-  // Before anything is made that steps read at an address: a graph may have the address that this had before, of
-  // something that is gone. The device has done what was asked of it.
+  // Call before allocating memory that steps read: an old graph may hold the same address for freed memory. The device
+  // must be idle.
   void clear() noexcept { entries_.clear(); }
 
   const StepGraphCounts& counts() const noexcept { return counts_; }
-  // A step that has no key.
+  // A step without a key.
   void count_eager() noexcept { ++counts_.eager; }
 
  private:
@@ -49,7 +49,7 @@ class StepGraphs {
     std::vector<std::uint64_t> launches;  // of one replay
     bool is_eager = false;                // its capture failed
   };
-  // The key's, moved to the front; made where there is none.
+  // The entry of the key, moved to the front; new if there is none.
   Entry& find(const StepKey& key);
 
   void replay(Entry& entry);
@@ -63,7 +63,7 @@ class StepGraphs {
 
 template <class Step>
 void StepGraphs::run(const StepKey& key, const Step& step) {
-  if (!stream_.is_ok()) return step();  // nothing of it is begun, and what failed before is no capture's
+  if (!stream_.is_ok()) return step();  // nothing started, and an earlier error is not a failed capture
   Entry& entry = find(key);
   if (entry.graph != nullptr) {
     ++counts_.replays;
@@ -85,7 +85,7 @@ void StepGraphs::run(const StepKey& key, const Step& step) {
     throw;
   }
   if (const Status status = graph->end(stream_); !status.is_ok()) {
-    stream_.forget_failure();  // where the device itself is lost, it fails again
+    stream_.forget_failure();  // if the device itself is lost, it fails again
     entry.is_eager = true;
     ++counts_.failures;
     counts_.last_failure = status.name;

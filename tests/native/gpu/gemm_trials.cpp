@@ -44,7 +44,7 @@ class OpenStream {
   Stream stream_;
 };
 
-// Memory of the device between two guards.
+// Device memory between two guards.
 class Guarded {
  public:
   Guarded(OpenStream& stream, const char* what, std::size_t n_bytes, std::uint8_t filled_with = 0)
@@ -60,7 +60,7 @@ class Guarded {
   }
 
   std::byte* data() const { return memory_.get() + kGuardBytes; }
-  // What it holds, if nothing was written beside it, or into it where its bytes were given.
+  // Its contents, after a check that nothing was written beside it, or into it if it is an input.
   std::vector<std::byte> read() const {
     std::vector<std::byte> all(n_bytes_ + 2 * kGuardBytes);
     copy_to_host(*stream_, all.data(), memory_.get(), all.size());
@@ -113,7 +113,7 @@ std::span<const std::byte> bytes_of(std::span<const T> values) {
   return std::as_bytes(values);
 }
 
-// A term and what it points to.
+// A term and the memory it points to.
 class TrialTerm {
  public:
   TrialTerm(OpenStream& stream, const GemmTrial& trial, const GemmTrialTerm& term, WeightLayout layout)
@@ -231,7 +231,7 @@ std::vector<std::byte> run_preparation(const PreparationTrial& trial) {
 std::vector<std::byte> pack_tiles(DType weight, std::int64_t n, std::int64_t k, std::span<const std::byte> file) {
   const GemmProblem problem = {weight, n, k};
   const std::vector<std::byte> whole = pack(problem, WeightLayout::tile16, file);
-  // A strip at a time, as weights that are read in parts.
+  // A strip at a time, as for weights that are read in parts.
   std::vector<std::byte> packed(whole.size(), std::byte{0xAA});
   const std::size_t strip_bytes = packed.size() / static_cast<std::size_t>(strips_of(n));
   const std::size_t row = file.size() / static_cast<std::size_t>(n);

@@ -1,5 +1,5 @@
-// For tests: packs weights, prepares activations, and runs a kernel of the list on arrays of the host, with canaries
-// around all it may touch.
+// For tests: packs weights, prepares activations, and runs a kernel on host arrays, with guard bytes around all memory
+// that it may write.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 namespace imp {
 
 struct GemmTrialTerm {
-  std::vector<std::span<const std::byte>> weights;  // rows of the file: one matrix, or each expert's; empty where not
-                                                    // the kernel's
+  std::vector<std::span<const std::byte>> weights;  // rows of the file: one matrix, or each expert's; empty if another
+                                                    // kernel multiplies them
   std::span<const float> bias;                      // [n], or empty
   std::int64_t n = 0;
 };
@@ -31,15 +31,14 @@ struct GemmTrial {
   std::span<const std::byte> x;  // rows in the kernel's activation format
   std::ptrdiff_t x_stride = 0;
   int n_experts = 0;
-  std::span<const std::int32_t> begins, sources;  // sources: or empty
+  std::span<const std::int32_t> begins, sources;  // sources may be empty
   unsigned thread_order = 0;
-  int n_processors = 1;               // what launches are told that the device has
-  std::uint8_t fill = 0xFF;           // of outputs and scratch, before
-  std::vector<std::string> cublaslt;  // as DeviceOptions has it
+  int n_processors = 1;  // the device's processors, as launches see them
+  std::uint8_t fill = 0xFF;  // initial bytes of outputs and scratch
+  std::vector<std::string> cublaslt;  // as in DeviceOptions
 };
 
-// Rows of x [m, k], which are further apart than they are wide, as the kernels of the format read them. Throws as
-// run_gemm() does.
+// Rows of x [m, k], with a stride greater than k, in the format that the kernel reads. Throws as run_gemm() does.
 struct PreparationTrial {
   ActivationFormat format = ActivationFormat::q8_rows;
   std::span<const float> x;
@@ -48,8 +47,8 @@ struct PreparationTrial {
   unsigned thread_order = 0;
 };
 
-// These throw std::invalid_argument where there is no such kernel or it refuses, std::runtime_error where the kernel
-// wrote what is not its own. A term's out, row by row: what was not written holds the fill.
+// Throw std::invalid_argument if there is no such kernel or it refuses, and std::runtime_error if the kernel wrote
+// outside its output. Return a term's out, row by row; unwritten elements hold the fill.
 #define IMP_DECLARE_GEMM_TRIALS(room)                                                                                  \
   namespace room {                                                                                                     \
   std::vector<std::vector<float>> run_gemm(const GemmTrial& trial);                                                    \

@@ -1,4 +1,4 @@
-// What the kernels of attention are told.
+// The arguments of the attention kernels.
 #pragma once
 
 #include "backend/cuda/inputs.h"
@@ -7,7 +7,7 @@
 
 namespace imp::cuda {
 
-// Keys that are worked on together, from multiples of it on: a state of each split, and of them one in ascending order.
+// Keys per split; splits begin at multiples of it. Each split has a state, and states are merged in ascending order.
 constexpr int kSplitTokens = 256;
 
 struct AttentionArgs {
@@ -15,13 +15,13 @@ struct AttentionArgs {
   SequencesOnDevice sequences;
   Rows q, out;  // [rows, n_heads · head_dim]
   int n_heads = 0;
-  int group = 0;  // query heads of a kv head
-  // Scores are of weights with the base 2. Of query times q_factor times key: the score itself, or where soft_cap is
-  // not 0, an x whose score is soft_cap · tanh(x · ln 2 / 2).
+  int group = 0;  // query heads per kv head
+  // The softmax uses base 2. (query times q_factor) times key is the score itself; if soft_cap is not 0 it is an x
+  // whose score is soft_cap · tanh(x · ln 2 / 2).
   float q_factor = 0;
   float soft_cap = 0;
   int window = 0;  // 0: all
-  // States of splits that are worked on apart, by split and head: greatest score and sum of weights
+  // States of splits that are processed apart (split-K), by split and head: greatest score and sum of weights
   // [n_states][n_heads][2], and sums of weighted values [n_states][n_heads][head_dim].
   int n_states = 0;
   float* split_sums = nullptr;

@@ -1,4 +1,4 @@
-// Sizes the scratch of attention and says what is launched for a batch.
+// Sizes the scratch of attention and launches its kernels for a batch.
 #include "backend/cuda/attention/attention.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace imp::cuda {
 namespace {
 
 constexpr int kBlocksPerProcessor = 2;
-// Of states of splits. In 128 MiB there are 4032 of 64 heads of 128 elements: a million tokens.
+// For states of splits. 128 MiB hold 4032 of 64 heads of 128 elements, which is a million tokens.
 constexpr std::size_t kMostBytes = std::size_t{128} << 20;
 constexpr int kMostStates = 1 << 15;  // sums over 65535 sequences stay below 2^31
 
@@ -32,7 +32,7 @@ int group_of(const AttentionParams& params) {
   return params.n_heads / params.n_kv_heads;
 }
 
-// Blocks that stay, for as many sequences: no more than there can be items for them.
+// Persistent blocks for that many sequences: no more than there can be work items.
 int decode_blocks(const DeviceCaps& caps, const AttentionArgs& args, int max_context) {
   constexpr int kItemHeads = 16;
   const std::int64_t n = args.sequences.n_sequences;

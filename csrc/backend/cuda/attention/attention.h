@@ -1,4 +1,4 @@
-// Attention over the paged cache: the host's side.
+// Attention over the paged cache: host code.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@
 
 namespace imp::cuda {
 
-// Keys are taken in tiles of 64 and splits of 256, from position 0 on, and a split's tiles and then the splits become
-// one in ascending order. How work is cut decides no bit.
+// Keys are processed in tiles of 64 and splits of 256 from position 0 on. A split's tiles, and then the splits, are
+// merged in ascending order. How work is divided changes no bit.
 class Attention {
  public:
   Attention(Stream& stream, const DeviceCaps& caps) : stream_(stream), caps_(caps) {}
 
-  // Throws InvalidArgument for a cache that this GPU's blocks have no room for.
+  // Throws InvalidArgument if this GPU's shared memory is too small for the cache's type.
   void require_served(const KvGeometry& cache) const;
 
-  // For layers no larger than `largest`; may be called again, and never shrinks. Throws InvalidArgument for heads that
-  // it cannot do. Batches of more sequences, and longer ones, are only slower.
+  // For layers up to `largest`. May be called again; never shrinks. Throws InvalidArgument for unsupported heads.
+  // Batches of more or longer sequences are only slower.
   void reserve(int max_sequences, int max_context, const AttentionParams& largest);
   std::size_t scratch_bytes(int max_sequences, int max_context, const AttentionParams& largest) const;
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 
-  // `sequences` are what `on_device` holds. Where every sequence has one row, the shape of what is launched depends on
-  // their number alone, so that it can be captured and done again for others of any length.
+  // `on_device` holds `sequences`. If every sequence has one row, the shape of the launch depends only on their number,
+  // so that a captured graph serves sequences of any length.
   void run(const CudaKvPool& pool, int layer, std::span<const SequenceRows> sequences,
            const SequencesOnDevice& on_device, const AttentionParams& params, Rows q, Rows out);
 
@@ -45,7 +45,7 @@ class Attention {
     int head_dim = 0;
 
     std::size_t state_bytes() const;
-    // Splits that are worked on apart: those of all sequences, or as many as their states may take memory.
+    // Splits that are processed apart: those of all sequences, or as many as memory allows states for.
     int n_states() const;
     std::size_t n_bytes() const { return static_cast<std::size_t>(n_states()) * state_bytes(); }
   };

@@ -1,8 +1,8 @@
-// The splits of a sequence become one: the device's side.
+// Merges the splits of a sequence (the reduction of Flash-Decoding's split-K): device code.
 //
-// A warp has 32 columns of one query head. How its states are weighed follows from their greatest scores alone: a lane
-// finds it for each of 32 splits, while their values are on the way, so that what is left to do one after the other is
-// a multiplication and an addition for each split.
+// A warp has 32 columns of one query head. The weight of a state depends only on the greatest scores. So each lane
+// computes it for one of 32 splits while their values are being fetched. What remains in sequence is one multiplication
+// and one addition per split.
 #pragma once
 
 #include "backend/cuda/attention/divided.cuh"
@@ -10,13 +10,13 @@
 namespace imp::cuda {
 
 struct Combine {
-  static constexpr int kColumns = kWarpSize;  // of a warp, one a lane
-  static constexpr int kSplits = kWarpSize;   // of a run, one a lane
-  static constexpr int kStages = 3;           // runs: one in use, the others under way
+  static constexpr int kColumns = kWarpSize;  // per warp, one a lane
+  static constexpr int kSplits = kWarpSize;  // per run, one a lane
+  static constexpr int kStages = 3;  // runs: one in use, the others in flight
   static constexpr int kLanesOfSplit = kColumns / 4;
 };
 
-// How a state is merged with those before it.
+// The factors that merge a state with those before it.
 struct alignas(16) WeighedState {
   float before, here, sum;
 };
@@ -26,7 +26,7 @@ struct CombineRoom {
   WeighedState states[Combine::kSplits];
 };
 
-// Begins to fetch the warp's columns of a run of the states [first, first + n) of a head.
+// Starts to fetch the warp's columns of a run of the states [first, first + n) of a head.
 __device__ __forceinline__ void begin_states(const AttentionArgs& args, const StatesOfSequence& found, int run,
                                              int head, int first_column, CombineRoom& room) {
   const int begin = run * Combine::kSplits;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void begin_states(const AttentionArgs& args, const St
   arch::end_copy_group();
 }
 
-// Blocks: (sequences, query heads · parts of their columns). Of sequences that are divided.
+// Grid: (sequences, query heads · column parts). Only for divided sequences.
 __global__ void __launch_bounds__(kWarpSize) combine_kernel(AttentionArgs args) {
   const int sequence = static_cast<int>(blockIdx.x);
   const StatesOfSequence found = states_of(args, sequence);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kWarpSize) combine_kernel(AttentionArgs args) 
   IMP_UNROLL
   for (int run = 0; run < Combine::kStages - 1; ++run) begin_states(args, found, run, head, first_column, room);
 
-  float greatest_before = -INFINITY;  // of the runs before
+  float greatest_before = -INFINITY;  // of the earlier runs
   float sum = 0, value = 0;
   for (int run = 0; run * Combine::kSplits < found.n; ++run) {
     begin_states(args, found, run + Combine::kStages - 1, head, first_column, room);

@@ -1,12 +1,12 @@
-// Keys and values on their way from the cache to shared memory.
+// Copies keys and values from the cache to shared memory (cp.async).
 #pragma once
 
 #include "backend/cuda/attention/tile.cuh"
 
 namespace imp::cuda {
 
-// The blocks of up to 32 runs of 16 keys from `first` on, a lane's run's each. `blocks` are those of the sequence. Of
-// keys that are not seen no block is asked for.
+// The cache blocks of up to 32 runs of 16 keys from `first` on, one per lane. `blocks` are those of the sequence. Skips
+// blocks whose keys are masked.
 __device__ __forceinline__ int block_of_lane(const KvPlaces& cache, const std::int32_t* blocks, int n_runs, int first,
                                              const KeyRange& seen) {
   const int lane = lane_of_thread();
@@ -15,11 +15,11 @@ __device__ __forceinline__ int block_of_lane(const KvPlaces& cache, const std::i
   return blocks[cache.block_of(position)];
 }
 
-// 16 keys of one part that follow each other.
+// 16 consecutive keys of one part.
 struct RunOfKeys {
-  const std::byte* part;  // of the block that holds them
-  int place;              // of the first in its block
-  int begin, n;           // those that are read; zeros stand for the others
+  const std::byte* part;  // in the block that holds them
+  int place;  // of the first key in its block
+  int begin, n;  // keys to read; the others become zeros
 };
 
 __device__ __forceinline__ RunOfKeys run_of_keys(const KvPlaces& cache, int block, int kv_head, int which, int first,
@@ -29,8 +29,8 @@ __device__ __forceinline__ RunOfKeys run_of_keys(const KvPlaces& cache, int bloc
   return {cache.part(block, kv_head, which), cache.place_of(first), begin, end > begin ? end - begin : 0};
 }
 
-// What one of kThreads threads copies of the rows of each run, in pieces of 16 bytes: the same columns of every
-// kRows-th row. Of 16-bit elements the places in shared memory are place_in_rows(), of codes they follow each other.
+// What one of kThreads threads copies of each run, in chunks of 16 bytes: the same columns of every kRows-th row.
+// 16-bit elements go to place_in_rows(); quantized codes are contiguous.
 template <int kElementBytes, int kColumns, int kThreads>
 struct ShareOfRows {
   static constexpr int kRowBytes = kColumns * kElementBytes;
@@ -38,15 +38,15 @@ struct ShareOfRows {
   static constexpr int kRows = kThreads / kChunks;
   static constexpr int kTimes = divided_up(kStepKeys, kRows);
 
-  int row;        // the first; none: the columns are beyond the head
-  unsigned from;  // in bytes, from the first row's first
+  int row;  // the first; none: the columns are beyond head_dim
+  unsigned from;  // bytes from the first row's first
   unsigned to;
 
   static constexpr unsigned place(int row, int chunk) {
     if constexpr (kElementBytes == 2) return static_cast<unsigned>(place_in_rows<kColumns>(row, chunk)) * 2;
     return static_cast<unsigned>(row * kRowBytes + chunk * 16);
   }
-  // Rows that are kRows apart differ in bits of their own.
+  // Rows kRows apart differ in bits of their own, so XOR moves between them.
   static constexpr bool repeats() {
     for (int row = 0; row < kStepKeys; ++row) {
       const int first = row % kRows;
@@ -67,7 +67,7 @@ struct ShareOfRows {
             place(row, chunk)};
   }
 
-  // Begins to copy what `rows` lacks; the run's first is of `keys`, those after it head_dim elements apart.
+  // Starts to copy what `rows` lacks. The run's first row is `keys`; later ones are head_dim elements apart.
   __device__ __forceinline__ void begin(const RunOfKeys& run, int head_dim, std::byte* rows) const {
     if (kRows > kStepKeys && row >= kStepKeys) return;
     const auto row_bytes = static_cast<unsigned>(head_dim * kElementBytes);
@@ -81,8 +81,8 @@ struct ShareOfRows {
   }
 };
 
-// Codes and scales of kKeys keys as they lie in the cache: codes [kKeys][kColumns] and, by runs of 16 keys, the scales
-// of whole rows in room for kDim columns.
+// Codes and scales of kKeys keys as in the cache: codes [kKeys][kColumns], then per run of 16 keys the scales of whole
+// rows, padded to kDim columns.
 template <int kKeys, int kColumns, int kDim>
 struct CodedRows {
   static constexpr int kScaleBytesOfRun = kStepKeys * kDim / kKvGroup * 2;
@@ -90,7 +90,7 @@ struct CodedRows {
   static constexpr int kBytes = kCodeBytes + kKeys / kStepKeys * kScaleBytesOfRun;
 };
 
-// Those of the run's scales, 16 · scale_bytes() in pieces of 16: a thread has one or none.
+// The scales of a run, 16 · scale_bytes() in chunks of 16 bytes: at most one chunk per thread.
 __device__ __forceinline__ void begin_scales(const KvPlaces& cache, const RunOfKeys& run, int thread,
                                              std::byte* scales) {
   if (thread >= cache.scale_bytes()) return;
@@ -98,7 +98,8 @@ __device__ __forceinline__ void begin_scales(const KvPlaces& cache, const RunOfK
   arch::begin_copy16(scales + thread * 16, from, run.n > 0);
 }
 
-// What one of kThreads threads copies of kColumns of keys, whose rows are for kDim: 16-bit rows, or codes and scales.
+// What one of kThreads threads copies of kColumns columns of keys: 16-bit rows, or codes and scales. Rows have kDim
+// columns.
 template <class Kv, int kKeys, int kColumns, int kDim, int kThreads>
 struct ShareOfKeys {
   ShareOfRows<Kv::kQuantized ? 1 : 2, kColumns, kThreads> rows;
@@ -106,7 +107,7 @@ struct ShareOfKeys {
   __device__ __forceinline__ static ShareOfKeys make(int thread, int first_column, int head_dim) {
     return {decltype(rows)::make(thread, first_column, head_dim)};
   }
-  // `to` has room for kKeys keys, of which the run is the number'th 16.
+  // `to` has space for kKeys keys; the run becomes its 16 keys with index `number`.
   __device__ __forceinline__ void begin(const KvPlaces& cache, const RunOfKeys& run, int thread, int number,
                                         std::byte* to) const {
     rows.begin(run, cache.head_dim, to + number * kStepKeys * decltype(rows)::kRowBytes);
@@ -117,7 +118,7 @@ struct ShareOfKeys {
   }
 };
 
-// Makes 16-bit rows of coded ones, the first of which is of key `first`; zeros of those that are not seen.
+// Dequantizes rows to 16 bits. The first row is key `first`. Masked keys become zeros.
 template <int kKeys, int kColumns, int kDim, int kThreads>
 __device__ __forceinline__ void expand_rows(const KvPlaces& cache, const std::byte* from, int first_column, int thread,
                                             int first, const KeyRange& seen, std::uint16_t* rows) {

@@ -1,4 +1,4 @@
-// Attention of sequences with one row: the host's side.
+// Decode attention (sequences with one row): host code.
 #include "backend/cuda/attention/decode.cuh"
 
 #include "backend/cuda/attention/combine.cuh"

@@ -1,29 +1,30 @@
-// Attention of sequences with one row: the device's side.
+// Decode attention (sequences with one row): device code. Split-K as in Flash-Decoding, with the online softmax of
+// FlashAttention-2, for grouped-query heads and a paged cache.
 //
-// A block stays and takes one item after the other, so that its pieces of the next are under way before this one ends.
-// Which items there are follows from the lengths on the device: a captured launch serves any.
+// It differs in its persistent blocks: a block processes item after item and fetches the next item's first keys before
+// this one ends. The device derives the items from the lengths, so a captured graph serves any lengths.
 #pragma once
 
 #include "backend/cuda/attention/decode_pipeline.cuh"
 
 namespace imp::cuda {
 
-// What the warps of a block show each other.
+// Shared memory that a block's warps exchange.
 struct DecodeRoom {
   arch::Vec16* weights;  // of a group of tiles: [tile][step][lane]
-  float* greatest;       // likewise [tile][row], of groups in turn in two places: a warp may be a group ahead
-  arch::Vec16* query;    // of an item: [step][lane]
+  float* greatest;  // [tile][row] of the group, double-buffered: a warp may be a group ahead
+  arch::Vec16* query;  // of the item: [step][lane]
 };
 
 template <class Kv, int kDim>
 struct DecodeWarp {
   using Shape = Decode<Kv, kDim>;
 
-  AttentionState<Shape::kColumns> state;   // of this split
-  AttentionState<Shape::kColumns> before;  // of splits before it
+  AttentionState<Shape::kColumns> state;  // of this split
+  AttentionState<Shape::kColumns> before;  // of earlier splits
   bool has_before;
 
-  // Each warp makes a part of the query for all.
+  // Each warp prepares a part of the query for all.
   __device__ __forceinline__ void begin(const AttentionArgs& args, const DecodeItem& item, const DecodeRoom& room) {
     const float* q[2];
     IMP_UNROLL
@@ -48,7 +49,7 @@ struct DecodeWarp {
            static_cast<std::int64_t>(item.kv_head * args.group + item.first_head + head) * args.cache.head_dim;
   }
 
-  // The warp's own tile: its scores, and to all their greatest.
+  // Computes the scores of the warp's own tile and publishes their maximum.
   __device__ __forceinline__ void score(const DecodeGroup& now, float soft_cap, KvPipeline<Kv, kDim>& pipeline,
                                         const DecodeRoom& room, float (&scores)[kScoreColumns][4]) {
     const auto load_fragment = [&](int step, std::uint32_t (&a)[4]) {
@@ -79,7 +80,7 @@ struct DecodeWarp {
     for (int row = 0; row < 2; ++row) room.greatest[own * kTileRows + row_of_lane(row)] = greatest[row];
   }
 
-  // To all, the weights of the warp's own tile, relative to the greatest score of the split up to it.
+  // Publishes the weights of the warp's own tile, relative to the greatest score of the split so far.
   __device__ __forceinline__ void show_weights(const float (&scores)[kScoreColumns][4], const DecodeRoom& room) const {
     const int own = warp_of_thread();
     float greatest[2] = {state.greatest[0], state.greatest[1]};
@@ -98,7 +99,7 @@ struct DecodeWarp {
     }
   }
 
-  // The warp's columns of the values of all tiles.
+  // Adds the warp's columns of the values of all tiles.
   __device__ __forceinline__ void add_group(const DecodeGroup& now, const DecodeGroup& next,
                                             KvPipeline<Kv, kDim>& pipeline, const DecodeRoom& room) {
     IMP_ROLLED
@@ -143,7 +144,7 @@ struct DecodeWarp {
     state.clear();
   }
 
-  // The result, or of one split among several its state.
+  // Writes the result, or the state if the split is one of several.
   __device__ __forceinline__ void write(const AttentionArgs& args, const DecodeItem& item) const {
     const int first_column = warp_of_thread() * Shape::kColumns;
     IMP_UNROLL

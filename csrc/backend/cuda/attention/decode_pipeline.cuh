@@ -1,8 +1,8 @@
-// What the blocks of the decode kernel do one after the other, and the cache on its way to them.
+// The order of work in a decode block, and its pipeline of cache reads.
 //
-// Four warps work on a split, a group of four tiles of keys, in eight pieces each: K of a warp's own tile, 16 keys at a
-// time, then of every tile a quarter of V's columns. What a warp reads no other does, so that it waits for nobody to
-// fetch ahead, into the next group too.
+// Four warps process a split, a group of four tiles of keys. Each warp reads eight pieces: K of its own tile, 16 keys
+// at a time, then a quarter of V's columns of every tile. No two warps read the same bytes, so a warp fetches ahead,
+// even into the next group, without waiting for the others.
 #pragma once
 
 #include "backend/cuda/attention/copies.cuh"
@@ -15,12 +15,12 @@ static_assert(kGroupTiles * kTileKeys == kSplitTokens);
 
 template <class Kv, int kDim>
 struct Decode {
-  static constexpr int kStages = kDim <= 128 ? 4 : 3;      // pieces of a warp: one in use, the others under way
-  static constexpr int kColumns = kDim / kAttentionWarps;  // of V, a warp's
+  static constexpr int kStages = kDim <= 128 ? 4 : 3;  // pieces of a warp: one in use, the others in flight
+  static constexpr int kColumns = kDim / kAttentionWarps;  // columns of V per warp
   using KeyCodes = CodedRows<kStepKeys, kDim, kDim>;
   using ValueCodes = CodedRows<kTileKeys, kColumns, kDim>;
 
-  // Bytes of shared memory: each warp's pieces, its room for expanded codes, and what warps show each other.
+  // Bytes of shared memory: each warp's pieces, its dequantized rows, and the exchange between warps.
   static constexpr int kRowsBytes = kStepKeys * kDim * 2;  // = kTileKeys · kColumns · 2
   static constexpr int kPieceBytes = !Kv::kQuantized                         ? kRowsBytes
                                      : KeyCodes::kBytes > ValueCodes::kBytes ? KeyCodes::kBytes
@@ -28,19 +28,19 @@ struct Decode {
   static constexpr int kExpandedAt = kStages * kPieceBytes;
   static constexpr int kWarpBytes = kExpandedAt + (Kv::kQuantized ? kRowsBytes : 0);
   static constexpr int kWeightsAt = kAttentionWarps * kWarpBytes;  // [tile][step][lane], 16 bytes each
-  static constexpr int kGreatestAt = kWeightsAt + kGroupTiles * kTileSteps * kWarpSize * 16;  // two of [tile][row]
+  static constexpr int kGreatestAt = kWeightsAt + kGroupTiles * kTileSteps * kWarpSize * 16;  // [tile][row], twice
   static constexpr int kQueryAt = kGreatestAt + 2 * kGroupTiles * kTileRows * 4;  // [step][lane], 16 bytes each
   static constexpr int kSharedBytes = kQueryAt + kTileRows * kDim * 2;
 };
 
-// One kv head of a sequence, up to 16 of its query heads, and one split or all.
+// One kv head of a sequence, up to 16 of its query heads, and one split or all splits.
 struct DecodeItem {
-  int sequence = -1;  // none: there are no more
+  int sequence = -1;  // none: there is no more work
   int kv_head = 0;
-  int first_head = 0;  // among those of the kv head
+  int first_head = 0;  // counted from the kv head's first
   int n_heads = 0;
   int state = -1;  // of the split, in the pool; none: all splits
-  KeyRange seen;   // in this split, or in all
+  KeyRange seen;  // in this split, or in all
   const std::int32_t* blocks = nullptr;
 
   __device__ __forceinline__ bool exists() const { return sequence >= 0; }
@@ -77,7 +77,7 @@ struct DecodeGroup {
   int number = 0;  // of the item
   DecodeItem item;
   int split = 0;
-  int block = 0;  // by lane: that of the split's keys 16 · lane … 16 · lane + 15
+  int block = 0;  // by lane: the cache block of the split's keys 16 · lane … 16 · lane + 15
 
   __device__ __forceinline__ bool exists() const { return item.exists(); }
   __device__ __forceinline__ bool is_first() const { return split == item.first_split(); }
@@ -97,15 +97,15 @@ __device__ __forceinline__ DecodeGroup first_group_of(const AttentionArgs& args,
   return group_of(args, number, item, item.first_split());
 }
 
-// The block's next, in this item or in another.
+// The block's next group, of this item or the next.
 __device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, WorkSearch& search,
                                                    const DecodeGroup& group) {
   if (group.is_last()) return first_group_of(args, search, group.number + static_cast<int>(gridDim.x));
   return group_of(args, group.number, group.item, group.split + 1);
 }
 
-// A warp's pieces of the groups of its block, fetched ahead in their order and taken in it. Pieces of tiles that are
-// not seen are empty, and taken or passed over all the same.
+// A warp's pieces of its block's groups, fetched ahead and consumed in order. Pieces of fully masked tiles are empty
+// but keep their place.
 template <class Kv, int kDim>
 struct KvPipeline {
   using Shape = Decode<Kv, kDim>;
@@ -115,10 +115,10 @@ struct KvPipeline {
   static_assert(kAhead < kTileSteps && kAhead <= kGroupTiles);
 
   const AttentionArgs& args;
-  std::byte* shared;  // the warp's
+  std::byte* shared;  // of the warp
   KeyShare key_share;
   ValueShare value_share;
-  int stage = 0;  // of the piece that is taken next
+  int stage = 0;  // of the piece consumed next
 
   __device__ __forceinline__ KvPipeline(const AttentionArgs& args_of_kernel, std::byte* shared_of_warp)
       : args(args_of_kernel),
@@ -134,8 +134,8 @@ struct KvPipeline {
     }
   }
 
-  // The next in the order, as it lies in shared memory. Every lane has done with the one before when it is there: its
-  // stage is filled with the piece that is kAhead later.
+  // Returns the next piece in shared memory. When it is there, every lane is done with the piece before, whose stage is
+  // then filled with the piece kAhead later.
   __device__ __forceinline__ const std::byte* take_keys(const DecodeGroup& now, int run) {
     std::byte* const later = await();
     if (run + kAhead < kTileSteps) {
@@ -155,7 +155,7 @@ struct KvPipeline {
     return taken();
   }
 
-  // Rows of kDim: the 16 keys that piece `piece` of `now` is of.
+  // Rows of kDim columns: the 16 keys of piece `piece` of `now`.
   __device__ __forceinline__ const std::uint16_t* keys(const DecodeGroup& now, int piece, const std::byte* taken) {
     if constexpr (!Kv::kQuantized) {
       return reinterpret_cast<const std::uint16_t*>(taken);
@@ -167,7 +167,7 @@ struct KvPipeline {
       return rows;
     }
   }
-  // Rows of kColumns: the 64 keys of tile `within` of the group.
+  // Rows of kColumns columns: the 64 keys of tile `within` of the group.
   __device__ __forceinline__ const std::uint16_t* values(const DecodeGroup& now, int within, const std::byte* taken) {
     if constexpr (!Kv::kQuantized) {
       return reinterpret_cast<const std::uint16_t*>(taken);
@@ -182,7 +182,7 @@ struct KvPipeline {
   }
 
  private:
-  // Where the piece that is kAhead later goes.
+  // The stage of the piece kAhead later.
   __device__ __forceinline__ std::byte* await() {
     arch::wait_for_copies<kAhead - 1>();
     __syncwarp();

@@ -1,15 +1,16 @@
-// Which sequences of one row are worked on by splits, and which by whole sequences.
+// Decides which one-row sequences are processed split by split in parallel (split-K) and which by one block.
 //
-// States of splits have a pool. In the order of the batch each sequence of several splits claims a state for each, and
-// is divided where its claim ends within the pool; one of more splits than the pool has states claims none. The others
-// are worked on whole, split after split, to the same bits. All that asks derives it from the lengths on the device.
+// States of splits come from a pool. In batch order each sequence with several splits claims a state for each. It is
+// divided if its claim fits the pool; a sequence with more splits than the pool has states claims none. Other sequences
+// are processed as a whole, split after split, with the same bits. Every block derives this from the lengths on the
+// device.
 #pragma once
 
 #include "backend/cuda/attention/units.cuh"
 
 namespace imp::cuda {
 
-// Splits that the row of a sequence sees; of sequences of several rows, none.
+// Splits that the row of a sequence sees; 0 for sequences of several rows.
 struct SplitsOfSequence {
   int first = 0, n = 0;
 };
@@ -30,12 +31,12 @@ constexpr bool is_divided(int claimed, int claimed_through, int n_states) {
 
 // A split of a divided sequence, or a whole sequence.
 struct FoundWork {
-  int sequence = -1;  // none: there is less
-  int within = 0;     // the split's number among the sequence's
-  int state = -1;     // the split's in the pool; none: the sequence is whole
+  int sequence = -1;  // none: there is no more
+  int within = 0;  // index of the split in the sequence
+  int state = -1;  // index of the split's state in the pool; none: the sequence is whole
 };
 
-// Finds work by number. Numbers are asked in ascending order; by whole warps.
+// Finds work items by number. Whole warps ask for ascending numbers.
 class WorkSearch {
  public:
   __device__ __forceinline__ FoundWork find(const AttentionArgs& args, int number) {
@@ -61,11 +62,11 @@ class WorkSearch {
   }
 
  private:
-  int first_ = 0;  // sequence from which on the search goes
+  int first_ = 0;  // sequence where the search continues
   int claimed_before_ = 0, works_before_ = 0;
 };
 
-// Where the states of a sequence's splits are, or none where it is whole. Called by whole warps.
+// The states of a sequence's splits, or none if it is whole. Called by whole warps.
 struct StatesOfSequence {
   int first = 0, n = 0;
 };

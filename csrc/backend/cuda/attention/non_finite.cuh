@@ -1,19 +1,18 @@
-// Values that some rows of a block see and others do not, where they are infinite or NaN: a weight of 0 does not hide
-// those.
+// Handles infinite and NaN values that some rows of a block see and others do not: a weight of 0 does not cancel them.
 #pragma once
 
 #include "backend/cuda/attention/tile.cuh"
 
 namespace imp::cuda {
 
-// Of a tile of values: whether any is non_finite (infinite or NaN), and by column the keys, as bits, at which it is.
+// Whether a tile of values has a non-finite one, and per column the keys that have one, as bits.
 struct NonFiniteValues {
   int* found;
   std::uint64_t* keys;  // [columns]
 };
 
-// Called by all threads of a block with a tile that not all of its rows see whole. Non-finite values become zeros, and
-// which they were is noted. Afterwards *found is true where there are any, and may be where there are none.
+// All threads of a block call this with a tile that some rows see in part. Sets non-finite values to zero and records
+// where they were. Afterwards *found is true if there are any; it may be true if there are none.
 template <class Kv, int kPitch>
 __device__ __forceinline__ void zero_non_finite(std::uint16_t* values, const NonFiniteValues& non_finite) {
   constexpr std::uint32_t kLow = Kv::kExponent;
@@ -42,15 +41,15 @@ __device__ __forceinline__ void zero_non_finite(std::uint16_t* values, const Non
   __syncthreads();
 }
 
-// The keys of a tile that a row sees, as bits. The first is at `position`.
+// The keys of a tile that a row sees, as bits. The first key is at `position`.
 __device__ __forceinline__ std::uint64_t seen_bits(const KeyRange& seen, int position) {
-  const auto below = [](int n) {  // of the first n
+  const auto below = [](int n) {  // the first n
     return n <= 0 ? 0 : n >= kTileKeys ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
   };
   return below(seen.end - position) & ~below(seen.first - position);
 }
 
-// Rows that see an non_finite value get NaN for it.
+// Rows that see a non-finite value get NaN.
 template <int kColumns>
 __device__ __forceinline__ void add_non_finite(const NonFiniteValues& non_finite, int first_column, int position,
                                                const KeyRange (&seen)[2], AttentionState<kColumns>& state) {

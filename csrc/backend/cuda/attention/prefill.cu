@@ -1,4 +1,4 @@
-// Attention of sequences with several rows: the host's side.
+// Prefill attention (sequences with several rows): host code.
 #include "backend/cuda/attention/prefill.cuh"
 
 #include "backend/cuda/attention/kernels.h"

@@ -1,9 +1,11 @@
-// Attention of sequences with several rows: the device's side.
+// Prefill attention (sequences with several rows): device code. FlashAttention-2 ("FlashAttention-2: Faster Attention
+// with Better Parallelism and Work Partitioning") on a paged cache. It differs in the merge: splits of 256 keys keep
+// states of their own and are merged in order, as in decode, so that chunked prefill changes no bit.
 //
-// The query heads of one kv head see the same keys: (row, head) pairs in that order are the rows of tiles. A block has
-// 64 of them, 16 a warp, and walks over all tiles of keys that any of them sees; of large heads it has 32, and two
-// warps share rows, each with half of V's columns. K of the next tile is fetched during the values of this one, V of
-// this one during its scores.
+// The query heads of one kv head (grouped-query attention) see the same keys: (row, head) pairs in that order are the
+// rows of tiles. A block has 64 of them, 16 per warp, and loops over all tiles of keys that any of them sees. For large
+// heads it has 32, and two warps share rows, each with half of V's columns. A block fetches the next tile's K while it
+// adds values, and this tile's V while it computes scores.
 #pragma once
 
 #include "backend/cuda/attention/copies.cuh"
@@ -15,11 +17,11 @@ namespace imp::cuda {
 template <class Kv, int kDim>
 struct Prefill {
   static constexpr int kParts = kDim <= 128 ? 1 : 2;  // warps that share rows
-  static constexpr int kColumns = kDim / kParts;      // of V, a warp's
+  static constexpr int kColumns = kDim / kParts;  // columns of V per warp
   static constexpr int kBlockRows = kAttentionWarps / kParts * kTileRows;
   static constexpr bool kKeepsQuery = kDim <= 64;  // in registers, else in shared memory
 
-  // Bytes of shared memory, and where each part begins.
+  // Offsets in shared memory.
   static constexpr int kTileBytes = kTileKeys * kDim * 2;
   static constexpr int kCodedBytes = Kv::kQuantized ? CodedRows<kTileKeys, kDim, kDim>::kBytes : 0;
   static constexpr int kValuesAt = kTileBytes;
@@ -32,7 +34,7 @@ struct Prefill {
   static constexpr int kSharedBytes = kFoundAt + 16;
 };
 
-// Which rows a block has, in (row, head) pairs counted from the sequence's first.
+// The rows of a block, as (row, head) pairs counted from the sequence's first.
 struct PrefillRows {
   int sequence;
   int first_pair, end_pair;
@@ -70,7 +72,7 @@ __device__ __forceinline__ PrefillRows find_rows(const AttentionArgs& args, int 
           .seen_by_all = {of_last.first, of_first.end}};
 }
 
-// A warp's 16 rows while they walk over the tiles.
+// A warp's 16 rows during the loop over tiles.
 template <class Kv, int kDim>
 struct PrefillWarp {
   using Shape = Prefill<Kv, kDim>;
@@ -80,8 +82,8 @@ struct PrefillWarp {
   AttentionState<Shape::kColumns> state;
   float greatest_before[2];
   float sums_before[2];
-  bool has_state_before;  // of splits before this one, whose values are in shared memory
-  KeyRange seen[2];       // by the lane's rows
+  bool has_state_before;  // a state of earlier splits exists; its values are in shared memory
+  KeyRange seen[2];  // by the lane's rows
   KeyRange seen_by_any, seen_by_all;
 
   __device__ __forceinline__ static int first_pair_of_warp(const PrefillRows& rows) {
@@ -89,7 +91,7 @@ struct PrefillWarp {
   }
   __device__ __forceinline__ static int first_column() { return warp_of_thread() % Shape::kParts * Shape::kColumns; }
 
-  // `kept` is the room for the queries of the warps that share rows, by step and lane: one of them writes it for all.
+  // `kept`: the queries of the warps that share rows, by step and lane. One of them writes it for all.
   __device__ __forceinline__ void begin(const AttentionArgs& args, const PrefillRows& rows, int kv_head,
                                         arch::Vec16* kept) {
     const int first = first_pair_of_warp(rows);
@@ -122,7 +124,7 @@ struct PrefillWarp {
     }
   }
 
-  // Where the pair's head begins in rows of q or of out.
+  // Offset of the pair's head in rows of q or out.
   __device__ __forceinline__ static std::int64_t place_of_pair(const AttentionArgs& args, int sequence, int pair,
                                                                int kv_head, const Rows& rows) {
     const std::int64_t row = args.sequences.first_rows[sequence] + pair / args.group;
@@ -159,7 +161,7 @@ struct PrefillWarp {
     finish_scores(scores, soft_cap, tile * kTileKeys, seen, sees_all_of(tile));
   }
 
-  // The split is done: it becomes one with those before it. `states` is the warp's room for values, by lanes.
+  // Ends a split: merges its state with those before it. `states` holds the warp's values, by lanes.
   __device__ __forceinline__ void end_split(bool is_last, float* states) {
     MergeFactors merge[2] = {};
     if (has_state_before) {
@@ -208,7 +210,7 @@ struct PrefillWarp {
   }
 };
 
-// A thread's share of tiles of K and V, as they lie in the cache.
+// A thread's share of tiles of K and V, as stored in the cache.
 template <class Kv, int kDim>
 struct TileCopies {
   using Shape = Prefill<Kv, kDim>;
@@ -220,7 +222,7 @@ struct TileCopies {
   std::byte* shared;
   Share share;
 
-  // By lane: the blocks of a tile's runs of 16 keys.
+  // By lane: the cache blocks of a tile's runs of 16 keys.
   __device__ __forceinline__ int blocks_of(int tile) const {
     return block_of_lane(args.cache, rows.blocks, kTileSteps, tile * kTileKeys, rows.seen);
   }
@@ -239,7 +241,7 @@ struct TileCopies {
   }
 };
 
-// After the copies: what all threads fetched is there for all of them.
+// Waits for the copies of all threads.
 template <class Kv, int kDim>
 __device__ __forceinline__ void finish_tile(const AttentionArgs& args, const PrefillRows& rows, int which, int tile,
                                             std::byte* shared) {
@@ -254,7 +256,7 @@ __device__ __forceinline__ void finish_tile(const AttentionArgs& args, const Pre
   }
 }
 
-// Blocks: (tiles of rows of all sequences with several, kv heads).
+// Grid: (row tiles of all sequences with several rows, kv heads).
 template <class Kv, int kDim>
 __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArgs args) {
   using Shape = Prefill<Kv, kDim>;
@@ -289,7 +291,7 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
     std::uint32_t weights[kTileSteps][4];
     float scores[kScoreColumns][4];
     if (sees) mine.score(tile, args.soft_cap, keys, kept, scores);
-    __syncthreads();  // all are done with these keys
+    __syncthreads();  // all warps are done with these keys
     const bool has_next = tile + 1 < end_tile;
     if (has_next) copies.begin(0, tile + 1, blocks);
     if (sees) {

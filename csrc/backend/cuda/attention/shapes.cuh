@@ -1,4 +1,4 @@
-// Which instance of a kernel of attention serves a type and a head.
+// Selects the instance of an attention kernel for a cache type and a head size.
 #pragma once
 
 #include "backend/cuda/kv/kv_types.cuh"
@@ -6,7 +6,7 @@
 
 namespace imp::cuda {
 
-// Calls run<Kv, kDim>(): head_dim is at most 256, and what is between the sizes is filled up with zeros.
+// Calls run<Kv, kDim>(). head_dim is at most 256; sizes between the instances are padded with zeros.
 template <class Run>
 void with_shape(DType type, int head_dim, const Run& run) {
   with_kv_type(type, [&]<class Kv>() {

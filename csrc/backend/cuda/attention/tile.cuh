@@ -1,7 +1,8 @@
-// Attention of 16 query rows over tiles of 64 keys, in the registers of a warp.
+// Attention of 16 query rows over tiles of 64 keys, in a warp's registers: the online softmax of FlashAttention on
+// matrix instructions.
 //
-// All kernels compute with these functions, in this order: the bits of a row depend on neither the kernel, nor the rows
-// beside it. A tile or a split of which a row sees nothing changes nothing of it.
+// All kernels use these functions in this order. So the bits of a row depend neither on the kernel nor on the rows
+// beside it. A tile or split that a row does not see leaves its state unchanged.
 #pragma once
 
 #include "backend/cuda/attention/args.h"
@@ -24,8 +25,7 @@ constexpr int divided_up(int n, int by) {
   return (n + by - 1) / by;
 }
 
-// Rows of kChunks · 16 bytes in shared memory: where a row keeps its chunk, so that eight rows' chunks of one number
-// lie in different banks.
+// XOR swizzle of rows of kChunks · 16 bytes in shared memory: equal chunks of eight rows lie in different banks.
 template <int kChunks>
 constexpr int swizzled(int row, int chunk) {
   constexpr int kSpread = kChunks < 8 ? kChunks : 8;
@@ -43,8 +43,7 @@ __device__ __forceinline__ int lane_of_thread() {
 __device__ __forceinline__ int warp_of_thread() {
   return static_cast<int>(threadIdx.x) / kWarpSize;
 }
-// A lane has parts of rows lane / 4 and lane / 4 + 8 of a tile, and of its columns 2 · (lane % 4) and the next of
-// each 8.
+// A lane has parts of rows lane / 4 and lane / 4 + 8 of a tile, in columns 2 · (lane % 4) and the next of every 8.
 __device__ __forceinline__ int row_of_lane(int which) {
   return lane_of_thread() / 4 + 8 * which;
 }
@@ -62,7 +61,7 @@ __device__ __forceinline__ KeyRange visible_keys(int position, int window) {
   return {window > 0 && first > 0 ? first : 0, position + 1};
 }
 
-// The part of 16 rows that step `step` over head_dim multiplies. `rows` are the lane's own two, or null.
+// The matrix fragment of 16 rows for step `step` over head_dim. `rows` are the lane's two rows, or null.
 template <class Kv>
 __device__ __forceinline__ void load_query(const float* const (&rows)[2], int head_dim, float factor, int step,
                                            std::uint32_t (&a)[4]) {
@@ -74,7 +73,7 @@ __device__ __forceinline__ void load_query(const float* const (&rows)[2], int he
   }
 }
 
-// Scores of 16 keys, rows of kDim in shared memory. `query(step)` loads what load_query() made.
+// Scores of 16 keys: rows of kDim in shared memory. `query(step)` returns what load_query() made.
 template <class Kv, int kDim, class Query>
 __device__ __forceinline__ void add_scores(const Query& query, const std::uint16_t* keys, float (&left)[4],
                                            float (&right)[4]) {
@@ -90,7 +89,7 @@ __device__ __forceinline__ void add_scores(const Query& query, const std::uint16
   }
 }
 
-// Caps the scores of a tile whose first key is at `position`, and hides what is not seen.
+// Applies the soft cap to the scores of a tile whose first key is at `position`, and masks keys.
 __device__ __forceinline__ void finish_scores(float (&scores)[kScoreColumns][4], float soft_cap, int position,
                                               const KeyRange (&seen)[2], bool sees_all) {
   if (soft_cap > 0) {
@@ -114,7 +113,7 @@ __device__ __forceinline__ void finish_scores(float (&scores)[kScoreColumns][4],
   }
 }
 
-// Of the lane's two rows; NaN is passed over.
+// The maxima of the lane's two rows; ignores NaN.
 __device__ __forceinline__ void greatest_of_rows(const float (&scores)[kScoreColumns][4], float (&greatest)[2]) {
   greatest[0] = greatest[1] = -INFINITY;
   IMP_UNROLL
@@ -129,7 +128,7 @@ __device__ __forceinline__ void greatest_of_rows(const float (&scores)[kScoreCol
   }
 }
 
-// 2^(score - greatest), where 0 stands for the greatest of no score.
+// 2^(score - greatest), with 0 in place of a greatest score of -infinity.
 __device__ __forceinline__ float weight_of(float score, float greatest) {
   return arch::exp2_near(score - (greatest == -INFINITY ? 0.0F : greatest));
 }
@@ -148,8 +147,8 @@ __device__ __forceinline__ void weigh(const float (&scores)[kScoreColumns][4], c
   }
 }
 
-// What a split, or several, came to: of the lane's two rows their greatest score, and by sums[2 · row] the sum of the
-// weights as they were multiplied; values by blocks of 8 columns.
+// The state of the online softmax over one or more splits: for the lane's two rows the greatest score, in sums[2 · row]
+// the sum of the weights as multiplied, and values in blocks of 8 columns.
 template <int kColumns>
 struct AttentionState {
   float greatest[2];
@@ -168,7 +167,7 @@ struct AttentionState {
     }
   }
 
-  // For weights that are relative to the greatest score of a further tile too.
+  // Rescales the state to the greatest score of this and a further tile (online softmax).
   __device__ __forceinline__ void rescale(const float (&greatest_of_tile)[2]) {
     float factors[2];
     IMP_UNROLL
@@ -187,8 +186,8 @@ struct AttentionState {
   }
 };
 
-// A tile's values under weights relative to state.greatest: kColumns of them from first_column on, a multiple of 16, of
-// rows of kPitch in shared memory.
+// Adds a tile's values with weights relative to state.greatest: kColumns of them from first_column on, a multiple of
+// 16. Rows have kPitch columns in shared memory.
 template <class Kv, int kPitch, int kColumns>
 __device__ __forceinline__ void add_values(const std::uint32_t (&weights)[kTileSteps][4], const std::uint16_t* values,
                                            int first_column, AttentionState<kColumns>& state) {
@@ -208,7 +207,7 @@ __device__ __forceinline__ void add_values(const std::uint32_t (&weights)[kTileS
   }
 }
 
-// How a state and that of the splits before it become one.
+// Merges a state with that of the earlier splits.
 struct MergeFactors {
   float greatest, before, here;
 };

@@ -1,11 +1,11 @@
-// Work by number: which sequence has it. Every block finds its own from what lies on the device.
+// Finds the sequence that a numbered unit of work belongs to, from the lengths on the device.
 #pragma once
 
 #include "backend/cuda/attention/tile.cuh"
 
 namespace imp::cuda {
 
-// Of this lane's value and those of the lanes before it.
+// Inclusive prefix sum over the warp.
 __device__ __forceinline__ int sum_through_lane(int value) {
   for (int delta = 1; delta < kWarpSize; delta *= 2) {
     const int other = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(delta));
@@ -14,7 +14,7 @@ __device__ __forceinline__ int sum_through_lane(int value) {
   return value;
 }
 
-// Likewise the greatest; NaN is passed over.
+// Inclusive prefix maximum over the warp; ignores NaN.
 __device__ __forceinline__ float greatest_through_lane(float value) {
   for (int delta = 1; delta < kWarpSize; delta *= 2) {
     const float other = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(delta));
@@ -25,10 +25,10 @@ __device__ __forceinline__ float greatest_through_lane(float value) {
 
 struct FoundUnit {
   int sequence = -1;  // none: there are fewer units
-  int within = 0;     // number among the sequence's
+  int within = 0;  // index in the sequence
 };
 
-// Sequence i has count(i) units, which follow those of the sequences before it. Called by whole warps.
+// Sequence i has count(i) units, after those of earlier sequences. Called by whole warps.
 template <class Count>
 __device__ __forceinline__ FoundUnit find_unit(int number, int n_sequences, const Count& count) {
   const int lane = lane_of_thread();

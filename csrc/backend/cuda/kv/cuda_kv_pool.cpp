@@ -1,4 +1,4 @@
-// The cache's sizes and its memory.
+// The size and memory of the cache.
 #include "backend/cuda/kv/cuda_kv_pool.h"
 
 #include <bit>

@@ -1,4 +1,4 @@
-// The cache in the GPU's memory: how large it is, and where each layer lies.
+// The paged KV cache in GPU memory.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace imp::cuda {
 
-// By layer, block, kv head, then K and V: what one head has of a block is contiguous. Behind the blocks of each layer
-// lies one more, which rows that belong to no sequence write to.
+// By layer, block, kv head, then K and V: one head's part of a block is contiguous. Each layer has one extra block,
+// which padding rows write to.
 class CudaKvPool final : public KvPool {
  public:
-  // Holds zeros. Throws InvalidArgument for a geometry that cannot be, ResourceExhausted(NO_MEMORY).
+  // Zeroed. Throws InvalidArgument for an impossible geometry, ResourceExhausted(NO_MEMORY).
   CudaKvPool(const KvGeometry& geometry, Stream& stream);
-  // Waits for the device, which may still be at a step.
+  // Waits for the device, which may still run a step.
   ~CudaKvPool() override;
   CudaKvPool(const CudaKvPool&) = delete;
   CudaKvPool& operator=(const CudaKvPool&) = delete;
-  // What it takes; throws InvalidArgument likewise.
+  // Bytes of such a pool. Throws InvalidArgument for an impossible geometry.
   static std::size_t n_bytes(const KvGeometry& geometry);
 
   const KvGeometry& geometry() const noexcept override { return geometry_; }

@@ -1,4 +1,4 @@
-// New keys and values on their way into the cache: the host's side.
+// Writes new keys and values to the cache: host code.
 #include "backend/cuda/kv/kv_append.cuh"
 
 #include "backend/cuda/device/launch.cuh"

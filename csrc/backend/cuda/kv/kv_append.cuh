@@ -1,4 +1,4 @@
-// New keys and values on their way into the cache: the device's side.
+// Writes new keys and values to the cache: device code.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -12,7 +12,7 @@
 namespace imp::cuda {
 
 constexpr int kAppendThreads = 128;
-constexpr int kAppendElements = 8;  // of a thread at a time
+constexpr int kAppendElements = 8;  // per thread at a time
 
 struct Elements8 {
   float x[kAppendElements];
@@ -39,8 +39,8 @@ __device__ __forceinline__ void store_rounded(const Elements8& elements, void* t
   *static_cast<arch::Vec16*>(to) = words;
 }
 
-// Four lanes have a group of 32. No codes for a group of zeros, or of what has no finite scale, which is infinity or
-// NaN then and says so itself.
+// Four lanes have a group of 32. A group that is all zero, or whose scale is not finite, gets codes 0; the scale is
+// then infinity or NaN and so marks the group.
 __device__ __forceinline__ void store_quantized(const Elements8& elements, bool exists, void* to, void* scale_to) {
   int largest_bits = 0;
   IMP_UNROLL
@@ -69,7 +69,7 @@ __device__ __forceinline__ void store_quantized(const Elements8& elements, bool 
   if (threadIdx.x % (kKvGroup / kAppendElements) == 0) *static_cast<std::uint16_t*>(scale_to) = scale;
 }
 
-// Where a row of the batch has its place in the cache.
+// The place in the cache of a row of the batch.
 struct RowPlace {
   std::int32_t block;
   int place;  // in the block
@@ -100,7 +100,7 @@ __device__ __forceinline__ void append_head(const KvPlaces& cache, const RowPlac
   }
 }
 
-// A warp for each kv head of K and V of each row.
+// One warp for each kv head of K and V of each row.
 template <class Kv>
 __global__ void __launch_bounds__(kAppendThreads)
     append_kernel(KvPlaces cache, SequencesOnDevice sequences, Rows k, Rows v) {
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kAppendThreads)
                   from.data + row * from.stride + kv_head * cache.head_dim);
 }
 
-// A warp for each head of each row: of q it is rotated, of k rotated and kept, of v kept.
+// One warp for each head of each row: rotates q, rotates and stores k, stores v.
 template <class Kv>
 __global__ void __launch_bounds__(kAppendThreads) rope_append_kernel(RopeAppendArgs args) {
   const int head_dim = args.cache.head_dim, n_kv_heads = args.cache.n_kv_heads;

@@ -1,4 +1,4 @@
-// New keys and values on their way into the cache, alone or rotated in the same launch.
+// Writes new keys and values to the cache, with or without rotation in the same launch.
 #pragma once
 
 #include "backend/cuda/device/stream.h"
@@ -10,7 +10,7 @@
 
 namespace imp::cuda {
 
-// Rows of q, k, v and angles, and where k and v are kept.
+// Rows of q, k, v and angles, and the destination of k and v.
 struct RopeAppendArgs {
   Rows q, k, v, angles;
   HeadNorm q_norm, k_norm;

@@ -1,4 +1,4 @@
-// The types that a cache may have, as kernels see them.
+// The element types of the cache for kernels.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -7,7 +7,7 @@
 
 namespace imp::cuda {
 
-// What two elements in a word are, and how words are multiplied.
+// The type of two elements in a word, and how words are multiplied.
 struct KvF16 {
   static constexpr bool kQuantized = false;
   static constexpr std::uint32_t kOnes = 0x3C003C00;
@@ -30,7 +30,7 @@ struct KvBf16 {
   }
 };
 
-// Groups of 32 codes with a scale; multiplied as float16, which each product of the two is rounded to.
+// Groups of 32 codes with a scale. Code times scale is rounded to float16.
 struct KvQ8 : KvF16 {
   static constexpr bool kQuantized = true;
 };
@@ -44,9 +44,9 @@ void with_kv_type(DType type, const Run& run) {
   IMP_CHECK(false);  // a pool refuses others
 }
 
-// Codes 0 and 1, or 2 and 3, of four, times the scale that both halves of `scales` hold.
+// Codes 0 and 1, or 2 and 3, of four, times the scale in both halves of `scales`.
 __device__ __forceinline__ std::uint32_t expand_codes(std::uint32_t codes, int which, std::uint32_t scales) {
-  // 1024 + (code + 128) as float16 has the code's bits, one bit turned, at its end.
+  // 1024 + (code + 128) as float16 has the code's bits in its low bits, with one bit flipped.
   const std::uint32_t turned = codes ^ 0x80808080U;
   const std::uint32_t pair = which == 0 ? turned : turned >> 16;
   const std::uint32_t spread = arch::and_or(pair, 0xFF, arch::and_or(pair << 8, 0xFF0000, 0x64006400));

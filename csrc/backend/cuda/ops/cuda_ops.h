@@ -1,4 +1,4 @@
-// The small ops of the device, each one launch: what CudaBackend calls, and where their bodies are declared.
+// The small ops of the device; each function is one launch.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ namespace imp::cuda {
 struct Answer;
 struct PreparedRows;
 
-// All pointers are addresses on the device; shapes and aliasing as Backend says.
+// All pointers are device addresses; shapes and aliasing as in Backend.
 void rms_norm(Stream& stream, Rows x, const float* weight, float epsilon, Rows out, const PreparedRows& along);
 void add_norm(Stream& stream, Rows x, Rows y, const float* weight, float epsilon, Rows out, const PreparedRows& along);
-// frequencies [dims / 2], of the host
+// frequencies [dims / 2], on the host.
 void rope_angles(Stream& stream, const std::int32_t* positions, int n, std::span<const double> frequencies,
                  float magnitude, Rows out);
 // norm_weight [head_dim], or none
@@ -34,11 +34,11 @@ void add(Stream& stream, Rows x, Rows y);
 void add_gated(Stream& stream, Rows x, Rows y, Rows gates);
 void soft_cap(Stream& stream, Rows x, float cap);
 void gather_rows(Stream& stream, Rows x, const std::int32_t* rows, Rows out);
-// A row of the table for each of n tokens, decoded from its layout. A token that was drawn is among the answers.
+// Decodes a row of the table for each of n tokens. Tokens drawn on the device come from the answers.
 void embed(Stream& stream, const std::int32_t* tokens, const Answer* answers, int n, const std::byte* table, DType type,
            WeightLayout layout, std::int64_t k, float scale, Rows out);
 
-// Fills in `out`, sources too. The scores are used up.
+// Fills `out`, with sources. Overwrites the scores.
 void route_experts(Stream& stream, Rows scores, const ExpertRouting& routing, const ExpertRows& out);
 void mix_experts(Stream& stream, Rows grouped, const ExpertRows& rows, Rows out);
 

@@ -1,4 +1,4 @@
-// Ops that treat each element alone: the host's side.
+// Elementwise ops: host code.
 #include "backend/cuda/ops/elementwise.cuh"
 
 #include "backend/backend.h"
@@ -8,7 +8,7 @@
 namespace imp::cuda {
 namespace {
 
-// Rows come first: of the others a grid has fewer than there can be rows.
+// Rows are the first grid dimension: the others allow fewer blocks than there may be rows.
 LaunchShape one_thread_each(Rows rows) {
   return {.grid = dim3(static_cast<unsigned>(rows.n_rows),
                        static_cast<unsigned>((rows.width + kElementThreads - 1) / kElementThreads)),

@@ -1,4 +1,4 @@
-// Ops that treat each element alone: the device's side.
+// Elementwise ops: device code.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace imp::cuda {
 
 constexpr int kElementThreads = 256;
 
-// Element `column` of row blockIdx.x, for each thread one; false beyond the row.
+// Element `column` of row blockIdx.x, one per thread; false beyond the row.
 __device__ __forceinline__ bool find_element(int width, int* column) {
   *column = static_cast<int>(blockIdx.y * kElementThreads + threadIdx.x);
   return *column < width;
@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(kElementThreads)
   element(out, i) = x.data[rows[blockIdx.x] * x.stride + i];
 }
 
-// The experts' outputs of a row, weighed, by descending score.
+// The weighted sum of the experts' outputs of a row, by descending score.
 static __global__ void __launch_bounds__(kElementThreads)
     mix_experts_kernel(Rows grouped, const std::int32_t* places, const float* weights, int n_used, Rows out) {
   int i = 0;

@@ -1,4 +1,4 @@
-// Rows of a table, decoded: the host's side.
+// Decodes rows of a table: host code.
 #include "backend/cuda/ops/embedding.cuh"
 
 #include "backend/cuda/device/launch.cuh"

@@ -1,4 +1,4 @@
-// Rows of a table, decoded: the device's side.
+// Decodes rows of a table: device code.
 #pragma once
 
 #include "backend/batch.h"
@@ -16,7 +16,7 @@ struct Embedding {
   static constexpr int kThreads = kWarps * kWarpSize;
 };
 
-// A draw that came to nothing is as good as any token: its row is dropped.
+// A failed draw may be any token: its row is dropped.
 __device__ __forceinline__ std::int32_t token_at(std::int32_t token, const Answer* answers) {
   if (!is_drawn(token)) return token;
   const std::int32_t drawn = answers[request_of(token)].token;
@@ -29,7 +29,7 @@ __device__ __forceinline__ void put_group(const std::byte* row, int group, float
   for (int i = 0; i < kGroupElements<Block>; ++i) out[i] *= scale;
 }
 
-// A block of threads for each token. The table is as the file has it.
+// One thread block per token. The table is in the file's layout.
 template <class Block>
 __global__ void __launch_bounds__(Embedding::kThreads)
     embed_rows_kernel(const std::int32_t* tokens, const Answer* answers, const std::byte* table, int k, float scale,
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(Embedding::kThreads)
   }
 }
 
-// Likewise of a table in tiles; a warp takes one at a time.
+// The same for a table in tiles. A warp decodes one tile at a time.
 template <class Block>
 __global__ void __launch_bounds__(Embedding::kThreads)
     embed_tiles_kernel(const std::int32_t* tokens, const Answer* answers, const std::byte* table, int k, float scale,

@@ -1,4 +1,4 @@
-// The choice of experts: the host's side.
+// Routing to experts: host code.
 #include "backend/cuda/ops/experts.cuh"
 
 #include "backend/cuda/device/launch.cuh"

@@ -1,4 +1,4 @@
-// The choice of experts, and the order in which their rows are grouped: the device's side.
+// Routing to experts and grouping of their rows: device code.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace imp::cuda {
 constexpr int kRouteThreads = 128;
 constexpr int kGroupThreads = 1024;
 
-// Greater scores have greater places, of equal ones the lower expert; NaN comes before all numbers, so that it is
-// chosen and seen. No two experts share a place, and none has the last there is.
+// Sort keys: a greater score has a greater key, of equal scores the lower expert. NaN comes first, so that it is chosen
+// and reported. No two experts share a key, and none has the greatest possible one.
 __device__ __forceinline__ unsigned long long place_in_order(float score, int expert) {
-  if (score == 0) score = 0;  // -0 is no less than +0
+  if (score == 0) score = 0;  // -0 equals +0
   const int bits = __float_as_int(score);
   const int key = score != score ? 0x7FFFFFFE : bits ^ (bits >> 31 & 0x7FFFFFFF);
   const unsigned ascending = static_cast<unsigned>(key) ^ 0x80000000U;
   return static_cast<unsigned long long>(ascending) << 32 | (0xFFFFFFFFU - static_cast<unsigned>(expert));
 }
 
-// e^(score - greatest) of all experts, summed.
+// The sum of e^(score - greatest) over all experts.
 __device__ __forceinline__ float softmax_total(const float* scores, int n_experts, float greatest, int lane) {
   float total = 0;
   for (int expert = lane; expert < n_experts; expert += kWarpSize) total += exp_of(scores[expert] - greatest);
   return warp_sum(total);
 }
 
-// One warp for each row.
+// One warp per row.
 static __global__ void __launch_bounds__(kRouteThreads)
     choose_experts_kernel(Rows scores, ExpertRouting routing, ExpertRows out) {
   const int row = static_cast<int>(blockIdx.x * (kRouteThreads / kWarpSize) + threadIdx.x / kWarpSize);
@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(kRouteThreads)
   std::int32_t* const experts = out.experts + static_cast<std::ptrdiff_t>(row) * routing.n_used;
   float* const weights = out.weights + static_cast<std::ptrdiff_t>(row) * routing.n_used;
 
-  unsigned long long last = ~0ULL;  // the place of the one chosen before
+  unsigned long long last = ~0ULL;  // key of the expert chosen before
   float greatest = 0, total_of_chosen = 0;
   for (int i = 0; i < routing.n_used; ++i) {
     unsigned long long best = 0;
@@ -65,8 +65,8 @@ static __global__ void __launch_bounds__(kRouteThreads)
   for (int i = lane; i < routing.n_used; i += kWarpSize) weights[i] = weights[i] / total * routing.scale;
 }
 
-// Calls visit(i, lanes) for 32 entries of the batch at a time, by all lanes: `lanes` are those whose entry i is the
-// expert's.
+// Calls visit(i, lanes) for 32 entries of the batch at a time on all lanes. `lanes` are those whose entry belongs to
+// the expert.
 template <class Visit>
 __device__ __forceinline__ void for_each_entry(const ExpertRows& rows, int expert, const Visit& visit) {
   const int n_grouped = rows.n_rows * rows.n_used, lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void for_each_entry(const ExpertRows& rows, int exper
   }
 }
 
-// One block: each warp places the rows of its experts in the order of the batch.
+// One block. Each warp places the rows of its experts in batch order.
 static __global__ void __launch_bounds__(kGroupThreads) group_by_expert_kernel(ExpertRows rows) {
   constexpr int kWarps = kGroupThreads / kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = static_cast<int>(threadIdx.x) % kWarpSize;

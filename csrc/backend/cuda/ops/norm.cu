@@ -1,4 +1,4 @@
-// Root-mean-square normalization: the host's side.
+// RMS normalization: host code.
 #include "backend/cuda/ops/norm.cuh"
 
 #include "backend/cuda/device/launch.cuh"

@@ -1,4 +1,4 @@
-// Root-mean-square normalization of runs of elements: the device's side.
+// RMS normalization of runs of elements ("Root Mean Square Layer Normalization"): device code.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -10,15 +10,15 @@ namespace imp::cuda {
 
 constexpr int kNormThreads = 256;
 
-// The rows as a product is to read them, beside the rows themselves.
+// The rows in the format that the next product reads, written along with the rows.
 struct NormAlong {
   std::byte* rows = nullptr;
   std::int64_t row_bytes = 0;
   int k_padded = 0;
 };
 
-// One block for each row. With y, x += y comes first. out may be x. kAlong: the format of what is written along, or f32
-// for none.
+// One block per row. With y, adds x += y first. out may be x. kAlong is the format that is also written, or f32 for
+// none.
 template <bool kAdds, ActivationFormat kAlong>
 __global__ void __launch_bounds__(kNormThreads)
     rms_norm_kernel(Rows x, Rows y, const float* weight, float epsilon, Rows out, NormAlong along) {
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kNormThreads)
   const float factor = 1.0F / sqrtf(mean + epsilon);
   float* const to = out.data + blockIdx.x * out.stride;
   std::byte* const to_along = along.rows + blockIdx.x * along.row_bytes;
-  // Each thread reads the elements that it wrote. Whole warps go on to the end of the last tile.
+  // Each thread reads the elements that it wrote. Whole warps continue to the end of the last tile.
   const int end = kAlong == ActivationFormat::f32 ? x.width : along.k_padded;
   for (int i = static_cast<int>(threadIdx.x); i < end; i += kNormThreads) {
     const float value = i < x.width ? row[i] * factor * weight[i] : 0.0F;

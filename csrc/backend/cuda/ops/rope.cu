@@ -1,4 +1,4 @@
-// Rotary positions: the host's side.
+// Rotary positions: host code.
 #include "backend/cuda/ops/rope.cuh"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Rotary positions: the device's side.
+// Rotary positions ("RoFormer: Enhanced Transformer with Rotary Position Embedding"): device code.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace imp::cuda {
 constexpr int kAngleThreads = 64;
 constexpr int kRopeThreads = 128;
 
-// A piece of a rope's frequencies, as an argument: a launch that is captured keeps it.
+// Some of a rope's frequencies, passed by value so that a captured launch keeps them.
 struct Frequencies {
   static constexpr int kMost = 128;
   double of[kMost];
 };
 
-// One block for each row, one thread for each pair. In double precision: at position 2^24 a float's angle would be off
-// by a whole radian.
+// One block per row, one thread per pair. In double precision: at position 2^24 the angle in float would be off by a
+// whole radian.
 static __global__ void __launch_bounds__(kAngleThreads)
     rope_angles_kernel(const std::int32_t* positions, Frequencies frequencies, int first_pair, int n_here, int n_pairs,
                        float magnitude, Rows out) {

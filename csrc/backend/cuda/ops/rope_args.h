@@ -1,4 +1,4 @@
-// What the kernels that rotate heads are given.
+// The arguments of the kernels that rotate heads.
 #pragma once
 
 namespace imp::cuda {
@@ -9,7 +9,7 @@ struct RopeShape {
   bool is_adjacent;
 };
 
-// How a head is normalized before it is rotated; not at all without a weight [head_dim].
+// Normalizes a head before its rotation; without a weight [head_dim] it does not.
 struct HeadNorm {
   const float* weight;
   float epsilon;

@@ -1,4 +1,4 @@
-// One head's norm and rotation.
+// Normalizes and rotates one head.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"

@@ -1,4 +1,4 @@
-// Adjusted copies of rows of logits: penalties, biases and masks in the CPU's order, with its operations.
+// Adjusted copies of rows of logits: penalties, biases and masks with the CPU's operations in the CPU's order.
 #pragma once
 
 #include "backend/cuda/sampling/data.h"
@@ -7,7 +7,7 @@
 
 namespace imp::cuda {
 
-// The CPU computes with denormals as zero.
+// The CPU treats denormals as zero.
 __device__ __forceinline__ float without_denormals(float x) {
   return fabsf(x) < 0x1p-126F ? copysignf(0.0F, x) : x;
 }
@@ -22,7 +22,7 @@ __device__ __forceinline__ float adjusted_of(float logit, AdjustmentStep step, f
   return without_denormals(result > kMost ? kMost : result);
 }
 
-// Entries of one token stand together, in their order: the first one's thread applies them all.
+// Entries of one token are consecutive; the thread of the first entry applies them all.
 __device__ __forceinline__ void apply_step(float* row, const Adjustment* begin, const Adjustment* end,
                                            AdjustmentStep step) {
   for (const Adjustment* at = begin + threadIdx.x; at < end; at += SamplingShape::kThreads) {
@@ -35,7 +35,8 @@ __device__ __forceinline__ void apply_step(float* row, const Adjustment* begin, 
   }
 }
 
-// One block for each request. Row i of `adjusted` is of request i, and written only where that changes its logits.
+// One block per request. Row i of `adjusted` belongs to request i, and is written only if the request changes its
+// logits.
 __global__ void __launch_bounds__(SamplingShape::kThreads)
     adjust_rows_kernel(Rows logits, const Asked* asked, const Adjustment* entries, const std::uint32_t* masks,
                        Rows adjusted) {

@@ -1,4 +1,4 @@
-// One draw from a row of logits: what may be drawn is narrowed down filter by filter, then drawn in the order of ids.
+// One draw from a row of logits: each filter narrows the candidates, then the draw goes by ascending id.
 #pragma once
 
 #include "backend/cuda/sampling/cut.cuh"
@@ -27,7 +27,7 @@ __device__ __forceinline__ Mass mass_of(const Kept& kept, const float* row, int 
 __device__ __forceinline__ void keep_top_k(Kept& kept, const float* row, int n, float least, int top_k,
                                            ChooseMemory& memory) {
   const ByLogit<true> order(kept, least);
-  // Where masks leave fewer, all of them.
+  // If masks leave fewer than top_k, all of them.
   const auto needed_of = [top_k](Mass total) { return Least{}(total, static_cast<Mass>(top_k)); };
   const Cut cut = find_cut(order, row, n, order.whole(), needed_of, memory.cut);
   kept.last_place = static_cast<std::uint32_t>(cut.key);
@@ -43,7 +43,7 @@ __device__ __forceinline__ void keep_top_p(Kept& kept, const float* row, int n, 
   kept.last_id = cut.id;
 }
 
-// The sum of p · surprise by ascending id: one thread adds what all have computed.
+// The sum of p · surprise by ascending id: one thread adds what all threads computed.
 __device__ __forceinline__ double entropy_of(const Kept& kept, const float* row, int n, ChooseMemory& memory) {
   const int thread = static_cast<int>(threadIdx.x);
   double entropy = 0;
@@ -81,7 +81,8 @@ __device__ __forceinline__ void keep_typical(Kept& kept, const float* row, int n
   kept.last_typical_id = cut.id;
 }
 
-// The first id whose inclusive cumulative weight is above floor(random · total / 2^64): each warp weighs a piece of
+// Inverse transform sampling: the first id whose inclusive cumulative weight exceeds floor(random · total / 2^64). Each
+// round, every warp sums the weights of a range of the row; the range that holds the id is searched in the next round.
 // what is left of the row, and the piece in which it lies is left.
 __device__ __forceinline__ int draw(const Kept& kept, const float* row, int n, Mass random, ChooseMemory& memory) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -125,7 +126,7 @@ __device__ __forceinline__ int choose(const Asked& request, const RowScan& found
   return draw(kept, row, n, request.random, memory);
 }
 
-// One block for each request, after its report.
+// One block per request, after its report.
 __global__ void __launch_bounds__(SamplingShape::kThreads)
     choose_kernel(Rows logits, Rows adjusted, const Asked* asked, Answer* answers) {
   __shared__ ChooseMemory memory;
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(SamplingShape::kThreads)
   if (request.is_adjusted) found = scan_row(row, logits.width, memory.scan);
   const bool has_candidate = found.greatest > __uint_as_float(0xFF800000U);
   const int token = has_candidate ? choose(request, found, row, logits.width, memory) : -1;
-  // A thread that reads its answer only now, for neither a choice nor a scan had a barrier, has nothing left to do.
+  // A thread that reads its answer only now is done: the request needed neither a choice nor a scan.
   if (threadIdx.x != 0) return;
   answers[blockIdx.x].token = token;
   if (!has_candidate) answers[blockIdx.x].status = SampleStatus::no_candidate;

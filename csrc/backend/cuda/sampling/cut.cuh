@@ -1,4 +1,5 @@
-// The end of the shortest prefix of an order that holds a given mass: found by splitting, without sorting.
+// The end of the shortest prefix of an order that holds a given mass (weighted selection), found by a radix search
+// without sorting.
 #pragma once
 
 #include "backend/cuda/sampling/weights.cuh"
@@ -15,7 +16,7 @@ __device__ __forceinline__ bool is_before(const Cut& a, const Cut& b) {
   return a.key < b.key || (a.key == b.key && a.id < b.id);
 }
 
-// A run of an order: of all ids between two keys, or of some ids of one key.
+// A range of an order: all ids between two keys, or some ids of one key.
 struct Run {
   Mass low, high;
   std::uint32_t first, last;
@@ -24,7 +25,7 @@ struct Run {
     return key >= low && key <= high && id >= first && id <= last;
   }
   __device__ __forceinline__ bool is_of_one_key() const { return low == high; }
-  // Its parts are of 2^shift keys or ids.
+  // Its parts have 2^shift keys or ids.
   __device__ __forceinline__ int shift() const {
     const Mass width = is_of_one_key() ? last - first : high - low;
     int shift = 0;
@@ -54,13 +55,13 @@ struct CutMemory {
   Mass reduced[SamplingShape::kWarps];
   Mass keys[SamplingShape::kListed], masses[SamplingShape::kListed];
   std::uint32_t ids[SamplingShape::kListed];
-  int n_listed;  // more than there are where they were too many
+  int n_listed;  // the number found, which may exceed the capacity
   int part;
   Mass needed;
   Cut cut;
 };
 
-// In two halves with a carry: atomics of 64 bits in shared memory are loops.
+// In two halves with a carry: the compiler makes loops of 64-bit atomics in shared memory.
 __device__ __forceinline__ void add_mass(CutMemory& memory, int part, Mass mass) {
   const auto low = static_cast<unsigned>(mass);
   const unsigned before = atomicAdd(&memory.mass_low[part], low);
@@ -72,8 +73,8 @@ __device__ __forceinline__ Mass mass_of_part(const CutMemory& memory, int part) 
   return static_cast<Mass>(memory.mass_high[part]) << 32 | memory.mass_low[part];
 }
 
-// By the first warp: the part in which the running sum reaches what is needed, and what is needed within it.
-// needed_of(total) tells what is needed of all parts.
+// By the first warp: finds the part in which the running sum reaches the needed mass, and the mass needed within it.
+// needed_of(total) computes the needed mass from the sum of all parts.
 template <class NeededOf>
 __device__ __forceinline__ void choose_part(CutMemory& memory, const NeededOf& needed_of) {
   constexpr int kOwn = SamplingShape::kParts / kWarpSize;
@@ -94,7 +95,7 @@ __device__ __forceinline__ void choose_part(CutMemory& memory, const NeededOf& n
   memory.needed = left;
 }
 
-// The masses of a run's parts, and the part that is chosen of them.
+// Sums the masses of a range's parts and selects one part.
 template <class Order, class NeededOf>
 __device__ __forceinline__ void split(const Order& order, const float* row, int n, const Run& run, int shift,
                                       const NeededOf& needed_of, CutMemory& memory) {
@@ -112,13 +113,13 @@ __device__ __forceinline__ void split(const Order& order, const float* row, int 
   __syncthreads();
 }
 
-// Lists a run's elements in no order, and draws its keys together. False: they are too many.
+// Lists a range's elements, unordered, and shrinks the range to their keys. Returns false if there are too many.
 template <class Order>
 __device__ __forceinline__ bool list_run(const Order& order, const float* row, int n, Run& run, CutMemory& memory) {
   if (threadIdx.x == 0) memory.n_listed = 0;
   __syncthreads();
   Mass low = ~Mass{0};
-  Mass high = ~Mass{0};  // the complement of the greatest
+  Mass high = ~Mass{0};  // complement of the greatest
   for_each_logit(row, n, [&](int id, float logit) {
     const Mass key = order.key(id, logit);
     if (!run.holds(key, static_cast<std::uint32_t>(id))) return;
@@ -135,7 +136,7 @@ __device__ __forceinline__ bool list_run(const Order& order, const float* row, i
   return memory.n_listed <= SamplingShape::kListed;
 }
 
-// By a thread for each listed element: whether the cut is at it.
+// One thread per listed element: whether the cut is at it.
 __device__ __forceinline__ void find_in_list(CutMemory& memory, Mass needed) {
   const int own = static_cast<int>(threadIdx.x);
   if (own >= memory.n_listed) return;
@@ -148,8 +149,8 @@ __device__ __forceinline__ void find_in_list(CutMemory& memory, Mass needed) {
   if (before < needed && before + memory.masses[own] >= needed) memory.cut = {key, id};
 }
 
-// The element of `run` at which the running mass, in the order, reaches needed_of(the run's mass): at least 1 and at
-// most that mass. Order: key(id, logit), which is beyond every run for what is no candidate, and mass(id, logit).
+// The element of `run` at which the running mass reaches needed_of(mass of the range), which is at least 1 and at most
+// that mass. Order supplies key(id, logit), which lies beyond every range for non-candidates, and mass(id, logit).
 template <class Order, class NeededOf>
 __device__ __forceinline__ Cut find_cut(const Order& order, const float* row, int n, Run run, const NeededOf& needed_of,
                                         CutMemory& memory) {
@@ -172,8 +173,8 @@ __device__ __forceinline__ Cut find_cut(const Order& order, const float* row, in
 
 inline constexpr Mass kNoKey = ~Mass{0};
 
-// The greatest logit first. Keys begin with the distance from it, linearly, because logits crowd at some places of the
-// order of floats; the place itself follows.
+// The greatest logit first. Keys start with the linear distance from it, since floats of similar size are crowded in
+// the order of their bits; then comes the place itself.
 template <bool kCounts>
 struct ByLogit {
   static constexpr float kSteps = 16777215.0F;  // 2^24 - 1
@@ -182,12 +183,12 @@ struct ByLogit {
   float scale;
 
   __device__ __forceinline__ ByLogit(const Kept& candidates, float least) : kept(candidates) {
-    // Beyond 28 temperatures weights are zero: what is there may crowd.
+    // Beyond 28 temperatures weights are zero, so crowding there does no harm.
     const float range = fminf(kept.greatest - least, 28.0F * kept.temperature);
     scale = range > 1e-30F ? kSteps / range : 0.0F;
   }
 
-  // What may not be chosen is minus infinity, and no element of the order.
+  // A masked logit is minus infinity and not part of the order.
   __device__ __forceinline__ Mass key(int, float logit) const {
     if (__float_as_uint(logit) == 0xFF800000U) return kNoKey;
     const float steps = fminf((kept.greatest - logit) * scale, kSteps);
@@ -208,7 +209,7 @@ struct ByDistance {
     return weight == 0 ? kNoKey : kept.distance_of(weight);
   }
   __device__ __forceinline__ Mass mass(int id, float logit) const { return kept.weight(id, logit); }
-  // Distances are below 64: no weight is below 2^-64 of the total.
+  // Distances are below 64, since no weight is below 2^-64 of the total.
   __device__ __forceinline__ static Run whole() { return {0, 0x4050000000000000U, 0, ~0U}; }
 };
 

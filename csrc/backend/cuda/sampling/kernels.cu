@@ -1,4 +1,4 @@
-// The sampler's launches: one block for each request.
+// The sampler's launches: one block per request.
 #include "backend/cuda/sampling/kernels.h"
 
 #include "backend/cuda/device/launch.cuh"

@@ -1,4 +1,4 @@
-// The sampler's kernels, as its host side launches them.
+// The sampler's kernels, as host functions that launch them.
 #pragma once
 
 #include "backend/cuda/device/stream.h"
@@ -7,7 +7,7 @@
 
 namespace imp::cuda {
 
-// Pointers of the device.
+// Device pointers.
 struct SamplingMemory {
   const Asked* asked = nullptr;
   const Adjustment* adjustments = nullptr;
@@ -18,7 +18,7 @@ struct SamplingMemory {
 };
 
 void adjust_rows(Stream& stream, Rows logits, int n_requests, const SamplingMemory& memory);
-// Before choose_tokens: the status and the greatest logit of each request's row, and what is to be told of it.
+// Runs before choose_tokens: the status and greatest logit of each request's row, and the data to report.
 void report_rows(Stream& stream, Rows logits, int n_requests, const SamplingMemory& memory);
 void choose_tokens(Stream& stream, Rows logits, int n_requests, const SamplingMemory& memory);
 

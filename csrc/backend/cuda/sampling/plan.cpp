@@ -1,4 +1,4 @@
-// Lays requests out one behind the other: what a history means for logits is counted here, on the host.
+// Packs requests for the device. The host counts what a history means for the logits.
 #include "backend/cuda/sampling/plan.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace imp::cuda {
 namespace {
 
-// What most requests are content with.
+// Enough for most requests.
 constexpr std::size_t kUsualAdjustments = 4096;
 constexpr std::size_t kUsualCandidates = 64;
 
@@ -21,7 +21,7 @@ std::size_t mask_units(int vocab_size) {
   return (mask_words(vocab_size) + 1) / 2;
 }
 
-// At most: a penalty concerns no token twice.
+// Upper bound: a penalty affects each token once.
 std::size_t units_of(const SampleRequest& request, int vocab_size) {
   const SamplerParams& params = *request.params;
   const std::size_t distinct = std::min(request.history.size(), static_cast<std::size_t>(vocab_size));

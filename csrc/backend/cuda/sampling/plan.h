@@ -1,4 +1,4 @@
-// The requests of one round of the sampler, gathered in memory that goes to the device in one copy.
+// The requests of one round of the sampler, packed in memory that is uploaded in one copy.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace imp::cuda {
 
-// What a round may hold. The longest request always fits; of more that are long, each has a round to itself.
+// The capacity of a round. The longest request always fits; several long ones get a round each.
 struct SamplingLimits {
   int max_requests = 0;
   int vocab_size = 0;
   int max_history = 0;
 
   bool operator==(const SamplingLimits&) const = default;
-  // Adjustments and words of masks lie together, in units of 8 bytes.
+  // Adjustments and mask words share units of 8 bytes.
   std::size_t units_of_longest() const noexcept;
   std::size_t n_units() const noexcept;
   std::size_t n_candidates() const noexcept;
@@ -31,15 +31,15 @@ class SamplingPlan {
  public:
   void set_limits(const SamplingLimits& limits);
 
-  // The next requests are laid out in limits.asked_bytes() at `memory`.
+  // Packs the next requests into limits.asked_bytes() at `memory`.
   void begin(std::byte* memory) noexcept;
-  // False, and nothing is added, where the round is full.
+  // Returns false and adds nothing if the round is full.
   bool add(const SampleRequest& request, int vocab_size);
   bool add(const ScoreRequest& request, int vocab_size);
 
   int n_requests() const noexcept { return n_requests_; }
   bool is_adjusted() const noexcept { return is_adjusted_; }
-  std::size_t used_bytes() const noexcept;  // of the memory, from its beginning
+  std::size_t used_bytes() const noexcept;  // from the beginning of the memory
   std::size_t n_candidates() const noexcept { return n_candidates_; }
 
  private:

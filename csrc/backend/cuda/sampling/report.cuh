@@ -1,4 +1,4 @@
-// What is told of raw logits: whether they are finite, log-probabilities, and the most likely candidates.
+// Reports on raw logits: finiteness, log-probabilities and the most likely candidates.
 #pragma once
 
 #include "backend/cuda/sampling/cut.cuh"
@@ -24,7 +24,7 @@ __device__ __forceinline__ double log_sum_of(const float* row, int n, float grea
   return log_of(static_cast<double>(total) * 0x1p-40);
 }
 
-// By a thread for each listed element: writes it to its place in the order.
+// One thread per listed element: writes it to its place in the order.
 __device__ __forceinline__ void write_in_order(const CutMemory& memory, const float* row, const Answer& answer,
                                                Candidate* out) {
   const int own = static_cast<int>(threadIdx.x);
@@ -39,7 +39,7 @@ __device__ __forceinline__ void write_in_order(const CutMemory& memory, const fl
   out[place] = {token, logprob_of(row[token], answer.greatest, answer.log_sum)};
 }
 
-// Lists what stands in the order from one place up to another: at most kListed elements.
+// Lists the elements from one place in the order up to another: at most kListed.
 template <class Order>
 __device__ __forceinline__ void list_between(const Order& order, const float* row, int n, const Cut& first,
                                              const Cut& last, CutMemory& memory) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void list_between(const Order& order, const float* ro
   __syncthreads();
 }
 
-// As many at a time as a list holds. n_candidates is at most n.
+// In portions that fit the list. n_candidates is at most n.
 __device__ __forceinline__ void list_candidates(const float* row, int n, const Answer& answer, int n_candidates,
                                                 Candidate* out, ReportMemory& memory) {
   const ByLogit<true> order(Kept::all(answer.greatest, 1.0F), answer.least);
@@ -71,7 +71,7 @@ __device__ __forceinline__ void list_candidates(const float* row, int n, const A
   }
 }
 
-// One block for each request, which scores its token where it has one.
+// One block per request. Scores its token if it has one.
 __global__ void __launch_bounds__(SamplingShape::kThreads)
     report_kernel(Rows logits, const Asked* asked, Answer* answers, Candidate* candidates) {
   __shared__ ReportMemory memory;

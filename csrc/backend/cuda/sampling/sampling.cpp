@@ -1,4 +1,4 @@
-// Rounds of requests: sent, worked on, and read back.
+// Rounds of requests: upload, launch, read back.
 #include "backend/cuda/sampling/sampling.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ SamplingMemory Sampler::memory(int vocab_size) const noexcept {
 template <class Request>
 std::size_t Sampler::plan_round(std::span<const Request> requests, int vocab_size) {
   IMP_CHECK(n_begun_ - n_finished_ < rounds_.size());
-  const ComputeFloatMode mode;  // the CPU's, for what penalties come to
+  const ComputeFloatMode mode;  // penalties as the CPU computes them
   plan_.begin(round(n_begun_).asked.get());
   std::size_t n = 0;
   while (n < requests.size() && plan_.add(requests[n], vocab_size)) ++n;

@@ -1,4 +1,4 @@
-// Chooses tokens from rows of logits on the device, and scores given ones: the host's side.
+// Samples tokens from rows of logits on the device, and scores given tokens: host code.
 #pragma once
 
 #include <array>
@@ -16,29 +16,28 @@
 
 namespace imp::cuda {
 
-// Works in rounds of as many requests as what was reserved holds, nearly always one. A round is a copy to the device,
-// three launches at most, and a copy back; two may be under way. The choices are the CPU's, token for token, for equal
-// logits; but for adjusted logits that round to the least normal number from below, on which CPUs differ too.
+// Works in rounds of as many requests as reserved; nearly always one round suffices. A round is one upload, up to three
+// launches and one download; two may be in flight. For equal logits the choices are those of the CPU, token for token.
+// The only exception is adjusted logits that round up to the least normal number, on which CPUs differ too.
 class Sampler {
  public:
   explicit Sampler(Stream& stream) : stream_(stream) {}
 
-  // For up to max_rows rows of logits at a time; may be called again, and never shrinks.
+  // For up to max_rows rows of logits at a time. May be called again; never shrinks.
   void reserve(int max_rows, int vocab_size, int max_context);
   std::size_t scratch_bytes(int max_rows, int vocab_size, int max_context) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept;                                      // held now
 
-  // A sampling in two halves; false, and nothing is begun, where it takes more than one round. Finished in the order in
-  // which they were begun.
+  // Sampling in two halves. Returns false, and starts nothing, if one round is not enough. Rounds finish in the order
+  // in which they began.
   bool begin(Rows logits, std::span<const SampleRequest> requests);
   void finish(std::span<const SampleRequest> requests, std::span<SampleResult> results);
-  // What was begun is nobody's any more; the device has done it.
+  // Drops the rounds in flight; the device is done with them.
   void forget() noexcept { n_finished_ = n_begun_; }
-  // Of the round begun last, on the device; nullptr where nothing was reserved.
+  // The device answers of the last round begun; nullptr if nothing was reserved.
   const Answer* answers() const noexcept { return reinterpret_cast<const Answer*>(answers_.get()); }
 
-  // Both wait for the device, whether or not something is begun and not finished. After a failure of the stream the
-  // results are left as they were.
+  // Both wait for the device, even with a round in flight. If the stream has failed, they leave the results unchanged.
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results);
 
@@ -53,7 +52,7 @@ class Sampler {
   };
 
   SamplingMemory memory(int vocab_size) const noexcept;
-  // Adds as many requests to the plan of the next round as fit, and returns their number.
+  // Adds as many requests as fit to the next round, and returns their number.
   template <class Request>
   std::size_t plan_round(std::span<const Request> requests, int vocab_size);
   void choose(Rows logits);
@@ -63,7 +62,7 @@ class Sampler {
   // Waits for the round.
   template <class Request>
   void read(const Round& round, std::span<const Request> requests, std::span<SampleResult> results);
-  // Of the round begun last, before those that are not finished.
+  // Index of the last round, counted from those in flight.
   template <class Request>
   void read_last(std::span<const Request> requests, std::span<SampleResult> results);
   Round& round(std::size_t number) noexcept { return rounds_[number % rounds_.size()]; }
@@ -73,8 +72,8 @@ class Sampler {
   SamplingPlan plan_;
   std::array<Round, 2> rounds_;
   std::size_t n_begun_ = 0, n_finished_ = 0;
-  std::shared_ptr<std::byte> asked_, answers_;  // as a round's, on the device
-  std::shared_ptr<std::byte> adjusted_;         // a row for each request
+  std::shared_ptr<std::byte> asked_, answers_;  // as in a round, on the device
+  std::shared_ptr<std::byte> adjusted_;  // a row per request
 };
 
 }  // namespace imp::cuda

@@ -1,4 +1,4 @@
-// The sampler's blocks: how many threads read a row, and what they do together.
+// The shape of the sampler's blocks: threads per row, and collective operations.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace imp::cuda {
 
-// Sums of weights: exact, and so the same in any order.
+// Sums of integer weights: exact in any order.
 using Mass = unsigned long long;
 
 struct SamplingShape {
   static constexpr int kThreads = 1024;
   static constexpr int kWarps = kThreads / kWarpSize;
-  static constexpr int kAtOnce = 4;    // loads of a thread under way
-  static constexpr int kParts = 256;   // an order is split into, until what is looked for stands in a short list
+  static constexpr int kAtOnce = 4;  // loads of a thread in flight
+  static constexpr int kParts = 256;  // parts of an order per round, until the target is in a short list
   static constexpr int kListed = 512;  // the longest such list
 };
 
@@ -33,7 +33,7 @@ __device__ __forceinline__ void for_each_logit(const float* row, int first, int 
     }
   }
 }
-// All of a row, shared out among the block's threads.
+// All of a row, divided among the block's threads.
 template <class Body>
 __device__ __forceinline__ void for_each_logit(const float* row, int n, const Body& body) {
   for_each_logit(row, static_cast<int>(threadIdx.x), n, SamplingShape::kThreads, body);
@@ -52,7 +52,7 @@ struct Sum {
   }
 };
 
-// Every thread gets the result. `shared` holds a value for each warp, and may be used again after the call.
+// Every thread gets the result. `shared` holds a value per warp, and may be reused after the call.
 template <class T, class Both>
 __device__ __forceinline__ T over_block(T value, const Both& both, T* shared) {
   for (int bits = kWarpSize / 2; bits > 0; bits /= 2) value = both(value, __shfl_xor_sync(kAllLanes, value, bits));

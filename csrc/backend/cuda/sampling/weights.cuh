@@ -1,4 +1,4 @@
-// The order of a row's logits and their weights as integers: the CPU's, bit for bit.
+// The order of a row's logits, and their integer weights: the same bits as on the CPU.
 #pragma once
 
 #include "backend/cuda/device/math.cuh"
@@ -7,7 +7,7 @@
 
 namespace imp::cuda {
 
-// Ascends as logits descend; -0 and +0 have one.
+// Ascends as logits descend; -0 and +0 share one.
 __device__ __forceinline__ std::uint32_t place_of(float logit) {
   const int word = __float_as_int(logit);
   const int key = word ^ (word >> 31 & 0x7FFFFFFF);
@@ -24,7 +24,7 @@ __device__ __forceinline__ Mass weight_of(float logit, float greatest, float tem
   return (static_cast<Mass>(high) << 24) + static_cast<Mass>(low);
 }
 
-// What a row's greatest logit is, and whether all are numbers.
+// The greatest logit of a row, and whether all are finite.
 struct RowScan {
   float greatest, least;  // the least that is finite
   int id;                 // of the greatest, the lowest
@@ -38,7 +38,7 @@ struct ScanMemory {
 
 __device__ __forceinline__ RowScan scan_row(const float* row, int n, ScanMemory& memory) {
   Mass best = ~Mass{0};
-  // Complements, so that all are least ones: of the place of the least logit, and of the greatest magnitude's bits.
+  // Complements, so that each needs a minimum: of the least logit's place, and of the bits of the greatest magnitude.
   std::uint32_t last = ~0U;
   std::uint32_t magnitude = ~0U;
   for_each_logit(row, n, [&](int id, float logit) {
@@ -58,18 +58,18 @@ __device__ __forceinline__ RowScan scan_row(const float* row, int n, ScanMemory&
   return {row[id], least, id, ~magnitude < 0x7F800000U};
 }
 
-// Which ids a draw may give: those of non-zero weight that every filter so far keeps.
+// The ids that a draw may return: those of non-zero weight that every filter so far keeps.
 struct Kept {
   float greatest, temperature;
-  // Up to this one, in the order of places, then ids.
+  // Up to and including this one, in the order of places, then ids.
   std::uint32_t last_place;
   std::uint32_t last_id;
   Mass least_weight;
-  // Up to this one, in the order of distances from the entropy, then ids.
+  // Up to and including this one, in the order of distances from the entropy, then ids.
   bool is_typical;
   std::uint32_t last_typical_id;
   Mass last_distance;
-  double total, entropy;  // of what is kept without this
+  double total, entropy;  // before this filter
 
   __device__ static Kept all(float greatest, float temperature) {
     return {greatest, temperature, ~0U, ~0U, 1, false, ~0U, ~Mass{0}, 0, 0};
@@ -92,7 +92,7 @@ struct Kept {
   __device__ __forceinline__ double surprise_of(Mass found) const {
     return -log_of(static_cast<double>(found) / total);
   }
-  // Bits of a non-negative double, which have its order.
+  // The bits of a non-negative double have its order.
   __device__ __forceinline__ Mass distance_of(Mass found) const {
     return static_cast<Mass>(__double_as_longlong(fabs(surprise_of(found) - entropy)));
   }
