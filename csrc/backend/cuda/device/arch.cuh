@@ -30,7 +30,7 @@ __device__ __forceinline__ std::uint16_t float_to_f16(float value) {
 __device__ __forceinline__ std::uint16_t float_to_bf16(float value) {
   return __bfloat16_as_ushort(__float2bfloat16_rn(value));
 }
-// The first argument in the lower half.
+// The first argument goes to the low half.
 __device__ __forceinline__ std::uint32_t pack_f16(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&pair);
@@ -39,37 +39,37 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
-// Of both halves: a · b + c, rounded once.
+// For both halves: a · b + c, rounded once.
 __device__ __forceinline__ std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t d;
   asm("fma.rn.f16x2 %0,%1,%2,%3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-// 2^x within 2 ulp; 1 for zeros, 0 where the result would be subnormal, NaN for NaN. Its bits are the device's own.
+// 2^x within 2 ulp; 1 for zeros, 0 if the result would be subnormal, NaN for NaN. Its bits depend on the device.
 __device__ __forceinline__ float exp2_near(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
   return y;
 }
-// 1 / x within 1 ulp; 0 for infinity. Its bits are the device's own.
+// 1 / x within 1 ulp; 0 for infinity. Its bits depend on the device.
 __device__ __forceinline__ float reciprocal_near(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
   return y;
 }
-// Bits of a where the mask has them, else of b.
+// Bits of a where the mask is set, else of b.
 __device__ __forceinline__ std::uint32_t and_or(std::uint32_t value, std::uint32_t mask, std::uint32_t bits) {
   std::uint32_t d;
   asm("lop3.b32 %0,%1,%2,%3,0xea;" : "=r"(d) : "r"(value), "r"(mask), "r"(bits));
   return d;
 }
-// The same in a register of its own: what writes `value` next waits for no reader of this.
+// A copy in another register, so that the next write to `value` does not wait for readers of the copy.
 __device__ __forceinline__ std::uint32_t copied(std::uint32_t value) {
   std::uint32_t d;
   asm volatile("mov.b32 %0,%1;" : "=r"(d) : "r"(value));
   return d;
 }
-// Both halves as the lower, as the upper.
+// The low, or the high, half in both halves.
 __device__ __forceinline__ std::uint32_t repeat_low(std::uint32_t pair) {
   return __byte_perm(pair, 0, 0x1010);
 }
@@ -104,8 +104,9 @@ __device__ __forceinline__ void mma_s8_k16(int (&d)[4], const std::uint32_t (&a)
 __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
-// Four 8x8 matrices of 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8 (16 bytes each), and gets
-// of matrix i, in d[i], elements 2 · (l % 4) and the next of row l / 4. Transposed: of column l / 4.
+// Loads four 8x8 matrices of 16-bit elements (ldmatrix). Lane l gives the address of row l % 8 of matrix l / 8 (16
+// bytes each). It gets in d[i], of matrix i, elements 2 · (l % 4) and the next of row l / 4; if transposed, of column l
+// / 4.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&d)[4], const void* shared_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
                : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
@@ -117,7 +118,8 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&d)[4], 
                : "r"(shared_address(shared_row)));
 }
 
-// Copies 16 bytes to shared memory beside the thread; zeros where it does not exist. `from` is then not read.
+// Starts an asynchronous copy of 16 bytes to shared memory (cp.async). Writes zeros if `exists` is false, and then does
+// not read `from`.
 __device__ __forceinline__ void begin_copy16(void* shared, const void* from, bool exists = true) {
   asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(shared_address(shared)), "l"(from),
                "r"(exists ? 16 : 0)
@@ -126,13 +128,13 @@ __device__ __forceinline__ void begin_copy16(void* shared, const void* from, boo
 __device__ __forceinline__ void end_copy_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Until at most this many of the thread's groups are under way.
+// Waits until at most this many of the thread's copy groups are in flight.
 template <int kUnderWay>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kUnderWay) : "memory");
 }
 
-// Read once and not again soon: passes the first-level cache by.
+// For data that is read once: bypasses the L1 cache.
 __device__ __forceinline__ Vec16 load_streamed(const void* from) {
   Vec16 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3},[%4];"

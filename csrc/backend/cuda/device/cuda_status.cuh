@@ -9,7 +9,7 @@ namespace imp::cuda {
 
 inline Status to_status(cudaError_t error) {
   if (error == cudaSuccess) return {};
-  // Clears what can be cleared; a sticky error stays, and every later call reports it.
+  // Clears what can be cleared. A sticky error stays, and every later call reports it.
   cudaGetLastError();
   StatusKind kind = StatusKind::fault;
   if (error == cudaErrorMemoryAllocation) kind = StatusKind::no_memory;

@@ -1,4 +1,4 @@
-// Chunks of device memory and their pieces.
+// An arena: chunks of device memory that are divided into allocations.
 #include "backend/cuda/device/device_memory.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::shared_ptr<std::byte> allocate_staging(std::size_t n_bytes) {
 std::shared_ptr<std::byte> DeviceArena::allocate(std::size_t n_bytes) {
   const std::size_t size = (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (size > chunk_size_ - used_) {
-    // What is large gets a chunk to itself, and the one that is open stays.
+    // A large allocation gets a chunk of its own, and the open chunk stays open.
     if (size > chunk_bytes_ / 4) return allocate_on_device(size);
     chunk_ = allocate_on_device(chunk_bytes_);
     chunk_size_ = chunk_bytes_;

@@ -1,4 +1,4 @@
-// Memory on the device, and memory of the host that the device reads: owned, and asked for before the first step.
+// Device memory and pinned host memory, allocated before the first step.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,14 @@
 
 namespace imp::cuda {
 
-// Hands out pieces that start at multiples of 256 bytes, from chunks that are freed when their last piece is gone. Not
-// thread-safe.
+// Divides chunks into allocations aligned to 256 bytes. A chunk is freed with its last allocation. Not thread-safe.
 class DeviceArena {
  public:
   static constexpr std::size_t kChunkBytes = std::size_t{64} << 20;
 
   explicit DeviceArena(std::size_t chunk_bytes = kChunkBytes) noexcept : chunk_bytes_(chunk_bytes) {}
 
-  // Its bytes hold anything. Throws ResourceExhausted(NO_MEMORY) with what was asked for and what is free.
+  // The bytes are undefined. Throws ResourceExhausted(NO_MEMORY) with the requested and the free size.
   std::shared_ptr<std::byte> allocate(std::size_t n_bytes);
 
  private:
@@ -24,9 +23,9 @@ class DeviceArena {
   std::size_t used_ = 0;
 };
 
-// A piece of its own. Throws likewise.
+// An allocation outside the arena. Throws likewise.
 std::shared_ptr<std::byte> allocate_on_device(std::size_t n_bytes);
-// Host memory that copies to and from the device run over by themselves. Throws likewise.
+// Pinned host memory, which the device copies from and to asynchronously. Throws likewise.
 std::shared_ptr<std::byte> allocate_staging(std::size_t n_bytes);
 
 }  // namespace imp::cuda

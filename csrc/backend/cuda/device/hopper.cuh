@@ -19,7 +19,7 @@ namespace imp::cuda::hopper {
 using TensorMap = CUtensorMap;
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-// The driver's, looked up once; nullptr where it has none.
+// The driver's function, looked up once; nullptr if the driver lacks it.
 inline EncodeTiled tile_encoder() {
   static const EncodeTiled found = [] {
     constexpr unsigned kSince = 12000;
@@ -31,8 +31,8 @@ inline EncodeTiled tile_encoder() {
   return found;
 }
 
-// For copies of tiles of box_rows (at most 256) rows out of a matrix of 16-bit elements, whose row_bytes and address
-// are multiples of 16. What fails is kept in the stream.
+// Describes copies of tiles of box_rows (at most 256) rows from a matrix of 16-bit elements, whose row_bytes and
+// address are multiples of 16. The stream keeps errors.
 inline TensorMap make_tensor_map(Stream& stream, const void* data, std::int64_t n_elements, std::int64_t n_rows,
                                  std::int64_t row_bytes, int box_rows) {
   TensorMap map{};
@@ -55,12 +55,12 @@ __device__ __forceinline__ std::uint32_t address_of(const void* shared) {
   return arch::shared_address(shared);
 }
 
-// A barrier's phases begin with 0; each is over when n_arrivals have arrived and all bytes that they announced have
-// come.
+// Phases of a barrier begin with 0. A phase ends when n_arrivals have arrived and all bytes that they announced have
+// been written.
 __device__ __forceinline__ void init_barrier(std::uint64_t* barrier, unsigned n_arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0],%1;" ::"r"(address_of(barrier)), "r"(n_arrivals) : "memory");
 }
-// After the barriers were made, and before the block's threads meet to use them.
+// Call after initializing barriers, before the block's threads synchronize to use them.
 __device__ __forceinline__ void show_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -71,7 +71,7 @@ __device__ __forceinline__ void arrive_expecting(std::uint64_t* barrier, unsigne
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _,[%0],%1;" ::"r"(address_of(barrier)), "r"(n_bytes)
                : "memory");
 }
-// Until the phase of this parity is over: of the one that goes on, or the one before.
+// Waits for the end of the phase with this parity: the current phase or the one before.
 __device__ __forceinline__ void wait(std::uint64_t* barrier, unsigned phase_parity) {
   std::uint32_t is_over = 0;
   do {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void wait(std::uint64_t* barrier, unsigned phase_pari
   } while (is_over == 0);
 }
 
-// The tile of a matrix that begins at (element, row), with zeros beyond the matrix; its bytes count on the barrier.
+// Starts a copy of the matrix's tile at (element, row), zero beyond the matrix. Its bytes count on the barrier.
 __device__ __forceinline__ void begin_tile_copy(void* shared, const TensorMap& map, int element, int row,
                                                 std::uint64_t* barrier) {
   asm volatile(
@@ -92,7 +92,7 @@ __device__ __forceinline__ void begin_tile_copy(void* shared, const TensorMap& m
       : "memory");
 }
 
-// A warpgroup gives registers to the block, or takes them; all of them do, once, at the beginning of their roles.
+// A warpgroup releases registers to the block, or takes them. Each does so once, at the beginning of its role.
 template <int kRegisters>
 __device__ __forceinline__ void keep_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -102,14 +102,14 @@ __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// Before the first product, and before each that takes registers which something else wrote.
+// Call before the first product, and before each product whose registers something else wrote.
 __device__ __forceinline__ void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void end_product_group() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most this many of the warpgroup's groups of products are under way.
+// Waits until at most this many of the warpgroup's product groups are in flight.
 template <int kUnderWay>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kUnderWay) : "memory");
@@ -126,9 +126,9 @@ __device__ __forceinline__ void wait_for_products() {
                : IMP_D16(0), IMP_D16(4), IMP_D16(8), IMP_D16(12)                                          \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile))
 
-// d[64x128] += a[64x16] · b[16x128], float32 sums, beside the threads of a warpgroup. Warp w has rows 16 · w and on, of
-// a and of d, in the order of arch::mma_f16: d[j] is that shape's d of columns 8 · j and on. Columns of b are rows of
-// a tile in shared memory. d and a are not the threads' own before the product was waited for.
+// d[64x128] += a[64x16] · b[16x128] with float32 sums, asynchronously. Warp w has rows 16 · w and on, of a and of d, in
+// the order of arch::mma_f16: d[j] is that shape's d of columns 8 · j and on. Columns of b are rows of a tile in shared
+// memory. Do not touch d and a before the product was waited for.
 __device__ __forceinline__ void multiply_f16(float (&d)[kProductGroups][4], const std::uint32_t (&a)[4],
                                              std::uint64_t tile) {
   IMP_MULTIPLY("f16.f16");

@@ -1,4 +1,4 @@
-// Reads the words for images, and compares them with a GPU.
+// Parses the list of images and compares it with a GPU.
 #include "backend/cuda/device/images.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace {
 
 struct Image {
   int capability = 0;
-  char kind = 0;  // 'a': for this capability alone, 'f': for those of its generation from it on, 0: for later ones too
-  bool is_portable = true;  // the driver compiles it for later generations
+  char kind = 0;  // 'a': only this capability; 'f': it and later ones of its generation; 0: it and all later ones
+  bool is_portable = true;  // PTX: the driver compiles it for later generations
 };
 
 Image parse(std::string_view word) noexcept {

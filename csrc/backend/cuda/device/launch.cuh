@@ -1,4 +1,4 @@
-// The one way to launch a kernel, and to call a library that launches its own.
+// The only function that launches kernels, and the one that calls libraries with kernels of their own.
 #pragma once
 
 #include "backend/cuda/device/cuda_status.cuh"
@@ -27,7 +27,7 @@ void launch(Stream& stream, void (*kernel)(P...), const LaunchShape& shape, A&&.
   stream.keep(to_status(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...)));
 }
 
-// call() puts work on the stream and says what came of it.
+// call() enqueues work on the stream and returns its status.
 template <class Call>
 void enqueue(Stream& stream, const Call& call) {
   if (stream.is_ok()) stream.keep(call());

@@ -1,12 +1,12 @@
-// exp, tanh and sigmoid: the operations of the CPU's, one by one, and so its bits.
+// exp, tanh and sigmoid with the CPU's operations one by one, and so with its bits.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
 
 namespace imp::cuda {
 
-// x · 2^n for integers n in [-252, 254], where x is in [0.5, 2]; 0 where that would be subnormal. In two steps, because
-// 2^n alone has no float for n > 127 or n < -126.
+// x · 2^n for integers n in [-252, 254] and x in [0.5, 2]; 0 if that would be subnormal. In two steps, because 2^n has
+// no float for n > 127 or n < -126.
 __device__ __forceinline__ float times_power_of_two(float x, int n) {
   const int half = n >> 1;
   const float product = x * __int_as_float((half + 127) << 23) * __int_as_float((n - half + 127) << 23);
@@ -19,7 +19,7 @@ __device__ __forceinline__ float exp_of(float x) {
   x = x < -104.0F ? -104.0F : x;
   x = x > 89.5F ? 89.5F : x;
   const float n = rintf(x * 0x1.715476p+0F);  // x / ln 2
-  float r = fmaf(n, -0x1.62e400p-1F, x);      // ln 2 in two parts: n times the first is exact
+  float r = fmaf(n, -0x1.62e400p-1F, x);  // ln 2 in two parts; n times the first is exact
   r = fmaf(n, -0x1.7f7d1cp-20F, r);
   float p = 0.00138145399F;
   p = fmaf(p, r, 0.00836874513F);
@@ -35,7 +35,7 @@ __device__ __forceinline__ float sigmoid_of(float x) {
   return 1.0F / (1.0F + exp_of(-x));
 }
 
-// Within 3 ulp. Small arguments have a polynomial of their own: 1 - 2 / (e^2x + 1) would cancel.
+// Within 3 ulp. Small arguments use a polynomial, since 1 - 2 / (e^2x + 1) would cancel.
 __device__ __forceinline__ float tanh_of(float x) {
   const float magnitude = fabsf(x);
   if (magnitude < 0.625F) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ float tanh_of(float x) {
   return copysignf(1.0F - 2.0F / (exp_of(magnitude + magnitude) + 1.0F), x);
 }
 
-// What gates: the activation of a gate's product.
+// The activation of a gate.
 __device__ __forceinline__ float silu_of(float x) {
   return x / (1.0F + exp_of(-x));
 }

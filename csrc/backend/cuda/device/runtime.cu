@@ -1,4 +1,4 @@
-// The device's runtime: CUDA's.
+// The device runtime on CUDA.
 #include "backend/cuda/device/runtime.h"
 
 #include <cuda_runtime.h>
@@ -28,7 +28,7 @@ int attribute(cudaDeviceAttr which) {
 Status find_device(DeviceFacts& facts) {
   cudaDriverGetVersion(&facts.driver_version);
   cudaRuntimeGetVersion(&facts.runtime_version);
-  int count = 0;  // left as it is where the call fails
+  int count = 0;  // unchanged if the call fails
   if (const Status status = to_status(cudaGetDeviceCount(&count)); !status.is_ok()) return status;
   if (count == 0) return {StatusKind::absent, cudaErrorNoDevice, cudaGetErrorName(cudaErrorNoDevice)};
   cudaDeviceProp properties{};
@@ -96,7 +96,7 @@ void fill(Stream& stream, void* to, int byte, std::size_t n_bytes) {
 }
 
 void synchronize(Stream& stream) {
-  // Even after a failure: what was begun before it still reads and writes memory.
+  // Waits even after an error: earlier work still accesses memory.
   stream.keep(to_status(cudaStreamSynchronize(handle_of(stream))));
 }
 
@@ -119,13 +119,13 @@ void Event::record(Stream& stream) {
 }
 
 void Event::wait(Stream& stream) const {
-  // One that was never recorded has passed.
+  // An event that was never recorded has passed.
   if (state_->made.is_ok()) stream.keep(to_status(cudaEventSynchronize(state_->event)));
 }
 
 double Event::seconds_since(const Event& earlier) const {
   constexpr double kMilli = 1e-3;
-  float milliseconds = 0;  // left as it is where the call fails
+  float milliseconds = 0;  // unchanged if the call fails
   cudaEventElapsedTime(&milliseconds, earlier.state_->event, state_->event);
   return milliseconds * kMilli;
 }
@@ -147,11 +147,11 @@ void Graph::begin(Stream& stream) {
 }
 
 Status Graph::end(Stream& stream) {
-  if (stream.captured != this) return stream.first_failure();  // it did not begin
+  if (stream.captured != this) return stream.first_failure();  // the capture did not begin
   cudaGraph_t graph = nullptr;
   Status status = to_status(cudaStreamEndCapture(handle_of(stream), &graph));
   stream.captured = nullptr;
-  if (status.is_ok()) status = stream.first_failure();  // of a call that left its work out and the capture whole
+  if (status.is_ok()) status = stream.first_failure();  // of a call that failed without breaking the capture
   if (status.is_ok()) status = to_status(cudaGraphInstantiate(&state_->executable, graph, 0));
   if (graph != nullptr) cudaGraphDestroy(graph);
   return status;

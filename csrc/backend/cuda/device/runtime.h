@@ -18,10 +18,10 @@ struct DeviceFacts {
   std::size_t total_bytes = 0;
   int driver_version = 0;  // 13000 for 13.0
   int runtime_version = 0;
-  std::string_view images;  // what this build has code for, as images.h reads it
+  std::string_view images;  // the images of this build, in the notation of images.h
 };
 
-// Whether device 0 can be used; `facts` is filled in where it can.
+// Whether device 0 can be used. If so, fills in `facts`.
 Status find_device(DeviceFacts& facts);
 Status make_stream(Stream& stream);
 void free_stream(Stream& stream) noexcept;
@@ -29,18 +29,18 @@ void free_stream(Stream& stream) noexcept;
 Status free_bytes(std::size_t& bytes);
 Status allocate(std::size_t n_bytes, std::byte** memory);
 void release(std::byte* memory) noexcept;
-// Host memory that the device reads and writes by itself.
+// Pinned host memory.
 Status allocate_host(std::size_t n_bytes, std::byte** memory);
 void release_host(std::byte* memory) noexcept;
 
-// In the stream's order. `from` of copy_to_device is read before the next synchronize() returns.
+// In stream order. copy_to_device reads `from` before the next synchronize() returns.
 void copy_to_device(Stream& stream, void* to, const void* from, std::size_t n_bytes);
 void copy_to_host(Stream& stream, void* to, const void* from, std::size_t n_bytes);
 void copy_on_device(Stream& stream, void* to, const void* from, std::size_t n_bytes);
 void fill(Stream& stream, void* to, int byte, std::size_t n_bytes);
 void synchronize(Stream& stream);
 
-// A moment of a stream, to wait for, or to measure from or to.
+// An event of a stream.
 class Event {
  public:
   Event();
@@ -49,9 +49,9 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream& stream);
-  // Until the device has done what was asked of it before the moment recorded last, if one was.
+  // Waits until the device has done the work before the last recorded event, if there is one.
   void wait(Stream& stream) const;
-  // Both were recorded, and the stream has been synchronized since.
+  // Both events must be recorded, and the stream synchronized since.
   double seconds_since(const Event& earlier) const;
 
  private:
@@ -59,7 +59,7 @@ class Event {
   std::unique_ptr<State> state_;
 };
 
-// What was captured from a stream, to be done again.
+// A graph captured from a stream, for replay.
 class Graph {
  public:
   Graph();
@@ -67,7 +67,8 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Between the two nothing is begun. end() says whether a graph of all that was asked for came of it, and if not why.
+  // Between begin() and end() nothing runs. end() returns whether the capture made a graph of all work, and if not,
+  // why.
   void begin(Stream& stream);
   Status end(Stream& stream);
   void replay(Stream& stream);

@@ -1,4 +1,4 @@
-// What a call to the device's runtime came to, as a value: inside this room nothing throws until a step ends.
+// The result of a runtime call as a value: inside this room nothing throws before a step ends.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ enum class StatusKind : std::uint8_t {
 struct Status {
   StatusKind kind = StatusKind::ok;
   int code = 0;             // the runtime's own
-  const char* name = "ok";  // the runtime's word for it, static
+  const char* name = "ok";  // the runtime's name of it, static
 
   bool is_ok() const noexcept { return kind == StatusKind::ok; }
 };

@@ -1,4 +1,4 @@
-// The one order in which a backend's device works, and the first thing that went wrong in it.
+// The order of a backend's work on the device, and the first error in it.
 #pragma once
 
 #include "backend/cuda/device/status.h"
@@ -8,8 +8,8 @@ namespace imp::cuda {
 class Graph;
 class CublasLt;
 
-// Owned by one backend, used by its ops' thread. Launches and copies are void: what fails is kept here, what follows
-// a failure is not begun, and the backend throws at the end of the step.
+// Owned by one backend, used by the thread of its ops. Launches and copies return nothing: the stream keeps the first
+// error, starts no work after it, and the backend throws at the end of the step.
 class Stream {
  public:
   Stream() = default;
@@ -21,11 +21,11 @@ class Stream {
     if (is_ok()) first_failure_ = status;
   }
   const Status& first_failure() const noexcept { return first_failure_; }
-  // After a failure that changed nothing.
+  // Clears an error that changed nothing.
   void forget_failure() noexcept { first_failure_ = {}; }
 
-  void* handle = nullptr;        // the runtime's own; nullptr: its default stream
-  Graph* captured = nullptr;     // while set, launches and copies are put there and not begun
+  void* handle = nullptr;  // the runtime's stream; nullptr: its default stream
+  Graph* captured = nullptr;  // if set, launches and copies are captured there and not run
   CublasLt* cublaslt = nullptr;  // the backend's
   int n_processors = 1;          // of the device
 

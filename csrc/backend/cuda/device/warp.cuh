@@ -1,4 +1,4 @@
-// Sums and maxima over a warp and over a block. Their trees are fixed: the same values give the same bits.
+// Sums and maxima over a warp and a block, in fixed trees: equal values give equal bits.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -23,7 +23,7 @@ __device__ __forceinline__ T warp_max(T value) {
   return value;
 }
 
-// Every thread gets the result. `shared` holds a value for each warp, and may be used again after the call.
+// Every thread gets the result. `shared` holds a value per warp, and may be reused after the call.
 template <int kThreads, class T>
 __device__ __forceinline__ T block_sum(T value, T* shared) {
   constexpr int kWarps = kThreads / kWarpSize;

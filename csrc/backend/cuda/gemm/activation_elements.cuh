@@ -1,4 +1,4 @@
-// Single elements of prepared activations, of the formats in which no element looks further than its block.
+// Prepares single elements of activations, for formats in which an element depends only on its block.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -10,14 +10,14 @@ namespace imp::cuda {
 constexpr int kInfinityBits = 0x7F800000;
 constexpr int kNanBits = 0x7FC00000;
 
-// The bits of |x| order as |x| does, with infinity and NaN above all: no NaN is lost, as it would be in a maximum of
+// The bits of |x| have its order, with infinity and NaN above all. So NaN is not lost, as it would be in a maximum of
 // floats.
 __device__ __forceinline__ int magnitude_bits(float x) {
   return __float_as_int(x) & 0x7FFFFFFF;
 }
 
-// Element i of a row of q8_rows. The lanes of a warp have the elements of a block, in order. The CPU's operations, and
-// but for subnormal numbers its bits.
+// Element i of a row of q8_rows. The lanes of a warp have the elements of a block, in order. The CPU's operations, with
+// its bits except for subnormal numbers.
 __device__ __forceinline__ void put_quantized(float value, int i, int k_padded, std::byte* row) {
   constexpr int kSmallest = (127 - 119) << 23;  // the bits of 2^-119: below it 127 / x could be infinite
   const int max_bits = warp_max(magnitude_bits(value));
@@ -34,7 +34,7 @@ __device__ __forceinline__ void put_quantized(float value, int i, int k_padded, 
       is_scaled ? largest / 127.0F : unscaled, {static_cast<std::int16_t>(sum), static_cast<std::int16_t>(other_sum)}};
 }
 
-// Of bf16_rows.
+// An element of bf16_rows.
 __device__ __forceinline__ void put_rounded(float value, int i, std::byte* row) {
   reinterpret_cast<std::uint16_t*>(row)[i] = arch::float_to_bf16(value);
 }

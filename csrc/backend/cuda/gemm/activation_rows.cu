@@ -1,4 +1,4 @@
-// Preparation of activations: the host's side.
+// Prepares activations: host code.
 #include "backend/cuda/gemm/activation_rows.cuh"
 
 #include "backend/cuda/device/launch.cuh"

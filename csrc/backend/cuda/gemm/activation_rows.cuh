@@ -1,4 +1,4 @@
-// Preparation of activations for the kernels over tile16: the device's side.
+// Prepares activations for the kernels on tile16: device code.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -12,7 +12,7 @@ constexpr int kPrepareThreads = static_cast<int>(kTileDepth);
 static __device__ __forceinline__ float element_of(Rows x, int row, int i) {
   return i < x.width ? x.data[row * x.stride + i] : 0.0F;
 }
-// A block of threads for each tile's depth of each row.
+// One thread block for each row and each tile along k.
 static __global__ void __launch_bounds__(kPrepareThreads)
     quantize_rows_kernel(Rows x, std::byte* out, std::int64_t row_bytes) {
   const int row = static_cast<int>(blockIdx.x);
@@ -20,8 +20,8 @@ static __global__ void __launch_bounds__(kPrepareThreads)
   put_quantized(element_of(x, row, i), i, static_cast<int>(gridDim.y) * kPrepareThreads, out + row * row_bytes);
 }
 
-// The power of two that brings what is at most `largest` below 2^14, and the largest to at least 2^13 where it is not
-// next to nothing; as a number of bits of its exponent, and no more than has an inverse.
+// The power of two that scales `largest` below 2^14, and to at least 2^13 unless it is tiny. Clamped so that its
+// inverse exists.
 static __device__ __forceinline__ int factor_exponent(int largest_bits) {
   const int exponent = (largest_bits >> 23) - 127 - 13;
   return exponent < -126 ? -126 : exponent;
@@ -31,7 +31,7 @@ constexpr int place_of(int i, bool is_even_odd) {
   return is_even_odd ? i / 16 * 16 + i % 2 * 8 + i % 16 / 2 : i;
 }
 
-// A block of threads for each row.
+// One thread block per row.
 template <bool kIsEvenOdd>
 __global__ void __launch_bounds__(kPrepareThreads)
     scale_rows_kernel(Rows x, std::byte* out, std::int64_t row_bytes, int k_padded) {
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
   *reinterpret_cast<float*>(to + k_padded) = __int_as_float(is_finite ? (127 + exponent) << 23 : kNanBits);
 }
 
-// A block of threads for each tile's depth of each row.
+// One thread block for each row and each tile along k.
 static __global__ void __launch_bounds__(kPrepareThreads)
     round_rows_kernel(Rows x, std::byte* out, std::int64_t row_bytes) {
   const int row = static_cast<int>(blockIdx.x);

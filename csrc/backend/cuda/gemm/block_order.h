@@ -1,4 +1,4 @@
-// The order in which blocks go over all pairs of blocks of rows and passes over x: index arithmetic.
+// The order of blocks over pairs of weight rows and passes over x (block swizzling for the L2 cache).
 #pragma once
 
 namespace imp::cuda {
@@ -7,8 +7,8 @@ struct BlockPlace {
   int row_block, pass;
 };
 
-// Some passes next to each other have the same weights, and soon after them others the same rows of x, so that both are
-// still in the second-level cache.
+// Neighbouring passes share the same weights; soon after, others share the same rows of x. So both are still in the L2
+// cache.
 constexpr BlockPlace place_in_order(int block, int n_row_blocks, int n_passes) {
   constexpr int kPassesTogether = 16;
   const int first = block / (kPassesTogether * n_row_blocks) * kPassesTogether;

@@ -1,4 +1,4 @@
-// A weight matrix in the device's memory, in the layout of its plan.
+// A weight matrix in device memory, in the layout of its plan.
 #pragma once
 
 #include <cstddef>

@@ -1,18 +1,17 @@
-// From the 16-byte loads of a tile of quantized weights to the int8 operands of products and to their scales.
+// Decodes tiles of quantized weights to int8 operands of matrix instructions, and to scales.
 //
-// A lane = 4 · g + t holds parts of the rows g and g + 8 of a chunk, which is a tile or half of one; what it makes of
-// them is of four blocks of 32 elements, a quad. Of each type:
+// Lane 4 · g + t holds parts of rows g and g + 8 of a chunk, which is a tile or half of one. It decodes four blocks of
+// 32 elements, a quad, at a time. Members of each type:
 //   kChunks            chunks of a tile, each of kQuads quads
-//   load()             what a lane holds of a chunk, its first quad in front
-//   advance()          the next quad in front: loops over quads are not unrolled, for their registers
-//   fragment(i)        of block i of the quad, the left operand of arch::mma_s8: registers 0 and 2 are of row g
-//   (elements
-//                      4t and 16 + 4t of the block and the three after each), 1 and 3 of row g + 8
+//   load()             loads the lane's part of a chunk; its first quad is current
+//   advance()          makes the next quad current: loops over quads are not unrolled, to save registers
+//   fragment(i)        of block i of the quad, the left operand of arch::mma_s8: registers 0 and 2 have row g
+//                      (elements 4t … 4t + 3 and 16 + 4t … 16 + 4t + 3 of the block), 1 and 3 row g + 8
 //   scales(i)          for both rows: value = scale · code + min
-//   mins(i)            where kHasMin
-//   half_scales(i)     where kHasHalfScales: integers [row][half] which the codes of each 16 are multiplied by first
-// Zero points are in the codes: they are left-aligned in their bytes, where flipping the highest bit subtracts the zero
-// point, and the scales are the smaller for it. Of fragment and half_scales, i is a constant where loops are unrolled.
+//   mins(i)            if kHasMin
+//   half_scales(i)     if kHasHalfScales: integers [row][half] that the codes of each 16 are multiplied by first
+// Codes include zero points: they are left-aligned in their bytes, so that flipping the highest bit subtracts the zero
+// point; scales are smaller by the same shift. For fragment and half_scales, i must be a constant in unrolled loops.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -20,7 +19,7 @@
 
 namespace imp::cuda {
 
-// The word with this number, without an index in memory.
+// The word with this number, without indexed memory access.
 __device__ __forceinline__ std::uint32_t word_of(const arch::Vec16& words, int i) {
   const std::uint32_t low = (i & 1) != 0 ? words.word[1] : words.word[0];
   const std::uint32_t high = (i & 1) != 0 ? words.word[3] : words.word[2];
@@ -93,8 +92,9 @@ struct TileCodes<DType::Q4_0> {
   }
 };
 
-// The 16 bytes before a row's codes in Q4_K and Q5_K: d and dmin, then scales and minima of 6 bits. Those of the first
-// four blocks are whole in bytes of two words, below two bits of the other four's, which have 4 more in the last word.
+// The 16 bytes before a row's codes in Q4_K and Q5_K: d and dmin, then 6-bit scales and minima. Those of the first four
+// blocks are the low bits of two words' bytes. The top two bits of these bytes belong to the other four blocks, whose
+// low 4 bits are in the last word.
 __device__ __forceinline__ float scale_of_header(const arch::Vec16& header, int i) {
   return arch::f16_to_float(static_cast<std::uint16_t>(header.word[0])) *
          static_cast<float>(header.word[1] >> 8 * i & 0x3F);

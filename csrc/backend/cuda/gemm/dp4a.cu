@@ -1,4 +1,4 @@
-// Quantized weights by up to four rows of int8: the host's side.
+// Quantized weights times up to four rows of int8: host code.
 #include "backend/cuda/gemm/dp4a.cuh"
 
 #include "backend/cuda/gemm/kernels.h"

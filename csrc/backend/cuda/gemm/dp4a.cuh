@@ -1,8 +1,9 @@
-// Quantized weights by up to four rows of int8: dot products of four elements in each lane.
+// Quantized weights times up to four rows of int8, with dp4a (a dot product of four int8 per lane): a GEMV for decode.
 //
-// A block makes 16 columns of out, its warps slices of k; the rows of x are in shared memory. Of four blocks of 32
-// elements, lane 4 · g + t has parts of the dots of rows g and g + 8; as exact integers they are added up so that t has
-// the whole of block t, which it alone scales: its sum is the chain of blocks that are t modulo 4.
+// Split-K inside a block: a block computes 16 columns of out, and its warps slices of k; the rows of x are in shared
+// memory. Of four blocks of 32 elements, lane 4 · g + t has parts of the dot products of rows g and g + 8. These exact
+// integers are transposed so that t has all of block t, which it scales. Its sum is the chain of blocks that are t
+// modulo 4.
 #pragma once
 
 #include "backend/cuda/gemm/decode_tile.cuh"
@@ -13,7 +14,7 @@ namespace imp::cuda {
 
 constexpr int kDp4aColumns = 4;  // at most
 
-// v[i] summed over the four lanes of a group; lane t gets the sum for i = t.
+// Sums v[i] over the four lanes of a group; lane t gets the sum for i = t.
 static __device__ __forceinline__ int transposed_sum(const int (&v)[4], int t) {
   const bool upper = (t & 2) != 0, odd = (t & 1) != 0;
   const int first = (upper ? v[2] : v[0]) + __shfl_xor_sync(kAllLanes, upper ? v[0] : v[2], 2);
@@ -21,11 +22,11 @@ static __device__ __forceinline__ int transposed_sum(const int (&v)[4], int t) {
   return (odd ? second : first) + __shfl_xor_sync(kAllLanes, odd ? first : second, 1);
 }
 
-// What a lane holds of the weights of four blocks.
+// A lane's part of the weights of four blocks.
 template <class Codes>
 struct QuadCodes {
   std::uint32_t a[4][4];
-  float scale[2], min[2];  // of the lane's own block
+  float scale[2], min[2];  // of the lane's block
   int half_scales[4][2][2];
 
   __device__ __forceinline__ QuadCodes(const Codes& codes, int t) {
@@ -38,7 +39,7 @@ struct QuadCodes {
       for (int i = 0; i < 4; ++i) codes.half_scales(i, half_scales[i]);
     }
   }
-  // This lane's part of the dot of a block in row g + 8 · h, times the scales of its halves where they have some.
+  // This lane's part of the dot product of a block in row g + 8 · h, times the scales of its halves if it has any.
   __device__ __forceinline__ int dot(int i, int h, int x_first, int x_last) const {
     const int first = static_cast<int>(a[i][h]), last = static_cast<int>(a[i][h + 2]);
     if constexpr (Codes::kHasHalfScales) {
@@ -48,7 +49,7 @@ struct QuadCodes {
   }
 };
 
-// Adds a quad, whose first block has this number, to the chains of each row of x.
+// Adds a quad with this first block to the chains of each row of x.
 template <class Codes, int kColumns>
 __device__ __forceinline__ void add_quad(const Codes& codes, const std::byte* x, int n_tiles, int block, int t,
                                          float (&chains)[kColumns][2]) {
@@ -73,7 +74,7 @@ __device__ __forceinline__ void add_quad(const Codes& codes, const std::byte* x,
   }
 }
 
-// (0 + 2) + (1 + 3) of the chains of a group's lanes, to where the slices meet.
+// Stores (0 + 2) + (1 + 3) of the chains of a group's lanes where the slices are merged.
 template <int kColumns>
 __device__ __forceinline__ void store_sums(const float (&chains)[kColumns][2], float* sums, int lane) {
   IMP_UNROLL
@@ -88,7 +89,7 @@ __device__ __forceinline__ void store_sums(const float (&chains)[kColumns][2], f
   }
 }
 
-// Begins to copy the block's rows of x to shared memory.
+// Starts to copy the block's rows of x to shared memory.
 template <int kColumns>
 __device__ __forceinline__ void begin_copies(const TileWork& work, const TilePlace& place, std::byte* shared) {
   const int row_bytes = work.n_tiles * kRowBytesOfTile;
@@ -102,13 +103,13 @@ __device__ __forceinline__ void begin_copies(const TileWork& work, const TilePla
   arch::end_copy_group();
 }
 
-// Blocks that share a processor's registers, without spilling any.
+// Blocks per processor whose registers fit without spilling.
 template <class Codes>
 constexpr int dp4a_blocks(int columns) {
   return columns == 1 && !Codes::kHasMin ? 3 : 2;
 }
 
-// The next chunk of weights is under way while one is multiplied; so is the first while x arrives.
+// Loads the next chunk of weights during the products of this one, and the first one while x arrives.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kTileThreads, dp4a_blocks<TileCodes<kType>>(kColumns))
     dp4a_kernel(const __grid_constant__ TileWork work) {

@@ -1,4 +1,4 @@
-// Rows of a file's bytes as the device decodes them: in groups of neighbours, each by one thread.
+// Decodes rows in a file's format on the device: one thread per group of neighbouring elements.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace imp::cuda {
 
-// Elements that are decoded together; those of a float type are alone.
+// Elements that are decoded together; one for float types.
 template <class Block>
 constexpr int kGroupElements = Block::kElements / Block::kGroups;
 
-// Decodes one group of a row, counted from the row's first, to `out`.
+// Decodes a group of a row, numbered from the row's start, to `out`.
 template <class Block>
 __device__ __forceinline__ void decode_group(const std::byte* row, int group, float* out) {
   const Block& block = reinterpret_cast<const Block*>(row)[group / Block::kGroups];

@@ -1,4 +1,4 @@
-// Sorting a stack's experts by kind.
+// Groups a stack's experts by kind.
 #include "backend/cuda/gemm/expert_tables.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ void ExpertTables::add(Stack weights, int n_experts, Stream& stream) {
     std::vector<ExpertKind> kinds = sorted(stack);
     std::vector<ExpertKind>& here = stacks_[stack.front()];
     if (is_same(here, kinds)) return;
-    // All of it is there before any of it is on its way.
+    // Allocates everything before any copy starts.
     for (ExpertKind& kind : kinds) kind.on_device = allocate_on_device(table_bytes(stack.size()));
     here = std::move(kinds);
     for (const ExpertKind& kind : here) {

@@ -1,4 +1,4 @@
-// Where the matrices of a stack of experts are, as the device reads it.
+// Tables of the addresses of experts' matrices on the device.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,18 @@ namespace imp::cuda {
 // The experts of a stack that have one type and one plan.
 struct ExpertKind {
   const Linear* first = nullptr;
-  std::vector<const std::byte*> weights;  // [n_experts]; null where an expert is of another kind
-  std::shared_ptr<std::byte> on_device;   // those
+  std::vector<const std::byte*> weights;  // [n_experts]; null for an expert of another kind
+  std::shared_ptr<std::byte> on_device;  // device copy of `weights`
 
   const std::byte* const* table() const noexcept { return reinterpret_cast<const std::byte* const*>(on_device.get()); }
 };
 
-// A table for each kind of each stack, found again by the stack's first matrix.
+// A table for each kind of each stack. The stack's first matrix is the key.
 class ExpertTables {
  public:
-  // Of stacks of n_experts, one after the other. Those that are here already stay where they are: launches that were
-  // kept read them.
+  // Adds stacks of n_experts, one after the other. Existing tables never move: captured launches read them.
   void add(std::span<const Linear* const> weights, int n_experts, Stream& stream);
-  // What their tables would take; of the weights only problem and plan are read.
+  // Bytes of their tables. Reads only the problem and the plan of each weight.
   static std::size_t n_bytes(std::span<const Linear* const> weights, int n_experts);
   std::size_t n_bytes() const noexcept;
 

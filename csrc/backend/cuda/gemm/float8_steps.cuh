@@ -1,5 +1,5 @@
-// Weights of F8_E4M3 in tile16 as the float16 left operands of matrix instructions (weight_steps.cuh): codes are exact,
-// and so are units; scales are rounded to float16, and then each weight.
+// F8_E4M3 weights of tile16 as float16 operands of matrix instructions (weight_steps.cuh). Codes and units are exact;
+// scales, and then weights, are rounded to float16.
 #pragma once
 
 #include "backend/cuda/gemm/e4m3.cuh"
@@ -7,12 +7,12 @@
 
 namespace imp::cuda {
 
-// Scales in float16 are multiples of each row's unit, in which the row's greatest is 2^15: a scale that all of a row
-// shares is exact, and one may be 2^12 times smaller before the least of its weights is no normal number.
+// Float16 scales are multiples of each row's unit, chosen so that the row's greatest is 2^15. A scale shared by a whole
+// row is exact. Another may be 2^12 times smaller before its smallest weights become subnormal.
 struct RowUnits {
-  static constexpr int kLeastScale = (127 - 100) << 23;  // 2^-100 as bits: less is only 0 (quant::kLeastF8Scale)
+  static constexpr int kLeastScale = (127 - 100) << 23;  // 2^-100 as bits: the only smaller one is 0 (quant::kLeastF8Scale)
 
-  float per_unit[2];  // of the lane's rows: one divided by it
+  float per_unit[2];  // 1 / unit of the lane's rows
 
   __device__ __forceinline__ void begin(const std::byte* tiles, int n_tiles, int lane) {
     using Of = Tile<DType::F8_E4M3>;

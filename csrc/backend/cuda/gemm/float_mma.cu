@@ -1,4 +1,4 @@
-// Weights of float16, bfloat16 or F8_E4M3 by any number of rows: the host's side.
+// Float16, bfloat16 or F8_E4M3 weights times any number of rows: host code.
 #include "backend/cuda/gemm/float_mma.cuh"
 
 #include "backend/cuda/gemm/kernels.h"
@@ -11,8 +11,8 @@ void launch_groups(const GemmLaunch& launch, const TileWork& work) {
   cuda::launch(stream_of(launch), mma_kernel<kType, kGroups>, shape_of(work, kGroups * 8, 0), work);
 }
 
-// Codes of eight bits are as fast to multiply by 32 columns in two passes, of which the second finds them in the cache:
-// either is as fast as rows of x are read, and one pass is short of registers.
+// 8-bit codes are as fast with 32 columns in two passes, of which the second finds them in the cache. Either is limited
+// by the reads of x, and a single pass lacks registers.
 template <DType kType>
 void launch_float_mma(const GemmLaunch& launch) {
   constexpr int kMostColumns = kType == DType::F8_E4M3 ? 16 : 32;

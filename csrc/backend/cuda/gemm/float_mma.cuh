@@ -1,8 +1,9 @@
-// Weights of float16 or bfloat16 by any number of rows of the same, or of F8_E4M3 by float16: matrix instructions.
+// Float16 or bfloat16 weights times any number of rows of the same type, or F8_E4M3 times float16, with matrix
+// instructions (mma).
 //
-// A block makes 16 columns of out for 8 · kGroups rows, its warps slices of k. Weights are the instructions' left
-// operand, as tiles hold it; rows of x are its columns. Lane 4 · g + t has of each group sums of the strip's rows g and
-// g + 8 by the group's columns 2t and 2t + 1.
+// Split-K inside a block: a block computes 16 columns of out for 8 · kGroups rows, and its warps slices of k. Weights
+// are the instructions' left operand, as tiles hold them; rows of x are its columns. Lane 4 · g + t has sums of rows g
+// and g + 8 of the strip by columns 2t and 2t + 1 of each group.
 #pragma once
 
 #include "backend/cuda/gemm/e4m3.cuh"
@@ -10,9 +11,9 @@
 
 namespace imp::cuda {
 
-constexpr int kProductElements = 16;  // of k in one instruction
+constexpr int kProductElements = 16;  // of k per instruction
 
-// Adds a product of 16 elements to a group's sums. x is of the lane's column, at its first element.
+// Adds a product of 16 elements to a group's sums. x points to the first element of the lane's column.
 template <bool kIsBfloat16>
 __device__ __forceinline__ void add_product(const std::uint32_t (&a)[4], const std::byte* x, float (&sums)[4]) {
   const std::uint32_t b[2] = {*reinterpret_cast<const std::uint32_t*>(x),
@@ -24,7 +25,7 @@ __device__ __forceinline__ void add_product(const std::uint32_t (&a)[4], const s
   }
 }
 
-// What a lane holds of a chunk of weights: its part of each product.
+// A lane's part of a chunk of weights, by product.
 template <DType kType>
 struct Chunk {
   static constexpr int kProducts = 4, kElements = kProducts * kProductElements;
@@ -52,13 +53,14 @@ struct Chunk {
   }
 };
 
-// Two blocks, of each row with a scale. Codes are exact; what is rounded are a block's sum and its scaled part of all.
+// Two blocks with a scale per row. Codes are exact. Rounding happens in a block's sum and in the addition of its scaled
+// sum.
 template <>
 struct Chunk<DType::F8_E4M3> {
   static constexpr int kElements = 2 * kFloatBlockElements, kFragments = kElements / kBlockElements;
 
   arch::Vec16 codes[kFragments];
-  arch::Vec16 scales;  // of each block those of the lane's two rows
+  arch::Vec16 scales;  // per block, of the lane's two rows
 
   __device__ __forceinline__ void load(const std::byte* strip, int chunk, int lane) {
     using Of = Tile<DType::F8_E4M3>;
@@ -95,7 +97,7 @@ struct Chunk<DType::F8_E4M3> {
   }
 };
 
-// To where the slices meet.
+// Stores the sums where the slices are merged.
 template <int kGroups>
 __device__ __forceinline__ void store_sums(const float (&of_groups)[kGroups][4], float* sums, int lane) {
   IMP_UNROLL
@@ -108,7 +110,7 @@ __device__ __forceinline__ void store_sums(const float (&of_groups)[kGroups][4],
   }
 }
 
-// The next chunk of weights is under way while one is multiplied.
+// Loads the next chunk of weights during the products of this one.
 template <DType kType, int kGroups>
 __global__ void __launch_bounds__(kTileThreads, 2) mma_kernel(const __grid_constant__ TileWork work) {
   constexpr int kColumns = kGroups * 8;
@@ -144,7 +146,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) mma_kernel(const __grid_const
     next.load(strip, begin, lane);
   }
   __syncthreads();
-  // Rows of float16 have their factor behind their elements.
+  // Rows of float16 have their factor after their elements.
   write_out<kColumns>(work, place, shared_sums, kType == DType::BF16 ? 0 : work.n_tiles * kTileElements * 2);
 }
 

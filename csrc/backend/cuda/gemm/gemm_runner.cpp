@@ -1,4 +1,4 @@
-// Putting products together into launches.
+// Combines products into launches.
 #include "backend/cuda/gemm/gemm_runner.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace imp::cuda {
 namespace {
 
-// What gates may take at a time: more rows are done in parts.
+// Upper bound of the gates' scratch: more rows run in parts.
 constexpr std::int64_t kGateBytes = std::int64_t{32} << 20;
-// Scratch of a launch's terms begins at multiples of this.
+// Alignment of the scratch of each term of a launch.
 constexpr std::size_t kScratchStep = 256;
 
 std::size_t index(ActivationFormat format) noexcept {
@@ -27,7 +27,7 @@ std::size_t scratch_of(const GemmKernel& kernel, const GemmProblem& problem, int
   return (kernel.scratch_bytes(problem, m) + kScratchStep - 1) / kScratchStep * kScratchStep;
 }
 
-// Rows whose gates are kept at a time.
+// Rows of gates that fit the scratch.
 std::int64_t gate_rows(std::int64_t n, int n_rows) {
   return std::clamp(kGateBytes / (n * static_cast<std::int64_t>(sizeof(float))), std::int64_t{1}, std::int64_t{n_rows});
 }
@@ -61,7 +61,7 @@ GemmRunner::GemmRunner(const GemmRegistry& registry, Stream& stream, LaunchCount
   products_.reserve(kMaxTerms);
 }
 
-// ---- what is held
+// ---- scratch
 
 std::size_t GemmRunner::Scratch::total() const noexcept {
   return std::accumulate(prepared.begin(), prepared.end(), gate + kernels);
@@ -69,7 +69,7 @@ std::size_t GemmRunner::Scratch::total() const noexcept {
 
 void GemmRunner::Room::grow(std::size_t needed) {
   if (needed <= n_bytes) return;
-  memory.reset();  // so that both need not fit
+  memory.reset();  // free the old one first, so that both need not fit
   n_bytes = 0;
   memory = allocate_on_device(needed);
   n_bytes = needed;
@@ -195,11 +195,11 @@ void GemmRunner::launch_one(const Batch& batch, std::span<const Product* const> 
   launches_.add(first_count_ + static_cast<std::size_t>(first.kernel - registry_.kernels().data()));
 }
 
-// As few launches as kernels, types of weights and scratch allow.
+// As few launches as kernels, weight types and scratch allow.
 void GemmRunner::launch(const Batch& batch, std::span<const Product> products, Inputs& inputs) {
   static_assert(kMaxTerms <= 64);
   IMP_CHECK(products.size() <= kMaxTerms);
-  std::uint64_t launched = 0;  // a bit for each product
+  std::uint64_t launched = 0;  // a bit per product
   for (std::size_t first = 0; first < products.size(); ++first) {
     std::array<const Product*, GemmLaunch::kMaxTerms> together;
     std::size_t n = 0, scratch = 0;
@@ -212,7 +212,7 @@ void GemmRunner::launch(const Batch& batch, std::span<const Product> products, I
       together[n++] = &product;
       launched |= std::uint64_t{1} << i;
     }
-    IMP_CHECK((launched >> first & 1) != 0);  // its scratch was reserved
+    IMP_CHECK((launched >> first & 1) != 0);  // reserve() sized its scratch
     if (n > 0) launch_one(batch, std::span(together).first(n), GemmFusion::none, inputs);
   }
 }

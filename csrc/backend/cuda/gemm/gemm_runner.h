@@ -1,4 +1,4 @@
-// Runs the products of Backend::linear and of the experts on the device.
+// Runs the matrix products of the CUDA backend, with those of experts.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace imp::cuda {
 
-// The products to come.
+// The products to expect.
 struct GemmNeeds {
   int max_rows = 0;  // of any input
   std::span<const Linear* const> weights = {};
@@ -24,29 +24,29 @@ struct GemmNeeds {
   std::span<const Linear* const> expert_weights = {};  // stacks of n_experts, one after the other
 };
 
-// Owns what products need beside weights: the prepared inputs, scratch, tables of experts' weights.
+// Owns the prepared inputs, scratch, and tables of experts' weights.
 class GemmRunner {
  public:
   static constexpr std::size_t kMaxTerms = 64;
 
-  // Launches of the registry's kernels are counted from `first_count` on, in the order of its list.
+  // Counts launches of the registry's kernels from `first_count` on, in the order of its list.
   GemmRunner(const GemmRegistry& registry, Stream& stream, LaunchCounts& launches, std::size_t first_count);
 
-  // Sizes the scratch and writes the tables of experts; may be called again, and never shrinks.
+  // Sizes the scratch and writes the tables of experts. May be called again; never shrinks.
   void reserve(const GemmNeeds& needs);
   std::size_t scratch_bytes(const GemmNeeds& needs) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept;               // held now
 
-  // Where to write rows that a product with `reader` reads in the next call, in its format; nowhere without a reader,
-  // or where the format cannot be. Whatever is called instead of it calls forget().
+  // Where to write rows that the product with `reader` reads in the next call, in its format; nowhere without a reader
+  // or if the format does not allow it. If another op follows instead, it calls forget().
   PreparedRows write_along(Rows x, const Linear* reader);
   void forget() noexcept { ready_ = {}; }
 
-  // As Backend says. The input is prepared once for all terms that read it alike; terms of one kernel are one launch.
+  // See Backend. The input is prepared once for all terms of one format; the terms of one kernel share a launch.
   void run(Rows x, std::span<const LinearTerm> terms);
-  // One launch where both products are of one kernel that fuses them.
+  // One launch if both products use one kernel that fuses them.
   void run_gated(Rows x, const GatedTerm& term, GatedActivation kind);
-  // An expert has at most as many rows as the batch: that number chooses the kernels.
+  // An expert has at most as many rows as the batch: that number selects the kernels.
   void run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
   void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
 
@@ -56,11 +56,11 @@ class GemmRunner {
 
   struct Scratch {
     std::array<std::size_t, kFormats> prepared{};  // the input in each format
-    std::size_t gate = 0;                          // the product that gates another
+    std::size_t gate = 0;  // a gate's product
     std::size_t kernels = 0;
     std::size_t total() const noexcept;
   };
-  // Device memory for one use.
+  // Device scratch for one purpose.
   struct Room {
     std::shared_ptr<std::byte> memory;
     std::size_t n_bytes = 0;
@@ -71,9 +71,9 @@ class GemmRunner {
     const std::byte* rows = nullptr;
     std::ptrdiff_t stride = 0;  // bytes
   };
-  // One input in each format that a product of this call reads.
+  // One input in each format that this call needs.
   using Inputs = std::array<Prepared, kFormats>;
-  // A product before it is put into a launch.
+  // A product that is not in a launch yet.
   struct Product {
     const GemmKernel* kernel = nullptr;
     GemmProblem problem;
@@ -87,11 +87,11 @@ class GemmRunner {
     ActivationFormat format = ActivationFormat::f32;
   };
 
-  Inputs inputs_of(Rows x) noexcept;  // with what is ready; from then on it is not
+  Inputs inputs_of(Rows x) noexcept;  // takes what is ready, which is then no longer ready
   static Scratch scratch_for(const GemmNeeds& needs);
   const Prepared& prepare(Rows x, ActivationFormat format, Inputs& inputs);
 
-  // Rows of out and what they are made of: all of a launch but its kernel, its terms and its input's format.
+  // Rows of out and their inputs: all of a launch except kernel, terms and format.
   struct Batch {
     Rows x;
     int m = 0;
@@ -99,7 +99,7 @@ class GemmRunner {
     const std::int32_t* sources = nullptr;
   };
   static Product product_of(const Linear& weight, const Vector* bias, Rows out, int m);
-  static bool is_alike(const Product& a, const Product& b) noexcept;  // they can be terms of one launch
+  static bool is_alike(const Product& a, const Product& b) noexcept;  // whether they can be terms of one launch
   void launch(const Batch& batch, std::span<const Product> products, Inputs& inputs);
   void launch_one(const Batch& batch, std::span<const Product* const> products, GemmFusion fusion, Inputs& inputs);
   void launch_experts(const Batch& batch, std::span<const ExpertTerm> terms);

@@ -1,4 +1,4 @@
-// Weights of tile16 by many rows of float16 or bfloat16, by warps: the host's side.
+// Tile16 weights times many rows of float16 or bfloat16, with warp matrix instructions: host code.
 #include "backend/cuda/gemm/hmma.cuh"
 
 #include "backend/cuda/gemm/kernels.h"

@@ -1,8 +1,10 @@
-// Weights of tile16 by many rows of float16 or bfloat16: matrix instructions of warps, which every GPU since Ampere
-// has.
+// Tile16 weights times many rows of float16 or bfloat16, with warp matrix instructions (mma.sync), which every GPU
+// since Ampere has.
 //
-// Rows of x come in steps of 64 elements through a ring in shared memory, which copies fill beside the threads. A warp
-// has two strips of weights, decoded in its registers, and 64 of the block's columns: rows of x.
+// A multi-stage pipeline as in MARLIN ("MARLIN: Mixed-Precision Auto-Regressive Parallel Inference on Large Language
+// Models"): cp.async fills a ring in shared memory with steps of 64 elements of x, and each warp decodes its weights in
+// registers. It differs in the weights' layout (tile16) and in the fixed slices of k. A warp has two strips of weights
+// and 64 of the block's columns, which are rows of x.
 #pragma once
 
 #include "backend/cuda/device/tile_places.h"

@@ -1,4 +1,4 @@
-// Quantized weights by any number of rows of int8: the host's side.
+// Quantized weights times any number of rows of int8: host code.
 #include "backend/cuda/gemm/imma.cuh"
 
 #include "backend/cuda/gemm/kernels.h"

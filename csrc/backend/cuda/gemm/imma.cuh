@@ -1,8 +1,8 @@
-// Quantized weights by any number of rows of int8: matrix instructions, with the bits of dp4a.cuh.
+// Quantized weights times any number of rows of int8, with integer matrix instructions (mma). Same bits as dp4a.cuh.
 //
-// A block makes 16 columns of out for 8 · kGroups rows, its warps slices of k. Weights are the instructions' left
-// operand, rows of x its columns. Lane 4 · g + t has of each group sums of the strip's rows g and g + 8 by the group's
-// columns 2t and 2t + 1: of each of them four chains, by block number modulo 4.
+// Split-K inside a block: a block computes 16 columns of out for 8 · kGroups rows, and its warps slices of k. Weights
+// are the instructions' left operand, rows of x its columns. Lane 4 · g + t has sums of rows g and g + 8 of the strip
+// by columns 2t and 2t + 1 of each group: four chains each, by block number modulo 4.
 #pragma once
 
 #include "backend/cuda/gemm/decode_tile.cuh"
@@ -13,14 +13,13 @@ namespace imp::cuda {
 
 constexpr int kGroupColumns = 8;
 
-// What a lane reads of x for a group: from where on, in words of four bytes from the beginning of x, so that a register
-// holds it.
+// Offsets of what a lane reads of x for a group, in 4-byte words from the start of x, so that each fits a register.
 struct GroupInput {
-  std::uint32_t codes;      // of column g, from element 4t of a block on
+  std::uint32_t codes;  // of column g, from element 4t of a block on
   std::uint32_t scaled[2];  // scales and sums of columns 2t and 2t + 1
 };
 
-// What a lane holds of the weights of a block.
+// A lane's part of the weights of a block.
 template <class Codes>
 struct BlockCodes {
   std::uint32_t a[4];
@@ -33,7 +32,7 @@ struct BlockCodes {
     if constexpr (Codes::kHasMin) codes.mins(i, min);
     if constexpr (Codes::kHasHalfScales) codes.half_scales(i, half_scales);
   }
-  // Exact dots with a group's columns, times the scales of the block's halves where they have some.
+  // Exact dot products with a group's columns, times the scales of the block's halves if it has any.
   __device__ __forceinline__ void multiply(const std::uint32_t* x_codes, float (&dots)[4]) const {
     const std::uint32_t b[2] = {x_codes[0], x_codes[4]};
     if constexpr (Codes::kHasHalfScales) {
@@ -46,7 +45,7 @@ struct BlockCodes {
         dots[i] = static_cast<float>(of_first[i] * half_scales[i / 2][0] + of_last[i] * half_scales[i / 2][1]);
       }
     } else {
-      // Dots are below 2^20. Added to the bits of 1.5 · 2^23 they become floats without a conversion, which is slower.
+      // Dot products are below 2^20. Adding them to the bits of 1.5 · 2^23 makes floats faster than a conversion.
       constexpr int kBias = 0x4B400000;
       int biased[4] = {kBias, kBias, kBias, kBias};
       arch::mma_s8(biased, a, b);
@@ -56,11 +55,11 @@ struct BlockCodes {
   }
 };
 
-// Adds two blocks to a group's chains: those at `pair` and after it of a quad. codes and scaled are x from the quad on.
+// Adds two blocks of a quad to a group's chains: block `pair` and the next. codes and scaled are x from the quad on.
 template <class Codes>
 __device__ __forceinline__ void add_pair(const BlockCodes<Codes> (&weights)[2], int pair, const std::uint32_t* codes,
                                          const std::uint32_t* scaled, const GroupInput& x, float (&chains)[4][4]) {
-  arch::Vec16 both[2];  // of the lane's two columns: scale and sums of both blocks
+  arch::Vec16 both[2];  // scale and sums of both blocks, for the lane's two columns
   IMP_UNROLL
   for (int j = 0; j < 2; ++j) {
     both[j] = *reinterpret_cast<const arch::Vec16*>(scaled + x.scaled[j] + pair * kScaledBytes / 4);
@@ -110,7 +109,7 @@ __device__ __forceinline__ void find_inputs(const TileWork& work, const TilePlac
   }
 }
 
-// As matrix instructions leave them: where the slices meet.
+// Stores the sums in the instructions' order where the slices are merged.
 template <int kGroups>
 __device__ __forceinline__ void store_sums(const float (&chains)[kGroups][4][4], float* sums, int lane) {
   IMP_UNROLL
@@ -124,12 +123,12 @@ __device__ __forceinline__ void store_sums(const float (&chains)[kGroups][4][4],
   }
 }
 
-// Blocks that share a processor's registers, without spilling any: chains alone are 16 of a thread's for each group.
+// Blocks per processor whose registers fit without spilling: the chains alone take 16 per group and thread.
 constexpr int imma_blocks(int n_groups) {
   return n_groups == 1 ? 2 : 1;
 }
 
-// The next chunk of weights is under way while one is multiplied, if registers are left for it.
+// Loads the next chunk of weights during the products of this one, if enough registers are left.
 template <DType kType, int kGroups>
 __global__ void __launch_bounds__(kTileThreads, imma_blocks(kGroups))
     imma_kernel(const __grid_constant__ TileWork work) {

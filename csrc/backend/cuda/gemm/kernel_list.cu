@@ -1,4 +1,4 @@
-// The rows of the list, best first.
+// The kernel list, best first.
 #include "backend/cuda/gemm/kernel_list.h"
 
 #include "backend/cuda/gemm/cublaslt/rows.h"
@@ -89,7 +89,7 @@ constexpr GemmKernel hmma_row(std::string_view name, DType weight, ActivationFor
   return many_row(name, weight, format, refuses_before_8_0, launch);
 }
 
-// Rows from which multiplying takes longer than decoding the weights to memory first.
+// From this number of rows on, multiplying takes longer than decoding the weights to memory first.
 constexpr int kCublasLtLeastRows = 256;
 
 const char* refuses_without_cublaslt(const GemmProblem& problem, const DeviceCaps& caps) {
@@ -142,7 +142,8 @@ constexpr GemmKernel kKernels[] = {
     hmma_row("f8_e4m3_hmma", DType::F8_E4M3, ActivationFormat::f16_even_odd, launch_f8_e4m3_hmma),
     hmma_row("f16_hmma", DType::F16, ActivationFormat::f16_rows, launch_f16_hmma),
     hmma_row("bf16_hmma", DType::BF16, ActivationFormat::bf16_rows, launch_bf16_hmma),
-    // After those that need nothing but the GPU: an override takes them, until measurements put them elsewhere.
+    // cuBLASLt comes after the kernels that need nothing but the GPU, until measurements change the order. Overrides
+    // can select it.
     cublaslt_row("q8_0_cublaslt", DType::Q8_0, ActivationFormat::f16_even_odd, launch_q8_0_cublaslt),
     cublaslt_row("q4_0_cublaslt", DType::Q4_0, ActivationFormat::f16_even_odd, launch_q4_0_cublaslt),
     cublaslt_row("q4_k_cublaslt", DType::Q4_K, ActivationFormat::f16_even_odd, launch_q4_k_cublaslt),

@@ -1,4 +1,4 @@
-// Packing tiles and getting rows back: for each type one list of moves, which both follow.
+// Packs tiles and restores rows. Each type has one list of moves for both directions.
 #include "backend/cuda/gemm/layouts.h"
 
 #include <algorithm>
@@ -10,18 +10,18 @@
 namespace imp::cuda {
 namespace {
 
-// Bits that are somewhere in a row of the file and somewhere in a tile.
+// Bits at one place in a row of the file and another in a tile.
 struct Move {
-  int in_file;  // byte offset from the beginning of the tile's part of the row
+  int in_file;  // byte offset in the row's part of this tile
   int in_tile;
   int file_shift = 0;
   int tile_shift = 0;
-  std::uint32_t mask = ~0U;  // after the shift; of two bytes the lower half counts
+  std::uint32_t mask = ~0U;  // after the shift; two bytes use the low half
 };
 constexpr std::uint32_t kNibbles = 0x0F0F0F0F, kPairs = 0x03030303;
 
-// Each calls move_4(Move) or move_2(Move) for every four or two bytes of the part of a row (0 to 15) that is in one
-// tile, n_elements of it. Elements are moved four at a time: as many are neighbours in both.
+// Each calls move_4(Move) or move_2(Move) for every four or two bytes of the part of a row (0 to 15) in one tile,
+// n_elements of it. Four elements are neighbours in both.
 template <class Move4, class Move2>
 void move_q8_0(int row, int n_elements, const Move4& move_4, const Move2& move_2) {
   for (int block = 0; block < n_elements / kBlockElements; ++block) {
@@ -45,7 +45,7 @@ void move_q4_0(int row, int n_elements, const Move4& move_4, const Move2& move_2
   }
 }
 
-// Q4_K and Q5_K have pairs of blocks in halves of bytes as tiles have them.
+// Q4_K and Q5_K pair blocks in halves of bytes, as tiles do.
 template <class Move4>
 void move_nibbles_of_k(int row, int in_file, const Move4& move_4) {
   for (int i = 0; i < kTileElements / 2; i += 4) {
@@ -126,7 +126,7 @@ void move_row(DType type, int row, int n_elements, const Move4& move_4, const Mo
   }
 }
 
-// Adds the bits that were taken from one place to those in another, which are zero before.
+// Copies bits from one place into another, which must be zero.
 template <class Word>
 void add_bits(const std::byte* from, int from_shift, std::byte* to, int to_shift, std::uint32_t mask) {
   Word word, other;
@@ -155,7 +155,7 @@ void unpack_tile_row(DType type, int row, int n_elements, const std::byte* tile,
       [&](const Move& m) { move.operator()<std::uint16_t>(m); });
 }
 
-// Calls part(number of the tile along k, its elements, where they begin in a row of the file).
+// Calls part(number of the tile along k, its elements, their offset in a row of the file).
 template <class Part>
 void for_each_part(const GemmProblem& problem, const Part& part) {
   const std::int64_t bytes = *row_bytes(problem.weight, kTileElements);

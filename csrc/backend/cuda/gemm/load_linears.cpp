@@ -1,4 +1,4 @@
-// Weights go to the device in batches: while one is copied, the next is read and packed.
+// Loads weights in batches: while one batch is copied to the device, the next is read and packed.
 #include "backend/cuda/gemm/load_linears.h"
 
 #include <algorithm>
@@ -15,19 +15,19 @@
 namespace imp::cuda {
 namespace {
 
-// Staged at a time, twice: so much that a copy's beginning is no part of its time.
+// Staged at a time, twice: large enough to hide the latency of a copy.
 constexpr std::int64_t kBatchBytes = std::int64_t{32} << 20;
-// Read and packed by one thread without a break, and copied at once.
+// Read and packed by one thread, then copied at once.
 constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 
-// A weight and where it goes.
+// A weight and its destination.
 struct Target {
   const LinearRequest* request;
   std::shared_ptr<std::byte> bytes;
 
   const WeightSource& source() const noexcept { return request->source; }
   std::int64_t row_size() const noexcept { return *row_bytes(source().problem.weight, source().problem.k); }
-  // Of 16 rows in the layout. Only in the file's the last may be fewer.
+  // Of 16 rows in the layout. In the file the last strip may have fewer.
   std::int64_t strip_bytes() const noexcept {
     GemmProblem strip = source().problem;
     strip.n = kTileRows;
@@ -55,7 +55,7 @@ void cut(const Target& target, std::vector<Slice>& slices) {
   for (std::int64_t first = 0; first < n; first += rows) slices.push_back({&target, first, std::min(rows, n - first)});
 }
 
-// Batches of slices that fit into `most` bytes together, one after the other.
+// Batches of slices that together fit `most` bytes.
 class Batches {
  public:
   Batches(std::vector<Slice>& slices, std::int64_t most) : slices_(slices), most_(most) {}
@@ -77,7 +77,7 @@ class Batches {
   std::size_t end_ = 0;
 };
 
-// What is on its way when this goes has arrived, before its memory goes too.
+// Waits for copies in flight before their memory is freed.
 struct Arrival {
   Stream& stream;
   ~Arrival() { synchronize(stream); }
@@ -106,7 +106,7 @@ class Loader {
     for (std::span<Slice> batch = batches.next(); !batch.empty(); batch = batches.next()) {
       std::byte* const staged = staging_.get() + (is_second ? batch_bytes_ : 0);
       stage(batch, staged);
-      synchronize(stream_);  // with the batch before: its half is staged next
+      synchronize(stream_);  // for the batch before: its half is staged next
       for (const Slice& slice : batch) {
         copy_to_device(stream_, slice.target->bytes.get() + slice.begin(), staged + slice.staged_at,
                        static_cast<std::size_t>(slice.n_bytes()));
@@ -144,8 +144,8 @@ class Loader {
   Stream& stream_;
   ReadProgress read_;
   std::int64_t total_ = 0, batch_bytes_ = 0;
-  std::shared_ptr<std::byte> staging_;           // two batches
-  std::vector<std::vector<std::byte>> buffers_;  // of each thread: rows as the file has them
+  std::shared_ptr<std::byte> staging_;  // two batches
+  std::vector<std::vector<std::byte>> buffers_;  // per thread: rows in the file's format
 };
 
 }  // namespace

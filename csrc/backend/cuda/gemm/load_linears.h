@@ -1,4 +1,4 @@
-// Reads weights, packs them on the host's threads and sends them to the device.
+// Reads weights, packs them on the host's threads and copies them to the device.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace imp::cuda {
 
-// In the order of the requests. What read or progress throw ends the loading; the memory of what was loaded is freed.
+// In the order of the requests. An exception of `read` or `progress` ends the loading and frees what was loaded.
 std::vector<std::unique_ptr<Linear>> load_cuda_linears(std::span<const LinearRequest> requests, DeviceArena& memory,
                                                        ThreadPool& threads, Stream& stream, const BytesRead& progress);
 

@@ -1,4 +1,4 @@
-// Rows of x as q8_rows: what integer kernels read of them, and the one order in which they add up scaled blocks.
+// Rows of x as q8_rows for integer kernels, and the fixed order in which they add scaled blocks.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -6,12 +6,12 @@
 
 namespace imp::cuda {
 
-// A row has int8 codes, then for each block {float scale; int16 sums of the codes of each half}; k is padded to tiles.
-constexpr int kScaledBytes = 8;  // of a block, behind the codes
+// A row has int8 codes, then for each block {float scale; int16 sums of the codes of each half}. k is padded to tiles.
+constexpr int kScaledBytes = 8;  // per block, after the codes
 constexpr int kCodeBytesOfTile = kTileElements;
 constexpr int kRowBytesOfTile = kCodeBytesOfTile + kTileBlocks * kScaledBytes;
 
-// What a block of x is multiplied by: its scale, and the sum of its elements.
+// The scale of a block of x, and the sum of its elements.
 struct BlockInput {
   float scale, sum;
 };
@@ -21,8 +21,8 @@ __device__ __forceinline__ BlockInput block_input(std::uint32_t scale_bits, std:
   return {scale, scale * static_cast<float>(sum)};
 }
 
-// Adds a block to a chain: of the exact dot product of codes, and of the minimum where the type has one. Kernels with
-// this one order have equal bits (ReductionId::q8_slices).
+// Adds a block to a chain: its exact dot product of codes, and its minimum if the type has one. All kernels with this
+// order give equal bits (ReductionId::q8_slices).
 template <class Codes>
 __device__ __forceinline__ float add_block(float dot, float scale, float min, const BlockInput& x, float chain) {
   chain = fmaf(dot, scale * x.scale, chain);

@@ -1,4 +1,4 @@
-// Products with weights of any type: the host's side.
+// Products with weights of any type: host code.
 #include "backend/cuda/gemm/reference.cuh"
 
 #include "backend/cuda/device/launch.cuh"

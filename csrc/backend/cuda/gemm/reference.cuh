@@ -1,4 +1,4 @@
-// Products with weights of any type, decoded as the file has them: the device's side.
+// Products with weights of any type, decoded from the file's format: device code.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -7,16 +7,16 @@
 
 namespace imp::cuda {
 
-// A block makes some columns of some rows of out, each by one thread that goes through all of k.
+// A block computes some columns of some rows of out. One thread computes each over all of k.
 struct Reference {
   static constexpr int kColumns = 32;  // of out: rows of the weight
   static constexpr int kRows = 8;      // of out
   static constexpr int kThreads = kColumns * kRows;
   static constexpr int kDepth = 256;          // elements at a time: whole blocks of every type
-  static constexpr int kStride = kDepth + 1;  // floats of a decoded row: columns lie in different banks
+  static constexpr int kStride = kDepth + 1;  // floats of a decoded row; the extra one avoids bank conflicts
 };
 
-// GemmLaunch as blocks read it.
+// GemmLaunch for blocks.
 struct ReferenceWork {
   GemmLaunchTerm terms[GemmLaunch::kMaxTerms];
   int n_terms = 0;
@@ -24,13 +24,13 @@ struct ReferenceWork {
   std::ptrdiff_t x_stride = 0;
   int m = 0;
   int k = 0;
-  std::int64_t row_bytes = 0;  // of the weights
+  std::int64_t row_bytes = 0;  // of the weight
   int n_experts = 0;
   const std::int32_t* begins = nullptr;
   const std::int32_t* sources = nullptr;
 };
 
-// Tiles of rows of out that m of them need, however many of them each expert has.
+// Row tiles of out for m rows, for any distribution of rows over experts.
 constexpr int reference_row_tiles(int m, int n_experts) {
   const int whole = (m + Reference::kRows - 1) / Reference::kRows;
   if (n_experts == 0) return whole;
@@ -44,7 +44,7 @@ constexpr int reference_column_tiles(std::int64_t n) {
 struct ReferenceRows {
   int expert = 0, begin = 0, end = 0;
 };
-// None where there are fewer tiles.
+// Empty if there are fewer tiles.
 static __device__ __forceinline__ ReferenceRows reference_rows(const ReferenceWork& work, int tile) {
   if (work.n_experts == 0) {
     const int begin = tile * Reference::kRows, end = begin + Reference::kRows;
@@ -62,7 +62,7 @@ static __device__ __forceinline__ ReferenceRows reference_rows(const ReferenceWo
   return {};
 }
 
-// Elements [begin, begin + n) of the weight's rows from first_column on; rows that it does not have are left out.
+// Decodes elements [begin, begin + n) of the weight's rows from first_column on, except rows beyond the weight.
 template <class Block>
 __device__ __forceinline__ void decode_columns(const ReferenceWork& work, const std::byte* weight, std::int64_t n,
                                                std::int64_t first_column, int begin, int n_elements, float* out) {

@@ -1,6 +1,6 @@
-// What kernels for many rows have alike: a warp makes the products of two strips of weights by some rows of x, and
-// writes them to out. The two are neighbours, or the same strip of a gate and of what it gates; a narrow kernel's warps
-// have one alone.
+// Shared by the kernels for many rows: a warp multiplies two strips of weights by some rows of x and writes them to
+// out. The strips are neighbours, or the same strip of a gate and of its product. A warp of a narrow kernel has one
+// strip.
 #pragma once
 
 #include "backend/cuda/gemm/block_order.h"
@@ -8,7 +8,7 @@
 
 namespace imp::cuda {
 
-// Strips that a block of some warps has of one term's weights, and its blocks.
+// Strips of one term's weights per block, and the number of its blocks.
 constexpr int strips_of_block(GemmFusion fusion, int n_warps) {
   return fusion == GemmFusion::none ? 2 * n_warps : n_warps;
 }
@@ -21,7 +21,7 @@ inline __host__ __device__ int n_row_blocks_of(const TileWork& work, int block_s
   return n;
 }
 
-// The block's first strip and its rows of out; false where it has nothing to do. The same for all threads.
+// The block's first strip and its rows of out. False if the block has no work. The same for all threads.
 static __device__ __forceinline__ bool find_strips_place(const TileWork& work, int block_strips, int columns,
                                                          TilePlace* place) {
   const int n_passes = n_passes_of(work.m, work.n_experts, columns);
@@ -39,12 +39,12 @@ static __device__ __forceinline__ bool find_strips_place(const TileWork& work, i
   return true;
 }
 
-// A warp's two strips: their numbers, which may be beyond the weight, and the tiles of those that exist.
+// A warp's two strips: their numbers, which may exceed the weight, and the tiles of those that exist.
 struct StripPair {
   int strip[2];
   const std::byte* tiles[2];
 };
-// False where the weight is not this kernel's.
+// False if the weight belongs to another kernel.
 template <int kStrips = 2>
 __device__ __forceinline__ bool find_strip_pair(const TileWork& work, const TilePlace& place, int warp, int tile_bytes,
                                                 StripPair* pair) {
@@ -61,7 +61,7 @@ __device__ __forceinline__ bool find_strip_pair(const TileWork& work, const Tile
   return true;
 }
 
-// Where a warp puts the sum of a row of one of its strips and a column: lanes that write or read meet no bank twice.
+// The place of a strip's sum by row and column. Lanes that read or write have no bank conflicts.
 constexpr int staged_at(int strip, int row, int column) {
   return column * 32 + ((strip * kTileRows + row) ^ (column / 2 % 4 * 8));
 }
@@ -69,7 +69,7 @@ constexpr int staged_floats(int columns) {
   return columns * 32;
 }
 
-// sums[s][j] is what the matrix instruction gives of strip s and columns 8 · j and on.
+// sums[s][j] is the matrix instruction's result for strip s and columns 8 · j and on.
 template <int kStrips, int kGroups>
 __device__ __forceinline__ void stage_sums(const float (&sums)[kStrips][kGroups][4], int lane, float* staged) {
   IMP_UNROLL
@@ -84,7 +84,7 @@ __device__ __forceinline__ void stage_sums(const float (&sums)[kStrips][kGroups]
   }
 }
 
-// The factor of the row of x that a column is of.
+// The factor of the row of x that a column belongs to.
 static __device__ __forceinline__ float factor_of(const TileWork& work, const TilePlace& place, int column,
                                                   int factor_offset) {
   if (factor_offset == 0) return 1.0F;
@@ -95,14 +95,14 @@ static __device__ __forceinline__ float bias_of(const GemmLaunchTerm& term, std:
   return term.bias != nullptr && n < term.n ? term.bias[n] : 0.0F;
 }
 
-// Writes a warp's part of out: `columns` of it from the place's row + first_column on. Multiplied by the rows' factors
-// where they have any at factor_offset; the bias comes last.
+// Writes a warp's part of out: `columns` rows of it from the place's row + first_column on. Multiplies by the rows'
+// factors, if they have any at factor_offset, and adds the bias last.
 template <int kColumns, int kStrips = 2>
 __device__ __forceinline__ void write_strips(const TileWork& work, const TilePlace& place, const StripPair& pair,
                                              int first_column, const float* staged, int factor_offset, int lane) {
   const GemmLaunchTerm& term = work.terms[place.term];
   const bool is_gated = work.fusion != GemmFusion::none;
-  // Of one strip a lane writes a row and every other column; of two, a row of one of them and every column.
+  // Of one strip a lane writes a row and every other column; of two strips, a row of one and every column.
   const bool is_one = is_gated || kStrips == 1;
   const int row = lane % kTileRows, strip = is_one ? 0 : lane / kTileRows;
   const std::int64_t n = std::int64_t{strip == 0 ? pair.strip[0] : pair.strip[1]} * kTileRows + row;
@@ -127,7 +127,7 @@ __device__ __forceinline__ void write_strips(const TileWork& work, const TilePla
   }
 }
 
-// Where a row of x has its factor; 0 where it has none.
+// Offset of a row's factor in x; 0 if it has none.
 template <class Step>
 constexpr int factor_offset_of(int n_tiles) {
   return Step::kIsBfloat16 ? 0 : n_tiles * kTileElements * 2;

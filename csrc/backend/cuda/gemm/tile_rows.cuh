@@ -1,4 +1,4 @@
-// A row's part of a tile, byte by byte as the file has it: what layouts.cpp packs, on the device.
+// Restores a row's part of a tile to the file's bytes on the device: the inverse of layouts.cpp.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -25,7 +25,7 @@ static __device__ __forceinline__ int nibble_at(const std::byte* tile, int row, 
 static __device__ __forceinline__ std::byte nibbles_at(const std::byte* tile, int row, int low_k, int high_k) {
   return static_cast<std::byte>(nibble_at(tile, row, low_k) | nibble_at(tile, row, high_k) << 4);
 }
-// Byte i of those whose halves are of two neighbouring blocks, in the file as in the tile.
+// Byte i of those whose halves belong to two neighbouring blocks, in the file and in the tile.
 static __device__ __forceinline__ std::byte paired_nibbles(const std::byte* tile, int row, int i) {
   return tile[nibble_offset(row, i / 32 * 64 + i % 32)];
 }

@@ -1,4 +1,4 @@
-// What a launch over tiles is cut into: a block makes 16 columns of some rows of out, its warps slices of k.
+// The work of a launch on tiles: a block computes 16 columns of some rows of out, and its warps slices of k (split-K).
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -10,10 +10,10 @@
 
 namespace imp::cuda {
 
-constexpr int kMaxSlices = 8;  // of k, one for each warp
+constexpr int kMaxSlices = 8;  // of k, one per warp
 constexpr int kTileThreads = kMaxSlices * kWarpSize;
 
-// GemmLaunch as blocks read it.
+// GemmLaunch for blocks.
 struct TileWork {
   GemmLaunchTerm terms[GemmLaunch::kMaxTerms];
   int n_terms = 0;
@@ -31,9 +31,9 @@ constexpr int smaller_of(int a, int b) {
   return a < b ? a : b;
 }
 
-// ---- which block does what
+// ---- a block's work
 
-// The part of a strip's tiles that belongs to a slice: of k alone, so that no sum depends on m.
+// A slice's part of a strip's tiles. It depends only on k, so that no sum depends on m.
 struct TileRange {
   int begin, end;
 };
@@ -45,33 +45,33 @@ constexpr TileRange slice_of(int n_tiles, int slice) {
   return {slice * n_tiles / n_slices, (slice + 1) * n_tiles / n_slices};
 }
 
-// Passes over at most `columns` rows of out that m rows need, however many of them each expert has.
+// Passes over at most `columns` rows of out for m rows, for any distribution of rows over experts.
 constexpr int n_passes_of(int m, int n_experts, int columns) {
   const int whole = (m + columns - 1) / columns;
   if (n_experts == 0) return whole;
   return smaller_of(whole + n_experts, m);
 }
 
-// A block's own: 16 columns of out from 16 · strip, of rows [first, end) of out.
+// A block's work: 16 columns of out from 16 · strip, rows [first, end).
 struct TilePlace {
   int term, strip, expert, first, end;
 };
 
-// Finds the expert that the pass belongs to, and its rows; false where there are fewer passes. For whole warps.
+// Finds the expert of a pass and its rows; false if there are fewer passes. Called by whole warps.
 static __device__ __forceinline__ bool find_expert_rows(const TileWork& work, int pass, int columns, TilePlace* place) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  int n_before = 0;  // passes of the experts before
+  int n_before = 0;  // passes of earlier experts
   for (int base = 0; base < work.n_experts; base += kWarpSize) {
     const int expert = base + lane;
     const int first = expert < work.n_experts ? work.begins[expert] : 0;
     const int end = expert < work.n_experts ? work.begins[expert + 1] : 0;
     const int n_passes = (end - first + columns - 1) / columns;
-    int n_until = n_passes;  // of this lane's expert and those before
+    int n_until = n_passes;  // passes up to and including this lane's expert
     for (int delta = 1; delta < kWarpSize; delta *= 2) {
       const int below = __shfl_up_sync(kAllLanes, n_until, static_cast<unsigned>(delta));
       if (lane >= delta) n_until += below;
     }
-    const int number = pass - n_before - (n_until - n_passes);  // of the pass among the expert's
+    const int number = pass - n_before - (n_until - n_passes);  // index of the pass in the expert
     const unsigned found = __ballot_sync(kAllLanes, number >= 0 && number < n_passes);
     if (found != 0) {
       const int owner = __ffs(static_cast<int>(found)) - 1;
@@ -85,7 +85,7 @@ static __device__ __forceinline__ bool find_expert_rows(const TileWork& work, in
   return false;
 }
 
-// False where the block has nothing to do. The same for all threads.
+// False if the block has no work. The same for all threads.
 static __device__ __forceinline__ bool find_place(const TileWork& work, int columns, TilePlace* place) {
   place->term = 0;
   place->strip = static_cast<int>(blockIdx.y);
@@ -100,7 +100,7 @@ static __device__ __forceinline__ bool find_place(const TileWork& work, int colu
   return true;
 }
 
-// The strip's first tile; null where the weight is not this kernel's.
+// The strip's first tile; null if the weight belongs to another kernel.
 static __device__ __forceinline__ const std::byte* find_strip(const TileWork& work, const TilePlace& place, int term,
                                                               int tile_bytes) {
   const GemmLaunchTerm& of = work.terms[term];
@@ -109,21 +109,21 @@ static __device__ __forceinline__ const std::byte* find_strip(const TileWork& wo
   return weight + static_cast<std::size_t>(place.strip) * static_cast<std::size_t>(work.n_tiles) * tile_bytes;
 }
 
-// The row of x that a column of the block's products is of. Columns beyond the block's rows repeat the last.
+// The row of x for a column of the block's products. Columns beyond the block's rows repeat the last.
 static __device__ __forceinline__ const std::byte* find_x(const TileWork& work, const TilePlace& place, int column) {
   const int row = smaller_of(place.first + column, place.end - 1);
   return work.x + (work.sources != nullptr ? work.sources[row] : row) * work.x_stride;
 }
 
-// ---- the sum over the slices, and what follows it
+// ---- the sum over the slices, and the epilogue
 
 static __device__ __forceinline__ float gate_of(GemmFusion fusion, float value) {
   return fusion == GemmFusion::silu ? silu_of(value) : gelu_tanh_of(value);
 }
 
-constexpr int kSumStride = kTileRows + 4;  // floats from one column to the next: lanes that write meet no bank twice
+constexpr int kSumStride = kTileRows + 4;  // floats from one column to the next: no bank conflicts for writers
 
-// In shared memory: of each product, slice, column and row of the strip.
+// In shared memory: by product, slice, column and row of the strip.
 constexpr int n_sums(int n_products, int n_slices, int columns) {
   return n_products * n_slices * columns * kSumStride;
 }
@@ -132,7 +132,7 @@ static __device__ __forceinline__ float* sums_of(float* sums, int product, int s
   return sums + (product * n_slices + slice) * columns * kSumStride;
 }
 
-// Multiplied by the row's factor where rows have one; the bias comes last.
+// Multiplies by the row's factor if rows have one, and adds the bias last.
 static __device__ __forceinline__ float finished_sum(float* sums, int product, int columns, int column, int row,
                                                      float factor, const float* bias) {
   const int n_slices = static_cast<int>(blockDim.x) / kWarpSize, at = column * kSumStride + row;
@@ -142,8 +142,8 @@ static __device__ __forceinline__ float finished_sum(float* sums, int product, i
   return bias != nullptr ? total + *bias : total;
 }
 
-// After a barrier: writes the block's part of out. Rows of x whose elements are multiples of a factor have it at
-// factor_offset, which is 0 where they have none.
+// Call after a barrier: writes the block's part of out. Rows of x with a factor have it at factor_offset, which is
+// otherwise 0.
 template <int kColumns>
 __device__ __forceinline__ void write_out(const TileWork& work, const TilePlace& place, float* sums,
                                           int factor_offset) {
@@ -165,13 +165,13 @@ __device__ __forceinline__ void write_out(const TileWork& work, const TilePlace&
   }
 }
 
-// ---- the host's side
+// ---- host code
 
 inline TileWork tile_work_of(const GemmLaunch& launch) {
   TileWork work;
   for (const GemmLaunchTerm& term : launch.terms) work.terms[work.n_terms++] = term;
   work.fusion = launch.fusion;
-  if (launch.fusion != GemmFusion::none) work.n_terms = 1;  // the second goes with the first
+  if (launch.fusion != GemmFusion::none) work.n_terms = 1;  // the second term is fused into the first
   work.x = launch.x;
   work.x_stride = launch.x_stride;
   work.m = launch.m;
@@ -185,7 +185,7 @@ inline int n_products_of(const TileWork& work) {
   return work.fusion == GemmFusion::none ? 1 : 2;
 }
 
-// For a kernel whose blocks make `columns` rows of out and need some shared memory beside the sums.
+// For a kernel whose blocks compute `columns` rows of out and need shared memory beside the sums.
 inline LaunchShape shape_of(const TileWork& work, int columns, std::size_t shared_bytes) {
   const int n_slices = n_slices_of(work.n_tiles);
   std::int64_t n_strips = 0;
@@ -197,8 +197,8 @@ inline LaunchShape shape_of(const TileWork& work, int columns, std::size_t share
       .shared_bytes = shared_bytes + sums * sizeof(float)};
 }
 
-// Rows of out that a block is to make, of `most` at most, a power of two: those that there are, or of experts as many
-// as each has if all have as many.
+// Rows of out per block, a power of two up to `most`: enough for the rows there are, or for experts the rows of each if
+// rows are spread evenly.
 inline int columns_for(const TileWork& work, int least, int most) {
   const int rows = work.n_experts > 0 ? (work.m + work.n_experts - 1) / work.n_experts : work.m;
   int columns = least;

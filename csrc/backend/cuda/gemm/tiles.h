@@ -1,12 +1,12 @@
-// The layout tile16: where in a tile of 16 rows by 256 elements each part of a weight lies.
+// The layout tile16: the place of each part of a weight in a tile of 16 rows by 256 elements.
 //
-// A tile has as many bytes as its rows in the file. Tiles follow each other along k, then along the rows. What a lane
-// of a warp holds of a matrix instruction's left operand is 16 bytes at 16 · lane, so that every load of weights is of
-// 16 bytes, and the bytes of a warp are consecutive:
+// A tile has as many bytes as its rows in the file. Tiles are ordered along k, then along rows. A lane's part of a
+// matrix instruction's left operand is 16 bytes at 16 · lane. So every load of weights has 16 bytes, and a warp's bytes
+// are contiguous:
 //   int8    fragments of 16x32: lane = row % 8 · 4 + k % 16 / 4, register = row / 8 + k % 32 / 16 · 2, byte = k % 4
 //   16 bits fragments of 16x16: lane = row % 8 · 4 + k % 8 / 2, register = row / 8 + k % 16 / 8 · 2, half = k % 2
-// Codes of fewer bits share the bytes of a fragment: of 4 bits two fragments (the even one in the lower half), of 2
-// bits four, of 1 bit eight.
+// Codes of fewer bits share the bytes of a fragment: two fragments of 4 bits (the even one in the low half), four of 2
+// bits, eight of 1 bit.
 //
 // Parts, in this order:
 //   Q8_0       8-bit codes; scales
@@ -23,14 +23,14 @@
 namespace imp::cuda {
 
 inline constexpr int kTileRows = static_cast<int>(kPanelRows);
-inline constexpr int kTileElements = static_cast<int>(kTileDepth);  // of a row
+inline constexpr int kTileElements = static_cast<int>(kTileDepth);  // per row
 inline constexpr int kBlockElements = 32;
 inline constexpr int kTileBlocks = kTileElements / kBlockElements;
 inline constexpr int kQuadBlocks = 4;
 inline constexpr int kFloatBlockElements = 64;  // of F8_E4M3
 inline constexpr int kFloatBlocks = kTileElements / kFloatBlockElements;
 inline constexpr int kLaneBytes = 16;                   // of a fragment
-inline constexpr int kFragmentBytes = 32 * kLaneBytes;  // of 16x32 int8, or of 16x16 elements of 16 bits
+inline constexpr int kFragmentBytes = 32 * kLaneBytes;  // 16x32 int8, or 16x16 elements of 16 bits
 
 constexpr std::int64_t tiles_along(std::int64_t k) {
   return (k + kTileElements - 1) / kTileElements;
@@ -39,12 +39,12 @@ constexpr std::int64_t strips_of(std::int64_t n) {
   return (n + kTileRows - 1) / kTileRows;
 }
 
-// Of element k of a row within a fragment of int8.
+// Of element k of a row in a fragment of int8.
 constexpr int byte_in_fragment(int row, int k) {
   const int lane = row % 8 * 4 + k % 16 / 4, in_register = row / 8 + k % 32 / 16 * 2;
   return lane * kLaneBytes + in_register * 4 + k % 4;
 }
-// Where in a tile the bytes of element k (0 to 255) of a row (0 to 15) are, and at which bit the element begins.
+// The bytes of element k (0 to 255) of a row (0 to 15) in a tile, and the bit at which the element begins.
 constexpr int byte_offset(int row, int k) {
   return k / 32 * kFragmentBytes + byte_in_fragment(row, k);
 }
@@ -54,7 +54,7 @@ constexpr int nibble_offset(int row, int k) {
 constexpr int nibble_shift(int k) {
   return k / 32 % 2 * 4;
 }
-// These two are relative to the part.
+// These two offsets are relative to the part.
 constexpr int pair_offset(int row, int k) {
   return k / 128 * kFragmentBytes + byte_in_fragment(row, k);
 }
@@ -72,7 +72,7 @@ constexpr int half_offset(int row, int k) {
   return k / 16 * kFragmentBytes + lane * kLaneBytes + in_register * 4 + k % 2 * 2;
 }
 
-// Relative to their parts. A lane's two rows are neighbours.
+// Offsets relative to their parts. A lane's two rows are neighbours.
 constexpr int scale_offset(int row, int block) {  // two bytes
   return ((row % 8 * kTileBlocks + block) * 2 + row / 8) * 2;
 }
@@ -86,7 +86,7 @@ constexpr int factor_offset(int row) {  // float16
   return (row % 8 * 2 + row / 8) * 2;
 }
 
-// Where the parts behind the codes begin, and the size of a tile.
+// The offsets of the parts after the codes, and the size of a tile.
 template <DType kType>
 struct Tile;
 template <>

@@ -1,15 +1,15 @@
-// Weights of tile16 as the float16 (of BF16: bfloat16) left operands of matrix instructions: a warp's 16 rows, 64
+// Decodes tile16 weights to float16 (BF16: bfloat16) left operands of matrix instructions: a warp's 16 rows, 64
 // elements at a time.
 //
-// A step is what a lane loads of 16 rows by 64 elements. Its words, of scales, are made once; with them it gives the
-// fragment of each of four products of 16 elements.
-// Where codes are integers, a lane has elements 4 · t to 4 · t + 3 of each 16, and its fragment takes them in the order
-// 0, 2, 1, 3: so a product's elements are the even ones of 16 and then the odd ones, and activations come in that order
-// (f16_even_odd). Elements that are floats already are in the products' own order.
+// A step is what a lane loads of 16 rows by 64 elements. It computes the step's scales once, and then the fragments of
+// four products of 16 elements.
+// For integer codes a lane has elements 4 · t to 4 · t + 3 of each 16, and its fragment takes them in the order 0, 2,
+// 1, 3. So the elements of a product are the even ones of 16, then the odd ones, and activations use the same order
+// (f16_even_odd). Float weights are in natural order.
 //
-// What is rounded: codes are exact in float16. Scales are rounded to it once where they are products themselves (of K
-// types), and so are minima; then a weight is one fused (code · scale - minimum), rounded once. Integers
-// times a float16 are exact where they are too small for its normal numbers.
+// Rounding: codes are exact in float16. Scales that are products themselves (K types) are rounded once, and so are
+// minima. A weight is then one fused (code · scale - minimum), rounded once. Products of integers and a float16 are
+// exact even if they are subnormal.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -22,7 +22,7 @@ constexpr int kStepElements = 64, kTileSteps = kTileElements / kStepElements;
 constexpr int kStepProducts = kStepElements / 16;
 
 using Fragment = std::uint32_t[4];
-// Of (block, row) of a step: a row is one of a lane's two.
+// The index of (block, row) in a step, for the lane's two rows.
 using ScaleWords = std::uint32_t[2][2];
 
 __device__ __forceinline__ arch::Vec16 load_cached(const std::byte* from) {
@@ -32,8 +32,8 @@ __device__ __forceinline__ std::uint16_t load_half(const std::byte* from) {
   return *reinterpret_cast<const std::uint16_t*>(from);
 }
 
-// Numbers in float16 without a conversion: codes of up to 10 bits are put behind the exponent of 1024, whose last place
-// is 1. Two of them at once; factor and offset give back the code, exactly.
+// Converts without a conversion instruction: codes of up to 10 bits are placed behind the exponent of 1024, whose last
+// place is 1. Two at once; factor and offset restore the code exactly.
 constexpr std::uint32_t kBehind1024 = 0x64006400;
 constexpr std::uint32_t kOnes = 0x3c003c00, kSixteenths = 0x2c002c00;
 constexpr std::uint32_t kMinus1024 = 0xe400e400, kMinus64 = 0xd400d400;
@@ -43,7 +43,7 @@ __device__ __forceinline__ std::uint32_t weights_of(std::uint32_t pair, std::uin
   return arch::fma_f16x2(arch::fma_f16x2(pair, factor, offset), scale, minus_minimum);
 }
 
-// What scales a row's codes, each twice in its word.
+// The scales of a row's codes, each twice in its word.
 struct CodeScale {
   std::uint32_t scale = 0, minus_minimum = 0;
 };
@@ -53,13 +53,13 @@ __device__ __forceinline__ std::uint32_t shifted_left(std::uint32_t bits) {
   return kLeft >= 0 ? bits << (kLeft & 31) : bits >> (-kLeft & 31);
 }
 
-// Four weights of a step's block, elements 0 and 2, then 1 and 3. `codes` has their lower four bits, of the even block
-// in the lower halves of its bytes, of the odd one in the upper; `more` has kMoreBits bits above them for each block,
-// from the first of each byte on. Codes stand for kZero less than they are.
+// Four weights of a step's block: elements 0 and 2, then 1 and 3. `codes` has their low four bits: the even block in
+// the low halves of its bytes, the odd block in the high halves. `more` has kMoreBits higher bits per block, from the
+// first bit of each byte on. The value of a code is kZero more than its bits.
 template <int kBlock, int kMoreBits, int kZero>
 __device__ __forceinline__ void nibble_weights(std::uint32_t codes, std::uint32_t more, const CodeScale& by,
                                                std::uint32_t& even, std::uint32_t& odd) {
-  // Codes of the odd block come times 16.
+  // Codes of the odd block are multiplied by 16.
   constexpr int kPlace = 4 * kBlock, kMoreLeft = kPlace + 4 - kBlock * kMoreBits;
   constexpr std::uint32_t kMask = 0x000f000fU << kPlace,
                           kMoreMask = ((1U << kMoreBits) - 1) * 0x00010001U << (kPlace + 4);
@@ -75,7 +75,7 @@ __device__ __forceinline__ void nibble_weights(std::uint32_t codes, std::uint32_
   odd = weights_of(odd, kFactor, kOffset, by.scale, by.minus_minimum);
 }
 
-// The fragment of a product. scale_of(row) is of its 16 elements of one of a lane's two rows.
+// The fragment of a product. scale_of(row) is for its 16 elements in one of a lane's two rows.
 template <int kMoreBits, int kZero, class ScaleOf>
 __device__ __forceinline__ void nibble_fragment(int product, const arch::Vec16& codes, const arch::Vec16& more,
                                                 int more_shift, const ScaleOf& scale_of, Fragment& a) {
@@ -91,8 +91,8 @@ __device__ __forceinline__ void nibble_fragment(int product, const arch::Vec16& 
   }
 }
 
-// A word for each (block, row) of a step: lane t of a group of four made that of block t / 2 and row group + 8 · (t %
-// 2).
+// A word for each (block, row) of a step. Lane t of a group of four computed that of block t / 2 and row group + 8 · (t
+// % 2).
 __device__ __forceinline__ void share_words(std::uint32_t mine, int lane, ScaleWords& words) {
   IMP_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void share_words(std::uint32_t mine, int lane, ScaleW
 template <DType kType>
 struct WeightStep;
 
-// Of weights that are complete in float16: what a step is told before its first load, and what multiplies its sums.
+// For weights that are complete in float16: nothing to prepare before a step, and factor 1 after it.
 struct WithoutUnits {
   __device__ __forceinline__ void begin(const std::byte*, int, int) {}
   template <int kGroups>
@@ -123,7 +123,7 @@ struct WeightStep<DType::F16> : WithoutUnits {
     }
   }
   __device__ __forceinline__ void make_words(int, int, ScaleWords&) const {}
-  // Into registers that the next load does not write: products under way may still read them.
+  // Copies to registers that the next load does not write: products in flight may still read them.
   __device__ __forceinline__ void decode(int product, int, const ScaleWords&, Fragment& a) const {
     IMP_UNROLL
     for (int r = 0; r < 4; ++r) a[r] = arch::copied(elements[product].word[r]);
@@ -135,7 +135,7 @@ struct WeightStep<DType::BF16> : WeightStep<DType::F16> {
   static constexpr bool kIsBfloat16 = true;
 };
 
-// A float16 for each block and row, those of both rows in one word.
+// A float16 per block and row; both rows in one word.
 struct BlockScales {
   uint2 of_block;
 
@@ -196,8 +196,8 @@ struct WeightStep<DType::Q4_0> : WithoutUnits {
   }
 };
 
-// Scale and minimum of a block (0 to 7) by a row's header, each multiplied out and rounded to float16: the scale in the
-// lower half, the minimum with its sign turned in the upper one.
+// Scale and minimum of a block (0 to 7) from a row's header, each multiplied out and rounded to float16: the scale in
+// the low half, the negated minimum in the high half.
 __device__ __forceinline__ std::uint32_t header_word(const arch::Vec16& header, int block) {
   const int shift = 8 * (block % 4);
   const std::uint32_t first = header.word[1] >> shift, second = header.word[2] >> shift,
@@ -212,9 +212,9 @@ __device__ __forceinline__ std::uint32_t header_word(const arch::Vec16& header, 
   return arch::pack_f16(factor * static_cast<float>(scale), -(of_minimum * static_cast<float>(minimum)));
 }
 
-// What Q4_K and Q5_K have alike: words of a scale and a minimum, each of which one lane of four makes for all.
+// Shared by Q4_K and Q5_K: words of a scale and a minimum. One lane of four computes each for all.
 struct HeaderScales {
-  arch::Vec16 header;  // of the row whose words this lane makes
+  arch::Vec16 header;  // of the row whose words this lane computes
 
   __device__ __forceinline__ void load(const std::byte* headers, int lane) {
     header = load_cached(headers + header_offset(lane / 4 + 8 * (lane % 2)));
@@ -252,7 +252,7 @@ struct WeightStep<DType::Q5_K> : WithoutUnits {
   static constexpr bool kIsBfloat16 = false;
 
   arch::Vec16 codes;
-  arch::Vec16 fifth_bits;  // of a whole tile: a bit of each byte for each block
+  arch::Vec16 fifth_bits;  // of a whole tile: a bit per block in each byte
   HeaderScales scales;
 
   __device__ __forceinline__ void load(const std::byte* tile, int step, int lane) {
@@ -274,8 +274,8 @@ struct WeightStep<DType::Q6_K> : WithoutUnits {
   static constexpr bool kIsBfloat16 = false;
 
   arch::Vec16 codes;
-  arch::Vec16 high_bits;  // of half a tile: two bits of each byte for each block
-  std::uint16_t scales;   // of the word that this lane makes: two int8
+  arch::Vec16 high_bits;  // of half a tile: two bits per block in each byte
+  std::uint16_t scales;  // of the word that this lane computes: two int8
   std::uint16_t factor;
 
   __device__ __forceinline__ void load(const std::byte* tile, int step, int lane) {

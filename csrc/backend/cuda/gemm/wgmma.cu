@@ -1,4 +1,4 @@
-// Weights of tile16 by many rows of float16 or bfloat16, by Hopper's warpgroups: the host's side.
+// Tile16 weights times many rows of float16 or bfloat16, with Hopper's wgmma: host code.
 #include "backend/cuda/gemm/wgmma.cuh"
 
 #include "backend/cuda/gemm/kernels.h"
@@ -23,8 +23,8 @@ void launch_blocks(Stream& stream, const TileWork& work) {
                x, work);
 }
 
-// Copies of tiles take rows of x that follow each other: those of experts are the other kernel's. A gate and what it
-// gates are two strips of a warp.
+// Tensor copies take consecutive rows of x, so experts use the other kernel. A gate and its product are two strips of a
+// warp.
 template <DType kType>
 void launch_wgmma(const GemmLaunch& launch, void (*launch_for_experts)(const GemmLaunch&)) {
   if (launch.n_experts > 0) return launch_for_experts(launch);

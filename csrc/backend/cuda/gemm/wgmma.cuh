@@ -1,9 +1,10 @@
-// Weights of tile16 by many rows of float16 or bfloat16: products of Hopper's warpgroups.
+// Tile16 weights times many rows of float16 or bfloat16, with Hopper's warpgroup products (wgmma).
 //
-// One warpgroup copies steps of 64 elements of 128 rows of x into a ring in shared memory, by tensor copies. Two
-// multiply: each warp decodes two strips of weights in its registers, and while the warpgroup's products of one strip
-// are under way it decodes the other. Where there are too few such blocks for all processors, blocks are a quarter as
-// large: one warpgroup multiplies, each warp one strip. A sum is made in the same order by both.
+// Warp specialization as in CUTLASS's ping-pong kernels: a producer warpgroup copies steps of 64 elements of 128 rows
+// of x into a ring in shared memory (TMA), and two consumer warpgroups multiply. It differs in that weights are the
+// register operand: each warp decodes two strips in registers, one during the products of the other. If there are too
+// few such blocks for all processors, blocks are a quarter as large: one consumer warpgroup, one strip per warp. Both
+// sizes sum in the same order.
 #pragma once
 
 #include "backend/cuda/device/hopper.cuh"
@@ -25,12 +26,12 @@ struct WgmmaShape : Wgmma {
   static constexpr int kThreads = (1 + kConsumers) * hopper::kWarpgroupThreads;
   static constexpr int kStrips = kStripsOfWarp;
   static constexpr int kBlocksOfProcessor = kBlocks;
-  // The ring, and after the last step the sums; behind them the barriers.
+  // The ring; after the last step the sums. The barriers follow.
   static constexpr int kRingBytes = kStages * kStageBytes;
   static constexpr int kStagedBytes = kConsumerWarps * kStagedFloats * static_cast<int>(sizeof(float));
   static constexpr int kBarriersAt = kRingBytes > kStagedBytes ? kRingBytes : kStagedBytes;
   static constexpr int kSharedBytes = kBarriersAt + 2 * kStages * 8;
-  // All that a processor has but for the producers', in the steps of 8 that can be asked for.
+  // All registers of a processor except the producers', in steps of 8.
   static constexpr int kConsumerRegisters =
       smaller_of(240, (65536 / (kBlocks * hopper::kWarpgroupThreads) - kProducerRegisters) / kConsumers / 8 * 8);
 };
@@ -42,7 +43,7 @@ inline __host__ __device__ int wgmma_strips(const TileWork& work) {
   return Shape::kStrips == 1 ? Shape::kConsumerWarps : strips_of_block(work.fusion, Shape::kConsumerWarps);
 }
 
-// Which stage of the ring a step is in, and in which of the stage's phases: each is used again and again.
+// The stage of a step in the ring, and the phase of that use of the stage.
 struct RingPlace {
   int stage;
   unsigned phase;
@@ -51,8 +52,8 @@ constexpr RingPlace ring_place(int step) {
   return {step % Wgmma::kStages, static_cast<unsigned>(step / Wgmma::kStages) & 1U};
 }
 
-// Stages in shared memory, and two barriers for each: it is full when its bytes have come, empty when each warp that
-// multiplies has done with it.
+// Stages in shared memory with two barriers each: full when its bytes have arrived, empty when every consumer warp is
+// done with it.
 struct Ring {
   std::byte* stages;
   std::uint64_t* full;
@@ -61,7 +62,7 @@ struct Ring {
   __device__ __forceinline__ Ring(std::byte* shared, int barriers_at)
       : stages(shared), full(reinterpret_cast<std::uint64_t*>(shared + barriers_at)), empty(full + Wgmma::kStages) {}
 
-  // By one thread, before the block meets.
+  // By one thread, before the block synchronizes.
   __device__ __forceinline__ void begin(int n_consumer_warps) const {
     for (int stage = 0; stage < Wgmma::kStages; ++stage) {
       hopper::init_barrier(full + stage, 1);
@@ -73,12 +74,12 @@ struct Ring {
   __device__ __forceinline__ void fill(const hopper::TensorMap& x, int first_row, int n_steps) const {
     for (int step = 0; step < n_steps; ++step) {
       const auto [stage, phase] = ring_place(step);
-      hopper::wait(empty + stage, phase ^ 1);  // the phase before: of a stage's first use there is none
+      hopper::wait(empty + stage, phase ^ 1);  // waits for the phase before; a stage's first use has none
       hopper::arrive_expecting(full + stage, Wgmma::kStageBytes);
       hopper::begin_tile_copy(stages + stage * Wgmma::kStageBytes, x, step * kStepElements, first_row, full + stage);
     }
   }
-  // The descriptor of a step's tile, once it has come.
+  // The descriptor of a step's tile, once it has arrived.
   __device__ __forceinline__ std::uint64_t wait_for(int step) const {
     const auto [stage, phase] = ring_place(step);
     hopper::wait(full + stage, phase);
@@ -92,7 +93,7 @@ using ProductSums = float[hopper::kProductGroups][4];
 
 using StepFragments = Fragment[kStepProducts];
 
-// A strip's weights on their way: loaded one step ahead, then decoded.
+// A strip's weights: loaded one step ahead, then decoded.
 template <DType kType>
 struct StripFeed {
   const std::byte* tile;
@@ -103,7 +104,7 @@ struct StripFeed {
     step.begin(tile, n_steps / kTileSteps, lane);
     step.load(tile, 0, lane);
   }
-  // Makes the fragments of step `at`, and loads what follows it.
+  // Makes the fragments of step `at`, and loads the next step.
   __device__ __forceinline__ void decode(int at, int n_steps, int lane, StepFragments& fragments) {
     ScaleWords words;
     step.make_words(at % kTileSteps, lane, words);
@@ -115,10 +116,10 @@ struct StripFeed {
   }
 };
 
-// A group of products that reads the fragments until it was waited for.
+// A group of products. It reads the fragments until it was waited for.
 template <DType kType>
 __device__ __forceinline__ void begin_group(std::uint64_t x, const StepFragments& fragments, ProductSums& sums) {
-  constexpr std::uint64_t kProductBytes = 16 * 2 / 16;  // as descriptors count
+  constexpr std::uint64_t kProductBytes = 16 * 2 / 16;  // in the unit of descriptors
   hopper::begin_products();
   IMP_UNROLL
   for (int i = 0; i < kStepProducts; ++i) {
@@ -131,7 +132,7 @@ __device__ __forceinline__ void begin_group(std::uint64_t x, const StepFragments
   hopper::end_product_group();
 }
 
-// All products of a warp's two strips. One group is always under way while the other strip is decoded.
+// All products of a warp's two strips. One group is always in flight while the other strip is decoded.
 template <DType kType>
 __device__ __forceinline__ void multiply_strips(const StripPair& pair, const Ring& ring, int n_steps, int lane,
                                                 ProductSums (&sums)[2]) {
@@ -143,11 +144,11 @@ __device__ __forceinline__ void multiply_strips(const StripPair& pair, const Rin
   for (int step = 0; step < n_steps; ++step) {
     const std::uint64_t x = ring.wait_for(step);
     begin_group<kType>(x, of_first, sums[0]);
-    hopper::wait_for_products<1>();  // the second strip's of the step before
+    hopper::wait_for_products<1>();  // of the second strip in the step before
     if (step > 0 && lane == 0) ring.leave(step - 1);
     second.decode(step, n_steps, lane, of_second);
     begin_group<kType>(x, of_second, sums[1]);
-    hopper::wait_for_products<1>();  // the first strip's
+    hopper::wait_for_products<1>();  // of the first strip
     if (step + 1 < n_steps) first.decode(step + 1, n_steps, lane, of_first);
   }
   hopper::wait_for_products<0>();
@@ -155,8 +156,8 @@ __device__ __forceinline__ void multiply_strips(const StripPair& pair, const Rin
   second.step.finish(sums[1]);
 }
 
-// All products of a warp's one strip. One step's group is always under way while the next step is decoded: steps come
-// in pairs, for a tile has some.
+// All products of a warp's single strip. One step's group is always in flight while the next step is decoded. Steps
+// come in pairs, since a tile has an even number.
 template <DType kType>
 __device__ __forceinline__ void multiply_strips(const StripPair& pair, const Ring& ring, int n_steps, int lane,
                                                 ProductSums (&sums)[1]) {
@@ -200,7 +201,7 @@ __device__ __forceinline__ void run_wgmma_block(const hopper::TensorMap& x, cons
     find_strip_pair<Shape::kStrips>(work, place, warp, Tile<kType>::kBytes, &pair);
     ProductSums sums[Shape::kStrips] = {};
     multiply_strips<kType>(pair, ring, n_steps, lane, sums);
-    __syncthreads();  // nobody reads the ring any more
+    __syncthreads();  // no warp reads the ring any more
     float* const staged = reinterpret_cast<float*>(shared) + warp * Wgmma::kStagedFloats;
     stage_sums(sums, lane, staged);
     __syncwarp();
@@ -209,14 +210,14 @@ __device__ __forceinline__ void run_wgmma_block(const hopper::TensorMap& x, cons
   }
 }
 
-// Not for experts: rows of x are copied from one after the other.
+// Not for experts: rows of x must be consecutive.
 template <DType kType, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksOfProcessor)
     wgmma_kernel(const __grid_constant__ hopper::TensorMap x, const __grid_constant__ TileWork work) {
 #if IMP_HOPPER
   run_wgmma_block<kType, Shape>(x, work);
 #else
-  __trap();  // no plan takes it (device/images.h)
+  __trap();  // no plan selects it (device/images.h)
 #endif
 }
 

@@ -1,6 +1,7 @@
-// What is used of cuBLASLt: functions, numbers and two structures, as NVIDIA documents them for its versions 12 and 13.
+// The functions, constants and two structures of cuBLASLt that imp uses, as NVIDIA documents them for versions 12 and
+// 13.
 //
-// There is nothing to compile or link against: the functions are found by name when the library is opened.
+// Nothing is compiled or linked against it: the functions are found by name when the library is opened.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +22,13 @@ constexpr int kFloat32 = 0, kFloat16 = 2, kBfloat16 = 14;
 constexpr int kComputeFloat32 = 68;
 constexpr std::int32_t kTransposed = 1;
 
-// Attributes, by what they are of.
+// Attributes, by object.
 constexpr int kProductTransA = 3;
 constexpr int kLayoutColumns = 3, kLayoutStride = 4;
 constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3;
 constexpr int kAlgorithmSplits = 2, kAlgorithmReduction = 3;
 
-// Of a sum that is split: a scheme, and masks of the schemes that are allowed beside it.
+// Of split-K: a scheme, and masks of allowed schemes.
 constexpr std::uint32_t kNoReduction = 0, kAnyReduction = 7;
 
 struct Algorithm {  // opaque
@@ -41,8 +42,7 @@ struct Candidate {
   int reserved[4];
 };
 
-// Matrices lie column by column, begin at multiples of 256 bytes unless a preference says otherwise, with a stride from
-// one column to the next.
+// Matrices are column-major. They begin at multiples of 256 bytes unless a preference says otherwise.
 struct Api {
   Code (*create)(HandleData**);
   Code (*destroy)(HandleData*);

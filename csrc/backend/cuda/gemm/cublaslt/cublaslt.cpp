@@ -1,7 +1,7 @@
-// cuBLASLt: opening it, choosing algorithms, multiplying.
+// Opens cuBLASLt, chooses algorithms and multiplies.
 //
-// Its matrices lie column by column: decoded weights are a [k, n] that is taken transposed, x is a [k, m], and the
-// product is an [n, m].
+// Its matrices are column-major: decoded weights are a [k, n] that is transposed, x is a [k, m], and the product is an
+// [n, m].
 #include "backend/cuda/gemm/cublaslt/cublaslt.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using Owned = std::unique_ptr<T, Code (*)(T*)>;
 template <class T, class Value>
 void set(Code (*function)(T*, int, const void*, std::size_t), const Owned<T>& of, int attribute, Value value) {
   const Code code = function(of.get(), attribute, &value, sizeof value);
-  IMP_CHECK(code == kSuccess);  // attributes and sizes are those of every version
+  IMP_CHECK(code == kSuccess);  // every version has these attributes and sizes
 }
 
 template <class Value>
@@ -34,14 +34,14 @@ Value attribute_of(const Api& api, const Algorithm& algorithm, int attribute, Va
   return code == kSuccess ? value : otherwise;
 }
 
-// Whether each output is one sum in an order that depends on nothing that differs from run to run.
+// Whether the algorithm computes each output as one sum in an order that never varies.
 bool sums_in_one_order(const Api& api, const Algorithm& algorithm) {
-  constexpr std::int32_t kManySplits = 2;  // 0 and 1 are none
+  constexpr std::int32_t kManySplits = 2;  // 0 and 1 mean no split
   return attribute_of(api, algorithm, kAlgorithmSplits, kManySplits) < kManySplits &&
          attribute_of<std::uint32_t>(api, algorithm, kAlgorithmReduction, ~0U) == kNoReduction;
 }
 
-// Elements from one row of x to the next, as they are prepared.
+// Stride of prepared rows of x, in elements.
 std::int64_t x_stride_of(bool is_bfloat16, std::int64_t k) {
   return activation_row_bytes(is_bfloat16 ? ActivationFormat::bf16_rows : ActivationFormat::f16_rows, k) / 2;
 }
@@ -52,7 +52,7 @@ std::string text_of(std::int64_t n, std::int64_t k) {
 
 }  // namespace
 
-// Weights of one size, and of x and the product what does not change with the number of rows.
+// A weight shape, and what of x and the product does not depend on the number of rows.
 struct CublasLt::Shape {
   bool is_bfloat16;
   std::int64_t n, k;
@@ -129,7 +129,7 @@ void CublasLt::prepare(const GemmProblem& problem) {
   }
 }
 
-// What the library offers for a number of rows, the best first.
+// The algorithms that the library offers for a number of rows, the best first.
 struct CublasLt::Offers {
   Code code = kSuccess;
   int n = 0;
@@ -166,8 +166,8 @@ bool CublasLt::takes(const Shape& shape, int m, const Candidate& candidate) cons
   return code == kSuccess && checked.workspace_bytes <= kMost;
 }
 
-// The best for the most rows of the bucket that takes the fewest too. A version that understands the wish for whole
-// sums otherwise is asked for all.
+// The best algorithm for the most rows of the bucket that also takes the fewest. A version that rejects the mask of
+// reduction schemes is asked for all algorithms.
 void CublasLt::choose(Shape& shape, int bucket) const {
   Offers offers;
   for (const std::uint32_t reductions : {kNoReduction, kAnyReduction}) {
@@ -189,7 +189,7 @@ Status CublasLt::multiply(const CublasLtProduct& product, void* stream) const {
   constexpr float kOne = 1, kNothing = 0;
   const std::size_t place = place_of(product.is_bfloat16, product.n, product.k);
   const int bucket = bucket_of(product.m);
-  IMP_CHECK(place < shapes_.size() && bucket < shapes_[place].n_buckets);  // prepare() was
+  IMP_CHECK(place < shapes_.size() && bucket < shapes_[place].n_buckets);  // prepare() has added it
   const Shape& shape = shapes_[place];
   shape.set_rows(api_, product.m, product.x_stride / 2);
   const Code code = api_.multiply(handle_, shape.product.get(), &kOne, product.weights, shape.weights.get(), product.x,

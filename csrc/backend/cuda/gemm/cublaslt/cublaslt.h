@@ -1,4 +1,4 @@
-// cuBLASLt as the kernels use it: what it is asked is asked at load, but for the products themselves.
+// cuBLASLt for the kernels. All queries run at load; steps only multiply.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace imp::cuda {
 
-// A product of decoded weights [n, k] and rows of x [m, k], 16-bit elements both: float32 [m, n].
+// A product of decoded weights [n, k] and rows of x [m, k], both of 16-bit elements: float32 [m, n].
 struct CublasLtProduct {
   bool is_bfloat16 = false;
   std::int64_t n = 0;
@@ -25,10 +25,10 @@ struct CublasLtProduct {
   std::byte* workspace = nullptr;
 };
 
-// One backend's. Nothing of it is there before the first question.
+// Owned by a backend. The first query opens the library.
 class CublasLt final : public KernelLibrary {
  public:
-  // As open_cublaslt() takes them; empty: it is not to be used.
+  // As for open_cublaslt(); empty: not used.
   explicit CublasLt(std::vector<std::string> paths);
   ~CublasLt() override;
   CublasLt(const CublasLt&) = delete;
@@ -36,17 +36,17 @@ class CublasLt final : public KernelLibrary {
 
   const char* refusal() override;
 
-  // Chooses the algorithms for a weight, alone and with its gate. Throws ModelError(MODEL_UNSUPPORTED) where there are
-  // none that fit the workspace and sum each output in one order.
+  // Chooses the algorithms for a weight, alone and with its gate. Throws ModelError(MODEL_UNSUPPORTED) if none fits the
+  // workspace and sums each output in a fixed order.
   void prepare(const GemmProblem& problem);
 
-  // Puts it on the stream, by the algorithm that was chosen for n, k and about m rows. May be captured.
+  // Enqueues the product with the algorithm chosen for n, k and about m rows. May be captured.
   Status multiply(const CublasLtProduct& product, void* stream) const;
 
  private:
   struct Shape;
   struct Offers;
-  std::size_t place_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const;  // in shapes_; its size: nowhere
+  std::size_t place_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const;  // index in shapes_; its size if absent
   Shape make_shape(bool is_bfloat16, std::int64_t n, std::int64_t k) const;
   void choose(Shape& shape, int bucket) const;
   Offers ask(const Shape& shape, int m, std::uint32_t reductions) const;

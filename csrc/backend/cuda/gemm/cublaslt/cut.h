@@ -1,5 +1,5 @@
-// How products by cuBLASLt are cut into pieces whose scratch is bounded: strips of the weight's rows, each decoded once
-// to rows of 16-bit elements, by parts of x's rows.
+// Divides a product by cuBLASLt so that its scratch is bounded: strips of the weight's rows, each decoded once to
+// 16-bit elements, times parts of x's rows.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace imp::cuda {
 constexpr int kCublasLtLeastPart = 16;
 constexpr std::size_t kCublasLtAlignment = 256;
 
-// Of one weight, or of a gate and what it gates.
+// For one weight, or for a gate and its product.
 struct CublasLtCut {
-  std::int64_t n_rows = 0;      // of the weight, with those that fill up its last 16
-  std::int64_t k = 0;           // elements of a row, likewise to a tile's
+  std::int64_t n_rows = 0;  // of the weight, padded to a multiple of 16
+  std::int64_t k = 0;  // elements of a row, padded to a tile
   std::int64_t strip_rows = 0;  // of the weight at a time, a multiple of 16
   int part_rows = 0;            // of x at a time, a power of two
 };
@@ -38,9 +38,9 @@ constexpr std::int64_t last_strip(const CublasLtCut& cut) {
   return (cut.n_rows - 1) % cut.strip_rows + 1;
 }
 
-// Where in the scratch each thing begins. The workspace is first.
+// Offsets in the scratch. The workspace is first.
 struct CublasLtScratch {
-  std::size_t weights, units, products;                 // of the first of them
+  std::size_t weights, units, products;  // of the first of them
   std::size_t weight_bytes, unit_bytes, product_bytes;  // of each
   std::size_t end;
 };
@@ -62,7 +62,7 @@ constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int
   return scratch;
 }
 
-// An algorithm is chosen for each of these numbers of rows, and serves those above the one before.
+// An algorithm is chosen for each of these numbers of rows. It serves all numbers above the one before.
 constexpr int kCublasLtBuckets = 8;  // 16, 32, ... 2048
 constexpr int bucket_rows(int bucket) {
   return kCublasLtLeastPart << bucket;

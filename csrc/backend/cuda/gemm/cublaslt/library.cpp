@@ -1,4 +1,4 @@
-// The library's functions by name.
+// Finds the library's functions by name.
 #include "backend/cuda/gemm/cublaslt/library.h"
 
 #include <dlfcn.h>
@@ -6,7 +6,7 @@
 namespace imp::cuda {
 namespace {
 
-// The first function that the library lacks; null: it has all.
+// The first missing function; null: none is missing.
 class Binding {
  public:
   explicit Binding(void* library) : library_(library) {}

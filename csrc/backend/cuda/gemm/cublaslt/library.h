@@ -1,4 +1,4 @@
-// Opens cuBLASLt where it is.
+// Opens cuBLASLt.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace imp::cuda {
 
-// Tries these in order; names without '/' are first looked for among what the process has loaded, then, in their turn,
-// where the loader looks. Returns why none of them could be used; empty: `api` is one's. It stays loaded: its own
-// threads, and other users in the process, may need it.
+// Tries these in order. For a name without '/' it first looks among the libraries that the process has loaded, then in
+// the loader's paths. Returns why none can be used; if empty, `api` is filled. The library stays loaded: its threads,
+// and other users in the process, may need it.
 std::string open_cublaslt(std::span<const std::string> paths, cublaslt::Api& api);
 
 }  // namespace imp::cuda

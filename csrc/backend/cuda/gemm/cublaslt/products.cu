@@ -1,4 +1,4 @@
-// Weights of tile16 by many rows of float16 or bfloat16, by cuBLASLt: the host's side.
+// Multiplies tile16 weights by many rows of float16 or bfloat16 with cuBLASLt: host code.
 #include "backend/cuda/gemm/cublaslt/products.cuh"
 
 #include "backend/cuda/gemm/cublaslt/cublaslt.h"
@@ -8,7 +8,7 @@
 namespace imp::cuda {
 namespace {
 
-// One launch's terms: a weight, or a gate and what it gates.
+// The terms of one launch: a weight, or a gate and its product.
 template <DType kType>
 class ProductBatch {
  public:
@@ -106,7 +106,7 @@ class ProductBatch {
   CublasLtScratch places_;
 };
 
-// Terms have the scratch in turn.
+// The terms use the scratch one after the other.
 template <DType kType>
 void launch_cublaslt(const GemmLaunch& launch) {
   IMP_CHECK(launch.n_experts == 0);

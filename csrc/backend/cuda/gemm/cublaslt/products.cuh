@@ -1,4 +1,4 @@
-// Around cuBLASLt: weights of tile16 become rows of 16-bit elements, and its sums become the product.
+// Around cuBLASLt: decodes tile16 weights to rows of 16-bit elements, and finishes the products from its sums.
 #pragma once
 
 #include "backend/cuda/gemm/float8_steps.cuh"
@@ -14,14 +14,14 @@ struct CublasLtKernel {
   static constexpr int kWarpBytes = kTileRows * kRowBytes;
 };
 
-// Where in a warp's staging a chunk of 16 bytes of a row lies: neither those that write words of eight rows nor those
-// that read chunks of four meet a bank twice.
+// The place of a 16-byte chunk of a row in a warp's staging buffer. The XOR avoids bank conflicts for writers of words
+// of eight rows and for readers of four chunks.
 constexpr int staged_chunk(int row, int chunk) {
   return row * CublasLtKernel::kRowBytes + (chunk ^ row % CublasLtKernel::kRowChunks) * kLaneBytes;
 }
 
-// A warp for a tile, a block for several along k: rows of `out` follow each other, n_tiles long, elements in the order
-// that the fragments have them in, which is the activations' too. A row's sums are in its unit.
+// One warp per tile, one block for several tiles along k. Rows of `out` are contiguous, n_tiles long, with elements in
+// the order of the fragments, which activations share. A row's unit holds its scale.
 template <DType kType>
 __global__ void __launch_bounds__(CublasLtKernel::kThreads)
     cublaslt_weights_kernel(const std::byte* tiles, int n_tiles, std::byte* out, float* units) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(CublasLtKernel::kThreads)
   WeightStep<kType> next;
   next.begin(first, n_tiles, lane);
   if (at == 0 && lane % 4 == 0) {
-    float ones[1][4] = {{1, 1, 1, 1}};  // what a warp's products of its rows end with
+    float ones[1][4] = {{1, 1, 1, 1}};  // factors of a warp's sums
     next.finish(ones);
     units[strip * kTileRows + static_cast<unsigned>(lane) / 4] = ones[0][0];
     units[strip * kTileRows + static_cast<unsigned>(lane) / 4 + 8] = ones[0][2];
@@ -74,14 +74,14 @@ __global__ void __launch_bounds__(CublasLtKernel::kThreads)
   }
 }
 
-// What is to be made of sums [m, stride].
+// Finishes sums [m, stride].
 struct FinishWork {
   const float* sums = nullptr;
-  const float* up = nullptr;                          // what the sums gate, where there is a fusion
+  const float* up = nullptr;  // the product that the gate multiplies, if the launch fuses them
   const float *units = nullptr, *up_units = nullptr;  // [stride]
   std::int64_t stride = 0;
   GemmLaunchTerm term, up_term;  // from the strip's first output on
-  int n = 0;                     // outputs of the strip
+  int n = 0;  // outputs of the strip
   GemmFusion fusion = GemmFusion::none;
   const std::byte* x = nullptr;
   std::ptrdiff_t x_stride = 0;
@@ -93,7 +93,7 @@ static __device__ __forceinline__ float finished(float sum, float factor, const 
   return bias != nullptr ? value + bias[n] : value;
 }
 
-// A thread for each output.
+// One thread per output.
 static __global__ void __launch_bounds__(CublasLtKernel::kThreads)
     finish_products_kernel(const __grid_constant__ FinishWork work) {
   const int n = static_cast<int>(blockIdx.x) * CublasLtKernel::kThreads + static_cast<int>(threadIdx.x);

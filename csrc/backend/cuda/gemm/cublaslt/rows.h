@@ -1,4 +1,4 @@
-// The rows of the kernel list that multiply by cuBLASLt: their functions.
+// The functions of cuBLASLt's rows in the kernel list.
 #pragma once
 
 #include "backend/gemm.h"
@@ -6,12 +6,12 @@
 
 namespace imp::cuda {
 
-// Bounded, for any weight.
+// Bounded for any weight.
 std::size_t cublaslt_scratch_bytes(const GemmProblem& problem, int m);
 void prepare_cublaslt(const GemmProblem& problem, void* stream);
 
-// Any number of rows, and worth it for many: f16_even_odd by integers and F8_E4M3, f16_rows by F16, bf16_rows by BF16.
-// Never of experts.
+// Any number of rows, and faster for many: f16_even_odd for quantized types and F8_E4M3, f16_rows for F16, bf16_rows
+// for BF16. Never for experts.
 void launch_q8_0_cublaslt(const GemmLaunch& launch);
 void launch_q4_0_cublaslt(const GemmLaunch& launch);
 void launch_q4_k_cublaslt(const GemmLaunch& launch);
