@@ -1,4 +1,4 @@
-// Chunks are anonymous mappings that start at a huge-page boundary, without which the kernel cannot use one there.
+// Chunks are anonymous mappings aligned to huge pages, since the kernel uses huge pages only then.
 #include "base/arena.h"
 
 #include <sys/mman.h>
@@ -26,10 +26,10 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
                           {{"needed", std::to_string(n_bytes)}});
 }
 
-// Before the first write: a page that is there neither moves nor grows.
+// Applies before the first write, since existing pages neither move nor grow.
 void place(std::byte* start, std::size_t n_bytes, const MemoryOptions& options) {
 #if defined(MADV_HUGEPAGE)
-  madvise(start, n_bytes, options.huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // advice: no failure of ours
+  madvise(start, n_bytes, options.huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // only a hint; errors are ignored
 #endif
   if (options.interleave_nodes.empty()) return;
   const std::string refusal = interleave_pages(start, n_bytes, options.interleave_nodes);

@@ -1,4 +1,4 @@
-// Large memory in huge pages, handed out in 64-byte aligned pieces.
+// An arena: large memory in huge pages, divided into 64-byte aligned allocations.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace imp {
 
-// Pieces are zero at first and start at 64-byte boundaries. They come from chunks that are mapped on demand and
-// follow the memory options; memory becomes resident when it is first written. A piece keeps its chunk alive, so pieces
-// may outlive the arena, and a chunk is returned to the system when its last piece is gone. Not thread-safe.
+// Allocations are zeroed and aligned to 64 bytes. They come from chunks that are mapped on demand and follow the memory
+// options; pages become resident when first written. An allocation keeps its chunk alive, so it may outlive the arena.
+// A chunk is unmapped with its last allocation. Not thread-safe.
 class Arena {
  public:
   static constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
@@ -20,8 +20,8 @@ class Arena {
   explicit Arena(std::size_t chunk_bytes = kChunkBytes, MemoryOptions options = {}) noexcept
       : chunk_bytes_(chunk_bytes), options_(std::move(options)) {}
 
-  // Throws ResourceExhausted(NO_MEMORY) with the number of bytes that the system refused, InvalidArgument where it
-  // does not interleave as asked.
+  // Throws ResourceExhausted(NO_MEMORY) with the size that the system refused, and InvalidArgument if the system does
+  // not interleave as requested.
   std::shared_ptr<std::byte> allocate(std::size_t n_bytes);
 
  private:

@@ -1,5 +1,5 @@
-// Eight sums side by side, each word multiplied and turned into its own: no step loses anything, so that a change of
-// one word always shows.
+// Eight sums side by side. Each step multiplies a word and folds it in, and each step is invertible, so a change of one
+// word always changes the sum.
 #include "base/checksum.h"
 
 #include <array>
@@ -9,13 +9,13 @@
 namespace imp {
 namespace {
 
-constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15;  // odd, its bits spread: 2^64 divided by the golden ratio
+constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15;  // odd; 2^64 divided by the golden ratio
 constexpr std::size_t kLanes = 8, kStepBytes = 8 * kLanes;
 
 using Lanes = std::array<std::uint64_t, kLanes>;
 
-// The shift brings high bits to where the product spreads them: without it the change of a word's highest bit would
-// stay one bit, which the change of another bit in the next word would take back.
+// The shift moves high bits to where the product spreads them. Without it a change of a word's highest bit would stay
+// one bit, which a change in the next word could undo.
 std::uint64_t mix(std::uint64_t sum, std::uint64_t word) noexcept {
   sum ^= word;
   return std::rotl((sum ^ (sum >> 29)) * kFactor, 29);
@@ -43,7 +43,7 @@ std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed) noe
   }
   std::uint64_t sum = bytes.size();
   for (const std::uint64_t lane : lanes) sum = mix(sum, lane);
-  // The last lanes' low bits have not reached the high ones and back yet.
+  // Spreads the low bits of the last lanes once more.
   sum = mix(sum ^ (sum >> 32), 0);
   return sum ^ (sum >> 32);
 }

@@ -1,5 +1,4 @@
-// A fast 64-bit checksum against accidents: rotten bits, lost ends, pieces in the wrong place. No defence against
-// intent.
+// A fast 64-bit checksum against accidental corruption: flipped bits, truncation, swapped parts. Not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +7,7 @@
 
 namespace imp {
 
-// Runs at the speed of memory. The value is part of file formats: it is the same on every machine and never changes.
+// Runs at the speed of memory. Its value is part of file formats: it is the same on every machine and never changes.
 std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed = 0) noexcept;
 
 }  // namespace imp

@@ -1,5 +1,5 @@
-// Asks the CPU: on x86 through the compiler's run-time library, which also asks whether the system saves the
-// registers, on ARM through the system's word for it.
+// Queries the CPU: on x86 through the compiler's run-time library, which also checks that the system saves the
+// registers; on ARM through the system.
 #include "base/cpu_features.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Isa {
   CpuFeatures features;
 };
 
-// A set that another one includes comes before it: isa_name() relies on this order.
+// A set comes before the sets that include it: isa_name() relies on this order.
 constexpr std::array kIsas{
     Isa{"generic", needs::generic},       Isa{"avx2", needs::avx2},
     Isa{"avx2vnni", needs::avx2vnni},     Isa{"avx512", needs::avx512},

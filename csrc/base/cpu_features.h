@@ -17,7 +17,7 @@ enum class CpuFeature : std::uint8_t {
   avx512,  // F, BW, VL, DQ
   avx512_vnni,
   avx512_bf16,
-  neon_dot,  // AArch64's dot products of bytes; NEON itself is always there
+  neon_dot,  // AArch64's int8 dot products; every AArch64 CPU has NEON
 };
 inline constexpr int kNumCpuFeatures = 6;
 

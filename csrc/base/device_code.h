@@ -1,4 +1,4 @@
-// Marks code that serves the CPU and, under a CUDA compiler, the device: there the device's alone, else plain C++.
+// Marks functions for the device. A CUDA compiler compiles them for the device; a C++ compiler sees plain functions.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Names of the reasons, and the end of a broken invariant.
+// Names of the reasons, and the abort on a broken invariant.
 #include "base/error.h"
 
 namespace imp {

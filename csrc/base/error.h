@@ -1,5 +1,4 @@
-// The errors of the core: each names its reason in the words of the API's error table, and says what was found and
-// what was expected.
+// The errors of the core. Each has a reason from the API's error table and says what was found and what was expected.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace imp {
 
-// The reasons a caller can meet. The service maps each to one gRPC status, the command line to one exit code.
+// The reasons. The service maps each to a gRPC status, the command line to an exit code.
 enum class Reason : std::uint8_t {
   // the caller's request
   FIELD_INVALID,
@@ -25,7 +24,7 @@ enum class Reason : std::uint8_t {
   NO_CANDIDATE,
   FEATURE_DISABLED,
   CANCELLED,
-  // what the engine has to give
+  // the engine's resources
   QUEUE_FULL,
   KV_FULL,
   NO_MEMORY,
@@ -53,7 +52,7 @@ enum class Reason : std::uint8_t {
   MODEL_NONFINITE,
   MODEL_UNSUPPORTED,
   OVERRIDE_INVALID,
-  // the machine and ourselves
+  // the machine and internal errors
   DEVICE_MISSING,
   DEVICE_FAULT,
   NON_FINITE,
@@ -63,7 +62,7 @@ enum class Reason : std::uint8_t {
 
 std::string_view reason_name(Reason reason) noexcept;
 
-// Numbers and names that belong to a reason, such as {"needed", "12"}; see the error table of the API.
+// Values of a reason, such as {"needed", "12"}; see the API's error table.
 using ErrorDetails = std::vector<std::pair<std::string, std::string>>;
 
 class Error : public std::runtime_error {
@@ -78,12 +77,12 @@ class Error : public std::runtime_error {
   ErrorDetails details_;
 };
 
-// The caller asked for something that cannot be; nothing has changed.
+// The request is invalid; nothing has changed.
 class InvalidArgument : public Error {
  public:
   using Error::Error;
 };
-// The request is well formed, but the sequence is not in the state for it; nothing has changed.
+// The request is well formed, but the sequence is in the wrong state; nothing has changed.
 class StateError : public Error {
  public:
   using Error::Error;
@@ -93,7 +92,7 @@ class ModelError : public Error {
  public:
   using Error::Error;
 };
-// KV blocks, memory or a place in the queue is lacking; the same call may succeed later.
+// KV blocks, memory or queue places are lacking; the same call may succeed later.
 class ResourceExhausted : public Error {
  public:
   using Error::Error;
@@ -103,7 +102,7 @@ class DeviceError : public Error {
  public:
   using Error::Error;
 };
-// Our own bug.
+// A bug of imp.
 class InternalError : public Error {
  public:
   using Error::Error;
@@ -113,6 +112,6 @@ class InternalError : public Error {
 
 }  // namespace imp
 
-// States an invariant of ours; what breaks it is our bug, never the caller's.
+// Checks an invariant. A failure is a bug of imp, never the caller's.
 #define IMP_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::imp::fail_check(#condition, __FILE_NAME__, __LINE__))

@@ -1,4 +1,4 @@
-// Opening with the checks, reading with the retries.
+// Opens files with checks and reads with retries.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ const char* kind_of(mode_t mode) {
 
 int open_descriptor(const std::string& path, const std::string& name, Links links) {
   if (path.find('\0') != std::string::npos) refuse_open(name, ENOENT);
-  // O_NONBLOCK: opening a pipe that nobody writes to would wait. It means nothing to a regular file.
+  // O_NONBLOCK, since opening a pipe without a writer would wait. It has no effect on regular files.
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (links == Links::REFUSE ? O_NOFOLLOW : 0);
   for (;;) {
     const int fd = ::open(path.c_str(), flags);
@@ -75,13 +75,13 @@ FileStamp stamp_of(int fd, const std::string& name) {
           .inode = status.st_ino};
 }
 
-// A system call moves at most this much; the system's own limit is just under 2 GiB.
+// The most that one system call reads; the system's limit is just under 2 GiB.
 constexpr std::size_t kMaxReadBytes = std::size_t{1} << 30;
 
 }  // namespace
 
 std::string file_name(const std::string& path) {
-  const std::size_t end = path.find_last_not_of('/') + 1;  // 0 where there is nothing but slashes
+  const std::size_t end = path.find_last_not_of('/') + 1;  // 0 if there are only slashes
   const std::size_t begin = path.substr(0, end).find_last_of('/') + 1;
   return end == 0 ? path : path.substr(begin, end - begin);
 }
@@ -103,7 +103,7 @@ File::File(const std::string& path, PreadFunction pread, Links links)
 
 bool File::is_only_ours() const {
   const struct stat status = status_of(descriptor_.get(), name_);
-  // The group's right to write is not looked at: its owner gave it, or Kubernetes, which does for a volume's fsGroup.
+  // The group may have write permission: the owner gave it, or Kubernetes did for a volume's fsGroup.
   return (status.st_uid == geteuid() || status.st_uid == 0) && (status.st_mode & S_IWOTH) == 0;
 }
 

@@ -1,4 +1,5 @@
-// A regular file opened once for reading at given places: never mapped, and refused once it changes.
+// A regular file that is opened once and read at given offsets. It is never mapped, and an error is raised once it
+// changes.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace imp {
 
-// Stands in for pread(2), with its contract, where a test wants reads to fail.
+// Replaces pread(2), with the same contract, in tests that need failing reads.
 using PreadFunction = std::function<std::int64_t(int fd, void* out, std::size_t n_bytes, std::uint64_t offset)>;
 
 enum class Links : std::uint8_t { FOLLOW, REFUSE };
@@ -20,7 +21,7 @@ struct FileStamp {
   std::uint64_t size_bytes = 0;
   std::int64_t modified_s = 0;
   std::int64_t modified_ns = 0;
-  // Of whatever is known of it, its name or its mode too. Unlike the above nobody can set it to what it was.
+  // Changes with any metadata, such as the name or the mode. Unlike the time of modification, nobody can set it back.
   std::int64_t changed_s = 0;
   std::int64_t changed_ns = 0;
   std::uint64_t inode = 0;
@@ -31,19 +32,19 @@ struct FileStamp {
 // Reading is safe from any thread.
 class File {
  public:
-  // An empty `pread` is the system's. Links says what happens where `path` itself is a symbolic link.
+  // An empty `pread` means the system's. `links` decides whether `path` may be a symbolic link.
   explicit File(const std::string& path, PreadFunction pread = {}, Links links = Links::FOLLOW);
 
   const std::string& name() const noexcept { return name_; }
   std::uint64_t size_bytes() const noexcept { return stamp_.size_bytes; }
   const FileStamp& stamp() const noexcept { return stamp_; }  // of its opening
-  // Whether it is this user's or the system's, and not everybody may write it.
+  // Whether it belongs to this user or root, and is not writable by everybody.
   bool is_only_ours() const;
 
-  // Fills `out` from byte `offset` on. The caller keeps within size_bytes(); an end before that is MODEL_IO.
+  // Fills `out` from byte `offset` on. The caller stays within size_bytes(); an earlier end of file is MODEL_IO.
   void read_at(std::uint64_t offset, std::span<std::byte> out) const;
-  // Throws MODEL_IO where size or time of modification are no longer those of the opening. What was read before a
-  // successful check is of one version of the file, as far as the file system's clock can tell versions apart.
+  // Throws MODEL_IO if size or time of modification have changed since the opening. After a successful check, all
+  // earlier reads belong to one version of the file, within the resolution of the file system's clock.
   void check_unchanged() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a parallel loop throws: its body must not, on threads that have nobody to tell.
+// Collects the exception of a parallel loop, whose body must not throw on worker threads.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace imp {
 
-// Keeps the first exception, after which the rest of the tasks is skipped.
+// Keeps the first exception; later tasks are skipped.
 class FirstError {
  public:
   template <class Body>

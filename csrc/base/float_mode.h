@@ -1,4 +1,4 @@
-// How a thread rounds and what it does with denormals: set for the time of a computation, restored afterwards.
+// Sets a thread's rounding and denormal modes for a computation, and restores them afterwards.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ inline FloatMode float_mode() noexcept {
 inline void set_float_mode(FloatMode mode) noexcept {
   __asm__ volatile("msr fpcr, %0" : : "r"(mode) : "memory");
 }
-// FZ flushes what comes in and what goes out; no traps, rounding bits clear.
+// FZ flushes inputs and results; no traps, rounding bits clear.
 inline constexpr FloatMode kComputeMode = std::uint64_t{1} << 24;
 #endif
 
-// While it lives, this thread rounds to nearest, flushes denormal results to zero and reads denormal inputs as zero:
-// some vector instructions know no other mode, so this is the one in which all instruction sets agree. They do but for
-// one result: what lies below 2^-126, the least normal number, by no more than 2^-151 is rounded up to it on x86, and
-// is zero on ARM, which looks before it rounds. On other processors it does nothing.
+// While it lives, this thread rounds to nearest, flushes denormal results to zero and reads denormal inputs as zero.
+// Some vector instructions have only this mode, so all instruction sets agree in it, with one exception: x86 rounds a
+// result up to 2^-126, the least normal number, if it is below by at most 2^-151. ARM flushes it, since it checks
+// before rounding. Does nothing on other processors.
 class ComputeFloatMode {
  public:
 #if IMP_X86 || IMP_ARM

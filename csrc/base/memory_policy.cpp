@@ -1,4 +1,4 @@
-// mbind by its system call: a library for one call is not worth depending on.
+// Calls mbind directly, to avoid a library for one call.
 #include "base/memory_policy.h"
 
 #include <sys/mman.h>
@@ -20,14 +20,14 @@ namespace imp {
 std::string interleave_pages([[maybe_unused]] std::byte* start, [[maybe_unused]] std::size_t n_bytes,
                              [[maybe_unused]] std::span<const int> nodes) {
 #if defined(__linux__)
-  constexpr int kMaxNodes = 1024;  // as many as a kernel is built for at most
+  constexpr int kMaxNodes = 1024;  // the maximum of any kernel build
   constexpr int kWordBits = 64;
   std::array<std::uint64_t, kMaxNodes / kWordBits> mask{};
   for (const int node : nodes) {
     if (node < 0 || node >= kMaxNodes) return "no node " + std::to_string(node);
     mask[static_cast<std::size_t>(node / kWordBits)] |= std::uint64_t{1} << (node % kWordBits);
   }
-  // The kernel reads one bit fewer than it is told of.
+  // The kernel reads one bit less than the given number.
   if (syscall(SYS_mbind, start, n_bytes, MPOL_INTERLEAVE, mask.data(), kMaxNodes + 1, 0) == 0) return {};
   return std::string("mbind: ") + std::strerror(errno);
 #else

@@ -1,4 +1,4 @@
-// Where the pages of large memory lie, and how large they are.
+// Placement and size of the pages of large memory.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 namespace imp {
 
 struct MemoryOptions {
-  bool huge_pages = true;             // asked for; where the system has none, ordinary pages serve
-  std::vector<int> interleave_nodes;  // NUMA nodes that take the pages in turn; empty: as the system places them
+  bool huge_pages = true;  // requested; ordinary pages are used if the system has none
+  std::vector<int> interleave_nodes;  // NUMA nodes to interleave pages over; empty: the system decides
 };
 
-// Whether the pages of a mapping will lie as asked; what is already written stays where it is. Empty where it will,
-// else the system's refusal in words: a container's filter may forbid the call, a node may not be there.
+// Interleaves the future pages of a mapping. Returns an empty string, or the reason of the refusal: a container's
+// filter may forbid the call, or a node may not exist.
 std::string interleave_pages(std::byte* start, std::size_t n_bytes, std::span<const int> nodes);
 
-// What interleave_pages would say of memory to come: tried on a page of its own.
+// Whether interleave_pages would succeed, tried on a page of its own.
 std::string interleave_refusal(std::span<const int> nodes);
 
 }  // namespace imp

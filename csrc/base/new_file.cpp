@@ -18,14 +18,14 @@
 namespace imp {
 namespace {
 
-// Whether `path` still names the open file: the one before may have been moved to its place while we opened it.
+// Whether `path` still names the open file: another process may have renamed it in the meantime.
 bool is_named(const std::string& path, int fd) {
   struct stat open{}, named{};
   return fstat(fd, &open) == 0 && lstat(path.c_str(), &named) == 0 && S_ISREG(open.st_mode) &&
          open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
-// Best effort: a rename that a crash undoes leaves the file that was there before, which is whole too.
+// Best effort: if a crash undoes the rename, the complete old file remains.
 void flush_directory_of(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);

@@ -1,4 +1,4 @@
-// A file that is written beside its place and moved there once it is whole.
+// A file that is written under a temporary name and renamed when it is complete.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,19 @@
 
 namespace imp {
 
-// Readable and writable by its owner alone. Until commit() there is `path`.partial, locked: a second process that wants
-// to write the same file is refused. What a process leaves behind that dies meanwhile, the next writer takes over.
-// Errors are ModelError(MODEL_IO); messages name the file without its directory.
+// Only the owner can read and write it. Until commit() it is `path`.partial, locked: a second process that writes the
+// same file is refused. The next writer takes over a file that a crashed process left. Errors are ModelError(MODEL_IO);
+// messages name the file without its directory.
 class NewFile {
  public:
-  // Room for n_bytes is taken at once where the file system can.
+  // Preallocates n_bytes if the file system can.
   NewFile(std::string path, std::uint64_t n_bytes);
-  ~NewFile();  // without commit(): removes what was written
+  ~NewFile();  // without commit(): removes the temporary file
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
-  // Waits until the bytes are on the disk, then takes the place of the file that was there.
+  // Waits until the bytes are on disk, then replaces the old file.
   void commit();
 
  private:

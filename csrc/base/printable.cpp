@@ -12,7 +12,7 @@ std::string printable(std::string_view text, std::size_t max_characters) {
     if (n == max_characters) return result + "...";
     const auto first = static_cast<unsigned char>(text.front());
     const std::size_t n_bytes = utf8_character_bytes(text);
-    // U+0080 to U+009F, the second row of control characters, are C2 80 to C2 9F.
+    // U+0080 to U+009F, the C1 control characters, are C2 80 to C2 9F.
     const bool control =
         first < 0x20 || first == 0x7f || (first == 0xc2 && n_bytes == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
     if (n_bytes == 0 || control) {

@@ -1,4 +1,4 @@
-// Text from outside, made fit for a message.
+// Makes untrusted text safe for a message.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace imp {
 
-// `text` as UTF-8 without control characters: what is neither is written as \xNN. Cut with "..." after max_characters.
+// `text` as UTF-8 without control characters: other bytes become \xNN. Cut with "..." after max_characters.
 std::string printable(std::string_view text, std::size_t max_characters = 64);
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// The team: threads spin for a while between loops, then park; tasks are claimed from one atomic counter.
+// The pool: threads spin for a while between loops, then park. Tasks are claimed from one atomic counter.
 #include "base/thread_pool.h"
 
 #include <atomic>
@@ -29,7 +29,7 @@ void pause_cpu() noexcept {
 #endif
 }
 
-// Waits until `value` is no longer `old`: spins first, since a wake-up from the kernel costs more than most ops.
+// Waits until `value` is no longer `old`. Spins first, since a wake-up by the kernel costs more than most ops.
 template <class T>
 void await_change(const std::atomic<T>& value, T old, std::int64_t spin_us) noexcept {
   constexpr int kPausesPerLook = 64;  // reading the clock costs about as much as a few pauses
@@ -45,9 +45,9 @@ void await_change(const std::atomic<T>& value, T old, std::int64_t spin_us) noex
 
 }  // namespace
 
-// One loop ("job") at a time. `task`, `context` and `n_tasks` are written before `unclaimed` is raised and stay until
-// every task is finished; a thread may read them only after it has claimed a task, which keeps the job alive. So a
-// thread that wakes late finds nothing to claim and touches nothing.
+// One loop (job) at a time. `task`, `context` and `n_tasks` are written before `unclaimed` is raised, and stay until
+// every task is done. A thread reads them only after claiming a task, which keeps the job alive. So a late thread finds
+// no task and reads nothing.
 struct ThreadPool::State {
   int n_threads = 1;
   std::int64_t spin_us = 0;
@@ -58,11 +58,11 @@ struct ThreadPool::State {
   int n_tasks = 0;
   alignas(64) std::atomic<int> unclaimed{0};
   alignas(64) std::atomic<int> unfinished{0};
-  alignas(64) std::atomic<std::uint32_t> job{0};  // changes when there is something to do
+  alignas(64) std::atomic<std::uint32_t> job{0};  // changes when there is a job
   std::atomic<bool> stopping{false};
   std::vector<std::thread> workers;
 
-  // Runs tasks until none is left; returns how many.
+  // Runs tasks until none is left, and returns their number.
   int work(int thread) noexcept {
     int left = unclaimed.load(std::memory_order_acquire);
     int done = 0;
@@ -87,7 +87,7 @@ struct ThreadPool::State {
       await_change(job, seen, spin_us);
       seen = job.load(std::memory_order_acquire);
       if (stopping.load(std::memory_order_acquire)) return;
-      // Set anew each time: code of another library may have changed this thread's mode since.
+      // Set for every job: code of another library may have changed this thread's mode.
       const ComputeFloatMode mode;
       finish(work(thread));
     }
@@ -102,7 +102,7 @@ struct ThreadPool::State {
   }
 
   void start_worker(int thread, int cpu) {
-    // The worker pins itself before it first waits; the constructor has already checked that the CPU is allowed.
+    // The worker pins itself before its first wait. The constructor has checked that the CPU is allowed.
     workers.emplace_back([this, thread, cpu] {
       if (cpu >= 0) pin_this_thread(cpu);
       serve(thread);

@@ -1,4 +1,4 @@
-// A fixed team of threads that runs one loop at a time, the caller among them.
+// A fixed thread pool that runs one parallel loop at a time, with the caller as a member.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,13 @@ struct ThreadPoolOptions {
   std::int64_t spin_us = 100;  // how long an idle thread spins before it parks
 };
 
-// run() may be called from any thread; calls are taken one at a time, and a body must not call run() itself. While it
-// runs, every thread of the team (the caller too) rounds to nearest, flushes denormal results to zero and reads
-// denormal inputs as zero, so that all instruction sets compute the same bits; the caller's mode is restored
-// afterwards. A parked team uses no CPU.
+// Any thread may call run(); calls run one after the other, and a body must not call run(). During it every thread, the
+// caller too, rounds to nearest, flushes denormal results to zero and reads denormal inputs as zero, so that all
+// instruction sets compute the same bits. The caller's mode is restored afterwards. A parked pool uses no CPU.
 class ThreadPool {
  public:
-  // Throws InvalidArgument for a count or a CPU that cannot be, ResourceExhausted where a thread is refused. Thread 0
-  // is the caller: the pool never moves it, so whoever owns that thread pins it with pin_this_thread(cpus[0]).
+  // Throws InvalidArgument for an impossible count or CPU, ResourceExhausted if the system refuses a thread. Thread 0
+  // is the caller. The pool never pins it; its owner does so with pin_this_thread(cpus[0]).
   explicit ThreadPool(const ThreadPoolOptions& options);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -29,9 +28,9 @@ class ThreadPool {
 
   int n_threads() const noexcept;
 
-  // Calls body(task, thread) once for each task in [0, n_tasks); tasks are handed out one by one, so that a slow
-  // core delays no other, and a thread that wakes too late to get one is not waited for. thread is in [0, n_threads)
-  // and names scratch; the caller is thread 0. Nothing is allocated. body must not throw.
+  // Calls body(task, thread) once for each task in [0, n_tasks). Tasks are claimed one by one, so that a slow core
+  // delays no other, and a late thread is not waited for. thread is in [0, n_threads) and selects scratch; the caller
+  // is thread 0. Allocates nothing. body must not throw.
   template <class Body>
   void run(int n_tasks, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
@@ -48,7 +47,7 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-// Keeps the calling thread on one CPU. Throws InvalidArgument where the process may not run there.
+// Pins the calling thread to one CPU. Throws InvalidArgument if the process may not use that CPU.
 void pin_this_thread(int cpu);
 
 }  // namespace imp

@@ -6,15 +6,15 @@
 
 namespace imp {
 
-// Bytes of the character at the start of `text`; 0 where no well-formed one starts there (overlong forms, surrogates
-// and values above U+10FFFF are not well-formed), or where `text` is empty.
+// Bytes of the character at the start of `text`; 0 if it is empty or not well-formed (overlong forms, surrogates and
+// values above U+10FFFF are not).
 constexpr std::size_t utf8_character_bytes(std::string_view text) noexcept {
   if (text.empty()) return 0;
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
   const std::size_t n_bytes = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-  // What the second byte may be depends on the first; the others are 80 to BF.
+  // The range of the second byte depends on the first; later bytes are 80 to BF.
   const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   for (std::size_t i = 1; i < n_bytes; ++i) {

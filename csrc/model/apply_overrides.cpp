@@ -1,4 +1,4 @@
-// Each override's effect on the configuration, noted as the user's.
+// Applies each override to the configuration and notes its origin.
 #include "model/apply_overrides.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ std::vector<std::int32_t> ascending(std::vector<std::int32_t> ids) {
   return ids;
 }
 
-// Lays one value over a field and notes that the user did.
+// Sets a field and notes that the user did.
 class Overlay {
  public:
   explicit Overlay(Origins& origins) : origins_(origins) {}

@@ -1,4 +1,4 @@
-// Lays the user's overrides over what a checkpoint and its architecture said.
+// Applies the user's overrides to the configuration of a checkpoint.
 #pragma once
 
 #include "model/model_config.h"

@@ -1,4 +1,4 @@
-// The forward pass, in the order of the paper.
+// The forward pass of a transformer decoder.
 #include "model/decoder.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ void add_matrices(const Weights& weights, WorkspaceNeeds& needs) {
   add(weights.head);
 }
 
-// Of the feed-forward's inner activations.
+// Width of the feed-forward's hidden activations.
 struct InnerSize {
   int rows = 0;
   int width = 0;
@@ -173,7 +173,7 @@ void Decoder::dense(const LayerWeights& w) {
   backend_.linear(gate_, std::array{LinearTerm{w.down.get(), w.down_bias.get(), branch_}});
 }
 
-// The expert that all rows share needs no choice: it goes with the router, whose input it reads.
+// The shared expert needs no routing. It runs with the router, which reads the same input.
 void Decoder::route(const LayerWeights& w) {
   const LinearTerm router{w.router.get(), nullptr, scores_};
   if (config_.shared_ffn_size == 0) {
@@ -213,13 +213,13 @@ WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& l
           .max_sequences = std::min(limits.max_rows, limits.max_logits_rows),
           .vocab_size = config.vocab_size,
           .max_context = config.max_context,
-          .attention = attention_params(config, LayerConfig{}),  // the longest reach of any layer
+          .attention = attention_params(config, LayerConfig{}),  // the widest attention of any layer
           .weights = {},
           .experts = config.experts};
 }
 
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {
-  // Rows begin at multiples of 64 bytes.
+  // Rows are aligned to 64 bytes.
   const auto bytes = [](std::int64_t n_rows, std::int64_t width) {
     return static_cast<std::uint64_t>(n_rows * ((width + 15) / 16 * 16)) * sizeof(float);
   };

@@ -1,4 +1,4 @@
-// A decoder-only transformer, once for all architectures: the configuration says how it differs.
+// A decoder-only transformer for all architectures: the configuration holds their differences.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace imp {
 
-// Used by one thread at a time; a model may have several decoders. Model and backend outlive it.
+// One thread at a time may use it. A model may have several decoders, and must outlive them, as must the backend.
 class Decoder final : public ForwardPass, private StepBody {
  public:
-  // Makes all activations and tells the backend what a step will need. Throws ResourceExhausted(NO_MEMORY), and
-  // ModelError where the backend cannot run such a model.
+  // Allocates all activations and reserves the backend's scratch. Throws ResourceExhausted(NO_MEMORY), and ModelError
+  // if the backend cannot run such a model.
   Decoder(const Model& model, Backend& backend, const ForwardLimits& limits);
 
   int vocab_size() const noexcept override { return config_.vocab_size; }
@@ -28,15 +28,15 @@ class Decoder final : public ForwardPass, private StepBody {
   void run(const Batch& batch, KvPool& pool) override;
   void make_workspace();
   Norm norm(const Values& weight, const Linear* reader = nullptr) const;
-  void embed(const Batch& batch);  // to x, and normed for the first layer
-  // Both take normed to branch, join that to x, and leave it normed for what comes next.
+  void embed(const Batch& batch);  // to x, normalized for the first layer
+  // Both read `normed` and write `branch`, add it to x, and leave x normalized for the next op.
   void attention(const Batch& batch, KvPool& pool, int layer);
   void feed_forward(int layer);
   void norm_branch(const Values& post_norm);
-  void dense(const LayerWeights& w);    // normed to branch
-  void experts(const LayerWeights& w);  // likewise
+  void dense(const LayerWeights& w);  // from `normed` to `branch`
+  void experts(const LayerWeights& w);  // the same
   void route(const LayerWeights& w);
-  void head(const Batch& batch);  // to logits
+  void head(const Batch& batch);  // to `logits`
 
   const ModelConfig& config_;
   const Weights& weights_;
@@ -45,7 +45,7 @@ class Decoder final : public ForwardPass, private StepBody {
   ForwardLimits limits_;
   int kv_block_tokens_;
 
-  // Activations of a step; the number of rows in use is the batch's.
+  // Activations of a step. The batch determines the number of rows in use.
   Rows x_;             // [rows, hidden]: the residual stream
   Rows normed_;        // [rows, hidden]
   Rows q_;             // [rows, n_heads · head_dim]
@@ -66,10 +66,10 @@ class Decoder final : public ForwardPass, private StepBody {
   std::vector<Rows> angles_;  // of each rope [rows, dims]
 };
 
-// What a decoder will need of its backend, weights apart.
+// What a decoder needs of its backend, apart from weights.
 WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits);
 
-// Bytes of a decoder's activations, logits apart.
+// Bytes of a decoder's activations, apart from logits.
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits);
 
 }  // namespace imp

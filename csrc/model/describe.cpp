@@ -49,7 +49,7 @@ std::string text_of(RopeScalingKind value) {
   return "none";
 }
 
-// "3, 5, 8"; of a long list the first ones and the number of all.
+// "3, 5, 8"; for a long list the first ones and the total number.
 std::string text_of(const std::vector<std::int32_t>& ids) {
   constexpr std::size_t kShown = 8;
   std::string text = ids.empty() ? "none" : "";

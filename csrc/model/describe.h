@@ -1,4 +1,4 @@
-// A configuration as lines for people.
+// Describes a configuration in lines of text.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace imp {
 
-// Every field, in the order of ModelConfig, with where it came from.
+// Every field, in the order of ModelConfig, with its origin.
 std::vector<Fact> describe(const ModelConfig& config, const Origins& origins);
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// What the engine knows of a model: a batch goes in, rows of logits come out.
+// The engine's view of a model: a batch in, rows of logits out.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace imp {
 
-// The sizes a forward pass was prepared for.
+// The sizes for which a forward pass is prepared.
 struct ForwardLimits {
   int max_rows = 0;         // rows of one batch
   int max_logits_rows = 0;  // of those, rows with logits; and sequences
@@ -20,12 +20,12 @@ class ForwardPass {
   virtual ~ForwardPass() = default;
   virtual int vocab_size() const noexcept = 0;
   virtual const ForwardLimits& limits() const noexcept = 0;
-  // The cache it reads and writes, of which the engine gives it n_blocks blocks.
+  // The cache that it reads and writes; the engine chooses n_blocks.
   virtual KvGeometry kv_geometry(int n_blocks) const = 0;
 
-  // Evaluates the batch: writes K and V of every row, and returns the logits [logits_rows.size(), vocab_size] in
-  // device memory, valid until the next call. A row's logits depend only on its sequence's tokens and positions up
-  // to it. Allocates nothing.
+  // Runs the batch: writes K and V of every row, and returns the logits [logits_rows.size(), vocab_size] in device
+  // memory, valid until the next call. A row's logits depend only on its sequence's tokens and positions up to it.
+  // Allocates nothing.
   virtual Rows forward(const Batch& batch, KvPool& pool) = 0;
 };
 

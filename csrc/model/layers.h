@@ -10,9 +10,9 @@ namespace imp {
 
 using Matrix = std::unique_ptr<Linear>;  // [n, k]: k inputs, n outputs
 using Values = std::unique_ptr<Vector>;
-using Stack = std::vector<Matrix>;  // one for each expert
+using Stack = std::vector<Matrix>;  // one per expert
 
-// Null where the configuration has no such weight.
+// Null if the configuration has no such weight.
 struct LayerWeights {
   Values attention_norm;  // [hidden]
   Matrix q;               // [n_heads · head_dim, hidden]
@@ -42,7 +42,7 @@ struct Weights {
   Matrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   Values final_norm;  // [hidden]
-  Matrix head;        // [vocab, hidden]; null where it is the embedding
+  Matrix head;  // [vocab, hidden]; null if it is the embedding (tied)
 
   const Linear& output_head() const { return head ? *head : *embedding; }
 };

@@ -1,4 +1,4 @@
-// Device, model, decoder, in this order.
+// Makes device, model and decoder, in this order.
 #include "model/loaded_model.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// A model on a device of its own, ready to evaluate.
+// A model on its own device, ready to run.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace imp {
 
-// Members are destroyed in the reverse order: nothing outlives what it uses.
+// Members are destroyed in reverse order, so none outlives what it uses.
 struct LoadedModel {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<const Model> model;
@@ -18,10 +18,10 @@ struct LoadedModel {
   std::unique_ptr<std::atomic<bool>> is_leased = std::make_unique<std::atomic<bool>>(false);
 };
 
-// The right to evaluate: whoever has it owns the model's scratch and activations. The model outlives it.
+// The right to run: its holder owns the model's scratch and activations. The model must outlive it.
 class ModelLease {
  public:
-  // Throws InvalidArgument where another holds it; from any thread.
+  // Throws InvalidArgument if another one exists. Any thread may call it.
   explicit ModelLease(LoadedModel& model);
   ~ModelLease() { is_leased_.store(false, std::memory_order_release); }
   ModelLease(const ModelLease&) = delete;

@@ -10,7 +10,7 @@
 namespace imp {
 namespace {
 
-// Sizes may come from a hostile file: sums stop at the largest number instead of wrapping.
+// Sizes may come from a hostile file, so sums saturate instead of wrapping.
 std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
   std::uint64_t total = 0;
   return __builtin_add_overflow(a, b, &total) ? std::numeric_limits<std::uint64_t>::max() : total;
@@ -23,7 +23,7 @@ std::uint64_t left_of(std::uint64_t from, std::uint64_t taken) {
   return from > taken ? from - taken : 0;
 }
 
-// "1.5 GiB", exact to a tenth of the unit, rounded up so that what does not fit never looks as if it did.
+// "1.5 GiB", in tenths of the unit, rounded up so that a size that does not fit never looks as if it did.
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
@@ -56,7 +56,7 @@ std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_
                           {{"needed", std::to_string(needed)}, {"available", std::to_string(request.budget_bytes)}});
 }
 
-// What is asked for at least: a cache of one block, or of the stated context.
+// The smallest acceptable cache: one block, or the requested context.
 std::uint64_t least_blocks(const MemoryRequest& request) {
   if (!request.max_context) return 1;
   return blocks_for(static_cast<std::uint64_t>(*request.max_context), request.kv_block_tokens);

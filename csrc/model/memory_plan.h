@@ -1,4 +1,4 @@
-// Divides the memory there is between weights, cache and scratch, before any of it is allocated.
+// Divides the available memory among weights, cache and scratch before any is allocated.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace imp {
 struct MemoryRequest {
   std::uint64_t budget_bytes = 0;  // for all of it
   std::uint64_t weights_bytes = 0;
-  std::uint64_t scratch_bytes = 0;  // activations and the ops' own
+  std::uint64_t scratch_bytes = 0;  // activations and scratch of the ops
   std::uint64_t logits_bytes = 0;
-  std::uint64_t reserve_bytes = 0;   // left to the rest of the process
-  std::uint64_t kv_block_bytes = 1;  // of one block over all layers
+  std::uint64_t reserve_bytes = 0;  // left for the rest of the process
+  std::uint64_t kv_block_bytes = 1;  // over all layers
   int kv_block_tokens = 16;
-  std::optional<std::uint64_t> kv_bytes;  // empty: as much as is reasonable
-  int model_context = 1;                  // tokens a sequence may hold where nobody says otherwise
-  std::optional<int> max_context;         // somebody says so: the cache must hold it
-  bool is_for_models = false;             // nothing else wants the memory: the cache takes what is left
+  std::optional<std::uint64_t> kv_bytes;  // empty: chosen
+  int model_context = 1;  // tokens per sequence by default
+  std::optional<int> max_context;  // requested: the cache must hold it
+  bool is_for_models = false;  // nothing else needs the memory: the cache takes the rest
 };
 
 struct MemoryItem {
@@ -37,11 +37,10 @@ struct MemoryPlan {
 // The items and their sum as one line: "weights 1.2 GiB, kv ...; in all 2.0 GiB of 1.5 GiB".
 std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budget_bytes);
 
-// Pure. An unstated size of the cache is half of what weights and scratch leave, more where a stated context needs it,
-// within what logits and reserve leave, and at most enough for 4 sequences of full length; memory that is for models
-// alone it takes whole. Throws
-// ResourceExhausted(NO_MEMORY) with the items where they do not fit, InvalidArgument where a stated context does not
-// fit into a stated cache.
+// Pure. By default the cache takes half of what weights and scratch leave, or more if a requested context needs it,
+// within what logits and reserve leave, and at most enough for 4 sequences of full length. If the memory is only for
+// models, the cache takes all the rest. Throws ResourceExhausted(NO_MEMORY) with the items if they do not fit, and
+// InvalidArgument if a requested context does not fit a requested cache.
 MemoryPlan plan_memory(const MemoryRequest& request);
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// What an architecture is in one format: a name that checkpoints give, a reader of their keys, names of their tensors.
+// An architecture in one format: its name in checkpoints, the reader of its keys, and its tensor names.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Architecture {
   const TensorNames* names;
 };
 
-// The readers, a file for each family.
+// The readers, one file per family.
 void read_llama_gguf(FactReader& facts);
 void read_llama_hf(FactReader& facts);
 void read_mistral_hf(FactReader& facts);

@@ -1,4 +1,4 @@
-// Settles vocabulary, end tokens, biases and windows.
+// Checks and completes vocabulary, end tokens, biases and windows.
 #include "model/arch/decoder_facts.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Getters that fill in a configuration, and their refusals.
+// Typed getters for a checkpoint's keys, and their errors.
 #include "model/arch/fact_reader.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace imp {
 namespace {
 
-// Parts of the names of keys that affect the arithmetic, in both formats.
+// Parts of key names that affect the arithmetic, in both formats.
 constexpr std::array<std::string_view, 15> kArithmetic = {
     "rope",  "rotary",  "attention", "attn",       "norm",    "expert",         "moe", "router", "residual",
     "scale", "scaling", "clamp",     "multiplier", "softcap", "sliding_window",
@@ -28,7 +28,7 @@ double number_of(const MetadataValue& value) {
   return number ? *number : 0;
 }
 
-// Whether a value switches its feature off: false, zero, empty, or a factor of one.
+// Whether a value disables its feature: false, zero, empty, or a factor of one.
 bool is_off(std::string_view key, const MetadataValue& value) {
   if (const auto* flag = std::get_if<bool>(&value.value)) return !*flag;
   if (const auto* text = std::get_if<std::string>(&value.value)) return text->empty();
@@ -63,7 +63,7 @@ std::optional<std::uint64_t> FactReader::find_integer(std::string_view key) {
 std::vector<std::uint32_t> FactReader::find_integers(std::string_view key) {
   const std::string& whole = ask(key);
   const Metadata& metadata = file_.metadata();
-  // An empty array of JSON has no type, and no integers.
+  // An empty JSON array has no element type, so it is no list of integers.
   if (metadata.is_array(whole))
     return metadata.find_integers<std::uint32_t>(whole).value_or(std::vector<std::uint32_t>{});
   const auto one = metadata.find_integer<std::uint32_t>(whole);
@@ -165,7 +165,7 @@ void FactReader::refuse_tensor(Reason reason, std::string_view tensor, std::stri
 std::vector<std::string> FactReader::unread_keys() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : file_.metadata().entries()) {
-    // The header's own notes and the defaults for generation are no hyper-parameters, and null has no effect.
+    // Notes of the header and defaults for generation are no hyper-parameters, and null has no effect.
     if (key.starts_with("__metadata__.") || key.starts_with("generation_config.")) continue;
     if (value.type == ValueType::NONE) continue;
     if (!key.starts_with(prefix_) || asked_.contains(key)) continue;

@@ -1,4 +1,4 @@
-// Reads a checkpoint's keys into a configuration and notes where each fact came from.
+// Reads a checkpoint's keys into a configuration and notes the origin of each fact.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace imp {
 
-// A hyper-parameter's key is given without the prefix that all of them have ("<architecture>." in GGUF).
+// Keys are given without the common prefix of hyper-parameters ("<architecture>." in GGUF).
 class FactReader {
  public:
   FactReader(const ModelFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
@@ -26,11 +26,11 @@ class FactReader {
   bool has_tensor(std::string_view name) const noexcept { return file_.find(name) != nullptr; }
   bool has(std::string_view key);
 
-  // Any integer, of which no note is made.
+  // Any integer. Notes no origin.
   std::optional<std::uint64_t> find_integer(std::string_view key);
 
   std::vector<std::uint32_t> find_integers(std::string_view key);  // one, or a list
-  bool find_flag(std::string_view key);                            // false where missing
+  bool find_flag(std::string_view key);  // false if missing
   void find_flag(std::string_view field, std::string_view key, bool& out);
 
   // Counts: at least 1 (MODEL_VALUE), at most `limit` (MODEL_LIMIT).
@@ -58,11 +58,11 @@ class FactReader {
                                   std::string_view expected) const;
 
   // The keys with the prefix that nothing has read, in file order. Throws MODEL_UNSUPPORTED if one of them affects the
-  // arithmetic and its value does not switch it off.
+  // arithmetic and its value does not disable it.
   std::vector<std::string> unread_keys() const;
 
  private:
-  const std::string& ask(std::string_view key);  // the whole key, remembered as asked for
+  const std::string& ask(std::string_view key);  // the full key, marked as read
   int checked_count(const std::string& key, std::uint64_t value, std::int64_t limit) const;
   std::optional<float> number_at(std::string_view field, std::string_view key);
 

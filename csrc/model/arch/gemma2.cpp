@@ -1,4 +1,4 @@
-// Gemma 2: soft caps on scores and logits, every other layer sees a window.
+// Gemma 2: soft caps on scores and logits; sliding windows in every other layer.
 #include <cmath>
 
 #include "model/arch/architecture.h"
@@ -18,7 +18,7 @@ void read_gemma2_gguf(FactReader& facts) {
   facts.find_number("attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
   config.logit_soft_cap = 30;
   facts.find_number("logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
-  // The 27B model scales scores by its hidden size per head, and files do not say so; its depth tells it apart.
+  // The 27B model scales scores by hidden size per head. Files do not say so; only its depth identifies it.
   constexpr int kLayersOf27B = 46;
   if (config.n_layers == kLayersOf27B && !facts.has("attention.scale")) {
     config.attention_scale = 1 / std::sqrt(static_cast<float>(config.hidden_size) / static_cast<float>(config.n_heads));

@@ -1,4 +1,4 @@
-// Gemma 3: q and k are normalized; of six layers five see a window, with rotary positions of their own.
+// Gemma 3: q and k are normalized; five of six layers have a sliding window and a RoPE of their own.
 #include <cmath>
 
 #include "model/arch/architecture.h"
@@ -8,7 +8,7 @@
 namespace imp {
 namespace {
 
-// Windowed layers turn faster and are never scaled.
+// The RoPE of windowed layers has a higher frequency and is never scaled.
 void add_windowed_rope(ModelConfig& config) {
   const RopeConfig& rope = config.ropes[0];
   config.ropes.push_back({.style = rope.style, .dims = rope.dims, .theta = 10000, .scaling = {}});
@@ -24,7 +24,7 @@ void read_gemma3_gguf(FactReader& facts) {
   config.qk_norm = true;
   read_gguf_rope(facts, RopeStyle::halves, 1000000);
   add_windowed_rope(config);
-  // Files that Ollama writes name these keys "global" and "local".
+  // Files written by Ollama name these keys "global" and "local".
   facts.find_number("rope_theta", "rope.global.freq_base", config.ropes[0].theta);
   for (const char* key : {"rope.freq_base_swa", "rope.local.freq_base"}) {
     facts.find_number("windowed_rope_theta", key, config.ropes[1].theta);
@@ -32,7 +32,7 @@ void read_gemma3_gguf(FactReader& facts) {
   read_gguf_windows(facts, {.window = 1024, .period = 6, .rope = 1});
   facts.find_number("attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
   facts.find_number("logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
-  // The 27B model scales scores by its hidden size per head, and files do not say so; its depth tells it apart.
+  // The 27B model scales scores by hidden size per head. Files do not say so; only its depth identifies it.
   constexpr int kLayersOf27B = 62;
   if (config.n_layers == kLayersOf27B && !facts.has("attention.scale")) {
     config.attention_scale = 1 / std::sqrt(static_cast<float>(config.hidden_size) / static_cast<float>(config.n_heads));

@@ -1,4 +1,4 @@
-// Reads the keys that GGUF decoders share.
+// Reads the keys that all GGUF decoders share.
 #include "model/arch/gguf_facts.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace imp {
 namespace {
 
-// If the file lists its tokens, their number counts and not `vocab_size`: an id beyond the list has no text.
+// If the file lists its tokens, their number counts, not `vocab_size`: an id beyond the list has no text.
 std::optional<std::int64_t> count_tokens(FactReader& facts) {
   int stated = 0;
   const bool is_stated = facts.find_count("n_tokens", "vocab_size", model_limits::kVocabulary, stated);
@@ -57,14 +57,14 @@ void read_heads(FactReader& facts) {
 RopeScalingKind read_scaling_kind(FactReader& facts, bool has_factor) {
   const auto word = facts.find_word("rope_scaling", "rope.scaling.type");
   if (!word && !has_factor) return RopeScalingKind::none;
-  if (!word) {  // files older than the key for the kind have a factor alone
+  if (!word) {  // older files have only the factor
     facts.origins.note("rope_scaling", Origin::checkpoint, facts.origins.find("rope_scaling_factor").source);
     return RopeScalingKind::linear;
   }
   if (*word == "none") return RopeScalingKind::none;
   if (*word == "linear") return RopeScalingKind::linear;
   if (*word == "yarn") return RopeScalingKind::yarn;
-  // llama3 scaling has no word in GGUF: its files hold factors.
+  // GGUF cannot express llama3 scaling: its files hold the factors.
   facts.refuse(Reason::MODEL_UNSUPPORTED, "rope.scaling.type", printable(*word), "one of none, linear, yarn");
 }
 
@@ -78,7 +78,7 @@ void read_scaling(FactReader& facts, RopeScaling& scaling) {
   facts.find_number("rope_extrapolation", "rope.scaling.yarn_ext_factor", scaling.extrapolation);
   facts.find_number("rope_beta_fast", "rope.scaling.yarn_beta_fast", scaling.beta_fast);
   facts.find_number("rope_beta_slow", "rope.scaling.yarn_beta_slow", scaling.beta_slow);
-  double yarn_attention_factor = 1;  // both keys are in use, and both count
+  double yarn_attention_factor = 1;  // both keys are in use and multiply
   facts.find_number("rope_attention_factor", "rope.scaling.yarn_attn_factor", yarn_attention_factor);
   facts.find_number("rope_attention_factor", "rope.scaling.attn_factor", scaling.attention_factor);
   scaling.attention_factor *= yarn_attention_factor;
@@ -97,7 +97,7 @@ void read_gguf_decoder(FactReader& facts) {
   facts.count("ffn_size", "feed_forward_length", model_limits::kFfn, config.ffn_size);
   read_heads(facts);
   facts.number("norm_epsilon", "attention.layer_norm_rms_epsilon", config.norm_epsilon);
-  facts.has("attention.layer_norm_epsilon");  // belongs to a norm that these families do not have
+  facts.has("attention.layer_norm_epsilon");  // of a norm that these families lack
   if (facts.has("attention.causal") && !facts.find_flag("attention.causal")) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "attention.causal", "false", "true");
   }
@@ -110,7 +110,7 @@ void read_gguf_decoder(FactReader& facts) {
 
 bool has_gguf_experts(FactReader& facts) {
   if (facts.find_integer("expert_count").value_or(0) != 0) return true;
-  facts.has("expert_used_count");  // says nothing where there are none
+  facts.has("expert_used_count");  // no effect without experts
   if (facts.has_tensor(kGgufNames.weight(0, kGgufNames.router))) {
     facts.refuse(Reason::MODEL_VALUE, "expert_count", "0", "how many experts the router chooses from");
   }

@@ -1,27 +1,27 @@
-// The facts that GGUF decoders state in the same keys.
+// The facts that all GGUF decoders state with the same keys.
 #pragma once
 
 #include "model/arch/decoder_facts.h"
 
 namespace imp {
 
-// Sizes, norm epsilon, vocabulary, tied head, end tokens; every layer sees all keys; attention_scale is
+// Sizes, norm epsilon, vocabulary, tied embeddings, end tokens. Every layer sees all keys; attention_scale is
 // head_dim^(-1/2) unless the file says otherwise.
 void read_gguf_decoder(FactReader& facts);
 
-// Whether there are experts: a router without a count of them is refused.
+// Whether there are experts. Throws if there is a router but no number of experts.
 bool has_gguf_experts(FactReader& facts);
 void refuse_gguf_experts(FactReader& facts);
-// `normalized`: unless the file says otherwise. Without a size of their own experts have ffn_size.
+// `normalized` is the default if the file says nothing. Experts without a size have ffn_size.
 void read_gguf_experts(FactReader& facts, bool normalized);
 
-// Rotary positions of the layers that see all keys: ropes[0].
+// RoPE of the layers without a window: ropes[0].
 void read_gguf_rope(FactReader& facts, RopeStyle style, double default_theta);
 
-// All layers see a window, where the file names one.
+// A sliding window for all layers, if the file has one.
 void read_gguf_window(FactReader& facts);
 
-// Layers that see a window among layers that see all keys.
+// Sliding windows in some of the layers.
 void read_gguf_windows(FactReader& facts, const MixedWindows& defaults);
 
 }  // namespace imp

@@ -31,7 +31,7 @@ void read_heads(FactReader& facts, int default_head_dim) {
 }
 
 void read_activation(FactReader& facts) {
-  facts.has("hidden_act");  // where both are given, the other is in force
+  facts.has("hidden_act");  // if both are given, the other counts
   const std::string_view key = facts.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   const auto word = facts.find_word("activation", key);
   if (!word) return;
@@ -61,8 +61,7 @@ RopeScalingKind scaling_kind(FactReader& facts, const std::string& at) {
   facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word), "one of default, linear, yarn, llama3");
 }
 
-// Reads the factor of cosine and sine: attention_factor, or else what follows from the two mscales. One mscale without
-// the other has no effect.
+// The factor of cosine and sine: attention_factor, or the ratio of the two mscales. One mscale alone has no effect.
 void read_yarn_magnitude(FactReader& facts, const std::string& at, RopeScaling& scaling) {
   double mscale = 0, mscale_all_dim = 0;
   facts.find_number("rope_mscale", at + "mscale", mscale);
@@ -93,7 +92,7 @@ void read_scaling(FactReader& facts, const std::string& at, RopeScaling& scaling
   facts.has(at + "finetuned");  // history, not arithmetic
 }
 
-// Checkpoints of one model_type may hold a classifier or an encoder.
+// Checkpoints of one model_type may also be classifiers or encoders.
 void refuse_other_tasks(FactReader& facts) {
   const MetadataValue* value = facts.file().metadata().find("architectures");
   if (!value) return;
@@ -106,7 +105,7 @@ void refuse_other_tasks(FactReader& facts) {
   facts.refuse(Reason::MODEL_UNSUPPORTED, "architectures", found.empty() ? "none" : found, "one ending in ForCausalLM");
 }
 
-// The file has read it already where it has such weights, and knows what it cannot be.
+// The file has read and checked it already if it has such weights.
 void read_quantization(FactReader& facts) {
   if (!float8_scheme(facts.file().metadata())) return;
   for (const auto& [key, value] : facts.file().metadata().entries()) {
@@ -114,7 +113,7 @@ void read_quantization(FactReader& facts) {
   }
 }
 
-// In front of the keys of the layers that see all keys.
+// The prefix of the keys of layers without a window.
 std::string rope_section(FactReader& facts) {
   for (const char* section : {"rope_parameters.full_attention.", "rope_parameters."}) {
     for (const char* key : {"rope_theta", "rope_type"}) {
@@ -202,7 +201,7 @@ void refuse_optional_windows(FactReader& facts) {
   if (facts.find_flag("use_sliding_window")) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "use_sliding_window", "true", "false");
   }
-  for (const char* key : {"sliding_window", "layer_types"}) facts.has(key);  // without effect
+  for (const char* key : {"sliding_window", "layer_types"}) facts.has(key);  // no effect
 }
 
 void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_view ffn_size_key) {
@@ -210,7 +209,7 @@ void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_
   facts.count("n_experts", count_key, model_limits::kExperts, config.experts.n_experts);
   facts.count("n_experts_used", "num_experts_per_tok", model_limits::kExperts, config.experts.n_used);
   facts.count("expert_ffn_size", ffn_size_key, model_limits::kFfn, config.expert_ffn_size);
-  // These are about training.
+  // These concern training.
   for (const char* key : {"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"}) facts.has(key);
 }
 

@@ -1,4 +1,4 @@
-// Llama and what is built like it; Mistral's sliding window and Mixtral's experts among them.
+// Llama and models of the same structure, with Mistral's sliding window and Mixtral's experts.
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
@@ -7,7 +7,7 @@ namespace imp {
 
 void read_llama_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
-  // GGUF permutes the rows of q and k of this architecture, so that pairs stand side by side.
+  // GGUF permutes the rows of q and k of this architecture, so that rotated pairs are adjacent.
   read_gguf_rope(facts, RopeStyle::adjacent, 10000);
   read_biases(facts, kGgufNames);
   read_gguf_window(facts);
@@ -16,7 +16,7 @@ void read_llama_gguf(FactReader& facts) {
 
 void read_llama_hf(FactReader& facts) {
   read_hf_decoder(facts, kHfNames, 0);
-  // Rows are permuted while they are read, as GGUF has them: one model has the same bits from either format.
+  // Rows are permuted when they are read, as GGUF does: a model has the same bits from either format.
   read_hf_rope(facts, RopeStyle::adjacent, 10000);
   read_biases(facts, kHfNames);
 }

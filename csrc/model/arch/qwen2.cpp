@@ -1,4 +1,4 @@
-// Qwen 2 and 2.5: biases on q, k and v; with experts in place of the feed-forward, one of them shared, or without.
+// Qwen 2 and 2.5: biases on q, k and v. With or without experts, one of which is shared.
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"

@@ -1,4 +1,4 @@
-// Qwen 3: q and k are normalized, nothing has a bias; with experts in place of the feed-forward or without.
+// Qwen 3: q and k are normalized; no biases. With or without experts.
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
@@ -31,7 +31,7 @@ void read_qwen3_hf(FactReader& facts) {
 
 void read_qwen3_moe_hf(FactReader& facts) {
   read_qwen3_hf(facts);
-  // Both names are in use.
+  // Files use both names.
   read_hf_experts(facts, facts.has("num_experts") ? "num_experts" : "num_local_experts", "moe_intermediate_size");
   facts.find_flag("expert_weights_normalized", "norm_topk_prob", facts.config.experts.normalized);
   refuse_dense_layers(facts);

@@ -42,14 +42,14 @@ std::span<const Architecture> all_architectures() noexcept {
 }
 
 const Architecture& architecture_of(const ModelFile& file) {
-  // Random weights come under the keys and names of GGUF.
+  // Random weights use the keys and names of GGUF.
   const ModelFormat format = file.format() == "safetensors" ? ModelFormat::hf : ModelFormat::gguf;
   const std::string_view name =
       file.metadata().string(format == ModelFormat::gguf ? "general.architecture" : "model_type");
   for (const Architecture& known : kArchitectures) {
     if (known.format == format && known.name == name) return known;
   }
-  constexpr std::size_t kShown = 64;  // a name can be as long as its file
+  constexpr std::size_t kShown = 64;  // a name may be as long as its file
   throw ModelError(Reason::MODEL_UNSUPPORTED, file.metadata().where() + ": architecture " + printable(name, kShown) +
                                                   ": unknown, imp knows " + known_names(format));
 }

@@ -1,4 +1,4 @@
-// The architectures imp knows.
+// The supported architectures.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@ namespace imp {
 
 std::span<const Architecture> all_architectures() noexcept;
 
-// The architecture of a checkpoint. Throws ModelError: MODEL_KEY where it names none, MODEL_UNSUPPORTED, listing the
-// known, where it names another.
+// The architecture of a checkpoint. Throws ModelError: MODEL_KEY if it names none, MODEL_UNSUPPORTED with the list of
+// known ones if it names another.
 const Architecture& architecture_of(const ModelFile& file);
 
 }  // namespace imp

@@ -1,10 +1,10 @@
-// Which tensor names belong to a decoder.
+// Decides which tensors belong to a decoder.
 #include "model/arch/tensor_names.h"
 
 namespace imp {
 namespace {
 
-// "output_norm.weight" → "output_norm": a bias beside a known weight is ours too.
+// "output_norm.weight" → "output_norm": a bias beside a known weight belongs to the decoder too.
 std::string_view stem(std::string_view name) {
   return name.substr(0, name.find('.'));
 }
@@ -12,7 +12,7 @@ std::string_view stem(std::string_view name) {
 }  // namespace
 
 bool TensorNames::is_ours(std::string_view tensor) const noexcept {
-  // Some checkpoints keep a table of angles that follows from the configuration.
+  // Some checkpoints store a table of angles that follows from the configuration.
   if (tensor.ends_with(".rotary_emb.inv_freq")) return false;
   if (tensor.starts_with(layer)) return true;
   const std::string_view found = stem(tensor);

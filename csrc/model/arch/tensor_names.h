@@ -1,4 +1,4 @@
-// What a format calls a decoder's tensors, and how it writes them.
+// A format's tensor names, and its conventions.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct TensorNames {
   std::string_view post_ffn_norm;
 
   std::string_view router;
-  std::string_view experts;  // in front of an expert's number and "."; empty: a tensor holds all experts' matrices
+  std::string_view experts;  // prefix of an expert's number and "."; empty: one tensor holds all experts
   std::string_view expert_gate;
   std::string_view expert_up;
   std::string_view expert_down;
@@ -38,16 +38,16 @@ struct TensorNames {
   std::string_view shared_up;
   std::string_view shared_down;
 
-  float norm_offset = 0;           // what is added to a norm's weights
-  bool rope_halves_apart = false;  // rows of q and k that rotate together stand half a head apart, not side by side
+  float norm_offset = 0;  // added to a norm's weights
+  bool rope_halves_apart = false;  // rows of q and k that rotate together are half a head apart, not adjacent
 
   std::string weight(int i, std::string_view name) const { return in_layer(i, name) + ".weight"; }
   std::string bias(int i, std::string_view name) const { return in_layer(i, name) + ".bias"; }
   std::string expert_weight(int i, int expert, std::string_view name) const {
     return in_layer(i, experts) + std::to_string(expert) + "." + std::string(name) + ".weight";
   }
-  // Whether a tensor stands where these architectures keep theirs. One of those that nobody claims means that the
-  // model computes something we do not; any other is a stranger that changes nothing.
+  // Whether a tensor's name has the prefix of these architectures. If so and nothing reads it, the model computes
+  // something unknown. Any other tensor is ignored.
   bool is_ours(std::string_view tensor) const noexcept;
 
  private:
@@ -56,7 +56,7 @@ struct TensorNames {
   }
 };
 
-// GGUF has one set of names for all decoders.
+// GGUF uses the same names for all decoders.
 inline constexpr TensorNames kGgufNames = {
     .embedding = "token_embd.weight",
     .final_norm = "output_norm.weight",
@@ -87,7 +87,7 @@ inline constexpr TensorNames kGgufNames = {
     .shared_down = "ffn_down_shexp",
 };
 
-// Names in the library that most checkpoints are published for; it has one module per projection.
+// The names of the transformers library, with one module per projection.
 inline constexpr TensorNames kHfNames = {
     .embedding = "model.embed_tokens.weight",
     .final_norm = "model.norm.weight",
@@ -119,7 +119,7 @@ inline constexpr TensorNames kHfNames = {
     .rope_halves_apart = true,
 };
 
-// Mixtral's experts have names of their own.
+// Mixtral has its own names for experts.
 constexpr TensorNames hf_names_of_mixtral() {
   TensorNames names = kHfNames;
   names.router = "block_sparse_moe.gate";
@@ -131,7 +131,7 @@ constexpr TensorNames hf_names_of_mixtral() {
 }
 inline constexpr TensorNames kHfMixtralNames = hf_names_of_mixtral();
 
-// Four norms per layer, whose weights are written less one.
+// Four norms per layer. Their weights are stored minus one.
 constexpr TensorNames hf_names_with_four_norms() {
   TensorNames names = kHfNames;
   names.post_attention_norm = "post_attention_layernorm";

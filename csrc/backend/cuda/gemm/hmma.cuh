@@ -21,25 +21,25 @@ struct Hmma {
   static constexpr int kStripWarps = 4, kColumnWarps = kDecodes ? 1 : 2;
   static constexpr int kWarps = kStripWarps * kColumnWarps, kThreads = kWarps * kWarpSize;
   static constexpr int kColumns = kColumnWarps * kWarpColumns;
-  static constexpr int kBlocks = kDecodes ? 3 : 1;  // of a processor: with at most 168 registers for each thread
+  static constexpr int kBlocks = kDecodes ? 3 : 1;  // per processor: with at most 168 registers per thread
   static constexpr int kStages = 4, kStageBytes = kColumns * kTileRowBytes;
   static constexpr int kStagedFloats = staged_floats(kWarpColumns);
-  // The ring, and after the last step the sums.
+  // The ring of stages; after the last step, the sums.
   static constexpr std::size_t kRingBytes = std::size_t{kStages} * kStageBytes;
   static constexpr std::size_t kStagedBytes = std::size_t{kWarps} * kStagedFloats * sizeof(float);
   static constexpr std::size_t kSharedBytes = kRingBytes > kStagedBytes ? kRingBytes : kStagedBytes;
 };
 
-// What a thread copies of each step: chunks of 16 bytes of some rows of x.
+// A thread's share of the copies of each step: 16-byte chunks of some rows of x.
 template <DType kType>
 struct StepCopies {
   using Shape = Hmma<kType>;
   static constexpr int kRowChunks = kTileRowBytes / 16;
-  static constexpr int kRows = Shape::kColumns * kRowChunks / Shape::kThreads;  // of this thread
+  static constexpr int kRows = Shape::kColumns * kRowChunks / Shape::kThreads;  // per thread
 
   const std::byte* x;
-  unsigned from[kRows];  // chunks from x on
-  int to;                // of the first
+  unsigned from[kRows];  // offsets in chunks from x
+  int to;  // offset of the first in a stage
 
   __device__ __forceinline__ StepCopies(const TileWork& work, const TilePlace& place) : x(work.x) {
     const int thread = static_cast<int>(threadIdx.x), chunk = thread % kRowChunks;
@@ -60,8 +60,8 @@ struct StepCopies {
   }
 };
 
-// One step's products of a warp: `x` is its first column's row of the stage. When the weights are decoded, load_next()
-// is to put those of the next step in their place: they come while the last products are made, and other warps' ones.
+// One step's products of a warp. `x` is the row of its first column in the stage. When the weights are decoded,
+// load_next() loads those of the next step, so that they arrive during the last products.
 template <DType kType, class LoadNext>
 __device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], int step, const std::byte* x, int lane,
                                          const LoadNext& load_next,
@@ -69,7 +69,7 @@ __device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], 
   ScaleWords words[2];
   IMP_UNROLL
   for (int strip = 0; strip < 2; ++strip) weights[strip].make_words(step, lane, words[strip]);
-  // A lane's row of the four matrices that are loaded at once: two groups of columns by two of eight elements.
+  // A lane's row in the four matrices that one ldmatrix loads: two groups of columns by two of eight elements.
   const int column = lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
   IMP_UNROLL
   for (int i = 0; i < kStepProducts; ++i) {
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
       }
     };
     arch::wait_for_copies<Shape::kStages - 2>();
-    __syncthreads();  // the step has come, and all are done with the one before it
+    __syncthreads();  // the step has arrived, and all warps are done with the one before
     if (step + Shape::kStages - 1 < n_steps) copies.begin(step + Shape::kStages - 1, shared);
     arch::end_copy_group();
     add_step<kType>(weights, step % kTileSteps,
