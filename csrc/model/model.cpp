@@ -1,4 +1,4 @@
-// The steps of a load.
+// Loads a model.
 #include "model/model.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 namespace imp {
 namespace {
 
-// Stands for a matrix that is not loaded yet, where a backend asks for its size and kernels.
+// Stands for a matrix that is not loaded yet, when a backend asks for its size and kernels.
 class PlannedLinear final : public Linear {
  public:
   explicit PlannedLinear(const PlannedWeight& weight) : weight_(weight) {}
@@ -35,7 +35,7 @@ std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, c
   return activation_bytes(config, limits) + backend.scratch_bytes(needs);
 }
 
-// What a backend cannot do, a caller asked for; here a checkpoint did.
+// Turns a backend's InvalidArgument into a ModelError: here the checkpoint asked, not the caller.
 template <class Function>
 auto as_unsupported(const ModelFile& file, const Function& function) {
   try {
@@ -45,7 +45,7 @@ auto as_unsupported(const ModelFile& file, const Function& function) {
   }
 }
 
-// Of no blocks, and of each.
+// The fixed part, and the part per block.
 struct KvSizes {
   std::uint64_t fixed, block;
 };

@@ -1,4 +1,4 @@
-// A loaded model: what it is, its weights, and how its memory was divided.
+// A loaded model: its configuration, its weights and its memory plan.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +27,23 @@ struct LoadOptions {
   ForwardLimits limits{.max_rows = 512, .max_logits_rows = 64};  // of the decoders to come
   int kv_block_tokens = 16;
   std::uint64_t memory_bytes = std::numeric_limits<std::uint64_t>::max();  // for everything
-  std::uint64_t reserve_bytes = 0;                                         // of those, left to the rest of the process
-  std::optional<std::uint64_t> kv_bytes;                                   // empty: as plan_memory says
+  std::uint64_t reserve_bytes = 0;  // of these, left for the rest of the process
+  std::optional<std::uint64_t> kv_bytes;  // empty: plan_memory chooses
   LoadProgress progress;
-  std::string packed_cache;  // a folder; empty: none
+  std::string packed_cache;  // a folder; empty: no cache
 };
 
-// What became of one tensor.
+// The plan and state of one tensor.
 struct WeightSummary {
   std::string tensor;
   GemmProblem problem;
   WeightUse use = WeightUse::product;
-  int n_matrices = 1;  // of the problem's shape
-  GemmPlan plan;       // of matrices
+  int n_matrices = 1;  // with the problem's shape
+  GemmPlan plan;  // for matrices
   std::uint64_t n_bytes = 0;
 };
 
-// Constant once loaded; may be used from any thread. The backend outlives it, the file need not.
+// Immutable once loaded; any thread may use it. The backend must outlive it; the file need not.
 class Model {
  public:
   const std::string& architecture() const noexcept { return architecture_; }
@@ -54,9 +54,9 @@ class Model {
   const std::vector<Rope>& ropes() const noexcept { return ropes_; }
   const std::vector<WeightSummary>& weight_summaries() const noexcept { return summaries_; }
   const MemoryPlan& memory() const noexcept { return memory_; }
-  // Where the load was told of a cache.
+  // If the load had a cache folder.
   const std::optional<PackedWeights>& packed() const noexcept { return packed_; }
-  // Into the cache, of which there is one; see PackedCache::write.
+  // Writes the cache, which must exist; see PackedCache::write.
   bool write_packed(const std::function<bool()>& goes_on) const;
   int kv_block_tokens() const noexcept { return kv_block_tokens_; }
 
@@ -86,13 +86,14 @@ struct LoadPlan {
   MemoryRequest memory;
 };
 
-// Reads no weight and allocates nothing on the device. Whether the memory suffices is plan_memory()'s to say.
+// Reads no weight and allocates nothing on the device. plan_memory() decides whether the memory suffices.
 LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOverrides& overrides,
                    const LoadOptions& options);
 
 std::vector<WeightSummary> summaries_of(const WeightPlan& plan);
 
-// Resolves, plans kernels and memory, and only then reads weights. config().max_context is what the cache can hold.
+// Resolves the configuration, plans kernels and memory, and only then reads weights. config().max_context is at most
+// what the cache can hold.
 std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend, const ModelOverrides& overrides,
                                         const LoadOptions& options);
 

@@ -1,4 +1,4 @@
-// The vocabulary of the ways in which decoder-only transformers differ: one field each.
+// The configuration of decoder-only transformers: one field for each way in which they differ.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,32 @@
 
 namespace imp {
 
-// Where a layer normalizes: the input of attention and of the feed-forward, or also their output before it is added.
+// What a layer normalizes: the inputs of attention and feed-forward, or also their outputs before they are added.
 enum class NormPlacement : std::uint8_t { pre, pre_and_post };
 
 enum class RopeScalingKind : std::uint8_t {
   none,
   linear,      // every frequency divided by factor
-  yarn,        // only the slow ones, with a ramp over pairs between; scores are sharpened
-  wavelength,  // only the slow ones, with a ramp over turns between; "llama3" to those who configure it
+  yarn,  // YaRN: only low frequencies, with a ramp over pairs; scores are sharpened
+  wavelength,  // only low frequencies, with a ramp over wavelengths; "llama3" in configurations
 };
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::none;
-  double factor = 1;            // times the trained context
+  double factor = 1;  // relative to the trained context
   int original_context = 0;     // yarn, wavelength: tokens the model was first trained on
-  double extrapolation = 1;     // yarn: weight of the ramp; 0 scales all frequencies alike
+  double extrapolation = 1;  // yarn: weight of the ramp; 0 scales all frequencies equally
   double attention_factor = 1;  // yarn: multiplies the magnitude that follows from factor
   double mscale = 1;            // yarn: growth of the magnitude with the logarithm of factor
   double mscale_all_dim = 0;    // yarn: the same for the divisor of the magnitude
   bool truncated = true;        // yarn: the ends of the ramp are rounded to whole pairs
-  double beta_fast = 32;        // yarn: pairs that turn more often than this in original_context keep their frequency
-  double beta_slow = 1;         // yarn: pairs that turn less often than this are scaled in full
+  double beta_fast = 32;  // yarn: pairs with more rotations than this in original_context keep their frequency
+  double beta_slow = 1;  // yarn: pairs with fewer rotations than this are scaled in full
   double low_freq_factor = 1;   // wavelength: as beta_slow
   double high_freq_factor = 4;  // wavelength: as beta_fast
 };
 
-// One kind of rotary positions. A model has one, or two: one for windowed layers and one for the others.
+// One kind of rotary embedding (RoPE). A model has one, or two: one for windowed layers and one for the others.
 struct RopeConfig {
   RopeStyle style = RopeStyle::halves;
   int dims = 0;          // rotated elements of each head, the first ones
@@ -46,12 +46,11 @@ struct RopeConfig {
 };
 
 struct LayerConfig {
-  int window = 0;  // keys this far back and further are not seen; 0: all are
+  int window = 0;  // sliding window: keys this far back and further are masked; 0: none
   int rope = 0;    // index into ModelConfig::ropes
 };
 
-// What a checkpoint is, resolved: file facts, the architecture's defaults, the user's overrides. Validated and constant
-// from then on.
+// A resolved checkpoint: file facts, the architecture's defaults, the user's overrides. Validated, then constant.
 struct ModelConfig {
   // sizes
   int n_layers = 0;
@@ -61,17 +60,17 @@ struct ModelConfig {
   int n_kv_heads = 0;  // divides n_heads
   int head_dim = 0;    // of q, k and v alike
   int vocab_size = 0;  // rows of the embedding and the head: the width of logits
-  int n_tokens = 0;    // valid token ids are below it; further rows are padding
+  int n_tokens = 0;  // valid token ids are less than this; further rows are padding
   int trained_context = 0;
-  int max_context = 0;  // tokens a sequence may hold; the trained context unless overridden
+  int max_context = 0;  // the trained context unless overridden
 
   // embedding and head
   float embedding_scale = 1;  // multiplies the embedding's rows
   bool tied_head = false;     // the head is the embedding
-  float logit_soft_cap = 0;   // cap · tanh(logit / cap); 0: none
+  float logit_soft_cap = 0;  // logit soft-capping: cap · tanh(logit / cap); 0: none
 
   // norms
-  float norm_epsilon = 0;  // inside the root of every RMS norm
+  float norm_epsilon = 0;  // added inside the root of every RMS norm
   NormPlacement norm_placement = NormPlacement::pre;
   bool qk_norm = false;  // q and k are normalized per head before they are rotated
 
@@ -86,18 +85,18 @@ struct ModelConfig {
   // feed-forward: down(activation(gate) · up)
   GatedActivation activation = GatedActivation::silu;
   bool ffn_bias = false;  // of gate, up and down
-  // With experts a router chooses some feed-forwards for each row, and ffn_size is without effect.
+  // With experts (mixture of experts) a router chooses some feed-forwards for each row; ffn_size has no effect.
   ExpertRouting experts;
   int expert_ffn_size = 0;
-  // Of one more expert that every row goes to, times the sigmoid of a gate of its own; 0: there is none.
+  // Size of the shared expert, which every row uses, times the sigmoid of its own gate; 0: none.
   int shared_ffn_size = 0;
 
   bool has_experts() const noexcept { return experts.n_experts > 0; }
 
   // execution
-  DType kv_dtype = DType::F16;           // what the cache stores
-  std::vector<std::int32_t> eos_tokens;  // the user's override, checked here; the service reads those of the file
-  std::vector<std::int32_t> suppressed_tokens;  // ascending: never drawn
+  DType kv_dtype = DType::F16;  // type of the KV cache
+  std::vector<std::int32_t> eos_tokens;  // the user's override, checked here; the service reads the file's
+  std::vector<std::int32_t> suppressed_tokens;  // ascending; never sampled
 };
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// The largest hyper-parameters a checkpoint may state; products of any two fit in 63 bits.
+// Upper bounds of a checkpoint's hyper-parameters. Products of any two fit in 63 bits.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a user may change about a model: optional fields named after behaviour, resolved once at load.
+// The user's changes to a model: optional fields, resolved once at load.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace imp {
 
-// Each field replaces that one fact of the file's scaling. A kind replaces the factors stored in the file too.
+// Each field replaces one fact of the file's scaling. A kind also replaces the factors stored in the file.
 struct RopeScalingOverride {
   std::optional<RopeScalingKind> kind;
   std::optional<double> factor;
@@ -26,14 +26,14 @@ struct RopeScalingOverride {
 struct ModelOverrides {
   std::optional<int> max_context;
   std::optional<DType> kv_dtype;
-  std::optional<double> rope_theta;  // of the layers that see all keys
-  RopeScalingOverride rope_scaling;  // likewise
+  std::optional<double> rope_theta;  // of the layers without a window
+  RopeScalingOverride rope_scaling;  // the same
   std::vector<GemmOverride> gemm;
   bool deterministic = false;  // a row's bits do not depend on how many rows it comes with, where that costs speed
   bool unvalidated_kernels =
       false;  // kernels that have not run on their hardware may, without an override that names them
   std::optional<std::vector<std::int32_t>> eos_token_ids;    // instead of the file's
-  std::optional<std::vector<std::int32_t>> suppress_tokens;  // beside ids that have no token
+  std::optional<std::vector<std::int32_t>> suppress_tokens;  // in addition to ids without a token
 };
 
 }  // namespace imp

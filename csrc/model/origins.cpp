@@ -1,4 +1,4 @@
-// The notebook of a configuration's origins.
+// Records the origins of a configuration's fields.
 #include "model/origins.h"
 
 #include <utility>

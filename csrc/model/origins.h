@@ -1,4 +1,4 @@
-// Where each fact about a model came from.
+// The origin of each fact about a model.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace imp {
 enum class Origin : std::uint8_t { checkpoint, architecture, user };
 std::string_view origin_name(Origin origin) noexcept;  // "checkpoint", "architecture", "override"
 
-// One line of `imp inspect`. `source` is the key, tensor or override that said so; empty for an architecture's default.
+// One line of `imp inspect`. `source` is the key, tensor or override; empty for an architecture's default.
 struct Fact {
   std::string name;
   std::string value;
@@ -19,13 +19,13 @@ struct Fact {
   std::string source;
 };
 
-// Who said it last, and where: "key llama.block_count", "tensor token_embd.weight", "override max_context".
+// The last origin and its source: "key llama.block_count", "tensor token_embd.weight", "override max_context".
 struct OriginNote {
   Origin origin = Origin::architecture;
   std::string source;
 };
 
-// Notes made while a configuration is resolved. A field without a note is the architecture's.
+// Notes made while a configuration is resolved. A field without a note has the architecture's default.
 class Origins {
  public:
   void note(std::string_view field, Origin origin, std::string source);

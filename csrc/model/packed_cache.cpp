@@ -1,4 +1,4 @@
-// The key, and the file's name.
+// The key and the file name of the cache.
 #include "model/packed_cache.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 static_assert(kPackedRangeBytes == kPackedPieceBytes, "what a backend asks for can be checked");
 
-// File systems' clocks tick as slowly as this.
+// The coarsest clock of common file systems.
 constexpr std::chrono::seconds kCoarsestClock{2};
 
 std::string sources_text(std::span<const FileStamp> stamps) {
@@ -44,7 +44,7 @@ std::string matrices_text(std::span<const PlacedMatrix> matrices, int head_dim) 
   return text.str();
 }
 
-// What config.json, which is none of the model's files, says of their bytes.
+// The facts of config.json, which is not one of the model's files, that affect their bytes.
 std::string scales_text(const ModelFile& file, std::span<const PlacedMatrix> matrices) {
   const auto has_scales = [](const PlacedMatrix& each) { return each.weight->problem.weight == DType::F8_E4M3; };
   if (!std::ranges::any_of(matrices, has_scales)) return {};
@@ -76,7 +76,7 @@ PackedCache::PackedCache(const std::string& folder, const ModelFile& file, std::
   for (const PlacedMatrix& matrix : matrices) {
     part_bytes_.push_back(packed_bytes(matrix.weight->problem, matrix.weight->plan.layout));
   }
-  std::error_code error;  // leaves the path as it is
+  std::error_code error;  // on error the path stays as it is
   const std::filesystem::path absolute = std::filesystem::absolute(file.path(), error);
   const std::uint64_t name = checksum_of((error ? file.path() : absolute.string()) + "\n" + layouts);
   std::ostringstream path;
@@ -92,7 +92,7 @@ bool PackedCache::write(std::span<const Linear* const> matrices, const std::func
   if (!why_not_.empty()) throw ModelError(Reason::MODEL_IO, file_name(path_) + ": not written: " + why_not_);
   std::vector<std::span<const std::byte>> parts;
   for (const Linear* matrix : matrices) parts.push_back(matrix->packed());
-  std::error_code error;  // what cannot be made is for the writing to explain
+  std::error_code error;  // writing the file reports the error
   std::filesystem::create_directories(folder_, error);
   return write_packed_file(path_, key_, parts, goes_on);
 }

@@ -1,4 +1,4 @@
-// The packed weights of a model, kept in a file from one start to the next.
+// A file that keeps a model's packed weights between starts.
 #pragma once
 
 #include <cstddef>
@@ -19,24 +19,23 @@ namespace imp {
 struct PlacedMatrix {
   const PlannedWeight* weight = nullptr;
   RowOrder order = RowOrder::file;
-  int index = 0;  // among the matrices that the tensor holds
+  int index = 0;  // index among the tensor's matrices
 };
 
-// One file for a model's path and the layouts of its plan. What it was made of is its key: the versions of the model's
-// files by size, times and inode; what scales of eight-bit weights are for; every matrix with its place, shape, type,
-// order of rows and layout; the revision of the layouts. A file of another key, or one that is damaged, is not used,
-// and the next write() takes its place.
+// One file per model path and layouts of the plan. Its key has the model files' versions (size, times, inode), the
+// meaning of 8-bit weights' scales, every matrix with place, shape, type, row order and layout, and the revision of the
+// layouts. A file with another key, or a damaged one, is ignored, and the next write() replaces it.
 class PackedCache {
  public:
-  // `matrices` in the order of their parts. Throws nothing for a folder that cannot be: reading and writing do.
+  // `matrices` in the order of their parts. Does not throw for an unusable folder; reading and writing do.
   PackedCache(const std::string& folder, const ModelFile& file, std::span<const PlacedMatrix> matrices, int head_dim);
 
   const std::string& path() const noexcept { return path_; }
-  // Throws ModelError where there is none that can be used.
+  // Throws ModelError if there is no usable file.
   std::unique_ptr<const PackedFile> open() const;
-  // The matrices in the constructor's order. Makes the folder. Returns false where goes_on() says no before the end;
-  // throws ModelError(MODEL_IO) where it cannot be written, or must not yet: a model that was changed in the moment
-  // before it was opened might be changed again without its times showing it.
+  // Writes the matrices in the constructor's order, and makes the folder. Returns false if goes_on() returns false
+  // before the end. Throws ModelError(MODEL_IO) if the file cannot be written, or must not be written yet: a model that
+  // changed right before it was opened might change again without a visible change of its times.
   bool write(std::span<const Linear* const> matrices, const std::function<bool()>& goes_on) const;
 
  private:
@@ -44,7 +43,7 @@ class PackedCache {
   std::string path_;
   std::string key_;
   std::vector<std::uint64_t> part_bytes_;
-  std::string why_not_;  // it must not be written; empty: it may
+  std::string why_not_;  // why it must not be written; empty: it may
 };
 
 }  // namespace imp

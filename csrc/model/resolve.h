@@ -1,4 +1,4 @@
-// From a checkpoint's keys and the user's overrides to a configuration that stands.
+// Resolves a checkpoint's keys and the user's overrides to a valid configuration.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct ResolvedModel {
   const Architecture* architecture = nullptr;
   ModelConfig config;
   std::vector<Fact> facts;
-  std::vector<std::string> warnings;  // sentences: what was not understood or is unusual
+  std::vector<std::string> warnings;  // sentences about unknown or unusual facts
 };
 
 // file facts → the architecture's defaults → the user's overrides → validate(). Needs no device, reads no weights.

@@ -1,4 +1,4 @@
-// Plain, linear, YaRN and by-wavelength frequencies.
+// RoPE frequencies: plain, linear, YaRN and by wavelength.
 #include "model/rope.h"
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 namespace imp {
 namespace {
 
-// The pairs between which YaRN passes from unscaled (below `first`) to scaled (above `last`).
+// The range of pairs over which YaRN passes from unscaled (below `first`) to scaled (above `last`).
 struct Ramp {
   double first = 0;
   double last = 0;
   double scaled_part(double pair) const {
-    constexpr double kNarrowest = 0.001;  // no division by zero where both ends fall together
+    constexpr double kNarrowest = 0.001;  // avoids a division by zero if both ends coincide
     return std::clamp((pair - first) / std::max(kNarrowest, last - first), 0.0, 1.0);
   }
 };
 
-// The pair that turns `turns` times over the original context, as a real number.
+// The pair that rotates `turns` times over the original context, as a real number.
 double pair_of_turns(const RopeConfig& rope, double turns) {
   const double context = rope.scaling.original_context;
   return rope.dims * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
@@ -36,7 +36,7 @@ Ramp yarn_ramp(const RopeConfig& rope) {
   return {std::max(0.0, first), std::min(rope.dims - 1.0, last)};
 }
 
-// 1 for frequencies that turn often within the original context, 0 for those that hardly turn.
+// 1 for frequencies with many rotations in the original context, 0 for those with few.
 double turning_part(const RopeScaling& scaling, double frequency) {
   const double turns = scaling.original_context * frequency / (2 * std::numbers::pi);
   if (scaling.high_freq_factor <= scaling.low_freq_factor) return turns < scaling.low_freq_factor ? 0 : 1;
@@ -44,7 +44,7 @@ double turning_part(const RopeScaling& scaling, double frequency) {
   return std::clamp(part, 0.0, 1.0);
 }
 
-// What a pair's frequency is multiplied by.
+// The factor of a pair's frequency.
 double scaling_of(const RopeScaling& scaling, const Ramp& ramp, int pair, double frequency) {
   const double scaled = 1 / scaling.factor;
   switch (scaling.kind) {
@@ -73,7 +73,7 @@ float magnitude_of(const RopeScaling& scaling) {
 
 double yarn_magnitude(const RopeScaling& scaling) {
   if (scaling.factor <= 1) return 1;
-  // Longer contexts flatten attention; YaRN sharpens it by this much, half on q and half on k.
+  // Longer contexts flatten attention. YaRN sharpens the scores by this factor, half on q and half on k.
   const auto grown = [&](double mscale) { return 1 + 0.1 * mscale * std::log(scaling.factor); };
   return grown(scaling.mscale) / grown(scaling.mscale_all_dim);
 }

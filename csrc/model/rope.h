@@ -1,4 +1,5 @@
-// Frequencies of rotary positions, scaling and factors applied.
+// RoPE frequencies with scaling ("RoFormer: Enhanced Transformer with Rotary Position Embedding", "YaRN: Efficient
+// Context Window Extension of Large Language Models").
 #pragma once
 
 #include <span>
@@ -8,10 +9,10 @@
 
 namespace imp {
 
-// The magnitude that follows from factor and the mscales; attention_factor multiplies it.
+// The magnitude from factor and mscales, without attention_factor.
 double yarn_magnitude(const RopeScaling& scaling);
 
-// `factors` divide the frequencies one by one, [dims / 2], or are empty. The configuration is valid.
+// `factors` [dims / 2] divide the frequencies one by one, or are empty. The configuration is valid.
 Rope resolve_rope(const RopeConfig& config, std::span<const float> factors);
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// The rules of a configuration, each with what it expects.
+// The rules of a configuration, and what each expects.
 #include "model/validate.h"
 
 #include <cmath>
@@ -81,7 +81,7 @@ class Rules {
     require(rope.dims > 0 && rope.dims % 2 == 0 && rope.dims <= config_.head_dim, "rope_dims",
             std::to_string(rope.dims), "even, at most the head's " + std::to_string(config_.head_dim));
     const RopeScaling& scaling = rope.scaling;
-    // YaRN asks at which pair the frequencies have fallen to a given one.
+    // YaRN computes at which pair the frequencies have fallen to a given one.
     above("rope_theta", rope.theta, scaling.kind == RopeScalingKind::yarn ? 1 : 0);
     positive("rope_scaling_factor", scaling.factor);
     positive("rope_attention_factor", scaling.attention_factor);
@@ -109,7 +109,7 @@ class Rules {
     require(value >= 1 && value <= limit, field, std::to_string(value), "1 to " + std::to_string(limit),
             value > limit ? Reason::MODEL_LIMIT : wrong_value_);
   }
-  // Comparisons are written so that NaN fails them.
+  // Comparisons are written so that NaN fails.
   void between(std::string_view field, double value, double low, double high) const {
     require(value > low && value < high, field, number_text(value),
             "above " + number_text(low) + " and below " + number_text(high));

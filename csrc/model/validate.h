@@ -1,4 +1,4 @@
-// Refuses a configuration that no model can have.
+// Rejects invalid configurations.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace imp {
 
-// Throws ModelError naming the field's key or override, what was found and what was expected: MODEL_LIMIT or
-// `wrong_value` for what the checkpoint says, OVERRIDE_INVALID for what the user says. `where` begins each message.
+// Throws ModelError with the field's key or override, what was found and what was expected: MODEL_LIMIT or
+// `wrong_value` for facts of the checkpoint, OVERRIDE_INVALID for the user's. `where` begins each message.
 void validate(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value);
 
 }  // namespace imp

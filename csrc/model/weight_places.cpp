@@ -1,4 +1,4 @@
-// The tensors of a decoder, written as the decoder is.
+// Lists the tensors of a decoder.
 #include "model/weight_places.h"
 
 #include <utility>
@@ -47,7 +47,7 @@ class Places {
   std::vector<WeightPlace> all_;
 };
 
-// Rows of q and k stand as the rope of the configuration wants them, whatever the file's order.
+// Orders rows of q and k as the configured RoPE needs them, whatever the file's order.
 RowOrder rotated_order(const ModelConfig& config, const TensorNames& names) {
   const bool side_by_side = config.ropes.front().style == RopeStyle::adjacent;
   return side_by_side && names.rope_halves_apart ? RowOrder::pairs_apart : RowOrder::file;
@@ -78,7 +78,7 @@ void add_attention(Places& places, const ModelConfig& config, const TensorNames&
   }
 }
 
-// All experts' matrices of one kind: one tensor with all of them, or one of each.
+// The experts' matrices of one kind: one tensor with all of them, or one tensor for each.
 void add_expert_matrices(Places& places, const ModelConfig& config, const TensorNames& names, int i,
                          std::string_view name, std::int64_t n, std::int64_t k, Stack& slot) {
   const int n_experts = config.experts.n_experts;

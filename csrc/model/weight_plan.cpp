@@ -1,4 +1,4 @@
-// Claims tensors and plans their kernels.
+// Assigns tensors to weights and plans their kernels.
 #include "model/weight_plan.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class Claims {
  public:
   Claims(const ModelFile& file, const TensorNames& names) : file_(file), names_(names) {}
 
-  // The tensor of a place, checked.
+  // The checked tensor of a place.
   const TensorInfo& claim(const WeightPlace& place) {
     const TensorInfo& tensor = take(place.tensor, shape_text(place));
     if (!has_shape(tensor, place)) refuse(place.tensor, "shape " + imp::shape_text(tensor), shape_text(place));
@@ -44,7 +44,7 @@ class Claims {
     return claim({.tensor = std::string(name), .use = WeightUse::vector, .n = n_pairs, .k = 1, .slot = {}});
   }
 
-  // What nobody claimed: an error among the model's own, else a warning.
+  // Unused tensors: an error if they belong to the model, else a warning.
   void finish(std::vector<std::string>& warnings) const {
     std::string strangers;
     std::size_t n_strangers = 0;
@@ -84,7 +84,7 @@ class Claims {
   std::set<std::string_view> claimed_;
 };
 
-// Rows that are only looked up keep the file's layout, the one that the reference kernel takes.
+// A lookup table keeps the file's layout, which the reference kernel reads.
 GemmPlan lookup_plan(const GemmRegistry& registry) {
   const GemmKernel& reference = registry.kernels().back();
   return GemmPlan{.layout = reference.layout, .kernels = {{&reference, kAnyRows}}};
@@ -98,7 +98,7 @@ void require_overrides_match(std::span<const WeightPlace> places, std::span<cons
   require_matches(overrides, products);
 }
 
-// Of kernels that an override made multiply fewer rows than they are worth it for.
+// Reports kernels that an override uses for fewer rows than they are meant for.
 std::vector<std::string> overstretched(std::span<const PlannedWeight> weights) {
   std::set<std::string_view> names;
   std::vector<std::string> warnings;
@@ -118,7 +118,7 @@ std::vector<std::string> overstretched(std::span<const PlannedWeight> weights) {
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
                         std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
   const TensorNames& names = *model.architecture->names;
-  Weights unused;  // places point into it; only names and shapes matter here
+  Weights unused;  // never read; places need it to point into
   const std::vector<WeightPlace> places = weight_places(model.config, names, unused);
   require_overrides_match(places, overrides);
 

@@ -1,4 +1,4 @@
-// Decides, before anything is loaded, which tensor becomes which weight and which kernels will run on it.
+// Decides before loading which tensor becomes which weight, and which kernels multiply it.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ namespace imp {
 struct PlannedWeight {
   const TensorInfo* tensor = nullptr;  // in the file
   WeightUse use = WeightUse::product;
-  GemmProblem problem;      // of matrices
-  GemmPlan plan;            // of matrices
-  int n_matrices = 1;       // that the tensor holds, each of the problem's shape
-  std::size_t n_bytes = 0;  // once loaded, of all of them
+  GemmProblem problem;  // for matrices
+  GemmPlan plan;  // for matrices
+  int n_matrices = 1;  // in the tensor, each of the problem's shape
+  std::size_t n_bytes = 0;  // loaded, of all of them
 };
 
 struct WeightPlan {
@@ -29,9 +29,9 @@ struct WeightPlan {
   std::vector<std::string> warnings;
 };
 
-// Throws ModelError(MODEL_TENSOR) naming the first tensor that is missing, has another shape or a type that does not
-// fit, or that stands among the model's tensors and is part of none of its layers; tensors of other names only give a
-// warning. Throws OVERRIDE_INVALID as GemmRegistry does. The file outlives the plan.
+// Throws ModelError(MODEL_TENSOR) for the first tensor that is missing, has a wrong shape or type, or has a name of the
+// model's but belongs to none of its layers. Other tensors only cause a warning. Throws OVERRIDE_INVALID as
+// GemmRegistry does. The file must outlive the plan.
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
                         std::span<const GemmOverride> overrides, const PlanPolicy& policy);
 

@@ -1,4 +1,4 @@
-// Loading and scanning.
+// Loads weights and scans vectors.
 #include "model/weights.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void require_finite(const ModelFile& file, const TensorInfo& tensor, std::span<c
                  "a finite number");
 }
 
-// A whole small tensor as finite floats.
+// A small tensor as finite floats.
 std::vector<float> read_values(const ModelFile& file, const TensorInfo& tensor) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.n_bytes));
   file.read(tensor, 0, bytes);
@@ -42,20 +42,20 @@ std::vector<float> read_values(const ModelFile& file, const TensorInfo& tensor) 
   return values;
 }
 
-// Which row of the file becomes row `row` of the weight.
+// The row of the file that becomes row `row` of the weight.
 std::int64_t file_row(RowOrder order, std::int64_t row, int head_dim) {
   if (order == RowOrder::file) return row;
   const std::int64_t in_head = row % head_dim;
   return row - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
 }
 
-// The file outlives it.
+// The file must outlive it.
 WeightSource source_of(const ModelFile& file, const PlacedMatrix& matrix, int head_dim) {
   const PlannedWeight& weight = *matrix.weight;
   const RowOrder order = matrix.order;
   const TensorInfo& tensor = *weight.tensor;
   const auto row_size = static_cast<std::uint64_t>(*row_bytes(weight.problem.weight, weight.problem.k));
-  const std::int64_t before = matrix.index * weight.problem.n;  // rows of the tensor's matrices before this one
+  const std::int64_t before = matrix.index * weight.problem.n;  // rows of the tensor's earlier matrices
   const auto read_rows = [&file, &tensor, row_size, before](std::int64_t first_row, std::int64_t n_rows,
                                                             std::byte* out) {
     file.read(tensor, static_cast<std::uint64_t>(before + first_row) * row_size,
@@ -82,7 +82,7 @@ Values load_values(const ModelFile& file, const TensorInfo& tensor, const Weight
   return backend.load_vector(values);
 }
 
-// The order in which the planned weights lie in the file.
+// The planned weights in the file's order.
 std::vector<std::size_t> file_order(const WeightPlan& plan) {
   std::vector<std::size_t> order(plan.weights.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -92,7 +92,7 @@ std::vector<std::size_t> file_order(const WeightPlan& plan) {
   return order;
 }
 
-// Adds up what is read and tells of it at every hundredth: a caller's answer may have to wait for Python's lock.
+// Counts bytes read and reports every hundredth of them, since the callback may wait for Python's lock.
 class Told {
  public:
   Told(const WeightPlan& plan, const LoadProgress& progress) : progress_(progress) {
@@ -105,7 +105,7 @@ class Told {
     progress_(done_, total_);
   }
   std::uint64_t done() const noexcept { return done_; }
-  // What was read since is to be read again.
+  // The bytes counted since then are read again.
   void go_back_to(std::uint64_t done) noexcept { done_ = told_ = done; }
 
  private:
@@ -122,7 +122,7 @@ std::vector<Matrix> load_matrices(const ModelFile& file, std::span<const PlacedM
   return backend.load_linears(requests, [&](std::uint64_t n_bytes) { told.add(n_bytes); });
 }
 
-// None where there are no packed weights that can be used.
+// Empty if no packed weights can be used.
 std::vector<Matrix> load_packed(std::span<const PlacedMatrix> matrices, Backend& backend, Told& told,
                                 PackedWeights& packed) {
   const std::uint64_t done_before = told.done();
@@ -145,7 +145,7 @@ std::vector<Matrix> load_packed(std::span<const PlacedMatrix> matrices, Backend&
   }
 }
 
-// The matrices of a plan in the order of the file, and where each goes.
+// The matrices of a plan in file order, with their destinations.
 struct PlacedMatrices {
   std::vector<PlacedMatrix> all;
   std::vector<Matrix*> slots;

@@ -1,4 +1,4 @@
-// Reads the weights of a plan into a backend.
+// Loads the weights of a plan into a backend.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 
 namespace imp {
 
-// A model's cache of packed weights and what became of it at the load.
+// A model's cache of packed weights, and how the load used it.
 struct PackedWeights {
   std::string folder;
-  std::optional<PackedCache> cache;     // none where the device cannot have one
+  std::optional<PackedCache> cache;  // none if the device does not support one
   std::vector<const Linear*> matrices;  // in the cache's order
   bool was_read = false;
-  std::string why;  // it was not
+  std::string why;  // why the cache was not used
 };
 
-// Told on the loading thread, about a hundred times and at the end: bytes of the file read, and in all. What it throws
-// ends the load.
+// Called on the loading thread about a hundred times and at the end, with bytes read and total bytes. An exception ends
+// the load.
 using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-// Reads vectors first, then matrices, in file order. Vectors are scanned: NaN or Inf is ModelError(MODEL_NONFINITE)
-// with tensor and element.
+// Reads vectors first, then matrices, in file order. Scans vectors: NaN or Inf is ModelError(MODEL_NONFINITE) with
+// tensor and element.
 //
-// `packed` may be none. Where it holds what is needed the matrices are read from there; where not, its `why` says why.
+// `packed` may be null. If its cache is usable the matrices are read from there; otherwise `why` says why not.
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
                      const LoadProgress& progress, PackedWeights* packed);
 
-// The resolved frequencies of each of the configuration's ropes.
+// The resolved frequencies of each RoPE of the configuration.
 std::vector<Rope> load_ropes(const ModelFile& file, const ModelConfig& config, const WeightPlan& plan);
 
 }  // namespace imp

@@ -39,14 +39,14 @@ enum class DType : std::uint8_t {
   F8_E4M3,
 };
 
-// Decodes n_blocks consecutive blocks into n_blocks · block_elements floats, bit for bit as the format defines them.
-// `blocks` may have any alignment; the two ranges do not overlap. Callable from any thread and in any
-// flush-to-zero mode: only MXFP4 has subnormal values, and does not compute them.
+// Decodes n_blocks consecutive blocks to n_blocks · block_elements floats, exactly as the format defines. `blocks` may
+// have any alignment; the ranges must not overlap. Any thread may call it in any flush-to-zero mode: only MXFP4 has
+// subnormal values, and it does not compute them.
 using Dequantize = void (*)(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept;
 
 struct DTypeTraits {
   DType dtype;
-  std::string_view name;  // "q4_k": the word for it in files' names, imp.conf, logs and tests
+  std::string_view name;  // "q4_k": in file names, imp.conf, logs and tests
   std::int64_t block_elements;
   std::int64_t block_bytes;
   Dequantize dequantize;
@@ -59,8 +59,8 @@ std::optional<DType> dtype_from_name(std::string_view name) noexcept;
 // "f32, f16, ...": for messages that list what is known.
 std::string dtype_names();
 
-// Bytes of n_elements consecutive elements: of a row, or of rows stored without gaps. Empty where n_elements is
-// negative, does not fill whole blocks, or the bytes do not fit in 63 bits.
+// Bytes of n_elements consecutive elements. Empty if n_elements is negative or does not fill whole blocks, or if the
+// bytes exceed 63 bits.
 std::optional<std::int64_t> row_bytes(DType dtype, std::int64_t n_elements) noexcept;
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// Exact conversions between float and the two 16-bit float formats, given as their bits.
+// Exact conversions between float and the bits of the two 16-bit formats.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 
 namespace imp {
 
-// Every f16 value is a float. A signalling NaN becomes quiet and keeps its payload, as the hardware's conversion does.
+// Every f16 value is a float. A signalling NaN becomes quiet and keeps its payload, as in hardware.
 constexpr float f16_to_f32(std::uint16_t half) noexcept {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1fu;
@@ -23,7 +23,7 @@ constexpr float f16_to_f32(std::uint16_t half) noexcept {
   return std::bit_cast<float>(sign | ((exponent + 127 - 15) << 23) | (mantissa << 13));
 }
 
-// Rounds to nearest, ties to even, whatever the rounding mode; beyond 65504 by half a unit or more is infinity.
+// Rounds to nearest, ties to even, in any rounding mode; overflows to infinity.
 constexpr std::uint16_t f32_to_f16(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;

@@ -1,4 +1,4 @@
-// Decodes any type's blocks by their groups: kGroups runs of equal length that can be decoded one without the other.
+// Decodes blocks by groups: kGroups runs of equal length that decode independently.
 #pragma once
 
 #include "base/device_code.h"

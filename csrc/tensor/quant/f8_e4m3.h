@@ -1,9 +1,8 @@
-// Block of F8_E4M3: 64 weights scale · code, a code the 8-bit float of four exponent bits and three mantissa bits that
-// has no infinity, and NaN in 0x7f and 0xff alone.
+// Block of F8_E4M3: 64 weights scale · code. A code is an 8-bit float with four exponent bits and three mantissa bits;
+// it has no infinity, and only 0x7f and 0xff are NaN.
 //
-// Checkpoints have codes and scales as two tensors, of which a scale is for a whole tensor, for a row, or for a piece
-// of some rows and columns; the block puts those of one row together. With 64 elements it takes 8.5 bits for each, and
-// divides the rows of every model that is published so.
+// Checkpoints store codes and scales as two tensors, with a scale per tensor, row or tile. The block holds both for 64
+// elements of a row, at 8.5 bits each. All published models have rows of a multiple of 64.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +21,11 @@ struct BlockF8_E4M3 {
 };
 static_assert(sizeof(BlockF8_E4M3) == 68);
 
-// With these no product is subnormal or infinite, nor what kernels make of a scale on the way. Readers of files see to
-// it.
+// With these limits no product is subnormal or infinite, nor any intermediate scale of a kernel. File readers enforce
+// them.
 inline constexpr float kLeastF8Scale = 0x1p-100F, kF8ScaleLimit = 0x1p100F;
 
-// Exact: a half with the same bits behind its sign is 2^8 times smaller.
+// Exact: a half with the same bits after its sign is smaller by 2^8.
 IMP_DEVICE_CODE float e4m3_to_f32(std::uint8_t code) noexcept {
   if ((code & 0x7F) == 0x7F) return std::numeric_limits<float>::quiet_NaN();
   return f16_to_f32(static_cast<std::uint16_t>((code & 0x80) << 8 | (code & 0x7F) << 7)) * 256.0F;

@@ -19,8 +19,8 @@ static_assert(sizeof(BlockMXFP4) == 17);
 
 IMP_DEVICE_TABLE std::int8_t kFp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// The levels under the two lowest exponents, small ones subnormal: a processor that flushes those would not multiply
-// them.
+// The levels at the two smallest exponents, where small ones are subnormal: a processor that flushes those must not
+// multiply them.
 IMP_DEVICE_TABLE float kOfLowest[2][16] = {
     {0, 0x1p-128F, 0x2p-128F, 0x3p-128F, 0x4p-128F, 0x6p-128F, 0x8p-128F, 0xCp-128F, 0, -0x1p-128F, -0x2p-128F,
      -0x3p-128F, -0x4p-128F, -0x6p-128F, -0x8p-128F, -0xCp-128F},
