@@ -1,4 +1,4 @@
-// Refills the buffer, and says where a file ends too early.
+// Refills the buffer and reports a file that ends too early.
 #include "files/byte_reader.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void ByteReader::copy_across(std::span<std::byte> out) {
   out = out.subspan(buffered);
   position_ += buffered;
   used_ = filled_ = 0;
-  if (out.size() >= buffer_.size()) {  // large arrays go straight to their place
+  if (out.size() >= buffer_.size()) {  // large arrays are read in place
     file_->read_at(position_, out);
     position_ += out.size();
     return;

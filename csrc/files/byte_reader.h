@@ -1,4 +1,4 @@
-// Reads a file's metadata from front to back through a small buffer.
+// Reads a file's metadata sequentially through a small buffer.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace imp {
 
-// Never reads or promises a byte beyond the file's end. The file outlives the reader. One thread.
+// Never reads or promises a byte beyond the file's end. The file must outlive the reader. One thread.
 class ByteReader {
  public:
-  // Metadata may reach to byte `max_end` of the file and no further.
+  // Metadata must end by byte `max_end` of the file.
   ByteReader(const File& file, std::uint64_t max_end);
 
   std::uint64_t position() const noexcept { return position_; }
   std::uint64_t bytes_left() const noexcept { return file_->size_bytes() - position_; }
 
-  // Throws MODEL_LIMIT or MODEL_TRUNCATED naming `what` unless n_bytes more can be read.
+  // Throws MODEL_LIMIT or MODEL_TRUNCATED, with `what`, unless n_bytes more can be read.
   void require(std::uint64_t n_bytes, std::string_view what) const {
     if (n_bytes > max_end_ - position_ || n_bytes > bytes_left()) refuse(n_bytes, what);
   }
-  // Little-endian numbers. `what` names them where the file ends too early.
+  // Little-endian numbers. Errors name `what`.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   T number(std::string_view what) {

@@ -1,4 +1,4 @@
-// Walks tensors in pieces of whole blocks.
+// Reads tensors in parts of whole blocks.
 #include "files/check_data.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kBufferBytes = std::uint64_t{1} << 20;
 
-// Decodes block by block; `first_element` is that of the first block in the tensor.
+// Decodes block by block. The first block begins with element `first_element` of the tensor.
 void check_finite(const ModelFile& model, const TensorInfo& tensor, std::span<const std::byte> blocks,
                   std::int64_t first_element) {
   const DTypeTraits& type = traits(tensor.dtype);

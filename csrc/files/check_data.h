@@ -1,4 +1,4 @@
-// Reads a checkpoint's data from end to end, for someone who wants to know before serving it.
+// Reads all data of a checkpoint, to check it before serving.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace imp {
 
 enum class Scan : std::uint8_t { BYTES, VALUES };
 
-// Reads every tensor through a bounded buffer. Scan::VALUES also decodes it and throws MODEL_NONFINITE, naming tensor
-// and element, at the first NaN or infinity: in a quantized type these can only come from a block's scale.
+// Reads every tensor through a bounded buffer. Scan::VALUES also decodes it and throws MODEL_NONFINITE with tensor and
+// element at the first NaN or infinity. In a quantized type these come only from a block's scale.
 void check_data(const ModelFile& model, Scan scan);
 
 // The same for one tensor.

@@ -1,4 +1,4 @@
-// Signatures of what people mistake for a model.
+// Signatures of files that users mistake for models.
 #include "files/file_kind.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ bool begins_with_ignoring_case(std::string_view text, std::string_view lower_cas
                             [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
 }
 
-// Text has no NUL; the length before a safetensors header, which may also begin like this, has several.
+// Text has no NUL. A safetensors file may begin like text, but its header length contains NULs.
 bool is_json(std::string_view text) {
   if (text.substr(0, 8).find('\0') != text.npos) return false;
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
@@ -68,7 +68,7 @@ FileGuess guess_kind(std::span<const std::byte> begin) {
     return {FileKind::OTHER, "a Python pickle, which imp never opens"};
   }
   if (is_json(text)) return {FileKind::JSON, "a JSON file"};
-  // The header's brace behind eight bytes of its length, which the reader judges.
+  // The header's brace after eight bytes of length, which the reader checks.
   if (text.size() > 8 && text[8] == '{') return {FileKind::SAFETENSORS, "a safetensors file"};
   if (is_markup(text)) return {FileKind::OTHER, "an HTML or XML page, perhaps an error instead of the download"};
   if (std::ranges::all_of(text, [](char c) { return c == '\0'; })) return {FileKind::UNKNOWN, "zeros"};

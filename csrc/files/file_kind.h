@@ -1,4 +1,4 @@
-// What a file is, judged by its first bytes.
+// Guesses a file's kind from its first bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ enum class FileKind : std::uint8_t {
   GGUF,
   SAFETENSORS,
   JSON,
-  OTHER,    // something else that has a name
-  UNKNOWN,  // perhaps the rest of one of the above
+  OTHER,  // another known kind
+  UNKNOWN,  // perhaps a truncated file of a kind above
 };
 
 struct FileGuess {
@@ -21,10 +21,10 @@ struct FileGuess {
   std::string_view description;  // for a message: "a ZIP archive"
 };
 
-// How many first bytes are worth showing to guess_kind.
+// Number of first bytes that guess_kind uses.
 inline constexpr std::size_t kGuessBytes = 512;
 
-// `begin` holds the first bytes of a file, all of them where it is shorter than kGuessBytes.
+// `begin` has the first kGuessBytes of a file, or all of a shorter file.
 FileGuess guess_kind(std::span<const std::byte> begin);
 
 }  // namespace imp

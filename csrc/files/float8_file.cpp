@@ -1,4 +1,4 @@
-// Finds the scales of each tensor, and puts one before each 64 codes as they are read.
+// Finds the scales of each tensor, and interleaves them with the codes when they are read: one before each 64 codes.
 #include "files/float8_file.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 using quant::BlockF8_E4M3;
 constexpr std::uint64_t kCodes = BlockF8_E4M3::kElements, kBlockBytes = sizeof(BlockF8_E4M3);
 
-// The scales of a matrix, each for a piece of some rows and columns; the last pieces may be cut off.
+// The scales of a matrix, one per tile of rows and columns; the last tiles may be cut off.
 struct Scales {
   std::int64_t piece_rows = 1, piece_columns = 1;
   std::int64_t n_columns = 1;  // scales side by side
@@ -41,7 +41,7 @@ std::int64_t pieces(std::int64_t size, std::int64_t of_piece) {
                    file.name() + ": tensor " + printable(tensor, 128) + ": " + found + ", expected " + expected);
 }
 
-// Where each scale of a tensor of this shape belongs.
+// The scales for a tensor of this shape.
 Scales arrange(const ModelFile& file, const TensorInfo& scales, const TensorInfo& codes, const Float8Scheme& scheme) {
   const std::int64_t k = codes.dims[0], n = codes.dims[1];
   const std::int64_t wide = scales.dims[0], high = scales.dims[1];
@@ -86,7 +86,7 @@ void read_values(const ModelFile& file, const TensorInfo& tensor, std::vector<fl
   }
 }
 
-// Of activations and of the cache, by the ends of their names.
+// Suffixes of the scales of activations and of the cache.
 bool is_without_effect(std::string_view name) {
   constexpr std::array<std::string_view, 9> kEnds = {".input_scale",      ".input_scale_ub", ".act_scale",
                                                      ".activation_scale", ".output_scale",   ".q_scale",
@@ -158,7 +158,7 @@ class Float8File final : public ModelFile {
     return scales;
   }
 
-  // Codes come to the end of `out`, from where each block takes its own: no block is written over codes still to come.
+  // Reads codes to the end of `out`, and builds blocks from the front: no block overwrites codes that are still needed.
   void read_blocks(const Part& part, std::uint64_t first, std::span<std::byte> out) const {
     const std::uint64_t n_blocks = out.size() / kBlockBytes;
     const std::span<std::byte> codes = out.subspan(n_blocks * (kBlockBytes - kCodes));
@@ -188,7 +188,7 @@ class Float8File final : public ModelFile {
   }
 
   std::unique_ptr<ModelFile> file_;
-  std::vector<Part> parts_;  // of the tensors, in their order
+  std::vector<Part> parts_;  // of the tensors, in order
 };
 
 }  // namespace

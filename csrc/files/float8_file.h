@@ -1,4 +1,4 @@
-// Weights of F8_E4M3 put together from the two tensors that a checkpoint has of each: codes and scales.
+// Combines the two tensors that a checkpoint has of each F8_E4M3 weight: codes and scales.
 #pragma once
 
 #include <memory>
@@ -7,15 +7,14 @@
 
 namespace imp {
 
-// `file` has codes of F8_E4M3, a byte each, whose sizes are not yet those of the type; without such tensors it comes
-// back as it is. In what comes back they are tensors of blocks (tensor/quant/f8_e4m3.h), `X.weight` with the scales of
-// `X.weight_scale` or `X.weight_scale_inv`: one for the tensor, one for each row, or one for each piece of as many rows
-// and columns as the configuration says. Tensors of scales are read at once and no longer listed; nor are those of
-// activations.
+// `file` has F8_E4M3 codes, a byte each. A file without such tensors is returned unchanged. The result has tensors of
+// blocks (tensor/quant/f8_e4m3.h): `X.weight` with the scales of `X.weight_scale` or `X.weight_scale_inv`, one per
+// tensor, per row, or per tile of the configured size. It reads tensors of scales at once and no longer lists them, nor
+// those of activations.
 //
-// Throws ModelError: MODEL_UNSUPPORTED where the configuration describes other weights, MODEL_TENSOR for scales that
-// are missing, MODEL_SHAPE, MODEL_NONFINITE and MODEL_VALUE for those that cannot be. To read codes that are NaN is
-// MODEL_NONFINITE, naming tensor and element.
+// Throws ModelError: MODEL_UNSUPPORTED if the configuration describes other weights, MODEL_TENSOR for missing scales,
+// MODEL_SHAPE, MODEL_NONFINITE and MODEL_VALUE for invalid ones. Reading a NaN code throws MODEL_NONFINITE with tensor
+// and element.
 std::unique_ptr<ModelFile> with_float8_scales(std::unique_ptr<ModelFile> file);
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// The four ways in which checkpoints of such weights are described.
+// The four formats that describe such weights.
 #include "files/float8_scheme.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class SchemeReader {
 
   Float8Scheme read() const {
     const auto method = word("quant_method");
-    // The older section states none.
+    // The older format has none.
     if (!method && section_ == kSections[1]) return read_compressed_tensors();
     if (method == "fp8") return read_fp8();
     if (method == "fbgemm_fp8") return {};
@@ -68,7 +68,7 @@ class SchemeReader {
     return {};
   }
 
-  // All groups of modules are to have weights of this kind; their blocks, where they have any, the same size.
+  // All groups of modules must have this kind of weights, with equal block sizes if any.
   Float8Scheme read_compressed_tensors() const {
     const auto format = word("format");
     if (format && *format != "float-quantized" && *format != "naive-quantized") {
@@ -92,7 +92,7 @@ class SchemeReader {
     return scheme;
   }
 
-  // "config_groups.group_0", ...: those that have weights.
+  // "config_groups.group_0", ...: those with weights.
   std::vector<std::string> groups() const {
     const std::string begin = key("config_groups.");
     std::vector<std::string> found;

@@ -1,4 +1,4 @@
-// What a config.json says of weights of eight bits: which tensors hold their scales, and for what each scale is.
+// Reads from config.json which tensors hold the scales of 8-bit weights, and what each scale covers.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 namespace imp {
 
 struct Float8Scheme {
-  // A scale's piece of a weight, where the configuration states one: rows and columns. Else the scales' shape says.
+  // The tile of a weight that shares a scale, in rows and columns, if the configuration says. Otherwise the scales'
+  // shape decides.
   std::int64_t block_rows = 0, block_columns = 0;
 };
 
-// None where the configuration says nothing of quantization. Throws ModelError(MODEL_UNSUPPORTED), naming what is
-// supported, for a scheme under which a weight is not its E4M3 code times a scale.
+// Empty if the configuration has no quantization. Throws ModelError(MODEL_UNSUPPORTED), with the supported schemes, if
+// a weight is not its E4M3 code times a scale.
 //
-// Scales of activations and of cached keys and values are without effect here: neither is rounded to eight bits.
+// Scales of activations and of the KV cache have no effect: neither is rounded to 8 bits.
 std::optional<Float8Scheme> float8_scheme(const Metadata& config);
 
 // Whether a key of config.json belongs to the description of such a scheme.

@@ -13,7 +13,7 @@
 namespace imp {
 namespace {
 
-// The files of a set as they are opened, one after the other.
+// Opens the files of a set one after the other.
 struct Set {
   std::vector<File> files;
   std::vector<TensorInfo> tensors;

@@ -1,4 +1,4 @@
-// GGUF checkpoints: one file, or a set that llama.cpp's splitter made.
+// GGUF checkpoints: one file, or a set made by llama.cpp's splitter.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace imp {
 
-// Opens a GGUF file and, where it is the first of a set, the others beside it. Reads the metadata; the tensors' data
-// stays in the file. A file without tensors opens: it may be a vocabulary. Throws ModelError, or ResourceExhausted
-// where descriptors or memory are lacking.
+// Opens a GGUF file, and if it is the first of a set, the other files beside it. Reads the metadata only. A file
+// without tensors opens too: it may be a vocabulary. Throws ModelError, or ResourceExhausted if descriptors or memory
+// are lacking.
 std::unique_ptr<ModelFile> open_gguf(const std::string& path, const PreadFunction& pread = {});
 
-// The same where `file` is path, opened already; `pread` is for the others of the set.
+// The same for an open `file` at `path`. `pread` is for the other files of the set.
 std::unique_ptr<ModelFile> open_gguf(const std::string& path, File file, const PreadFunction& pread);
 
 }  // namespace imp

@@ -1,7 +1,7 @@
 // The storage types of the KV cache and their inner loops, one struct per type.
 //
-//   Element   what one lane reads at once: kElements neighbours, along head_dim of K and along the tokens of V
-//   Factor    what Elements are multiplied by: kElements neighbours of a query, or of a row of weights
+//   Element   a lane's load: kElements neighbours, along head_dim for K and along tokens for V
+//   Factor    the other operand: kElements neighbours of a query, or of a row of weights
 //   Part      what a register holds of either: a product is added in kParts steps, part 0 first
 //
 // A word is 32 bits: a float where elements are alone, a pair of bfloat16 where they are in pairs.
@@ -13,7 +13,7 @@
 namespace imp::cpu {
 namespace {
 
-// Multiplied in float32, by float32.
+// Float32 storage, multiplied by float32.
 struct KeptAlone {
   static constexpr bool kQuantized = false;
   static constexpr int kElements = 1;
@@ -28,8 +28,8 @@ struct KeptAlone {
   static Lanes query(Queries q, int step, int i) {
     return broadcast(q[step * kTileQueries + i]);
   }
-  // Writes weights of 16 tokens as Factors into a row of scores whose earlier tokens were read; returns what they
-  // then are.
+  // Writes weights of 16 tokens as Factors into a row of scores whose earlier tokens have been read. Returns the
+  // rounded weights.
   static Lanes store_weights(float* scores, int token, Lanes x) {
     store(scores + token, x);
     return x;
@@ -65,7 +65,7 @@ struct KeptF16 : KeptAlone {
   static void write(Element* to, IntLanes words) { store_f16(to, from_bits(words)); }
 };
 
-// Multiplied by bfloat16, which queries and weights are rounded to, with sums in float32.
+// Bfloat16 storage. Queries and weights are rounded to bfloat16; sums are float32.
 struct KeptBF16 {
   static constexpr bool kQuantized = false;
   static constexpr int kElements = 2;
@@ -95,7 +95,7 @@ struct KeptBF16 {
   static Part read(Row row, int element) {
     return part_of_pairs<part>(load_words(row + element));
   }
-  // One of each pair, 0 the even; zero for the other.
+  // One of each pair, 0 the even; the other is zero.
   template <int part>
   static Part read_one(Row row, int element, int which) {
     const std::uint32_t mask = which == 0 ? 0x0000FFFF : 0xFFFF0000;

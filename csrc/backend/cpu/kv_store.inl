@@ -1,4 +1,4 @@
-// How tokens' keys and values enter the cache.
+// Writes tokens' keys and values to the cache.
 #pragma once
 
 #include "backend/cpu/kv_kept.inl"
@@ -7,7 +7,7 @@
 namespace imp::cpu {
 namespace {
 
-// A token of K is a column of its panel: a whole panel of tokens is transposed in registers.
+// A token of K is a column of its panel. A whole panel of tokens is transposed in registers.
 template <class Kept>
 void append_keys(const PanelRows& rows, typename Kept::Element* panel) {
   constexpr int kTogether = kLanes * Kept::kElements;
@@ -31,7 +31,7 @@ void append_keys(const PanelRows& rows, typename Kept::Element* panel) {
   }
 }
 
-// A token of V is a row, whose padding becomes zero.
+// A token of V is a row; its padding becomes zero.
 template <class Kept>
 void append_values(const PanelRows& rows, typename Kept::Element* panel) {
   const int width = padded_to_lanes(rows.head_dim);
@@ -42,7 +42,7 @@ void append_values(const PanelRows& rows, typename Kept::Element* panel) {
       if constexpr (Kept::kElements == 1) {
         Kept::write(row + d, Kept::words_of(from, rows.head_dim - d));
       } else {
-        // Its half of words shared with a neighbour.
+        // The token's half of words that it shares with a neighbour.
         const bool is_odd = (rows.first_token + token) % 2 != 0;
         const IntLanes upper = broadcast_int(static_cast<std::int32_t>(0xFFFF0000));
         const IntLanes lower = broadcast_int(0x0000FFFF);

@@ -133,12 +133,12 @@ template <int n>
 inline IntLanes shift_left(IntLanes x) {
   return {_mm512_slli_epi32(x.v, n)};
 }
-// The sign moves in from the left.
+// Shifts in the sign.
 template <int n>
 inline IntLanes shift_right(IntLanes x) {
   return {_mm512_srai_epi32(x.v, n)};
 }
-// Zeros move in from the left.
+// Shifts in zeros.
 template <int n>
 inline IntLanes shift_right_logical(IntLanes x) {
   return {_mm512_srli_epi32(x.v, n)};
@@ -177,7 +177,7 @@ inline IntLanes load_u16(const std::uint16_t* from) {
 inline IntLanes load_u8(const std::uint8_t* from) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
 }
-// 16 numbers of F8_E4M3 that are not NaN, 2^8 times smaller: so they are halves with the same bits behind the sign.
+// 16 numbers of F8_E4M3 that are not NaN, scaled by 2^-8: then they are half floats with the same bits after the sign.
 inline Lanes load_e4m3_small(const std::uint8_t* from) {
   const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   const __m256i halves = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16(static_cast<short>(0xBF80)));

@@ -95,7 +95,7 @@ inline std::uint32_t mask_bits(Mask mask) {
   return part(0) | part(1) | part(2) | part(3);
 }
 
-// Not this instruction set's own, of which NaN is the result where either operand is, and -0 is below +0.
+// Not the NEON instructions, which return NaN if either operand is NaN and order -0 below +0.
 inline Lanes min(Lanes a, Lanes b) {
   return select(less(a, b), a, b);
 }
@@ -153,13 +153,13 @@ template <int n>
 inline IntLanes shift_left(IntLanes x) {
   return each<IntLanes>([&](int i) { return vshlq_n_s32(x.v[i], n); });
 }
-// The sign moves in from the left; n may be 0, which the instruction cannot encode.
+// Shifts in the sign. n may be 0, which the instruction cannot encode.
 template <int n>
 inline IntLanes shift_right(IntLanes x) {
   if constexpr (n == 0) return x;
   return each<IntLanes>([&](int i) { return vshrq_n_s32(x.v[i], n > 0 ? n : 1); });
 }
-// Zeros move in from the left.
+// Shifts in zeros.
 template <int n>
 inline IntLanes shift_right_logical(IntLanes x) {
   if constexpr (n == 0) return x;
@@ -173,7 +173,7 @@ inline IntLanes bits(Lanes x) {
 inline Lanes from_bits(IntLanes x) {
   return each<Lanes>([&](int i) { return vreinterpretq_f32_s32(x.v[i]); });
 }
-// To nearest even; INT32_MIN where the value does not fit: the instruction gives the nearest that does, 0 for NaN.
+// To nearest even; INT32_MIN if the value does not fit. The instruction saturates, with 0 for NaN.
 inline IntLanes to_int(Lanes x) {
   const Mask is_below = less(x, broadcast(0x1p31F));
   const IntLanes nearest = each<IntLanes>([&](int i) { return vcvtnq_s32_f32(x.v[i]); });
@@ -206,7 +206,7 @@ inline IntLanes load_u8(const std::uint8_t* from) {
   return {{vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(low))), vreinterpretq_s32_u32(vmovl_high_u16(low)),
            vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))), vreinterpretq_s32_u32(vmovl_high_u16(high))}};
 }
-// 16 numbers of F8_E4M3 that are not NaN, 2^8 times smaller: so they are halves with the same bits behind the sign.
+// 16 numbers of F8_E4M3 that are not NaN, scaled by 2^-8: then they are half floats with the same bits after the sign.
 inline Lanes load_e4m3_small(const std::uint8_t* from) {
   const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(from));
   const auto halves = [](int16x8_t words) {

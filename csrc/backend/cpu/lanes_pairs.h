@@ -1,5 +1,5 @@
-// Sixteen pairs of bfloat16 at a time, and their products: each pair adds its odd product, then its even one, as the
-// instruction for it does.
+// Sixteen pairs of bfloat16 and their products: each pair adds its odd product, then its even one, as AVX-512 BF16
+// does.
 #pragma once
 
 #include "backend/cpu/lanes.h"
@@ -11,7 +11,7 @@ namespace {
 struct Pairs {
   __m512bh v;
 };
-// Of words with the even element below.
+// The even element is the low half of a word.
 inline Pairs pairs_of(IntLanes x) {
   return {__builtin_bit_cast(__m512bh, x.v)};
 }
@@ -22,7 +22,7 @@ inline Lanes add_product(Lanes sum, Pairs a, Pairs b) {
 struct Pairs {
   Lanes even, odd;
 };
-// Of words with the even element below.
+// The even element is the low half of a word.
 inline Pairs pairs_of(IntLanes x) {
   return {from_bits(shift_left<16>(x)), from_bits(x & broadcast_int(static_cast<std::int32_t>(0xFFFF0000)))};
 }

@@ -1,4 +1,4 @@
-// Lanes for any processor: the compiler's generic vectors, and a loop where it has no operator.
+// Lanes for any processor: the compiler's generic vectors, and loops for missing operators.
 #pragma once
 
 #include <cstdint>
@@ -144,12 +144,12 @@ template <int n>
 inline IntLanes shift_left(IntLanes x) {
   return {(Ints)((Words)x.v << n)};
 }
-// The sign moves in from the left.
+// Shifts in the sign.
 template <int n>
 inline IntLanes shift_right(IntLanes x) {
   return {x.v >> n};
 }
-// Zeros move in from the left.
+// Shifts in zeros.
 template <int n>
 inline IntLanes shift_right_logical(IntLanes x) {
   return {(Ints)((Words)x.v >> n)};
@@ -217,7 +217,7 @@ inline Lanes load_f16(const std::uint16_t* from) {
   out = select(less(magnitude, broadcast_int(0x7C00)), out, special | quiet);
   return from_bits(out | sign);
 }
-// 16 numbers of F8_E4M3 that are not NaN, 2^8 times smaller.
+// 16 numbers of F8_E4M3 that are not NaN, scaled by 2^-8.
 inline Lanes load_e4m3_small(const std::uint8_t* from) {
   const IntLanes code = load_u8(from);
   const IntLanes sign = shift_left<24>(code & broadcast_int(0x80));

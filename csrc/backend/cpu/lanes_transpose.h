@@ -8,7 +8,7 @@ namespace {
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 inline void transpose(IntLanes (&x)[kLanes]) {
-  // Squares of four words first; then the squares of each row of squares change places.
+  // First 4 × 4 squares of words, then an exchange of the squares.
   __m512i square[kLanes];
   for (int i = 0; i < kLanes; i += 4) {
     const __m512i even_low = _mm512_unpacklo_epi32(x[i].v, x[i + 1].v);

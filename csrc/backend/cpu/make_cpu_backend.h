@@ -1,4 +1,4 @@
-// The door to the CPU backend, for make_backend alone.
+// Makes the CPU backend. Only make_backend includes it.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace imp::cpu {
 
-// `caps` is what the kernels may use. Throws as the constructors of ThreadPool and GemmRegistry do.
+// `caps`: the features that kernels may use. Throws as the constructors of ThreadPool and GemmRegistry do.
 std::unique_ptr<Backend> make_cpu_backend(const DeviceCaps& caps, const DeviceOptions& options);
 
 }  // namespace imp::cpu

@@ -1,4 +1,4 @@
-// Root-mean-square normalization of one run of elements.
+// RMS normalization of one run of elements ("Root Mean Square Layer Normalization").
 #pragma once
 
 #include "backend/cpu/lanes.h"

@@ -1,4 +1,4 @@
-// Every op's inner loop, compiled by the file that includes this, and the table that names them.
+// All ops' inner loops, compiled by the including file, and their table.
 #pragma once
 
 #include "backend/cpu/attention.inl"

@@ -1,4 +1,4 @@
-// The sampler's changes to a row of logits: penalties for what was said, DRY, bias, and masks.
+// The sampler's adjustments of a row of logits: penalties, DRY, bias and masks.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace imp::cpu {
 
-// Applies, in this order: repetition penalty, frequency and presence penalty, DRY, logit bias (each result kept
-// finite), then the masks, which set what they exclude to minus infinity.
+// Applies in this order: repetition penalty, frequency and presence penalty, DRY, logit bias (each result stays
+// finite), then the masks, which set excluded logits to minus infinity.
 void adjust_logits(const SampleRequest& request, std::span<float> logits, const SamplingScratch& scratch);
 
 }  // namespace imp::cpu

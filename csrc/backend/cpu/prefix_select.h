@@ -1,4 +1,4 @@
-// The shortest prefix of an order that holds a given mass, found without sorting.
+// The shortest prefix of an order with a given mass (weighted selection), found by radix search without sorting.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 
 namespace imp::cpu {
 
-// Where a prefix of the order (greater key first, then lower index) ends: it holds what comes before the cut and the
+// The end of a prefix of the order (greater key first, then lower index): it has all elements before the cut and the
 // element at it.
 struct Cut {
   std::uint64_t key = 0;
@@ -22,17 +22,17 @@ struct Cut {
   }
 };
 
-// The cut of the shortest prefix of n elements whose mass reaches `needed`, which is at least 1 and at most the mass
-// of all. Keys are decided byte by byte, most significant first: one pass of n for each of the key's bytes.
+// The cut of the shortest prefix of n elements whose mass reaches `needed`, which is at least 1 and at most the total
+// mass. Determines the key byte by byte from the top: one pass over n elements per byte.
 template <int key_bytes, class KeyAt, class MassAt>
 Cut select_prefix(std::int64_t n, KeyAt key_at, MassAt mass_at, std::uint64_t needed) {
-  std::uint64_t decided = 0;  // the bytes found so far, in place
+  std::uint64_t decided = 0;  // the bytes found so far
   for (int byte = key_bytes - 1; byte >= 0; --byte) {
     const int shift = 8 * byte;
     std::array<std::uint64_t, 256> masses{};
     for (std::int64_t i = 0; i < n; ++i) {
       const std::uint64_t key = key_at(i);
-      // Equal above this byte; the shift is in two steps because one by 64 is undefined.
+      // Equal above this byte. Two shifts, because a shift by 64 is undefined.
       if ((key ^ decided) >> shift >> 8 == 0) masses[key >> shift & 0xFF] += mass_at(i);
     }
     std::uint64_t digit = 255;

@@ -6,7 +6,7 @@
 namespace imp::cpu {
 namespace {
 
-// Four streams, as memory is read fastest.
+// Four streams, the fastest way to read memory.
 std::uint64_t read_streams(const std::byte* bytes, std::size_t n_bytes) {
   constexpr std::size_t kStreams = 4;
   const std::size_t length = n_bytes / kStreams;
@@ -39,7 +39,7 @@ std::int32_t multiply_ints(std::int64_t n_rounds) {
   for (std::int64_t i = 0; i < n_rounds; ++i) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) {
-      touch(first);  // for each, as part of a dot product may not depend on its sum
+      touch(first);  // for each, so that no part of a dot product is shared
       sums[c] = dot_add(sums[c], first, second);
     }
   }
@@ -49,7 +49,7 @@ std::int32_t multiply_ints(std::int64_t n_rounds) {
 }
 
 ProbeLoops loops() {
-  // bfloat16 widens to float32 where nothing else multiplies it.
+  // Without a bfloat16 instruction, it widens to float32.
   return {read_streams,        multiply_floats,   multiply_ints,      multiply_floats,
           kChains * kFloatOps, kChains * kIntOps, kChains * kFloatOps};
 }

@@ -10,7 +10,7 @@ using Wide = std::uint64_t __attribute__((vector_size(kVectorBytes)));
 using Floats = float __attribute__((vector_size(kVectorBytes)));
 using Ints = std::int32_t __attribute__((vector_size(kVectorBytes)));
 
-// Makes the compiler believe that a register has changed, so that chains are not found to be equal, nor rounds merged.
+// Makes the compiler assume that a register has changed, so that it merges neither equal chains nor rounds.
 template <class Vector>
 inline void touch(Vector& value) {
 #if defined(__aarch64__)

@@ -1,4 +1,4 @@
-// Rotary positions: the angles of one position, and the rotation of one head.
+// RoPE: the angles of one position, and the rotation of one head.
 #pragma once
 
 #include "backend/cpu/math.h"
@@ -7,7 +7,7 @@
 namespace imp::cpu {
 namespace {
 
-// In double precision: at position 2^24 a float's angle would be off by a whole radian.
+// In double precision: at position 2^24 the angle in float would be off by a whole radian.
 void rope_angles(std::int32_t position, const double* frequencies, int n_pairs, float magnitude, float* out) {
   for (int i = 0; i < n_pairs; ++i) {
     const SinCos angle = sin_cos(static_cast<double>(position) * frequencies[i]);

@@ -1,4 +1,4 @@
-// Passes over a row of logits: finding the greatest, gathering what may be chosen, and weights as integers.
+// Passes over a row of logits: argmax, candidates, and integer weights.
 #pragma once
 
 #include "backend/cpu/cpu_ops.h"
@@ -8,7 +8,7 @@
 namespace imp::cpu {
 namespace {
 
-// Negative floats have their order reversed as integers; -0, which would come just below +0, is made equal to it.
+// As integers, negative floats are in reverse order. -0, which would come just below +0, is made equal to it.
 inline IntLanes keys_of(Lanes x) {
   const IntLanes word = bits(x);
   const IntLanes key = word ^ (shift_right<31>(word) & broadcast_int(0x7FFFFFFF));
@@ -34,7 +34,7 @@ RowScan scan(const float* row, int n, LogitKey* chunk_greatest) {
       const Lanes x = load_up_to(row + i, end - i);
       magnitude = max(magnitude, bits(x) & broadcast_int(0x7FFFFFFF));
       const IntLanes key = select(less(numbers, broadcast_int(end - i)), keys_of(x), none);
-      const Mask better = less(best, key);  // strictly: the earlier index stays
+      const Mask better = less(best, key);  // strictly less, so the earlier index stays
       best = select(better, key, best);
       best_index = select(better, numbers + broadcast_int(i), best_index);
       greatest = max(greatest, key);
@@ -68,7 +68,7 @@ int gather(const float* row, int n, LogitKey least, std::int32_t* ids, float* va
   return count;
 }
 
-// A weight of 40 fractional bits in two integers: 2^24 · high + low. Of numbers in [0, 1], so both steps are exact.
+// A weight of 40 fractional bits as two integers: 2^24 · high + low. For numbers in [0, 1], so both steps are exact.
 struct Weight {
   IntLanes high, low;
 };
@@ -99,7 +99,7 @@ void weigh(const float* values, int n, float greatest, float temperature, std::u
   }
 }
 
-// Within a block no lane's sum leaves 32 bits: it has 64 addends, of at most 2^16 and below 2^24.
+// No lane's sum exceeds 32 bits in a block: it has 64 addends of at most 2^16 and below 2^24.
 void block_masses(const float* values, int n, float greatest, float temperature, std::uint64_t* masses) {
   static_assert(kMassBlock / kLanes == 64);
   const IntLanes numbers = lane_numbers();

@@ -1,4 +1,4 @@
-// The arrangements, one list per type, and the moves that follow them.
+// The arrangements, one list per type, and their moves.
 #include "backend/cpu/gemm/quantized/arrangement.h"
 
 #include <cstring>
@@ -41,7 +41,7 @@ constexpr Run kQ2_K[] = {{16, 4, 16}, {0, 1, 16}, {80, 2, 2}};
 constexpr Run kQ3_K[] = {{0, 4, 24}, {96, 1, 12}, {108, 2, 1}};
 constexpr Run kQ4_K[] = {{16, 4, 32}, {4, 1, 12}, {0, 2, 2}};
 constexpr Run kQ5_K[] = {{16, 4, 40}, {4, 1, 12}, {0, 2, 2}};
-constexpr Run kQ6_K[] = {{0, 4, 48}, {192, 2, 8}, {208, 2, 1}};  // of a block that regroup_q6_k has changed
+constexpr Run kQ6_K[] = {{0, 4, 48}, {192, 2, 8}, {208, 2, 1}};  // of a block after regroup_q6_k
 constexpr Run kIQ4_XS[] = {{8, 4, 32}, {4, 1, 4}, {2, 2, 1}, {0, 2, 1}};
 constexpr Run kF8_E4M3[] = {{4, 1, 64}, {0, 4, 1}};
 
@@ -51,7 +51,7 @@ constexpr std::size_t bytes_of(std::span<const Run> runs) {
   return total;
 }
 
-// The structures are the arrangements: as large as they are, and as 16 blocks of the file.
+// Checks that each arrangement fills its panel block, which is as large as 16 blocks of the file.
 #define IMP_CHECK_SIZES(name, Type, isa)                                \
   static_assert(sizeof(PanelBlock##Type) == kRows * bytes_of(k##Type)); \
   static_assert(bytes_of(k##Type) == sizeof(quant::Block##Type));
@@ -65,7 +65,7 @@ std::uint32_t load_word(const std::byte* from) noexcept {
   return word;
 }
 
-// Q6_K's codes stand at the beginning of its blocks, of the file's and of the panel's.
+// Q6_K's codes come first in its blocks, in the file and in the panel.
 void regroup_block_q6_k(const std::byte* file, std::byte* codes) noexcept {
   regroup_q6_k<std::uint32_t>([&](std::size_t i) { return load_word(file + 4 * i); },
                               [&](std::size_t i, std::uint32_t unit) { std::memcpy(codes + 4 * i, &unit, 4); });
@@ -90,7 +90,7 @@ void change(Change what, std::byte* unit) noexcept {
   std::memcpy(unit, &word, sizeof word);
 }
 
-// One row's units of a run, between consecutive units in the file and every 16th in the panel.
+// Moves one row's units of a run: contiguous in the file, every 16th in the panel.
 template <Way way, std::size_t unit, class File, class Panel>
 void move_units(File* file, Panel* panel, const Run& run) noexcept {
   for (int i = 0; i < run.n_units; ++i, file += unit, panel += kRows * unit) {
@@ -121,7 +121,7 @@ void move_block(std::span<const Run> runs, File* file, Panel* panel, std::size_t
   }
 }
 
-// A block of 16 rows of the file, `stride` bytes apart: as move_block for each of them, all at once.
+// Moves a block of 16 rows of the file, `stride` bytes apart, at once: like move_block for each of them.
 void turn_block(std::span<const Run> runs, const std::byte* rows, std::size_t stride, std::byte* panel) noexcept {
   for (const Run& run : runs) {
     const std::byte* const from = rows + run.file_offset;
@@ -141,7 +141,7 @@ void turn_block(std::span<const Run> runs, const std::byte* rows, std::size_t st
   }
 }
 
-// The panel's codes of Q6_K, out of the file's words as turn_block has left them in their place.
+// Converts the panel's Q6_K codes from the file's words, which turn_block has left in place.
 void regroup_lines_q6_k(std::byte* panel) noexcept {
   constexpr std::size_t kLine = 4 * kRows;
   alignas(64) std::byte lines[kFileWordsQ6_K * kLine];

@@ -1,5 +1,4 @@
-// What becomes of codes between a file and a panel, for a word of one row or vectors of several rows' words.
-// words.
+// Bit changes of codes between a file and a panel, for a word of one row or vectors of several rows' words.
 #pragma once
 
 #include <array>
@@ -8,17 +7,17 @@
 
 namespace imp::cpu {
 
-// Flipping the top bit adds 128 to each of four bytes, and takes it away again.
+// Flips the top bit, which adds 128 to each of four bytes, or subtracts it.
 template <class Word>
 Word flip_top_bits(Word word) noexcept {
   return word ^ 0x80808080U;
 }
 
-// Exchanges bits p and q, p > q, of the numbers of a word's 32 bits: bit i stands where they are exchanged in i.
+// Moves each of a word's 32 bits: in its number, bits p and q, p > q, are exchanged.
 template <unsigned p, unsigned q, class Word>
 Word exchange(Word word) noexcept {
   constexpr unsigned kDistance = (1U << p) - (1U << q);
-  constexpr std::uint32_t kMoved = [] {  // those that move up
+  constexpr std::uint32_t kMoved = [] {  // bits that move up
     std::uint32_t mask = 0;
     for (unsigned i = 0; i < 32; ++i) mask |= ((i >> p & 1U) == 0 && (i >> q & 1U) == 1 ? 1U : 0U) << i;
     return mask;
@@ -27,7 +26,7 @@ Word exchange(Word word) noexcept {
   return word ^ moved ^ (moved << kDistance);
 }
 
-// Bit 4j + b becomes bit 8b + j.
+// Moves bit 4j + b to bit 8b + j.
 template <class Word>
 Word spread_bits(Word word) noexcept {
   return exchange<1, 0>(exchange<2, 1>(exchange<3, 0>(exchange<4, 1>(word))));
@@ -38,11 +37,11 @@ Word gather_bits(Word word) noexcept {
   return exchange<4, 1>(exchange<3, 0>(exchange<2, 1>(exchange<1, 0>(word))));
 }
 
-// Codes of Q6_K, 64 words of four: the j-th word of group g = 4h + q, in the file as low four bits and high two apart,
-// in the panel as PanelBlockQ6_K says.
+// Codes of Q6_K, 64 words of four. The j-th word of group g = 4h + q has its low four bits and its high two in
+// different places in the file; in the panel it is as in PanelBlockQ6_K.
 constexpr std::size_t kLowWordsQ6_K = 32, kFileWordsQ6_K = 48;
 
-// Where the file has a word's codes: the words of their low bits (a nibble, from bit low_shift on) and of their high.
+// The place of a word's codes in the file: the words of their low bits (a nibble, from bit low_shift on) and high bits.
 struct PlaceQ6_K {
   std::size_t low, high;
   unsigned low_shift, high_shift;
@@ -56,10 +55,10 @@ constexpr PlaceQ6_K place_of(std::size_t word) noexcept {
 
 constexpr std::uint32_t kTwoBits = 0x03030303, kFourBits = 0x0F0F0F0F, kSixBits = 0x3F3F3F3F;
 
-// Calls store(i, unit) for each of the panel's units; load(i) gives the file's words.
+// Calls store(i, unit) for each unit of the panel; load(i) returns the file's words.
 template <class Word, class Load, class Store>
 void regroup_q6_k(const Load& load, const Store& store) noexcept {
-#pragma GCC unroll 16  // every place and shift is a constant then
+#pragma GCC unroll 16  // makes every place and shift a constant
   for (std::size_t i = 0; i < 64; i += 4) {
     Word words[4];
     for (std::size_t j = 0; j < 4; ++j) {
@@ -71,7 +70,7 @@ void regroup_q6_k(const Load& load, const Store& store) noexcept {
   }
 }
 
-// The file's words of the panel's units that load(i) gives.
+// The file's words from the panel's units that load(i) returns.
 template <class Load>
 std::array<std::uint32_t, kFileWordsQ6_K> ungroup_q6_k(const Load& load) noexcept {
   std::array<std::uint32_t, kFileWordsQ6_K> file{};

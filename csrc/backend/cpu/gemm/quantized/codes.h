@@ -1,11 +1,13 @@
-// Weights' codes in vectors, and their exact integer products with activations: one vocabulary for every instruction
-// set, as lanes.h is for floats. The file that includes this is compiled for one, and the compiler's macros choose.
+// Vectors of weights' codes and their exact integer products with activations, for every instruction set, as lanes.h is
+// for floats. The compiler's macros of the including file select the implementation.
 //
 //   Codes                     4 unsigned bytes of each of 16 rows
 //   place<from, n, to>(c)     bits [from, from + n) of each byte, moved to [to, to + n); the others zero
 //   look_up(levels, c)        levels[byte], bytes below 16
-//   Operand<range>            codes as the multiplication wants them, prepared once for all rows of activations
-//   Dots<range, part>         16 sums of code · activation over a part of 32 elements, 4 at a time, less the zero point
+//   Operand<range>            codes in the form that the multiplication needs, prepared once for all rows of
+// activations
+//   Dots<range, part>         16 sums of code · activation over a part of 32 elements, 4 at a time, minus the zero
+// point
 #pragma once
 
 #include "backend/cpu/gemm/quantized/activation_block.h"
@@ -15,13 +17,13 @@
 namespace imp::cpu {
 namespace {
 
-// What codes can be: 0 to `most`, meaning code - zero_point.
+// The range of stored codes: 0 to `most`; the value is code - zero_point.
 struct CodeRange {
   int most;
   int zero_point;  // 0 or a power of two up to 128
 };
 
-// What of a group of 32 elements has a scale of its own.
+// The part of a group of 32 elements that has its own scale.
 enum class Part { whole, first_half, last_half };
 
 // -zero_point · the sum of a part's activation codes.

@@ -1,4 +1,4 @@
-// Codes in two AVX2 registers; multiplied by AVX-VNNI instructions where the including file is compiled for them.
+// Codes in two AVX2 registers. Uses AVX-VNNI if the including file is compiled for it.
 #pragma once
 
 #include <immintrin.h>
@@ -6,8 +6,8 @@
 namespace imp::cpu {
 namespace {
 
-// The integer sums of 4 rows, two weight vectors and their like, and a few temporaries fill 16 registers; the float
-// sums are touched once in 32 elements and may live in memory.
+// The integer sums of 4 rows, two weight vectors with their pairs, and some temporaries fill 16 registers. The float
+// sums are used once per 32 elements and may live in memory.
 constexpr int kTileRows = 4;
 
 struct Codes {
@@ -74,9 +74,8 @@ inline __m256i add_pairs(__m256i sums, __m256i pairs) {
   return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-// maddubs multiplies unsigned by signed bytes and adds pairs to 16 bits, of which a pair of products of codes up to
-// 129 with activations up to 127 does not overflow. Wider codes are made signed, and their sign moved to the
-// activation.
+// maddubs multiplies unsigned by signed bytes and adds pairs in 16 bits. Codes up to 129 with activations up to 127 do
+// not overflow. Wider codes are made signed, and their sign moves to the activation.
 template <CodeRange range>
 inline constexpr bool kIsWide = 2 * 127 * range.most > 32767;
 
@@ -97,7 +96,7 @@ struct Operand<range> {
   Codes magnitudes;
 };
 
-// Sums of pairs gather in 16 bits for as long as they cannot overflow.
+// Adds pairs in 16 bits as long as they cannot overflow.
 template <CodeRange range, Part part>
 class Dots {
  public:

@@ -6,8 +6,8 @@
 namespace imp::cpu {
 namespace {
 
-// Each row of activations has an integer and a float sum in registers; 8 rows keep enough dot products under way, and
-// more would not be faster.
+// Each row of activations has an integer and a float sum in registers. 8 rows keep enough dot products in flight; more
+// would not be faster.
 constexpr int kTileRows = 8;
 
 struct Codes {
@@ -48,7 +48,7 @@ class Dots {
       sums_ = _mm512_set1_epi32(bias_of<range, part>(x));
     }
   }
-  // Products with codes 4j to 4j + 3 of x; j ascends from the start's.
+  // Multiplies codes 4j to 4j + 3 of x; j ascends.
   void add(const Operand<range>& weights, const ActivationBlock& x, int j) {
     sums_ = _mm512_dpbusd_epi32(sums_, weights.codes, _mm512_set1_epi32(four_codes(x, j)));
   }

@@ -6,8 +6,8 @@
 namespace imp::cpu {
 namespace {
 
-// The integer sums of 4 rows, four weight vectors and the rows' codes fill 24 of 32 registers; the float sums are
-// touched once in 32 elements and may live in memory.
+// The integer sums of 4 rows, four weight vectors and the rows' codes fill 24 of 32 registers. The float sums are used
+// once per 32 elements and may live in memory.
 constexpr int kTileRows = 4;
 
 struct Codes {
@@ -24,7 +24,7 @@ template <int from, int n, int to>
 inline uint8x16_t place(uint8x16_t c) {
   if constexpr (from > to) c = vshrq_n_u8(c, from - to);
   if constexpr (from < to) c = vshlq_n_u8(c, to - from);
-  // The ends of a byte need no mask: zeros have moved in.
+  // The ends of a byte need no mask: the shift fills with zeros.
   constexpr bool is_masked = (to == 0 && from > 0 && from + n == 8) || (from == 0 && to > 0 && to + n == 8);
   if constexpr (!is_masked) c = vandq_u8(c, vdupq_n_u8(((1 << n) - 1) << to));
   return c;
@@ -38,8 +38,8 @@ inline Codes look_up(const std::uint8_t (&levels)[16], Codes c) {
   return each<Codes>([&](int i) { return vqtbl1q_u8(table, c.v[i]); });
 }
 
-// The instruction multiplies signed bytes. Codes beyond them have their zero point taken off, which is what flipping
-// the top bit does; others keep it, and the sums start less by what it adds.
+// The instruction multiplies signed bytes. Codes beyond their range get their zero point subtracted by flipping the top
+// bit. Others keep it, and their sums start lower by what it adds.
 template <CodeRange range>
 inline constexpr bool kIsWide = range.most > 127;
 
@@ -61,8 +61,7 @@ class Dots {
       sums_ = broadcast_int(bias_of<range, part>(x));
     }
   }
-  // Products with codes 4j to 4j + 3 of x: a lane of the 16 that one register holds. j is known where loops are
-  // unrolled, and the choice is gone.
+  // Multiplies codes 4j to 4j + 3 of x: a lane of the 16 in one register. j is a constant in unrolled loops.
   [[gnu::always_inline]] void add(const Operand<range>& weights, const ActivationBlock& x, int j) {
     const int8x16_t sixteen = vld1q_s8(x.codes + j / 4 * 16);
     switch (j % 4) {

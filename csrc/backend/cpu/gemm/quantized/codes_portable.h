@@ -1,4 +1,4 @@
-// Codes for any processor: the compiler's generic vectors, and loops.
+// Codes for any processor: the compiler's generic vectors and loops.
 #pragma once
 
 namespace imp::cpu {
@@ -9,7 +9,7 @@ constexpr int kTileRows = 2;
 using CodeWords = std::uint32_t __attribute__((vector_size(64)));
 
 struct Codes {
-  CodeWords v;  // 16 × 32 bits, of which there are shifts everywhere
+  CodeWords v;  // 16 × 32 bits
 };
 
 inline Codes load_codes(const FourBytes& from) {
@@ -25,7 +25,7 @@ inline Codes place(Codes c) {
   constexpr std::uint32_t mask = 0x01010101U * ((1U << n) - 1);
   return {((c.v >> from) & mask) << to};
 }
-// Not inlined, here and below: scalar loops, too long to stand in every place they are called from.
+// Not inlined, here and below: long scalar loops with several callers.
 [[gnu::noinline]] Codes look_up(const std::uint8_t (&levels)[16], Codes c) {
   std::uint8_t bytes[64];
   __builtin_memcpy(bytes, &c.v, sizeof bytes);

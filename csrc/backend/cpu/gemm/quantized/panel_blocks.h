@@ -1,10 +1,9 @@
-// Quantized weights in memory: per type, one block of 16 rows, as kernels load it.
+// Panel blocks: quantized blocks of 16 rows as kernels load them (packed weight panels for VNNI and dp instructions).
 //
-// A panel block holds the bytes of the same block of 16 rows of the file, with the rows side by side: codes in units
-// of 4 bytes, so that one 64-byte vector holds 4 elements' worth of every row, scales in units of their own size. What
-// a byte means within its unit is as in the file (tensor/quant/), but for three arrangements that save work in the
-// loop: Q8_0's codes are stored plus 128; the fifth bits of Q5_0 and Q5_1 so that bit 8b + j belongs to weight 4j + b;
-// and Q6_K's codes whole, see there.
+// A panel block has the bytes of the same block of 16 rows of the file, interleaved by row: codes in units of 4 bytes,
+// so that one 64-byte vector has 4 elements of every row, and scales in units of their size. Inside a unit bytes are as
+// in the file (tensor/quant/), with three exceptions that save work in the loop: Q8_0's codes are stored plus 128; the
+// fifth bits of Q5_0 and Q5_1 so that bit 8b + j belongs to weight 4j + b; and Q6_K's codes whole, see there.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +41,7 @@ struct PanelBlockQ5_1 {
   std::uint16_t m[16];
 };
 
-using PanelBlockIQ4_NL = PanelBlockQ4_0;  // levels where that has numbers
+using PanelBlockIQ4_NL = PanelBlockQ4_0;  // indices of levels instead of numbers
 
 struct PanelBlockMXFP4 {
   FourBytes quants[4];
@@ -78,11 +77,11 @@ struct PanelBlockQ5_K {
   std::uint16_t dmin[16];
 };
 
-// Three units hold the codes of 16 weights: the first 12 in the low six bits of the bytes, and the last 4 in what is
-// left, two bits in each unit, the low ones first.
+// Three units hold the codes of 16 weights: the first 12 in the low six bits of the bytes, the last 4 in the top two
+// bits of the three units, low bits first.
 struct PanelBlockQ6_K {
   FourBytes codes[16][3];
-  std::int8_t scales[8][16][2];  // of each row the two of a group of 32
+  std::int8_t scales[8][16][2];  // per row the two of a group of 32
   std::uint16_t d[16];
 };
 
@@ -98,7 +97,7 @@ struct PanelBlockIQ4_XS {
   std::uint16_t d[16];
 };
 
-// Multiplied as floats: one vector load holds the same element of every row.
+// Multiplied as floats: one vector load has the same element of every row.
 struct PanelBlockF8_E4M3 {
   std::uint8_t codes[64][16];
   float scales[16];

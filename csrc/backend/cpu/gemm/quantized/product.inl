@@ -1,41 +1,41 @@
-// Quantized weights by quantized activations: each output is a lane, its sum one fma per block of 32 elements with k
-// ascending, of the exact integer dot product with the product of both scales; where the type has minima, another of
-// the minimum with the activations' sum. Where halves of a block have scales of their own, what the fma adds is the sum
-// of both in turn. For the instruction set that the including file is compiled for.
+// Quantized weights times quantized activations (W4A8 and similar) on packed panels with VNNI-style dot products. Each
+// output is a lane. Its sum adds one fma per block of 32 elements, k ascending: the exact integer dot product times the
+// product of both scales. If the type has minima, a second fma adds the minimum times the activations' sum. If halves
+// of a block have their own scales, one fma adds the sum of both.
 #include "backend/cpu/gemm/quantized/weights.inl"
 #include "backend/gemm_args.h"
 
 namespace imp::cpu {
 namespace {
 
-// With which blocks of a panel others are prefetched: the one after `wait` others, and each that is `period` further
-// on, fetches what lies `ahead` bytes beyond it. Below zero, wait has no end.
+// Which blocks of a panel prefetch others: the one after `wait` others, and then every `period`-th, prefetches the data
+// `ahead` bytes further. A negative wait never ends.
 struct Prefetching {
   std::ptrdiff_t ahead = 0;
   int wait = -1;
   int period = 1;
 };
 
-// Some rows of activations by one panel.
+// Some rows of activations times one panel.
 struct Tile {
   const std::byte* weights;
   std::int64_t n_blocks;
-  const std::byte* activations;      // the tile's first row
+  const std::byte* activations;  // first row of the tile
   std::ptrdiff_t activation_stride;  // bytes
-  float* out;                        // the tile's first row, at the panel's first column
+  float* out;  // first row of the tile, first column of the panel
   std::ptrdiff_t out_stride;         // floats
   int columns;                       // 16, or fewer in the last panel
   Prefetching prefetching;
 };
 
-// More than one core's stream covers during one access to memory.
+// More than one core's memory latency times bandwidth.
 constexpr std::ptrdiff_t kAheadBytes = 16 << 10;
-// A row or two are multiplied as fast as memory is read, for which processors prefetch best by themselves: more of it
-// costs a tenth to a third of the bandwidth. More rows leave time between reads, in which that falls behind.
+// One or two rows multiply as fast as memory is read, and the hardware prefetches best: software prefetches would cost
+// a tenth to a third of the bandwidth. More rows leave pauses between reads, in which the hardware falls behind.
 constexpr int kPrefetchingRows = 3;
 
-// The part of the block `ahead` bytes further on that corresponds to a group, to the second-level cache: the first has
-// not enough lines under way at once for the whole bandwidth.
+// Prefetches the part of the block `ahead` bytes further that corresponds to a group, to the L2 cache: the L1 cache
+// tracks too few misses for the full bandwidth.
 template <class Block, int n_groups, int group>
 [[gnu::always_inline]] inline void prefetch(const Block& block, std::ptrdiff_t ahead) {
   constexpr std::size_t begin = sizeof(Block) * group / n_groups, end = sizeof(Block) * (group + 1) / n_groups;
@@ -44,8 +44,8 @@ template <class Block, int n_groups, int group>
   for (std::size_t line = begin / 64 * 64; line < end; line += 64) __builtin_prefetch(from + line, 0, 2);
 }
 
-// While tile i of n_tiles passes over a panel of so many bytes. The first tile to read a panel would wait for memory
-// that is idle during the others: so all of them together fetch the next one.
+// For tile i of n_tiles, which all pass over a panel of that many bytes. If only the first tile read a panel from
+// memory, memory would be idle during the others. So together they prefetch the next panel.
 inline Prefetching prefetching_of(int i, int n_tiles, std::ptrdiff_t panel_bytes) {
   return {n_tiles == 1 ? kAheadBytes : panel_bytes, i, n_tiles};
 }
@@ -84,7 +84,7 @@ template <class Weights, int T, int group>
   }
 }
 
-// The sum of a group's halves is in the activations' scale, which it is multiplied by once.
+// The sum of a group's halves, multiplied once by the activations' scale.
 template <class Weights, int T, int group>
 [[gnu::always_inline]] inline void multiply_group(const typename Weights::Block& block,
                                                   const ActivationBlock* const (&x)[T], Lanes (&sums)[T])
@@ -100,7 +100,7 @@ template <class Weights, int T, int group>
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) total[t] = fma(products[t], last_scale, total[t]);
   if constexpr (Weights::kHasMin) {
-    // The halves' biases are -32 times the sums that minima multiply; the division is exact.
+    // The halves' biases are -32 times the sums that minima need; the division is exact.
     const Lanes first_min = Weights::template min<2 * group>(block) * broadcast(-1.0F / 32);
     const Lanes last_min = Weights::template min<2 * group + 1>(block) * broadcast(-1.0F / 32);
 #pragma GCC unroll 8
@@ -113,7 +113,7 @@ template <class Weights, int T, int group>
   for (int t = 0; t < T; ++t) sums[t] = fma(total[t], broadcast(x[t]->scale), sums[t]);
 }
 
-// All groups of a block from `group` on; x moves on to the next block's activations. ahead: 0 prefetches nothing.
+// All groups of a block from `group` on; x then points to the next block's activations. ahead 0 prefetches nothing.
 template <class Weights, int T, int group = 0>
 [[gnu::always_inline]] inline void multiply_block(const typename Weights::Block& block, const ActivationBlock* (&x)[T],
                                                   Lanes (&sums)[T], std::ptrdiff_t ahead) {
@@ -157,7 +157,7 @@ void dispatch_tile(int rows, const Tile& tile) {
   multiply_tile<Weights, T>(tile);
 }
 
-// Rows [begin, end) by one panel, in the fewest tiles, as even as can be.
+// Rows [begin, end) times one panel, in as few tiles as possible, of nearly equal height.
 template <class Weights>
 void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, bool reads_first) {
   Tile tile;
@@ -178,9 +178,9 @@ void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, boo
   }
 }
 
-// Panels are walked one at a time: one sequential stream is read fastest, and two panels at once gain nothing even
-// where all is in the caches. Rows are taken in runs, and panels in chunks, that fit the second-level cache together:
-// so each weight comes from memory once, and the rows come from the third level for each chunk.
+// Processes one panel at a time: a single sequential stream is fastest, and two panels at once gain nothing even in
+// cache. Runs of rows and chunks of panels fit the L2 cache together. So each weight comes from memory once, and rows
+// come from the L3 cache once per chunk.
 template <class Weights>
 void multiply(const GemmArgs& args) {
   constexpr std::int64_t kRunBytes = 192 << 10, kChunkBytes = 256 << 10;

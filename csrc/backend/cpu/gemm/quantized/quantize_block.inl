@@ -1,4 +1,4 @@
-// Quantization of 32 activations, for the instruction set that the including file is compiled for.
+// Quantizes 32 activations.
 #pragma once
 
 #include "backend/cpu/gemm/quantized/activation_block.h"
@@ -9,7 +9,7 @@ namespace {
 
 inline void quantize_block(const float* x, ActivationBlock& out) {
   const Lanes first = load(x), second = load(x + kLanes);
-  // The bits of |x| order as |x| does, with Inf and NaN above all: no NaN is lost, as it would be in a float maximum.
+  // The bits of |x| have its order, with Inf and NaN above all. So NaN is not lost, as it would be in a float maximum.
   const IntLanes magnitude = broadcast_int(0x7FFFFFFF);
   const std::int32_t max_bits = max_of(max(bits(first) & magnitude, bits(second) & magnitude));
   constexpr std::int32_t kInfinity = 0x7F800000;

@@ -1,9 +1,9 @@
-// The types that have kernels over panel blocks: one line each, which is all that the kernels of every instruction set
-// and their rows in the list are made from.
+// The types with kernels on panel blocks, one line each. Kernels of every instruction set and their rows in the list
+// are generated from it.
 #pragma once
 
-// Calls `use(name, Type, isa)` for each, with the `isa` it is given; `Type` is the word for it in DType, in weights.inl
-// and behind PanelBlock, k (its arrangement) and quant::Block. The order is that of the kernel list.
+// Calls `use(name, Type, isa)` for each in the order of the kernel list. `Type` is its name in DType and weights.inl,
+// and the suffix of PanelBlock, k (its arrangement) and quant::Block.
 // clang-format off
 #define IMP_QUANTIZED_TYPES(use, isa) \
   use(q8_0, Q8_0, isa) \

@@ -1,13 +1,12 @@
-// What the quantized types mean: how the codes, scales and minima of a panel block are read, in the words of codes.h.
-// The including file is compiled for one instruction set.
+// Reads the codes, scales and minima of panel blocks for each quantized type, with the functions of codes.h.
 //
 //   Block            the panel block
 //   kGroups          groups of 32 elements in it
-//   kRange           what its codes can be
+//   kRange           range of its codes
 //   codes<g>(b, j)   elements 4j to 4j + 3 of group g
 //   kScalePer        group, or half group
-//   scale<i>(b)      what codes of group or half group i count in
-//   min<i>(b)        what is added to each element of it, where kHasMin
+//   scale<i>(b)      the scale of group or half group i
+//   min<i>(b)        the minimum added to its elements, if kHasMin
 #include "backend/cpu/gemm/quantized/codes.h"
 
 namespace imp::cpu {
@@ -15,24 +14,24 @@ namespace {
 
 enum class ScalePer { group, half_group };
 
-// Nibbles of 32 elements in 4 units: the low ones are the first 16 elements.
+// Nibbles of 32 elements in 4 units: the low nibbles are the first 16 elements.
 inline Codes split_nibbles(const FourBytes* units, int j) {
   return j < 4 ? place<0, 4, 0>(load_codes(units[j])) : place<4, 4, 0>(load_codes(units[j - 4]));
 }
 
-// Nibbles of 64 elements in 8 units: the low ones are the first 32 elements.
+// Nibbles of 64 elements in 8 units: the low nibbles are the first 32 elements.
 template <int group>
 inline Codes nibbles_of_pair(const FourBytes* units, int j) {
   return place<group % 2 * 4, 4, 0>(load_codes(units[group / 2 * 8 + j]));
 }
 
-// Bits 2s and 2s + 1 of 8 units of 128 elements: the low ones are the first 32 elements. They go to `to`.
+// Bits 2s and 2s + 1 of 8 units of 128 elements: the low ones are the first 32 elements. Moves them to bit `to`.
 template <int group, int to>
 inline Codes quarters(const FourBytes* units, int j) {
   return place<group % 4 * 2, 2, to>(load_codes(units[group / 4 * 8 + j]));
 }
 
-// A bit of unit j's bytes, as bit `to`.
+// A bit of unit j's bytes, moved to bit `to`.
 template <int bit, int to>
 inline Codes one_bit(const FourBytes* units, int j) {
   return place<bit, 1, to>(load_codes(units[j]));
@@ -203,8 +202,8 @@ struct MXFP4 {
   static Codes codes(const Block& b, int j) {
     return look_up(kFp4Codes, split_nibbles(b.quants, j));
   }
-  // 2^(exponent - 128): half of the float that has the byte for its exponent bits. The two lowest are subnormal, which
-  // compute threads flush to zero; 255, by the type's definition no number, is infinite.
+  // 2^(exponent - 128): half of the float with this byte as its exponent bits. The two lowest are subnormal, which
+  // compute threads flush to zero. 255, which the type defines as NaN, becomes infinite.
   template <int>
   static Lanes scale(const Block& b) {
     return from_bits(shift_left<23>(load_u8(b.exponents))) * broadcast(0.5F);
