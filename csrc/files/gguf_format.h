@@ -1,4 +1,4 @@
-// The numbers of the GGUF format, and how much of each imp accepts.
+// Constants of the GGUF format, and imp's limits.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ inline constexpr std::uint32_t kDefaultAlignment = 32;
 inline constexpr std::uint32_t kMinAlignment = 8;
 inline constexpr std::uint32_t kMaxAlignment = 65'536;
 
-// The least a record can take: an empty value of one byte behind a key of one, a tensor of one dimension behind a
-// name of one.
+// The minimal size of a record: a key and a value of one byte each, or a tensor of one dimension with a name of one
+// byte.
 inline constexpr std::uint64_t kLeastKeyBytes = 8 + 1 + 4 + 1;
 inline constexpr std::uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
@@ -37,13 +37,13 @@ inline constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 inline constexpr std::uint32_t kArrayType = 9;
 std::optional<ValueType> scalar_type(std::uint32_t id) noexcept;
 
-// A tensor type by its number in the file. Without a dtype it is one that exists, but that imp does not read.
+// A tensor type by its number in the file. One without a dtype exists, but imp does not read it.
 struct TensorType {
   std::uint32_t id;
   std::string_view name;
   std::optional<DType> dtype;
 };
-// nullptr where no such type exists.
+// nullptr if no such type exists.
 const TensorType* tensor_type(std::uint32_t id) noexcept;
 
 }  // namespace imp::gguf

@@ -1,4 +1,4 @@
-// Reads the counts, the key-values and the table of tensors, in that order, each checked as it comes.
+// Reads the counts, the key-values and the tensor table in order, and checks each as it is read.
 #include "files/gguf_header.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ DType read_dtype(ByteReader& reader, const File& file, const std::string& what) 
   return *type->dtype;
 }
 
-// One row of the table; file_offset is still relative to the data's begin.
+// One row of the table; file_offset is still relative to the start of the data.
 TensorInfo read_tensor(ByteReader& reader, const File& file, std::uint64_t number) {
   std::string what = "tensor number " + std::to_string(number);
   const std::uint64_t n_name_bytes = read_count(reader, file, what + ": name length", kMaxTensorNameBytes);
@@ -100,7 +100,7 @@ TensorInfo read_tensor(ByteReader& reader, const File& file, std::uint64_t numbe
   return tensor;
 }
 
-// Offsets are relative to the data's begin: aligned, in file order, each where the padded tensor before it ends.
+// Offsets are relative to the start of the data: aligned, in file order, each at the padded end of the tensor before.
 void check_offset(const File& file, const TensorInfo& tensor, std::uint64_t expected, std::uint32_t alignment) {
   if (tensor.file_offset == expected) return;
   const std::string found = "offset " + std::to_string(tensor.file_offset);
@@ -113,7 +113,7 @@ void check_offset(const File& file, const TensorInfo& tensor, std::uint64_t expe
            std::to_string(expected));
 }
 
-// Where the next tensor or the end is, after n_bytes from `offset` on.
+// The offset of the next tensor or the end, after n_bytes from `offset` on.
 bool padded_end(std::uint64_t offset, std::uint64_t n_bytes, std::uint32_t alignment, std::uint64_t& end) {
   if (__builtin_add_overflow(offset, n_bytes, &end)) return false;
   if (__builtin_add_overflow(end, alignment - 1, &end)) return false;
@@ -123,7 +123,7 @@ bool padded_end(std::uint64_t offset, std::uint64_t n_bytes, std::uint32_t align
 
 std::vector<TensorInfo> read_tensors(ByteReader& reader, const File& file, std::uint64_t n_tensors,
                                      std::uint32_t alignment) {
-  std::vector<TensorInfo> tensors;  // grows with what was read: n_tensors records need not be there
+  std::vector<TensorInfo> tensors;  // grows with what was read: the claimed n_tensors records may not exist
   std::uint64_t expected_offset = 0;
   for (std::uint64_t i = 0; i < n_tensors; ++i) {
     TensorInfo tensor = read_tensor(reader, file, i);
@@ -136,7 +136,7 @@ std::vector<TensorInfo> read_tensors(ByteReader& reader, const File& file, std::
   return tensors;
 }
 
-// Makes the offsets absolute and checks that the data is there. Returns the padded end of the last tensor.
+// Makes the offsets absolute and checks that the file has the data. Returns the padded end of the last tensor.
 std::uint64_t place_tensors(const File& file, std::vector<TensorInfo>& tensors, std::uint64_t data_begin,
                             std::uint32_t alignment) {
   std::uint64_t end = data_begin;

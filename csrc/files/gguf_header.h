@@ -1,4 +1,4 @@
-// What stands before the tensors' data in one GGUF file.
+// The part of a GGUF file before the tensors' data.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace imp::gguf {
 
 struct Header {
   Metadata metadata;
-  std::vector<TensorInfo> tensors;  // in file order; names not yet known to be unique
+  std::vector<TensorInfo> tensors;  // in file order; names may still repeat
   std::uint64_t data_end = 0;       // byte after the last tensor and its padding, or the end of the file
 };
 
-// Reads and checks everything but the data; throws ModelError.
+// Reads and checks everything except the data. Throws ModelError.
 Header read_header(const File& file);
 
 }  // namespace imp::gguf

@@ -44,7 +44,7 @@ Split read_split(const Metadata& metadata, std::uint64_t number) {
   if (found != number) {
     std::string message = "is shard " + std::to_string(found) + " of " + std::to_string(*count) +
                           " (counted from 0), expected " + std::to_string(number);
-    // The caller named this file: only that one must have number 0.
+    // The caller named this file, so it must have number 0.
     if (number == 0) message += ": name the first file of the set, which ends in " + suffix(0, *count);
     fail(metadata, message);
   }

@@ -1,4 +1,4 @@
-// Sets of GGUF files: what the first says of the others.
+// Sets of GGUF files: what the first file says of the others.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@ namespace imp::gguf {
 
 struct Split {
   std::uint64_t n_shards = 1;
-  std::uint64_t n_tensors = 0;  // of all shards; meaningless where n_shards is 1
+  std::uint64_t n_tensors = 0;  // of all shards; undefined if n_shards is 1
 };
 
-// Reads the split keys of shard `number`; throws MODEL_SHARD where they are of another shard, or absurd.
+// Reads the split keys of shard `number`. Throws MODEL_SHARD if they belong to another shard or are invalid.
 Split read_split(const Metadata& metadata, std::uint64_t number);
 
 // The name of shard `number` (from 0), from that of the first: "m-00001-of-00003.gguf" gives "m-00002-of-00003.gguf".
 std::string shard_name(const std::string& first_name, std::uint64_t number, std::uint64_t n_shards);
 
-// Throws MODEL_SHARD where a key that both have differs: then they are of two models.
+// Throws MODEL_SHARD if a key that both files have differs: they then belong to two models.
 void check_same_model(const Metadata& first, const Metadata& shard);
 
 }  // namespace imp::gguf

@@ -1,4 +1,4 @@
-// Reads GGUF's typed values with every count checked before anything is allocated for it.
+// Reads GGUF's typed values. Checks every count before it allocates memory.
 #include "files/gguf_values.h"
 
 #include <algorithm>
@@ -142,7 +142,7 @@ std::string read_key(ByteReader& reader, const std::string& where, std::uint64_t
   return key;
 }
 
-// The one key on which the reader itself depends.
+// The only key that the reader itself needs.
 void check_alignment(const Metadata& metadata, const MetadataValue& value) {
   const std::string where = metadata.where() + ": key " + std::string(kAlignmentKey) + ": ";
   if (value.type != ValueType::U32 || value.is_array()) {

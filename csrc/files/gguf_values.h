@@ -8,10 +8,10 @@
 
 namespace imp::gguf {
 
-// Reads n_keys key-values from `reader` into `metadata`, whose where() names the file.
+// Reads n_keys key-values from `reader` into `metadata`, whose where() is the file's name.
 void read_key_values(ByteReader& reader, std::uint64_t n_keys, Metadata& metadata);
 
-// Throws MODEL_STRING unless `name` is UTF-8 without control characters; `what` says whose name it is.
+// Throws MODEL_STRING unless `name` is UTF-8 without control characters; `what` describes it.
 void check_name(std::string_view where, std::string_view what, std::string_view name);
 
 }  // namespace imp::gguf

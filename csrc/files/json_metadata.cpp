@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{32} << 20;
 constexpr std::size_t kMaxConfigDepth = 64;
 constexpr std::size_t kMaxConfigKeys = 65'536;
-constexpr std::size_t kMaxDottedKeyBytes = 1024;  // each is stored in full, so that long outer names would multiply
+constexpr std::size_t kMaxDottedKeyBytes = 1024;  // each key is stored in full, so long outer names would multiply
 constexpr JsonRules kRules{Reason::MODEL_CONFIG, Reason::MODEL_CONFIG, kMaxConfigDepth};
 
 MetadataValue number_value(const JsonReader& reader) {
@@ -53,7 +53,7 @@ NumericArray packed_as(ValueType type, const std::vector<MetadataValue>& scalars
     const T number = std::visit(
         []<class V>(const V& value) -> T {
           if constexpr (std::is_arithmetic_v<V>) return static_cast<T>(value);
-          return T{};  // callers give numbers and booleans alone
+          return T{};  // callers pass only numbers and booleans
         },
         scalar.value);
     const auto bytes = std::as_bytes(std::span(&number, 1));
@@ -62,7 +62,7 @@ NumericArray packed_as(ValueType type, const std::vector<MetadataValue>& scalars
   return array;
 }
 
-// One value for scalars that go together; none where they do not.
+// One array value for scalars of one kind; empty for mixed ones.
 std::optional<MetadataValue> packed(const std::vector<MetadataValue>& scalars) {
   const auto all = [&](auto... types) {
     return std::ranges::all_of(scalars, [&](const MetadataValue& s) { return ((s.type == types) || ...); });
@@ -102,11 +102,11 @@ class Flattener {
  private:
   struct Level {
     bool is_array = false;
-    bool by_index = false;               // an array with a container in it: its elements are entries of their own
-    std::string key;                     // of the container; of the member at hand where it is an object
-    std::string member;                  // an object's member at hand
-    std::size_t n_elements = 0;          // of an array, so far
-    std::vector<MetadataValue> scalars;  // of an array that is not by_index
+    bool by_index = false;  // an array that contains a container: each element is its own entry
+    std::string key;  // of the container; in an object, of the current member
+    std::string member;  // the current member of an object
+    std::size_t n_elements = 0;  // of an array, so far
+    std::vector<MetadataValue> scalars;  // of an array without containers
   };
 
   void take(JsonEvent event) {
@@ -140,7 +140,7 @@ class Flattener {
     }
   }
 
-  // The key of the value at hand.
+  // The key of the current value.
   std::string next_key() {
     Level& level = levels_.back();
     const std::string name = level.is_array ? std::to_string(level.n_elements++) : level.member;

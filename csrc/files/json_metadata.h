@@ -1,4 +1,4 @@
-// A JSON object as metadata: config.json's facts under dotted keys.
+// A JSON object as metadata with dotted keys, such as config.json.
 #pragma once
 
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace imp {
 
-// Reads a JSON file whose value is an object. A member of an object is `outer.inner`; an array of numbers, booleans or
-// strings is one value, an element of any other array is `outer.0`. Integers that fit are u64 or i64, other numbers
-// f64. Refusals, now and by the getters later, are MODEL_CONFIG; MODEL_LIMIT where the file is too large or too deep.
+// Reads a JSON file whose value is an object. A member of an object becomes `outer.inner`; an array of numbers,
+// booleans or strings is one value; an element of any other array becomes `outer.0`. Integers that fit are u64 or i64,
+// other numbers f64. Errors, here and in the getters, are MODEL_CONFIG, or MODEL_LIMIT if the file is too large or too
+// deep.
 Metadata read_json_metadata(const File& file);
 
-// The whole of a file of at most max_bytes; MODEL_LIMIT where it has more.
+// Reads a whole file of at most max_bytes; MODEL_LIMIT if it is larger.
 std::string read_text(const File& file, std::uint64_t max_bytes);
 
 }  // namespace imp

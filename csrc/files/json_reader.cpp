@@ -1,4 +1,4 @@
-// One state, one event.
+// A state machine that returns one event per step.
 #include "files/json_reader.h"
 
 #include <charconv>
@@ -149,7 +149,7 @@ JsonEvent JsonReader::number() {
   return JsonEvent::NUMBER;
 }
 
-// From behind the opening quote to behind the closing one.
+// From after the opening quote to after the closing one.
 void JsonReader::string() {
   value_.clear();
   while (!take('"')) {

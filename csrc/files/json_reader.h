@@ -1,4 +1,4 @@
-// Reads JSON event by event, without recursion and without a tree: what it holds is one string and one bit a level.
+// A pull parser for JSON without recursion or tree: it stores one string, and one bit per level.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 namespace imp {
 
 struct JsonRules {
-  Reason form;            // for what is no JSON
-  Reason string;          // for a string that is not UTF-8, holds a control character or half a surrogate pair
-  std::size_t max_depth;  // deeper is MODEL_LIMIT
+  Reason form;  // for malformed JSON
+  Reason string;  // for a string that is not UTF-8 or has a control character or a lone surrogate
+  std::size_t max_depth;  // deeper nesting is MODEL_LIMIT
 };
 
 enum class JsonEvent : std::uint8_t {
@@ -29,30 +29,30 @@ enum class JsonEvent : std::uint8_t {
   TRUE,
   FALSE,
   NONE,  // null
-  END,   // of the text; only white space followed the value
+  END,  // of the text; only white space may follow the value
 };
 
 // Strict RFC 8259: no comments, no trailing commas, no NaN, no byte order mark. Errors are ModelError.
 class JsonReader {
  public:
-  // `text` outlives the reader. `where` begins every message.
+  // `text` must outlive the reader. `where` begins every message.
   JsonReader(std::string_view text, std::string where, JsonRules rules)
       : text_(text), where_(std::move(where)), rules_(rules) {}
 
-  // The events of one value and then END, which repeats.
+  // Returns the events of one value, then END forever.
   JsonEvent next();
-  // Of a KEY or STRING: the string, escapes resolved. Of a NUMBER: its digits as they stand.
+  // The string of a KEY or STRING, with escapes resolved, or the digits of a NUMBER.
   const std::string& value() const noexcept { return value_; }
 
   // `<where>: byte <n>, after "<last key>": <message>` with rules.form.
   [[noreturn]] void fail(const std::string& message) const { fail(rules_.form, message); }
   [[noreturn]] void fail(Reason reason, const std::string& message) const;
-  // The next event, which must be `expected`; `what` names it in the refusal.
+  // The next event, which must be `expected`; errors name `what`.
   void expect(JsonEvent expected, std::string_view what);
-  // Refuses, before anything is read, a text that is nested too deeply anywhere. next() finds that too, but only where
-  // the caller has not refused what is around it before.
+  // Rejects a text that is nested too deeply anywhere, before anything is read. next() also finds this, but only after
+  // all earlier errors of the caller.
   void check_depth() const;
-  // Skips the rest of the value whose first event was `first`.
+  // Skips the rest of the value that began with `first`.
   void skip(JsonEvent first);
 
  private:
@@ -80,7 +80,7 @@ class JsonReader {
   JsonRules rules_;
   std::size_t position_ = 0;
   State state_ = State::VALUE;
-  std::vector<bool> in_object_;  // the containers around the position, outermost first
+  std::vector<bool> in_object_;  // the containers at the current position, outermost first
   std::string value_;
   std::string last_key_;
 };

@@ -1,4 +1,4 @@
-// Metadata's lookups, and its refusals in words.
+// Lookups and error messages of metadata.
 #include "files/metadata.h"
 
 #include <cmath>

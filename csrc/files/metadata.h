@@ -1,4 +1,4 @@
-// A checkpoint's key-values: typed as the file wrote them, read through getters that refuse what does not fit.
+// A checkpoint's key-values, typed as in the file. Getters check type and range.
 #pragma once
 
 #include <concepts>
@@ -17,7 +17,7 @@
 
 namespace imp {
 
-// How strict a format is about types, and the reasons by which it refuses.
+// How strict a format is about types, and the reasons of its errors.
 struct MetadataRules {
   Reason missing_key = Reason::MODEL_KEY;
   Reason wrong_type = Reason::MODEL_TYPE;
@@ -30,7 +30,7 @@ class Metadata {
   // `where` begins every message: the file's name.
   explicit Metadata(std::string where, MetadataRules rules = {}) : where_(std::move(where)), rules_(rules) {}
 
-  // False where the key is there already; then nothing changes.
+  // Returns false, and changes nothing, if the key exists.
   bool insert(std::string key, MetadataValue value);
 
   // In file order.
@@ -39,8 +39,8 @@ class Metadata {
   bool contains(std::string_view key) const noexcept { return find(key) != nullptr; }
   bool is_array(std::string_view key) const noexcept;
 
-  // Required keys. Each throws ModelError naming file and key: the key is missing (MODEL_KEY), has another type
-  // (MODEL_TYPE), or a value that T cannot hold (MODEL_VALUE). Integers may be stored in any integer type.
+  // Required keys. Each throws ModelError with file and key if the key is missing (MODEL_KEY), has another type
+  // (MODEL_TYPE), or a value that T cannot hold (MODEL_VALUE). Integers may have any integer type.
   template <std::integral T>
   T integer(std::string_view key) const {
     return narrowed<T>(key, required(key));
@@ -55,7 +55,7 @@ class Metadata {
   }
   std::vector<float> numbers(std::string_view key) const { return numbers_of(key, required(key)); }
 
-  // The same for keys that may be missing (or null): empty or nullptr where they are.
+  // Optional keys: empty or nullptr if missing (or null).
   template <std::integral T>
   std::optional<T> find_integer(std::string_view key) const {
     const MetadataValue* value = present(key);
@@ -72,13 +72,13 @@ class Metadata {
   }
   std::optional<std::vector<float>> find_numbers(std::string_view key) const;
 
-  // For a reader that finds a value its key does not allow: throws `<file>: <key>: <found>, expected <expected>`.
+  // For readers that find an invalid value: throws `<file>: key <key>: <found>, expected <expected>`.
   [[noreturn]] void refuse_value(std::string_view key, std::string_view found, std::string_view expected) const;
   const std::string& where() const noexcept { return where_; }
-  Reason wrong_value() const noexcept { return rules_.wrong_value; }  // the reason of such a refusal
+  Reason wrong_value() const noexcept { return rules_.wrong_value; }  // the reason of that error
 
  private:
-  // An integer of either sign: value where it is not negative, else negative_value.
+  // An integer of either sign: `value` if it is not negative, else negative_value.
   struct WideInteger {
     bool negative = false;
     std::uint64_t value = 0;
@@ -108,7 +108,7 @@ class Metadata {
   }
 
   const MetadataValue& required(std::string_view key) const;
-  const MetadataValue* present(std::string_view key) const noexcept;  // nullptr where missing or null
+  const MetadataValue* present(std::string_view key) const noexcept;  // nullptr if missing or null
   WideInteger integer_of(std::string_view key, const MetadataValue& value) const;
   const NumericArray& integers_of(std::string_view key, const MetadataValue& value) const;
   static WideInteger integer_at(const NumericArray& array, std::size_t i);

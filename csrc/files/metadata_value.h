@@ -12,14 +12,14 @@
 
 namespace imp {
 
-// What a value is in the file. NONE is JSON's null.
+// The type of a value in the file. NONE is JSON's null.
 enum class ValueType : std::uint8_t { U8, I8, U16, I16, U32, I32, U64, I64, F32, F64, BOOL, STRING, NONE };
 std::string_view value_type_name(ValueType type) noexcept;
 // Bytes of one element in an array of numbers or booleans; 0 for strings and NONE.
 std::size_t value_type_bytes(ValueType type) noexcept;
 
-// Many strings in one buffer: a vocabulary is millions of short ones. Elements are bytes as the file has them, not
-// necessarily UTF-8.
+// Strings in one buffer, since a vocabulary has millions of short ones. Elements have the file's bytes, which may not
+// be UTF-8.
 class StringArray {
  public:
   std::size_t size() const noexcept { return ends_.size(); }
@@ -31,8 +31,8 @@ class StringArray {
     ends_.reserve(n_strings);
     bytes_.reserve(n_bytes);
   }
-  // Adds a string of n_bytes and returns the place to write it to. All strings together stay under 4 GiB: metadata is
-  // limited far below that.
+  // Adds a string of n_bytes and returns its address. All strings together stay below 4 GiB; metadata is limited far
+  // below that.
   std::span<char> append(std::size_t n_bytes) {
     bytes_.resize(bytes_.size() + n_bytes);
     ends_.push_back(static_cast<std::uint32_t>(bytes_.size()));
@@ -51,7 +51,7 @@ struct NumericArray {
   ValueType type = ValueType::U8;
   std::vector<std::byte> bytes;
 
-  // Zero also for JSON's empty array, whose type is NONE.
+  // Also 0 for JSON's empty array, whose type is NONE.
   std::size_t size() const noexcept { return bytes.empty() ? 0 : bytes.size() / value_type_bytes(type); }
   template <class T>
   T element(std::size_t i) const noexcept {  // T is the C++ type of `type`

@@ -1,4 +1,4 @@
-// Looks at names alone.
+// Chooses by file names only.
 #include "files/model_directory.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace imp {
 namespace {
 
 constexpr std::string_view kIndex = "model.safetensors.index.json";
-// Repositories often have another form of the same weights in the same folder, such as consolidated.safetensors.
+// Repositories often have the same weights in another form in the same folder, such as consolidated.safetensors.
 constexpr std::string_view kSingle = "model.safetensors";
 
 // Sorted, so that messages do not depend on the file system's order.

@@ -1,4 +1,4 @@
-// The table of tensors by name.
+// The lookup of tensors by name.
 #include "files/model_file.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A checkpoint on disk, whatever its format: its metadata, its table of tensors, and their bytes on demand.
+// A checkpoint on disk in any format: metadata, tensor table, and tensor bytes on demand.
 #pragma once
 
 #include <array>
@@ -21,11 +21,11 @@ constexpr int kMaxTensorRank = 8;
 struct TensorInfo {
   std::string name;
   DType dtype = DType::F32;
-  // dims[0] is the contiguous dimension (GGUF's order; safetensors' shape reversed); 1 beyond n_dims.
+  // dims[0] is the contiguous dimension (GGUF's order, the reverse of safetensors'); 1 beyond n_dims.
   std::array<std::int64_t, kMaxTensorRank> dims{1, 1, 1, 1, 1, 1, 1, 1};
   int n_dims = 0;
-  std::uint32_t shard = 0;        // which file of the set
-  std::uint64_t file_offset = 0;  // of the first byte, in that file
+  std::uint32_t shard = 0;  // file of the set
+  std::uint64_t file_offset = 0;  // of the first byte in that file
   std::uint64_t n_bytes = 0;
 
   std::int64_t n_elements() const noexcept {
@@ -38,8 +38,8 @@ struct TensorInfo {
 // "[4096, 1024]", dims[0] first.
 std::string shape_text(const TensorInfo& tensor);
 
-// Immutable once open: every method may be called from any thread. The tensors' names are unique, their sizes follow
-// from type and shape, and their bytes lie inside the file without overlap. Nothing is mapped.
+// Immutable once open: any thread may call any method. Tensor names are unique, sizes follow from type and shape, and
+// the bytes lie inside the file without overlap. Nothing is mapped.
 class ModelFile {
  public:
   virtual ~ModelFile() = default;
@@ -51,17 +51,17 @@ class ModelFile {
   // In file order.
   std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
   const TensorInfo* find(std::string_view name) const noexcept;
-  // What is odd about the file but no reason to refuse it, one sentence each.
+  // Oddities that are no errors, one sentence each.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
-  // The open files of the set, in the order of TensorInfo::shard, which is that of their names; empty if the model is
-  // not in files. A file stays open while somebody holds a pointer to it.
+  // The open files of the set in the order of TensorInfo::shard, which is that of their names. Empty if the model has
+  // no files. A file stays open while someone holds a pointer to it.
   virtual std::span<const std::shared_ptr<const File>> files() const noexcept = 0;
   // The versions of these files at the time of opening.
   std::vector<FileStamp> stamps() const;
 
-  // Copies out.size() bytes of a tensor of this file, from byte `offset` of it on. Throws MODEL_IO where reading
-  // fails, or where the file is no longer the one that was opened.
+  // Copies out.size() bytes of a tensor from its byte `offset` on. Throws MODEL_IO if reading fails or the file has
+  // changed since it was opened.
   virtual void read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const = 0;
 
  protected:
@@ -69,7 +69,7 @@ class ModelFile {
   ModelFile(const ModelFile&) = delete;
   ModelFile& operator=(const ModelFile&) = delete;
 
-  // Makes find() know the tensors; returns the name that occurs twice, or nullptr.
+  // Sorts the names for find(). Returns a name that occurs twice, or nullptr.
   const std::string* index_tensors(std::vector<TensorInfo> tensors);
 
   std::string path_;

@@ -1,4 +1,4 @@
-// Looks at the first bytes and hands the file to its format's reader.
+// Detects the format from the first bytes, and opens the file with its reader.
 #include "files/open_model_file.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::unique_ptr<ModelFile> open_by_kind(const std::string& path, const PreadFunc
   File file(path, pread);
   const FileGuess guess = guess_file(file);
   if (guess.kind == FileKind::GGUF) return open_gguf(path, std::move(file), pread);
-  // Beyond GGUF's magic a name that says what the file should be decides which reader explains what is wrong with it.
+  // Without GGUF's magic, the file name decides which reader reports the error.
   if (path.ends_with(".gguf")) refuse_format(file, guess);
   if (guess.kind == FileKind::JSON && path.ends_with(".safetensors.index.json")) {
     return open_safetensors_index(path, std::move(file), pread);
@@ -50,7 +50,7 @@ std::unique_ptr<ModelFile> open_by_kind(const std::string& path, const PreadFunc
 }  // namespace
 
 std::unique_ptr<ModelFile> open_model_file(const std::string& path, const PreadFunction& pread) {
-  std::error_code error;  // what cannot even be looked at is for File to explain
+  std::error_code error;  // on error File reports the reason
   const bool directory = std::filesystem::is_directory(path, error);
   std::unique_ptr<ModelFile> model = open_by_kind(directory ? model_in_directory(path) : path, pread);
   if (model->tensors().empty()) {

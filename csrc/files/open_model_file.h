@@ -1,4 +1,4 @@
-// Opens a checkpoint of any format imp reads, known by its content.
+// Opens a checkpoint of any supported format, detected from its content.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace imp {
 
-// Throws ModelError: MODEL_FORMAT says what else the file looks like, MODEL_TENSOR that it has no tensors.
+// Throws ModelError: MODEL_FORMAT with the apparent format, or MODEL_TENSOR if it has no tensors.
 std::unique_ptr<ModelFile> open_model_file(const std::string& path, const PreadFunction& pread = {});
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// Reading compares, writing lays out; both by the same places.
+// Reads and writes packed files. Both compute the same layout.
 #include "files/packed_file.h"
 
 #include <algorithm>
@@ -108,7 +108,8 @@ void PackedFile::read(std::size_t part, std::uint64_t offset, std::span<std::byt
   for (std::uint64_t at = place.offset + offset; !out.empty(); ++piece, at += kPackedPieceBytes) {
     const auto bytes = out.first(std::min(kPackedPieceBytes, out.size()));
     file_.read_at(at, bytes);
-    // While a core's cache has them still. The piece's number keeps pieces from taking each other's place.
+    // Checks it while it is still in a core's cache. The checksum includes the piece's number, so that pieces cannot be
+    // swapped.
     if (checksum(bytes, piece) != checksums_[piece]) refuse(file_, "is damaged at byte " + std::to_string(at));
     out = out.subspan(bytes.size());
   }
@@ -131,7 +132,7 @@ bool write_packed_file(const std::string& path, std::string_view key, std::span<
       left = left.subspan(bytes.size());
     }
   }
-  // The end of the file is padding that nothing was written to yet where the last part is not a multiple of 64.
+  // If the last part is not a multiple of 64, the file ends with padding that is not written yet.
   const std::byte last{};
   if (parts.empty() || parts.back().size() % 64 != 0) file.write_at(places.file_bytes - 1, {&last, 1});
   file.write_at(checksums_begin(key.size()), std::as_bytes(std::span(checksums)));

@@ -1,11 +1,10 @@
-// Weights as they lie in memory, kept in a file beside the model: written once, read back without any work on them.
+// A file of weights in their memory layout: written once, then read back without conversion.
 //
-// The file is a header, the key, a checksum of each piece, and the parts one after the other:
+// The file has a header, the key, a checksum of each piece, and the parts:
 //   0 magic · 8 version (u32) · 12 zero (u32) · 16 bytes of the key (u64) · 24 pieces (u64) · 32 begin of the parts
 //   (u64) 40 bytes of the file (u64) · 48 checksum of key and pieces' checksums (u64) · 56 zero (u64) 64 the key,
 //   padded to 8 · a u64 per piece · padding to 64 · the parts, each padded to 64
-// Nothing in it is believed: all of the above but the checksums is known to whoever opens it, who refuses a file that
-// says anything else.
+// The reader trusts nothing but the checksums: it computes all other fields itself and rejects a file that differs.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +19,10 @@
 
 namespace imp {
 
-// Parts are read and checked in pieces of this size, which a core's cache holds; the last of a part may be shorter.
+// Parts are read and checked in pieces of this size, which fit a core's cache; the last piece of a part may be shorter.
 inline constexpr std::size_t kPackedPieceBytes = std::size_t{1} << 18;
 
-// Where everything is, for a key and sizes of parts.
+// The layout for a key and sizes of parts.
 struct PackedPlaces {
   PackedPlaces(std::string_view key, std::span<const std::uint64_t> part_bytes);
 
@@ -38,13 +37,13 @@ struct PackedPlaces {
 
 class PackedFile {
  public:
-  // Throws ModelError where it cannot be read, is somebody else's or writable by everybody, or is not the file that
-  // write_packed_file() makes of this key and parts of these sizes.
+  // Throws ModelError if the file cannot be read, belongs to another user, is writable by everybody, or differs from
+  // what write_packed_file() makes of this key and these sizes.
   PackedFile(const std::string& path, std::string_view key, std::span<const std::uint64_t> part_bytes,
              PreadFunction pread = {});
 
-  // Bytes of a part from `offset` on, a multiple of kPackedPieceBytes, up to another or the part's end. Throws
-  // ModelError where they are not what was written. May be called from any thread.
+  // Reads bytes of a part from `offset` on, a multiple of kPackedPieceBytes, to another multiple or the part's end.
+  // Throws ModelError if they differ from what was written. Any thread may call it.
   void read(std::size_t part, std::uint64_t offset, std::span<std::byte> out) const;
 
  private:
@@ -55,8 +54,8 @@ class PackedFile {
   std::vector<std::uint64_t> checksums_;
 };
 
-// Returns false, leaving nothing behind, where goes_on() says no before the end. Throws ModelError(MODEL_IO) where the
-// file cannot be written.
+// Returns false, and leaves no file, if goes_on() returns false before the end. Throws ModelError(MODEL_IO) if the file
+// cannot be written.
 bool write_packed_file(const std::string& path, std::string_view key, std::span<const std::span<const std::byte>> parts,
                        const std::function<bool()>& goes_on);
 

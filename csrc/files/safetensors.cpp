@@ -1,4 +1,4 @@
-// Puts headers, index and configuration together.
+// Combines headers, index and configuration.
 #include "files/safetensors.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ void add_metadata(const safetensors::Header& header, Metadata& metadata) {
   }
 }
 
-// The shard holds exactly the tensors that the index places there.
+// The shard must have exactly the tensors that the index places there.
 void check_against_index(const File& file, const safetensors::Header& header, const safetensors::Index& index,
                          std::size_t shard) {
   for (const TensorInfo& tensor : header.tensors) {

@@ -22,7 +22,7 @@ constexpr std::uint64_t kMaxTensorElements = std::uint64_t{1} << 40;
 
 struct ElementType {
   std::string_view name;
-  std::optional<DType> dtype;  // none: imp does not read it
+  std::optional<DType> dtype;  // empty: imp does not read it
 };
 constexpr std::array kElementTypes{
     ElementType{"F32", DType::F32},         ElementType{"F16", DType::F16},    ElementType{"BF16", DType::BF16},
@@ -34,7 +34,7 @@ constexpr std::array kElementTypes{
 };
 constexpr std::string_view kSupported = "F32, F16, BF16, F8_E4M3";
 
-// Elements of F8_E4M3 are a byte each: their scales are another tensor.
+// Elements of F8_E4M3 have one byte each: their scales are another tensor.
 std::optional<std::int64_t> data_bytes(DType dtype, std::int64_t n_elements) {
   return dtype == DType::F8_E4M3 ? n_elements : row_bytes(dtype, n_elements);
 }
@@ -149,7 +149,7 @@ class HeaderParser {
     return *value;
   }
 
-  // The file has the contiguous dimension last; TensorInfo has it first.
+  // The file has the contiguous dimension last, TensorInfo has it first.
   void parse_shape() {
     reader_.expect(JsonEvent::BEGIN_ARRAY, "an array");
     for (;;) {
@@ -183,7 +183,7 @@ class HeaderParser {
   void check_size() {
     std::uint64_t n_elements = 1;
     for (const std::int64_t dim : tensor_.dims) {
-      // Every dimension fits in 2^40, so that the check after each product is one of no overflow: 2^40 · 2^40 may wrap.
+      // Dimensions are at most 2^40 and each product is checked, since 2^40 · 2^40 could wrap.
       if (__builtin_mul_overflow(n_elements, static_cast<std::uint64_t>(dim), &n_elements) ||
           n_elements > kMaxTensorElements) {
         refuse_shape("limit 2^40 elements");
@@ -206,14 +206,13 @@ class HeaderParser {
   const File& file_;
   JsonReader reader_;
   Header header_;
-  TensorInfo tensor_;  // the one at hand
+  TensorInfo tensor_;  // the current one
   bool has_dtype_ = false;
   bool has_shape_ = false;
   bool has_offsets_ = false;
 };
 
-// Orders the tensors by place and makes the places absolute: from the data's begin to the file's end, each where the
-// one before it ends.
+// Sorts the tensors by offset and makes the offsets absolute. They must cover the data without gaps.
 void place_tensors(const File& file, std::uint64_t data_begin, std::vector<TensorInfo>& tensors) {
   std::ranges::sort(tensors, {}, [](const TensorInfo& t) { return std::pair(t.file_offset, t.n_bytes); });
   const std::uint64_t data_bytes = file.size_bytes() - data_begin;

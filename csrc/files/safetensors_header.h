@@ -11,12 +11,12 @@
 namespace imp::safetensors {
 
 struct Header {
-  // In the order of their data; names unique. Those of F8_E4M3 are codes without scales, a byte for each element.
+  // In the order of their data; names are unique. F8_E4M3 tensors are codes without scales, one byte per element.
   std::vector<TensorInfo> tensors;
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// Reads and checks everything but the data; throws ModelError.
+// Reads and checks everything except the data. Throws ModelError.
 Header read_header(const File& file);
 
 }  // namespace imp::safetensors

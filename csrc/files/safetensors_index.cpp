@@ -1,4 +1,4 @@
-// Reads weight_map; whatever else the index holds is skipped.
+// Reads weight_map and skips the rest of the index.
 #include "files/safetensors_index.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace imp::safetensors {
 namespace {
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{32} << 20;
-// Models of many experts come near a hundred thousand, each weight of eight bits with its scales.
+// Models with many experts have up to a hundred thousand, with scales for each 8-bit weight.
 constexpr std::size_t kMaxTensors = std::size_t{1} << 18;
 constexpr JsonRules kRules{Reason::MODEL_SHARD, Reason::MODEL_SHARD, 8};
 

@@ -1,4 +1,4 @@
-// The index of a sharded safetensors checkpoint: which file holds which tensor.
+// The index of a sharded safetensors checkpoint: the file of each tensor.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ struct Index {
     std::string tensor;
     std::size_t shard = 0;  // index into shards
   };
-  std::vector<std::string> shards;  // file names, as the index has them: not yet trusted; sorted, unique
+  std::vector<std::string> shards;  // file names as in the index, not validated yet; sorted, unique
   std::vector<Entry> entries;       // sorted by tensor, unique
 };
 
-// Refusals are MODEL_SHARD, or MODEL_LIMIT.
+// Errors are MODEL_SHARD or MODEL_LIMIT.
 Index read_index(const File& file);
 
 }  // namespace imp::safetensors

@@ -1,4 +1,4 @@
-// Each block is random bits under scales that give the wanted deviation; a block depends on its place alone.
+// Random bits with scales that give the requested deviation. A block depends only on its place.
 #include "files/synthetic.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace imp {
 namespace {
 
-// Standard deviations of the integers that uniform random bits make.
+// Standard deviations of integers made of uniform random bits.
 constexpr float kNibbleDeviation = 4.61F;      // 0 … 15
 constexpr float kSixBitDeviation = 18.47F;     // 0 … 63
 constexpr float kByteDeviation = 73.9F;        // -128 … 127
@@ -25,7 +25,7 @@ constexpr float kFp4Deviation = 5.852F;        // the levels of MXFP4
 constexpr float kFp8Deviation = 107.24F;       // the numbers of F8_E4M3, the largest twice
 constexpr float kUniformDeviation = 0.57735F;  // -1 … 1
 
-// A stream of random bits that any block can start anywhere (SplitMix64).
+// A stream of random bits that can start at any block (SplitMix64).
 class Bits {
  public:
   Bits(std::uint64_t tensor, std::uint64_t block) : state_((tensor << 44) ^ (block * 0x9E3779B97F4A7C15ULL)) {}
@@ -105,7 +105,7 @@ void fill_q6_k(Bits& bits, float, float deviation, std::byte* out) {
 void fill_mxfp4(Bits& bits, float, float deviation, std::byte* out) {
   quant::BlockMXFP4 block;
   bits.fill(&block, sizeof block);
-  // Scales are powers of two: the next below and above the one wanted, as often as gives its variance.
+  // Scales are powers of two: the two nearest to the ideal one, as often as the variance requires.
   const float scale = deviation / kFp4Deviation;
   const std::uint32_t exponent = std::bit_cast<std::uint32_t>(scale) >> 23;
   const float above = scale / std::bit_cast<float>(exponent << 23);  // 1 … 2

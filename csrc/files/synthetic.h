@@ -1,4 +1,4 @@
-// A checkpoint without a file: real shapes, random weights made as they are read. For benchmarks.
+// A checkpoint without a file, for benchmarks: real shapes with random weights made while they are read.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ struct SyntheticTensor {
   float deviation = 0;
 };
 
-// The same tensors give the same bytes, on every machine. Throws InvalidArgument for a type it cannot make, naming
-// those it can, and for a shape that does not fill blocks.
+// Equal tensors give equal bytes on every machine. Throws InvalidArgument for an unsupported type, with the supported
+// ones, and for a shape that does not fill blocks.
 std::unique_ptr<ModelFile> make_synthetic_file(Metadata metadata, const std::vector<SyntheticTensor>& tensors);
 
 }  // namespace imp

@@ -1,5 +1,4 @@
-// Pairs of bfloat16 as attention reads and multiplies them: whole where an instruction does, else in two parts of which
-// registers hold one at a time.
+// Pairs of bfloat16 for attention: multiplied by one instruction if there is one, else in two parts.
 #pragma once
 
 #include "backend/cpu/lanes_pairs.h"
@@ -7,7 +6,7 @@
 namespace imp::cpu {
 namespace {
 
-// The upper halves of 32 words, those of x first, neighbours in pairs.
+// The high halves of 32 words as pairs of neighbours; those of x come first.
 inline IntLanes join_upper_halves(IntLanes x, IntLanes y) {
 #if defined(__AVX512BW__)
   alignas(64) constexpr std::uint16_t kUpper[2 * kLanes] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
@@ -32,7 +31,7 @@ inline PairPart part_of_pairs(IntLanes x) {
   return pairs_of(x);
 }
 
-// A factor that pairs are multiplied by, as a row of weights has it; a word of a query has kPairWordElements.
+// A factor for pairs, as a row of weights has it. A word of a query has kPairWordElements.
 using PairFactor = std::uint16_t;
 constexpr int kPairWordElements = 2;
 // The first n elements of a row as words of a query; denormals become zero.
@@ -44,7 +43,7 @@ template <int part>
 inline PairPart broadcast_query(const float* words, int) {
   return pairs_of(bits(broadcast(*words)));
 }
-// Rounds as round_bf16 does what is no denormal and no NaN with bits that a bfloat16 drops, and returns what it stored.
+// Rounds like round_bf16, for values that are neither denormal nor NaN. Returns the rounded values.
 inline Lanes store_rounded(PairFactor* to, Lanes x) {
   const __m256i rounded = __builtin_bit_cast(__m256i, _mm512_cvtneps_pbh(x.v));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded);
@@ -69,7 +68,7 @@ inline Lanes add_product(Lanes sum, PairPart a, PairPart b) {
   return fma(a, b, sum);
 }
 
-// A float: factors are read often, and taken apart once.
+// A float: factors are read often, and split once.
 using PairFactor = float;
 constexpr int kPairWordElements = 1;
 inline IntLanes pair_factor_words(const float* row, int n) {

@@ -1,5 +1,5 @@
-// Quantized keys and values: blocks of 32 along head_dim, each with a scale. A panel of K holds its codes above 128 as
-// [head_dim / 4][16 tokens][4], one of V its codes as [16 tokens][head_dim]; behind them are the scales, float16, as
+// Quantized keys and values: blocks of 32 along head_dim, each with a scale. A panel of K has codes plus 128 as
+// [head_dim / 4][16 tokens][4]; a panel of V has codes as [16 tokens][head_dim]. The scales follow, float16, as
 // [head_dim / 32][16 tokens].
 #pragma once
 
@@ -12,7 +12,7 @@ namespace {
 constexpr int kBlock = 32;      // elements that share a scale
 constexpr int kBlockWords = 8;  // of four codes each
 
-// As attention has it.
+// See attention.
 struct KeptQ8 {
   static constexpr bool kQuantized = true;
   static constexpr int kElements = 1;
@@ -26,7 +26,7 @@ struct KeptQ8 {
   static Lanes store_weights(float* scores, int token, Lanes x) { return KeptAlone::store_weights(scores, token, x); }
 };
 
-// A block of a key or value: its codes are of what its scale is when stored.
+// A block of a key or value. Its codes use the scale as rounded for storage.
 struct KvBlock {
   std::int8_t codes[kBlock];
   std::uint16_t scale;
@@ -43,7 +43,8 @@ inline KvBlock quantize_kept(const float* x) {
   kept.scale = scales[0];
   float stored[kLanes];
   store(stored, broadcast_f16(kept.scale));
-  // No codes for a block of zeros, or of what has no finite scale, which is infinity or NaN then and says so itself.
+  // A block of zeros, or one whose scale is not finite, gets codes 0. The scale is then infinity or NaN and so marks
+  // the block.
   const bool has_codes = stored[0] > 0 && stored[0] < __builtin_inff();
   const Lanes inverse = broadcast(has_codes ? 1.0F / stored[0] : 0.0F);
   const auto code = [&](Lanes part) {
