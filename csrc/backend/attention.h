@@ -11,7 +11,7 @@ namespace imp {
 struct SequenceRows {
   int first_row = 0;
   int n_rows = 0;
-  int first_position = 0;  // position of the first row = tokens held before it
+  int first_position = 0;                // position of the first row = tokens held before it
   std::span<const std::int32_t> blocks;  // KV blocks of the sequence in order; they hold first_position + n_rows tokens
 };
 
@@ -21,7 +21,7 @@ struct AttentionParams {
   int head_dim = 0;
   float scale = 0;     // of q · k
   float soft_cap = 0;  // logit soft-capping: cap · tanh(score / cap); 0: none
-  int window = 0;  // sliding window: a query sees keys at positions > p - window; 0: all
+  int window = 0;      // sliding window: a query sees keys at positions > p - window; 0: all
 };
 
 // Which elements of a head form a rotated pair.
@@ -33,7 +33,7 @@ enum class RopeStyle : std::uint8_t {
 // Rotary position embedding (RoPE) of one kind of layer: the angle of pair i at position p is p · frequencies[i].
 struct Rope {
   RopeStyle style = RopeStyle::halves;
-  int dims = 0;  // rotated elements of each head, even; the rest is unchanged
+  int dims = 0;                     // rotated elements of each head, even; the rest is unchanged
   std::vector<double> frequencies;  // [dims / 2], with scaling and factors applied
   float magnitude = 1;              // multiplies sine and cosine (YaRN)
 };

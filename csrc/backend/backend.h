@@ -83,7 +83,7 @@ struct GatedTerm {
   const Linear* gate = nullptr;
   const Vector* gate_bias = nullptr;  // or null
   const Linear* up = nullptr;         // of the same shape
-  const Vector* up_bias = nullptr;  // or null
+  const Vector* up_bias = nullptr;    // or null
   Rows out;                           // [x.n_rows, n]; does not overlap x
 };
 
@@ -115,7 +115,7 @@ struct WorkspaceNeeds {
   int max_sequences = 0;    // of a batch
   int vocab_size = 0;
   int max_context = 0;
-  AttentionParams attention;  // the largest of any layer
+  AttentionParams attention;           // the largest of any layer
   std::vector<const Linear*> weights;  // without those of experts
   ExpertRouting experts = {};
   std::vector<const Linear*> expert_weights = {};  // stacks of n_experts, one after the other

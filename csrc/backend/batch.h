@@ -21,9 +21,9 @@ constexpr int request_of(std::int32_t token) noexcept {
 
 // Views into the caller's memory, valid during the call.
 struct Batch {
-  std::span<const std::int32_t> tokens;  // [n] ids, or drawn_token() if the backend runs_ahead()
-  std::span<const std::int32_t> positions;  // [n], each in its own sequence
-  std::span<const SequenceRows> sequences;  // in row order, covering all n rows
+  std::span<const std::int32_t> tokens;       // [n] ids, or drawn_token() if the backend runs_ahead()
+  std::span<const std::int32_t> positions;    // [n], each in its own sequence
+  std::span<const SequenceRows> sequences;    // in row order, covering all n rows
   std::span<const std::int32_t> logits_rows;  // rows that need logits, ascending
 };
 

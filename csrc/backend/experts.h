@@ -24,7 +24,7 @@ struct ExpertRows {
   std::int32_t* experts = nullptr;  // [n_rows, n_used], by descending score
   float* weights = nullptr;         // [n_rows, n_used]
   std::int32_t* places = nullptr;   // [n_rows, n_used]: the grouped row
-  std::int32_t* begins = nullptr;  // [n_experts + 1]: first grouped row of each expert
+  std::int32_t* begins = nullptr;   // [n_experts + 1]: first grouped row of each expert
   std::int32_t* sources = nullptr;  // [grouped rows]: row in the batch; null if the backend needs none
 };
 

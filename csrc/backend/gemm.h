@@ -39,7 +39,7 @@ struct DeviceCaps {
   int n_processors = 0;          // streaming multiprocessors
   std::size_t shared_bytes = 0;  // shared memory that one block may use
   std::size_t l2_bytes = 0;
-  bool wgmma = false;  // warpgroup matrix instructions (wgmma) and tensor copies (TMA)
+  bool wgmma = false;                 // warpgroup matrix instructions (wgmma) and tensor copies (TMA)
   KernelLibrary* cublaslt = nullptr;  // owned by the backend; null: not used
 };
 

@@ -13,7 +13,7 @@ struct GemmArgs {
   DType weight_type = {};
   const std::byte* activations = nullptr;  // in the kernel's activation format, m rows; never written
   std::ptrdiff_t activation_stride = 0;    // bytes from one row to the next, a multiple of 4
-  float* out = nullptr;  // row-major, m rows; only the outputs [n_begin, n_end) of each
+  float* out = nullptr;                    // row-major, m rows; only the outputs [n_begin, n_end) of each
   std::ptrdiff_t out_stride = 0;           // floats from one row to the next
   int m = 0;
   std::int64_t n = 0;

@@ -11,7 +11,7 @@ struct StepGraphCounts {
   std::uint64_t captures = 0;
   std::uint64_t replays = 0;
   std::uint64_t evictions = 0;
-  std::uint64_t failures = 0;  // failed captures: their steps stay eager
+  std::uint64_t failures = 0;     // failed captures: their steps stay eager
   std::string_view last_failure;  // the runtime's message, a static string; empty if none failed
 };
 

@@ -9,7 +9,7 @@
 namespace imp {
 
 struct MemoryOptions {
-  bool huge_pages = true;  // requested; ordinary pages are used if the system has none
+  bool huge_pages = true;             // requested; ordinary pages are used if the system has none
   std::vector<int> interleave_nodes;  // NUMA nodes to interleave pages over; empty: the system decides
 };
 

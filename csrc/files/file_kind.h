@@ -12,7 +12,7 @@ enum class FileKind : std::uint8_t {
   GGUF,
   SAFETENSORS,
   JSON,
-  OTHER,  // another known kind
+  OTHER,    // another known kind
   UNKNOWN,  // perhaps a truncated file of a kind above
 };
 

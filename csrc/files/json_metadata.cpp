@@ -102,10 +102,10 @@ class Flattener {
  private:
   struct Level {
     bool is_array = false;
-    bool by_index = false;  // an array that contains a container: each element is its own entry
-    std::string key;  // of the container; in an object, of the current member
-    std::string member;  // the current member of an object
-    std::size_t n_elements = 0;  // of an array, so far
+    bool by_index = false;               // an array that contains a container: each element is its own entry
+    std::string key;                     // of the container; in an object, of the current member
+    std::string member;                  // the current member of an object
+    std::size_t n_elements = 0;          // of an array, so far
     std::vector<MetadataValue> scalars;  // of an array without containers
   };
 

@@ -13,8 +13,8 @@
 namespace imp {
 
 struct JsonRules {
-  Reason form;  // for malformed JSON
-  Reason string;  // for a string that is not UTF-8 or has a control character or a lone surrogate
+  Reason form;            // for malformed JSON
+  Reason string;          // for a string that is not UTF-8 or has a control character or a lone surrogate
   std::size_t max_depth;  // deeper nesting is MODEL_LIMIT
 };
 
@@ -29,7 +29,7 @@ enum class JsonEvent : std::uint8_t {
   TRUE,
   FALSE,
   NONE,  // null
-  END,  // of the text; only white space may follow the value
+  END,   // of the text; only white space may follow the value
 };
 
 // Strict RFC 8259: no comments, no trailing commas, no NaN, no byte order mark. Errors are ModelError.

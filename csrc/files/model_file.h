@@ -24,7 +24,7 @@ struct TensorInfo {
   // dims[0] is the contiguous dimension (GGUF's order, the reverse of safetensors'); 1 beyond n_dims.
   std::array<std::int64_t, kMaxTensorRank> dims{1, 1, 1, 1, 1, 1, 1, 1};
   int n_dims = 0;
-  std::uint32_t shard = 0;  // file of the set
+  std::uint32_t shard = 0;        // file of the set
   std::uint64_t file_offset = 0;  // of the first byte in that file
   std::uint64_t n_bytes = 0;
 

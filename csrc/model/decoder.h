@@ -33,7 +33,7 @@ class Decoder final : public ForwardPass, private StepBody {
   void attention(const Batch& batch, KvPool& pool, int layer);
   void feed_forward(int layer);
   void norm_branch(const Values& post_norm);
-  void dense(const LayerWeights& w);  // from `normed` to `branch`
+  void dense(const LayerWeights& w);    // from `normed` to `branch`
   void experts(const LayerWeights& w);  // the same
   void route(const LayerWeights& w);
   void head(const Batch& batch);  // to `logits`

@@ -42,7 +42,7 @@ struct Weights {
   Matrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   Values final_norm;  // [hidden]
-  Matrix head;  // [vocab, hidden]; null if it is the embedding (tied)
+  Matrix head;        // [vocab, hidden]; null if it is the embedding (tied)
 
   const Linear& output_head() const { return head ? *head : *embedding; }
 };

@@ -13,13 +13,13 @@ struct MemoryRequest {
   std::uint64_t weights_bytes = 0;
   std::uint64_t scratch_bytes = 0;  // activations and scratch of the ops
   std::uint64_t logits_bytes = 0;
-  std::uint64_t reserve_bytes = 0;  // left for the rest of the process
+  std::uint64_t reserve_bytes = 0;   // left for the rest of the process
   std::uint64_t kv_block_bytes = 1;  // over all layers
   int kv_block_tokens = 16;
   std::optional<std::uint64_t> kv_bytes;  // empty: chosen
-  int model_context = 1;  // tokens per sequence by default
-  std::optional<int> max_context;  // requested: the cache must hold it
-  bool is_for_models = false;  // nothing else needs the memory: the cache takes the rest
+  int model_context = 1;                  // tokens per sequence by default
+  std::optional<int> max_context;         // requested: the cache must hold it
+  bool is_for_models = false;             // nothing else needs the memory: the cache takes the rest
 };
 
 struct MemoryItem {

@@ -27,8 +27,8 @@ struct LoadOptions {
   ForwardLimits limits{.max_rows = 512, .max_logits_rows = 64};  // of the decoders to come
   int kv_block_tokens = 16;
   std::uint64_t memory_bytes = std::numeric_limits<std::uint64_t>::max();  // for everything
-  std::uint64_t reserve_bytes = 0;  // of these, left for the rest of the process
-  std::optional<std::uint64_t> kv_bytes;  // empty: plan_memory chooses
+  std::uint64_t reserve_bytes = 0;                                         // of these, left for the rest of the process
+  std::optional<std::uint64_t> kv_bytes;                                   // empty: plan_memory chooses
   LoadProgress progress;
   std::string packed_cache;  // a folder; empty: no cache
 };
@@ -39,7 +39,7 @@ struct WeightSummary {
   GemmProblem problem;
   WeightUse use = WeightUse::product;
   int n_matrices = 1;  // with the problem's shape
-  GemmPlan plan;  // for matrices
+  GemmPlan plan;       // for matrices
   std::uint64_t n_bytes = 0;
 };
 

@@ -17,21 +17,21 @@ enum class NormPlacement : std::uint8_t { pre, pre_and_post };
 enum class RopeScalingKind : std::uint8_t {
   none,
   linear,      // every frequency divided by factor
-  yarn,  // YaRN: only low frequencies, with a ramp over pairs; scores are sharpened
+  yarn,        // YaRN: only low frequencies, with a ramp over pairs; scores are sharpened
   wavelength,  // only low frequencies, with a ramp over wavelengths; "llama3" in configurations
 };
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::none;
-  double factor = 1;  // relative to the trained context
+  double factor = 1;            // relative to the trained context
   int original_context = 0;     // yarn, wavelength: tokens the model was first trained on
-  double extrapolation = 1;  // yarn: weight of the ramp; 0 scales all frequencies equally
+  double extrapolation = 1;     // yarn: weight of the ramp; 0 scales all frequencies equally
   double attention_factor = 1;  // yarn: multiplies the magnitude that follows from factor
   double mscale = 1;            // yarn: growth of the magnitude with the logarithm of factor
   double mscale_all_dim = 0;    // yarn: the same for the divisor of the magnitude
   bool truncated = true;        // yarn: the ends of the ramp are rounded to whole pairs
-  double beta_fast = 32;  // yarn: pairs with more rotations than this in original_context keep their frequency
-  double beta_slow = 1;  // yarn: pairs with fewer rotations than this are scaled in full
+  double beta_fast = 32;        // yarn: pairs with more rotations than this in original_context keep their frequency
+  double beta_slow = 1;         // yarn: pairs with fewer rotations than this are scaled in full
   double low_freq_factor = 1;   // wavelength: as beta_slow
   double high_freq_factor = 4;  // wavelength: as beta_fast
 };
@@ -60,14 +60,14 @@ struct ModelConfig {
   int n_kv_heads = 0;  // divides n_heads
   int head_dim = 0;    // of q, k and v alike
   int vocab_size = 0;  // rows of the embedding and the head: the width of logits
-  int n_tokens = 0;  // valid token ids are less than this; further rows are padding
+  int n_tokens = 0;    // valid token ids are less than this; further rows are padding
   int trained_context = 0;
   int max_context = 0;  // the trained context unless overridden
 
   // embedding and head
   float embedding_scale = 1;  // multiplies the embedding's rows
   bool tied_head = false;     // the head is the embedding
-  float logit_soft_cap = 0;  // logit soft-capping: cap · tanh(logit / cap); 0: none
+  float logit_soft_cap = 0;   // logit soft-capping: cap · tanh(logit / cap); 0: none
 
   // norms
   float norm_epsilon = 0;  // added inside the root of every RMS norm
@@ -94,8 +94,8 @@ struct ModelConfig {
   bool has_experts() const noexcept { return experts.n_experts > 0; }
 
   // execution
-  DType kv_dtype = DType::F16;  // type of the KV cache
-  std::vector<std::int32_t> eos_tokens;  // the user's override, checked here; the service reads the file's
+  DType kv_dtype = DType::F16;                  // type of the KV cache
+  std::vector<std::int32_t> eos_tokens;         // the user's override, checked here; the service reads the file's
   std::vector<std::int32_t> suppressed_tokens;  // ascending; never sampled
 };
 

@@ -16,9 +16,9 @@ namespace imp {
 struct PlannedWeight {
   const TensorInfo* tensor = nullptr;  // in the file
   WeightUse use = WeightUse::product;
-  GemmProblem problem;  // for matrices
-  GemmPlan plan;  // for matrices
-  int n_matrices = 1;  // in the tensor, each of the problem's shape
+  GemmProblem problem;      // for matrices
+  GemmPlan plan;            // for matrices
+  int n_matrices = 1;       // in the tensor, each of the problem's shape
   std::size_t n_bytes = 0;  // loaded, of all of them
 };
 

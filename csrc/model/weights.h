@@ -17,7 +17,7 @@ namespace imp {
 // A model's cache of packed weights, and how the load used it.
 struct PackedWeights {
   std::string folder;
-  std::optional<PackedCache> cache;  // none if the device does not support one
+  std::optional<PackedCache> cache;     // none if the device does not support one
   std::vector<const Linear*> matrices;  // in the cache's order
   bool was_read = false;
   std::string why;  // why the cache was not used

@@ -85,7 +85,7 @@ class Attention {
   std::shared_ptr<std::byte> scratch_;
   std::size_t scratch_bytes_ = 0;
   std::size_t thread_floats_ = 0;  // scratch per thread
-  std::size_t state_floats_ = 0;  // after it: states of divided tiles
+  std::size_t state_floats_ = 0;   // after it: states of divided tiles
 };
 
 }  // namespace imp::cpu

@@ -115,7 +115,7 @@ struct SamplingOps {
 
 // Some rows of a matrix, each with a weight.
 struct WeighedRows {
-  const float* first;  // row 0 of the matrix, from the first element needed
+  const float* first;     // row 0 of the matrix, from the first element needed
   std::ptrdiff_t stride;  // floats
   const std::int32_t* places;
   const float* weights;

@@ -36,7 +36,7 @@ inline Lanes times_power_of_two(Lanes x, Lanes n) {
   // Outside the bounds the result is already 0 or infinity. NaN passes because it is the second operand.
   x = min(broadcast(89.5F), max(broadcast(-104.0F), x));
   const Lanes n = round_even(x * broadcast(0x1.715476p+0F));  // x / ln 2
-  Lanes r = fma(n, broadcast(-0x1.62e400p-1F), x);  // ln 2 in two parts; n times the first is exact
+  Lanes r = fma(n, broadcast(-0x1.62e400p-1F), x);            // ln 2 in two parts; n times the first is exact
   r = fma(n, broadcast(-0x1.7f7d1cp-20F), r);
   // Minimax polynomial of (e^r - 1 - r) / r² on |r| <= ln 2 / 2; relative error in e^r: 3.1e-9.
   Lanes p = broadcast(0.00138145399F);

@@ -16,11 +16,11 @@ namespace imp::cuda {
 // The sequences of a batch, on the device.
 struct SequencesOnDevice {
   int n_sequences = 0;
-  int n_rows = 0;  // in all sequences
+  int n_rows = 0;                                 // in all sequences
   const std::int32_t* first_rows = nullptr;       // [n_sequences]
   const std::int32_t* row_counts = nullptr;       // [n_sequences]
   const std::int32_t* first_positions = nullptr;  // [n_sequences]
-  const std::int32_t* first_blocks = nullptr;  // [n_sequences]: index of its first block in `blocks`
+  const std::int32_t* first_blocks = nullptr;     // [n_sequences]: index of its first block in `blocks`
   const std::int32_t* blocks = nullptr;
   const std::int32_t* sequence_of = nullptr;  // [n_rows]
 };

@@ -30,7 +30,7 @@ class FactReader {
   std::optional<std::uint64_t> find_integer(std::string_view key);
 
   std::vector<std::uint32_t> find_integers(std::string_view key);  // one, or a list
-  bool find_flag(std::string_view key);  // false if missing
+  bool find_flag(std::string_view key);                            // false if missing
   void find_flag(std::string_view field, std::string_view key, bool& out);
 
   // Counts: at least 1 (MODEL_VALUE), at most `limit` (MODEL_LIMIT).

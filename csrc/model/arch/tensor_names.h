@@ -38,7 +38,7 @@ struct TensorNames {
   std::string_view shared_up;
   std::string_view shared_down;
 
-  float norm_offset = 0;  // added to a norm's weights
+  float norm_offset = 0;           // added to a norm's weights
   bool rope_halves_apart = false;  // rows of q and k that rotate together are half a head apart, not adjacent
 
   std::string weight(int i, std::string_view name) const { return in_layer(i, name) + ".weight"; }

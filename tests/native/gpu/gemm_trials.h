@@ -33,8 +33,8 @@ struct GemmTrial {
   int n_experts = 0;
   std::span<const std::int32_t> begins, sources;  // sources may be empty
   unsigned thread_order = 0;
-  int n_processors = 1;  // the device's processors, as launches see them
-  std::uint8_t fill = 0xFF;  // initial bytes of outputs and scratch
+  int n_processors = 1;               // the device's processors, as launches see them
+  std::uint8_t fill = 0xFF;           // initial bytes of outputs and scratch
   std::vector<std::string> cublaslt;  // as in DeviceOptions
 };
 

@@ -23,7 +23,7 @@ struct GemmBench {
 
 struct GemmBenchResult {
   std::vector<double> seconds;  // of each product: the mean over all weights
-  std::int64_t ops = 0;  // of one product; a multiply and an add count as two
+  std::int64_t ops = 0;         // of one product; a multiply and an add count as two
   std::int64_t bytes = 0;       // of one weight
 };
 

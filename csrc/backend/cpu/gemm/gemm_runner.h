@@ -84,7 +84,7 @@ class GemmRunner {
   struct Scratch {
     std::array<std::size_t, kFormats> prepared{};  // bytes of the input in each format
     std::size_t stride = 0;                        // bytes of each thread
-    std::size_t gated = 0;  // floats per thread
+    std::size_t gated = 0;                         // floats per thread
   };
   // An input in one format, row after row.
   struct Prepared {

@@ -105,8 +105,7 @@ inline void transpose_rows(const std::byte* rows, std::size_t stride, std::size_
                            const Change& change = {}) noexcept {
   using namespace transposition;
   static_assert(unit == 1 || unit == 2 || unit == 4);
-  constexpr std::size_t kWords =
-      16;  // at a time: one cache line of each row, and output that fits the L1 cache
+  constexpr std::size_t kWords = 16;  // at a time: one cache line of each row, and output that fits the L1 cache
   const std::size_t n_words = n_units * unit / 4;
   for (std::size_t begin = 0; begin < n_words; begin += kWords) {
     const std::size_t n = std::min(kWords, n_words - begin);

@@ -11,8 +11,8 @@ namespace imp::cuda {
 
 struct Combine {
   static constexpr int kColumns = kWarpSize;  // per warp, one a lane
-  static constexpr int kSplits = kWarpSize;  // per run, one a lane
-  static constexpr int kStages = 3;  // runs: one in use, the others in flight
+  static constexpr int kSplits = kWarpSize;   // per run, one a lane
+  static constexpr int kStages = 3;           // runs: one in use, the others in flight
   static constexpr int kLanesOfSplit = kColumns / 4;
 };
 

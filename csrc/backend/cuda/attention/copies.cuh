@@ -18,8 +18,8 @@ __device__ __forceinline__ int block_of_lane(const KvPlaces& cache, const std::i
 // 16 consecutive keys of one part.
 struct RunOfKeys {
   const std::byte* part;  // in the block that holds them
-  int place;  // of the first key in its block
-  int begin, n;  // keys to read; the others become zeros
+  int place;              // of the first key in its block
+  int begin, n;           // keys to read; the others become zeros
 };
 
 __device__ __forceinline__ RunOfKeys run_of_keys(const KvPlaces& cache, int block, int kv_head, int which, int first,
@@ -38,7 +38,7 @@ struct ShareOfRows {
   static constexpr int kRows = kThreads / kChunks;
   static constexpr int kTimes = divided_up(kStepKeys, kRows);
 
-  int row;  // the first; none: the columns are beyond head_dim
+  int row;        // the first; none: the columns are beyond head_dim
   unsigned from;  // bytes from the first row's first
   unsigned to;
 

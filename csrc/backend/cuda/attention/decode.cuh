@@ -12,15 +12,15 @@ namespace imp::cuda {
 // Shared memory that a block's warps exchange.
 struct DecodeRoom {
   arch::Vec16* weights;  // of a group of tiles: [tile][step][lane]
-  float* greatest;  // [tile][row] of the group, double-buffered: a warp may be a group ahead
-  arch::Vec16* query;  // of the item: [step][lane]
+  float* greatest;       // [tile][row] of the group, double-buffered: a warp may be a group ahead
+  arch::Vec16* query;    // of the item: [step][lane]
 };
 
 template <class Kv, int kDim>
 struct DecodeWarp {
   using Shape = Decode<Kv, kDim>;
 
-  AttentionState<Shape::kColumns> state;  // of this split
+  AttentionState<Shape::kColumns> state;   // of this split
   AttentionState<Shape::kColumns> before;  // of earlier splits
   bool has_before;
 

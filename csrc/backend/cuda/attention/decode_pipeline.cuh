@@ -15,7 +15,7 @@ static_assert(kGroupTiles * kTileKeys == kSplitTokens);
 
 template <class Kv, int kDim>
 struct Decode {
-  static constexpr int kStages = kDim <= 128 ? 4 : 3;  // pieces of a warp: one in use, the others in flight
+  static constexpr int kStages = kDim <= 128 ? 4 : 3;      // pieces of a warp: one in use, the others in flight
   static constexpr int kColumns = kDim / kAttentionWarps;  // columns of V per warp
   using KeyCodes = CodedRows<kStepKeys, kDim, kDim>;
   using ValueCodes = CodedRows<kTileKeys, kColumns, kDim>;
@@ -40,7 +40,7 @@ struct DecodeItem {
   int first_head = 0;  // counted from the kv head's first
   int n_heads = 0;
   int state = -1;  // of the split, in the pool; none: all splits
-  KeyRange seen;  // in this split, or in all
+  KeyRange seen;   // in this split, or in all
   const std::int32_t* blocks = nullptr;
 
   __device__ __forceinline__ bool exists() const { return sequence >= 0; }

@@ -32,8 +32,8 @@ constexpr bool is_divided(int claimed, int claimed_through, int n_states) {
 // A split of a divided sequence, or a whole sequence.
 struct FoundWork {
   int sequence = -1;  // none: there is no more
-  int within = 0;  // index of the split in the sequence
-  int state = -1;  // index of the split's state in the pool; none: the sequence is whole
+  int within = 0;     // index of the split in the sequence
+  int state = -1;     // index of the split's state in the pool; none: the sequence is whole
 };
 
 // Finds work items by number. Whole warps ask for ascending numbers.

@@ -17,7 +17,7 @@ namespace imp::cuda {
 template <class Kv, int kDim>
 struct Prefill {
   static constexpr int kParts = kDim <= 128 ? 1 : 2;  // warps that share rows
-  static constexpr int kColumns = kDim / kParts;  // columns of V per warp
+  static constexpr int kColumns = kDim / kParts;      // columns of V per warp
   static constexpr int kBlockRows = kAttentionWarps / kParts * kTileRows;
   static constexpr bool kKeepsQuery = kDim <= 64;  // in registers, else in shared memory
 
@@ -83,7 +83,7 @@ struct PrefillWarp {
   float greatest_before[2];
   float sums_before[2];
   bool has_state_before;  // a state of earlier splits exists; its values are in shared memory
-  KeyRange seen[2];  // by the lane's rows
+  KeyRange seen[2];       // by the lane's rows
   KeyRange seen_by_any, seen_by_all;
 
   __device__ __forceinline__ static int first_pair_of_warp(const PrefillRows& rows) {

@@ -25,7 +25,7 @@ __device__ __forceinline__ float greatest_through_lane(float value) {
 
 struct FoundUnit {
   int sequence = -1;  // none: there are fewer units
-  int within = 0;  // index in the sequence
+  int within = 0;     // index in the sequence
 };
 
 // Sequence i has count(i) units, after those of earlier sequences. Called by whole warps.

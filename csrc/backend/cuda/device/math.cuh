@@ -19,7 +19,7 @@ __device__ __forceinline__ float exp_of(float x) {
   x = x < -104.0F ? -104.0F : x;
   x = x > 89.5F ? 89.5F : x;
   const float n = rintf(x * 0x1.715476p+0F);  // x / ln 2
-  float r = fmaf(n, -0x1.62e400p-1F, x);  // ln 2 in two parts; n times the first is exact
+  float r = fmaf(n, -0x1.62e400p-1F, x);      // ln 2 in two parts; n times the first is exact
   r = fmaf(n, -0x1.7f7d1cp-20F, r);
   float p = 0.00138145399F;
   p = fmaf(p, r, 0.00836874513F);

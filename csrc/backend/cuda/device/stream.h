@@ -24,8 +24,8 @@ class Stream {
   // Clears an error that changed nothing.
   void forget_failure() noexcept { first_failure_ = {}; }
 
-  void* handle = nullptr;  // the runtime's stream; nullptr: its default stream
-  Graph* captured = nullptr;  // if set, launches and copies are captured there and not run
+  void* handle = nullptr;        // the runtime's stream; nullptr: its default stream
+  Graph* captured = nullptr;     // if set, launches and copies are captured there and not run
   CublasLt* cublaslt = nullptr;  // the backend's
   int n_processors = 1;          // of the device
 

@@ -20,7 +20,7 @@ namespace imp::cuda {
 struct ExpertKind {
   const Linear* first = nullptr;
   std::vector<const std::byte*> weights;  // [n_experts]; null for an expert of another kind
-  std::shared_ptr<std::byte> on_device;  // device copy of `weights`
+  std::shared_ptr<std::byte> on_device;   // device copy of `weights`
 
   const std::byte* const* table() const noexcept { return reinterpret_cast<const std::byte* const*>(on_device.get()); }
 };

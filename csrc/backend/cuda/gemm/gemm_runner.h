@@ -56,7 +56,7 @@ class GemmRunner {
 
   struct Scratch {
     std::array<std::size_t, kFormats> prepared{};  // the input in each format
-    std::size_t gate = 0;  // a gate's product
+    std::size_t gate = 0;                          // a gate's product
     std::size_t kernels = 0;
     std::size_t total() const noexcept;
   };

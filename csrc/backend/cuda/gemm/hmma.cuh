@@ -39,7 +39,7 @@ struct StepCopies {
 
   const std::byte* x;
   unsigned from[kRows];  // offsets in chunks from x
-  int to;  // offset of the first in a stage
+  int to;                // offset of the first in a stage
 
   __device__ __forceinline__ StepCopies(const TileWork& work, const TilePlace& place) : x(work.x) {
     const int thread = static_cast<int>(threadIdx.x), chunk = thread % kRowChunks;

@@ -15,7 +15,7 @@ constexpr int kGroupColumns = 8;
 
 // Offsets of what a lane reads of x for a group, in 4-byte words from the start of x, so that each fits a register.
 struct GroupInput {
-  std::uint32_t codes;  // of column g, from element 4t of a block on
+  std::uint32_t codes;      // of column g, from element 4t of a block on
   std::uint32_t scaled[2];  // scales and sums of columns 2t and 2t + 1
 };
 

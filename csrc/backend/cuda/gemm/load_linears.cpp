@@ -144,7 +144,7 @@ class Loader {
   Stream& stream_;
   ReadProgress read_;
   std::int64_t total_ = 0, batch_bytes_ = 0;
-  std::shared_ptr<std::byte> staging_;  // two batches
+  std::shared_ptr<std::byte> staging_;           // two batches
   std::vector<std::vector<std::byte>> buffers_;  // per thread: rows in the file's format
 };
 

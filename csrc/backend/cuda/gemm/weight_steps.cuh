@@ -275,7 +275,7 @@ struct WeightStep<DType::Q6_K> : WithoutUnits {
 
   arch::Vec16 codes;
   arch::Vec16 high_bits;  // of half a tile: two bits per block in each byte
-  std::uint16_t scales;  // of the word that this lane computes: two int8
+  std::uint16_t scales;   // of the word that this lane computes: two int8
   std::uint16_t factor;
 
   __device__ __forceinline__ void load(const std::byte* tile, int step, int lane) {

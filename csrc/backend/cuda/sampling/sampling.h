@@ -73,7 +73,7 @@ class Sampler {
   std::array<Round, 2> rounds_;
   std::size_t n_begun_ = 0, n_finished_ = 0;
   std::shared_ptr<std::byte> asked_, answers_;  // as in a round, on the device
-  std::shared_ptr<std::byte> adjusted_;  // a row per request
+  std::shared_ptr<std::byte> adjusted_;         // a row per request
 };
 
 }  // namespace imp::cuda

@@ -14,8 +14,8 @@ using Mass = unsigned long long;
 struct SamplingShape {
   static constexpr int kThreads = 1024;
   static constexpr int kWarps = kThreads / kWarpSize;
-  static constexpr int kAtOnce = 4;  // loads of a thread in flight
-  static constexpr int kParts = 256;  // parts of an order per round, until the target is in a short list
+  static constexpr int kAtOnce = 4;    // loads of a thread in flight
+  static constexpr int kParts = 256;   // parts of an order per round, until the target is in a short list
   static constexpr int kListed = 512;  // the longest such list
 };
 

@@ -10,7 +10,7 @@ namespace imp::cpu {
 struct ActivationBlock {
   std::int8_t codes[32];
   float scale;
-  float scaled_sum;             // scale · sum of the codes
+  float scaled_sum;   // scale · sum of the codes
   std::int32_t bias;  // -128 · sum of the codes: for a zero point of 128, or divided for a smaller power of two
   std::int32_t half_biases[2];  // -32 · the sums of the first and of the last 16 codes
 };

@@ -20,9 +20,9 @@ struct Prefetching {
 struct Tile {
   const std::byte* weights;
   std::int64_t n_blocks;
-  const std::byte* activations;  // first row of the tile
+  const std::byte* activations;      // first row of the tile
   std::ptrdiff_t activation_stride;  // bytes
-  float* out;  // first row of the tile, first column of the panel
+  float* out;                        // first row of the tile, first column of the panel
   std::ptrdiff_t out_stride;         // floats
   int columns;                       // 16, or fewer in the last panel
   Prefetching prefetching;

@@ -15,8 +15,8 @@ constexpr std::size_t kCublasLtAlignment = 256;
 
 // For one weight, or for a gate and its product.
 struct CublasLtCut {
-  std::int64_t n_rows = 0;  // of the weight, padded to a multiple of 16
-  std::int64_t k = 0;  // elements of a row, padded to a tile
+  std::int64_t n_rows = 0;      // of the weight, padded to a multiple of 16
+  std::int64_t k = 0;           // elements of a row, padded to a tile
   std::int64_t strip_rows = 0;  // of the weight at a time, a multiple of 16
   int part_rows = 0;            // of x at a time, a power of two
 };
@@ -40,7 +40,7 @@ constexpr std::int64_t last_strip(const CublasLtCut& cut) {
 
 // Offsets in the scratch. The workspace is first.
 struct CublasLtScratch {
-  std::size_t weights, units, products;  // of the first of them
+  std::size_t weights, units, products;                 // of the first of them
   std::size_t weight_bytes, unit_bytes, product_bytes;  // of each
   std::size_t end;
 };

@@ -77,11 +77,11 @@ __global__ void __launch_bounds__(CublasLtKernel::kThreads)
 // Finishes sums [m, stride].
 struct FinishWork {
   const float* sums = nullptr;
-  const float* up = nullptr;  // the product that the gate multiplies, if the launch fuses them
+  const float* up = nullptr;                          // the product that the gate multiplies, if the launch fuses them
   const float *units = nullptr, *up_units = nullptr;  // [stride]
   std::int64_t stride = 0;
   GemmLaunchTerm term, up_term;  // from the strip's first output on
-  int n = 0;  // outputs of the strip
+  int n = 0;                     // outputs of the strip
   GemmFusion fusion = GemmFusion::none;
   const std::byte* x = nullptr;
   std::ptrdiff_t x_stride = 0;
