@@ -72,9 +72,9 @@ enum class ReductionId : std::uint8_t {
   // tile16 from float16 or bfloat16: the sums that matrix instructions make of 16 elements at a time, k ascending, in
   // slices as above. F8_E4M3: the same over 64 elements, and one fma of (that sum, scale) for each.
   float_slices,
-  // As float_slices, without slices; scales are of the weights, not of their sums.
+  // Like float_slices without slices; scales multiply the weights, not the sums.
   float_steps,
-  // Of tile16 from float16 or bfloat16: a library's, which differs with the number of rows. The same from run to run.
+  // tile16 from float16 or bfloat16: the order of a library. It depends on the number of rows, but not on the run.
   library,
 };
 
@@ -86,11 +86,11 @@ struct GemmLaunch;
 struct GemmKernel {
   std::string_view
       name;         // its function is run_NAME on a CPU, launch_NAME on a GPU; = test id = log word = imp.conf word
-  DType weight;     // ignored where any_weight is set
+  DType weight;     // ignored if any_weight is set
   bool any_weight;  // the kernel goes through the type's dequantizer
   WeightLayout layout;
   ActivationFormat activations;
-  int max_m;  // rows it can take
+  int max_m;  // most rows per call
   ReductionId reduction;
   bool validated;  // it has run on the hardware that it is for, as tests run every kernel of a CPU
   // nullptr if the kernel fits a weight of its type on this device, else the reason in words. It does not check the
@@ -98,12 +98,12 @@ struct GemmKernel {
   const char* (*refuses)(const GemmProblem&, const DeviceCaps&);
   // Does not shrink as m grows.
   std::size_t (*scratch_bytes)(const GemmProblem&, int m);
-  void (*run)(const GemmArgs&);                 // of the CPU's kernels: computes
-  void (*launch)(const GemmLaunch&) = nullptr;  // of a GPU's: puts the work on the device's stream
-  int best_m = kAnyRows;                        // rows up to which it is meant to run where a plan may mix reductions
+  void (*run)(const GemmArgs&);                 // CPU kernels: computes
+  void (*launch)(const GemmLaunch&) = nullptr;  // GPU kernels: enqueues the work on the stream
+  int best_m = kAnyRows;                        // most rows for which it is preferred, if a plan may mix reductions
   bool fuses = false;                           // its launches may have a GemmFusion other than none
-  int least_m = 1;                              // rows from which it is meant to run, where a plan may mix reductions
-  // Where there is one: called before the first launch for such a weight, with the launch's stream. Throws ModelError.
+  int least_m = 1;                              // fewest rows for which it is preferred, if a plan may mix reductions
+  // Optional: called before the first launch for a weight, with the launch's stream. Throws ModelError.
   void (*prepare)(const GemmProblem&, void* stream) = nullptr;
   CpuFeatures needs = {};  // features that a CPU kernel requires
 };
@@ -115,7 +115,7 @@ std::string refusal(const GemmKernel& kernel, const GemmProblem& problem, const 
 // whole blocks.
 std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexcept;
 
-// Their words, as logs and explanations use them.
+// Their names in logs and explanations.
 std::string_view name_of(WeightLayout layout) noexcept;
 std::string_view name_of(ActivationFormat format) noexcept;
 std::string_view name_of(ReductionId reduction) noexcept;

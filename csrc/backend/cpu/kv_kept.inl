@@ -4,7 +4,7 @@
 //   Factor    the other operand: kElements neighbours of a query, or of a row of weights
 //   Part      what a register holds of either: a product is added in kParts steps, part 0 first
 //
-// A word is 32 bits: a float where elements are alone, a pair of bfloat16 where they are in pairs.
+// A word is 32 bits: one float, or a pair of bfloat16.
 #pragma once
 
 #include "backend/cpu/cpu_ops.h"

@@ -22,7 +22,7 @@ class LogSoftmax {
   double log_sum_ = 0;
 };
 
-// Fills `candidates` with the greatest logits, then lower ids first; where it is longer than the row the rest is left.
+// Fills `candidates` with the greatest logits, lower ids first among equals. Leaves entries beyond the row unchanged.
 // The scratch holds the row's chunk keys.
 void list_candidates(const SamplingOps& ops, std::span<const float> logits, const LogSoftmax& log_softmax,
                      const SamplingScratch& scratch, std::span<Candidate> candidates);

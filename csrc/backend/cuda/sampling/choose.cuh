@@ -83,7 +83,6 @@ __device__ __forceinline__ void keep_typical(Kept& kept, const float* row, int n
 
 // Inverse transform sampling: the first id whose inclusive cumulative weight exceeds floor(random · total / 2^64). Each
 // round, every warp sums the weights of a range of the row; the range that holds the id is searched in the next round.
-// what is left of the row, and the piece in which it lies is left.
 __device__ __forceinline__ int draw(const Kept& kept, const float* row, int n, Mass random, ChooseMemory& memory) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;

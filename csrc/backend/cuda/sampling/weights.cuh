@@ -52,7 +52,7 @@ __device__ __forceinline__ RowScan scan_row(const float* row, int n, ScanMemory&
   last = over_block(last, Least{}, memory.words);
   magnitude = over_block(magnitude, Least{}, memory.words);
   const int id = static_cast<int>(best & 0x7FFFFFFFU);
-  const std::uint32_t order = last ^ 0x80000000U;  // of a finite logit: its bits, but for the order of negative ones
+  const std::uint32_t order = last ^ 0x80000000U;  // the bits of a finite logit, with negative ones in reverse order
   const int key = static_cast<int>(order);
   const float least = __int_as_float(key ^ (key >> 31 & 0x7FFFFFFF));
   return {row[id], least, id, ~magnitude < 0x7F800000U};
