@@ -175,7 +175,7 @@ def test_hon_16_package_rooms_import_only_what_they_may() -> None:
         ("model/decoder.cpp", '#include "backend/cpu/cpu_backend.h"'),
         ("backend/cpu/norm.cpp", '#include "backend/cuda/device/launch.cuh"'),
         ("backend/backend.h", '#include "backend/cpu/lanes.h"'),
-        ("engine/step.cpp", '#include "files/model_file.h"'),
+        ("engine/step_executor.cpp", '#include "files/model_file.h"'),
         ("bindings/module.cpp", '#include "native/script/script_model.h"'),
     ],
 )

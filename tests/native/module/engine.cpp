@@ -8,7 +8,7 @@
 
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
-#include "engine/door.h"
+#include "engine/admission_control.h"
 #include "engine/loop.h"
 #include "model/loaded_model.h"
 #include "native/module/engine.h"
