@@ -15,8 +15,8 @@ struct Ramp {
   double first = 0;
   double last = 0;
   double scaled_part(double pair) const {
-    constexpr double kNarrowest = 0.001;  // avoids a division by zero if both ends coincide
-    return std::clamp((pair - first) / std::max(kNarrowest, last - first), 0.0, 1.0);
+    const double width = first == last ? 0.001 : last - first;  // no division by zero where both ends fall together
+    return std::clamp((pair - first) / width, 0.0, 1.0);
   }
 };
 

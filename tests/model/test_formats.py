@@ -83,6 +83,38 @@ def test_keys_of_several_generations(changes: dict[str, Any], expected: dict[str
     assert distance(logits(loaded, tokens), oracle.logits(tokens)) < float32_bound(model)
 
 
+# Optional keys; where null is a value of its own (the soft caps of gemma2) it is not among them.
+OPTIONAL = {
+    "llama": ("is_causal", "hidden_act", "tie_word_embeddings", "rope_theta",
+              "rope_scaling", "rope_parameters", "eos_token_id", "sliding_window", "partial_rotary_factor"),
+    "qwen3": ("use_qk_norm", "is_causal", "use_sliding_window", "layer_types", "tie_word_embeddings"),
+    "gemma2": ("hidden_activation", "hidden_act", "layer_types", "query_pre_attn_scalar", "sliding_window_size"),
+    "qwen3moe": ("decoder_sparse_step", "mlp_only_layers", "norm_topk_prob", "use_qk_norm"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "key"), [(family, key) for family, keys in OPTIONAL.items() for key in keys])
+def test_mod_5_null_counts_as_a_missing_key(family: str, key: str, tmp_path: Path) -> None:
+    model = tiny(family)
+    config = hf_config(model)
+    config.pop(key, None)
+    read = []
+    for name, said in (("missing", config), ("null", config | {key: None})):
+        (tmp_path / name).mkdir()
+        loaded = load(write_hf(tmp_path / name / "model.safetensors", said, hf_tensors(model)), tmp_path)
+        read.append(([(fact["name"], fact["value"]) for fact in loaded.facts], loaded.warnings))
+    assert read[0] == read[1]
+
+
+def test_gen_22_null_inside_the_scaling_counts_as_a_missing_key(tmp_path: Path) -> None:
+    scaling = {"type": "linear", "factor": 4.0}
+    (tmp_path / "null").mkdir()
+    null = written(tiny("llama"), tmp_path / "null", rope_scaling={**scaling, "rope_type": None})
+    missing = written(tiny("llama"), tmp_path, rope_scaling=scaling)
+    facts = [[(fact["name"], fact["value"]) for fact in load(path, tmp_path).facts] for path in (null, missing)]
+    assert facts[0] == facts[1]
+
+
 def test_mistral_sees_a_window(tmp_path: Path) -> None:
     model = tiny("llama", window=9)
     tokens = prompt(40, model.vocab_size)

@@ -34,6 +34,8 @@ YARNS: dict[str, dict[str, Any]] = {
     "one_mscale": {"mscale": 0.707},
     "attention_factor": {"attention_factor": 0.8, "mscale": 1.0, "mscale_all_dim": 0.5},
     "of_the_context": {"factor": None},
+    "ends_together": {"truncate": False, "beta_fast": 4.0, "beta_slow": 4.0},
+    "ends_crossed": {"truncate": False, "beta_fast": 1.0, "beta_slow": 8.0},
     "all": {"truncate": False, "mscale": 1.0, "mscale_all_dim": 0.5, "beta_fast": 8.0, "beta_slow": 2.0},
 }
 
@@ -178,13 +180,16 @@ def test_hon_1_another_weight_is_seen(name: str, change: Callable[[Any], None], 
     assert distance(logits(model, tokens), peer_logits(peer, tokens)) > 4 * bound(peer)
 
 
-def saved_yarn(traits: dict[str, Any], folder: Path) -> tuple[Any, Path]:
-    """A model of transformers whose YaRN has these traits too, and its files. The thetas make the ramp wide."""
-    scaling = {**YARN, **traits}
+def saved_scaling(scaling: dict[str, Any], folder: Path) -> tuple[Any, Path]:
+    """A model of transformers with this scaling of positions, and its files. The theta makes YaRN's ramp wide."""
     case = ("Qwen2ForCausalLM", "Qwen2Config", {"rope_theta": 1e3, "rope_scaling": scaling}, "qwen2", {})
     peer = peer_of(case)
     peer.save_pretrained(folder)
     return peer, folder
+
+
+def saved_yarn(traits: dict[str, Any], folder: Path) -> tuple[Any, Path]:
+    return saved_scaling({**YARN, **traits}, folder)
 
 
 @pytest.mark.parametrize("name", YARNS)
@@ -203,6 +208,23 @@ def test_gen_22_hon_1_yarn_without_these_keys_is_something_else(name: str, tmp_p
     tokens = prompt(200, 53)
     got = logits(load(plain, tmp_path, kv_dtype="f32"), tokens)
     assert distance(got, peer_logits(peer, tokens)) > 4 * bound(peer)
+
+
+OTHER_KINDS: dict[str, dict[str, Any]] = {
+    "default": {"rope_type": "default"},
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "llama3": LLAMA3,
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_gen_22_keys_of_yarn_beside_another_kind_have_no_effect(kind: str, tmp_path: Path) -> None:
+    extra = {"attention_factor": 0.5, "mscale": 1.0, "mscale_all_dim": 0.5}
+    peer, saved = saved_scaling({**OTHER_KINDS[kind], **extra}, tmp_path / "saved")
+    tokens = prompt(200, 53)
+    model = load(saved, tmp_path, kv_dtype="f32")
+    assert model.warnings == []
+    assert distance(logits(model, tokens), peer_logits(peer, tokens)) < bound(peer)
 
 
 EXPERT_CASES = [name for name, case in CASES.items() if "expert_count" in case[4]]

@@ -59,7 +59,7 @@ def yarn(  # the paper's "NTK by parts"
     if truncated:
         low, high = np.floor(low), np.ceil(high)
     low, high = max(low, 0), min(high, dims - 1)
-    ramp = np.clip((np.arange(dims // 2) - low) / max(high - low, 1e-3), 0, 1)
+    ramp = np.clip((np.arange(dims // 2) - low) / (high - low or 1e-3), 0, 1)
     base = plain(dims, theta)
     magnitude, divisor = (0.1 * mscale * np.log(factor) + 1 for mscale in mscales)
     return base / factor * ramp + base * (1 - ramp), float(magnitude / divisor)

@@ -28,7 +28,12 @@ double number_of(const MetadataValue& value) {
   return number ? *number : 0;
 }
 
-// Whether a value disables its feature: false, zero, empty, or a factor of one.
+// An empty array has no type either, but is a value.
+bool is_null_value(const MetadataValue& value) {
+  return value.type == ValueType::NONE && !value.is_array();
+}
+
+// Whether a value switches its feature off: false, zero, empty, or a factor of one.
 bool is_off(std::string_view key, const MetadataValue& value) {
   if (const auto* flag = std::get_if<bool>(&value.value)) return !*flag;
   if (const auto* text = std::get_if<std::string>(&value.value)) return text->empty();
@@ -53,7 +58,13 @@ const std::string& FactReader::ask(std::string_view key) {
 }
 
 bool FactReader::has(std::string_view key) {
-  return file_.metadata().contains(ask(key));
+  const MetadataValue* value = file_.metadata().find(ask(key));
+  return value != nullptr && !is_null_value(*value);
+}
+
+bool FactReader::is_null(std::string_view key) {
+  const MetadataValue* value = file_.metadata().find(ask(key));
+  return value != nullptr && is_null_value(*value);
 }
 
 std::optional<std::uint64_t> FactReader::find_integer(std::string_view key) {

@@ -24,7 +24,8 @@ class FactReader {
 
   const ModelFile& file() const noexcept { return file_; }
   bool has_tensor(std::string_view name) const noexcept { return file_.find(name) != nullptr; }
-  bool has(std::string_view key);
+  bool has(std::string_view key);      // null counts as missing
+  bool is_null(std::string_view key);  // for keys where null says more than a missing key
 
   // Any integer. Notes no origin.
   std::optional<std::uint64_t> find_integer(std::string_view key);

@@ -61,8 +61,13 @@ RopeScalingKind scaling_kind(FactReader& facts, const std::string& at) {
   facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word), "one of default, linear, yarn, llama3");
 }
 
-// The factor of cosine and sine: attention_factor, or the ratio of the two mscales. One mscale alone has no effect.
+// Reads the factor of cosine and sine, which YaRN alone has: attention_factor, or else what follows from the two
+// mscales. One mscale without the other has no effect.
 void read_yarn_magnitude(FactReader& facts, const std::string& at, RopeScaling& scaling) {
+  if (scaling.kind != RopeScalingKind::yarn) {
+    for (const char* key : {"mscale", "mscale_all_dim", "attention_factor"}) facts.has(at + key);
+    return;
+  }
   double mscale = 0, mscale_all_dim = 0;
   facts.find_number("rope_mscale", at + "mscale", mscale);
   facts.find_number("rope_mscale_all_dim", at + "mscale_all_dim", mscale_all_dim);
@@ -223,7 +228,8 @@ void refuse_dense_layers(FactReader& facts) {
 }
 
 void read_hf_soft_cap(FactReader& facts, std::string_view field, std::string_view key, float& cap) {
-  if (!facts.find_number(field, key, cap) && facts.has(key)) cap = 0;
+  if (facts.is_null(key)) cap = 0;
+  facts.find_number(field, key, cap);
 }
 
 void skip_hf_bookkeeping(FactReader& facts) {
