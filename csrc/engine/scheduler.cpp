@@ -36,7 +36,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvBlocks& blocks)
     : options_(options), blocks_(blocks), tenants_(kCreditSteps * static_cast<std::uint64_t>(options.step_tokens)) {
   IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
   IMP_CHECK(options.step_tokens >= options.max_running && options.max_logits_rows >= options.max_running);
-  idle_sessions_.reserve(static_cast<std::size_t>(options.max_sessions));
+  resting_.reserve(static_cast<std::size_t>(options.max_sessions));
+  leaving_.reserve(static_cast<std::size_t>(options.max_sessions));
+  n_leaving_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
   marks_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
 }
 
@@ -210,8 +212,7 @@ Scheduler::Allocation Scheduler::allocate_blocks(Sequence& sequence, StepPlan& p
     const int needed = blocks_.missing(sequence.table, sequence.held, end);
     const int available = blocks_.n_available();
     const bool frozen = sequence.kind == SequenceKind::session && needed > 0 && sessions_frozen();
-    if (!frozen && needed <= available) break;
-    if (!frozen && evict_session(sequence, plan)) continue;
+    if (!frozen && evict_sessions(sequence, needed, plan)) break;
     if (sequence.kind == SequenceKind::session) {
       remove(sequence);
       plan.refused.push_back({&sequence, needed, available});

@@ -142,8 +142,10 @@ class Scheduler {
   Freed freed_by(const Sequence& session) const;
   Sequence* longest_idle(std::span<Sequence* const> sessions) const;
   int blocks_held(std::span<Sequence* const> sessions);
-  std::span<Sequence* const> above_share(const Sequence& wanting);
-  bool evict_session(const Sequence& wanting, StepPlan& plan);
+  Sequence* longest_idle_above_share(const Sequence& wanting);
+  int owners_left(std::int32_t block) const;
+  int leave(Sequence& session);
+  bool evict_sessions(const Sequence& wanting, int n_needed, StepPlan& plan);
   bool may_evict() const noexcept;
   void start_running(Sequence& sequence);
   void leave_queue(Sequence& sequence);
@@ -157,13 +159,15 @@ class Scheduler {
   SchedulerOptions options_;
   KvBlocks& blocks_;
   Tenants tenants_;
-  std::vector<Sequence*> running_;        // by priority, then order
-  std::vector<Sequence*> waiting_;        // in no order
-  std::vector<Sequence*> idle_sessions_;  // idle sessions, in no order
-  std::vector<Sequence*> prefills_;       // scratch of plan_prefills
-  std::vector<Sequence*> decodes_;        // scratch of choose_decodes
-  std::vector<Tenant*> sharing_;          // scratch of choose_decodes: tenants with work for the step
-  std::vector<std::uint64_t> marks_;      // scratch of blocks_held: per block, the last count that included it
+  std::vector<Sequence*> running_;    // by priority, then order
+  std::vector<Sequence*> waiting_;    // in no order
+  std::vector<Sequence*> resting_;    // idle sessions, in no order
+  std::vector<Sequence*> leaving_;    // of evict_sessions: idle sessions that end if all of them free enough
+  std::vector<int> n_leaving_;        // per block: owners that are in leaving_
+  std::vector<Sequence*> prefills_;   // of plan_prefills
+  std::vector<Sequence*> decodes_;    // of choose_decodes
+  std::vector<Tenant*> sharing_;      // of choose_decodes: tenants with work for the step
+  std::vector<std::uint64_t> marks_;  // of blocks_held: per block, the last count that included it
   std::uint64_t last_mark_ = 0;
   std::uint64_t next_order_ = 0;
   std::uint64_t next_turn_ = 0;

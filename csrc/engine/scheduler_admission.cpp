@@ -111,9 +111,7 @@ bool Scheduler::fits(Sequence& sequence, StepPlan& plan, int& needed) {
   const int found = find_prefix(sequence) ? sequence.held - held : 0;
   needed = needed_blocks(sequence);
   const bool frozen = sequence.kind == SequenceKind::session && needed > 0 && sessions_frozen();
-  while (!frozen && needed > blocks_.n_available() && evict_session(sequence, plan)) {
-  }
-  if (!frozen && needed <= blocks_.n_available()) {
+  if (!frozen && evict_sessions(sequence, needed, plan)) {
     if (sequence.run->scheduled_ns < 0) sequence.run->n_cached = found;
     return true;
   }

@@ -10,7 +10,7 @@ namespace imp {
 Scheduler::Freed Scheduler::freed_by(const Sequence& session) const {
   const std::vector<std::int32_t>& blocks = session.table.blocks;
   if (blocks.empty()) return Freed::nothing;
-  const int n_owners = blocks_.allocator().owners(blocks.back());
+  const int n_owners = owners_left(blocks.back());
   if (n_owners == 1) return Freed::blocks;
   const auto shares_end = [&blocks](const Sequence* other) {
     const std::vector<std::int32_t>& others = other->table.blocks;
@@ -48,38 +48,74 @@ int Scheduler::blocks_held(std::span<Sequence* const> sessions) {
   return n_blocks;
 }
 
-// Of all tenants but the one of `wanting`: the idle sessions of the one whose idle sessions hold the most blocks, if
-// these are more than its share. A share is tenant_share of all blocks, but at most an equal part for each tenant with
-// idle sessions and for the tenant that wants blocks.
-std::span<Sequence* const> Scheduler::above_share(const Sequence& wanting) {
-  std::ranges::sort(idle_sessions_, {}, [](const Sequence* session) -> const std::string& { return session->tenant; });
+// A tenant's share is tenant_share of all blocks, but at most an equal part for each tenant with idle sessions and for
+// the tenant that wants blocks. Of the other tenants, looks at those whose idle sessions hold more than a share and can
+// free blocks, and takes the longest idle session of the one that holds most.
+Sequence* Scheduler::longest_idle_above_share(const Sequence& wanting) {
+  std::ranges::sort(resting_, {}, [](const Sequence* session) -> const std::string& { return session->tenant; });
   const auto of_one_tenant = [](const Sequence* a, const Sequence* b) { return a->tenant == b->tenant; };
-  std::span<Sequence* const> most;
-  int n_most = 0, n_tenants = 1;
-  for (auto left = std::span<Sequence* const>(idle_sessions_); !left.empty();) {
-    const auto end = std::ranges::adjacent_find(left, std::not_fn(of_one_tenant));
-    const auto n = end == left.end() ? left.size() : static_cast<std::size_t>(end - left.begin()) + 1;
-    const std::span<Sequence* const> sessions = left.first(n);
-    left = left.subspan(n);
-    if (sessions.front()->tenant == wanting.tenant) continue;
-    const int n_blocks = blocks_held(sessions);
-    n_tenants += n_blocks > 0 ? 1 : 0;
-    if (n_blocks <= n_most) continue;
-    most = sessions;
-    n_most = n_blocks;
-  }
+  const auto for_each_other = [&](const auto& visit) {
+    for (auto left = std::span<Sequence* const>(resting_); !left.empty();) {
+      const auto end = std::ranges::adjacent_find(left, std::not_fn(of_one_tenant));
+      const auto n = end == left.end() ? left.size() : static_cast<std::size_t>(end - left.begin()) + 1;
+      if (left.front()->tenant != wanting.tenant) visit(left.first(n));
+      left = left.subspan(n);
+    }
+  };
+  int n_tenants = 1;
+  for_each_other([&](std::span<Sequence* const> sessions) { n_tenants += blocks_held(sessions) > 0 ? 1 : 0; });
   const double share = std::min(options_.tenant_share, 1.0 / n_tenants) * blocks_.allocator().n_blocks();
-  return n_most > share ? most : std::span<Sequence* const>();
+  Sequence* found = nullptr;
+  int n_most = 0;
+  for_each_other([&](std::span<Sequence* const> sessions) {
+    const int n_blocks = blocks_held(sessions);
+    if (n_blocks <= share || n_blocks <= n_most) return;
+    Sequence* session = longest_idle(sessions);
+    if (session == nullptr) return;
+    found = session;
+    n_most = n_blocks;
+  });
+  return found;
 }
 
-bool Scheduler::evict_session(const Sequence& wanting, StepPlan& plan) {
-  Sequence* session =
-      longest_idle(options_.evict_sessions ? std::span<Sequence* const>(idle_sessions_) : above_share(wanting));
-  if (session == nullptr) return false;
-  std::erase(idle_sessions_, session);
-  blocks_.truncate(session->table, 0);
-  plan.evicted.push_back(session);
-  return true;
+// Owners of a block beside the sessions that are to end.
+int Scheduler::owners_left(std::int32_t block) const {
+  return blocks_.allocator().owners(block) - n_leaving_[static_cast<std::size_t>(block)];
+}
+
+// The idle session is to end. Returns how many blocks become free.
+int Scheduler::leave(Sequence& session) {
+  std::erase(resting_, &session);
+  leaving_.push_back(&session);
+  int n_freed = 0;
+  for (const std::int32_t block : session.table.blocks) {
+    ++n_leaving_[static_cast<std::size_t>(block)];
+    n_freed += owners_left(block) == 0 ? 1 : 0;
+  }
+  return n_freed;
+}
+
+// Ends as many idle sessions as it takes to make n_needed blocks available; none, and returns false, if all that may
+// end would not do.
+bool Scheduler::evict_sessions(const Sequence& wanting, int n_needed, StepPlan& plan) {
+  int n_available = blocks_.n_available();
+  while (n_available < n_needed) {
+    Sequence* session = options_.evict_sessions ? longest_idle(resting_) : longest_idle_above_share(wanting);
+    if (session == nullptr) break;
+    n_available += leave(*session);
+  }
+  const bool is_enough = n_available >= n_needed;
+  for (Sequence* session : leaving_) {
+    for (const std::int32_t block : session->table.blocks) --n_leaving_[static_cast<std::size_t>(block)];
+    if (is_enough) {
+      blocks_.truncate(session->table, 0);
+      plan.evicted.push_back(session);
+    } else {
+      resting_.push_back(session);
+    }
+  }
+  leaving_.clear();
+  return is_enough;
 }
 
 // Whether the admission of a waiting run could end an idle session.

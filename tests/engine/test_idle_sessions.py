@@ -87,6 +87,37 @@ def test_ses_19_of_several_tenants_the_one_that_holds_most_gives_way() -> None:
     engine.step(some[0], [7])
 
 
+def test_ses_19_where_the_tenant_that_holds_most_can_free_nothing_the_next_gives_way() -> None:
+    """A fork that has a run under way holds every block of the largest session."""
+    engine = engine_of(share=0.25)
+    (most,) = idle(engine, "most", 7)
+    fork = engine.sequence()
+    engine.command("fork", most, fork)
+    engine.turn_until_idle()
+    ticket = engine.run(fork, [1], max_outputs=4)
+    engine.core.pause(ticket, fork, True)
+    (next_one,) = idle(engine, "next", 6)
+    generate(engine, "new", 4)
+    assert evicted(engine) == [next_one]
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_ses_19_no_session_ends_for_work_that_does_not_fit_even_then(evict: bool) -> None:
+    bench = _testing.SchedulerBench(n_blocks=8, max_context=256, tenant_share=0.25, evict_sessions=evict)
+    for now in range(2):
+        bench.enqueue(now, 40, 1, tenant="a", session=True)
+        bench.next_step(now)
+        bench.advance()
+    for kind in (False, True):
+        bench.enqueue(2, 140, 1, tenant="b", session=kind)
+        step = bench.next_step(2)
+        assert (len(step["refused"]), step["evicted"]) == (1, [])
+        bench.advance()
+    bench.enqueue(3, 60, 1, tenant="b")
+    step = bench.next_step(3)
+    assert (len(step["rows"]), step["evicted"]) == (1, [1]), "what fits with one of them ends one"
+
+
 def test_ses_19_blocks_that_sessions_share_count_once() -> None:
     """Eight forks of one prompt hold 5 blocks, not 36: below the share of 8."""
     engine = engine_of()
