@@ -1,6 +1,7 @@
 // Makes one Python exception class for each C++ error class.
 #include "bindings/bind_errors.h"
 
+#include <filesystem>
 #include <new>
 #include <string>
 #include <system_error>
@@ -34,8 +35,8 @@ void set_python_error(const Error& error) {
   PyErr_SetObject(type.ptr(), raised.ptr());
 }
 
-// The codes with which the standard library reports that the system refused a thread.
-bool is_refused_thread(const std::system_error& error) {
+// The codes with which the standard library reports that the system refused memory, or a thread.
+bool is_refused(const std::system_error& error) {
   return error.code() == std::errc::resource_unavailable_try_again || error.code() == std::errc::not_enough_memory;
 }
 
@@ -48,9 +49,11 @@ void translate(std::exception_ptr pending) {
   } catch (const std::bad_alloc&) {
     set_python_error(ResourceExhausted(Reason::NO_MEMORY, "memory: an allocation was refused by the system"));
   } catch (const std::system_error& error) {
-    if (!is_refused_thread(error)) throw;
-    set_python_error(
-        ResourceExhausted(Reason::NO_MEMORY, std::string("threads: the system refused one: ") + error.what()));
+    if (!is_refused(error)) throw;
+    const bool is_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr;
+    const std::string refused =
+        is_file ? "files: the system refused an operation: " : "threads: the system refused one: ";
+    set_python_error(ResourceExhausted(Reason::NO_MEMORY, refused + error.what()));
   }
 }
 
@@ -64,7 +67,10 @@ void register_errors(py::module_& module) {
     module.attr(name) = py::reinterpret_steal<py::object>(
         PyErr_NewException((std::string("imp_service._core.") + name).c_str(), base.ptr(), nullptr));
   }
-  py::register_exception_translator(&translate);
+}
+
+void translate_errors() {
+  py::register_local_exception_translator(&translate);
 }
 
 }  // namespace imp::bindings

@@ -12,6 +12,7 @@
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's core: model files, models and the engine";
   imp::bindings::register_errors(module);
+  imp::bindings::translate_errors();
   imp::bindings::register_backend(module);
   imp::bindings::register_probes(module);
   imp::bindings::register_files(module);

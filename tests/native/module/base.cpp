@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "base/arena.h"
@@ -148,6 +150,10 @@ void register_testing_base(py::module_& module) {
             });
           },
           Release());
+  module.def("throw_system_error", [](int code) { throw std::system_error(code, std::generic_category()); });
+  module.def("throw_filesystem_error", [](int code) {
+    throw std::filesystem::filesystem_error("cannot open", "model.gguf", {code, std::generic_category()});
+  });
   module.def("float_mode", &float_mode);
   module.def("set_float_mode", &set_float_mode);
   module.def("arena_pieces", &arena_pieces);

@@ -1,17 +1,19 @@
 // The extension `_testing`: the inner rooms, for the tests alone.
 #include <pybind11/pybind11.h>
 
-#include "native/module/base.h"
-#include "native/module/engine.h"
-#include "native/module/files.h"
-#include "native/module/gemm.h"
-#include "native/module/model.h"
-#include "native/module/ops.h"
+#include "bindings/bind_errors.h"
+#include "bindings/testing/base.h"
+#include "bindings/testing/engine.h"
+#include "bindings/testing/files.h"
+#include "bindings/testing/gemm.h"
+#include "bindings/testing/model.h"
+#include "bindings/testing/ops.h"
 
 PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's inner rooms, for the tests";
   // Errors are those of _core, so that a test catches one type wherever the error came from.
   pybind11::module_::import("imp_service._core");
+  imp::bindings::translate_errors();
   imp::bindings::register_testing_engine(module);
   imp::bindings::register_testing_blocks(module);
   imp::bindings::register_testing_scheduler(module);
