@@ -99,7 +99,7 @@ bool same_sums(const GemmKernel& a, const GemmKernel& b) {
 using Tuning = std::span<const GemmPreference>;
 
 [[noreturn]] void refuse_tuning(const GemmPreference& preference, const std::string& why) {
-  throw InvalidArgument(Reason::FIELD_INVALID, "tuning: " + std::string(traits(preference.weight).name) + ": " + why);
+  throw FieldInvalid("tuning", std::string(traits(preference.weight).name) + ": " + why);
 }
 
 void require_tuning(std::span<const GemmKernel> kernels, Tuning tuning) {

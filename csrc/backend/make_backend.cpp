@@ -49,7 +49,7 @@ const DeviceKind& find(const std::string& name) {
   const DeviceKind* kind = find(kKinds, name);
   if (kind == nullptr) kind = find(brought_device_kinds(), name);
   if (kind == nullptr) {
-    throw InvalidArgument(Reason::FIELD_INVALID, "device: '" + name + "', expected one of: cpu, cuda");
+    throw FieldInvalid("device", "'" + name + "', expected one of: cpu, cuda");
   }
   if (kind->missing != nullptr) {
     throw DeviceError(Reason::DEVICE_MISSING, "device " + name + ": " + kind->missing + ", expected cpu");
@@ -87,7 +87,7 @@ std::span<const GemmKernel> kernels_of(const std::string& kind) {
 
 DeviceCaps gpu_caps(const std::string& name) {
   if (const auto caps = known_gpu(name)) return *caps;
-  throw InvalidArgument(Reason::FIELD_INVALID, "gpu: '" + name + "', expected one of: auto, h200, a100");
+  throw FieldInvalid("gpu", "'" + name + "', expected one of: auto, h200, a100");
 }
 
 }  // namespace imp

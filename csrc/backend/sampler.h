@@ -5,32 +5,17 @@
 #include <cstdint>
 #include <span>
 
-namespace imp {
+#include "backend/sampler_fields.h"
 
-// Of one request, each for its own token.
-inline constexpr int kMaxLogitBias = 1024;
+namespace imp {
 
 struct LogitBias {
   std::int32_t token = 0;
   float bias = 0;
 };
 
-// Every field is resolved: the caller applies the defaults. Neutral values: top_k 0, top_p 1, min_p 0, typical_p 1,
-// repetition_penalty 1, frequency_ and presence_penalty 0, penalty_window 0 (all), dry_multiplier 0.
-struct SamplerParams {
-  float temperature = 1;  // below 1e-4: greedy
-  std::int32_t top_k = 0;
-  float top_p = 1;
-  float min_p = 0;
-  float typical_p = 1;
-  float repetition_penalty = 1;
-  float frequency_penalty = 0;
-  float presence_penalty = 0;
-  std::int32_t penalty_window = 0;
-  float dry_multiplier = 0;
-  float dry_base = 1.75F;
-  std::int32_t dry_allowed_length = 2;
-  std::int32_t dry_window = 0;
+// Every field is resolved: the caller applies the defaults.
+struct SamplerParams : SamplerValues {
   std::span<const std::int32_t> dry_breakers;  // token ids, ascending
   std::span<const LogitBias> logit_bias;
   std::uint64_t seed = 0;

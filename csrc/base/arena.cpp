@@ -34,8 +34,7 @@ void place(std::byte* start, std::size_t n_bytes, const MemoryOptions& options) 
   if (options.interleave_nodes.empty()) return;
   const std::string refusal = interleave_pages(start, n_bytes, options.interleave_nodes);
   if (refusal.empty()) return;
-  throw InvalidArgument(Reason::FIELD_INVALID,
-                        "numa: the system does not interleave memory over its nodes: " + refusal);
+  throw FieldInvalid("numa", "the system does not interleave memory over its nodes: " + refusal);
 }
 
 std::shared_ptr<std::byte> map_chunk(std::size_t n_bytes, const MemoryOptions& options) {

@@ -1,59 +1,7 @@
-// Names of the reasons, and the abort on a broken invariant.
+// The abort on a broken invariant.
 #include "base/error.h"
 
 namespace imp {
-
-std::string_view reason_name(Reason reason) noexcept {
-#define IMP_REASON(name) \
-  case Reason::name:     \
-    return #name;
-  switch (reason) {
-    IMP_REASON(FIELD_INVALID)
-    IMP_REASON(CONTEXT_TOO_LONG)
-    IMP_REASON(POSITION_BEYOND_END)
-    IMP_REASON(POSITION_MISMATCH)
-    IMP_REASON(SESSION_NOT_FOUND)
-    IMP_REASON(SESSION_EXPIRED)
-    IMP_REASON(SESSION_BUSY)
-    IMP_REASON(NO_PENDING_TOKEN)
-    IMP_REASON(NO_CANDIDATE)
-    IMP_REASON(FEATURE_DISABLED)
-    IMP_REASON(CANCELLED)
-    IMP_REASON(QUEUE_FULL)
-    IMP_REASON(KV_FULL)
-    IMP_REASON(NO_MEMORY)
-    IMP_REASON(SESSIONS_FULL)
-    IMP_REASON(TENANT_LIMIT)
-    IMP_REASON(MODEL_MISSING)
-    IMP_REASON(MODEL_PERMISSION)
-    IMP_REASON(MODEL_IO)
-    IMP_REASON(MODEL_FORMAT)
-    IMP_REASON(MODEL_VERSION)
-    IMP_REASON(MODEL_TRUNCATED)
-    IMP_REASON(MODEL_LIMIT)
-    IMP_REASON(MODEL_TYPE)
-    IMP_REASON(MODEL_VALUE)
-    IMP_REASON(MODEL_KEY)
-    IMP_REASON(MODEL_TENSOR)
-    IMP_REASON(MODEL_STRING)
-    IMP_REASON(MODEL_DUPLICATE)
-    IMP_REASON(MODEL_SHAPE)
-    IMP_REASON(MODEL_OFFSET)
-    IMP_REASON(MODEL_HEADER)
-    IMP_REASON(MODEL_CONFIG)
-    IMP_REASON(MODEL_SHARD)
-    IMP_REASON(MODEL_NONFINITE)
-    IMP_REASON(MODEL_UNSUPPORTED)
-    IMP_REASON(OVERRIDE_INVALID)
-    IMP_REASON(DEVICE_MISSING)
-    IMP_REASON(DEVICE_FAULT)
-    IMP_REASON(NON_FINITE)
-    IMP_REASON(DRAINING)
-    IMP_REASON(BUG)
-  }
-#undef IMP_REASON
-  return "BUG";
-}
 
 void fail_check(const char* condition, const char* file, int line) {
   throw InternalError(Reason::BUG, std::string(file) + ":" + std::to_string(line) + ": " + condition);

@@ -1,6 +1,7 @@
 // The errors of the core. Each has a reason from the API's error table and says what was found and what was expected.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -10,57 +11,72 @@
 
 namespace imp {
 
-// The reasons. The service maps each to a gRPC status, the command line to an exit code.
-enum class Reason : std::uint8_t {
-  // the caller's request
-  FIELD_INVALID,
-  CONTEXT_TOO_LONG,
-  POSITION_BEYOND_END,
-  POSITION_MISMATCH,
-  SESSION_NOT_FOUND,
-  SESSION_EXPIRED,
-  SESSION_BUSY,
-  NO_PENDING_TOKEN,
-  NO_CANDIDATE,
-  FEATURE_DISABLED,
-  CANCELLED,
-  // the engine's resources
-  QUEUE_FULL,
-  KV_FULL,
-  NO_MEMORY,
-  SESSIONS_FULL,
-  TENANT_LIMIT,
-  // the checkpoint
-  MODEL_MISSING,
-  MODEL_PERMISSION,
-  MODEL_IO,
-  MODEL_FORMAT,
-  MODEL_VERSION,
-  MODEL_TRUNCATED,
-  MODEL_LIMIT,
-  MODEL_TYPE,
-  MODEL_VALUE,
-  MODEL_KEY,
-  MODEL_TENSOR,
-  MODEL_STRING,
-  MODEL_DUPLICATE,
-  MODEL_SHAPE,
-  MODEL_OFFSET,
-  MODEL_HEADER,
-  MODEL_CONFIG,
-  MODEL_SHARD,
-  MODEL_NONFINITE,
-  MODEL_UNSUPPORTED,
-  OVERRIDE_INVALID,
-  // the machine and internal errors
-  DEVICE_MISSING,
-  DEVICE_FAULT,
-  NON_FINITE,
-  DRAINING,
-  BUG,
+// Every reason, and the class of errors that have it: the one table of reasons. The enum, Python's classes and what the
+// service makes of an event come from it; the service maps each to one gRPC status, the command line to one exit code.
+#define IMP_REASONS(X)                    \
+  /* the caller's request */              \
+  X(FIELD_INVALID, InvalidArgument)       \
+  X(CONTEXT_TOO_LONG, InvalidArgument)    \
+  X(POSITION_BEYOND_END, InvalidArgument) \
+  X(POSITION_MISMATCH, StateError)        \
+  X(SESSION_NOT_FOUND, StateError)        \
+  X(SESSION_EXPIRED, StateError)          \
+  X(SESSION_BUSY, StateError)             \
+  X(NO_PENDING_TOKEN, StateError)         \
+  X(NO_CANDIDATE, StateError)             \
+  X(FEATURE_DISABLED, StateError)         \
+  X(CANCELLED, StateError)                \
+  /* the engine's resources */             \
+  X(QUEUE_FULL, ResourceExhausted)        \
+  X(KV_FULL, ResourceExhausted)           \
+  X(NO_MEMORY, ResourceExhausted)         \
+  X(SESSIONS_FULL, ResourceExhausted)     \
+  X(TENANT_LIMIT, ResourceExhausted)      \
+  /* the checkpoint */                    \
+  X(MODEL_MISSING, ModelError)            \
+  X(MODEL_PERMISSION, ModelError)         \
+  X(MODEL_IO, ModelError)                 \
+  X(MODEL_FORMAT, ModelError)             \
+  X(MODEL_VERSION, ModelError)            \
+  X(MODEL_TRUNCATED, ModelError)          \
+  X(MODEL_LIMIT, ModelError)              \
+  X(MODEL_TYPE, ModelError)               \
+  X(MODEL_VALUE, ModelError)              \
+  X(MODEL_KEY, ModelError)                \
+  X(MODEL_TENSOR, ModelError)             \
+  X(MODEL_STRING, ModelError)             \
+  X(MODEL_DUPLICATE, ModelError)          \
+  X(MODEL_SHAPE, ModelError)              \
+  X(MODEL_OFFSET, ModelError)             \
+  X(MODEL_HEADER, ModelError)             \
+  X(MODEL_CONFIG, ModelError)             \
+  X(MODEL_SHARD, ModelError)              \
+  X(MODEL_NONFINITE, ModelError)          \
+  X(MODEL_UNSUPPORTED, ModelError)        \
+  X(OVERRIDE_INVALID, ModelError)         \
+  /* the machine and internal errors */   \
+  X(DEVICE_MISSING, DeviceError)          \
+  X(DEVICE_FAULT, DeviceError)            \
+  X(NON_FINITE, InternalError)            \
+  X(DRAINING, StateError)                 \
+  X(BUG, InternalError)
+
+#define IMP_REASON(name, kind) name,
+enum class Reason : std::uint8_t { IMP_REASONS(IMP_REASON) };
+#undef IMP_REASON
+
+struct ReasonRow {
+  std::string_view name;
+  std::string_view kind;  // the name of the class, here and in Python
 };
 
-std::string_view reason_name(Reason reason) noexcept;
+#define IMP_REASON(name, kind) {#name, #kind},
+inline constexpr ReasonRow kReasons[] = {IMP_REASONS(IMP_REASON)};
+#undef IMP_REASON
+
+constexpr const ReasonRow& row_of(Reason reason) noexcept {
+  return kReasons[static_cast<std::size_t>(reason)];
+}
 
 // Values of a reason, such as {"needed", "12"}; see the API's error table.
 using ErrorDetails = std::vector<std::pair<std::string, std::string>>;
@@ -81,6 +97,13 @@ class Error : public std::runtime_error {
 class InvalidArgument : public Error {
  public:
   using Error::Error;
+};
+// A field of a request, an option or an argument is invalid. `field` is its path in the caller's words. The message
+// begins with it, and the details contain it.
+class FieldInvalid : public InvalidArgument {
+ public:
+  FieldInvalid(const std::string& field, const std::string& problem)
+      : InvalidArgument(Reason::FIELD_INVALID, field + ": " + problem, {{"field", field}}) {}
 };
 // The request is well formed, but the sequence is in the wrong state; nothing has changed.
 class StateError : public Error {

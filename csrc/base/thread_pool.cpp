@@ -113,14 +113,14 @@ struct ThreadPool::State {
 namespace {
 
 [[noreturn]] void refuse_cpu(int cpu, const char* why) {
-  throw InvalidArgument(Reason::FIELD_INVALID, "cpus: " + std::to_string(cpu) + " " + why);
+  throw FieldInvalid("cpus", std::to_string(cpu) + " " + why);
 }
 
 void require_cpus(const ThreadPoolOptions& options) {
   if (options.cpus.empty()) return;
   if (options.cpus.size() != static_cast<std::size_t>(options.n_threads)) {
-    throw InvalidArgument(Reason::FIELD_INVALID, "cpus: " + std::to_string(options.cpus.size()) + " given for " +
-                                                     std::to_string(options.n_threads) + " threads");
+    throw FieldInvalid(
+        "cpus", std::to_string(options.cpus.size()) + " given for " + std::to_string(options.n_threads) + " threads");
   }
 #if defined(__linux__)
   cpu_set_t allowed;
@@ -150,8 +150,8 @@ void pin_this_thread(int cpu) {
 ThreadPool::ThreadPool(const ThreadPoolOptions& options) {
   constexpr int kMaxThreads = 1024;
   if (options.n_threads < 1 || options.n_threads > kMaxThreads) {
-    throw InvalidArgument(Reason::FIELD_INVALID, "n_threads: " + std::to_string(options.n_threads) +
-                                                     ", expected 1 to " + std::to_string(kMaxThreads));
+    throw FieldInvalid("n_threads",
+                       std::to_string(options.n_threads) + ", expected 1 to " + std::to_string(kMaxThreads));
   }
   require_cpus(options);
   state_ = std::make_unique<State>();

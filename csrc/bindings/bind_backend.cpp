@@ -20,7 +20,7 @@ namespace {
 DType dtype_of(const std::string& name) {
   const auto dtype = dtype_from_name(name);
   if (!dtype) {
-    throw InvalidArgument(Reason::FIELD_INVALID, "weight type: " + name + ", expected one of " + dtype_names());
+    throw FieldInvalid("weight type", name + ", expected one of " + dtype_names());
   }
   return *dtype;
 }
@@ -42,10 +42,10 @@ py::list kernels(const std::string& device) {
 GemmProblem problem_of(const std::string& weight, std::int64_t n, std::int64_t k) {
   const GemmProblem problem{dtype_of(weight), n, k};
   const std::int64_t block = traits(problem.weight).block_elements;
-  if (n < 1) throw InvalidArgument(Reason::FIELD_INVALID, "n: " + std::to_string(n) + ", expected at least 1");
+  if (n < 1) throw FieldInvalid("n", std::to_string(n) + ", expected at least 1");
   if (k < 1 || k % block != 0) {
-    throw InvalidArgument(Reason::FIELD_INVALID, "k: " + std::to_string(k) + ", expected a multiple of " +
-                                                     std::to_string(block) + ", the block of " + weight);
+    throw FieldInvalid(
+        "k", std::to_string(k) + ", expected a multiple of " + std::to_string(block) + ", the block of " + weight);
   }
   return problem;
 }

@@ -41,9 +41,19 @@ void def_run(Class& bound) {
          std::optional<std::int32_t> position, std::optional<SamplingOptions> sampling,
          std::optional<std::int32_t> base, bool rebase, const RunLimits& limits, const RunReturns& returns,
          const py::bytes& allowed, bool constrained, std::vector<SequenceId> siblings) {
-        submit_unlocked(
-            self, {RunCommand{ticket, sequence, std::move(tokens), resume, position, std::move(sampling), base, rebase,
-                              limits, returns, mask_of_bytes(allowed), constrained, std::move(siblings)}});
+        submit_unlocked(self, {RunCommand{.ticket = ticket,
+                                          .sequence = sequence,
+                                          .tokens = std::move(tokens),
+                                          .resume = resume,
+                                          .position = position,
+                                          .sampling = std::move(sampling),
+                                          .base = base,
+                                          .rebase = rebase,
+                                          .limits = limits,
+                                          .returns = returns,
+                                          .allowed = mask_of_bytes(allowed),
+                                          .constrained = constrained,
+                                          .siblings = std::move(siblings)}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("tokens").noconvert() = Tokens{}, py::kw_only(),
       py::arg("resume") = false, py::arg("position") = py::none(), py::arg("sampling") = py::none(),
@@ -76,8 +86,13 @@ void def_generate(Class& bound) {
                        .allowed = {},
                        .constrained = constrained,
                        .siblings = std::move(siblings)};
-        submit_unlocked(self, {OpenCommand{sequence, SequenceKind::generation, sampling, priority, std::move(tenant),
-                                           std::move(cache_scope), bypass_prefix},
+        submit_unlocked(self, {OpenCommand{.sequence = sequence,
+                                           .kind = SequenceKind::generation,
+                                           .sampling = sampling,
+                                           .priority = priority,
+                                           .tenant = std::move(tenant),
+                                           .cache_scope = std::move(cache_scope),
+                                           .bypass_prefix = bypass_prefix},
                                std::move(run)});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("tokens").noconvert(), py::kw_only(),
@@ -127,8 +142,13 @@ void def_sessions(Class& bound) {
       "open",
       [](Self& self, SequenceId sequence, const std::string& kind, const SamplingOptions& sampling,
          std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix) {
-        submit_unlocked(self, {OpenCommand{sequence, sequence_kind(kind), sampling, priority, std::move(tenant),
-                                           std::move(cache_scope), bypass_prefix}});
+        submit_unlocked(self, {OpenCommand{.sequence = sequence,
+                                           .kind = sequence_kind(kind),
+                                           .sampling = sampling,
+                                           .priority = priority,
+                                           .tenant = std::move(tenant),
+                                           .cache_scope = std::move(cache_scope),
+                                           .bypass_prefix = bypass_prefix}});
       },
       py::arg("sequence"), py::kw_only(), py::arg("kind") = "session",
       py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",

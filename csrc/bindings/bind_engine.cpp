@@ -9,10 +9,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
+#include "bindings/keywords.h"
 #include "engine/engine.h"
 #include "model/loaded_model.h"
 
@@ -23,31 +25,15 @@ namespace {
 
 using Secret = std::array<std::uint64_t, 2>;
 
-// Every keyword is an attribute; an unknown one is an AttributeError.
-EngineOptions make_options(const py::kwargs& given) {
-  EngineOptions options;
-  const py::object attributes = py::cast(&options, py::return_value_policy::reference);
-  for (const auto& [name, value] : given) attributes.attr(name) = value;
-  return options;
-}
-
 void register_options(py::module_& module) {
-  py::class_<EngineOptions>(module, "EngineOptions", "The engine's bounds and policies; keywords are attributes.")
-      .def(py::init(&make_options))
+  py::class_<EngineOptions> options(module, "EngineOptions",
+                                    "The engine's bounds and policies; keywords are attributes.");
+  for (const EngineField& field : kEngineFields) {
+    std::visit([&](auto member) { options.def_readwrite(field.name.data(), member); }, field.member);
+  }
+  options.def(from_keywords<EngineOptions>())
       .def_readwrite("n_blocks", &EngineOptions::n_blocks)
       .def_readwrite("max_context", &EngineOptions::max_context)
-      .def_readwrite("max_running", &EngineOptions::max_running)
-      .def_readwrite("max_waiting", &EngineOptions::max_waiting)
-      .def_readwrite("max_waiting_tokens", &EngineOptions::max_waiting_tokens)
-      .def_readwrite("max_sessions", &EngineOptions::max_sessions)
-      .def_readwrite("prefill_chunk", &EngineOptions::prefill_chunk)
-      .def_readwrite("step_tokens", &EngineOptions::step_tokens)
-      .def_readwrite("prefill_per_decode", &EngineOptions::prefill_per_decode)
-      .def_readwrite("decode_per_tenant", &EngineOptions::decode_per_tenant)
-      .def_readwrite("max_wait_ms", &EngineOptions::max_wait_ms)
-      .def_readwrite("tenant_share", &EngineOptions::tenant_share)
-      .def_readwrite("evict_sessions", &EngineOptions::evict_sessions)
-      .def_readwrite("prefix_cache", &EngineOptions::prefix_cache)
       .def_readwrite("max_cached_blocks", &EngineOptions::max_cached_blocks)
       .def_readwrite("max_candidates", &EngineOptions::max_candidates)
       .def_readwrite("n_tokens", &EngineOptions::n_tokens)

@@ -1,4 +1,4 @@
-// Makes one Python exception class for each C++ error class.
+// Makes one Python exception class for each class in the table of reasons.
 #include "bindings/bind_errors.h"
 
 #include <filesystem>
@@ -13,23 +13,13 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
-// Python's class of each C++ class. They live as long as the interpreter, in the module's dictionary.
-py::object class_of(const Error& error) {
-  const char* name = "InternalError";
-  if (dynamic_cast<const InvalidArgument*>(&error)) name = "InvalidArgument";
-  if (dynamic_cast<const StateError*>(&error)) name = "StateError";
-  if (dynamic_cast<const ModelError*>(&error)) name = "ModelError";
-  if (dynamic_cast<const ResourceExhausted*>(&error)) name = "ResourceExhausted";
-  if (dynamic_cast<const DeviceError*>(&error)) name = "DeviceError";
-  return py::module_::import("imp_service._core").attr(name);
-}
-
 void set_python_error(const Error& error) {
   py::dict details;
   for (const auto& [key, value] : error.details()) details[py::str(key)] = value;
-  const py::object type = class_of(error);
-  py::object raised = type(py::str(std::string(reason_name(error.reason())) + ": " + error.what()));
-  raised.attr("reason") = std::string(reason_name(error.reason()));
+  const ReasonRow& row = row_of(error.reason());
+  const py::object type = py::module_::import("imp_service._core").attr(row.kind.data());
+  py::object raised = type(py::str(std::string(row.name) + ": " + error.what()));
+  raised.attr("reason") = row.name;
   raised.attr("message") = error.what();
   raised.attr("details") = details;
   PyErr_SetObject(type.ptr(), raised.ptr());
@@ -62,10 +52,11 @@ void translate(std::exception_ptr pending) {
 void register_errors(py::module_& module) {
   py::exception<Error> base(module, "Error");
   base.doc() = "An error of the core; `reason`, `message` and `details` say which.";
-  for (const char* name :
-       {"InvalidArgument", "StateError", "ModelError", "ResourceExhausted", "DeviceError", "InternalError"}) {
-    module.attr(name) = py::reinterpret_steal<py::object>(
-        PyErr_NewException((std::string("imp_service._core.") + name).c_str(), base.ptr(), nullptr));
+  for (const ReasonRow& row : kReasons) {
+    if (py::hasattr(module, row.kind.data())) continue;
+    const std::string name = "imp_service._core." + std::string(row.kind);
+    module.attr(row.kind.data()) =
+        py::reinterpret_steal<py::object>(PyErr_NewException(name.c_str(), base.ptr(), nullptr));
   }
 }
 

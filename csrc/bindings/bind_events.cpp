@@ -128,7 +128,7 @@ void register_events(py::module_& module) {
       .def_readonly("n_preemptions", &FinishedEvent::n_preemptions);
   bind_event<FailedEvent>(module, "FailedEvent", "A command failed, or a run ended by a failure.")
       .def_readonly("stream", &FailedEvent::stream)
-      .def_property_readonly("reason", [](const FailedEvent& event) { return std::string(reason_name(event.reason)); })
+      .def_property_readonly("reason", [](const FailedEvent& event) { return row_of(event.reason).name; })
       .def_readonly("message", &FailedEvent::message)
       .def_property_readonly("details", [](const FailedEvent& event) {
         py::dict details;

@@ -70,7 +70,7 @@ std::vector<OpenFile> open_files(const ModelFile& model) {
 
 py::bytes read_file(const OpenFile& self, std::uint64_t offset, std::size_t n_bytes) {
   const std::shared_ptr<const File> file = self.file;  // another thread may close it during the read
-  if (file == nullptr) throw InvalidArgument(Reason::FIELD_INVALID, "file: is closed");
+  if (file == nullptr) throw FieldInvalid("file", "is closed");
   const std::uint64_t left = offset < file->size_bytes() ? file->size_bytes() - offset : 0;
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(n_bytes, left));
   PyObject* const bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));

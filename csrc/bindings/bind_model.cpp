@@ -5,10 +5,14 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include "bindings/keywords.h"
 #include "bindings/tuning.h"
 #include "model/loaded_model.h"
 #include "model/resolve.h"
@@ -31,34 +35,41 @@ using PythonProgress = std::optional<std::function<void(std::uint64_t, std::uint
                    "override " + std::string(override) + ": " + found + ", known are " + known);
 }
 
+constexpr std::pair<std::string_view, RopeScalingKind> kScalingWords[] = {
+    {"none", RopeScalingKind::none},
+    {"linear", RopeScalingKind::linear},
+    {"yarn", RopeScalingKind::yarn},
+    {"llama3", RopeScalingKind::wavelength},
+};
+
 RopeScalingKind scaling_kind(const std::string& word) {
-  if (word == "none") return RopeScalingKind::none;
-  if (word == "linear") return RopeScalingKind::linear;
-  if (word == "yarn") return RopeScalingKind::yarn;
-  if (word == "llama3") return RopeScalingKind::wavelength;
+  for (const auto& [known, kind] : kScalingWords) {
+    if (word == known) return kind;
+  }
   refuse_word("rope_scaling.type", word, "none, linear, yarn, llama3");
+}
+
+std::string_view scaling_word(RopeScalingKind kind) {
+  return std::ranges::find(kScalingWords, kind, &std::pair<std::string_view, RopeScalingKind>::second)->first;
 }
 
 void register_overrides(py::module_& module) {
   using Scaling = RopeScalingOverride;
   py::class_<Scaling>(module, "RopeScaling", "How rotary positions stretch; what is None stays as the file has it.")
-      .def(py::init([](const std::optional<std::string>& type, std::optional<double> factor,
-                       std::optional<int> original_context, std::optional<double> attention_factor,
-                       std::optional<double> beta_fast, std::optional<double> beta_slow,
-                       std::optional<double> low_freq_factor, std::optional<double> high_freq_factor) {
-             return Scaling{type ? std::optional(scaling_kind(*type)) : std::nullopt,
-                            factor,
-                            original_context,
-                            attention_factor,
-                            beta_fast,
-                            beta_slow,
-                            low_freq_factor,
-                            high_freq_factor};
-           }),
-           py::kw_only(), py::arg("type") = py::none(), py::arg("factor") = py::none(),
-           py::arg("original_context") = py::none(), py::arg("attention_factor") = py::none(),
-           py::arg("beta_fast") = py::none(), py::arg("beta_slow") = py::none(),
-           py::arg("low_freq_factor") = py::none(), py::arg("high_freq_factor") = py::none());
+      .def(from_keywords<Scaling>())
+      .def_property(
+          "type",
+          [](const Scaling& self) { return self.kind ? std::optional(scaling_word(*self.kind)) : std::nullopt; },
+          [](Scaling& self, const std::optional<std::string>& word) {
+            self.kind = word ? std::optional(scaling_kind(*word)) : std::nullopt;
+          })
+      .def_readwrite("factor", &Scaling::factor)
+      .def_readwrite("original_context", &Scaling::original_context)
+      .def_readwrite("attention_factor", &Scaling::attention_factor)
+      .def_readwrite("beta_fast", &Scaling::beta_fast)
+      .def_readwrite("beta_slow", &Scaling::beta_slow)
+      .def_readwrite("low_freq_factor", &Scaling::low_freq_factor)
+      .def_readwrite("high_freq_factor", &Scaling::high_freq_factor);
 
   py::class_<ModelOverrides>(module, "ModelOverrides",
                              "What a user changes about a model. Attributes without a value of their own are None, or "
@@ -93,6 +104,12 @@ void register_overrides(py::module_& module) {
       .def_readwrite("eos_token_ids", &ModelOverrides::eos_token_ids)
       .def_readwrite("suppress_tokens", &ModelOverrides::suppress_tokens);
 }
+
+// What a load is told beside the file and its overrides.
+struct PythonLoadOptions {
+  DeviceOptions device;
+  LoadOptions load;
+};
 
 py::list fact_list(const std::vector<Fact>& facts) {
   py::list list;
@@ -135,24 +152,9 @@ py::tuple divide(const MemoryRequest& request) {
   }
 }
 
-py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, const std::string& device,
-                    const std::string& isa, int threads, const PythonTuning& tuning, int max_rows, int max_logits_rows,
-                    int kv_block_tokens, std::optional<std::uint64_t> memory_bytes, std::uint64_t reserve_bytes,
-                    std::optional<std::uint64_t> kv_bytes, const std::vector<std::string>& cublaslt) {
-  LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
-                      .kv_block_tokens = kv_block_tokens,
-                      .reserve_bytes = reserve_bytes,
-                      .kv_bytes = kv_bytes,
-                      .progress = {},
-                      .packed_cache = {}};
-  if (memory_bytes) options.memory_bytes = *memory_bytes;
-  const auto backend = make_backend({.kind = device,
-                                     .isa = isa,
-                                     .n_threads = threads,
-                                     .cpus = {},
-                                     .memory = {},
-                                     .tuning = preferences_of(tuning),
-                                     .cublaslt = cublaslt});
+py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, const py::kwargs& given) {
+  const auto [device, options] = with_keywords(PythonLoadOptions{}, given);
+  const auto backend = make_backend(device);
   const LoadPlan plan = plan_load(file, *backend, overrides, options);
   const MemoryRequest& request = plan.memory;
   const py::tuple division = divide(request);
@@ -177,31 +179,12 @@ LoadProgress with_lock(PythonProgress progress) {
   };
 }
 
-std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& overrides, const std::string& device,
-                                  const std::string& isa, int threads, const std::vector<int>& cpus, bool huge_pages,
-                                  const std::vector<int>& interleave_nodes, const PythonTuning& tuning, int max_rows,
-                                  int max_logits_rows, int kv_block_tokens, std::optional<std::uint64_t> memory_bytes,
-                                  std::uint64_t reserve_bytes, std::optional<std::uint64_t> kv_bytes,
-                                  PythonProgress progress, const std::optional<std::filesystem::path>& packed_cache,
-                                  const std::vector<std::string>& cublaslt) {
-  LoadOptions options{.limits = {.max_rows = max_rows, .max_logits_rows = max_logits_rows},
-                      .kv_block_tokens = kv_block_tokens,
-                      .reserve_bytes = reserve_bytes,
-                      .kv_bytes = kv_bytes,
-                      .progress = with_lock(std::move(progress)),
-                      .packed_cache = packed_cache ? packed_cache->string() : ""};
-  if (memory_bytes) options.memory_bytes = *memory_bytes;
+std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& overrides, PythonProgress progress,
+                                  const py::kwargs& given) {
+  auto [device, options] = with_keywords(PythonLoadOptions{}, given);
+  options.progress = with_lock(std::move(progress));
   const py::gil_scoped_release unlocked;
-  return std::make_unique<LoadedModel>(
-      load_on_device(file,
-                     {.kind = device,
-                      .isa = isa,
-                      .n_threads = threads,
-                      .cpus = cpus,
-                      .memory = {.huge_pages = huge_pages, .interleave_nodes = interleave_nodes},
-                      .tuning = preferences_of(tuning),
-                      .cublaslt = cublaslt},
-                     overrides, options));
+  return std::make_unique<LoadedModel>(load_on_device(file, device, overrides, options));
 }
 
 py::object packed_dict(const LoadedModel& self) {
@@ -213,8 +196,8 @@ py::object packed_dict(const LoadedModel& self) {
 
 bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on) {
   const std::optional<PackedWeights>& packed = self.model->packed();
-  if (!packed) throw InvalidArgument(Reason::FIELD_INVALID, "packed_cache: none was given");
-  if (!packed->cache) throw InvalidArgument(Reason::FIELD_INVALID, "packed_cache: " + packed->why);
+  if (!packed) throw FieldInvalid("packed_cache", "none was given");
+  if (!packed->cache) throw FieldInvalid("packed_cache", packed->why);
   constexpr int kPiecesPerQuestion = 32;  // each has to wait for Python's lock
   int n_pieces = 0;
   const auto ask = [&] {
@@ -226,25 +209,62 @@ bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on)
   return self.model->write_packed(ask);
 }
 
+// An attribute that `find` finds in a part of the options.
+template <class Find>
+void def_attribute(py::class_<PythonLoadOptions>& bound, const char* name, Find find, const char* text = "") {
+  using Value = std::remove_reference_t<decltype(find(std::declval<PythonLoadOptions&>()))>;
+  bound.def_property(
+      name, [find](PythonLoadOptions& self) { return find(self); },
+      [find](PythonLoadOptions& self, const Value& value) { find(self) = value; }, text);
+}
+
+void register_load_options(py::module_& module) {
+  using Options = PythonLoadOptions;
+  py::class_<Options> bound(module, "LoadOptions", "The device and the memory of a model; keywords are attributes.");
+  bound.def(from_keywords<Options>());
+  def_attribute(bound, "device", [](Options& self) -> auto& { return self.device.kind; });
+  def_attribute(bound, "isa", [](Options& self) -> auto& { return self.device.isa; });
+  def_attribute(bound, "threads", [](Options& self) -> auto& { return self.device.n_threads; });
+  def_attribute(bound, "cpus", [](Options& self) -> auto& { return self.device.cpus; });
+  def_attribute(bound, "huge_pages", [](Options& self) -> auto& { return self.device.memory.huge_pages; });
+  def_attribute(bound, "interleave_nodes", [](Options& self) -> auto& { return self.device.memory.interleave_nodes; });
+  def_attribute(
+      bound, "cublaslt", [](Options& self) -> auto& { return self.device.cublaslt; },
+      "Files or the loader's names of that library, in order; none: it is not to be used.");
+  def_attribute(bound, "max_rows", [](Options& self) -> auto& { return self.load.limits.max_rows; });
+  def_attribute(bound, "max_logits_rows", [](Options& self) -> auto& { return self.load.limits.max_logits_rows; });
+  def_attribute(bound, "kv_block_tokens", [](Options& self) -> auto& { return self.load.kv_block_tokens; });
+  def_attribute(bound, "reserve_bytes", [](Options& self) -> auto& { return self.load.reserve_bytes; });
+  def_attribute(bound, "kv_bytes", [](Options& self) -> auto& { return self.load.kv_bytes; });
+  bound.def_property(
+      "memory_bytes", [](const Options& self) { return self.load.memory_bytes; },
+      [](Options& self, std::optional<std::uint64_t> bytes) {
+        self.load.memory_bytes = bytes.value_or(LoadOptions{}.memory_bytes);
+      },
+      "Bounds weights, cache, scratch, logits and `reserve_bytes` together; set to None: nothing does.");
+  bound.def_property(
+      "tuning", nullptr, [](Options& self, const PythonTuning& tuning) { self.device.tuning = preferences_of(tuning); },
+      "(weight type, kernel, up to how many rows or None) by ascending rows of each type.");
+  bound.def_property(
+      "packed_cache", nullptr,
+      [](Options& self, const std::optional<std::filesystem::path>& folder) {
+        self.load.packed_cache = folder ? folder->string() : "";
+      },
+      "A folder in which packed weights may be; None: none.");
+}
+
 }  // namespace
 
 void register_model(py::module_& module) {
   register_overrides(module);
+  register_load_options(module);
   py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model on its device; constant.")
       .def_static(
           "load", &load, py::arg("file"), py::kw_only(), py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"),
-          py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("threads") = 1,
-          py::arg("cpus") = std::vector<int>{}, py::arg("huge_pages") = true,
-          py::arg("interleave_nodes") = std::vector<int>{}, py::arg("tuning") = PythonTuning{},
-          py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
-          py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
-          py::arg("progress") = py::none(), py::arg("packed_cache") = py::none(),
-          py::arg("cublaslt") = std::vector<std::string>{},
-          "Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds "
-          "weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` "
-          "is called about a hundred times; `packed_cache` is a folder in which packed weights may be; `cublaslt` "
-          "are files or the loader's names of that library, in order, none: it is not to be used. Raises "
-          "ModelError, ResourceExhausted, DeviceError, InvalidArgument.")
+          py::arg("progress") = py::none(),
+          "Plans kernels and memory, then reads the weights, without Python's lock. Further keywords are those of "
+          "LoadOptions; `progress(done_bytes, total_bytes)` is called about a hundred times. Raises ModelError, "
+          "ResourceExhausted, DeviceError, InvalidArgument.")
       .def_property_readonly("architecture", [](const LoadedModel& self) { return self.model->architecture(); })
       .def_property_readonly("facts", [](const LoadedModel& self) { return fact_list(self.model->facts()); })
       .def_property_readonly("warnings", [](const LoadedModel& self) { return self.model->warnings(); })
@@ -294,11 +314,7 @@ void register_model(py::module_& module) {
       .def_property_readonly("n_threads", [](const LoadedModel& self) { return self.backend->n_threads(); });
 
   module.def("plan_model", &plan_model, py::arg("file"), py::kw_only(),
-             py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("device") = "cpu",
-             py::arg("isa") = "auto", py::arg("threads") = 1, py::arg("tuning") = PythonTuning{},
-             py::arg("max_rows") = 512, py::arg("max_logits_rows") = 64, py::arg("kv_block_tokens") = 16,
-             py::arg("memory_bytes") = py::none(), py::arg("reserve_bytes") = 0, py::arg("kv_bytes") = py::none(),
-             py::arg("cublaslt") = std::vector<std::string>{},
+             py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"),
              "What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of "
              "each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.");
   module.def(

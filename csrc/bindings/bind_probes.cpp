@@ -41,7 +41,7 @@ std::vector<double> time_kernel(const std::string& kernel, const std::string& we
                                 std::int64_t k, int threads, const std::vector<int>& cpus, std::int64_t total_bytes,
                                 double seconds, const std::string& isa) {
   const auto dtype = dtype_from_name(weight);
-  if (!dtype) throw InvalidArgument(Reason::FIELD_INVALID, "weight: " + weight + ", expected one of " + dtype_names());
+  if (!dtype) throw FieldInvalid("weight", weight + ", expected one of " + dtype_names());
   return on_pool(threads, cpus, [&](ThreadPool& pool) {
     return cpu::bench_gemm({kernel, *dtype, m, n, k, total_bytes, seconds}, cpu::cpu_caps(isa), pool).seconds;
   });
@@ -51,7 +51,7 @@ double probe_peak(const std::string& kind, int threads, const std::vector<int>& 
   if (kind == "int8") return measure(cpu::probe_int8_ops_per_s, threads, cpus, seconds);
   if (kind == "bf16") return measure(cpu::probe_bf16_ops_per_s, threads, cpus, seconds);
   if (kind == "f32") return measure(cpu::probe_f32_ops_per_s, threads, cpus, seconds);
-  throw InvalidArgument(Reason::FIELD_INVALID, "kind: " + kind + ", expected one of int8, bf16, f32");
+  throw FieldInvalid("kind", kind + ", expected one of int8, bf16, f32");
 }
 
 }  // namespace

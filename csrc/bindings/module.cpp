@@ -8,6 +8,7 @@
 #include "bindings/bind_model.h"
 #include "bindings/bind_probes.h"
 #include "bindings/bind_synthetic.h"
+#include "bindings/bind_tables.h"
 
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's core: model files, models and the engine";
@@ -15,6 +16,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   imp::bindings::translate_errors();
   imp::bindings::register_backend(module);
   imp::bindings::register_probes(module);
+  imp::bindings::register_tables(module);
   imp::bindings::register_files(module);
   imp::bindings::register_synthetic(module);
   imp::bindings::register_model(module);

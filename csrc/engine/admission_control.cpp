@@ -6,28 +6,28 @@
 
 #include "base/error.h"
 #include "engine/kv_blocks.h"
+#include "engine/limits.h"
 #include "engine/token_mask.h"
 
 namespace imp {
 namespace {
 
-constexpr std::size_t kMaxStopTokens = 256;
-constexpr std::int32_t kMaxProfileSteps = 1000;
-constexpr std::size_t kMaxSiblings = 7;
-constexpr std::size_t kMaxTenantBytes = 64;
-constexpr std::size_t kMaxScopeBytes = 256;
-constexpr std::int32_t kMaxPriority = 100;
-
 [[noreturn]] void refuse(const std::string& field, const std::string& found, const std::string& expected) {
-  throw InvalidArgument(Reason::FIELD_INVALID, field + ": " + found + ", expected " + expected, {{"field", field}});
+  throw FieldInvalid(field, found + ", expected " + expected);
 }
 
 void check_at_least(const std::string& field, std::int64_t value, std::int64_t least) {
   if (value < least) refuse(field, std::to_string(value), "at least " + std::to_string(least));
 }
 
-void check_bytes(const std::string& field, const std::string& value, std::size_t most) {
-  if (value.size() > most) {
+void check_range(const std::string& field, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) {
+    refuse(field, std::to_string(value), std::to_string(least) + " to " + std::to_string(most));
+  }
+}
+
+void check_bytes(const std::string& field, const std::string& value, int most) {
+  if (std::cmp_greater(value.size(), most)) {
     refuse(field, std::to_string(value.size()) + " bytes", "at most " + std::to_string(most));
   }
 }
@@ -120,11 +120,9 @@ void AdmissionControl::count(const Command& command, int sign) {
 
 void AdmissionControl::check(const OpenCommand& command) const {
   validate(command.sampling, n_tokens_);
-  if (command.priority < -kMaxPriority || command.priority > kMaxPriority) {
-    refuse("priority", std::to_string(command.priority), "-100 to 100");
-  }
-  check_bytes("tenant", command.tenant, kMaxTenantBytes);
-  check_bytes("cache_scope", command.cache_scope, kMaxScopeBytes);
+  check_range("priority", command.priority, -kLimits.priority, kLimits.priority);
+  check_bytes("tenant", command.tenant, kLimits.tenant_bytes);
+  check_bytes("cache_scope", command.cache_scope, kLimits.scope_bytes);
 }
 
 void AdmissionControl::check(const RunCommand& command) const {
@@ -136,9 +134,9 @@ void AdmissionControl::check(const RunCommand& command) const {
   check_limits(command.limits);
   check_returns(command.returns);
   if (!command.allowed.empty()) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "allowed_token_mask");
-  const std::size_t most = std::min<std::size_t>(kMaxSiblings, static_cast<std::size_t>(options_.max_running) - 1);
-  if (command.siblings.size() > most) {
-    refuse("num_sequences", std::to_string(1 + command.siblings.size()), "at most " + std::to_string(1 + most));
+  const int most = std::min(kLimits.sequences, options_.max_running);
+  if (std::cmp_greater_equal(command.siblings.size(), most)) {
+    refuse("num_sequences", std::to_string(1 + command.siblings.size()), "at most " + std::to_string(most));
   }
   check_context(command);
   check_blocks(command);
@@ -162,9 +160,7 @@ void AdmissionControl::check(const TruncateCommand& command) const {
 }
 
 void AdmissionControl::check(const ProfileCommand& command) const {
-  if (command.n_steps < 0 || command.n_steps > kMaxProfileSteps) {
-    refuse("steps", std::to_string(command.n_steps), "0 to " + std::to_string(kMaxProfileSteps));
-  }
+  check_range("steps", command.n_steps, 0, kLimits.profile_steps);
 }
 
 void AdmissionControl::check_limits(const RunLimits& limits) const {
@@ -174,9 +170,9 @@ void AdmissionControl::check_limits(const RunLimits& limits) const {
     refuse("min_tokens", std::to_string(limits.min_outputs),
            "at most max_tokens, " + std::to_string(limits.max_outputs));
   }
-  if (limits.stop_tokens.size() > kMaxStopTokens) {
+  if (std::cmp_greater(limits.stop_tokens.size(), kLimits.stop_tokens)) {
     refuse("stop.token_ids", std::to_string(limits.stop_tokens.size()) + " ids",
-           "at most " + std::to_string(kMaxStopTokens));
+           "at most " + std::to_string(kLimits.stop_tokens));
   }
   check_tokens("stop.token_ids", limits.stop_tokens);
   check_tokens("eos_tokens", limits.eos_tokens);
@@ -187,7 +183,7 @@ void AdmissionControl::check_limits(const RunLimits& limits) const {
 void AdmissionControl::check_returns(const RunReturns& returns) const {
   const int most = std::min(options_.max_candidates, facts_.vocab_size);
   for (const std::int32_t n : {returns.n_candidates, returns.n_score_candidates}) {
-    if (n < 0 || n > most) refuse("top_logprobs", std::to_string(n), "0 to " + std::to_string(most));
+    check_range("top_logprobs", n, 0, most);
   }
 }
 

@@ -5,44 +5,18 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "backend/backend.h"
-#include "engine/block_hash.h"
 #include "engine/commands.h"
 #include "engine/duration_histogram.h"
+#include "engine/engine_options.h"
 #include "engine/events.h"
 #include "model/forward_pass.h"
 
 namespace imp {
-
-struct EngineOptions {
-  int n_blocks = 0;       // KV blocks
-  int max_context = 0;    // positions from here on are never evaluated
-  int max_running = 64;   // sequences in one step
-  int max_waiting = 256;  // runs not yet admitted
-  std::int64_t max_waiting_tokens = 1 << 20;
-  int max_sessions = 256;
-  int prefill_chunk = 512;           // chunked prefill: tokens of one sequence evaluated in one step
-  int step_tokens = 512;             // rows of one step, decode rows included; at least max_running
-  int prefill_per_decode = 6;        // prefill rows for each decode row of the same step; 0: no bound
-  int decode_per_tenant = 12;        // decode rows per tenant in a step with several tenants; 0: no bound
-  std::int64_t max_wait_ms = 60000;  // a run that waited this long is scheduled before higher priorities
-  double tenant_share =
-      0.5;  // upper share of running, waiting, prefix cache and idle sessions while other tenants wait
-  bool evict_sessions = false;  // close the session that was idle longest if blocks are lacking
-  bool prefix_cache = true;
-  int max_cached_blocks = std::numeric_limits<int>::max();  // upper bound of blocks cached without an owner
-  int max_candidates = 20;                                  // upper bound of candidates that a run may ask for
-  std::optional<HashSecret> cache_secret;                   // key of the prefix hashes; absent: drawn from the system
-  int max_queued_events = 65536;                            // the loop pauses while this many events wait to be drained
-  int n_tokens = 0;  // valid token ids are less than this; 0: every row of the vocabulary is a token
-  std::vector<std::int32_t> suppressed_tokens;  // never sampled
-  std::optional<int> cpu;                       // CPU of the engine's thread, the first of the backend's threads
-};
 
 // A snapshot, published after each iteration. silence_ns is computed when it is read.
 struct EngineStats {

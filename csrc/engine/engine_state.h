@@ -54,7 +54,7 @@ struct EngineState {
     auto made = std::make_unique<Sequence>();
     made->id = id;
     const auto [place, added] = sequences.try_emplace(id, std::move(made));
-    if (!added) throw InvalidArgument(Reason::FIELD_INVALID, "sequence " + std::to_string(id) + " is open already");
+    if (!added) throw FieldInvalid("sequence", std::to_string(id) + " is open already");
     return *place->second;
   }
 

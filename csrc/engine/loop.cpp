@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <variant>
@@ -30,20 +31,6 @@ Address address_of(const Command& command) {
       command);
 }
 
-SchedulerOptions scheduler_options(const EngineOptions& options, const ForwardPass& forward) {
-  return {.max_running = options.max_running,
-          .step_tokens = options.step_tokens,
-          .max_logits_rows = forward.limits().max_logits_rows,
-          .prefill_chunk = options.prefill_chunk,
-          .prefill_per_decode = options.prefill_per_decode,
-          .decode_per_tenant = options.decode_per_tenant,
-          .max_context = options.max_context,
-          .max_wait_ns = options.max_wait_ms * 1'000'000,
-          .tenant_share = options.tenant_share,
-          .evict_sessions = options.evict_sessions,
-          .max_sessions = options.max_sessions};
-}
-
 KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
   const int max_cached = std::min(options.n_blocks, options.max_cached_blocks);
   return {.n_blocks = options.n_blocks,
@@ -53,12 +40,16 @@ KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& f
           .max_of_one = std::max(1, static_cast<int>(options.tenant_share * max_cached))};
 }
 
-void require(bool holds, const std::string& what) {
-  if (!holds) throw InvalidArgument(Reason::FIELD_INVALID, what);
+void require(bool holds, const char* option, std::int64_t found, const std::string& expected) {
+  if (!holds) throw FieldInvalid(option, std::to_string(found) + ", expected " + expected);
 }
 
-std::string and_found(const char* name, std::int64_t value) {
-  return std::string(name) + " " + std::to_string(value);
+void check_range(const EngineField& field, const EngineOptions& options) {
+  const auto value = std::visit([&](auto member) { return static_cast<double>(options.*member); }, field.member);
+  if (value >= field.low && value <= field.high) return;  // NaN is outside
+  std::ostringstream problem;
+  problem << value << ", expected " << field.low << " to " << field.high;
+  throw FieldInvalid(std::string(field.name), problem.str());
 }
 
 // Commands that free something. They run even if there may be no memory for an answer.
@@ -91,35 +82,26 @@ bool reserve_more(std::vector<T>& list, std::size_t n_more) noexcept {
 }  // namespace
 
 void validate(const EngineOptions& options, const ForwardPass& forward) {
+  for (const EngineField& field : kEngineFields) check_range(field, options);
   const int block_tokens = forward.kv_geometry(options.n_blocks).block_tokens;
   const ForwardLimits& limits = forward.limits();
-  require(options.max_context > 0, and_found("max_context must be positive, found", options.max_context));
-  require(static_cast<std::int64_t>(options.n_blocks) * block_tokens >= options.max_context,
-          and_found("max_context", options.max_context) + " exceeds the cache of " + std::to_string(options.n_blocks) +
-              " blocks of " + std::to_string(block_tokens) + " tokens");
-  require(options.n_tokens >= 0 && options.n_tokens <= forward.vocab_size(),
-          and_found("n_tokens must be at most the model's rows, found", options.n_tokens));
-  require(options.max_running > 0, and_found("max_running must be positive, found", options.max_running));
-  require(options.prefill_chunk > 0, and_found("prefill_chunk must be positive, found", options.prefill_chunk));
-  require(options.prefill_per_decode >= 0,
-          and_found("prefill_per_decode must not be negative, found", options.prefill_per_decode));
-  require(options.decode_per_tenant >= 0,
-          and_found("decode_per_tenant must not be negative, found", options.decode_per_tenant));
-  require(options.step_tokens >= options.max_running,
-          and_found("step_tokens", options.step_tokens) + " is below " + and_found("max_running", options.max_running));
-  require(limits.max_rows >= options.step_tokens, and_found("step_tokens", options.step_tokens) +
-                                                      " exceeds the model's " + and_found("max_rows", limits.max_rows));
-  require(limits.max_logits_rows >= options.max_running, and_found("max_running", options.max_running) +
-                                                             " exceeds the model's " +
-                                                             and_found("max_logits_rows", limits.max_logits_rows));
-  require(options.max_waiting > 0 && options.max_waiting_tokens > 0, "max_waiting and max_waiting_tokens are positive");
-  require(options.max_sessions >= 0, and_found("max_sessions must not be negative, found", options.max_sessions));
-  require(options.max_queued_events > 0, "max_queued_events must be positive");
-  require(options.max_cached_blocks >= 0, "max_cached_blocks must not be negative");
-  require(options.tenant_share > 0 && options.tenant_share <= 1, "tenant_share must be in (0, 1]");
-  require(options.max_wait_ms >= 0, and_found("max_wait_ms must not be negative, found", options.max_wait_ms));
+  const std::int64_t cache_tokens = static_cast<std::int64_t>(options.n_blocks) * block_tokens;
+  require(options.max_context > 0, "max_context", options.max_context, "at least 1");
+  require(cache_tokens >= options.max_context, "max_context", options.max_context,
+          "at most the tokens that the cache holds, " + std::to_string(cache_tokens));
+  require(options.n_tokens >= 0 && options.n_tokens <= forward.vocab_size(), "n_tokens", options.n_tokens,
+          "at most the model's rows, " + std::to_string(forward.vocab_size()));
+  require(options.step_tokens >= options.max_running, "step_tokens", options.step_tokens,
+          "at least max_running, " + std::to_string(options.max_running));
+  require(limits.max_rows >= options.step_tokens, "step_tokens", options.step_tokens,
+          "at most the model's max_rows, " + std::to_string(limits.max_rows));
+  require(limits.max_logits_rows >= options.max_running, "max_running", options.max_running,
+          "at most the model's max_logits_rows, " + std::to_string(limits.max_logits_rows));
+  require(options.max_queued_events > 0, "max_queued_events", options.max_queued_events, "at least 1");
+  require(options.max_cached_blocks >= 0, "max_cached_blocks", options.max_cached_blocks, "at least 0");
   for (const std::int32_t token : options.suppressed_tokens) {
-    require(token >= 0 && token < forward.vocab_size(), and_found("suppressed_tokens: no such token,", token));
+    require(token >= 0 && token < forward.vocab_size(), "suppressed_tokens", token,
+            "a token id below " + std::to_string(forward.vocab_size()));
   }
 }
 
@@ -130,7 +112,7 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
       state_{.options = options_,
              .admission = admission,
              .blocks = KvBlocks(block_options(options, forward), keyed_block_hash(secret)),
-             .scheduler = Scheduler(scheduler_options(options, forward), state_.blocks),
+             .scheduler = Scheduler(options, forward.limits().max_logits_rows, state_.blocks),
              .sequences = {},
              .events = {},
              .stats = {}},

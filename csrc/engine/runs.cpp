@@ -77,17 +77,13 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
                      {{"held", held_by(sequence)}});
   }
   if (!command.siblings.empty() && (sequence.kind != SequenceKind::generation || !sequence.tokens.empty())) {
-    throw InvalidArgument(Reason::FIELD_INVALID, "num_sequences: a session has one sequence",
-                          {{"field", "num_sequences"}});
+    throw FieldInvalid("num_sequences", "a session has one sequence");
   }
   const int n_new = command.tokens.empty() ? sequence.n_left() : static_cast<int>(command.tokens.size());
   check_context(command, sequence.held + n_new);
   if (command.base && *command.base > sequence.held + n_new) {
-    throw InvalidArgument(Reason::FIELD_INVALID,
-                          "base: " + std::to_string(*command.base) +
-                              ", expected at most the position after this run, " +
-                              std::to_string(sequence.held + n_new),
-                          {{"field", "base"}});
+    throw FieldInvalid("base", std::to_string(*command.base) + ", expected at most the position after this run, " +
+                                   std::to_string(sequence.held + n_new));
   }
   if (state_.scheduler.over_waiting_share(sequence.tenant, state_.options.max_waiting)) {
     throw ResourceExhausted(Reason::TENANT_LIMIT, "the tenant's share of the queue is full while others wait");
@@ -103,9 +99,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   for (const SequenceId id : command.siblings) {
     const bool twice = std::ranges::count(command.siblings, id) > 1;
     if (twice || state_.find(id) != nullptr) {
-      throw InvalidArgument(Reason::FIELD_INVALID,
-                            "siblings: " + std::to_string(id) + " is named twice or exists already",
-                            {{"field", "siblings"}});
+      throw FieldInvalid("siblings", std::to_string(id) + " is named twice or exists already");
     }
   }
   Run& run = sequence.run.emplace();
@@ -200,9 +194,8 @@ bool Runs::end(const EndCommand& command) {
   Run& run = *sequence->run;
   if (command.n_outputs.value_or(0) > run.n_outputs) {
     fail(*sequence, failure_of(Reason::NO_MEMORY, [&command, &run] {
-      return InvalidArgument(Reason::FIELD_INVALID, "n_outputs: " + std::to_string(*command.n_outputs) +
-                                                        ", expected at most the " + std::to_string(run.n_outputs) +
-                                                        " outputs drawn");
+      return FieldInvalid("n_outputs", std::to_string(*command.n_outputs) + ", expected at most the " +
+                                           std::to_string(run.n_outputs) + " outputs drawn");
     }));
     return true;
   }

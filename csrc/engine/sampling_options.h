@@ -10,19 +10,15 @@ namespace imp {
 
 // SamplerParams that owns its lists. params() points into this object.
 struct SamplingOptions {
-  SamplerParams values;  // its spans are unused; the lists below replace them
+  SamplerValues values;
   std::vector<std::int32_t> dry_breakers;
   std::vector<LogitBias> logit_bias;
+  std::uint64_t seed = 0;
 
-  SamplerParams params() const noexcept {
-    SamplerParams result = values;
-    result.dry_breakers = dry_breakers;
-    result.logit_bias = logit_bias;
-    return result;
-  }
+  SamplerParams params() const noexcept { return {values, dry_breakers, logit_bias, seed}; }
 };
 
-// Throws InvalidArgument(FIELD_INVALID) for the first field out of range. Section 15.2 of faults.md has the ranges.
+// Throws InvalidArgument(FIELD_INVALID) for the first field outside its range in kSamplerFields.
 void validate(const SamplingOptions& options, int vocab_size);
 
 }  // namespace imp

@@ -32,10 +32,13 @@ void StepPlan::clear() {
   n_prefill_rows = 0;
 }
 
-Scheduler::Scheduler(const SchedulerOptions& options, KvBlocks& blocks)
-    : options_(options), blocks_(blocks), tenants_(kCreditSteps * static_cast<std::uint64_t>(options.step_tokens)) {
+Scheduler::Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks)
+    : options_(options),
+      max_logits_rows_(max_logits_rows),
+      blocks_(blocks),
+      tenants_(kCreditSteps * static_cast<std::uint64_t>(options.step_tokens)) {
   IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
-  IMP_CHECK(options.step_tokens >= options.max_running && options.max_logits_rows >= options.max_running);
+  IMP_CHECK(options.step_tokens >= options.max_running && max_logits_rows >= options.max_running);
   resting_.reserve(static_cast<std::size_t>(options.max_sessions));
   leaving_.reserve(static_cast<std::size_t>(options.max_sessions));
   n_leaving_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
@@ -107,7 +110,7 @@ bool Scheduler::over_waiting_share(const std::string& tenant, int n_places) cons
 void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   plan.clear();
   ++n_steps_;
-  Budget budget{options_.step_tokens, options_.max_logits_rows, options_.max_running};
+  Budget budget{options_.step_tokens, max_logits_rows_, options_.max_running};
   choose_decodes(budget.sequences);
   plan_decodes(budget, plan);
   leave_time_to_decodes(budget, plan);
@@ -256,8 +259,9 @@ bool Scheduler::goes_before(const Sequence& a, const Sequence& b, std::int64_t n
   const Scheduling& y = b.scheduling;
   if (x.preempted != y.preempted) return x.preempted;
   if (x.preempted) return runs_before(&a, &b);
-  const bool x_overdue = now_ns - x.queued_ns >= options_.max_wait_ns;
-  const bool y_overdue = now_ns - y.queued_ns >= options_.max_wait_ns;
+  const std::int64_t max_wait_ns = options_.max_wait_ms * 1'000'000;
+  const bool x_overdue = now_ns - x.queued_ns >= max_wait_ns;
+  const bool y_overdue = now_ns - y.queued_ns >= max_wait_ns;
   if (x_overdue != y_overdue) return x_overdue;
   if (x_overdue) return x.order < y.order;
   if (a.priority != b.priority) return a.priority > b.priority;

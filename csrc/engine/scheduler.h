@@ -5,25 +5,12 @@
 #include <span>
 #include <vector>
 
+#include "engine/engine_options.h"
 #include "engine/kv_blocks.h"
 #include "engine/sequence.h"
 #include "engine/tenants.h"
 
 namespace imp {
-
-struct SchedulerOptions {
-  int max_running = 0;         // sequences in one step
-  int step_tokens = 0;         // rows of one step; at least max_running
-  int max_logits_rows = 0;     // rows of one step with logits; at least max_running
-  int prefill_chunk = 0;       // rows of one sequence in one step
-  int prefill_per_decode = 0;  // rows of prompts for each decode row of the same step; 0: no bound
-  int decode_per_tenant = 0;   // decode rows per tenant in a step that several tenants share; 0: no bound
-  int max_context = 0;
-  std::int64_t max_wait_ns = 0;
-  double tenant_share = 1;
-  bool evict_sessions = false;
-  int max_sessions = 0;
-};
 
 // Rows of one sequence in a step: its tokens from `held` on.
 struct PlannedRows {
@@ -70,7 +57,8 @@ struct StepPlan {
 // holds more than its share of them in idle sessions loses such sessions, the longest idle first.
 class Scheduler {
  public:
-  Scheduler(const SchedulerOptions& options, KvBlocks& blocks);
+  // At most max_logits_rows rows of a step have logits.
+  Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks);
 
   // Queues the sequence's run for admission. Its siblings wait with it.
   void enqueue(Sequence& sequence, std::int64_t now_ns);
@@ -156,7 +144,8 @@ class Scheduler {
   int n_running_generations() const noexcept;
   int used_slots() const noexcept;
 
-  SchedulerOptions options_;
+  EngineOptions options_;
+  int max_logits_rows_;
   KvBlocks& blocks_;
   Tenants tenants_;
   std::vector<Sequence*> running_;    // by priority, then order

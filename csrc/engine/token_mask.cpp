@@ -24,9 +24,7 @@ bool reaches_beyond(std::span<const std::uint32_t> mask, int n_tokens) {
 }  // namespace
 
 void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_tokens, const std::string& field) {
-  const auto refuse = [&field](const std::string& what) {
-    throw InvalidArgument(Reason::FIELD_INVALID, field + ": " + what, {{"field", field}});
-  };
+  const auto refuse = [&field](const std::string& what) { throw FieldInvalid(field, what); };
   if (mask.size() != mask_words(vocab_size)) {
     refuse(std::to_string(mask.size()) + " words, expected " + std::to_string(mask_words(vocab_size)));
   }

@@ -134,9 +134,8 @@ FillBlock fill_of(const SyntheticTensor& tensor) {
     if (dtype == tensor.dtype) return fill;
     known += (known.empty() ? "" : ", ") + std::string(traits(dtype).name);
   }
-  throw InvalidArgument(Reason::FIELD_INVALID, tensor.name + ": random weights of type " +
-                                                   std::string(traits(tensor.dtype).name) + ", expected one of " +
-                                                   known);
+  throw FieldInvalid(tensor.name,
+                     "random weights of type " + std::string(traits(tensor.dtype).name) + ", expected one of " + known);
 }
 
 class SyntheticFile : public ModelFile {
@@ -151,7 +150,7 @@ class SyntheticFile : public ModelFile {
       recipes_.push_back({fill_of(tensor), tensor.mean, tensor.deviation});
     }
     if (const std::string* twice = index_tensors(std::move(table))) {
-      throw InvalidArgument(Reason::FIELD_INVALID, *twice + ": named twice");
+      throw FieldInvalid(*twice, "named twice");
     }
   }
 
@@ -194,7 +193,7 @@ class SyntheticFile : public ModelFile {
       n_bytes = row_bytes(tensor.dtype, tensor.dims[0]);
     }
     if (!n_bytes || std::ranges::any_of(tensor.dims, [](std::int64_t dim) { return dim < 1; })) {
-      throw InvalidArgument(Reason::FIELD_INVALID, tensor.name + ": a shape that does not fill blocks");
+      throw FieldInvalid(tensor.name, "a shape that does not fill blocks");
     }
     info.n_bytes = static_cast<std::uint64_t>(*n_bytes * (info.n_elements() / info.dims[0]));
     return info;

@@ -16,8 +16,7 @@ LoadedModel load_on_device(const ModelFile& file, const DeviceOptions& device, c
 
 ModelLease::ModelLease(LoadedModel& model) : is_leased_(*model.is_leased) {
   if (!is_leased_.exchange(true, std::memory_order_acquire)) return;
-  throw InvalidArgument(Reason::FIELD_INVALID,
-                        "model: an engine runs on it, and a model serves one engine at a time; load it once for each");
+  throw FieldInvalid("model", "an engine runs on it, and a model serves one engine at a time; load it once for each");
 }
 
 }  // namespace imp

@@ -96,10 +96,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   const std::uint64_t least = least_blocks(request);
   const std::uint64_t kv_bytes = product(n_blocks, request.kv_block_bytes);
   if (request.kv_bytes && n_blocks < least) {
-    throw InvalidArgument(Reason::FIELD_INVALID,
-                          "kv bytes " + std::to_string(*request.kv_bytes) + " hold " +
-                              std::to_string(product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens))) +
-                              " tokens, max_context needs " + std::to_string(request.max_context.value_or(1)));
+    const std::uint64_t n_tokens = product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens));
+    throw FieldInvalid("kv_bytes", std::to_string(*request.kv_bytes) + " hold " + std::to_string(n_tokens) +
+                                       " tokens, max_context needs " + std::to_string(request.max_context.value_or(1)));
   }
   if (fixed > request.budget_bytes || n_blocks < least || kv_bytes > room) {
     refuse(request, std::max(kv_bytes, product(least, request.kv_block_bytes)));

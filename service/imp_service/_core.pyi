@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'time_kernel']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -18,14 +18,114 @@ class InvalidArgument(Error):
     pass
 class StateError(Error):
     pass
-class ModelError(Error):
-    pass
 class ResourceExhausted(Error):
+    pass
+class ModelError(Error):
     pass
 class DeviceError(Error):
     pass
 class InternalError(Error):
     pass
+class SamplerField:
+    """
+    A number of a sampler: what it may be and what it means.
+    """
+    @property
+    def above(self) -> bool:
+        """
+        Whether `low` itself is out of range.
+        """
+    @property
+    def default(self) -> typing.Any:
+        ...
+    @property
+    def example(self) -> float:
+        ...
+    @property
+    def high(self) -> float:
+        """
+        Infinite where only the type bounds it.
+        """
+    @property
+    def is_whole(self) -> bool:
+        ...
+    @property
+    def keyword(self) -> str:
+        """
+        Of the class SamplingOptions.
+        """
+    @property
+    def low(self) -> float:
+        ...
+    @property
+    def meaning(self) -> str:
+        ...
+    @property
+    def name(self) -> str:
+        """
+        In imp.v1's SamplingOptions; those of `dry.` are in its DryOptions.
+        """
+class EngineField:
+    """
+    An option of the engine that imp.conf has.
+    """
+    @property
+    def default(self) -> typing.Any:
+        ...
+    @property
+    def high(self) -> float:
+        ...
+    @property
+    def key(self) -> str:
+        """
+        In imp.conf.
+        """
+    @property
+    def low(self) -> float:
+        ...
+    @property
+    def meaning(self) -> str:
+        ...
+    @property
+    def name(self) -> str:
+        """
+        The attribute of EngineOptions.
+        """
+class Limits:
+    """
+    What a request may hold at most.
+    """
+    @property
+    def bias(self) -> float:
+        """
+        Either way.
+        """
+    @property
+    def logit_biases(self) -> int:
+        ...
+    @property
+    def priority(self) -> int:
+        """
+        Either way.
+        """
+    @property
+    def profile_steps(self) -> int:
+        ...
+    @property
+    def scope_bytes(self) -> int:
+        ...
+    @property
+    def sequences(self) -> int:
+        ...
+    @property
+    def stop_tokens(self) -> int:
+        ...
+    @property
+    def tenant_bytes(self) -> int:
+        ...
+    @property
+    def top_logprobs(self) -> int:
+        ...
 class TensorInfo:
     """
     One tensor of a model file.
@@ -107,7 +207,50 @@ class RopeScaling:
     """
     How rotary positions stretch; what is None stays as the file has it.
     """
-    def __init__(self, *, type: str | None = None, factor: typing.SupportsFloat | typing.SupportsIndex | None = None, original_context: typing.SupportsInt | typing.SupportsIndex | None = None, attention_factor: typing.SupportsFloat | typing.SupportsIndex | None = None, beta_fast: typing.SupportsFloat | typing.SupportsIndex | None = None, beta_slow: typing.SupportsFloat | typing.SupportsIndex | None = None, low_freq_factor: typing.SupportsFloat | typing.SupportsIndex | None = None, high_freq_factor: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
+    type: str | None
+    def __init__(self, **kwargs: typing.Any) -> None:
+        ...
+    @property
+    def attention_factor(self) -> float | None:
+        ...
+    @attention_factor.setter
+    def attention_factor(self, arg0: typing.SupportsFloat | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def beta_fast(self) -> float | None:
+        ...
+    @beta_fast.setter
+    def beta_fast(self, arg0: typing.SupportsFloat | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def beta_slow(self) -> float | None:
+        ...
+    @beta_slow.setter
+    def beta_slow(self, arg0: typing.SupportsFloat | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def factor(self) -> float | None:
+        ...
+    @factor.setter
+    def factor(self, arg0: typing.SupportsFloat | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def high_freq_factor(self) -> float | None:
+        ...
+    @high_freq_factor.setter
+    def high_freq_factor(self, arg0: typing.SupportsFloat | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def low_freq_factor(self) -> float | None:
+        ...
+    @low_freq_factor.setter
+    def low_freq_factor(self, arg0: typing.SupportsFloat | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def original_context(self) -> int | None:
+        ...
+    @original_context.setter
+    def original_context(self, arg0: typing.SupportsInt | typing.SupportsIndex | None) -> None:
         ...
 class ModelOverrides:
     """
@@ -151,14 +294,87 @@ class ModelOverrides:
     @suppress_tokens.setter
     def suppress_tokens(self, arg0: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | None) -> None:
         ...
+class LoadOptions:
+    """
+    The device and the memory of a model; keywords are attributes.
+    """
+    device: str
+    huge_pages: bool
+    isa: str
+    def __init__(self, **kwargs: typing.Any) -> None:
+        ...
+    @property
+    def cpus(self) -> list[int]:
+        ...
+    @cpus.setter
+    def cpus(self, arg1: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
+        ...
+    @property
+    def cublaslt(self) -> list[str]:
+        """
+        Files or the loader's names of that library, in order; none: it is not to be used.
+        """
+    @cublaslt.setter
+    def cublaslt(self, arg1: collections.abc.Sequence[str]) -> None:
+        ...
+    @property
+    def interleave_nodes(self) -> list[int]:
+        ...
+    @interleave_nodes.setter
+    def interleave_nodes(self, arg1: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
+        ...
+    @property
+    def kv_block_tokens(self) -> int:
+        ...
+    @kv_block_tokens.setter
+    def kv_block_tokens(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def kv_bytes(self) -> int | None:
+        ...
+    @kv_bytes.setter
+    def kv_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def max_logits_rows(self) -> int:
+        ...
+    @max_logits_rows.setter
+    def max_logits_rows(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def max_rows(self) -> int:
+        ...
+    @max_rows.setter
+    def max_rows(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def memory_bytes(self) -> int:
+        """
+        Bounds weights, cache, scratch, logits and `reserve_bytes` together; set to None: nothing does.
+        """
+    @memory_bytes.setter
+    def memory_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def reserve_bytes(self) -> int:
+        ...
+    @reserve_bytes.setter
+    def reserve_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def threads(self) -> int:
+        ...
+    @threads.setter
+    def threads(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
 class Model:
     """
     A model on its device; constant.
     """
     @staticmethod
-    def load(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], huge_pages: bool = True, interleave_nodes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, progress: collections.abc.Callable[[int, int], None] | None = None, packed_cache: os.PathLike[str] | str | bytes | None = None, cublaslt: collections.abc.Sequence[str] = []) -> Model:
+    def load(file: ModelFile, *, overrides: ModelOverrides = ..., progress: collections.abc.Callable[[int, int], None] | None = None, **kwargs: typing.Any) -> Model:
         """
-        Plans kernels and memory, then reads the weights, without Python's lock. `memory_bytes` bounds weights, cache, scratch, logits and `reserve_bytes` together; `progress(done_bytes, total_bytes)` is called about a hundred times; `packed_cache` is a folder in which packed weights may be; `cublaslt` are files or the loader's names of that library, in order, none: it is not to be used. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.
+        Plans kernels and memory, then reads the weights, without Python's lock. Further keywords are those of LoadOptions; `progress(done_bytes, total_bytes)` is called about a hundred times. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.
         """
     def write_packed(self, goes_on: collections.abc.Callable[[], bool]) -> bool:
         """
@@ -236,9 +452,9 @@ class Model:
         """
 class SamplingOptions:
     """
-    A sampler with every field resolved; the defaults are off.
+    A sampler with every field resolved: a keyword for each of sampler_fields(), off where it is not given.
     """
-    def __init__(self, *, temperature: typing.SupportsFloat | typing.SupportsIndex = 1.0, top_k: typing.SupportsInt | typing.SupportsIndex = 0, top_p: typing.SupportsFloat | typing.SupportsIndex = 1.0, min_p: typing.SupportsFloat | typing.SupportsIndex = 0.0, typical_p: typing.SupportsFloat | typing.SupportsIndex = 1.0, repetition_penalty: typing.SupportsFloat | typing.SupportsIndex = 1.0, frequency_penalty: typing.SupportsFloat | typing.SupportsIndex = 0.0, presence_penalty: typing.SupportsFloat | typing.SupportsIndex = 0.0, penalty_window: typing.SupportsInt | typing.SupportsIndex = 0, dry_multiplier: typing.SupportsFloat | typing.SupportsIndex = 0.0, dry_base: typing.SupportsFloat | typing.SupportsIndex = 1.75, dry_allowed_length: typing.SupportsInt | typing.SupportsIndex = 2, dry_window: typing.SupportsInt | typing.SupportsIndex = 0, dry_breakers: list[int] = [], logit_bias: collections.abc.Mapping[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = {}, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __init__(self, *, dry_breakers: list[int] = [], logit_bias: collections.abc.Mapping[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = {}, seed: typing.SupportsInt | typing.SupportsIndex = 0, **kwargs: typing.Any) -> None:
         ...
 class RunLimits:
     """
@@ -804,6 +1020,10 @@ def dtypes() -> list[str]:
     """
     The weight types that can be read and multiplied.
     """
+def engine_fields() -> list[EngineField]:
+    """
+    Every option of the engine that imp.conf has.
+    """
 def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, device: str = 'cpu', isa: str = 'auto', gpu: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], deterministic: bool = False, unvalidated: bool = False, cublaslt: collections.abc.Sequence[str] = [], kernel: str = '') -> list[typing.Any]:
     """
     For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; `unvalidated`: kernels may be used that never ran on their hardware; `kernel`: what an override names.
@@ -848,7 +1068,7 @@ def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
     Opens a checkpoint, its format known by its content. Raises ModelError.
     """
-def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., device: str = 'cpu', isa: str = 'auto', threads: typing.SupportsInt | typing.SupportsIndex = 1, tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], max_rows: typing.SupportsInt | typing.SupportsIndex = 512, max_logits_rows: typing.SupportsInt | typing.SupportsIndex = 64, kv_block_tokens: typing.SupportsInt | typing.SupportsIndex = 16, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, reserve_bytes: typing.SupportsInt | typing.SupportsIndex = 0, kv_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, cublaslt: collections.abc.Sequence[str] = []) -> dict[str, typing.Any]:
+def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., **kwargs: typing.Any) -> dict[str, typing.Any]:
     """
     What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.
     """
@@ -864,7 +1084,16 @@ def processor_name() -> str:
     """
     The CPU as its maker names it.
     """
+def reasons() -> dict[str, typing.Any]:
+    """
+    Every reason of an Error with the name of its class.
+    """
+def sampler_fields() -> list[SamplerField]:
+    """
+    Every number of a sampler.
+    """
 def time_kernel(kernel: str, weight: str, *, m: typing.SupportsInt | typing.SupportsIndex, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], total_bytes: typing.SupportsInt | typing.SupportsIndex, seconds: typing.SupportsFloat | typing.SupportsIndex, isa: str = 'auto') -> list[float]:
     """
     Seconds of each product of m rows with random n × k weights of at least total_bytes in all, walked through in turn as a model's are. Raises InvalidArgument for a kernel that is unknown or refuses.
     """
+LIMITS: Limits

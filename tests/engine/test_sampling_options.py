@@ -49,9 +49,13 @@ def test_smp_14_p05_p12_each_field_has_its_range(field: str) -> None:
 
 
 def test_smp_14_the_table_covers_every_field() -> None:
-    signature = str(_core.SamplingOptions.__init__.__doc__)
-    assert [field for field in RANGES if f"{field}:" not in signature] == []
-    assert signature.count(": ") - signature.count("self: ") == len(RANGES)
+    assert {field.keyword for field in _core.sampler_fields()} | {"dry_breakers", "logit_bias", "seed"} == set(RANGES)
+
+
+@pytest.mark.parametrize("given", [{"top_h": 1.0}, {"temperature": "hot"}, {"top_k": 1.5}, {"top_k": 2**31}])
+def test_y21_a_sampler_of_other_fields_or_types_is_a_type_error(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=next(iter(given))):
+        _core.SamplingOptions(**given)
 
 
 def test_smp_14_at_most_1024_biases() -> None:

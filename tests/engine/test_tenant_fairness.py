@@ -150,7 +150,7 @@ def test_sch_7_steps_of_sessions_count_like_generations() -> None:
 
 def test_sch_7_a_tenant_that_asks_for_little_saves_up_no_more_than_eight_steps() -> None:
     """One token a step for 3000 steps beside a neighbour's 11, then a flood: the neighbour's turn comes soon again."""
-    bench = make_bench(max_running=12, step_tokens=16, prefill_chunk=16, prefill_per_decode=0, max_wait_ns=10**18)
+    bench = make_bench(max_running=12, step_tokens=16, prefill_chunk=16, prefill_per_decode=0, max_wait_ms=10**12)
     generate(bench, a=1, b=1)
     tenant_of: dict[int, str] = {}
     for _ in range(3000):

@@ -39,16 +39,17 @@ MAKES_BACKENDS = {"backend/make_backend.cpp": {"backend/cpu", "backend/cuda"}}
 # Room of the package -> rooms and foreign modules it must not import.
 MAY_IMPORT = {
     "text": {"text"},
-    "config": {"config"},
+    "tables": {"tables", "_core"},
+    "config": {"config", "tables"},
     "models": {"models"},
-    "core": {"core", "config", "models", "_core"},
-    "generation": {"generation", "core", "text", "config", "models"},
+    "core": {"core", "tables", "config", "models", "_core"},
+    "generation": {"generation", "tables", "core", "text", "config", "models"},
     "telemetry": {"telemetry", "config"},
     "serving": {"serving", "telemetry", "generation", "core", "text", "config"},
     "pb": {"pb"},
     "client": {"client", "pb"},
     "deploy": {"deploy", "core", "config"},
-    "rpc": {"rpc", "pb", "serving", "telemetry", "generation", "core", "text", "config"},
+    "rpc": {"rpc", "pb", "serving", "telemetry", "generation", "core", "text", "config", "tables"},
     "ray_app": {"ray_app", "rpc", "pb", "serving", "config"},
     "cli": {
         "cli",
@@ -63,6 +64,7 @@ MAY_IMPORT = {
         "text",
         "config",
         "models",
+        "tables",
     },
 }
 # Foreign packages that only some rooms may see.

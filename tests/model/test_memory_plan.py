@@ -116,7 +116,7 @@ def test_kv_5_the_items_are_readable() -> None:
 
 def test_kv_6_a_stated_context_must_fit_into_a_stated_cache() -> None:
     assert Request(kv_bytes=MIB, max_context=64).plan()["n_blocks"] == 4
-    with pytest.raises(_core.InvalidArgument, match="kv bytes 1048576 hold 64 tokens, max_context needs 65"):
+    with pytest.raises(_core.InvalidArgument, match="kv_bytes: 1048576 hold 64 tokens, max_context needs 65"):
         Request(kv_bytes=MIB, max_context=65).plan()
 
 

@@ -158,19 +158,19 @@ void draw(Bench& bench) {
   const std::vector<std::int32_t> history = {1, 2, 3, 1, 2, 3, 1, 2}, breakers = {7};
   const std::vector<LogitBias> bias = {{5, 1.5F}};
   const std::vector<std::uint32_t> mask((vocab_size + 31) / 32, 0xFFFF'0FFF);
-  const SamplerParams greedy = {.temperature = 0}, plain = {.seed = 1};
-  const SamplerParams all = {.temperature = 0.8F,
-                             .top_k = 40,
-                             .top_p = 0.9F,
-                             .min_p = 0.01F,
-                             .typical_p = 0.95F,
-                             .repetition_penalty = 1.1F,
-                             .frequency_penalty = 0.1F,
-                             .presence_penalty = 0.1F,
-                             .dry_multiplier = 0.5F,
-                             .dry_breakers = breakers,
-                             .logit_bias = bias,
-                             .seed = 2};
+  const SamplerParams greedy = {{.temperature = 0}, {}, {}, 0}, plain = {{}, {}, {}, 1};
+  const SamplerParams all = {{.temperature = 0.8F,
+                              .top_k = 40,
+                              .top_p = 0.9F,
+                              .min_p = 0.01F,
+                              .typical_p = 0.95F,
+                              .repetition_penalty = 1.1F,
+                              .frequency_penalty = 0.1F,
+                              .presence_penalty = 0.1F,
+                              .dry_multiplier = 0.5F},
+                             breakers,
+                             bias,
+                             2};
   std::vector<Candidate> candidates(20);
   std::vector<SampleRequest> requests;
   for (const SamplerParams* params : {&greedy, &plain, &all}) {

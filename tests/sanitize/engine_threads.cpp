@@ -84,7 +84,7 @@ class Endings {
     std::printf("%zu runs ended once each: %lld tokens in %llu steps, %llu preemptions;", expected_.size(),
                 static_cast<long long>(n_tokens_), static_cast<unsigned long long>(stats.n_steps),
                 static_cast<unsigned long long>(stats.n_preemptions));
-    for (const auto& [reason, n] : n_failed_) std::printf(" %s %d", std::string(reason_name(reason)).c_str(), n);
+    for (const auto& [reason, n] : n_failed_) std::printf(" %s %d", std::string(row_of(reason).name).c_str(), n);
     std::printf("\n");
   }
 
@@ -145,7 +145,7 @@ class Caller {
     RunCommand run{.ticket = ticket, .sequence = sequence, .tokens = tokens(1 + below(60))};
     run.limits.max_outputs = below(40);
     OpenCommand open{.sequence = sequence, .sampling = {}, .priority = below(3), .tenant = below(2) ? "a" : "b"};
-    open.sampling.values.seed = static_cast<std::uint64_t>(below(1000));
+    open.sampling.seed = static_cast<std::uint64_t>(below(1000));
     endings_.expect(ticket);
     if (!submit_all({std::move(open), std::move(run)})) {
       endings_.withdraw(ticket);

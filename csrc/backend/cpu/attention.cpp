@@ -57,8 +57,7 @@ SplitScratch split_scratch(float* memory) {
 
 void require(bool holds, const char* what, int found, const char* expected) {
   if (holds) return;
-  throw InvalidArgument(Reason::FIELD_INVALID,
-                        std::string("attention ") + what + ": " + std::to_string(found) + ", expected " + expected);
+  throw FieldInvalid(std::string("attention ") + what, std::to_string(found) + ", expected " + expected);
 }
 
 void require_heads(const AttentionParams& params) {

@@ -12,8 +12,7 @@ CpuFeatures features_named(std::string_view isa, CpuFeatures here) {
   if (const auto named = isa_features(isa)) return *named;
   std::string known = "auto";
   for (const std::string_view name : known_isas()) known.append(", ").append(name);
-  throw InvalidArgument(Reason::FIELD_INVALID,
-                        "isa: '" + std::string(isa) + "', expected one of: " + known + ", or some joined with +");
+  throw FieldInvalid("isa", "'" + std::string(isa) + "', expected one of: " + known + ", or some joined with +");
 }
 
 CpuFeatures resolve_isa(std::string_view isa, CpuFeatures here) {

@@ -15,15 +15,13 @@ KvStorage storage_of(DType dtype) {
   if (dtype == DType::F16) return kv_f16;
   if (dtype == DType::BF16) return kv_bf16;
   if (dtype == DType::Q8_0) return kv_q8_0;
-  throw InvalidArgument(Reason::FIELD_INVALID,
-                        "kv dtype: " + std::string(traits(dtype).name) + ", expected f32, f16, bf16 or q8_0");
+  throw FieldInvalid("kv dtype", std::string(traits(dtype).name) + ", expected f32, f16, bf16 or q8_0");
 }
 
 const KvGeometry& checked(const KvGeometry& geometry) {
   const auto require = [](bool holds, const char* field, int found, const char* expected) {
     if (holds) return;
-    throw InvalidArgument(Reason::FIELD_INVALID,
-                          std::string("kv ") + field + ": " + std::to_string(found) + ", expected " + expected);
+    throw FieldInvalid(std::string("kv ") + field, std::to_string(found) + ", expected " + expected);
   };
   require(geometry.n_layers > 0, "n_layers", geometry.n_layers, "at least 1");
   require(geometry.n_kv_heads > 0, "n_kv_heads", geometry.n_kv_heads, "at least 1");

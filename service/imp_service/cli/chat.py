@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.conversation import Conversation, Said, Turn, TurnFailed, add_conversation_options
 from imp_service.cli.model_options import add_model_options, load_model_settings
-from imp_service.cli.run import add_sampling_options, check_sampling_options, sampled_request
+from imp_service.cli.run import add_output_options, check_output_options, sampled_request
 from imp_service.cli.typed_lines import HINT, is_interactive, typed_messages
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ EXAMPLES = (
 def configure(parser: ArgumentParser) -> None:
     add_model_options(parser, as_word=True)
     add_conversation_options(parser)
-    add_sampling_options(parser)
+    add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -32,7 +32,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.loading import load_model
 
     config = load_model_settings(arguments)
-    check_sampling_options(arguments)
+    check_output_options(arguments)
     model, file = load_model(config)
     with model:
         model.prepare_chats()

@@ -7,17 +7,10 @@ from imp_service.cli.arguments import Once
 from imp_service.cli.connection_options import duration
 from imp_service.cli.constraint_options import add_constraint_options, read_constraint
 from imp_service.cli.failure import CommandError
+from imp_service.cli.sampling_options import add_sampling_options, given_sampling, option_of
 
 if TYPE_CHECKING:
     from imp_service.pb.inference_pb2 import GenerateRequest
-
-_SAMPLING = (
-    ("--temperature", float, "T", "0: always the likeliest token"),
-    ("--top-k", int, "K", "sample among the K likeliest tokens"),
-    ("--top-p", float, "P", "sample among the likeliest tokens that together reach P"),
-    ("--min-p", float, "P", "drop tokens less likely than P times the likeliest"),
-    ("--seed", int, "S", "the same seed gives the same text"),
-)
 
 
 def add_generation_options(parser: ArgumentParser) -> None:
@@ -25,8 +18,7 @@ def add_generation_options(parser: ArgumentParser) -> None:
         "-m", "--model", metavar="NAME", action=Once, help="the served name of the model (default: whatever is served)"
     )
     parser.add_argument("-n", "--max-tokens", metavar="N", type=int, action=Once, help="most tokens to write")
-    for option, kind, metavar, text in _SAMPLING:
-        parser.add_argument(option, metavar=metavar, type=kind, action=Once, help=f"{text} (default: the server's)")
+    add_sampling_options(parser, "the server's")
     parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; repeatable")
     add_constraint_options(parser)
     parser.add_argument(
@@ -51,9 +43,8 @@ def request_of(arguments: Namespace) -> "GenerateRequest":
         raise CommandError("USAGE", "num_sequences: the texts would run into each other, expected --json beside it")
     if arguments.model is not None:
         request.model = arguments.model
-    for option, *_ in _SAMPLING:
-        name = option.removeprefix("--").replace("-", "_")
-        _set(request.sampling, name, getattr(arguments, name), option)
+    for name, value in given_sampling(arguments).items():
+        _set(request.sampling, name, value, option_of(name))
     _set(request.stop, "max_tokens", arguments.max_tokens, "--max-tokens")
     if arguments.stop:
         request.stop.strings.extend(arguments.stop)

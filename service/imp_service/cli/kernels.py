@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> int:
         else:
             _list(arguments, device)
     except InvalidArgument as error:  # the core calls its arguments as our options, without the dashes
-        if error.message.partition(":")[0] in ("device", "isa", "gpu"):
+        if error.details.get("field") in ("device", "isa", "gpu"):
             error.message = f"--{error.message}"
         raise
     return 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imp_service.cli.arguments import Once
 from imp_service.cli.constraint_options import add_constraint_options, read_constraint
 from imp_service.cli.model_options import add_model_options, load_model_settings
+from imp_service.cli.sampling_options import add_sampling_options, given_sampling, option_of
 
 if TYPE_CHECKING:
     from imp_service.generation import GenerationRequest, LanguageModel
@@ -29,11 +30,11 @@ def configure(parser: ArgumentParser) -> None:
         help="the text to continue, in one or several words; - reads it from stdin",
     )
     add_model_options(parser)
-    add_sampling_options(parser)
+    add_output_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object when done, instead of the text")
 
 
-def add_sampling_options(parser: ArgumentParser) -> None:
+def add_output_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-n",
         "--max-tokens",
@@ -42,31 +43,19 @@ def add_sampling_options(parser: ArgumentParser) -> None:
         action=Once,
         help=f"most tokens to write (default: what the context holds; built-in model: {BUILT_IN_MAX_TOKENS})",
     )
-    parser.add_argument(
-        "--temperature",
-        metavar="T",
-        type=float,
-        action=Once,
-        help="0: always the likeliest token (default: of the model)",
-    )
-    parser.add_argument(
-        "--seed", metavar="S", type=int, action=Once, help="the same seed gives the same text (default: a new one)"
-    )
+    add_sampling_options(parser, "of the model")
     add_constraint_options(parser)
 
 
-def check_sampling_options(arguments: Namespace) -> None:
+def check_output_options(arguments: Namespace) -> None:
     """Refuses what no model takes, before one is loaded, by the names that were typed."""
-    from imp_service.generation.validate import SAMPLING_BOUNDS, TOKEN_COUNT, refuse
+    from imp_service.generation.validate import SAMPLING_BOUNDS, SEED, TOKEN_COUNT, refuse
 
+    bounds = {"max_tokens": TOKEN_COUNT, **SAMPLING_BOUNDS, "seed": SEED}
     refuse(
         violation
-        for option, bounds, value in (
-            ("--max-tokens", TOKEN_COUNT, arguments.max_tokens),
-            ("--temperature", SAMPLING_BOUNDS["temperature"], arguments.temperature),
-            ("--seed", SAMPLING_BOUNDS["seed"], arguments.seed),
-        )
-        for violation in bounds.check(option, value)
+        for name, allowed in bounds.items()
+        for violation in allowed.check(option_of(name), getattr(arguments, name))
     )
 
 
@@ -76,7 +65,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.terminal import is_prompt_shown, join_prompt, read_prompt
 
     config = load_model_settings(arguments)
-    check_sampling_options(arguments)
+    check_output_options(arguments)
     typed = join_prompt(arguments.prompt)
     prompt = read_prompt(typed)
     model, file = load_model(config)
@@ -104,7 +93,7 @@ def sampled_request(model: "LanguageModel", prompt: object, arguments: Namespace
         max_tokens = bound if len(ids) + bound <= model.max_context else None
     return GenerationRequest(
         ids,
-        sampling=SamplingOptions(temperature=arguments.temperature, seed=arguments.seed),
+        sampling=SamplingOptions(**given_sampling(arguments)),  # type: ignore[arg-type]
         stop=StopOptions(max_tokens=max_tokens),
         constraint=_constraint(arguments),
     )

@@ -84,23 +84,26 @@ class Integer(Kind[int]):
 
 
 class Real(Kind[float]):
-    def __init__(self, least: float, most: float) -> None:
-        self.least, self.most = least, most
+    """A range; `above` excludes its lower end."""
+
+    def __init__(self, least: float, most: float, *, above: bool = False) -> None:
+        self.least, self.most, self.above = least, most, above
 
     @property
     def expected(self) -> str:
-        return f"a number from {self.allowed}"
+        return f"a number{', ' if self.above else ' from '}{self.allowed}"
 
     @property
     def allowed(self) -> str:
-        return f"{self.least:g} to {self.most:g}"
+        return f"above {self.least:g} up to {self.most:g}" if self.above else f"{self.least:g} to {self.most:g}"
 
     def read(self, raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, int | float):
             raise UnfitError(self.expected)
         # A comparison that holds, not one that fails: NaN is outside of every range. Integers are compared as they
         # are, since 10^400 has no float.
-        if not self.least <= raw <= self.most or not math.isfinite(raw):
+        is_high_enough = self.least < raw if self.above else self.least <= raw
+        if not (is_high_enough and raw <= self.most) or not math.isfinite(raw):
             raise UnfitError(self.expected)
         return float(raw)
 

@@ -1,11 +1,14 @@
 """The part of the table that changes a model's own facts, named by behaviour and never by a model's name."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
+from typing import Any
 
 from imp_service.config.kinds import Boolean, Choice, Integer, ListOf, Real, Text
 from imp_service.config.quantities import Count
 from imp_service.config.table import key, named, section
+from imp_service.tables import SAMPLER_FIELDS, SamplerField
 
 _TOKEN = Integer(0, 4 * 1024**2 - 1)
 KV_DTYPE = Choice("f16", "bf16", "f32", "q8_0")
@@ -27,19 +30,25 @@ class RopeScaling:
     high_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: short wavelengths", example=4.0)
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultSampling:
-    """What a request that leaves a field unset gets; unset here: the model's own default."""
+def _sampler_key(field: SamplerField) -> float | None:
+    if field.is_whole:
+        most = 2**32 - 1 if math.isinf(field.high) else int(field.high)  # as on the wire
+        return key(Integer(int(field.low), most), None, field.meaning, example=int(field.example))
+    return key(Real(field.low, field.high, above=field.above), None, field.meaning, example=field.example)
 
-    temperature: float | None = key(Real(0, 100), None, "below 1e-4: greedy", example=0.7)
-    top_k: int | None = key(Integer(0, 2**32 - 1), None, "0: all", example=40)
-    top_p: float | None = key(Real(1e-9, 1), None, "1: all", example=0.95)
-    min_p: float | None = key(Real(0, 1), None, "0: all", example=0.05)
-    typical_p: float | None = key(Real(1e-9, 1), None, "1: all", example=1.0)
-    repetition_penalty: float | None = key(Real(0.01, 100), None, "1: none", example=1.1)
-    frequency_penalty: float | None = key(Real(-2, 2), None, "0: none", example=0.0)
-    presence_penalty: float | None = key(Real(-2, 2), None, "0: none", example=0.0)
-    penalty_window: int | None = key(Integer(0, 2**32 - 1), None, "tokens looked back on; 0: all", example=64)
+
+_SamplerKeys: Any = make_dataclass(
+    "_SamplerKeys",
+    [(name, float | None, _sampler_key(field)) for name, field in SAMPLER_FIELDS.items()],
+    frozen=True,
+    slots=True,
+)
+
+
+class DefaultSampling(_SamplerKeys):  # type: ignore[misc]
+    """What a request that leaves a field unset gets; unset here: the model's own default. The core names the fields."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from imp_service.config.cpu_list import CpuList
 from imp_service.config.devices_of_tests import devices_of_tests
-from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, ListOf, Real, Text
+from imp_service.config.engine_keys import engine_key
+from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, ListOf, Text
 from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
 from imp_service.config.server_settings import (
@@ -102,28 +103,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    max_running: int = key(Integer(1, 4096), 64, "sequences in one step")
-    max_waiting: int = key(Integer(1, 65536), 256, "requests that wait for their first step; beyond: QUEUE_FULL")
-    max_waiting_tokens: int = key(Count(1, GIB), 1024**2, "prompt tokens that wait; beyond: QUEUE_FULL")
+    max_running: int = engine_key("max_running")
+    max_waiting: int = engine_key("max_waiting")
+    max_waiting_tokens: int = engine_key("max_waiting_tokens", Count)
     max_waiting_bytes: int = key(Size(1024, 64 * GIB), 16 * 1024**2, "prompt text that waits; beyond: QUEUE_FULL")
-    prefill_chunk: int = key(Count(1, 65536), 512, "most tokens of one prompt in one step")
-    step_tokens: int = key(Count(1, 65536), 512, "most tokens in one step, decoded and prefilled together")
-    prefill_per_decode: int = key(
-        Integer(0, 65536),
-        6,
-        "prompt tokens in a step for each sequence that generates in it, 24 at least; 0: no bound",
-    )
-    decode_per_tenant: int = key(
-        Integer(0, 4096),
-        12,
-        "sequences that generate in a step for each tenant, where several do and some want more; 0: no bound",
-    )
-    max_wait: timedelta = key(Duration("1ms", "24h"), timedelta(seconds=60), "after this, served before any priority")
-    tenant_share: float = key(
-        Real(0.01, 1.0),
-        0.5,
-        "largest share of running, waiting, cache and idle sessions for one tenant while others wait",
-    )
+    prefill_chunk: int = engine_key("prefill_chunk", Count)
+    step_tokens: int = engine_key("step_tokens", Count)
+    prefill_per_decode: int = engine_key("prefill_per_decode")
+    decode_per_tenant: int = engine_key("decode_per_tenant")
+    max_wait: timedelta = engine_key("max_wait_ms")
+    tenant_share: float = engine_key("tenant_share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +126,12 @@ class KvCache:
         AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
     )
     block_tokens: int = key(Choice(16, 32, 64, 128, 256), 16, "tokens in a block")
-    prefix_cache: bool = key(Boolean(), True, "keep the blocks of ended requests for prompts that begin alike")
+    prefix_cache: bool = engine_key("prefix_cache")
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    max: int = key(Integer(0, 65536), 256, "open sessions; beyond: SESSIONS_FULL")
+    max: int = engine_key("max_sessions")
     per_tenant: int = key(
         Integer(0, 65536), 32, "of one tenant, where requests name tenants; beyond: TENANT_LIMIT", reloads=True
     )
@@ -152,7 +141,7 @@ class Sessions:
     max_ttl: timedelta = key(
         Duration("10ms", "720h"), timedelta(hours=1), "the longest that a request may ask for", reloads=True
     )
-    evict: bool = key(Boolean(), False, "end the longest unused session whose blocks become free, instead of KV_FULL")
+    evict: bool = engine_key("evict_sessions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from imp_service import _core
 from imp_service._core import (
     DeviceError,
     Error,
@@ -13,29 +14,12 @@ from imp_service._core import (
     ResourceExhausted,
     StateError,
 )
+from imp_service.tables import REASONS
 
+# The checkpoint's digest is taken here, and compared: the core knows nothing of it.
 KIND_OF_REASON: Mapping[str, type[Error]] = {
-    "FIELD_INVALID": InvalidArgument,
-    "CONTEXT_TOO_LONG": InvalidArgument,
-    "POSITION_BEYOND_END": InvalidArgument,
-    "POSITION_MISMATCH": StateError,
-    "SESSION_NOT_FOUND": StateError,
-    "SESSION_EXPIRED": StateError,
-    "SESSION_BUSY": StateError,
-    "NO_PENDING_TOKEN": StateError,
-    "NO_CANDIDATE": StateError,
-    "FEATURE_DISABLED": StateError,
-    "CANCELLED": StateError,
-    "DRAINING": StateError,
-    "QUEUE_FULL": ResourceExhausted,
-    "KV_FULL": ResourceExhausted,
-    "NO_MEMORY": ResourceExhausted,
-    "SESSIONS_FULL": ResourceExhausted,
-    "TENANT_LIMIT": ResourceExhausted,
-    "DEVICE_FAULT": DeviceError,
+    **{reason: getattr(_core, kind) for reason, kind in REASONS.items()},
     "WEIGHTS_CORRUPT": ModelError,
-    "NON_FINITE": InternalError,
-    "BUG": InternalError,
 }
 
 # What an engine that has stopped answers every command with. It has ended each run before, and its events say why.
@@ -51,6 +35,11 @@ def make_error(reason: str, message: str, details: Mapping[str, str] | None = No
     return error
 
 
+def field_invalid(field: str, problem: str) -> Error:
+    """The exception for a field that is not what it may be."""
+    return make_error("FIELD_INVALID", f"{field}: {problem}", {"field": field})
+
+
 __all__ = [
     "ENGINE_STOPPED",
     "KIND_OF_REASON",
@@ -61,5 +50,6 @@ __all__ = [
     "ModelError",
     "ResourceExhausted",
     "StateError",
+    "field_invalid",
     "make_error",
 ]

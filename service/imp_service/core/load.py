@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from imp_service import _core
@@ -21,6 +22,7 @@ from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning import Preference, tuning_here
 from imp_service.core.weights import sha256_of
 from imp_service.models import demo_model_path
+from imp_service.tables import ENGINE_FIELDS
 
 Progress = Callable[[int, int], None]
 
@@ -143,26 +145,21 @@ def cpus_of(settings: Settings) -> list[int]:
 
 
 def _engine_options(settings: Settings, model: _core.Model) -> _core.EngineOptions:
-    scheduler, cpus = settings.scheduler, cpus_of(settings)
+    cpus = cpus_of(settings)
     return _core.EngineOptions(
+        **{name: _setting(settings, field.key) for name, field in ENGINE_FIELDS.items()},
         n_blocks=model.n_blocks,
         max_context=model.max_context,
-        max_running=scheduler.max_running,
-        max_waiting=scheduler.max_waiting,
-        max_waiting_tokens=scheduler.max_waiting_tokens,
-        max_sessions=settings.sessions.max,
-        prefill_chunk=scheduler.prefill_chunk,
-        step_tokens=scheduler.step_tokens,
-        prefill_per_decode=scheduler.prefill_per_decode,
-        decode_per_tenant=scheduler.decode_per_tenant,
-        max_wait_ms=int(scheduler.max_wait.total_seconds() * 1000),
-        tenant_share=scheduler.tenant_share,
-        evict_sessions=settings.sessions.evict,
-        prefix_cache=settings.kv.prefix_cache,
         n_tokens=model.n_tokens,
         suppressed_tokens=model.suppressed_tokens,
         cpu=cpus[0] if cpus else None,
     )
+
+
+def _setting(settings: Settings, key: str) -> object:
+    section, name = key.split(".")
+    value = getattr(getattr(settings, section), name)
+    return value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value
 
 
 def _decided(config: Config, model: _core.Model) -> Config:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from imp_service import _core
-from imp_service.core.errors import make_error
+from imp_service.core.errors import field_invalid
 
 # Of matrices; those that write to the residual stream are divided by the root of their number, so that it keeps its
 # size over any depth. Norms are near one, and not all one.
@@ -89,7 +89,7 @@ def synthetic_file(shape: str, mix: str) -> _core.ModelFile:
     """A model file without a file: random weights, the same ones every time."""
     for option, word, known in (("synthetic", shape, list(SHAPES)), ("type", mix, list(MIXES))):
         if word not in known:
-            raise make_error("FIELD_INVALID", f"{option}: {word}, expected one of {', '.join(known)}")
+            raise field_invalid(option, f"{word}, expected one of {', '.join(known)}")
     found = SHAPES[shape]
     return _core.make_synthetic_file(metadata(found, mix), list(tensors(found, MIXES[mix])))
 

@@ -10,7 +10,7 @@ from statistics import median
 from imp_service import _core
 from imp_service.config import AUTO, Config
 from imp_service.core.device import CPU, resolve_machine
-from imp_service.core.errors import make_error
+from imp_service.core.errors import field_invalid
 from imp_service.core.inspect import inspect_model
 from imp_service.core.isa import isa_setting
 from imp_service.core.tuning import BANDS, Preference
@@ -85,7 +85,7 @@ def machine_clock(config: Config) -> tuple[Config, Clock]:
     config, _ = resolve_machine(config)
     device = config.settings.device
     if device.kind != CPU:
-        raise make_error("FIELD_INVALID", f"device.kind is {device.kind}, expected {CPU}: its kernels are measured")
+        raise field_invalid("device.kind", f"{device.kind}, expected {CPU}: its kernels are measured")
     assert isinstance(device.threads, int)  # narrows: both are decided
     assert device.cpus is not AUTO
     threads, cpus = device.threads, list(device.cpus)

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from imp_service.config.overrides import DefaultSampling
 from imp_service.core import CoreSampling
 from imp_service.generation.file_sampling import read_file_sampling
 from imp_service.generation.options import DryOptions, SamplingOptions
+from imp_service.tables import DRY_FIELDS, SAMPLER_FIELDS, SamplerField
 
 # Fields of SamplingOptions -> value that changes nothing.
-OFF: Mapping[str, float] = {
-    "temperature": 1.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "typical_p": 1.0,
-    "repetition_penalty": 1.0,
-    "frequency_penalty": 0.0,
-    "presence_penalty": 0.0,
-    "penalty_window": 0,
-}
-DRY = DryOptions(multiplier=0.0, base=1.75, allowed_length=2, window=0)
+OFF: Mapping[str, float] = {name: field.default for name, field in SAMPLER_FIELDS.items()}
+DRY = DryOptions(**{name: field.default for name, field in DRY_FIELDS.items()})
 MAX_WINDOW = 2**31 - 1
 
 
@@ -50,32 +41,21 @@ def sampling_warnings(metadata: Mapping[str, object], wanted: DefaultSampling) -
 def resolve(asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:
     """The sampler that runs. `tokens_with` lists the ids whose text holds a string."""
 
-    def chosen(name: str) -> float:
-        value = getattr(asked, name)
-        found = getattr(default, name) if value is None else value
-        assert isinstance(found, int | float)
-        return found
-
-    dry = asked.dry or DryOptions()
-    breakers = sorted({token for text in dry.breakers for token in tokens_with(text)})
+    breakers = asked.dry.breakers if asked.dry is not None else ()
     return CoreSampling(
-        temperature=chosen("temperature"),
-        top_k=min(int(chosen("top_k")), MAX_WINDOW),
-        top_p=chosen("top_p"),
-        min_p=chosen("min_p"),
-        typical_p=chosen("typical_p"),
-        repetition_penalty=chosen("repetition_penalty"),
-        frequency_penalty=chosen("frequency_penalty"),
-        presence_penalty=chosen("presence_penalty"),
-        penalty_window=min(int(chosen("penalty_window")), MAX_WINDOW),
-        dry_multiplier=_or(dry.multiplier, DRY.multiplier),
-        dry_base=_or(dry.base, DRY.base),
-        dry_allowed_length=int(_or(dry.allowed_length, DRY.allowed_length)),
-        dry_window=min(int(_or(dry.window, DRY.window)), MAX_WINDOW),
-        dry_breakers=breakers,
+        **dict(_chosen(asked, default, SAMPLER_FIELDS)),
+        **dict(_chosen(asked.dry or DRY, DRY, DRY_FIELDS)),
+        dry_breakers=sorted({token for text in breakers for token in tokens_with(text)}),
         logit_bias=dict(asked.logit_bias.items()),
         seed=seed_of(asked),
     )
+
+
+def _chosen(asked: object, default: object, fields: Mapping[str, SamplerField]) -> Iterator[tuple[str, float]]:
+    for name, field in fields.items():
+        value = getattr(asked, name)
+        found: float = getattr(default, name) if value is None else value
+        yield field.keyword, min(int(found), MAX_WINDOW) if field.is_whole else found
 
 
 def with_seed(asked: SamplingOptions) -> SamplingOptions:
@@ -87,9 +67,3 @@ def seed_of(asked: SamplingOptions) -> int:
     """The seed of options that have one."""
     assert asked.seed is not None  # narrows
     return asked.seed
-
-
-def _or(value: float | None, default: float | None) -> float:
-    found = default if value is None else value
-    assert found is not None  # narrows
-    return found

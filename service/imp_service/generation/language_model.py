@@ -136,7 +136,7 @@ class LanguageModel:
         refuse(request_violations(request, self.n_tokens))
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
         if not prompt_ids:
-            raise invalid("prompt: holds no token")
+            raise invalid("prompt", "holds no token")
         sampling = with_seed(request.sampling)
         resolved = self.resolve_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
@@ -171,9 +171,9 @@ class LanguageModel:
         """A generation on a session, ready to be submitted. It keeps the sampler where the request names no option."""
         refuse(request_violations(request, self.n_tokens))
         if request.prompt:
-            raise invalid("prompt: given, expected none: the session holds it")
+            raise invalid("prompt", "given, expected none: the session holds it")
         if request.num_sequences != 1:
-            raise invalid(f"num_sequences: {request.num_sequences}, expected 1 with a session")
+            raise invalid("num_sequences", f"{request.num_sequences}, expected 1 with a session")
         if keeps_sampler is None:
             keeps_sampler = request.sampling == SamplingOptions()
         sampling = with_seed(request.sampling)
@@ -228,7 +228,7 @@ class LanguageModel:
     def decode_step(self, steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
         """Steps several sessions together; one that fails, even by a bug, leaves the others whole."""
         if len({step.session.sequence for step in steps}) != len(steps):
-            raise invalid("steps: a session is named twice")
+            raise invalid("steps", "a session is named twice")
         results: list[StepOutput | Error] = []
         submitted: list[StepFold | Error] = []
         with self.client.together():
@@ -253,7 +253,7 @@ class LanguageModel:
         if isinstance(prompt, str | ChatPrompt):
             return self._text_ids(prompt, begins=begins)
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
-            raise invalid(f"prompt: {type(prompt).__name__}, expected text, token ids or a ChatPrompt")
+            raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
         if len(prompt) > self.max_context:
             raise self._too_long(len(prompt))  # before it is looked at: it may be of any length
         refuse(token_violations("token_ids", prompt, self.n_tokens))
@@ -276,7 +276,7 @@ class LanguageModel:
                 spans = [TextSpan(prompt, parses_special_tokens=False)]
                 return self.tokenizer.encode_spans(spans, add_special_tokens=begins, most=self.max_context)
             if not begins:
-                raise invalid("prompt: a chat, expected text or tokens: the session holds tokens already")
+                raise invalid("prompt", "a chat, expected text or tokens: the session holds tokens already")
             return self.text.chat_ids(prompt, most=self.max_context)
         except TooManyTokens as error:
             raise self._too_long(error.n_tokens, "at least ") from None
@@ -294,7 +294,7 @@ class LanguageModel:
         stop = request.stop
         ceiling = self.config.settings.limits.max_tokens
         if ceiling and stop.max_tokens is not None and stop.max_tokens > ceiling:
-            raise invalid(f"stop.max_tokens: {stop.max_tokens}, expected at most limits.max_tokens = {ceiling}")
+            raise invalid("stop.max_tokens", f"{stop.max_tokens}, expected at most limits.max_tokens = {ceiling}")
         unset = ceiling or UP_TO_CONTEXT
         return RunLimits(
             max_outputs=unset if stop.max_tokens is None else min(stop.max_tokens, MOST),

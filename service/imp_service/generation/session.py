@@ -61,7 +61,7 @@ class Session:
         """Evaluates a prompt after what is held, and samples. Special tokens are added where nothing is held yet."""
         tokens = self._model.prompt_ids(prompt, begins=self.position == 0)
         if not tokens:
-            raise invalid("prompt: holds no token")
+            raise invalid("prompt", "holds no token")
         fold = self.submit_step(tokens, step, sampling=sampling, position=position, base=base, rebase=base is None)
         return self.finish_step(fold, tokens, is_prefill=True)
 

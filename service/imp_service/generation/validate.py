@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -15,17 +16,13 @@ from imp_service.generation.options import (
     StepOptions,
     StopOptions,
 )
+from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS, SamplerField
 
-MAX_TOP_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_BYTES = 256
-MAX_STOP_TOKENS = 256
-MAX_LOGIT_BIAS = 1024
 MAX_BREAKERS = 16
 MAX_BREAKER_BYTES = 64
 MAX_SALT_BYTES = 64
-MAX_TENANT_BYTES = 64
-MAX_SEQUENCES = 8
 # Some 0.5 ms of work.
 PIECE_TOKENS = 8192
 U32 = 2**32 - 1
@@ -62,64 +59,58 @@ class Bounds:
             yield Violation(path, f"{value}, expected {'above ' if self.above else ''}{self.low} … {self.high}")
 
 
-SAMPLING_BOUNDS = {
-    "temperature": Bounds(0, 100),
-    "top_k": Bounds(0, U32, whole=True),
-    "top_p": Bounds(0, 1, above=True),
-    "min_p": Bounds(0, 1),
-    "typical_p": Bounds(0, 1, above=True),
-    "repetition_penalty": Bounds(0.01, 100),
-    "frequency_penalty": Bounds(-2, 2),
-    "presence_penalty": Bounds(-2, 2),
-    "penalty_window": Bounds(0, U32, whole=True),
-    "seed": Bounds(0, U64, whole=True),
-}
-DRY_BOUNDS = {
-    "multiplier": Bounds(0, 100),
-    "base": Bounds(1, 100),
-    "allowed_length": Bounds(0, 1024, whole=True),
-    "window": Bounds(0, U32, whole=True),
-}
+def bounds_of(field: SamplerField) -> Bounds:
+    """A sampler's field on the wire and in imp.conf: one without a bound of its own takes any 32 bits."""
+    high = U32 if math.isinf(field.high) else _plain(field.high)
+    return Bounds(_plain(field.low), high, above=field.above, whole=field.is_whole)
+
+
+def _plain(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+SAMPLING_BOUNDS = {name: bounds_of(field) for name, field in SAMPLER_FIELDS.items()}
+DRY_BOUNDS = {name: bounds_of(field) for name, field in DRY_FIELDS.items()}
+SEED = Bounds(0, U64, whole=True)
 TOKEN_COUNT = Bounds(0, U32, whole=True)
-BIAS = Bounds(-100, 100)
-PRIORITY = Bounds(-100, 100, whole=True)
+BIAS = Bounds(_plain(-LIMITS.bias), _plain(LIMITS.bias))
+PRIORITY = Bounds(-LIMITS.priority, LIMITS.priority, whole=True)
+TOP_LOGPROBS = Bounds(0, LIMITS.top_logprobs, whole=True)
+SEQUENCES = Bounds(1, LIMITS.sequences, whole=True)
 
 
 def sampling_violations(options: SamplingOptions, n_tokens: int, path: str = "sampling") -> Iterator[Violation]:
     """What is wrong with a sampler."""
     for name, bounds in SAMPLING_BOUNDS.items():
         yield from bounds.check(f"{path}.{name}", getattr(options, name))
-    if len(options.logit_bias) > MAX_LOGIT_BIAS:
-        yield Violation(f"{path}.logit_bias", f"{len(options.logit_bias)} entries, at most {MAX_LOGIT_BIAS}")
-    for token, bias in options.logit_bias.items():
-        yield from _token(f"{path}.logit_bias[{token}]", token, n_tokens)
-        yield from BIAS.check(f"{path}.logit_bias[{token}]", bias)
+    yield from SEED.check(f"{path}.seed", options.seed)
+    yield from _biases(f"{path}.logit_bias", options.logit_bias, n_tokens)
     if options.dry is not None:
         for name, bounds in DRY_BOUNDS.items():
             yield from bounds.check(f"{path}.dry.{name}", getattr(options.dry, name))
         yield from _texts(f"{path}.dry.breakers", options.dry.breakers, MAX_BREAKERS, MAX_BREAKER_BYTES)
 
 
-def stop_violations(options: StopOptions, n_tokens: int) -> Iterator[Violation]:
+def stop_violations(options: StopOptions, n_tokens: int, path: str = "stop") -> Iterator[Violation]:
     """What is wrong with the ends."""
     unfit = [
-        *TOKEN_COUNT.check("stop.max_tokens", options.max_tokens),
-        *TOKEN_COUNT.check("stop.min_tokens", options.min_tokens),
+        *TOKEN_COUNT.check(f"{path}.max_tokens", options.max_tokens),
+        *TOKEN_COUNT.check(f"{path}.min_tokens", options.min_tokens),
     ]
     yield from unfit
     if not unfit and options.max_tokens is not None and options.min_tokens > options.max_tokens:
-        yield Violation("stop.min_tokens", f"{options.min_tokens}, expected at most max_tokens = {options.max_tokens}")
-    yield from _texts("stop.strings", options.strings, MAX_STOP_STRINGS, MAX_STOP_STRING_BYTES)
-    if len(options.token_ids) > MAX_STOP_TOKENS:
-        yield Violation("stop.token_ids", f"{len(options.token_ids)} entries, at most {MAX_STOP_TOKENS}")
-    for i, token in enumerate(options.token_ids):
-        yield from _token(f"stop.token_ids[{i}]", token, n_tokens)
-    yield from Bounds(0, 1e9, above=True).check("stop.time_limit", options.time_limit)
+        yield Violation(
+            f"{path}.min_tokens", f"{options.min_tokens}, expected at most max_tokens = {options.max_tokens}"
+        )
+    yield from _texts(f"{path}.strings", options.strings, MAX_STOP_STRINGS, MAX_STOP_STRING_BYTES)
+    too_many = list(count_violations(len(options.token_ids), f"{path}.token_ids", 0, LIMITS.stop_tokens))
+    yield from too_many or token_violations(f"{path}.token_ids", options.token_ids, n_tokens)
+    yield from Bounds(0, 1e9, above=True).check(f"{path}.time_limit", options.time_limit)
 
 
 def output_violations(options: OutputOptions) -> Iterator[Violation]:
     """What is wrong with what is asked back."""
-    yield from Bounds(0, MAX_TOP_LOGPROBS, whole=True).check("output.top_logprobs", options.top_logprobs)
+    yield from TOP_LOGPROBS.check("output.top_logprobs", options.top_logprobs)
 
 
 def cache_violations(options: CacheOptions) -> Iterator[Violation]:
@@ -129,12 +120,12 @@ def cache_violations(options: CacheOptions) -> Iterator[Violation]:
 
 def tenant_violations(tenant: str) -> Iterator[Violation]:
     """What is wrong with a tenant's name."""
-    yield from _text("tenant", tenant, 0, MAX_TENANT_BYTES)
+    yield from _text("tenant", tenant, 0, LIMITS.tenant_bytes)
 
 
 def step_violations(options: StepOptions, vocab_size: int, n_tokens: int, path: str = "step") -> Iterator[Violation]:
     """What is wrong with what a step is asked for."""
-    yield from Bounds(0, MAX_TOP_LOGPROBS, whole=True).check(f"{path}.top_logprobs", options.top_logprobs)
+    yield from TOP_LOGPROBS.check(f"{path}.top_logprobs", options.top_logprobs)
     if options.allowed_token_mask:
         yield from mask_violations(f"{path}.allowed_token_mask", options.allowed_token_mask, vocab_size, n_tokens)
 
@@ -148,6 +139,13 @@ def mask_violations(path: str, mask: bytes, vocab_size: int, n_tokens: int) -> I
         yield Violation(path, "allows no token")
     elif int.from_bytes(mask, "little") >> n_tokens:
         yield Violation(path, f"a bit at or above {n_tokens}, the number of tokens")
+
+
+def count_violations(n: int, path: str, least: int, most: int | None) -> Iterator[Violation]:
+    """Too few or too many entries. However many there are, the caller looks at none of them then."""
+    if n < least or (most is not None and n > most):
+        expected = f"{least} … {most}" if most is not None else f"at least {least}"
+        yield Violation(path, f"{n} entries, expected {expected}")
 
 
 def token_violations(path: str, tokens: Sequence[int], n_tokens: int) -> Iterator[Violation]:
@@ -171,7 +169,7 @@ def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Vi
     yield from stop_violations(request.stop, n_tokens)
     yield from output_violations(request.output)
     yield from cache_violations(request.cache)
-    yield from Bounds(1, MAX_SEQUENCES, whole=True).check("num_sequences", request.num_sequences)
+    yield from SEQUENCES.check("num_sequences", request.num_sequences)
     yield from PRIORITY.check("priority", request.priority)
     yield from tenant_violations(request.tenant)
 
@@ -194,10 +192,19 @@ def refuse(violations: Iterable[Violation]) -> None:
         raise FieldsInvalid(found)
 
 
-def invalid(words: str) -> FieldsInvalid:
-    """The error of one field, ready to be raised, from `path: what is wrong`."""
-    path, _, message = words.partition(": ")
+def invalid(path: str, message: str) -> FieldsInvalid:
+    """The error of one field, ready to be raised."""
     return FieldsInvalid([Violation(path, message)])
+
+
+def _biases(path: str, biases: Mapping[int, float], n_tokens: int) -> Iterator[Violation]:
+    too_many = list(count_violations(len(biases), path, 0, LIMITS.logit_biases))
+    if too_many:
+        yield from too_many
+        return
+    for token, bias in biases.items():
+        yield from _token(f"{path}[{token}]", token, n_tokens)
+        yield from BIAS.check(f"{path}[{token}]", bias)
 
 
 def _token(path: str, token: object, n_tokens: int) -> Iterator[Violation]:
@@ -211,8 +218,10 @@ def _texts(path: str, texts: Sequence[str], max_count: int, max_bytes: int) -> I
     if isinstance(texts, str):
         yield Violation(path, f"{texts!r}, expected a list of texts")
         return
-    if len(texts) > max_count:
-        yield Violation(path, f"{len(texts)} entries, at most {max_count}")
+    too_many = list(count_violations(len(texts), path, 0, max_count))
+    if too_many:
+        yield from too_many
+        return
     for i, text in enumerate(texts):
         yield from _text(f"{path}[{i}]", text, 1, max_bytes)
 

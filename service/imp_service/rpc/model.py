@@ -11,8 +11,7 @@ from imp_service import __version__
 from imp_service.config.show import as_json
 from imp_service.core.revision import revision
 from imp_service.core.weights import count_parameters, weight_format
-from imp_service.generation import LanguageModel, SamplingOptions
-from imp_service.generation.validate import MAX_TOP_LOGPROBS
+from imp_service.generation import DryOptions, LanguageModel, SamplingOptions
 from imp_service.pb import model_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.call import Call
@@ -22,6 +21,7 @@ from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.host import Host
 from imp_service.serving.load import LoadSnapshot
 from imp_service.serving.weights_digest import WeightsDigest
+from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 
 # Counts additions to imp.v1.
 API_REVISION = 4
@@ -73,7 +73,7 @@ def write_model_info(model: LanguageModel, terms: Terms, weights_sha256: str) ->
         eos_token_ids=model.eos_tokens,
         chat_template=model.text.template_source or "",
         default_sampling=write_sampling(model.default_sampling),
-        max_top_logprobs=MAX_TOP_LOGPROBS,
+        max_top_logprobs=LIMITS.top_logprobs,
         constraints=terms.constraints,
         supports_logits=features.logits,
         num_tokens=terms.n_tokens,
@@ -88,27 +88,16 @@ def write_sampling(options: SamplingOptions) -> types_pb2.SamplingOptions:
     """Every field that is set. Of a model's own sampler that is each but the seed, which every request draws anew."""
     dry = options.dry
     return types_pb2.SamplingOptions(
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repetition_penalty=options.repetition_penalty,
-        frequency_penalty=options.frequency_penalty,
-        presence_penalty=options.presence_penalty,
+        **{name: getattr(options, name) for name in SAMPLER_FIELDS},
         logit_bias=options.logit_bias,
         seed=options.seed,
-        penalty_window=options.penalty_window,
-        typical_p=options.typical_p,
-        dry=None
-        if dry is None
-        else types_pb2.DryOptions(
-            multiplier=dry.multiplier,
-            base=dry.base,
-            allowed_length=dry.allowed_length,
-            window=dry.window,
-            breakers=dry.breakers,
-        ),
+        dry=None if dry is None else write_dry(dry),
     )
+
+
+def write_dry(options: DryOptions) -> types_pb2.DryOptions:
+    """Every field that is set."""
+    return types_pb2.DryOptions(**{name: getattr(options, name) for name in DRY_FIELDS}, breakers=options.breakers)
 
 
 def write_server_info(host: Host) -> pb.GetServerInfoResponse:

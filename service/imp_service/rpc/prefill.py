@@ -121,9 +121,9 @@ class Prefill:
     ) -> Extension[Prefilled]:
         check_position(held, request.position if request.HasField("position") else None)
         if request.HasField("cache") and read_cache(request.cache) != held.cache:
-            raise invalid("cache: set, expected what the session was opened with")
+            raise invalid("cache", "set, expected what the session was opened with")
         if request.WhichOneof("input") == "chat" and held.position > 0:
-            raise invalid("chat: set, expected text or token_ids: the session holds tokens already")
+            raise invalid("chat", "set, expected text or token_ids: the session holds tokens already")
         model, options = self._host.model, read_step(request.step)
         tokens = await self._tokens(model, request, held)
         check_room(held, len(tokens), model.max_context)
@@ -162,5 +162,5 @@ class Prefill:
         begins = held.position == 0
         tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), reading_bytes(prompt))
         if not tokens:
-            raise invalid(f"{request.WhichOneof('input')}: holds no token")
+            raise invalid(str(request.WhichOneof("input")), "holds no token")
         return tokens

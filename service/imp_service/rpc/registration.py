@@ -18,10 +18,10 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from imp_service.config.approximations import approximations
-from imp_service.generation.validate import FieldsInvalid
+from imp_service.generation.validate import FieldsInvalid, invalid
 from imp_service.rpc.call import Call
 from imp_service.rpc.replies.encoded import Reply
-from imp_service.rpc.replies.error_table import DRAINING, FIELD_INVALID, MESSAGE_TOO_LARGE
+from imp_service.rpc.replies.error_table import DRAINING, MESSAGE_TOO_LARGE
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
 from imp_service.rpc.replies.reported import drop_frames, reported_failure
 from imp_service.rpc.replies.statuses import TrailingMetadata
@@ -29,7 +29,6 @@ from imp_service.rpc.requests.request_metadata import RequestMetadata, read_requ
 from imp_service.rpc.security.authentication import Authentication, Metadata
 from imp_service.rpc.security.policies import NO_POLICY, POLICIES, Policy
 from imp_service.serving.host import Host
-from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import Method as CountedMethod
 from imp_service.telemetry.method import MethodType
 
@@ -90,7 +89,7 @@ class CallPath:
         async def read_one(call: Call) -> Reply | None:
             content = await call.context.read()
             if content is grpc.aio.EOF:
-                raise Refusal(FIELD_INVALID, "request: found no message, expected one")
+                raise invalid("request", "found no message, expected one")
             return await method(parse(content, call), call)
 
         # Whether one message comes or many is the same on the wire. Reading it here puts the caller's checks before
@@ -129,7 +128,7 @@ class CallPath:
             try:
                 return from_string(content)
             except DecodeError:
-                raise Refusal(FIELD_INVALID, "request: found bytes that are no message of its type") from None
+                raise invalid("request", "found bytes that are no message of its type") from None
 
         return parse
 

@@ -167,7 +167,7 @@ class Room:
         self._n_bytes += n_bytes
         if self._n_bytes > self._most:
             words = f"the reply has more than limits.max_message_bytes = {self._most} bytes"
-            raise invalid(f"{self._path}: {words}")
+            raise invalid(self._path, words)
 
     def taken(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces, as long as there is room; with what frames them."""

@@ -71,7 +71,7 @@ def check_room(held: HeldSession, n_tokens: int, max_context: int) -> None:
 def check_base(held: HeldSession, n_tokens: int, base: int | None) -> None:
     """Raises FIELD_INVALID where output 0 would be beyond what is held then."""
     if base is not None and base > held.position + n_tokens:
-        raise invalid(f"base: {base}, expected at most the position after this prefill, {held.position + n_tokens}")
+        raise invalid("base", f"{base}, expected at most the position after this prefill, {held.position + n_tokens}")
 
 
 async def find_breakers(workers: TextWorkers, model: LanguageModel, sampling: SamplingOptions | None) -> None:

@@ -36,7 +36,9 @@ class WaitingLine:
         and FIELD_INVALID where no line is long enough."""
         if n_sequences > self._max_waiting:
             # They wait together, for a step at least: repeating it would never help.
-            raise invalid(f"num_sequences: {n_sequences}, expected at most scheduler.max_waiting = {self._max_waiting}")
+            raise invalid(
+                "num_sequences", f"{n_sequences}, expected at most scheduler.max_waiting = {self._max_waiting}"
+            )
         n_ahead = n_queued + self.n_reading
         if n_ahead + n_sequences > self._max_waiting:
             raise Refusal(

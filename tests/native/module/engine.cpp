@@ -8,6 +8,7 @@
 
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
+#include "bindings/sampler_values.h"
 #include "engine/admission_control.h"
 #include "engine/loop.h"
 #include "model/loaded_model.h"
@@ -194,19 +195,15 @@ void register_script(py::module_& module) {
   py::class_<RecordedDraw>(module, "RecordedDraw")
       .def_property_readonly("temperature", [](const RecordedDraw& draw) { return draw.params.temperature; })
       .def_property_readonly("seed", [](const RecordedDraw& draw) { return draw.params.seed; })
-      .def_property_readonly(
-          "params",
-          [](const RecordedDraw& draw) {
-            const SamplerParams& p = draw.params;
-            py::dict biases;
-            for (const LogitBias& bias : draw.logit_bias) biases[py::int_(bias.token)] = bias.bias;
-            return py::dict(
-                py::arg("temperature") = p.temperature, py::arg("top_k") = p.top_k, py::arg("top_p") = p.top_p,
-                py::arg("min_p") = p.min_p, py::arg("typical_p") = p.typical_p,
-                py::arg("repetition_penalty") = p.repetition_penalty,
-                py::arg("frequency_penalty") = p.frequency_penalty, py::arg("presence_penalty") = p.presence_penalty,
-                py::arg("penalty_window") = p.penalty_window, py::arg("seed") = p.seed, py::arg("logit_bias") = biases);
-          })
+      .def_property_readonly("params",
+                             [](const RecordedDraw& draw) {
+                               py::dict params = bindings::dict_of(draw.params);
+                               params["seed"] = draw.params.seed;
+                               py::dict biases;
+                               for (const LogitBias& bias : draw.logit_bias) biases[py::int_(bias.token)] = bias.bias;
+                               params["logit_bias"] = biases;
+                               return params;
+                             })
       .def_readonly("history", &RecordedDraw::history)
       .def_readonly("n_output", &RecordedDraw::n_output)
       .def_readonly("sequence", &RecordedDraw::sequence)

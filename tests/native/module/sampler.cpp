@@ -9,6 +9,7 @@
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
 #include "base/float_mode.h"
+#include "bindings/sampler_values.h"
 #include "native/module/backend_memory.h"
 #include "native/module/device.h"
 #include "native/module/ops.h"
@@ -48,19 +49,7 @@ std::unique_ptr<Request> request_of(py::dict fields) {
   auto result = std::make_unique<Request>();
   SamplerParams& params = result->params;
   SampleRequest& request = result->request;
-  take(fields, "temperature", params.temperature);
-  take(fields, "top_k", params.top_k);
-  take(fields, "top_p", params.top_p);
-  take(fields, "min_p", params.min_p);
-  take(fields, "typical_p", params.typical_p);
-  take(fields, "repetition_penalty", params.repetition_penalty);
-  take(fields, "frequency_penalty", params.frequency_penalty);
-  take(fields, "presence_penalty", params.presence_penalty);
-  take(fields, "penalty_window", params.penalty_window);
-  take(fields, "dry_multiplier", params.dry_multiplier);
-  take(fields, "dry_base", params.dry_base);
-  take(fields, "dry_allowed_length", params.dry_allowed_length);
-  take(fields, "dry_window", params.dry_window);
+  take_values(fields, params);
   if (take(fields, "dry_breakers", result->breakers)) params.dry_breakers = result->breakers;
   std::map<std::int32_t, float> bias;
   take(fields, "logit_bias", bias);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/keywords.h"
 #include "engine/scheduler.h"
 #include "native/module/engine.h"
 
@@ -19,9 +20,10 @@ namespace {
 // Sequences of which nothing is known but their lengths: advance() does what an engine would do after a step.
 class SchedulerBench {
  public:
-  SchedulerBench(const SchedulerOptions& options, int n_blocks, int block_tokens)
-      : blocks_({.n_blocks = n_blocks, .block_tokens = block_tokens, .prefix_cache = false}, keyed_block_hash({1, 2})),
-        scheduler_(options, blocks_) {}
+  SchedulerBench(const EngineOptions& options, int block_tokens)
+      : blocks_({.n_blocks = options.n_blocks, .block_tokens = block_tokens, .prefix_cache = false},
+                keyed_block_hash({1, 2})),
+        scheduler_(options, options.step_tokens, blocks_) {}
 
   SequenceId enqueue(std::int64_t now_ns, int n_tokens, int n_outputs, std::int32_t priority, const std::string& tenant,
                      bool session) {
@@ -125,21 +127,16 @@ class SchedulerBench {
   std::int64_t now_ns_ = 0;
 };
 
-std::unique_ptr<SchedulerBench> make_bench(int n_blocks, int block_tokens, int max_running, int step_tokens,
-                                           int prefill_chunk, int prefill_per_decode, int decode_per_tenant,
-                                           int max_context, std::int64_t max_wait_ns, double tenant_share,
-                                           bool evict_sessions) {
-  return std::make_unique<SchedulerBench>(SchedulerOptions{.max_running = max_running,
-                                                           .step_tokens = step_tokens,
-                                                           .max_logits_rows = step_tokens,
-                                                           .prefill_chunk = prefill_chunk,
-                                                           .prefill_per_decode = prefill_per_decode,
-                                                           .decode_per_tenant = decode_per_tenant,
-                                                           .max_context = max_context,
-                                                           .max_wait_ns = max_wait_ns,
-                                                           .tenant_share = tenant_share,
-                                                           .evict_sessions = evict_sessions},
-                                          n_blocks, block_tokens);
+// Without a pace and shares, where the keywords do not say otherwise.
+std::unique_ptr<SchedulerBench> make_bench(int block_tokens, const py::kwargs& given) {
+  EngineOptions options;
+  options.n_blocks = 64;
+  options.max_context = 1024;
+  options.max_running = 8;
+  options.step_tokens = options.prefill_chunk = 64;
+  options.prefill_per_decode = options.decode_per_tenant = 0;
+  options.tenant_share = 1;
+  return std::make_unique<SchedulerBench>(bindings::with_keywords(options, given), block_tokens);
 }
 
 }  // namespace
@@ -150,10 +147,7 @@ namespace imp::bindings {
 void register_testing_scheduler(py::module_& module) {
   using imp::testing::SchedulerBench;
   py::class_<SchedulerBench>(module, "SchedulerBench")
-      .def(py::init(&imp::testing::make_bench), py::kw_only(), py::arg("n_blocks") = 64, py::arg("block_tokens") = 16,
-           py::arg("max_running") = 8, py::arg("step_tokens") = 64, py::arg("prefill_chunk") = 64,
-           py::arg("prefill_per_decode") = 0, py::arg("decode_per_tenant") = 0, py::arg("max_context") = 1024,
-           py::arg("max_wait_ns") = 60'000'000'000, py::arg("tenant_share") = 1.0, py::arg("evict_sessions") = false)
+      .def(py::init(&imp::testing::make_bench), py::kw_only(), py::arg("block_tokens") = 16)
       .def("enqueue", &SchedulerBench::enqueue, py::arg("now_ns"), py::arg("n_tokens"), py::arg("n_outputs"),
            py::kw_only(), py::arg("priority") = 0, py::arg("tenant") = "", py::arg("session") = false)
       .def("extend", py::overload_cast<SequenceId, int, int, std::int64_t>(&SchedulerBench::extend), py::arg("id"),

@@ -24,6 +24,6 @@ def test_rpc_6_all_violations_are_told_at_once() -> None:
     assert str(raised.value) == f"FIELD_INVALID: {raised.value.message}"
 
 
-def test_an_error_in_words_has_its_path() -> None:
-    error = invalid("num_sequences: 2, expected 1: a session has one")
+def test_an_error_of_one_field_has_its_path() -> None:
+    error = invalid("num_sequences", "2, expected 1: a session has one")
     assert [(v.path, v.message) for v in error.violations] == [("num_sequences", "2, expected 1: a session has one")]

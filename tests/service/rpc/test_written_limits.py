@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.generation import validate
+from imp_service.tables import LIMITS
 
 PROTOS = Path(__file__).parents[3] / "proto" / "imp" / "v1"
 
@@ -32,10 +33,10 @@ RANGES = {
     ("SamplingOptions", "logit_bias"): validate.BIAS,
 }
 COUNTS = {
-    ("GenerateRequest", "num_sequences"): f"1 to {validate.MAX_SEQUENCES}",
+    ("GenerateRequest", "num_sequences"): f"1 to {LIMITS.sequences}",
     ("StopOptions", "strings"): f"At most {validate.MAX_STOP_STRINGS}, each of 1 to {validate.MAX_STOP_STRING_BYTES} ",
-    ("StopOptions", "token_ids"): f"At most {validate.MAX_STOP_TOKENS}.",
-    ("SamplingOptions", "logit_bias"): f"At most {validate.MAX_LOGIT_BIAS} entries",
+    ("StopOptions", "token_ids"): f"At most {LIMITS.stop_tokens}.",
+    ("SamplingOptions", "logit_bias"): f"At most {LIMITS.logit_biases} entries",
     ("DryOptions", "breakers"): f"At most {validate.MAX_BREAKERS}, each of 1 to {validate.MAX_BREAKER_BYTES} bytes",
     ("CacheOptions", "salt"): f"At most {validate.MAX_SALT_BYTES} bytes",
 }

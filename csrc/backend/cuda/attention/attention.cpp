@@ -24,8 +24,7 @@ int divided_up(int n, int by) {
 
 void require(bool holds, const char* what, int found, const std::string& expected) {
   if (holds) return;
-  throw InvalidArgument(Reason::FIELD_INVALID,
-                        std::string("attention ") + what + ": " + std::to_string(found) + ", expected " + expected);
+  throw FieldInvalid(std::string("attention ") + what, std::to_string(found) + ", expected " + expected);
 }
 
 int group_of(const AttentionParams& params) {

@@ -14,7 +14,7 @@ namespace {
 const KvGeometry& checked(const KvGeometry& geometry) {
   const auto require = [](bool holds, const char* field, const std::string& found, const char* expected) {
     if (holds) return;
-    throw InvalidArgument(Reason::FIELD_INVALID, std::string("kv ") + field + ": " + found + ", expected " + expected);
+    throw FieldInvalid(std::string("kv ") + field, found + ", expected " + expected);
   };
   const auto require_number = [&](bool holds, const char* field, int found, const char* expected) {
     require(holds, field, std::to_string(found), expected);

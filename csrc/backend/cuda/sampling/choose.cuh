@@ -115,12 +115,13 @@ __device__ __forceinline__ int draw(const Kept& kept, const float* row, int n, M
 __device__ __forceinline__ int choose(const Asked& request, const RowScan& found, const float* row, int n,
                                       ChooseMemory& memory) {
   if (request.is_greedy) return found.id;
-  Kept kept = Kept::all(found.greatest, request.temperature);
+  const SamplerValues& values = request.values;
+  Kept kept = Kept::all(found.greatest, values.temperature);
   if (!request.keeps_all) {
-    if (request.top_k > 0) keep_top_k(kept, row, n, found.least, request.top_k, memory);
-    if (request.top_p < 1) keep_top_p(kept, row, n, found.least, request.top_p, memory);
-    if (request.min_p > 0) kept.least_weight = share(request.min_p, std::uint64_t{1} << 40);
-    if (request.typical_p < 1) keep_typical(kept, row, n, request.typical_p, memory);
+    if (values.top_k > 0) keep_top_k(kept, row, n, found.least, values.top_k, memory);
+    if (values.top_p < 1) keep_top_p(kept, row, n, found.least, values.top_p, memory);
+    if (values.min_p > 0) kept.least_weight = share(values.min_p, std::uint64_t{1} << 40);
+    if (values.typical_p < 1) keep_typical(kept, row, n, values.typical_p, memory);
   }
   return draw(kept, row, n, request.random, memory);
 }

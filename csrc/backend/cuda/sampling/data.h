@@ -16,8 +16,7 @@ struct Adjustment {
 // A request to sample a token or to score one.
 struct Asked {
   std::uint64_t random;  // bits of the draw
-  float temperature, top_p, min_p, typical_p;
-  std::int32_t top_k;  // 0: all
+  SamplerValues values;  // top_k as active_top_k() has it
   std::int32_t logits_row;
   std::int32_t token;                        // to score, or -1
   std::int32_t n_candidates;                 // to list, at most the vocabulary

@@ -139,11 +139,8 @@ bool SamplingPlan::add(const SampleRequest& request, int vocab_size) {
   if (!has_room(units_of(request, vocab_size), n_candidates)) return false;
   Asked& asked = take(request.logits_row, n_candidates);
   asked.random = draw_bits(params.seed, request.sequence, request.index);
-  asked.temperature = params.temperature;
-  asked.top_k = active_top_k(params, vocab_size);
-  asked.top_p = params.top_p;
-  asked.min_p = params.min_p;
-  asked.typical_p = params.typical_p;
+  asked.values = params;
+  asked.values.top_k = active_top_k(params, vocab_size);
   asked.is_greedy = is_greedy(params);
   asked.keeps_all = keeps_all(params, vocab_size);
   asked.is_adjusted = !leaves_logits(request);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from imp_service.core.errors import make_error
+from imp_service.core.errors import field_invalid
 
 Kind = Literal["prefill", "decode"]
 
@@ -53,7 +53,7 @@ class BenchPlan:
 
     def __post_init__(self) -> None:
         if any(tokens < 2 for tokens in self.decode):
-            raise make_error("FIELD_INVALID", "decode: 1, expected at least 2: time is taken between outputs")
+            raise field_invalid("decode", "1, expected at least 2: time is taken between outputs")
 
     def cases(self, threads: int) -> list[Case]:
         """All cases at one number of threads, prompts first."""

@@ -12,7 +12,7 @@ from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.bench.report import BenchReport, CaseResult, ModelFacts, OverheadResult, Repetition
 from imp_service.core.bench.spread import Spread
 from imp_service.core.bench.work import Work, model_work
-from imp_service.core.errors import make_error
+from imp_service.core.errors import field_invalid, make_error
 from imp_service.core.load import LoadedModel, load
 
 Tell = Callable[[str], None]
@@ -31,7 +31,7 @@ def run_bench(configs: Sequence[Config], plan: BenchPlan, file: _core.ModelFile 
     `tell` hears what is being done. A case that cannot fit is refused before anything is measured.
     """
     if not configs:
-        raise make_error("FIELD_INVALID", "threads: none, expected at least one number")
+        raise field_invalid("threads", "none, expected at least one number")
     reports = [_measure(config, plan, file, tell) for config in configs]
     return BenchReport(
         reports[0].facts,
@@ -94,9 +94,9 @@ class ModelBench:
         """Raises where the case cannot run."""
         model, batch_limit = self._model, min(self._scheduler.max_running, self._max_sessions)
         if case.batch > batch_limit:
-            raise make_error(
-                "FIELD_INVALID",
-                f"{case.label}: expected at most {batch_limit} sequences (scheduler.max_running, sessions.max)",
+            raise field_invalid(
+                case.label,
+                f"expected at most {batch_limit} sequences (scheduler.max_running, sessions.max)",
             )
         if case.context > model.max_context:
             raise make_error(

@@ -140,11 +140,10 @@ def failure_of(error: BaseException, *, request_id: str) -> Failure:
 
 
 def violations_of(error: Error | Refusal) -> Sequence[Violation]:
-    """The fields that an error is about; the core names one, in its details or before its words."""
+    """The fields that an error is about: the core names one, in its details and before its words."""
     if isinstance(error, FieldsInvalid):
         return error.violations
     if error.reason != FIELD_INVALID:
         return ()
-    before, colon, after = error.message.partition(": ")
-    path = error.details.get("field") or (before if colon and " " not in before else "")
-    return (Violation(path, after if path == before else error.message),)
+    path = error.details.get("field", "")
+    return (Violation(path, error.message.removeprefix(f"{path}: ")),)

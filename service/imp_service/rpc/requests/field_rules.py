@@ -7,19 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from imp_service.generation.validate import (
-    DRY_BOUNDS,
-    MAX_BREAKER_BYTES,
-    MAX_BREAKERS,
-    MAX_LOGIT_BIAS,
     MAX_SALT_BYTES,
-    MAX_SEQUENCES,
-    MAX_STOP_STRING_BYTES,
-    MAX_STOP_STRINGS,
-    MAX_STOP_TOKENS,
-    MAX_TOP_LOGPROBS,
-    SAMPLING_BOUNDS,
+    SEQUENCES,
+    TOP_LOGPROBS,
     Bounds,
     Violation,
+    count_violations,
 )
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests import message_rules as whole
@@ -40,10 +33,9 @@ from imp_service.rpc.requests.rules import (
     Text,
     Texts,
     TokenIds,
-    bias_violations,
-    count_violations,
 )
 from imp_service.rpc.requests.terms import Terms
+from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 from imp_service.text.chat_prompt import MAX_MESSAGES, find_violations
 from imp_service.text.limits import TextLimits
 
@@ -97,14 +89,6 @@ class Chat(Rule):
             yield Violation(path, f"{n_bytes} bytes in all, expected at most {most}")
 
 
-class Bias(Rule):
-    """Ids and what is added to their logits."""
-
-    def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
-        too_many = list(count_violations(len(value), path, 0, MAX_LOGIT_BIAS))
-        return too_many or bias_violations(value, path, terms.n_tokens)
-
-
 class Inputs(Rule):
     """Lists of ids, so many of them, each id known."""
 
@@ -136,14 +120,10 @@ def _bytes(most: int) -> Any:
 ANYTHING, NESTED, NAME, MODEL = Anything(), Nested(), Name(), ModelName()
 PROMPT_TEXT = Text(1, _prompt_bytes)
 PROMPT_IDS = TokenIds((1, None))
-TOP_LOGPROBS = Number(Bounds(0, MAX_TOP_LOGPROBS, whole=True))
 CONSTRAINT_SOURCE = Text(1, lambda terms: terms.settings.text.constraint_bytes)
 NO_DRAFT_MODEL = Switch(lambda terms: False, bool, "speculative decoding is not built into this server")
 SPARSE_POLICIES = (types_pb2.SPARSE_PREFILL_POLICY_AUTO, types_pb2.SPARSE_PREFILL_POLICY_SPARSE)
 NOT_SPARSE = "sparse prefill is not built into this server"
-
-_SAMPLING = {name: Number(bounds) for name, bounds in SAMPLING_BOUNDS.items()}
-_DRY = {name: Number(bounds) for name, bounds in DRY_BOUNDS.items()}
 
 RULES: Mapping[str, MessageRules] = {
     # Shared.
@@ -157,21 +137,21 @@ RULES: Mapping[str, MessageRules] = {
             ANYTHING,  # with the conversation
         )
     ),
-    "SamplingOptions": MessageRules({**_SAMPLING, "logit_bias": Bias(), "dry": NESTED}),
-    "DryOptions": MessageRules(
-        {**_DRY, "breakers": Texts((0, MAX_BREAKERS), Text(1, _bytes(MAX_BREAKER_BYTES)))},
+    "SamplingOptions": MessageRules(
+        dict.fromkeys((*SAMPLER_FIELDS, "logit_bias", "seed", "dry"), ANYTHING), (whole.as_the_library_checks,)
     ),
+    "DryOptions": MessageRules(dict.fromkeys((*DRY_FIELDS, "breakers"), ANYTHING)),  # with the sampler
     "StopOptions": MessageRules(
         {
             "max_tokens": Below(lambda terms: terms.settings.limits.max_tokens, "limits.max_tokens"),
             "min_tokens": ANYTHING,
-            "strings": Texts((0, MAX_STOP_STRINGS), Text(1, _bytes(MAX_STOP_STRING_BYTES))),
-            "token_ids": TokenIds((0, MAX_STOP_TOKENS)),
+            "strings": ANYTHING,
+            "token_ids": ANYTHING,
             "ignore_eos": ANYTHING,
             "include_match": ANYTHING,
             "time_limit": Span(0, lambda terms: terms.settings.limits.request_time.total_seconds(), above=True),
         },
-        (whole.min_within_max,),
+        (whole.as_the_library_checks,),
     ),
     "Constraint": MessageRules(
         {
@@ -202,7 +182,7 @@ RULES: Mapping[str, MessageRules] = {
         {
             "text": ANYTHING,
             "logprobs": ANYTHING,
-            "top_logprobs": TOP_LOGPROBS,
+            "top_logprobs": Number(TOP_LOGPROBS),
             "prompt_logprobs": Switch(
                 lambda terms: terms.settings.features.prompt_logprobs, bool, "features.prompt_logprobs is off"
             ),
@@ -242,7 +222,7 @@ RULES: Mapping[str, MessageRules] = {
             "constraint": NESTED,
             "output": NESTED,
             "cache": NESTED,
-            "num_sequences": Number(Bounds(1, MAX_SEQUENCES, whole=True)),
+            "num_sequences": Number(SEQUENCES),
             "sparse_prefill": NESTED,
             "speculation": NESTED,
         },
@@ -252,7 +232,7 @@ RULES: Mapping[str, MessageRules] = {
     "StepOptions": MessageRules(
         {
             "sample": ANYTHING,
-            "top_logprobs": TOP_LOGPROBS,
+            "top_logprobs": Number(TOP_LOGPROBS),
             "logits": Switch(lambda terms: terms.settings.features.logits, bool, "features.logits is off"),
             "scores": ANYTHING,
             "allowed_token_mask": ANYTHING,
@@ -338,7 +318,7 @@ RULES: Mapping[str, MessageRules] = {
     "FlushCacheRequest": MessageRules({}),
     "ProfileRequest": MessageRules(
         {"steps": ANYTHING, "time_limit": Span(0, lambda terms: HOUR, above=True)},
-        (whole.always("steps", Number(Bounds(1, 1000, whole=True))),),
+        (whole.always("steps", Number(Bounds(1, LIMITS.profile_steps, whole=True))),),
     ),
 }
 

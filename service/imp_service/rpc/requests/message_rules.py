@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from imp_service.generation.validate import Violation, mask_violations
+from imp_service.generation.validate import Violation, mask_violations, sampling_violations, stop_violations
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
+from imp_service.rpc.requests.read_requests import read_sampling, read_stop
 from imp_service.rpc.requests.rules import Finding, Rule
 from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.refusal import Refusal
@@ -57,11 +59,15 @@ def always(field: str, rule: Rule) -> MessageRule:
     return check
 
 
-def min_within_max(stop: types_pb2.StopOptions, path: str, terms: Terms) -> Iterator[Finding]:
-    """Fewer tokens at least than at most."""
-    if stop.HasField("max_tokens") and stop.min_tokens > stop.max_tokens:
-        words = f"{stop.min_tokens}, expected at most max_tokens = {stop.max_tokens}"
-        yield Violation(under(path, "min_tokens"), words)
+def as_the_library_checks(
+    options: types_pb2.SamplingOptions | types_pb2.StopOptions, path: str, terms: Terms
+) -> Iterator[Finding]:
+    """What the library takes: every field of it that imp.v1 has in the same form."""
+    if isinstance(options, types_pb2.SamplingOptions):
+        yield from sampling_violations(read_sampling(options), terms.n_tokens, path)
+    else:
+        # A duration has rules of its own.
+        yield from stop_violations(replace(read_stop(options, terms.settings), time_limit=None), terms.n_tokens, path)
 
 
 def fits_its_session(request: inference_pb2.GenerateRequest, path: str, terms: Terms) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.requests.read_prompts import read_chat
 from imp_service.rpc.requests.rules import shortest
+from imp_service.tables import LIMITS
 from imp_service.text import ConstraintKind, ConstraintSpec
 
 
@@ -58,7 +59,9 @@ def read_sampling(options: types_pb2.SamplingOptions) -> SamplingOptions:
     values = {field.name: value for field, value in options.ListFields()}
     if not values:
         return SamplingOptions()
-    values["logit_bias"] = {token: shortest(bias) for token, bias in options.logit_bias.items()}
+    biases = options.logit_bias
+    is_read = len(biases) <= LIMITS.logit_biases  # more are refused without a look at each
+    values["logit_bias"] = {token: shortest(bias) for token, bias in biases.items()} if is_read else biases
     if "dry" in values:
         values["dry"] = read_dry(options.dry)
     return SamplingOptions(**_shortened(values))

@@ -55,7 +55,7 @@ def refuse_large(parts: Iterable[Part], terms: Terms) -> None:
     if n_bytes > most:
         blamed = max(found, key=lambda part: part.n_bytes)
         words = f"the reply could have {n_bytes} bytes, at most limits.max_message_bytes = {most} can be sent"
-        raise invalid(f"{blamed.path}: {words}")
+        raise invalid(blamed.path, words)
 
 
 def entry_bytes(vocab_size: int, *, has_logprob: bool, n_candidates: int) -> int:

@@ -10,14 +10,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from imp_service.generation.validate import MAX_TENANT_BYTES, PRIORITY, Violation, refuse
+from imp_service.generation.validate import PRIORITY, Violation, refuse
+from imp_service.tables import LIMITS
 
 PRIORITY_KEY, TENANT_KEY = "imp-priority", "imp-tenant"
 # https://www.w3.org/TR/trace-context/
 MAX_TRACESTATE_BYTES = 512
 
 _INTEGER = re.compile(r"-?[0-9]{1,9}")
-_TENANT = re.compile(rf"[\x21-\x7E]{{1,{MAX_TENANT_BYTES}}}")
+_TENANT = re.compile(rf"[\x21-\x7E]{{1,{LIMITS.tenant_bytes}}}")
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _TRACESTATE = re.compile(rf"[\x20-\x7E]{{1,{MAX_TRACESTATE_BYTES}}}")
 
@@ -63,7 +64,7 @@ def _tenant_violations(values: list[str]) -> Iterator[Violation]:
     if len(values) > 1:
         yield Violation(TENANT_KEY, "given twice")
     elif values and not _TENANT.fullmatch(values[0]):
-        yield Violation(TENANT_KEY, f"expected 1 to {MAX_TENANT_BYTES} printable characters of ASCII, no space")
+        yield Violation(TENANT_KEY, f"expected 1 to {LIMITS.tenant_bytes} printable characters of ASCII, no space")
 
 
 def _traceparent(values: list[str]) -> str:

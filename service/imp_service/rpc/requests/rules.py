@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
-from imp_service.generation.validate import BIAS, Bounds, Violation, token_violations
+from imp_service.generation.validate import Bounds, Violation, count_violations, token_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
 from imp_service.rpc.requests.terms import Terms
@@ -206,21 +206,6 @@ class Switch(Rule):
     def check(self, value: Any, path: str, terms: Terms) -> Iterator[Finding]:
         if self.asks(value) and not self.is_on(terms):
             yield Refusal("FEATURE_DISABLED", f"{path}: {self.words}", {"feature": path})
-
-
-def count_violations(n: int, path: str, least: int, most: int | None) -> Iterator[Violation]:
-    """Too few or too many entries."""
-    if n < least or (most is not None and n > most):
-        expected = f"{least} … {most}" if most is not None else f"at least {least}"
-        yield Violation(path, f"{n} entries, expected {expected}")
-
-
-def bias_violations(value: Mapping[int, float], path: str, n_tokens: int) -> Iterator[Violation]:
-    """Ids that are no tokens, values out of range."""
-    for token, bias in sorted(value.items()):
-        if token >= n_tokens:
-            yield Violation(f"{path}[{token}]", f"token {token}, expected below {n_tokens}, the number of tokens")
-        yield from BIAS.check(f"{path}[{token}]", shortest(bias))
 
 
 def shortest(value: float) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from imp_service.config.errors import ConfigError
 from imp_service.config.toml import excerpt
-from imp_service.generation.validate import MAX_TENANT_BYTES
+from imp_service.tables import LIMITS
 
 ROLES = ("data", "read", "admin")
 ANY_TENANT = "*"
@@ -23,7 +23,7 @@ ANY_TENANT = "*"
 MAX_FILE_BYTES = 256 * 1024
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_TENANT = re.compile(rf"[\x21-\x2B\x2D-\x7E]{{1,{MAX_TENANT_BYTES}}}")
+_TENANT = re.compile(rf"[\x21-\x2B\x2D-\x7E]{{1,{LIMITS.tenant_bytes}}}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,133 @@
+// The numbers of a sampler, and the one table of what each may be. Everything that checks, describes or sets one of
+// them reads this table: the engine here, and over `_core.sampler_fields()` the service's checks, imp.conf, replies and
+// help.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <string_view>
+#include <variant>
+
+namespace imp {
+
+// All but the lists and the seed, each resolved. An initial value is the default where neither a request, imp.conf nor
+// the model's file has one; it leaves the distribution as it is.
+struct SamplerValues {
+  float temperature = 1;
+  std::int32_t top_k = 0;
+  float top_p = 1;
+  float min_p = 0;
+  float typical_p = 1;
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  std::int32_t penalty_window = 0;
+  float dry_multiplier = 0;
+  float dry_base = 1.75F;
+  std::int32_t dry_allowed_length = 2;
+  std::int32_t dry_window = 0;
+};
+
+struct SamplerField {
+  std::string_view name;  // in imp.v1's SamplingOptions; those of "dry." are in its DryOptions
+  std::variant<float SamplerValues::*, std::int32_t SamplerValues::*> member;
+  double low = 0;
+  double high = 0;
+  std::string_view meaning;
+  double example = 0;  // in imp.conf
+  bool above = false;  // low itself is out of range
+};
+
+inline constexpr double kNoBound = std::numeric_limits<double>::infinity();  // but that of the type
+
+inline constexpr SamplerField kSamplerFields[] = {
+    {.name = "temperature",
+     .member = &SamplerValues::temperature,
+     .low = 0,
+     .high = 100,
+     .meaning = "how far from the likeliest token; below 1e-4: always the likeliest",
+     .example = 0.7},
+    {.name = "top_k",
+     .member = &SamplerValues::top_k,
+     .low = 0,
+     .high = kNoBound,
+     .meaning = "draw from so many of the likeliest tokens; 0: all",
+     .example = 40},
+    {.name = "top_p",
+     .member = &SamplerValues::top_p,
+     .low = 0,
+     .high = 1,
+     .meaning = "draw from the likeliest tokens that together reach this probability; 1: all",
+     .example = 0.95,
+     .above = true},
+    {.name = "min_p",
+     .member = &SamplerValues::min_p,
+     .low = 0,
+     .high = 1,
+     .meaning = "drop tokens less likely than this part of the likeliest's probability; 0: none",
+     .example = 0.05},
+    {.name = "typical_p",
+     .member = &SamplerValues::typical_p,
+     .low = 0,
+     .high = 1,
+     .meaning = "draw from the most typical tokens that together reach this probability; 1: all",
+     .example = 1,
+     .above = true},
+    {.name = "repetition_penalty",
+     .member = &SamplerValues::repetition_penalty,
+     .low = 0.01,
+     .high = 100,
+     .meaning = "divide positive logits of tokens in the text by this, multiply negative ones; 1: none",
+     .example = 1.1},
+    {.name = "frequency_penalty",
+     .member = &SamplerValues::frequency_penalty,
+     .low = -2,
+     .high = 2,
+     .meaning = "subtract this from a token's logit for each time it is in the output; 0: none",
+     .example = 0},
+    {.name = "presence_penalty",
+     .member = &SamplerValues::presence_penalty,
+     .low = -2,
+     .high = 2,
+     .meaning = "subtract this from the logits of tokens in the output; 0: none",
+     .example = 0},
+    {.name = "penalty_window",
+     .member = &SamplerValues::penalty_window,
+     .low = 0,
+     .high = kNoBound,
+     .meaning = "tokens that the penalties look back on; 0: all",
+     .example = 64},
+    {.name = "dry.multiplier",
+     .member = &SamplerValues::dry_multiplier,
+     .low = 0,
+     .high = 100,
+     .meaning = "how much a token loses that would go on with a repeated sequence; 0: nothing",
+     .example = 0.8},
+    {.name = "dry.base",
+     .member = &SamplerValues::dry_base,
+     .low = 1,
+     .high = 100,
+     .meaning = "by what that grows with each repeated token",
+     .example = 1.75},
+    {.name = "dry.allowed_length",
+     .member = &SamplerValues::dry_allowed_length,
+     .low = 0,
+     .high = 1024,
+     .meaning = "tokens that may repeat without loss",
+     .example = 2},
+    {.name = "dry.window",
+     .member = &SamplerValues::dry_window,
+     .low = 0,
+     .high = kNoBound,
+     .meaning = "tokens that are looked back on; 0: all",
+     .example = 0},
+};
+
+// A number without a row fails here.
+static_assert(sizeof(SamplerValues) == std::size(kSamplerFields) * sizeof(float));
+
+inline constexpr double kMaxBias = 100;     // either way
+inline constexpr int kMaxLogitBias = 1024;  // of one request, each for a token of its own
+
+}  // namespace imp

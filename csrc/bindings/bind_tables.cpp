@@ -1,0 +1,91 @@
+// The core's tables as data.
+#include "bindings/bind_tables.h"
+
+#include <pybind11/stl.h>
+
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "bindings/sampler_values.h"
+#include "engine/engine_options.h"
+#include "engine/limits.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+template <class T, std::size_t N>
+std::vector<T> list_of(const T (&table)[N]) {
+  return {std::begin(table), std::end(table)};
+}
+
+void register_sampler_fields(py::module_& module) {
+  py::class_<SamplerField>(module, "SamplerField", "A number of a sampler: what it may be and what it means.")
+      .def_readonly("name", &SamplerField::name, "In imp.v1's SamplingOptions; those of `dry.` are in its DryOptions.")
+      .def_property_readonly("keyword", &keyword_of, "Of the class SamplingOptions.")
+      .def_property_readonly(
+          "is_whole",
+          [](const SamplerField& self) { return !std::holds_alternative<float SamplerValues::*>(self.member); })
+      .def_readonly("low", &SamplerField::low)
+      .def_readonly("above", &SamplerField::above, "Whether `low` itself is out of range.")
+      .def_readonly("high", &SamplerField::high, "Infinite where only the type bounds it.")
+      .def_property_readonly("default", [](const SamplerField& self) { return value_of(self, {}); })
+      .def_readonly("meaning", &SamplerField::meaning)
+      .def_readonly("example", &SamplerField::example);
+  module.def("sampler_fields", [] { return list_of(kSamplerFields); }, "Every number of a sampler.");
+}
+
+void register_engine_fields(py::module_& module) {
+  py::class_<EngineField>(module, "EngineField", "An option of the engine that imp.conf has.")
+      .def_readonly("name", &EngineField::name, "The attribute of EngineOptions.")
+      .def_readonly("key", &EngineField::key, "In imp.conf.")
+      .def_readonly("low", &EngineField::low)
+      .def_readonly("high", &EngineField::high)
+      .def_property_readonly("default",
+                             [](const EngineField& self) {
+                               const EngineOptions options;
+                               return std::visit([&](auto member) { return py::object(py::cast(options.*member)); },
+                                                 self.member);
+                             })
+      .def_readonly("meaning", &EngineField::meaning);
+  module.def("engine_fields", [] { return list_of(kEngineFields); }, "Every option of the engine that imp.conf has.");
+}
+
+void register_limits(py::module_& module) {
+  py::class_<Limits>(module, "Limits", "What a request may hold at most.")
+      .def_readonly("top_logprobs", &Limits::top_logprobs)
+      .def_readonly("stop_tokens", &Limits::stop_tokens)
+      .def_readonly("logit_biases", &Limits::logit_biases)
+      .def_readonly("bias", &Limits::bias, "Either way.")
+      .def_readonly("sequences", &Limits::sequences)
+      .def_readonly("priority", &Limits::priority, "Either way.")
+      .def_readonly("tenant_bytes", &Limits::tenant_bytes)
+      .def_readonly("scope_bytes", &Limits::scope_bytes)
+      .def_readonly("profile_steps", &Limits::profile_steps);
+  module.attr("LIMITS") = kLimits;
+}
+
+void register_reasons(py::module_& module) {
+  module.def(
+      "reasons",
+      [] {
+        py::dict kinds;
+        for (const ReasonRow& row : kReasons) kinds[py::cast(row.name)] = row.kind;
+        return kinds;
+      },
+      "Every reason of an Error with the name of its class.");
+}
+
+}  // namespace
+
+void register_tables(py::module_& module) {
+  register_sampler_fields(module);
+  register_engine_fields(module);
+  register_limits(module);
+  register_reasons(module);
+}
+
+}  // namespace imp::bindings

@@ -1,0 +1,76 @@
+// The engine's options, and the one table of those that imp.conf has: the engine checks them by it, and over
+// `_core.engine_fields()` imp.conf has its ranges, defaults and words from it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/block_hash.h"
+#include "engine/limits.h"
+
+namespace imp {
+
+struct EngineOptions {
+  int n_blocks = 0;       // KV blocks
+  int max_context = 0;    // no position at or beyond it is evaluated
+  int max_running = 64;   // sequences in one step
+  int max_waiting = 256;  // runs not yet admitted
+  std::int64_t max_waiting_tokens = 1 << 20;
+  int max_sessions = 256;
+  int prefill_chunk = 512;           // tokens of one sequence evaluated in one step
+  int step_tokens = 512;             // rows of one step, decode rows included; at least max_running
+  int prefill_per_decode = 6;        // rows of prompts for each decode row of the same step; 0: as many as fit
+  int decode_per_tenant = 12;        // decode rows per tenant in a step that several tenants share; 0: no bound
+  std::int64_t max_wait_ms = 60000;  // a run that waited this long goes before higher priorities
+  double tenant_share = 0.5;         // most of running, waiting, prefix cache and idle sessions while others want them
+  bool evict_sessions = false;       // close the longest idle session where blocks are lacking
+  bool prefix_cache = true;
+  int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
+  int max_candidates = kLimits.top_logprobs;                // the most that a run may ask for
+  std::optional<HashSecret> cache_secret;                   // of the prefix keys; absent: drawn from the system
+  int max_queued_events = 65536;                            // the loop pauses where nobody drains them
+  int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
+  std::vector<std::int32_t> suppressed_tokens;  // never drawn
+  std::optional<int> cpu;                       // where the engine's thread stays, the first of the backend's team
+};
+
+struct EngineField {
+  std::string_view name;
+  std::variant<int EngineOptions::*, std::int64_t EngineOptions::*, double EngineOptions::*, bool EngineOptions::*>
+      member;
+  std::string_view key;  // in imp.conf
+  double low = 0;
+  double high = 0;
+  std::string_view meaning;
+};
+
+inline constexpr EngineField kEngineFields[] = {
+    {"max_running", &EngineOptions::max_running, "scheduler.max_running", 1, 4096, "sequences in one step"},
+    {"max_waiting", &EngineOptions::max_waiting, "scheduler.max_waiting", 1, 65536,
+     "requests that wait for their first step; beyond: QUEUE_FULL"},
+    {"max_waiting_tokens", &EngineOptions::max_waiting_tokens, "scheduler.max_waiting_tokens", 1, 1 << 30,
+     "prompt tokens that wait; beyond: QUEUE_FULL"},
+    {"prefill_chunk", &EngineOptions::prefill_chunk, "scheduler.prefill_chunk", 1, 65536,
+     "most tokens of one prompt in one step"},
+    {"step_tokens", &EngineOptions::step_tokens, "scheduler.step_tokens", 1, 65536,
+     "most tokens in one step, decoded and prefilled together"},
+    {"prefill_per_decode", &EngineOptions::prefill_per_decode, "scheduler.prefill_per_decode", 0, 65536,
+     "prompt tokens in a step for each sequence that generates in it, 24 at least; 0: no bound"},
+    {"decode_per_tenant", &EngineOptions::decode_per_tenant, "scheduler.decode_per_tenant", 0, 4096,
+     "sequences that generate in a step for each tenant, where several do and some want more; 0: no bound"},
+    {"max_wait_ms", &EngineOptions::max_wait_ms, "scheduler.max_wait", 1, 24 * 3600 * 1000,
+     "after this, served before any priority"},
+    {"tenant_share", &EngineOptions::tenant_share, "scheduler.tenant_share", 0.01, 1,
+     "largest share of running, waiting, cache and idle sessions for one tenant while others wait"},
+    {"prefix_cache", &EngineOptions::prefix_cache, "kv.prefix_cache", 0, 1,
+     "keep the blocks of ended requests for prompts that begin alike"},
+    {"max_sessions", &EngineOptions::max_sessions, "sessions.max", 0, 65536, "open sessions; beyond: SESSIONS_FULL"},
+    {"evict_sessions", &EngineOptions::evict_sessions, "sessions.evict", 0, 1,
+     "end the longest unused session whose blocks become free, instead of KV_FULL"},
+};
+
+}  // namespace imp

@@ -1,0 +1,21 @@
+"""The core's tables as data: what a sampler's fields, the engine's options and a request's parts may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from imp_service._core import LIMITS, EngineField, SamplerField, engine_fields, reasons, sampler_fields
+
+# Those of imp.v1's DryOptions, which is a message within SamplingOptions.
+DRY = "dry."
+_FIELDS = {field.name: field for field in sampler_fields()}
+
+# By the names of their messages' fields.
+SAMPLER_FIELDS: Mapping[str, SamplerField] = {n: field for n, field in _FIELDS.items() if not n.startswith(DRY)}
+DRY_FIELDS: Mapping[str, SamplerField] = {n[len(DRY) :]: field for n, field in _FIELDS.items() if n.startswith(DRY)}
+# By the attributes of the core's EngineOptions.
+ENGINE_FIELDS: Mapping[str, EngineField] = {field.name: field for field in engine_fields()}
+# Each with the name of its class of errors.
+REASONS: Mapping[str, str] = reasons()
+
+__all__ = ["DRY_FIELDS", "ENGINE_FIELDS", "LIMITS", "REASONS", "SAMPLER_FIELDS", "EngineField", "SamplerField"]
