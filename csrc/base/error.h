@@ -26,7 +26,7 @@ namespace imp {
   X(NO_CANDIDATE, StateError)             \
   X(FEATURE_DISABLED, StateError)         \
   X(CANCELLED, StateError)                \
-  /* the engine's resources */             \
+  /* the engine's resources */            \
   X(QUEUE_FULL, ResourceExhausted)        \
   X(KV_FULL, ResourceExhausted)           \
   X(NO_MEMORY, ResourceExhausted)         \

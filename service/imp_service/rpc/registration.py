@@ -29,6 +29,7 @@ from imp_service.rpc.requests.request_metadata import RequestMetadata, read_requ
 from imp_service.rpc.security.authentication import Authentication, Metadata
 from imp_service.rpc.security.policies import NO_POLICY, POLICIES, Policy
 from imp_service.serving.host import Host
+from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import Method as CountedMethod
 from imp_service.telemetry.method import MethodType
 
