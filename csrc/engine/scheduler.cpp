@@ -39,7 +39,7 @@ Scheduler::Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks
       tenants_(kCreditSteps * static_cast<std::uint64_t>(options.step_tokens)) {
   IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
   IMP_CHECK(options.step_tokens >= options.max_running && max_logits_rows >= options.max_running);
-  resting_.reserve(static_cast<std::size_t>(options.max_sessions));
+  idle_sessions_.reserve(static_cast<std::size_t>(options.max_sessions));
   leaving_.reserve(static_cast<std::size_t>(options.max_sessions));
   n_leaving_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
   marks_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));

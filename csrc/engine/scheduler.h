@@ -148,15 +148,15 @@ class Scheduler {
   int max_logits_rows_;
   KvBlocks& blocks_;
   Tenants tenants_;
-  std::vector<Sequence*> running_;    // by priority, then order
-  std::vector<Sequence*> waiting_;    // in no order
-  std::vector<Sequence*> resting_;    // idle sessions, in no order
-  std::vector<Sequence*> leaving_;    // of evict_sessions: idle sessions that end if all of them free enough
-  std::vector<int> n_leaving_;        // per block: owners that are in leaving_
-  std::vector<Sequence*> prefills_;   // of plan_prefills
-  std::vector<Sequence*> decodes_;    // of choose_decodes
-  std::vector<Tenant*> sharing_;      // of choose_decodes: tenants with work for the step
-  std::vector<std::uint64_t> marks_;  // of blocks_held: per block, the last count that included it
+  std::vector<Sequence*> running_;        // by priority, then order
+  std::vector<Sequence*> waiting_;        // in no order
+  std::vector<Sequence*> idle_sessions_;  // idle sessions, in no order
+  std::vector<Sequence*> leaving_;        // of evict_sessions: idle sessions that end if all of them free enough
+  std::vector<int> n_leaving_;            // per block: owners that are in leaving_
+  std::vector<Sequence*> prefills_;       // of plan_prefills
+  std::vector<Sequence*> decodes_;        // of choose_decodes
+  std::vector<Tenant*> sharing_;          // of choose_decodes: tenants with work for the step
+  std::vector<std::uint64_t> marks_;      // of blocks_held: per block, the last count that included it
   std::uint64_t last_mark_ = 0;
   std::uint64_t next_order_ = 0;
   std::uint64_t next_turn_ = 0;

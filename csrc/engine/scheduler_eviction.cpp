@@ -52,10 +52,10 @@ int Scheduler::blocks_held(std::span<Sequence* const> sessions) {
 // the tenant that wants blocks. Of the other tenants, looks at those whose idle sessions hold more than a share and can
 // free blocks, and takes the longest idle session of the one that holds most.
 Sequence* Scheduler::longest_idle_above_share(const Sequence& wanting) {
-  std::ranges::sort(resting_, {}, [](const Sequence* session) -> const std::string& { return session->tenant; });
+  std::ranges::sort(idle_sessions_, {}, [](const Sequence* session) -> const std::string& { return session->tenant; });
   const auto of_one_tenant = [](const Sequence* a, const Sequence* b) { return a->tenant == b->tenant; };
   const auto for_each_other = [&](const auto& visit) {
-    for (auto left = std::span<Sequence* const>(resting_); !left.empty();) {
+    for (auto left = std::span<Sequence* const>(idle_sessions_); !left.empty();) {
       const auto end = std::ranges::adjacent_find(left, std::not_fn(of_one_tenant));
       const auto n = end == left.end() ? left.size() : static_cast<std::size_t>(end - left.begin()) + 1;
       if (left.front()->tenant != wanting.tenant) visit(left.first(n));
@@ -85,7 +85,7 @@ int Scheduler::owners_left(std::int32_t block) const {
 
 // The idle session is to end. Returns how many blocks become free.
 int Scheduler::leave(Sequence& session) {
-  std::erase(resting_, &session);
+  std::erase(idle_sessions_, &session);
   leaving_.push_back(&session);
   int n_freed = 0;
   for (const std::int32_t block : session.table.blocks) {
@@ -100,7 +100,7 @@ int Scheduler::leave(Sequence& session) {
 bool Scheduler::evict_sessions(const Sequence& wanting, int n_needed, StepPlan& plan) {
   int n_available = blocks_.n_available();
   while (n_available < n_needed) {
-    Sequence* session = options_.evict_sessions ? longest_idle(resting_) : longest_idle_above_share(wanting);
+    Sequence* session = options_.evict_sessions ? longest_idle(idle_sessions_) : longest_idle_above_share(wanting);
     if (session == nullptr) break;
     n_available += leave(*session);
   }
@@ -111,7 +111,7 @@ bool Scheduler::evict_sessions(const Sequence& wanting, int n_needed, StepPlan& 
       blocks_.truncate(session->table, 0);
       plan.evicted.push_back(session);
     } else {
-      resting_.push_back(session);
+      idle_sessions_.push_back(session);
     }
   }
   leaving_.clear();
