@@ -5,7 +5,7 @@
 #include <cstring>
 #include <optional>
 
-#include "backend/cuda/testing_gemm.h"
+#include "native/gpu/gemm_trials.h"
 #include "native/module/gemm.h"
 
 namespace py = pybind11;

@@ -1,5 +1,5 @@
 // `_testing`: times a GPU's kernels by themselves.
-#include "native/module/gpu_bench.h"
+#include "native/gpu/gpu_bench.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>

@@ -2,12 +2,12 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/bind_errors.h"
-#include "bindings/testing/base.h"
-#include "bindings/testing/engine.h"
-#include "bindings/testing/files.h"
-#include "bindings/testing/gemm.h"
-#include "bindings/testing/model.h"
-#include "bindings/testing/ops.h"
+#include "native/module/base.h"
+#include "native/module/engine.h"
+#include "native/module/files.h"
+#include "native/module/gemm.h"
+#include "native/module/model.h"
+#include "native/module/ops.h"
 
 PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's inner rooms, for the tests";
