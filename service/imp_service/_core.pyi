@@ -258,8 +258,8 @@ class ModelOverrides:
     """
     deterministic: bool
     kv_dtype: str | None
-    unvalidated_kernels: bool
     rope_scaling: RopeScaling
+    unvalidated_kernels: bool
     def __init__(self) -> None:
         ...
     @property

@@ -26,8 +26,8 @@ def callers(pattern: str) -> list[str]:
 
 
 def test_gen_1_there_is_one_caller_of_the_sampler_and_one_of_the_forward_pass() -> None:
-    assert callers(r"(?:\.|->)sample\(") == ["step.cpp"]
-    assert callers(r"(?:\.|->)forward\(") == ["step.cpp"]
+    assert callers(r"(?:\.|->)sample\(") == ["step_executor.cpp"]
+    assert callers(r"(?:\.|->)forward\(") == ["step_executor.cpp"]
 
 
 def test_gen_2_prefill_holds_its_tokens_and_leaves_the_sample_pending() -> None:

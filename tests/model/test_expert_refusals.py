@@ -128,7 +128,7 @@ def test_mod_6_a_tensor_left_over_beside_experts(name: str, tmp_path: Path) -> N
 BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"num_experts": 0}, "MODEL_CONFIG", "num_experts: 0"),
     ({"num_experts": 2**40}, "MODEL_LIMIT", "num_experts: 1099511627776"),
-    ({"num_experts": None}, "MODEL_CONFIG", "num_experts: "),
+    ({"num_experts": None}, "MODEL_CONFIG", "missing, but required"),
     ({"num_experts_per_tok": 8}, "MODEL_CONFIG", "num_experts_per_tok: 8, expected 1 to the 7 experts"),
     ({"moe_intermediate_size": -1}, "MODEL_CONFIG", "moe_intermediate_size: "),
     ({"norm_topk_prob": 1}, "MODEL_CONFIG", "norm_topk_prob"),

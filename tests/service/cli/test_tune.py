@@ -120,7 +120,7 @@ def test_the_models_own_types_are_measured(call, tmp_path: Path, monkeypatch: py
         (("--types", "q8_0,"), "expected names of weight types"),
         (("--types", "q9"), "expected one of f32"),
         (("--types", "q8_0", "-m", "x.gguf"), "not allowed with"),
-        (("--types", "q8_0", "--set", "device.kind=cuda"), "device.kind is cuda, expected cpu"),
+        (("--types", "q8_0", "--set", "device.kind=cuda"), "device.kind: cuda, expected cpu"),
         (("--types", "q8_0", "--reps", "0"), "expected numbers of at least 1"),
     ],
 )

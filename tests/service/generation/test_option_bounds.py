@@ -159,7 +159,7 @@ def test_rpc_4_each_id_of_a_long_prompt_is_judged(place: int, token: Any) -> Non
         ("stop.strings", ["a\ud800"], "stop.strings[0]: a surrogate at character 1"),
         ("stop.strings", "abc", "stop.strings: 'abc', expected a list of texts"),
         ("stop.token_ids", [2048], "stop.token_ids[0]: token 2048, expected below 2048, the number of tokens"),
-        ("stop.token_ids", [1] * 257, "stop.token_ids: 257 entries, at most 256"),
+        ("stop.token_ids", [1] * 257, "stop.token_ids: 257 entries, expected 0 … 256"),
         ("cache.salt", b"x", "cache.salt: b'x', expected a text"),
     ],
 )
