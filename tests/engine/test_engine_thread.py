@@ -116,7 +116,7 @@ def test_y04_a_device_fault_ends_every_run_once_and_the_engine_takes_nothing_mor
 
 
 def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> None:
-    engine = threaded("counter")
+    engine = threaded("counter", n_blocks=2048, max_context=32768)
     for number in range(20):
         steps = engine.stats().n_steps
         engine.hold()
@@ -127,7 +127,7 @@ def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> 
         engine.let_go()
         collect(engine, 8)
         assert engine.stats().n_steps == steps + 1
-    engine.generate(1, 1000, [1], limits=_core.RunLimits(max_outputs=2000), **GREEDY)
+    engine.generate(1, 1000, [1], limits=_core.RunLimits(max_outputs=30_000), **GREEDY)
     engine.wait_for_steps_locked(engine.stats().n_steps + 1)
     engine.hold()
     engine.generate(2, 1001, [1], limits=_core.RunLimits(max_outputs=1), **GREEDY)
