@@ -26,7 +26,7 @@ except ModuleNotFoundError:  # pip brings it along
 # Of the extra `test`: what no test that runs on GPUs imports.
 NOT_FOR_GPUS = frozenset({
     "buf-bin", "cryptography", "grpcio-tools", "jsonschema", "kubernetes-validate", "nvidia-cuda-cuobjdump",
-    "nvidia-cuda-nvdisasm", "opentelemetry-sdk",
+    "nvidia-cuda-nvdisasm", "opentelemetry-sdk", "pybind11",
 })  # fmt: skip
 # Of what builds imp: programs, and what CMake alone does as well.
 PROGRAMS = frozenset({"cmake", "ninja"})
@@ -41,10 +41,11 @@ def requirements(*, is_built: bool = True) -> list[Requirement]:
     """As pyproject.toml has them, with or without what builds imp."""
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = document["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"]["test"]]
-    lines += document["build-system"]["requires"] if is_built else []
-    found = [Requirement(line) for line in lines]
-    return [each for each in found if each.name not in NOT_FOR_GPUS | PROGRAMS]
+    tested = [Requirement(line) for line in (*project["dependencies"], *project["optional-dependencies"]["test"])]
+    building = [Requirement(line) for line in document["build-system"]["requires"]] if is_built else []
+    return [each for each in tested if each.name not in NOT_FOR_GPUS] + [
+        each for each in building if each.name not in PROGRAMS
+    ]
 
 
 def installed() -> Versions:

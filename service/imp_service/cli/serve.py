@@ -17,9 +17,11 @@ from imp_service.cli.model_options import add_model_options, load_model_settings
 from imp_service.cli.stop_signals import StopSignals
 
 if TYPE_CHECKING:
+    from imp_service.cli.loading import LoadingLine
     from imp_service.cli.ready_file import ReadyFile
     from imp_service.config import Config
     from imp_service.core.early_load import EarlyLoad
+    from imp_service.rpc.service import Service
 
 EXAMPLES = (
     "imp serve",
@@ -74,12 +76,7 @@ def run(arguments: Namespace) -> int:
     quiet_grpc()
     # What a server is made of takes as long to import as weights to read: both at once.
     early = EarlyLoad(config)
-    try:
-        return asyncio.run(_serve(config, reread, early, ready, signals))
-    except Exception as error:
-        if not early.end():
-            os._exit(report(*describe(error)))
-        raise
+    return asyncio.run(_serve(config, reread, early, ready, signals))
 
 
 async def _serve(
@@ -92,10 +89,28 @@ async def _serve(
     from imp_service.cli.loading import LoadingLine
     from imp_service.rpc.service import Service
     from imp_service.serving.loading import make_model_of
-    from imp_service.telemetry.log_capture import capture
 
     line = LoadingLine()
-    service = Service(config, line, make_model_of(early), reread=reread)
+    service, failure = None, None
+    try:
+        service = Service(config, line, make_model_of(early), reread=reread)
+        await _until_stopped(service, line, ready, signals)
+    except Exception as error:
+        failure = error
+    if not early.end() or (service is not None and service.is_abandoned):
+        # The interpreter would wait for a thread that may hang in a disk.
+        status = 0 if failure is None else report(*describe(failure))
+        sys.stderr.flush()
+        os._exit(status)
+    if failure is not None:
+        raise failure
+    return 0
+
+
+async def _until_stopped(
+    service: "Service", line: "LoadingLine", ready: "ReadyFile | None", signals: StopSignals
+) -> None:
+    from imp_service.telemetry.log_capture import capture
 
     def on_stop(name: str) -> None:
         service.host.telemetry.log.info("signal", name=name)
@@ -119,10 +134,6 @@ async def _serve(
     finally:
         line.clear()
         give_back()
-    if service.is_abandoned or not early.end():
-        sys.stderr.flush()
-        os._exit(0)
-    return 0
 
 
 def _nothing() -> None:

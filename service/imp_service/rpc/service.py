@@ -48,7 +48,7 @@ class Service:
     @property
     def is_abandoned(self) -> bool:
         """Something goes on that nobody waits for: only the end of the process ends it."""
-        return self._loading.is_running or self._packed.is_writing
+        return self._loading.is_running or self.host.background.is_running
 
     def stop(self) -> None:
         """Begins the end: run() returns when the drain is over."""

@@ -12,6 +12,7 @@ from imp_service.config import Config
 from imp_service.config.reload import reloaded
 from imp_service.core import EngineStats, Error, make_error
 from imp_service.generation import LanguageModel
+from imp_service.serving.background import BackgroundThreads
 from imp_service.serving.constraint_turns import ConstraintTurns
 from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
@@ -55,6 +56,7 @@ class Host:
         self.instance_id = secrets.token_hex(4)
         self.telemetry = Telemetry(self.settings, clock=clock, log_to=log_to)
         self.lifecycle = Lifecycle()
+        self.background = BackgroundThreads(self.lifecycle)
         self.calls = RunningCalls()
         self.drain = Drain(self.settings.drain, self.lifecycle, self.calls, self.telemetry.log)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)

@@ -154,6 +154,39 @@ def test_lif_10_y22_an_interpreter_ends_with_an_engine_at_work(tmp_path: Path) -
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "left\n", "")
 
 
+# Its digest reads on after the server has stopped, as one does that a busy machine gives no time.
+DIGESTS_FOR_EVER = """
+import itertools, sys
+from imp_service.cli.shell import main
+from imp_service.serving import weights_digest
+def read_for_ever(files, goes_on):
+    for _ in itertools.count():
+        files[0].read(0, 2**20)
+weights_digest.sha256_of = read_for_ever
+sys.exit(main())
+"""
+
+
+def test_lif_10_a_server_exits_with_0_while_a_background_thread_is_in_native_code(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    words = ["serve", "--listen", "127.0.0.1:0", "--set", "device.threads=1", "--ready-file", str(ready)]
+    started = [sys.executable, "-P", "-c", DIGESTS_FOR_EVER, *words]
+    with subprocess.Popen(
+        started, env=clean_environment(tmp_path), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            give_up = time.monotonic() + HANGS_AFTER
+            while not ready.exists():
+                assert process.poll() is None and time.monotonic() < give_up
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.005)
+            process.terminate()
+            _, errors = process.communicate(timeout=HANGS_AFTER)
+        finally:
+            process.kill()
+    assert process.returncode == 0, errors
+
+
 def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_told_and_the_model_is_served(tmp_path: Path) -> None:
     keys = (Key("general.sampling.penalty_last_n", I32, -1), Key("general.sampling.min_p", F32, math.nan))
     path = demo_with_keys(tmp_path / "odd.gguf", *keys)
