@@ -155,13 +155,13 @@ def planning_bytes(wanted: GenerationRequest) -> int:
 def outbox_limits(
     request: pb.GenerateRequest, wanted: GenerationRequest, terms: Terms, *, is_unary: bool
 ) -> OutboxLimits:
-    """How its output waits. A whole reply waits for its end, and has no reader who could be slow."""
+    """How its output waits. A whole reply waits for its end; the server itself reads its parts, and is never slow."""
     settings, output = terms.settings, wanted.output
     max_tokens, max_delay = read_chunking(request.output, settings)
     return OutboxLimits(
         max_tokens=ALL_TOKENS if is_unary else most_chunk_tokens(wanted, max_tokens, terms),
         max_delay=math.inf if is_unary else max_delay,
-        max_bytes=settings.slow_client.bytes,
-        timeout=settings.slow_client.timeout.total_seconds(),
+        max_bytes=math.inf if is_unary else settings.slow_client.bytes,
+        timeout=math.inf if is_unary else settings.slow_client.timeout.total_seconds(),
         token_bytes=unread_token_bytes(output, seeks_stop=bool(wanted.stop.strings)),
     )

@@ -27,7 +27,7 @@ class OutboxLimits:
     # Seconds that a token may wait for company; the first of a sequence never does.
     max_delay: float
     # Unread beyond this, the sequences pause; below half of it they go on.
-    max_bytes: int
+    max_bytes: float
     # Seconds without a read while it pauses, or after its end.
     timeout: float
     # What a token takes until it is read.
@@ -187,7 +187,7 @@ class GenerationStream:
     def _is_held_back(self) -> bool:
         """What is unread waits for company."""
         limits, fold = self._limits, self._run.fold
-        if self._delay_is_over or not self._run.is_open or fold.must_be_told(limits.max_tokens):
+        if self._delay_is_over or self.is_paused or not self._run.is_open or fold.must_be_told(limits.max_tokens):
             return False
         if self._delay is None and fold.n_unread_tokens and limits.max_delay != math.inf:
             self._delay = self._loop.call_later(limits.max_delay, self._end_delay)
@@ -228,7 +228,7 @@ class GenerationStream:
         if not self.is_paused and self._run.is_open and self._unread_bytes > self._limits.max_bytes:
             self._pause(True)
         # After the end nothing more comes, and nothing but the reader keeps the request.
-        if self._slow is None and (self.is_paused or not self._run.is_open):
+        if self._slow is None and (self.is_paused or not self._run.is_open) and self._limits.timeout != math.inf:
             self._slow = self._loop.call_later(self._limits.timeout, self._judge_slowness)
 
     def _pause(self, is_paused: bool) -> None:

@@ -319,6 +319,17 @@ def test_sch_11_a_stalled_reader_of_candidates_costs_what_slow_client_bytes_says
         stream.cancel()
 
 
+def test_sch_11_output_beyond_slow_client_bytes_is_delivered_to_who_reads() -> None:
+    """It pauses its sequences, so nothing more would come that could fill a message."""
+    with serve("slow_client.bytes=1KiB", "slow_client.timeout=50ms", model=scripted(n_blocks=500)) as small:
+        request = chatty(1, 150, num_sequences=8)
+        request.output.max_chunk_tokens = 1000
+        request.output.max_chunk_delay.FromSeconds(10)
+        unary, messages = in_one(small, request), streamed(small, request)
+    assert [len(each.ids) for each in unary.outputs] == [150] * 8
+    assert unary.outputs == messages.outputs
+
+
 def test_sch_11_unread_candidates_take_what_they_are_counted_as() -> None:
     n_tokens = 2000
     output = OutputOptions(logprobs=True, top_logprobs=20)
