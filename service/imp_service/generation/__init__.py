@@ -13,16 +13,15 @@ from imp_service.generation.options import (
     StopOptions,
 )
 from imp_service.generation.replies import (
-    Candidate,
     Chunk,
     Finished,
     Started,
     StepOutput,
     StopMatch,
     Timings,
-    TokenScores,
     Usage,
 )
+from imp_service.generation.scores import Candidate, TokenScores
 from imp_service.generation.session import Session
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from imp_service.core import FinishedEvent, StartedEvent, TokenEvent
@@ -16,10 +16,10 @@ from imp_service.generation.replies import (
     Started,
     StopMatch,
     Timings,
-    TokenScores,
     Usage,
 )
-from imp_service.generation.step import scores_of, timings_of
+from imp_service.generation.scores import HeldScores
+from imp_service.generation.step import timings_of
 from imp_service.text import TextStream
 
 if TYPE_CHECKING:
@@ -43,7 +43,16 @@ class AllowNext:
     allowed: bytes | None
 
 
-Command = EndAt | AllowNext
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """The constraint takes this token; mask_after() says what the output behind it may be."""
+
+    stream: int
+    output: int
+    token: int
+
+
+Command = EndAt | AllowNext | Follow
 
 
 class GenerationFold:
@@ -93,8 +102,7 @@ class GenerationFold:
             if stream.match is not None:
                 self.commands.append(EndAt(stream.index, event.output))
             elif stream.constraint is not None:
-                stream.constraint.accept(event.token)
-                self.commands.append(self._allow(stream, event.output + 1))
+                self.commands.append(Follow(stream.index, event.output, event.token))
             return True
         if isinstance(event, FinishedEvent):
             self._streams[event.stream].finished = event
@@ -103,6 +111,16 @@ class GenerationFold:
         else:
             self._started = cast(StartedEvent, event)
         return False
+
+    def mask_after(self, drawn: Follow) -> AllowNext:
+        """What the engine is told after a token. Takes long at worst; on any thread, one at a time for each stream.
+
+        The stream's end is not fed before it has returned.
+        """
+        stream = self._streams[drawn.stream]
+        assert stream.constraint is not None  # narrows
+        stream.constraint.accept(drawn.token)
+        return self._allow(stream, drawn.output + 1)
 
     @property
     def n_tokens(self) -> int:
@@ -156,8 +174,8 @@ class GenerationFold:
 
     def _start_reply(self) -> Started:
         """Without a StartedEvent the request was ended while it was queued."""
-        scores = TokenScores() if self._started is None else scores_of(self._started.scores)
-        scores = replace(scores, token_ids=self._prompt_ids if self._echo_prompt else [])
+        core = None if self._started is None else self._started.scores
+        scores = HeldScores(core, self._prompt_ids if self._echo_prompt else [])
         return Started(self._seed, self._n_prompt, self._n_cached, scores)
 
     @property

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
+from imp_service.generation.scores import Candidate, HeldScores, TokenScores
+
 FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A token that could have stood here, with its log probability before penalties and truncation."""
-
-    token_id: int
-    logprob: float
-
-
-@dataclass(frozen=True, slots=True)
-class TokenScores:
-    """Log probabilities of consecutive tokens, in parallel lists; the first token of a prompt has NaN."""
-
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    candidates: list[list[Candidate]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +17,12 @@ class Started:
     seed: int
     prompt_tokens: int
     cached_prompt_tokens: int
-    prompt: TokenScores
+    held_scores: HeldScores
+
+    @property
+    def prompt(self) -> TokenScores:
+        """What was asked for of the prompt's tokens. Made anew each time."""
+        return self.held_scores.whole()
 
     @property
     def text(self) -> str:
@@ -110,5 +100,10 @@ class StepOutput:
     cached_tokens: int
     candidates: list[Candidate]
     logits: bytes
-    scores: TokenScores
+    held_scores: HeldScores
     timings: Timings
+
+    @property
+    def scores(self) -> TokenScores:
+        """Of the tokens that it evaluated, where asked for. Made anew each time."""
+        return self.held_scores.whole()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from imp_service.core import (
     ENGINE_STOPPED,
@@ -17,12 +18,22 @@ from imp_service.core import (
     TokenEvent,
     make_error,
 )
-from imp_service.generation.fold import AllowNext
+from imp_service.generation.fold import AllowNext, Follow
 from imp_service.generation.plan import GenerationPlan
 from imp_service.generation.replies import Chunk, Reply
 
 # The events of an engine that has stopped end a run, with the reason: a command that it refuses needs no word.
 stopped_engine_says_why = suppress(*ENGINE_STOPPED)
+
+
+# Compute does the work, on whatever thread, and calls the other with its result on the run's own.
+Done = Callable[[AllowNext], bool]
+Compute = Callable[[Callable[[], AllowNext], Done], None]
+
+
+def compute_at_once(work: Callable[[], AllowNext], done: Done) -> None:
+    """On the run's own thread."""
+    done(work())
 
 
 class GenerationRun:
@@ -33,15 +44,26 @@ class GenerationRun:
     """
 
     def __init__(
-        self, client: EngineClient, plan: GenerationPlan, handler: Callable[[Event], None] | None = None
+        self,
+        client: EngineClient,
+        plan: GenerationPlan,
+        handler: Callable[[Event], None] | None = None,
+        compute: Compute = compute_at_once,
     ) -> None:
-        """Submits; raises what the engine refuses at its door. Without a `handler` events go to keep()."""
+        """Submits; raises what the engine refuses at its door. Without a `handler` events go to keep().
+
+        `compute` computes masks: the engine draws nothing of a stream before it has its mask.
+        """
         self._client = client
         self._plan = plan
         # What is to be told; to look at, from outside.
         self.fold = plan.fold
         self._on_session = plan.session_holds is not None
         self._events: deque[Event] = deque()
+        self._compute = compute
+        # Streams whose mask is computed, and those of their ends that came meanwhile.
+        self._following: set[int] = set()
+        self._ends: dict[int, FinishedEvent] = {}
         # Tokens that the session held when each output was drawn.
         self._positions: list[int] = []
         # The session was told what it keeps: the run may have been ahead, and have ended elsewhere.
@@ -133,6 +155,7 @@ class GenerationRun:
     def _absorb(self) -> None:
         while self._events:
             self._fold_event(self._events.popleft())
+            self._submit_commands()
         self._follow()
 
     def _follow(self) -> None:
@@ -153,6 +176,10 @@ class GenerationRun:
             self._tell_session(len(self._positions))
             return False
         assert isinstance(event, StartedEvent | FinishedEvent)  # narrows
+        if isinstance(event, FinishedEvent) and event.stream in self._following:
+            # Whether the text is complete decides the reason.
+            self._ends[event.stream] = event
+            return False
         if self._plan.session_holds is not None and isinstance(event, FinishedEvent) and not self._is_cut:
             self._plan.session_holds(event.position)
         return fold.feed(event)
@@ -166,16 +193,36 @@ class GenerationRun:
         commands.clear()
         for command in told:
             sequence = self._plan.sequences[command.stream]
-            if isinstance(command, AllowNext):
-                allowed = command.allowed
-                if allowed is not None and not any(allowed):
-                    raise make_error("NO_CANDIDATE", f"constraint: no token can be output {command.output}")
-                with stopped_engine_says_why:
-                    engine.mask(self._ticket, sequence, command.output, allowed or b"", end=allowed is None)
+            if isinstance(command, Follow):
+                self._following.add(command.stream)
+                self._compute(partial(self.fold.mask_after, command), self._followed)
+            elif isinstance(command, AllowNext):
+                self._allow(command)
             else:
                 with stopped_engine_says_why:
                     engine.end(self._ticket, sequence, "stop", n_outputs=command.output + 1)
                 self._tell_session(command.output + 1)
+
+    def _followed(self, mask: AllowNext) -> bool:
+        """A stream's mask is computed; True where its end had come."""
+        self._following.discard(mask.stream)
+        if not self.is_open:
+            return False
+        self._allow(mask)
+        end = self._ends.pop(mask.stream, None)
+        if end is None:
+            return False
+        self._fold_event(end)
+        self._follow()
+        return True
+
+    def _allow(self, mask: AllowNext) -> None:
+        allowed = mask.allowed
+        if allowed is not None and not any(allowed):
+            raise make_error("NO_CANDIDATE", f"constraint: no token can be output {mask.output}")
+        sequence = self._plan.sequences[mask.stream]
+        with stopped_engine_says_why:
+            self._client.engine.mask(self._ticket, sequence, mask.output, allowed or b"", end=allowed is None)
 
     def _end_all(self, reason: str, n_outputs: int | None = None) -> None:
         with stopped_engine_says_why:
@@ -197,4 +244,6 @@ class GenerationRun:
 
     def _forget(self) -> None:
         self.is_open = False
+        # It may be a reader's, who has this run.
+        self._compute = compute_at_once
         self._client.forget(self._ticket)

@@ -13,9 +13,10 @@ from imp_service.core import ENGINE_STOPPED, UNASKED, DoneEvent, Event, FailedEv
 from imp_service.generation.defaults import seed_of, with_seed
 from imp_service.generation.generation import Generation
 from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
-from imp_service.generation.replies import StepOutput, TokenScores
+from imp_service.generation.replies import StepOutput
+from imp_service.generation.scores import HeldScores, candidates_of
 from imp_service.generation.session_text import SessionText
-from imp_service.generation.step import StepFold, candidates_of, scores_of, step_limits, step_returns, timings_of
+from imp_service.generation.step import StepFold, step_limits, step_returns, timings_of
 from imp_service.generation.validate import invalid, refuse, sampling_violations, step_violations, token_violations
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class Session:
             cached_tokens=started.n_cached_tokens,
             candidates=candidates_of(started.candidates if drawn is None else drawn.candidates),
             logits=logits.astype("<f4").tobytes(),
-            scores=scores_of(started.scores) if started.scores.tokens else TokenScores(),
+            held_scores=HeldScores(started.scores),
             timings=timings_of(finished.timings),
         )
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from imp_service.core import (
-    CoreCandidate,
-    CoreScores,
     Event,
     FailedEvent,
     FinishedEvent,
@@ -18,7 +16,7 @@ from imp_service.core import (
     make_error,
 )
 from imp_service.generation.options import StepOptions
-from imp_service.generation.replies import Candidate, Timings, TokenScores
+from imp_service.generation.replies import Timings
 
 NS = 1e-9  # seconds
 
@@ -36,18 +34,6 @@ def step_returns(options: StepOptions) -> RunReturns:
         logits=options.logits,
         scores=options.scores,
         n_score_candidates=options.top_logprobs if options.scores else 0,
-    )
-
-
-def candidates_of(items: Sequence[CoreCandidate]) -> list[Candidate]:
-    """The core's candidates as replies have them."""
-    return [Candidate(item.token, item.logprob) for item in items]
-
-
-def scores_of(scores: CoreScores) -> TokenScores:
-    """The core's scores as replies have them."""
-    return TokenScores(
-        list(scores.tokens), list(scores.logprobs), [candidates_of(items) for items in scores.candidates]
     )
 
 

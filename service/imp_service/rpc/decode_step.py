@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import cast
 
 from imp_service.generation import SamplingOptions, StepOptions, StepOutput
+from imp_service.generation.scores import HeldScores
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.durations import duration
 from imp_service.rpc.replies.reported import reported_failure
-from imp_service.rpc.replies.write_replies import write_step_output
+from imp_service.rpc.replies.write_replies import add_scores, write_step_output
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.read_requests import read_sampling, read_step
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
@@ -28,6 +29,7 @@ class Stepped:
 
     output: pb.StepOutput
     forward: float  # seconds
+    scores: HeldScores
 
 
 # A step under way, what one gave before, or why one cannot be run.
@@ -57,6 +59,7 @@ class DecodeStep:
             begun = [self._begin(*each, call) for each in zip(request.steps, options, samplings, strict=True)]
         outcomes = [await each if isinstance(each, asyncio.Future) else each for each in begun]
         reply = self._reply(request, outcomes, call)
+        await self._add_scores(reply, outcomes)
         ran = [out for each, out in zip(begun, outcomes, strict=True) if isinstance(each, asyncio.Future)]
         n_sampled = sum(isinstance(each, Stepped) and each.output.HasField("token_id") for each in ran)
         if ran:
@@ -112,9 +115,24 @@ class DecodeStep:
         reply.forward.CopyFrom(duration(forward))
         return reply
 
+    async def _add_scores(self, reply: pb.DecodeStepResponse, outcomes: list[Stepped | Exception]) -> None:
+        scored = [
+            (result.output, outcome.scores)
+            for result, outcome in zip(reply.results, outcomes, strict=True)
+            if isinstance(outcome, Stepped) and outcome.scores
+        ]
+        if scored:
+            await self._host.workers.write(lambda: _add_all(scored))
+
     def _step_error(self, error: Exception, call: Call) -> pb.StepError:
         return reported_failure(error, call, self._host.telemetry.log).step_error()
 
 
+def _add_all(scored: list[tuple[pb.StepOutput, HeldScores]]) -> None:
+    for output, scores in scored:
+        add_scores(output.scores, scores)
+
+
 def _stepped(output: StepOutput) -> Stepped:
-    return Stepped(write_step_output(output), output.timings.prefill + output.timings.decode)
+    forward = output.timings.prefill + output.timings.decode
+    return Stepped(write_step_output(output), forward, output.held_scores)

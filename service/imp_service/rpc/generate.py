@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
-from imp_service.generation import Chunk, Finished, GenerationRequest
+from imp_service.generation import Chunk, Finished, GenerationRequest, Started
 from imp_service.generation.output_stream import unread_token_bytes
 from imp_service.generation.replies import Reply
+from imp_service.generation.scores import PART_TOKENS
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.replies.encoded import Encoded
 from imp_service.rpc.replies.whole_generation import WholeGeneration
-from imp_service.rpc.replies.write_replies import write_reply
+from imp_service.rpc.replies.write_replies import encode_started, write_reply
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.field_paths import paths_under
 from imp_service.rpc.requests.read_prompts import reading_bytes
@@ -27,8 +28,8 @@ from imp_service.serving.refusal import Refusal
 from imp_service.serving.workers import SMALL_BYTES
 from imp_service.telemetry import CallRecord
 
-# Of a reply that is one message anyway.
-ALL_TOKENS = 2**31
+# A reply that is one message anyway is gathered from parts of this size.
+GATHERED_TOKENS = 64
 
 
 class Generate:
@@ -41,7 +42,7 @@ class Generate:
         """Writes every reply as a message."""
         async with self._running(request, call) as generation:
             while (reply := await generation.next_reply()) is not None:
-                content = Encoded(self._message(reply, request, call).SerializeToString())
+                content = await self._encoded(reply, request, call)
                 n_tokens = len(reply.token_ids) if isinstance(reply, Chunk) else 0
                 # While the caller does not read, only what is sent is kept: its objects take ten times as much.
                 del reply
@@ -53,8 +54,22 @@ class Generate:
         async with self._running(request.request, call, unary=request) as generation:
             whole = WholeGeneration(generation.n_sequences)
             while (reply := await generation.next_reply()) is not None:
-                whole.add(self._message(reply, request.request, call))
+                await self._add(reply, request.request, call, whole)
         return whole.response()
+
+    async def _encoded(self, reply: Reply, request: pb.GenerateRequest, call: Call) -> Encoded:
+        if not is_large(reply):
+            return Encoded(self._message(reply, request, call).SerializeToString())
+        if isinstance(reply, Started):
+            started, name = reply, self._host.model.name
+            return await self._host.workers.write(lambda: encode_started(started, call.request_id, name))
+        return await self._host.workers.write(lambda: Encoded(self._message(reply, request, call).SerializeToString()))
+
+    async def _add(self, reply: Reply, request: pb.GenerateRequest, call: Call, whole: WholeGeneration) -> None:
+        if is_large(reply):
+            await self._host.workers.write(lambda: whole.add(self._message(reply, request, call)))
+        else:
+            whole.add(self._message(reply, request, call))
 
     def _message(self, reply: Reply, request: pb.GenerateRequest, call: Call) -> pb.GenerateResponse:
         if isinstance(reply, Finished) and reply.reason == "cancelled":
@@ -94,6 +109,7 @@ class Generate:
                         outbox_limits(request, wanted, terms, is_unary=unary is not None),
                         Watcher(host, call.record, wanted.num_sequences),
                         clock=host.clock,
+                        begin_work=host.workers.begin,
                         time_limit=(wanted.stop.time_limit or math.inf) - (host.clock() - began),
                         give_up=call.end,
                     )
@@ -139,6 +155,13 @@ class Watcher:
         self._record.finished([reply.reason for reply in replies], last.usage, last.timings)
 
 
+def is_large(reply: Reply) -> bool:
+    """Writing it takes longer than a step of the event loop may."""
+    if isinstance(reply, Started):
+        return len(reply.held_scores) > PART_TOKENS
+    return isinstance(reply, Chunk) and len(reply.candidates) > PART_TOKENS
+
+
 def refuse_late(call: Call) -> None:
     """Raises DEADLINE_EXCEEDED where the caller has stopped waiting."""
     if call.is_late:
@@ -159,7 +182,7 @@ def outbox_limits(
     settings, output = terms.settings, wanted.output
     max_tokens, max_delay = read_chunking(request.output, settings)
     return OutboxLimits(
-        max_tokens=ALL_TOKENS if is_unary else most_chunk_tokens(wanted, max_tokens, terms),
+        max_tokens=GATHERED_TOKENS if is_unary else most_chunk_tokens(wanted, max_tokens, terms),
         max_delay=math.inf if is_unary else max_delay,
         max_bytes=math.inf if is_unary else settings.slow_client.bytes,
         timeout=math.inf if is_unary else settings.slow_client.timeout.total_seconds(),

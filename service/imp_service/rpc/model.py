@@ -38,7 +38,9 @@ class ModelServicer:
 
     async def GetModelInfo(self, request: pb.GetModelInfoRequest, call: Call) -> pb.GetModelInfoResponse:  # noqa: N802
         terms = await checked(request, call.n_request_bytes, self._host)
-        return write_model_info(self._host.model, terms, self._digest.sha256)
+        model, sha256 = self._host.model, self._digest.sha256
+        # The first one counts parameters and hashes the tokenizer.
+        return await self._host.workers.write(lambda: write_model_info(model, terms, sha256))
 
     async def GetServerInfo(  # noqa: N802
         self, request: pb.GetServerInfoRequest, call: Call

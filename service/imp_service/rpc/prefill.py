@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 from imp_service.generation import LanguageModel, SamplingOptions, StepOutput
+from imp_service.generation.scores import HeldScores
 from imp_service.generation.validate import invalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.durations import seconds_of
-from imp_service.rpc.replies.write_replies import write_step_output, write_timings
+from imp_service.rpc.replies.write_replies import add_scores, write_step_output, write_timings
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.read_prompts import reading_bytes
 from imp_service.rpc.requests.read_requests import read_cache, read_prompt, read_sampling, read_step
@@ -28,6 +30,14 @@ from imp_service.serving.sessions import Opening
 from imp_service.text import ChatPrompt
 
 OnOpen = Callable[[HeldSession], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The reply of a step, but for its scores."""
+
+    reply: pb.PrefillResponse
+    scores: HeldScores
 
 
 class Prefill:
@@ -54,7 +64,7 @@ class Prefill:
         try:
             if (stored := held.reply_to(digest)) is not None:
                 sessions.leave(held)
-                return cast(pb.PrefillResponse, stored)
+                return await self._whole(cast(Prefilled, stored))
             extension = await self._extension(request, held, sampling, digest)
             ended = begin(sessions, held, extension)
         except BaseException:
@@ -62,15 +72,30 @@ class Prefill:
             raise
         try:
             outcome = await ended
+            if isinstance(outcome, Exception):
+                raise outcome
+            whole = await self._whole(outcome)
         except asyncio.CancelledError:
             if was_new and not request.session_id:
                 sessions.close(held)  # nobody knows its name
             raise
-        if isinstance(outcome, Exception):
-            raise outcome
-        n_sampled = int(outcome.output.HasField("token_id"))
-        call.record.prefilled(len(extension.tokens), outcome.cached_tokens, n_sampled, self._host.clock() - began)
-        return outcome
+        n_sampled = int(outcome.reply.output.HasField("token_id"))
+        n_cached = outcome.reply.cached_tokens
+        call.record.prefilled(len(extension.tokens), n_cached, n_sampled, self._host.clock() - began)
+        return whole
+
+    async def _whole(self, prefilled: Prefilled) -> pb.PrefillResponse:
+        """The reply with its scores; what is kept for a caller that lost it stays without them."""
+        if not prefilled.scores:
+            return prefilled.reply
+
+        def write() -> pb.PrefillResponse:
+            reply = pb.PrefillResponse()
+            reply.CopyFrom(prefilled.reply)
+            add_scores(reply.output.scores, prefilled.scores)
+            return reply
+
+        return await self._host.workers.write(write)
 
     def _digest(self, request: pb.PrefillRequest) -> bytes | None:
         """None where no reply is kept, or none can be: no session holds so many tokens."""
@@ -93,7 +118,7 @@ class Prefill:
 
     async def _extension(
         self, request: pb.PrefillRequest, held: HeldSession, sampling: SamplingOptions | None, digest: bytes | None
-    ) -> Extension[pb.PrefillResponse]:
+    ) -> Extension[Prefilled]:
         check_position(held, request.position if request.HasField("position") else None)
         if request.HasField("cache") and read_cache(request.cache) != held.cache:
             raise invalid("cache", "set, expected what the session was opened with")
@@ -107,13 +132,14 @@ class Prefill:
         terms = Terms.of(model, self._host.settings)
         refuse_large([step_part(options, len(tokens), terms)], terms)
 
-        def write(output: StepOutput) -> pb.PrefillResponse:
-            return pb.PrefillResponse(
+        def write(output: StepOutput) -> Prefilled:
+            reply = pb.PrefillResponse(
                 session_id=held.session_id,
                 cached_tokens=output.cached_tokens,
                 output=write_step_output(output),
                 timings=write_timings(output.timings),
             )
+            return Prefilled(reply, output.held_scores)
 
         return Extension(
             tokens,

@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Protocol, Self, cast
 
 from imp_service.core import EngineClient, Event, StartedEvent, TokenEvent
+from imp_service.generation.fold import AllowNext
 from imp_service.generation.plan import GenerationPlan
 from imp_service.generation.replies import Finished, Reply
-from imp_service.generation.run import GenerationRun
+from imp_service.generation.run import Done, GenerationRun
 from imp_service.serving.refusal import Refusal
 
 Clock = Callable[[], float]
@@ -58,12 +59,14 @@ class GenerationStream:
         watcher: StreamWatcher,
         *,
         clock: Clock,
+        begin_work: Callable[[Callable[[], AllowNext]], asyncio.Future[AllowNext]],
         time_limit: float,
         give_up: Callable[[Exception], None],
     ) -> None:
         """Submits; raises what the engine refuses at its door.
 
-        `give_up` interrupts the reader where it is away, and makes it end with the error that it is given.
+        `begin_work` has a worker do it: masks are computed there. `give_up` interrupts the reader where it is away, and
+        makes it end with the error that it is given.
         """
         self._limits = limits
         self._watcher = watcher
@@ -86,7 +89,8 @@ class GenerationStream:
         self._delay: asyncio.TimerHandle | None = None
         self._delay_is_over = False
         self._slow: asyncio.TimerHandle | None = None
-        self._run = GenerationRun(client, plan, self._take_event)
+        self._begin_work = begin_work
+        self._run = GenerationRun(client, plan, self._take_event, self._compute)
         self._limit = self._loop.call_later(max(time_limit, 0.0), self.end, "time_limit")
 
     @property
@@ -160,8 +164,7 @@ class GenerationStream:
             is_output = self._run.take(event)
         except Exception as error:
             # It ends this stream alone: the loop has events of others to pass on.
-            self._failure = self._failure or error
-            self._wake()
+            self._fail(error)
             return
         now = self._clock()
         if is_output:
@@ -169,6 +172,34 @@ class GenerationStream:
         elif isinstance(event, StartedEvent):
             self.has_started = True
             self._watcher.started(event.n_tokens, event.n_cached_tokens)
+        self._tell(now)
+
+    def _compute(self, work: Callable[[], AllowNext], done: Done) -> None:
+        """Of a mask, on a worker: the library takes long for some."""
+        self._begin_work(work).add_done_callback(lambda computed: self._take_mask(computed, done))
+
+    def _take_mask(self, computed: asyncio.Future[AllowNext], done: Done) -> None:
+        # Looked at, or asyncio logs an error that nobody looked at.
+        error = None if computed.cancelled() else computed.exception()
+        if computed.cancelled() or self._is_leaving or not self._run.is_open:
+            return
+        try:
+            if error is not None:
+                raise error
+            has_ended = done(computed.result())
+        except Exception as failure:
+            self._run.leave()
+            self._fail(failure)
+            return
+        if has_ended:
+            self._tell(self._clock())
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._wake()
+
+    def _tell(self, now: float) -> None:
+        """The reader, of what has come."""
         if self._away_since is None:
             if not self._limits.max_delay or not self._is_held_back():
                 self._wake()

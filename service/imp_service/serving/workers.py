@@ -1,4 +1,4 @@
-"""Threads for what would hold up the event loop: tokenizing, rendering templates, compiling constraints."""
+"""Threads for what would hold up the event loop: tokenizing, rendering templates, writing large replies."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ class TextWorkers:
         """The same for work that allocates little, however long the text is."""
         self._admit(n_bytes)
         return await asyncio.shield(self._started(work, n_bytes, is_look=True))
+
+    async def write(self, work: Callable[[], T]) -> T:
+        """The result of `work` on a reply: its request's text was admitted, and nothing more is refused."""
+        return await asyncio.shield(self.begin(work))
+
+    def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """The same for a caller that does not wait."""
+        return self._started(work, 0, is_look=True)
 
     def _admit(self, n_bytes: int) -> None:
         if self.n_bytes + n_bytes > self._max_bytes:

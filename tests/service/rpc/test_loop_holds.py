@@ -10,13 +10,13 @@ import pytest
 
 from imp_service.pb import inference_pb2_grpc
 from support.findings import FINDINGS
-from support.loop_holds import MOST_SECONDS
+from support.loop_holds import FIRST_SECONDS, MOST_SECONDS
 from support.loop_thread import loop_thread
 from support.served import ask, serve
 
 
-def burn() -> None:
-    end = time.thread_time() + 1.5 * MOST_SECONDS
+def burn(seconds: float = 1.5 * MOST_SECONDS) -> None:
+    end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
 
@@ -50,7 +50,7 @@ def test_o03_a_step_of_a_test_or_one_that_waits_for_the_processor_is_not(monkeyp
 def test_o03_a_call_that_holds_the_loop_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve() as served:
         FINDINGS.take()
-        monkeypatch.setattr("imp_service.rpc.generate.refuse_late", lambda call: burn())
+        monkeypatch.setattr("imp_service.rpc.generate.refuse_late", lambda call: burn(1.5 * FIRST_SECONDS))
         stub = inference_pb2_grpc.InferenceServiceStub(served.channel())
         list(stub.Generate(ask([1], 1)))
         monkeypatch.undo()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from imp_service.generation import Candidate, Chunk, Finished, Started, StepOutput, StopMatch, Timings, TokenScores
+from imp_service.generation import Candidate, Chunk, Finished, Started, StepOutput, StopMatch, Timings
 from imp_service.generation.replies import Reply, Usage
+from imp_service.generation.scores import HeldScores
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import duration
+from imp_service.rpc.replies.encoded import Encoded, Pieces
+
+STARTED = inference_pb2.GenerateResponse.DESCRIPTOR.fields_by_name["started"].number
+PROMPT = inference_pb2.GenerationStarted.DESCRIPTOR.fields_by_name["prompt"].number
 
 # A run that was cancelled has nobody to tell a reason to.
 FINISH_REASONS: Mapping[str, types_pb2.FinishReason] = {
@@ -27,12 +32,14 @@ def write_reply(reply: Reply, request_id: str, model: str) -> inference_pb2.Gene
     elif isinstance(reply, Finished):
         _write_finished(reply, response.finished)
     else:
-        _write_started(reply, request_id, model, response.started)
+        _write_started_without_scores(reply, request_id, model, response.started)
+        if reply.held_scores:
+            add_scores(response.started.prompt, reply.held_scores)
     return response
 
 
 def write_step_output(output: StepOutput) -> inference_pb2.StepOutput:
-    """One session's output at one step."""
+    """One session's output at one step, without scores."""
     message = inference_pb2.StepOutput(
         position=output.position,
         token_id=output.token_id,
@@ -43,15 +50,31 @@ def write_step_output(output: StepOutput) -> inference_pb2.StepOutput:
     )
     if output.candidates:
         message.candidates.CopyFrom(_candidates(output.candidates))
-    if output.scores.token_ids:
-        message.scores.CopyFrom(write_scores(output.scores))
     return message
 
 
-def write_scores(scores: TokenScores) -> types_pb2.TokenScores:
-    """Parallel lists; one that was not asked for is empty."""
-    candidates = [_candidates(items) for items in scores.candidates] if any(scores.candidates) else []
-    return types_pb2.TokenScores(token_ids=scores.token_ids, logprobs=scores.logprobs, candidates=candidates)
+def add_scores(message: types_pb2.TokenScores, scores: HeldScores) -> None:
+    """Adds all of them to a message that has none. For a worker, where they are many."""
+    for part in write_scores(scores):
+        message.MergeFrom(part)
+
+
+def write_scores(scores: HeldScores) -> Iterator[types_pb2.TokenScores]:
+    """Parallel lists, a part at a time; one that was not asked for is empty."""
+    for part in scores.parts():
+        candidates = [_candidates(items) for items in part.candidates] if any(part.candidates) else []
+        yield types_pb2.TokenScores(token_ids=part.token_ids, logprobs=part.logprobs, candidates=candidates)
+
+
+def encode_started(started: Started, request_id: str, model: str) -> Encoded:
+    """The first message of a Generate stream, with the scores of its prompt. For a worker, where they are many."""
+    bare = inference_pb2.GenerationStarted()
+    _write_started_without_scores(started, request_id, model, bare)
+    head, whole = Pieces(), Pieces()
+    head.add(bare.SerializeToString())
+    head.add_field(PROMPT, (part.SerializeToString() for part in write_scores(started.held_scores)))
+    whole.add_field(STARTED, [head.joined().content])
+    return whole.joined()
 
 
 def write_usage(usage: Usage) -> types_pb2.Usage:
@@ -88,14 +111,14 @@ def _write_chunk(chunk: Chunk, message: inference_pb2.GenerationChunk) -> None:
         message.candidates.extend(map(_candidates, chunk.candidates))
 
 
-def _write_started(started: Started, request_id: str, model: str, message: inference_pb2.GenerationStarted) -> None:
+def _write_started_without_scores(
+    started: Started, request_id: str, model: str, message: inference_pb2.GenerationStarted
+) -> None:
     message.request_id = request_id
     message.model = model
     message.seed = started.seed
     message.prompt_tokens = started.prompt_tokens
     message.cached_prompt_tokens = started.cached_prompt_tokens
-    if started.prompt.token_ids or started.prompt.logprobs:
-        message.prompt.CopyFrom(write_scores(started.prompt))
 
 
 def _write_finished(finished: Finished, message: inference_pb2.GenerationFinished) -> None:

@@ -1,0 +1,68 @@
+"""A reader may have masks computed elsewhere: the text is the same, and an end waits for the mask before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import imp_service
+from imp_service import ConstraintKind, ConstraintSpec, GenerationRequest, LanguageModel, SamplingOptions, StopOptions
+from imp_service.generation import Chunk, Finished
+from imp_service.generation.fold import AllowNext
+from imp_service.generation.replies import Reply
+from imp_service.generation.run import Done, GenerationRun
+
+Work = Callable[[], AllowNext]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LanguageModel]:
+    with imp_service.load(None, "device.threads=1") as loaded:
+        yield loaded
+
+
+def asked(max_tokens: int) -> GenerationRequest:
+    return GenerationRequest(
+        "Once upon a time",
+        sampling=SamplingOptions(temperature=0.0),
+        stop=StopOptions(max_tokens=max_tokens),
+        constraint=ConstraintSpec(ConstraintKind.REGEX, "[a-c ]{12}"),
+    )
+
+
+def tokens_of(replies: list[Reply]) -> list[int]:
+    return [token for reply in replies if isinstance(reply, Chunk) for token in reply.token_ids]
+
+
+def taken_from(run: GenerationRun) -> list[Reply]:
+    """What it can tell now."""
+    replies = []
+    while (reply := run.next_reply()) is not None:
+        replies.append(reply)
+    return replies
+
+
+def test_gen_10_an_end_waits_for_the_mask_that_decides_its_reason(model: LanguageModel) -> None:
+    whole = tokens_of(list(model.generate(asked(100))))
+    works: list[tuple[Work, Done]] = []
+    replies: list[Reply] = []
+    run = GenerationRun(model.client, model.plan(asked(len(whole))), compute=lambda *work: works.append(work))
+    for n_drawn in range(1, len(whole) + 1):
+        while len(tokens_of(replies)) < n_drawn:
+            model.client.wait(lambda: run.has_events)
+            run.absorb()
+            replies += taken_from(run)
+        assert len(works) == n_drawn
+        if n_drawn < len(whole):
+            work, done = works[-1]
+            done(work())
+    # Its last output has come to the limit. Whether the text is complete, the mask says.
+    model.client.wait(lambda: run.has_events or bool(run._ends) or not run.is_open)
+    run.absorb()
+    assert run.is_open and not any(isinstance(reply, Finished) for reply in (*replies, *taken_from(run)))
+    work, done = works[-1]
+    done(work())
+    (finished,) = taken_from(run)
+    assert isinstance(finished, Finished) and finished.reason == "stop"
+    assert tokens_of(replies) == whole and not run.is_open
