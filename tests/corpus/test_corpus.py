@@ -21,7 +21,7 @@ from imp_service.config import load as load_config
 from imp_service.generation.validate import FieldsInvalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.requests.check_request import check_request
-from imp_service.rpc.requests.terms import ALL_CONSTRAINTS, Terms
+from imp_service.serving.served_model import ALL_CONSTRAINTS, Terms
 from imp_service.text import (
     ChatMessage,
     ChatPrompt,

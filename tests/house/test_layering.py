@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "core": {"core", "tables", "config", "models", "_core"},
     "generation": {"generation", "tables", "core", "text", "config", "models"},
     "telemetry": {"telemetry", "config"},
-    "serving": {"serving", "telemetry", "generation", "core", "text", "config"},
+    "serving": {"serving", "telemetry", "generation", "core", "text", "config", "tables"},
     "pb": {"pb"},
     "client": {"client", "pb"},
     "deploy": {"deploy", "core", "config"},

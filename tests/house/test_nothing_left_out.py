@@ -11,7 +11,7 @@ import pytest
 
 from imp_service.rpc.replies.error_table import ERRORS
 from imp_service.rpc.requests.field_rules import RULES
-from imp_service.rpc.security.policies import NO_POLICY, POLICIES
+from imp_service.serving.security.authentication import NO_POLICY, POLICIES
 from imp_service.tables import REASONS
 from support.raw_calls import SERVICES
 from support.request_fields import request_messages

@@ -85,9 +85,8 @@ def _config(arguments: Namespace) -> "tuple[Check, Config | None]":
 
 def _file_faults(config: "Config") -> "Sequence[Exception]":
     """Of files that no other check opens."""
-    from imp_service.core.file_faults import file_faults
-    from imp_service.core.settings_faults import CHAT_TEMPLATE
-    from imp_service.rpc.security.secret_faults import secret_faults
+    from imp_service.core.settings_faults import CHAT_TEMPLATE, file_faults
+    from imp_service.serving.security.secret_faults import secret_faults
 
     return [*secret_faults(config), *file_faults(config, CHAT_TEMPLATE)]
 
@@ -169,7 +168,7 @@ def _placement(config: "Config | None", root: Path) -> list[Check]:
 
 def _tuning(config: "Config | None", root: Path) -> Check:
     from imp_service.config.host import resolve_threads
-    from imp_service.core.tuning import tuning_here
+    from imp_service.core.tuning_file import tuning_here
 
     if config is None or config.settings.device.tuning is None:
         return Check("tuning", "ok", "none: device.tuning is not set, kernels run in their list's order")

@@ -81,7 +81,7 @@ def _further_faults(reading: "Reading") -> "Iterator[Fault]":
     """Beside those of keys. Where one is bad, only of files: a device or a model may be another than was meant."""
     from imp_service.config.host import resolve_threads
     from imp_service.core.settings_faults import opening_faults, setting_faults
-    from imp_service.rpc.security.secret_faults import secret_faults
+    from imp_service.serving.security.secret_faults import secret_faults
 
     if reading.config is None:
         return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from imp_service.config import Config, Settings
     from imp_service.core.kernels import Choice
-    from imp_service.core.tuning import Preference
+    from imp_service.core.tuning_file import Preference
 
 _WANTS = {"--isa": "expected --device cpu", "--gpu": "expected --device cuda"}
 _SIZE = re.compile(r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})")
@@ -162,7 +162,7 @@ def _overrides_of_types(gemm: "Mapping[str, str]") -> "Mapping[str, str]":
 
 
 def _tuning(settings: "Settings") -> "Sequence[Preference]":
-    from imp_service.core.tuning import tuning_here
+    from imp_service.core.tuning_file import tuning_here
 
     tuning, remark = tuning_here(settings)
     if remark:

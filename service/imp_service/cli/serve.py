@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imp_service.cli.loading import LoadingLine
     from imp_service.cli.ready_file import ReadyFile
     from imp_service.config import Config
-    from imp_service.core.early_load import EarlyLoad
+    from imp_service.core.background_load import WeightsLoad
     from imp_service.rpc.service import Service
 
 EXAMPLES = (
@@ -54,9 +54,8 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.thread_room import require_threads
     from imp_service.config.host import resolve_threads
     from imp_service.config.sources import of_option
-    from imp_service.core.early_load import EarlyLoad
-    from imp_service.serving.freed_memory import keep_little
-    from imp_service.serving.no_core import leave_no_core
+    from imp_service.core.background_load import WeightsLoad
+    from imp_service.serving.process_memory import keep_little, leave_no_core
 
     leave_no_core()
     keep_little()
@@ -75,29 +74,30 @@ def run(arguments: Namespace) -> int:
     require_threads(config.settings)
     quiet_grpc()
     # What a server is made of takes as long to import as weights to read: both at once.
-    early = EarlyLoad(config)
-    return asyncio.run(_serve(config, reread, early, ready, signals))
+    weights = WeightsLoad(config)
+    return asyncio.run(_serve(config, reread, weights, ready, signals))
 
 
 async def _serve(
     config: "Config",
     reread: "Callable[[], Config]",
-    early: "EarlyLoad",
+    weights: "WeightsLoad",
     ready: "ReadyFile | None",
     signals: StopSignals,
 ) -> int:
     from imp_service.cli.loading import LoadingLine
+    from imp_service.core.background_load import STOP_SECONDS
     from imp_service.rpc.service import Service
     from imp_service.serving.loading import make_model_of
 
     line = LoadingLine()
     service, failure = None, None
     try:
-        service = Service(config, line, make_model_of(early), reread=reread)
+        service = Service(config, line, make_model_of(weights), reread=reread)
         await _until_stopped(service, line, ready, signals)
     except Exception as error:
         failure = error
-    if not early.end() or (service is not None and service.is_abandoned):
+    if not weights.stop(STOP_SECONDS) or (service is not None and service.is_abandoned):
         # The interpreter would wait for a thread that may hang in a disk.
         status = 0 if failure is None else report(*describe(failure))
         sys.stderr.flush()

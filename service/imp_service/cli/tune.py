@@ -42,7 +42,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.model_options import load_model_settings
     from imp_service.core import open_file
     from imp_service.core.tune import machine_clock, preferences_of, subjects_of_model, subjects_of_types, tune
-    from imp_service.core.tuning import Tuning, key_here, write_tuning
+    from imp_service.core.tuning_file import Tuning, key_here, write_tuning
 
     arguments.context = None
     config, clock = machine_clock(load_model_settings(arguments))

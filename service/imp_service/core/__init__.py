@@ -17,6 +17,7 @@ from imp_service._core import (
 )
 from imp_service._core import SamplingOptions as CoreSampling
 from imp_service._core import TokenScores as CoreScores
+from imp_service.core.checkpoint import open_file
 from imp_service.core.engine_client import UNASKED, EngineClient, Event
 from imp_service.core.errors import (
     ENGINE_STOPPED,
@@ -29,7 +30,7 @@ from imp_service.core.errors import (
     StateError,
     make_error,
 )
-from imp_service.core.load import LoadedModel, Progress, load, open_file
+from imp_service.core.load import LoadedModel, Progress, load
 
 __all__ = [
     "ENGINE_STOPPED",

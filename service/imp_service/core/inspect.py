@@ -13,9 +13,9 @@ from imp_service.config.settings import Settings
 from imp_service.core.cublaslt import auto_by_its_name
 from imp_service.core.device import resolve_device
 from imp_service.core.errors import Error, InvalidArgument, make_error
-from imp_service.core.load_arguments import load_arguments
+from imp_service.core.load import load_arguments
 from imp_service.core.overrides import core_overrides, require_kernels
-from imp_service.core.tuning import Preference, tuning_here
+from imp_service.core.tuning_file import Preference, tuning_here
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from imp_service.config import AUTO
 from imp_service.config.kinds import Auto
 from imp_service.core.cublaslt import cublaslt_places, why_nowhere
 from imp_service.core.overrides import require_kernels
-from imp_service.core.tuning import Preference
+from imp_service.core.tuning_file import Preference
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
-from imp_service.config.host import memory_limit
-from imp_service.config.toml import excerpt
-from imp_service.core.cublaslt import auto_by_its_name
+from imp_service.config.host import MemoryLimit, memory_limit
+from imp_service.core.checkpoint import open_file
+from imp_service.core.cublaslt import auto_by_its_name, cublaslt_places
 from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
-from imp_service.core.errors import InvalidArgument, ModelError, make_error
-from imp_service.core.isa import isa_of
-from imp_service.core.load_arguments import load_arguments
-from imp_service.core.no_path import advice_on
+from imp_service.core.errors import InvalidArgument
+from imp_service.core.isa import isa_of, isa_setting
 from imp_service.core.overrides import core_overrides, require_kernels
-from imp_service.core.tuning import Preference, tuning_here
-from imp_service.core.weights import sha256_of
-from imp_service.models import demo_model_path
+from imp_service.core.reserve import reserve_bytes
+from imp_service.core.tuning_file import Preference, tuning_here
 from imp_service.tables import ENGINE_FIELDS
 
 Progress = Callable[[int, int], None]
@@ -45,47 +43,6 @@ class LoadedModel:
     def cpus(self) -> list[int]:
         """Where each compute thread stays; empty: nowhere for long."""
         return cpus_of(self.config.settings)
-
-
-def model_path(config: Config) -> Path:
-    """The checkpoint that the settings name, or the built-in one."""
-    path = config.settings.model.path
-    return demo_model_path() if path is None else Path(path)
-
-
-def open_file(config: Config) -> _core.ModelFile:
-    """Opens the checkpoint and, where the settings pin its digest, compares it."""
-    path, file = model_path(config), open_checkpoint(config)
-    expected = config.settings.model.sha256
-    if expected is not None:
-        found = sha256_of(file.files)
-        if found != expected:
-            raise make_error("WEIGHTS_CORRUPT", f"{path.name}: sha256 {found}, expected {expected}")
-    return file
-
-
-def open_checkpoint(config: Config) -> _core.ModelFile:
-    """The same without a look at its digest, which takes reading all of it."""
-    path = model_path(config)
-    try:
-        return _core.open_model_file(path)
-    except ModelError as error:
-        if error.reason in ("MODEL_MISSING", "MODEL_PERMISSION"):
-            _say_more(error, config.settings.model.path or str(path))
-        raise
-
-
-def _say_more(error: ModelError, typed: str) -> None:
-    """Writes the whole path, and what to do where it is no path at all.
-
-    The core names files without their folders, because anybody may read its messages; the caller knows the folder.
-    """
-    name, n_bytes = Path(typed).name, 200
-    if error.reason == "MODEL_MISSING" and (advice := advice_on(typed)) is not None:
-        error.message = f"{excerpt(typed, n_bytes, keep='end')}: {advice}"
-    elif error.message.startswith(f"{name}: "):
-        error.message = excerpt(typed, n_bytes, keep="end") + error.message.removeprefix(name)
-    error.args = (f"{error.reason}: {error.message}",)
 
 
 def load(
@@ -142,6 +99,25 @@ def cpus_of(settings: Settings) -> list[int]:
     """Where each compute thread of resolved settings stays; empty: nowhere for long."""
     assert isinstance(settings.device.cpus, tuple)  # narrows: it was resolved
     return list(settings.device.cpus)
+
+
+def load_arguments(settings: Settings, limit: MemoryLimit, tuning: Sequence[Preference]) -> dict[str, Any]:
+    """Arguments of `_core.Model.load` and `_core.plan_model`."""
+    device, scheduler, kv = settings.device, settings.scheduler, settings.kv
+    assert isinstance(device.threads, int)  # narrows: it was resolved
+    return {
+        "device": str(device.kind),
+        "isa": isa_setting(settings),
+        "threads": device.threads,
+        "tuning": list(tuning),
+        "cublaslt": cublaslt_places(device.cublaslt, device.kind),
+        "max_rows": max(scheduler.step_tokens, scheduler.max_running),
+        "max_logits_rows": max(64, scheduler.max_running),
+        "memory_bytes": limit.limit_bytes,
+        "reserve_bytes": reserve_bytes(settings),
+        "kv_block_tokens": kv.block_tokens,
+        "kv_bytes": kv.bytes if isinstance(kv.bytes, int) else None,
+    }
 
 
 def _engine_options(settings: Settings, model: _core.Model) -> _core.EngineOptions:

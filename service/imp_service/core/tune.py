@@ -13,7 +13,7 @@ from imp_service.core.device import CPU, resolve_machine
 from imp_service.core.errors import field_invalid
 from imp_service.core.inspect import inspect_model
 from imp_service.core.isa import isa_setting
-from imp_service.core.tuning import BANDS, Preference
+from imp_service.core.tuning_file import BANDS, Preference
 
 # The kernel of rows that are only looked up, and of products that no other kernel takes.
 UNTUNED = "reference"

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, RunReturns, make_error
-from imp_service.core.load import model_path
+from imp_service.core.checkpoint import model_path
 from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of, with_seed
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.generation import Clock, Generation

@@ -1,19 +1,18 @@
-"""Loads a model as Python uses it: its weights on the core's threads, and meanwhile its tokenizer on one of ours."""
+"""Loads a model with its tokenizer: the weights on a background thread, the tokenizer meanwhile on the caller's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future
 from importlib import import_module
 from pathlib import Path
 
-from imp_service.config import Config, Settings
-from imp_service.core import ModelFile, Progress, load, open_file
-from imp_service.core.early_load import EarlyLoad
-from imp_service.core.file_faults import file_faults
-from imp_service.core.load import model_path
+from imp_service.config import Config
+from imp_service.core import ModelFile, Progress
+from imp_service.core.background_load import STOP_SECONDS, WeightsLoad
+from imp_service.core.checkpoint import model_path
 from imp_service.core.reserve import has_room_for_text
-from imp_service.core.settings_faults import CHAT_TEMPLATE
+from imp_service.core.settings_faults import CHAT_TEMPLATE, file_faults
 from imp_service.generation.language_model import LanguageModel
 from imp_service.generation.text_side import build_tokenizer
 from imp_service.text import Tokenizer
@@ -22,38 +21,37 @@ from imp_service.text.errors import naming_file
 
 def load_model(config: Config, file: ModelFile | None = None, progress: Progress | None = None) -> LanguageModel:
     """The settings' model, or `file` in its place, ready to generate."""
-    if file is None:
-        file = open_file(config)
-    _require_template_file(config)
-    metadata = file.metadata
-    with ThreadPoolExecutor(1, "imp-tokenizer") as beside, naming_file(Path(file.path).name):
-        # What is wrong with the weights is told first: the vocabulary cannot be compared with them before.
-        tokenizer = _begin_tokenizer(beside, metadata, config.settings)
-        loaded = load(config, file, progress, lambda: metadata)
-        return LanguageModel(loaded, make_tokenizer=tokenizer)
+    weights = WeightsLoad(config, file)
+    try:
+        return finish_load(weights, progress, None if file is None else Path(file.path).name)
+    except BaseException:
+        weights.stop(STOP_SECONDS)
+        raise
 
 
-def finish_load(early: EarlyLoad, progress: Progress | None = None) -> LanguageModel:
-    """The model whose weights are on their way."""
-    _require_template_file(early.config)
-    with ThreadPoolExecutor(1, "imp-tokenizer") as beside, naming_file(model_path(early.config).name):
-        tokenizer = _begin_tokenizer(beside, early.metadata, early.config.settings)
-        beside.submit(import_module, "imp_service.text.chat_template")  # a server compiles templates before it serves
-        return LanguageModel(early.result(progress), make_tokenizer=tokenizer)
-
-
-def _begin_tokenizer(beside: Executor, metadata: Mapping[str, object], settings: Settings) -> Callable[[], Tokenizer]:
-    """A function that returns the tokenizer, which is built in the background.
-
-    Without enough memory it is built only when the function is called. The load fails before that; the tokenizer
-    library would end the process if an allocation failed.
-    """
-    if has_room_for_text(settings):
-        return beside.submit(build_tokenizer, metadata, settings).result
-    return lambda: build_tokenizer(metadata, settings)
-
-
-def _require_template_file(config: Config) -> None:
-    """Raises if the settings name a chat template that cannot be opened, before the weights are read."""
-    for fault in file_faults(config, CHAT_TEMPLATE):
+def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: str | None = None) -> LanguageModel:
+    """The model of weights that are being loaded. `name` is the file's in messages, by default that of the settings."""
+    weights.on_progress = progress
+    for fault in file_faults(weights.config, CHAT_TEMPLATE):  # before a long load
         raise fault
+    with naming_file(name or model_path(weights.config).name):
+        make_tokenizer = _tokenizer_maker(weights)
+        import_module("imp_service.text.chat_template")  # a server compiles templates before it serves
+        return LanguageModel(weights.outcome.result(), make_tokenizer=make_tokenizer)
+
+
+def _tokenizer_maker(weights: WeightsLoad) -> Callable[[], Tokenizer]:
+    """A function that returns the tokenizer, or raises why there is none: the weights' errors are reported first.
+
+    Without enough memory the tokenizer is built only when the function is called. The load fails before that; the
+    tokenizer library would end the process if an allocation failed.
+    """
+    metadata, settings = weights.metadata, weights.config.settings
+    if not has_room_for_text(settings):
+        return lambda: build_tokenizer(metadata, settings)
+    built: Future[Tokenizer] = Future()
+    try:
+        built.set_result(build_tokenizer(metadata, settings))
+    except Exception as error:
+        built.set_exception(error)
+    return built.result

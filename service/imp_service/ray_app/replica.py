@@ -14,12 +14,12 @@ from imp_service.config import load as load_config
 from imp_service.ray_app.proxied_call import Behavior, Reply, answer_stream, answer_unary
 from imp_service.ray_app.proxied_services import SERVICES
 from imp_service.ray_app.sessionless import SessionlessInference
-from imp_service.rpc.registration import CallPath
-from imp_service.rpc.security.authentication import Authentication
-from imp_service.rpc.services import INFERENCE, make_servicers
+from imp_service.rpc.call_path import CallPath
+from imp_service.rpc.server import INFERENCE, make_servicers
 from imp_service.serving.host import Host
 from imp_service.serving.loading import make_model
-from imp_service.serving.no_core import leave_no_core
+from imp_service.serving.process_memory import leave_no_core
+from imp_service.serving.security.authentication import Authentication
 
 if TYPE_CHECKING:  # Ray is an extra: without it, the tests still drive every method
     from ray.serve.grpc_util import RayServegRPCContext

@@ -11,12 +11,12 @@ from imp_service.rpc.call import Call
 from imp_service.rpc.durations import seconds_of, timestamp
 from imp_service.rpc.model import write_load
 from imp_service.rpc.requests.check_request import checked_without_model
-from imp_service.serving.engine_answer import engine_answer
+from imp_service.serving.engine_events import engine_answer
 from imp_service.serving.host import Host
 from imp_service.serving.profile import chrome_trace, record
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.requests import RunningRequest
-from imp_service.serving.sessions import SessionFacts
+from imp_service.serving.session.sessions import SessionFacts
 from imp_service.serving.workers import SMALL_BYTES
 
 # How often a drain tells of its progress.

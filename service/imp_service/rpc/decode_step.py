@@ -11,16 +11,15 @@ from imp_service.generation.scores import HeldScores
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.durations import duration
-from imp_service.rpc.replies.reported import reported_failure
+from imp_service.rpc.replies.statuses import reported_failure
 from imp_service.rpc.replies.write_replies import add_scores, write_step_output
 from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_requests import read_sampling, read_step
+from imp_service.rpc.requests.read_requests import read_sampling, read_step, request_digest
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
-from imp_service.rpc.requests.request_digest import request_digest
-from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.session_steps import Extension, begin, check_position, find_breakers
+from imp_service.serving.served_model import Terms
+from imp_service.serving.session.commands import Extension, begin, check_position, find_breakers
 
 
 @dataclass(frozen=True, slots=True)

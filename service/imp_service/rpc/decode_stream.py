@@ -9,13 +9,12 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.decode_step import DecodeStep
 from imp_service.rpc.prefill import Prefill
-from imp_service.rpc.replies.reported import reported_failure
-from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.field_paths import paths_under
+from imp_service.rpc.replies.statuses import reported_failure
+from imp_service.rpc.requests.check_request import checked, paths_under
 from imp_service.rpc.session_changes import SessionChanges
-from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase, draining
+from imp_service.serving.session.held_session import HeldSession
 
 # Requests read and not yet answered; beyond, the client is held back by flow control.
 MAX_IN_WORK = 64

@@ -16,15 +16,13 @@ from imp_service.rpc.call import Call
 from imp_service.rpc.replies.encoded import Encoded
 from imp_service.rpc.replies.whole_generation import WholeGeneration
 from imp_service.rpc.replies.write_replies import encode_started, write_reply
-from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.field_paths import paths_under
-from imp_service.rpc.requests.read_prompts import reading_bytes
-from imp_service.rpc.requests.read_requests import read_chunking, read_generation
+from imp_service.rpc.requests.check_request import checked, paths_under
+from imp_service.rpc.requests.read_requests import read_chunking, read_generation, reading_bytes
 from imp_service.rpc.requests.reply_size import check_generation_size, most_chunk_tokens
-from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.served_model import Terms
 from imp_service.serving.workers import SMALL_BYTES
 from imp_service.telemetry import CallRecord
 

@@ -17,10 +17,10 @@ from imp_service.pb import types_pb2
 from imp_service.rpc.call import Call
 from imp_service.rpc.durations import duration, seconds_of, timestamp
 from imp_service.rpc.requests.check_request import checked, checked_without_model
-from imp_service.rpc.requests.terms import Terms
+from imp_service.serving.background_work import WeightsDigest
 from imp_service.serving.host import Host
-from imp_service.serving.load import LoadSnapshot
-from imp_service.serving.weights_digest import WeightsDigest
+from imp_service.serving.load_meter import LoadSnapshot
+from imp_service.serving.served_model import Terms
 from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 
 # Counts additions to imp.v1.

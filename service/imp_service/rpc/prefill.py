@@ -18,15 +18,27 @@ from imp_service.rpc.call import Call
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.replies.write_replies import add_scores, write_step_output, write_timings
 from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_prompts import reading_bytes
-from imp_service.rpc.requests.read_requests import read_cache, read_prompt, read_sampling, read_step
+from imp_service.rpc.requests.read_requests import (
+    read_cache,
+    read_prompt,
+    read_sampling,
+    read_step,
+    reading_bytes,
+    request_digest,
+)
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
-from imp_service.rpc.requests.request_digest import request_digest
-from imp_service.rpc.requests.terms import Terms
-from imp_service.serving.held_session import HeldSession
 from imp_service.serving.host import Host
-from imp_service.serving.session_steps import Extension, begin, check_base, check_position, check_room, find_breakers
-from imp_service.serving.sessions import Opening
+from imp_service.serving.served_model import Terms
+from imp_service.serving.session.commands import (
+    Extension,
+    begin,
+    check_base,
+    check_position,
+    check_room,
+    find_breakers,
+)
+from imp_service.serving.session.held_session import HeldSession
+from imp_service.serving.session.sessions import Opening
 from imp_service.text import ChatPrompt
 
 OnOpen = Callable[[HeldSession], None]

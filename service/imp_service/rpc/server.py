@@ -1,4 +1,4 @@
-"""The gRPC servers of one process: data, health alone, and control, made of the host's settings and the services."""
+"""The gRPC servers of one process: data, health and control."""
 
 from __future__ import annotations
 
@@ -9,23 +9,53 @@ from typing import cast
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health_pb2
 
 from imp_service.config.address import Address
+from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
+from imp_service.rpc.admin import AdminServicer
+from imp_service.rpc.call_path import CallPath
 from imp_service.rpc.health import Health
-from imp_service.rpc.listening.channel_options import channel_options
-from imp_service.rpc.listening.listeners import bind, bind_socket, check_all, has_ipv6
-from imp_service.rpc.message_runtime import require_native_runtime
+from imp_service.rpc.inference import InferenceServicer
+from imp_service.rpc.interceptor import AuthenticationInterceptor
+from imp_service.rpc.listeners import bind, channel_options
+from imp_service.rpc.model import ModelServicer
 from imp_service.rpc.reflection import add_reflection
-from imp_service.rpc.registration import CallPath
-from imp_service.rpc.security.authentication import Authentication, AuthenticationInterceptor
-from imp_service.rpc.security.reloaded_files import Looking, ReloadedFiles
-from imp_service.rpc.security.tls import TlsCredentials
-from imp_service.rpc.security.tokens import Tokens, is_readable_by_all, read_tokens
-from imp_service.rpc.services import ALL_SERVICES, make_admin_servicers, make_servicers
+from imp_service.rpc.tls import TlsCredentials
+from imp_service.rpc.tokenizer import TokenizerServicer
 from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
+from imp_service.serving.listening import bind_socket, check_all, has_ipv6
+from imp_service.serving.security.authentication import Authentication
+from imp_service.serving.security.reloaded_files import Looking, ReloadedFiles
+from imp_service.serving.security.tokens import Tokens, is_readable_by_all, read_tokens
 from imp_service.telemetry.metrics_listener import MetricsListener
+
+
+def require_native_runtime() -> None:
+    """Raises where protobuf has fallen back to Python: there, nested groups of a request recurse on our own stack."""
+    found = api_implementation.Type()
+    if found != "upb":
+        raise RuntimeError(f"protobuf runs on {found!r}, expected its C runtime 'upb'; reinstall protobuf")
+
+
+INFERENCE = inference_pb2.DESCRIPTOR.services_by_name["InferenceService"]
+TOKENIZER = tokenizer_pb2.DESCRIPTOR.services_by_name["TokenizerService"]
+MODEL = model_pb2.DESCRIPTOR.services_by_name["ModelService"]
+ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
+ALL_SERVICES = (INFERENCE, TOKENIZER, MODEL, ADMIN)
+
+
+def make_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
+    """Those of the data listeners."""
+    return {INFERENCE: InferenceServicer(host), TOKENIZER: TokenizerServicer(host), MODEL: ModelServicer(host)}
+
+
+def make_admin_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
+    """Those of the admin listener."""
+    return {ADMIN: AdminServicer(host)}
+
 
 HEALTH = cast(ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"])
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from imp_service.config import Config
-from imp_service.core import Error
+from imp_service.core import Error, Progress
+from imp_service.core.background_load import BackgroundLoad
+from imp_service.generation import LanguageModel
 from imp_service.rpc.server import Server
+from imp_service.serving.background_work import PackedWeights
 from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans
-from imp_service.serving.loading import Loading, MakeModel, Progress, make_model
-from imp_service.serving.packed_weights import PackedWeights
+from imp_service.serving.loading import MakeModel, make_model
 
 # For statuses that are under way when everything has ended, and for requests whose device is gone.
 LAST_SECONDS = 1.0
@@ -41,14 +44,16 @@ class Service:
         except BaseException:
             self.host.close()
             raise
-        self._loading = Loading(config, make, progress)
+        self._make = partial(make, config)
+        self._progress = progress
+        self._loading: BackgroundLoad[LanguageModel] | None = None
         self._packed = PackedWeights(self.host)
         self._stop_asked = asyncio.Event()
 
     @property
     def is_abandoned(self) -> bool:
-        """Something goes on that nobody waits for: only the end of the process ends it."""
-        return self._loading.is_running or self.host.background.is_running
+        """A thread cannot be stopped, as one that reads from a dead disk: only the end of the process ends it."""
+        return self.host.background.is_running or (self._loading is not None and self._loading.is_running)
 
     def stop(self) -> None:
         """Begins the end: run() returns when the drain is over."""
@@ -77,15 +82,20 @@ class Service:
             self.host.close()
 
     async def _load(self) -> bool:
-        """Whether there is a model now, and not a stop before."""
-        loading = asyncio.create_task(self._loading.run())
+        """Loads the model and begins to serve it. False if a stop came first."""
+        self._loading = BackgroundLoad("imp-load", self._make, LanguageModel.close, self._progress)
+        loaded = asyncio.wrap_future(self._loading.outcome)
         stopping = asyncio.create_task(self._stop_asked.wait())
-        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not loading.done():
-            loading.cancel()
+        try:
+            await asyncio.wait((loaded, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not loaded.done():
+                loaded.cancel()
+                self._loading.stop()
+        if loaded.cancelled():
             return False
-        model = loading.result()
+        model = loaded.result()
         for plan in kernel_plans(model):
             self.host.telemetry.log.info(
                 "kernels", message="", weights=plan.dtype, tensors=plan.n_tensors, kernels=" ".join(plan.kernels)

@@ -8,12 +8,11 @@ from typing import cast
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.request_digest import request_digest
-from imp_service.serving.held_session import HeldSession, StoredReply
+from imp_service.rpc.requests.read_requests import request_digest
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.session_changes import begin_fork, begin_truncate
-from imp_service.serving.session_steps import check_within
+from imp_service.serving.session.commands import begin_fork, begin_truncate, check_within
+from imp_service.serving.session.held_session import HeldSession, StoredReply
 
 
 class SessionChanges:

@@ -12,17 +12,17 @@ from imp_service.config import Config
 from imp_service.config.reload import reloaded
 from imp_service.core import EngineStats, Error, make_error
 from imp_service.generation import LanguageModel
+from imp_service.serving.admission import WaitingLine
 from imp_service.serving.background import BackgroundThreads
-from imp_service.serving.constraint_turns import ConstraintTurns
+from imp_service.serving.constraint_queue import ConstraintTurns
 from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
-from imp_service.serving.load import LoadMeter
+from imp_service.serving.load_meter import LoadMeter
 from imp_service.serving.reload import Reload
 from imp_service.serving.requests import Requests
 from imp_service.serving.running_calls import RunningCalls
-from imp_service.serving.sessions import Sessions
-from imp_service.serving.waiting_line import WaitingLine
+from imp_service.serving.session.sessions import Sessions
 from imp_service.serving.watchdog import Watchdog
 from imp_service.serving.workers import TextWorkers
 from imp_service.telemetry import Telemetry

@@ -1,36 +1,43 @@
-"""Loads a model beside the event loop, in a thread that can be told to stop between two reads."""
+"""Makes the model that a server serves: loads it, compiles its chat templates, and generates a first few tokens."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import math
 from collections.abc import Callable
 
 from imp_service.config import Config
-from imp_service.core.early_load import EarlyLoad
-from imp_service.generation import LanguageModel, finish_load, load_model
-from imp_service.serving.warm_up import warm_up
+from imp_service.core import InternalError, Progress, make_error
+from imp_service.core.background_load import WeightsLoad
+from imp_service.generation import (
+    CacheOptions,
+    Chunk,
+    GenerationRequest,
+    LanguageModel,
+    OutputOptions,
+    SamplingOptions,
+    StopOptions,
+    finish_load,
+    load_model,
+)
 
-# Bytes done, bytes in all.
-Progress = Callable[[int, int], None]
+# A prefill of several rows, then steps of one.
+PROMPT_TOKENS = 4
+OUTPUT_TOKENS = 3
+
 MakeModel = Callable[[Config, Progress], LanguageModel]
 
 
-class LoadingStopped(Exception):
-    """Raised inside a load that nobody waits for any more."""
-
-
 def make_model(config: Config, progress: Progress) -> LanguageModel:
-    """A model that has shown that it works. Takes long."""
-    return _warmed_up(load_model(config, progress=progress))
+    """A model that is ready to serve. Takes seconds: call it on a thread that may wait."""
+    return _prepared(load_model(config, progress=progress))
 
 
-def make_model_of(early: EarlyLoad) -> MakeModel:
-    """The same of weights that are on their way."""
-    return lambda _, progress: _warmed_up(finish_load(early, progress))
+def make_model_of(weights: WeightsLoad) -> MakeModel:
+    """The same for weights that are being loaded."""
+    return lambda _, progress: _prepared(finish_load(weights, progress))
 
 
-def _warmed_up(model: LanguageModel) -> LanguageModel:
+def _prepared(model: LanguageModel) -> LanguageModel:
     try:
         model.prepare_chats()
         warm_up(model)
@@ -40,61 +47,31 @@ def _warmed_up(model: LanguageModel) -> LanguageModel:
     return model
 
 
-class Loading:
-    """One load. On the event loop's thread, but for `progress`."""
+def warm_up(model: LanguageModel) -> None:
+    """Generates a few tokens. Raises BUG if there are too few of them, or their probabilities are not finite."""
+    n_prompt = max(1, min(PROMPT_TOKENS, model.max_context - OUTPUT_TOKENS))
+    n_output = max(1, min(OUTPUT_TOKENS, model.max_context - n_prompt))
+    request = GenerationRequest(
+        [token % model.n_tokens for token in range(n_prompt)],
+        sampling=SamplingOptions(temperature=0.0),
+        stop=StopOptions(max_tokens=n_output, ignore_eos=True),
+        output=OutputOptions(text=False, logprobs=True),
+        cache=CacheOptions(bypass_prefix=True),
+    )
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    with model.generate(request) as generation:
+        for reply in generation:
+            if isinstance(reply, Chunk):
+                tokens += reply.token_ids
+                logprobs += reply.logprobs or ()
+    if len(tokens) != n_output or not all(0 <= token < model.n_tokens for token in tokens):
+        raise failed(f"it gave {len(tokens)} tokens, expected {n_output} of the vocabulary")
+    if len(logprobs) != n_output or not all(map(math.isfinite, logprobs)):
+        raise failed("it gave probabilities that are no numbers")
 
-    def __init__(self, config: Config, make: MakeModel, progress: Progress) -> None:
-        self._config = config
-        self._make = make
-        self._progress = progress
-        self._loop = asyncio.get_running_loop()
-        self._done: asyncio.Future[LanguageModel] = self._loop.create_future()
-        self._is_stopping = False
-        # A daemon: a read from a dead disk must not keep the process.
-        self._thread = threading.Thread(target=self._work, name="imp-load", daemon=True)
 
-    @property
-    def is_running(self) -> bool:
-        """The thread is alive: the interpreter must not be taken down around it."""
-        return self._thread.is_alive()
-
-    async def run(self) -> LanguageModel:
-        """The model. Cancelled, it tells the thread to stop and does not wait for it."""
-        self._thread.start()
-        try:
-            return await asyncio.shield(self._done)
-        except asyncio.CancelledError:
-            self._is_stopping = True
-            raise
-
-    def _work(self) -> None:
-        try:
-            model = self._make(self._config, self._report)
-        except BaseException as error:
-            self._tell(error)
-        else:
-            self._tell(model)
-
-    def _report(self, done: int, total: int) -> None:
-        if self._is_stopping:
-            raise LoadingStopped
-        self._progress(done, total)
-
-    def _tell(self, outcome: LanguageModel | BaseException) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._settle, outcome)
-        except RuntimeError:  # the loop is closed: the process is ending
-            self._discard(outcome)
-
-    def _settle(self, outcome: LanguageModel | BaseException) -> None:
-        if self._is_stopping:
-            self._discard(outcome)
-        elif isinstance(outcome, BaseException):
-            self._done.set_exception(outcome)
-        else:
-            self._done.set_result(outcome)
-
-    @staticmethod
-    def _discard(outcome: LanguageModel | BaseException) -> None:
-        if not isinstance(outcome, BaseException):
-            outcome.close()
+def failed(why: str) -> InternalError:
+    error = make_error("BUG", f"the warm-up failed: {why}")
+    assert isinstance(error, InternalError)  # narrows
+    return error

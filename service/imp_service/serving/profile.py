@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from imp_service.core import EngineClient, Error, ProfileEvent
-from imp_service.serving.engine_answer import engine_answer
+from imp_service.serving.engine_events import engine_answer
 
 # Less than any bound that limits.max_message_bytes may have.
 PIECE_BYTES = 32 * 1024

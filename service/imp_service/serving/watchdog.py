@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from imp_service.config.server_settings import Watchdog as WatchdogSettings
-from imp_service.serving.load import SAMPLE_SECONDS, LoadMeter
+from imp_service.serving.load_meter import SAMPLE_SECONDS, LoadMeter
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import Telemetry
 from imp_service.telemetry.engine_numbers import StepGraphs

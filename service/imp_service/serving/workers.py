@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from imp_service.core.reserve import LARGE_TEXT_BYTES
-from imp_service.serving.freed_memory import give_back
+from imp_service.serving.process_memory import give_back
 from imp_service.serving.refusal import Refusal
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from imp_service.core.bench.cases import Case
-from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.report import Spread
 
 IMP = "imp"
 

@@ -12,7 +12,7 @@ from bench.compare_peers.engines.protocol import RefusedError, Task
 from bench.compare_peers.outcome import IMP, Start
 from bench.compare_peers.rounds import Tell
 from imp_service.core.bench.cases import Case
-from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.report import Spread
 
 # The cache has room for such a prompt and its answer, whatever the cases need.
 PROMPT_TOKENS, CACHE_TOKENS = 512, 768

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bench.compare_peers.goals import start_verdicts, verdict_line, verdicts
 from bench.compare_peers.outcome import IMP, Outcome, Start
-from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.report import Spread
 
 HEADING = f"{'':44} {'engine':13} {'median':>9} {'least':>9} {'most':>9}  {'imp is':>13}  of the ceiling"
 MIB = 1024**2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench.compare_peers.outcome import IMP
 from bench.compare_servers.load import Load, Run
 from imp_service.client.bench.report import Percentiles
-from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.report import Spread
 
 # Name -> unit; of all but the first, less is better.
 FIGURES = {

@@ -14,7 +14,7 @@ import grpc
 
 from bench.front_end.engine_process import ask_direct, direct_engine, served_engine
 from bench.front_end.streams import read_streams, request
-from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.report import Spread
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub

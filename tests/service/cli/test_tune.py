@@ -13,7 +13,7 @@ from imp_service.config import ConfigError, load
 from imp_service.config.host import resolve_threads
 from imp_service.core.load import load as load_model
 from imp_service.core.tune import Subject, preferences_of, tune
-from imp_service.core.tuning import kernel_digest, key_here, read_tuning, tuning_here
+from imp_service.core.tuning_file import kernel_digest, key_here, read_tuning, tuning_here
 
 Q8 = Subject("q8_0", 64, 64)
 GENERIC = "q8_0_generic"

@@ -18,7 +18,7 @@ from imp_service import (
 )
 from imp_service.generation import Finished, Generation
 from imp_service.rpc.model import write_model_info
-from imp_service.rpc.requests.terms import Terms
+from imp_service.serving.served_model import Terms
 from support.worded_models import write_worded
 
 # The control tokens of published vocabularies, the one that their files name, the key of others, and all their ends.

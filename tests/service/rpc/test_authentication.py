@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from imp_service.rpc.security import reloaded_files
+from imp_service.serving.security import reloaded_files
 from support.raw_calls import ADMIN, CHANNELZ, HEALTH, INFERENCE, REFLECTION, Ended, call, methods_of
 from support.served import Served, serve
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from imp_service.config import load as load_config
-from imp_service.rpc.listening.channel_options import channel_options
+from imp_service.rpc.listeners import channel_options
 from support.raw_calls import HEALTH, INFERENCE, call
 from support.raw_http2 import (
     CONTINUATION,

@@ -14,8 +14,7 @@ import pytest
 
 from imp_service.cli.failure import exit_status
 from imp_service.config.address import Address
-from imp_service.rpc.listening.listen_error import ListenError
-from imp_service.rpc.listening.listeners import bind_socket, check_all
+from imp_service.serving.listening import ListenError, bind_socket, check_all
 from support.listening import listening_addresses
 from support.raw_calls import ADMIN, CHANNELZ, HEALTH, INFERENCE, REFLECTION, call, is_served, methods_of, served_names
 from support.running_service import failed_start

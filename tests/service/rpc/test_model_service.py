@@ -24,7 +24,7 @@ from imp_service.pb import model_pb2 as pb
 from imp_service.pb import model_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
-from imp_service.serving.load import LoadMeter
+from imp_service.serving.load_meter import LoadMeter
 from imp_service.telemetry.engine_numbers import EngineCollector
 from support.engine_numbers import Numbers
 from support.loop_thread import loop_thread

@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 from imp_service.pb import model_pb2
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
-from imp_service.serving.load import LoadSnapshot
+from imp_service.serving.load_meter import LoadSnapshot
 from support.raw_call import binary_value, trailers_of
 from support.served import ask, serve
 from support.served_models import scripted

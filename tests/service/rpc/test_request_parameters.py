@@ -13,7 +13,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests.read_requests import read_generation
 from imp_service.rpc.requests.reply_size import check_generation_size
-from imp_service.rpc.requests.terms import Terms
+from imp_service.serving.served_model import Terms
 from support.failed_calls import failed
 from support.generations import in_one, streamed
 from support.process_numbers import ProcessNumbers

@@ -14,13 +14,13 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from imp_service.config import Config
-from imp_service.core import DeviceError, InternalError, make_error
+from imp_service.core import DeviceError, InternalError, Progress, make_error
 from imp_service.generation import LanguageModel
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc import service as service_module
-from imp_service.serving import warm_up as warm_up_module
-from imp_service.serving.loading import Progress, make_model
+from imp_service.serving import loading as loading_module
+from imp_service.serving.loading import make_model
 from support.patience import HANGS_AFTER
 from support.raw_calls import HEALTH, INFERENCE, call
 from support.running_service import Running, running
@@ -108,7 +108,7 @@ def test_rpc_11_w29_grpcs_own_retry_sees_a_server_through_its_load() -> None:
 
 
 def test_lif_1_l15_a_model_that_gives_no_real_output_is_never_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_up_module.math, "isfinite", lambda _: False)
+    monkeypatch.setattr(loading_module.math, "isfinite", lambda _: False)
     it = Running(make_model, ())
     with pytest.raises(InternalError, match="warm-up") as failed:
         it.wait()

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.serving import sessions as sessions_module
+from imp_service.serving.session import sessions as sessions_module
 from support.gate import HELD, gate
 from support.served import Served, serve
 from support.served_models import scripted

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.serving.session_ids import instance_of, new_session_id
+from imp_service.serving.session.held_session import instance_of, new_session_id
 from support.served import Served, ask, serve
 from support.session_calls import SessionCalls, reason, refusal
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from imp_service.rpc.listening import channel_options
+from imp_service.rpc import listeners
 from support.patience import HANGS_AFTER
 from support.raw_http2 import (
     ACK,
@@ -43,7 +43,7 @@ KINDS = {
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(channel_options, "HANDSHAKE_SECONDS", 1)
+    monkeypatch.setattr(listeners, "HANDSHAKE_SECONDS", 1)
     limit = f"connection.max_connections={N_CONNECTIONS + 50}"
     with serve(*SETTINGS_OF_TESTS, limit, model=scripted()) as server:
         yield server

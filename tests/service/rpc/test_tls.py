@@ -15,8 +15,8 @@ import pytest
 
 from imp_service.cli.failure import exit_status
 from imp_service.config.errors import ConfigError
-from imp_service.rpc.security import reloaded_files
-from imp_service.rpc.security.tls import IdentityFiles
+from imp_service.serving.security import reloaded_files
+from imp_service.serving.security.identity_files import IdentityFiles
 from support.certificates import Certificate, make_certificate
 from support.raw_calls import HEALTH, call
 from support.served import Served, ask, serve, tokens_of

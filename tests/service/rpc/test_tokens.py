@@ -10,8 +10,8 @@ import pytest
 
 from imp_service.cli.failure import exit_status
 from imp_service.config.errors import ConfigError
-from imp_service.rpc.security import tokens as tokens_module
-from imp_service.rpc.security.tokens import is_readable_by_all, read_tokens
+from imp_service.serving.security import tokens as tokens_module
+from imp_service.serving.security.tokens import is_readable_by_all, read_tokens
 
 A, B = (hashlib.sha256(word.encode()).hexdigest() for word in ("token-a", "token-b"))
 

@@ -14,8 +14,7 @@ from google.protobuf.internal import api_implementation
 
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.message_runtime import require_native_runtime
-from imp_service.rpc.server import Server
+from imp_service.rpc.server import Server, require_native_runtime
 from imp_service.serving.host import Host
 from support.filled_messages import filled
 from support.request_fields import FILES

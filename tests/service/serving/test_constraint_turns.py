@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from imp_service.serving.constraint_turns import ConstraintTurns
+from imp_service.serving.constraint_queue import ConstraintTurns
 
 
 class Compiling:

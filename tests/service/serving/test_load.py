@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from imp_service.serving.load import LoadMeter, LoadSnapshot
+from imp_service.serving.load_meter import LoadMeter, LoadSnapshot
 from support.engine_numbers import Numbers
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import imp_service
 from imp_service.generation import CacheOptions, Session
-from imp_service.serving.held_session import HeldSession
-from imp_service.serving.session_expiry import SessionExpiry
+from imp_service.serving.session.expiry import SessionExpiry
+from imp_service.serving.session.held_session import HeldSession
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from imp_service.config import Settings
 from imp_service.config.server_settings import Log as LogSettings
 from imp_service.config.server_settings import Watchdog as WatchdogSettings
-from imp_service.serving.load import LoadMeter
+from imp_service.serving.load_meter import LoadMeter
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.watchdog import Watchdog
 from imp_service.telemetry import Telemetry

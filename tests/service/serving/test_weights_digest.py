@@ -14,7 +14,7 @@ import pytest
 from imp_service import _core
 from imp_service.config import load as load_config
 from imp_service.core import ModelError
-from imp_service.core.load import open_file
+from imp_service.core.checkpoint import open_file
 from imp_service.core.weights import sha256_of
 from imp_service.models import demo_model_path
 from imp_service.pb import model_pb2 as pb
@@ -71,7 +71,7 @@ def test_mod_14_a_file_renamed_over_the_path_is_not_what_is_digested(
     files: tuple[Path, bytes, Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, content, other, its = files
-    when_digested(lambda: other.replace(path), monkeypatch, "serving.weights_digest")
+    when_digested(lambda: other.replace(path), monkeypatch, "serving.background_work")
     assert reported(path) == digest_of(content)
     assert path.read_bytes() == its
 
@@ -80,7 +80,7 @@ def test_mod_14_a_file_that_is_removed_has_its_digest(
     files: tuple[Path, bytes, Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, content, _, _ = files
-    when_digested(path.unlink, monkeypatch, "serving.weights_digest")
+    when_digested(path.unlink, monkeypatch, "serving.background_work")
     assert reported(path) == digest_of(content)
 
 
@@ -88,7 +88,7 @@ def test_mod_14_of_a_file_changed_in_place_the_digest_stays_unknown(
     files: tuple[Path, bytes, Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _, _, its = files
-    when_digested(lambda: path.write_bytes(its + b"x"), monkeypatch, "serving.weights_digest")
+    when_digested(lambda: path.write_bytes(its + b"x"), monkeypatch, "serving.background_work")
     assert reported(path) == ""
 
 
@@ -96,7 +96,7 @@ def test_mod_14_a_pinned_digest_is_compared_with_the_file_that_was_opened(
     files: tuple[Path, bytes, Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, content, other, its = files
-    when_digested(lambda: other.replace(path), monkeypatch, "core.load")
+    when_digested(lambda: other.replace(path), monkeypatch, "core.checkpoint")
     settings = [f"model.path={path}", f"model.sha256={digest_of(its)}"]
     with pytest.raises(ModelError, match=f"sha256 {digest_of(content)}, expected {digest_of(its)}") as refused:
         open_file(load_config(None, settings, variables={}))

@@ -2,7 +2,6 @@
 
 from imp_service.core.bench.cases import STANDARD, BenchPlan, Case
 from imp_service.core.bench.measure import run_bench
-from imp_service.core.bench.report import BenchReport, CaseResult, OverheadResult
-from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.report import BenchReport, CaseResult, OverheadResult, Spread
 
 __all__ = ["STANDARD", "BenchPlan", "BenchReport", "Case", "CaseResult", "OverheadResult", "Spread", "run_bench"]

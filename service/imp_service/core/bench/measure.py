@@ -9,8 +9,7 @@ from imp_service import _core
 from imp_service.config import Config
 from imp_service.core.bench.cases import BenchPlan, Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
-from imp_service.core.bench.report import BenchReport, CaseResult, ModelFacts, OverheadResult, Repetition
-from imp_service.core.bench.spread import Spread
+from imp_service.core.bench.report import BenchReport, CaseResult, ModelFacts, OverheadResult, Repetition, Spread
 from imp_service.core.bench.work import Work, model_work
 from imp_service.core.errors import field_invalid, make_error
 from imp_service.core.load import LoadedModel, load

@@ -1,12 +1,45 @@
-"""What a bench found: each case's times beside the ceilings that were probed with it."""
+"""What a bench found: the times of each case, and the limits of the machine that were measured with it."""
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from imp_service.core.bench.cases import Case
-from imp_service.core.bench.spread import Spread
 from imp_service.core.bench.work import PeakKind, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """All measurements of one quantity, in the order of taking."""
+
+    samples: tuple[float, ...]
+
+    @classmethod
+    def of(cls, samples: Iterable[float]) -> Spread:
+        """Of at least one measurement."""
+        return cls(tuple(samples))
+
+    @property
+    def median(self) -> float:
+        """The middle one, or the mean of the two in the middle."""
+        return statistics.median(self.samples)
+
+    @property
+    def least(self) -> float:
+        """The smallest."""
+        return min(self.samples)
+
+    @property
+    def most(self) -> float:
+        """The largest."""
+        return max(self.samples)
+
+    def as_json(self) -> dict[str, object]:
+        """The summary and what it is of."""
+        return {"median": self.median, "min": self.least, "max": self.most, "samples": list(self.samples)}
+
 
 SCHEMA = "imp.bench.v1"
 

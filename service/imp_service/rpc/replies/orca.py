@@ -10,7 +10,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from imp_service.serving.load import LoadSnapshot
+from imp_service.serving.load_meter import LoadSnapshot
 
 ORCA_KEY = "endpoint-load-metrics-bin"
 _PACKAGE = "xds.data.orca.v3"

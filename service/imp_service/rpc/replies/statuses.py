@@ -1,4 +1,4 @@
-"""Any exception as one gRPC status: code, a sentence for a person, and google.rpc details for a program."""
+"""Turns any exception into one gRPC status: code, a sentence for a person, and google.rpc details for a program."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from imp_service.config.system_refusals import refused_by_system
 from imp_service.core import Error
 from imp_service.generation.validate import FieldsInvalid, Violation
 from imp_service.pb.inference_pb2 import StepError
+from imp_service.rpc.call import Call
 from imp_service.rpc.replies.error_table import BUG, CANCELLED, ERRORS, FIELD_INVALID, Detail, ErrorRow, Pushback, Retry
 from imp_service.rpc.replies.status_details import (
     bad_request,
@@ -26,6 +27,7 @@ from imp_service.rpc.replies.status_details import (
     shown,
 )
 from imp_service.serving.refusal import Refusal
+from imp_service.telemetry.log import Log
 from imp_service.text import TextError
 
 DETAILS_KEY = "grpc-status-details-bin"
@@ -147,3 +149,32 @@ def violations_of(error: Error | Refusal) -> Sequence[Violation]:
         return ()
     path = error.details.get("field", "")
     return (Violation(path, error.message.removeprefix(f"{path}: ")),)
+
+
+def reported_failure(error: Exception, call: Call, log: Log) -> Failure:
+    """The failure of a call or of one session's part of it; a bug is in the log under the call's request id.
+
+    The error has no traceback afterwards.
+    """
+    failure = failure_of(error, request_id=call.request_id)
+    if failure.is_bug:
+        log.raised("bug", error, request_id=call.request_id, method=call.method)
+    drop_frames(error)
+    return failure
+
+
+def drop_frames(error: BaseException) -> None:
+    """Drops the tracebacks of an error and of all that led to it.
+
+    Their frames hold the request, its tokens and often the error itself: such a cycle lives until the next full
+    collection, and so does a prompt of a megabyte.
+    """
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        each = left.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = None
+        left += (each.__cause__, each.__context__)

@@ -1,14 +1,37 @@
-"""The one judgement of a request before any work: all its fields at once, then the model's name, then features."""
+"""Checks a request before any work: all its fields at once, then the model's name, then features."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from imp_service.generation.validate import Violation, refuse
+from imp_service.core import InvalidArgument
+from imp_service.generation.validate import FieldsInvalid, Violation, refuse
+from imp_service.rpc.replies.error_table import FIELD_INVALID
+from imp_service.rpc.replies.statuses import violations_of
 from imp_service.rpc.requests.field_rules import findings
-from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.host import Host
+from imp_service.serving.served_model import Terms
+from imp_service.text import TextError
+
+
+@contextmanager
+def paths_under(member: str) -> Iterator[None]:
+    """Within, `temperature` becomes `member.temperature` in whatever names a field; an empty member changes nothing."""
+    try:
+        yield
+    except InvalidArgument as error:
+        if not member or error.reason != FIELD_INVALID:
+            raise
+        inner = violations_of(error)
+        raise FieldsInvalid([Violation(f"{member}.{each.path}", each.message) for each in inner]) from error
+    except TextError as error:
+        if not member:
+            raise
+        raise type(error)(f"{member}.{error.path}", error.message) from error
+
 
 # Stages after the fields, first to answer first; other reasons come last.
 _STAGES = ("MODEL_NOT_SERVED",)

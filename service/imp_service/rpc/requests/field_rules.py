@@ -16,7 +16,7 @@ from imp_service.generation.validate import (
 )
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests import message_rules as whole
-from imp_service.rpc.requests.read_prompts import chat_bytes, read_chat
+from imp_service.rpc.requests.read_requests import chat_bytes, read_chat
 from imp_service.rpc.requests.rules import (
     Anything,
     Below,
@@ -34,7 +34,7 @@ from imp_service.rpc.requests.rules import (
     Texts,
     TokenIds,
 )
-from imp_service.rpc.requests.terms import Terms
+from imp_service.serving.served_model import Terms
 from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 from imp_service.text.chat_prompt import MAX_MESSAGES, find_violations
 from imp_service.text.limits import TextLimits

@@ -10,8 +10,8 @@ from imp_service.generation.validate import Violation, mask_violations, sampling
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
 from imp_service.rpc.requests.read_requests import read_sampling, read_stop
 from imp_service.rpc.requests.rules import Finding, Rule
-from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.served_model import Terms
 
 MessageRule = Callable[[Any, str, Terms], Iterator[Finding]]
 

@@ -1,9 +1,12 @@
-"""Requests of imp.v1 as the generation room takes them. For messages that check_request() has let pass."""
+"""Requests of imp.v1 as options of the Python API. For messages that check_request() has accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
+
+from google.protobuf.message import Message
 
 from imp_service.config.settings import Settings
 from imp_service.generation import (
@@ -18,10 +21,10 @@ from imp_service.generation import (
 from imp_service.generation.options import Prompt
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import seconds_of
-from imp_service.rpc.requests.read_prompts import read_chat
 from imp_service.rpc.requests.rules import shortest
+from imp_service.serving.workers import SMALL_BYTES
 from imp_service.tables import LIMITS
-from imp_service.text import ConstraintKind, ConstraintSpec
+from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 
 
 def read_generation(
@@ -142,3 +145,48 @@ def read_step(options: inference_pb2.StepOptions) -> StepOptions:
 def _shortened(values: dict[str, Any]) -> dict[str, Any]:
     """Floats of 32 bits as their callers wrote them, so that every path of a value has the same bounds."""
     return {name: shortest(value) if isinstance(value, float) else value for name, value in values.items()}
+
+
+# What reading an id costs, in bytes of text.
+ID_BYTES = 4
+
+
+def read_chat(chat: types_pb2.ChatPrompt) -> ChatPrompt:
+    """A conversation."""
+    return ChatPrompt(
+        messages=tuple(
+            ChatMessage(each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json)
+            for each in chat.messages
+        ),
+        tools_json=chat.tools_json,
+        add_generation_prompt=chat.add_generation_prompt if chat.HasField("add_generation_prompt") else None,
+        continue_final_message=chat.continue_final_message if chat.HasField("continue_final_message") else None,
+        template_kwargs_json=chat.template_kwargs_json,
+    )
+
+
+def chat_bytes(chat: ChatPrompt) -> int:
+    """Bytes of all its texts."""
+    texts = [chat.tools_json, chat.template_kwargs_json]
+    for each in chat.messages:
+        texts += [each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json]
+    return sum(len(text.encode()) for text in texts)
+
+
+def reading_bytes(prompt: Prompt) -> int:
+    """What a prompt costs to read, in bytes of text: it decides what is done on the event loop."""
+    if isinstance(prompt, str):
+        return len(prompt.encode())
+    if isinstance(prompt, ChatPrompt):
+        # A template may take long over a short conversation.
+        return max(SMALL_BYTES, chat_bytes(prompt))
+    return ID_BYTES * len(prompt)
+
+
+DIGEST_BYTES = 16
+
+
+def request_digest(request: Message) -> bytes:
+    """Equal for equal messages of one kind, and for no others."""
+    content = request.SerializeToString(deterministic=True)
+    return blake2b(content, digest_size=DIGEST_BYTES, person=request.DESCRIPTOR.name.encode()[:16]).digest()

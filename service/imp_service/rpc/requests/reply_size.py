@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from imp_service.generation import GenerationRequest, StepOptions
 from imp_service.generation.validate import invalid
-from imp_service.rpc.requests.terms import Terms
+from imp_service.serving.served_model import Terms
 
 # Ids, text of a few tokens, usage, timings: whatever does not grow with what was asked for.
 FRAME_BYTES = 1024

@@ -14,8 +14,8 @@ from google.protobuf.duration_pb2 import Duration
 from imp_service.generation.validate import Bounds, Violation, count_violations, token_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
-from imp_service.rpc.requests.terms import Terms
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.served_model import Terms
 
 # A refusal stands for a later stage of the checks: it counts where no field is wrong.
 Finding = Violation | Refusal

@@ -15,12 +15,10 @@ from imp_service.config.settings import Sessions as SessionSettings
 from imp_service.core import EngineClient, Event, FailedEvent
 from imp_service.generation import CacheOptions, LanguageModel, SamplingOptions, Session
 from imp_service.generation.language_model import DEFAULT_CACHE
-from imp_service.serving.held_session import HeldSession, Key
 from imp_service.serving.lifecycle import loading
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.room import seconds_until_blocks, seconds_until_places
-from imp_service.serving.session_expiry import SessionExpiry
-from imp_service.serving.session_ids import instance_of, new_session_id
+from imp_service.serving.session.expiry import SessionExpiry, seconds_until_blocks, seconds_until_places
+from imp_service.serving.session.held_session import HeldSession, Key, instance_of, new_session_id
 
 # Names of sessions that expired, kept so that their callers are told so; beyond, they are unknown.
 MAX_EXPIRED_NAMES = 4096

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from imp_service.config import Config, ConfigError
 from imp_service.config.toml import KeyPath
-from imp_service.core.file_faults import file_faults
+from imp_service.core.settings_faults import file_faults
 
 _CERTIFICATE: tuple[KeyPath, ...] = (("tls", "cert"), ("tls", "key"), ("tls", "client_ca"))
 _TOKENS: tuple[KeyPath, ...] = (("auth", "token_file"),)
@@ -18,14 +18,14 @@ def secret_faults(config: Config) -> Iterator[ConfigError]:
     tls, token_file = config.settings.tls, config.settings.auth.token_file
 
     def read_identity() -> None:
-        from imp_service.rpc.security.tls import IdentityFiles  # only where it is needed: with it comes gRPC
+        from imp_service.serving.security.identity_files import IdentityFiles
 
         client_ca = None if tls.client_ca is None else Path(tls.client_ca)
         if tls.cert is not None and tls.key is not None:  # one alone the settings refuse
             IdentityFiles(Path(tls.cert), Path(tls.key), client_ca).read()
 
     def read_token_file() -> None:
-        from imp_service.rpc.security.tokens import read_tokens
+        from imp_service.serving.security.tokens import read_tokens
 
         read_tokens(Path(str(token_file)))
 

@@ -1,11 +1,16 @@
-"""The options of every listener's connections, made of the settings; none of them is left to gRPC's defaults."""
+"""gRPC listeners: binds an address, and sets every option of its connections; none is left to gRPC's defaults."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import timedelta
 
+import grpc
+
 from imp_service.config import Settings
+from imp_service.config.address import Address
 from imp_service.config.message_room import most_received_bytes
+from imp_service.serving.listening import ListenError, check_all, claimed
 
 # gRPC's own default; a window as large as several messages would only fill memory.
 STREAM_WINDOW_BYTES = 64 * 1024
@@ -58,3 +63,18 @@ def channel_options(settings: Settings, *, has_channelz: bool = False) -> Option
 
 def _ms(span: timedelta) -> int:
     return span // timedelta(milliseconds=1)
+
+
+def bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None = None) -> str:
+    """Binds a checked address; returns it with the port that was chosen."""
+    path = address.socket_path
+    # After `unix:` gRPC takes every slash for the path's own.
+    text = address.text if path is None else f"unix:{path}"
+    with nullcontext() if path is None else claimed(path):
+        try:
+            port = server.add_secure_port(text, credentials) if credentials else server.add_insecure_port(text)
+        except RuntimeError:
+            # Someone took it since it was checked; grpc does not say what the system said.
+            check_all((address,))
+            raise ListenError("ADDRESS_IN_USE", address.text, "cannot be bound") from None
+    return address.text if path is not None else address.with_port(port)

@@ -1,6 +1,7 @@
-"""Steps of sessions without waiting: each runs to its end whoever still waits for it, and its reply is kept.
+"""Commands on a session that never wait: steps, forks and truncations.
 
-A caller that leaves finds the session before its step or after it, and the reply where it asks again.
+Each runs to its end even if its caller leaves. The caller then finds the session before or after the command, never
+between, and gets the stored reply if it asks again.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from imp_service.core import Event
 from imp_service.generation import LanguageModel, SamplingOptions, StepOptions, StepOutput
 from imp_service.generation.step import StepFold
 from imp_service.generation.validate import invalid
-from imp_service.serving.held_session import HeldSession, StoredReply
+from imp_service.serving.engine_events import begin_command, failure_in
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.sessions import Sessions
+from imp_service.serving.session.held_session import HeldSession, StoredReply
+from imp_service.serving.session.sessions import Sessions
 from imp_service.serving.workers import SMALL_BYTES, TextWorkers
 
 R = TypeVar("R")
@@ -131,3 +134,58 @@ def _settled(sessions: Sessions, held: HeldSession, extension: Extension[R], fol
     if extension.digest is not None:
         held.stored = StoredReply(extension.digest, reply)
     return reply
+
+
+def begin_fork(sessions: Sessions, parent: HeldSession, copy: HeldSession) -> asyncio.Future[Exception | None]:
+    """Makes a reserved copy real. Both are taken, and left when that is done; where it fails the copy is closed.
+
+    Gives the failure, or None. Raises what the engine refuses at its door; then both are still taken.
+    """
+
+    def on_done(failure: Exception | None) -> None:
+        sessions.leave(parent)
+        if failure is not None:
+            sessions.give_up(copy)
+            return
+        copy.is_new = False
+        sessions.leave(copy)
+
+    return _begin(
+        sessions,
+        lambda ticket: sessions.client.engine.fork(
+            ticket, parent.session.sequence, copy.session.sequence, copy.position
+        ),
+        on_done,
+    )
+
+
+def begin_truncate(sessions: Sessions, held: HeldSession, position: int) -> asyncio.Future[Exception | None]:
+    """Drops what a taken session holds beyond `position`; it is left when that is done.
+
+    Gives the failure, or None. Raises what the engine refuses at its door; then the session is still taken.
+    """
+
+    def on_done(failure: Exception | None) -> None:
+        if failure is None:
+            held.session.truncated(position)
+            held.stored = None
+        sessions.leave(held)
+
+    return _begin(
+        sessions, lambda ticket: sessions.client.engine.truncate(ticket, held.session.sequence, position), on_done
+    )
+
+
+def _begin(
+    sessions: Sessions, submit: Callable[[int], None], on_done: Callable[[Exception | None], None]
+) -> asyncio.Future[Exception | None]:
+    ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    def on_answer(event: Event) -> None:
+        failure = failure_in(event)
+        on_done(failure)
+        if not ended.done():
+            ended.set_result(failure)
+
+    begin_command(sessions.client, submit, on_answer)
+    return ended

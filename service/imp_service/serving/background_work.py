@@ -1,10 +1,12 @@
-"""The cache of packed weights: a start logs whether it found one, and else writes it while it serves."""
+"""Work in the background once the model serves: the digest of its weights, and the cache of packed weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from imp_service.core import Error
+from imp_service.core.weights import sha256_of
+from imp_service.generation import LanguageModel
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 
@@ -41,3 +43,40 @@ class PackedWeights:
         else:
             if is_whole:
                 log.info(EVENT, message="written", path=path)
+
+
+class WeightsDigest:
+    """Begins when the host serves, ends when it stops."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        # In hexadecimal; empty until known. Set once, by the thread.
+        self.sha256 = ""
+        self._has_begun = False
+        host.lifecycle.watch(self._enter)
+
+    def _enter(self, phase: Phase) -> None:
+        if phase is not Phase.SERVING or self._has_begun:
+            return
+        self._has_begun = True
+        # Checked against the file before it was loaded.
+        self.sha256 = self._host.settings.model.sha256 or ""
+        model = self._host.model
+        if self.sha256:
+            _close(model)
+        else:
+            self._host.background.start("imp-digest", lambda goes_on: self._compute(model, goes_on))
+
+    def _compute(self, model: LanguageModel, goes_on: Callable[[], bool]) -> None:
+        try:
+            self.sha256 = sha256_of(model.weight_files, goes_on) or ""
+        except Error:
+            # The file was changed, or the model is closed: the digest of what was read before stays unknown.
+            self.sha256 = ""
+        finally:
+            _close(model)
+
+
+def _close(model: LanguageModel) -> None:
+    for file in model.weight_files:
+        file.close()

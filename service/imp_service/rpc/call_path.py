@@ -23,13 +23,11 @@ from imp_service.rpc.call import Call
 from imp_service.rpc.replies.encoded import Reply
 from imp_service.rpc.replies.error_table import DRAINING, MESSAGE_TOO_LARGE
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
-from imp_service.rpc.replies.reported import drop_frames, reported_failure
-from imp_service.rpc.replies.statuses import TrailingMetadata
-from imp_service.rpc.requests.request_metadata import RequestMetadata, read_request_metadata
-from imp_service.rpc.security.authentication import Authentication, Metadata
-from imp_service.rpc.security.policies import NO_POLICY, POLICIES, Policy
+from imp_service.rpc.replies.statuses import TrailingMetadata, drop_frames, reported_failure
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.request_metadata import RequestMetadata, read_request_metadata
+from imp_service.serving.security.authentication import NO_POLICY, POLICIES, Authentication, Metadata, Policy
 from imp_service.telemetry import Method as CountedMethod
 from imp_service.telemetry.method import MethodType
 

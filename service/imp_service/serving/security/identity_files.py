@@ -1,4 +1,4 @@
-"""TLS of the data listeners: certificate, key and the callers' authority, given to gRPC anew when files change."""
+"""The files of TLS: certificate, key, and the authority that signs client certificates."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import grpc
 
 from imp_service.config.errors import ConfigError
-from imp_service.config.server_settings import Tls as TlsSettings
-from imp_service.rpc.security.reloaded_files import ReloadedFiles, signature
-from imp_service.telemetry.log import Log
+from imp_service.serving.security.reloaded_files import signature
 
 # Files may be swapped between two reads: then both are read again.
 ATTEMPTS = 3
@@ -63,33 +58,6 @@ class IdentityFiles:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.cert)
         with _blaming("tls.key", self.key, f"no private key in PEM, without a password, that fits {self.cert}"):
             context.load_cert_chain(self.cert, self.key, password=lambda: b"")
-
-
-class TlsCredentials:
-    """gRPC asks at each handshake whether there is something new; running connections keep what they have."""
-
-    def __init__(self, settings: TlsSettings, log: Log) -> None:
-        """Reads the files; raises ConfigError."""
-        assert settings.cert is not None and settings.key is not None  # the settings have both or neither
-        client_ca = None if settings.client_ca is None else Path(settings.client_ca)
-        files = IdentityFiles(Path(settings.cert), Path(settings.key), client_ca)
-        self.files = ReloadedFiles("tls", files.paths, files.read, log)
-        self._given = self.files.value
-        self.credentials = grpc.dynamic_ssl_server_credentials(
-            _configuration(self._given), self._fetch, require_client_authentication=client_ca is not None
-        )
-
-    def _fetch(self) -> Any:
-        """On a thread of gRPC's. None: nothing new."""
-        current = self.files.value
-        if current is self._given:
-            return None
-        self._given = current
-        return _configuration(current)
-
-
-def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(identity.key, identity.cert)], identity.client_ca)
 
 
 def _content(key: str, path: Path) -> bytes:

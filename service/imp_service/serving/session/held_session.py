@@ -1,10 +1,28 @@
-"""One open session as the server keeps it: whose it is, until when, and its last answer."""
+"""One open session as the server keeps it: its owner, its id, its expiry and its last reply."""
 
 from __future__ import annotations
 
+import re
+import secrets
 from dataclasses import dataclass
 
 from imp_service.generation import CacheOptions, Session
+
+RANDOM_BYTES = 16
+
+_ISSUED = re.compile(rf"imp-(.+)-[0-9a-f]{{{2 * RANDOM_BYTES}}}")
+
+
+def new_session_id(instance_id: str) -> str:
+    """A name that no other session has: 128 random bits after the instance."""
+    return f"imp-{instance_id}-{secrets.token_hex(RANDOM_BYTES)}"
+
+
+def instance_of(session_id: str) -> str | None:
+    """The instance that issued a name; None where a caller chose it."""
+    match = _ISSUED.fullmatch(session_id)
+    return None if match is None else match[1]
+
 
 # Whose it is, and its name: what another tenant calls by the same name is another session.
 Key = tuple[str, str]

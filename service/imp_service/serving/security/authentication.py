@@ -1,20 +1,47 @@
-"""Who calls, and whether they may: bearer tokens against the token file, roles by service, tenants by token."""
+"""Checks a call's bearer token: the role that a service asks for, and the tenant that the token stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import grpc
-
-from imp_service.rpc.requests.request_metadata import TENANT_KEY
-from imp_service.rpc.security.policies import ANYONE, POLICIES, Policy
-from imp_service.rpc.security.reloaded_files import ReloadedFiles
-from imp_service.rpc.security.tokens import Token, Tokens
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.request_metadata import TENANT_KEY
+from imp_service.serving.security.reloaded_files import ReloadedFiles
+from imp_service.serving.security.tokens import Token, Tokens
+
+# A role that every known caller has.
+ANYONE = "anyone"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Of every method of one service."""
+
+    role: str
+    # Refused while the model is loading or the server drains.
+    needs_model: bool = False
+    # It asks the model for output: counted as a request, and waited for by a drain.
+    is_request: bool = False
+    # Answers without a token where auth.public_health is on.
+    is_health: bool = False
+
+
+POLICIES: Mapping[str, Policy] = {
+    "imp.v1.InferenceService": Policy("data", needs_model=True, is_request=True),
+    "imp.v1.TokenizerService": Policy("read", needs_model=True),
+    "imp.v1.ModelService": Policy("read"),
+    "imp.v1.AdminService": Policy("admin"),
+    "grpc.channelz.v1.Channelz": Policy("admin"),
+    "grpc.health.v1.Health": Policy(ANYONE, is_health=True),
+    "grpc.reflection.v1.ServerReflection": Policy(ANYONE),
+    "grpc.reflection.v1alpha.ServerReflection": Policy(ANYONE),
+}
+
+NO_POLICY = Policy("nobody")
+
 
 Metadata = Sequence[tuple[str, str | bytes]]
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 SCHEME = "bearer"
 
 
@@ -64,39 +91,3 @@ def _tenant(token: Token, metadata: Metadata) -> str | None:
     if any(value not in token.tenants for value in named):
         raise Refusal("NOT_ALLOWED", f"{TENANT_KEY}: not a tenant of this token")
     return None
-
-
-class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
-    """For services that come from libraries, and for methods that nobody serves: the one path of a call checks its own.
-
-    Whatever is added to a server later is closed until it has a policy.
-    """
-
-    def __init__(
-        self,
-        authentication: Authentication,
-        is_checked: Callable[[str], bool],
-        refusing: Callable[[str, Exception], Handler],
-    ) -> None:
-        self._authentication = authentication
-        self._is_checked = is_checked
-        self._refusing = refusing
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
-        """The handler of the call: one that refuses it, where it may not be made."""
-        method = str(handler_call_details.method)
-        handler = await continuation(handler_call_details)
-        if self._is_checked(method) and handler is not None:
-            return handler
-        try:
-            self._authentication.check(method, tuple(handler_call_details.invocation_metadata))
-        except Refusal as refusal:
-            # Of what is not served here, only known callers are told so.
-            if handler is None and refusal.reason == "NOT_ALLOWED":
-                return None
-            return self._refusing(method, refusal)
-        return handler

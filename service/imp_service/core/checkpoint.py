@@ -1,0 +1,90 @@
+"""Opens the checkpoint that the settings name, with advice if the path is a URL or a name in a registry."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from imp_service import _core
+from imp_service.config import Config
+from imp_service.config.toml import excerpt
+from imp_service.core.errors import ModelError, make_error
+from imp_service.core.weights import sha256_of
+from imp_service.models import demo_model_path
+
+_URL = re.compile(r"(?i)([a-z][a-z0-9+.-]+)://(.*)")
+_WORD = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+# As huggingface.co/OWNER/NAME, perhaps with /blob/main/FILE after it, or hf://OWNER/NAME.
+_HUB = r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)|hf:/)"
+_HUB_URL = re.compile(rf"(?i){_HUB}/({_WORD}/{_WORD})(?:/(?:resolve|blob)/[^/]+/([^?#]+))?.*")
+_REPOSITORY = re.compile(rf"({_WORD}/{_WORD})(:{_WORD})?")
+_TAGGED = re.compile(rf"{_WORD}(?:/{_WORD})*:{_WORD}")
+_ENDINGS = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth", ".onnx")
+
+
+def model_path(config: Config) -> Path:
+    """The checkpoint that the settings name, or the built-in one."""
+    path = config.settings.model.path
+    return demo_model_path() if path is None else Path(path)
+
+
+def open_file(config: Config) -> _core.ModelFile:
+    """Opens the checkpoint and, where the settings pin its digest, compares it."""
+    path, file = model_path(config), open_checkpoint(config)
+    expected = config.settings.model.sha256
+    if expected is not None:
+        found = sha256_of(file.files)
+        if found != expected:
+            raise make_error("WEIGHTS_CORRUPT", f"{path.name}: sha256 {found}, expected {expected}")
+    return file
+
+
+def open_checkpoint(config: Config) -> _core.ModelFile:
+    """The same without a look at its digest, which takes reading all of it."""
+    path = model_path(config)
+    try:
+        return _core.open_model_file(path)
+    except ModelError as error:
+        if error.reason in ("MODEL_MISSING", "MODEL_PERMISSION"):
+            _say_more(error, config.settings.model.path or str(path))
+        raise
+
+
+def _say_more(error: ModelError, typed: str) -> None:
+    """Writes the whole path, and what to do where it is no path at all.
+
+    The core names files without their folders, because anybody may read its messages; the caller knows the folder.
+    """
+    name, n_bytes = Path(typed).name, 200
+    if error.reason == "MODEL_MISSING" and (advice := advice_on(typed)) is not None:
+        error.message = f"{excerpt(typed, n_bytes, keep='end')}: {advice}"
+    elif error.message.startswith(f"{name}: "):
+        error.message = excerpt(typed, n_bytes, keep="end") + error.message.removeprefix(name)
+    error.args = (f"{error.reason}: {error.message}",)
+
+
+def advice_on(typed: str) -> str | None:
+    """The rest of the error line for a path that does not exist; None where it may well have been meant as a path."""
+    if found := _HUB_URL.fullmatch(typed):
+        return f"is a URL, expected a file or a folder; to download it: {_download(found[1], found[2])}"
+    if _URL.fullmatch(typed):
+        return "is a URL, expected a file or a folder; download it first, then name the file"
+    if typed.startswith("~"):
+        return "No such file or directory; only a shell replaces ~, expected the whole path"
+    return None if typed.endswith(_ENDINGS) else _advice_on_name(typed)
+
+
+def _advice_on_name(typed: str) -> str | None:
+    found = _REPOSITORY.fullmatch(typed)
+    if found is not None and not Path(typed).parent.exists():
+        return f"is no file or folder; if it is a repository on Hugging Face: {_download(found[1])}"
+    if _TAGGED.fullmatch(typed):
+        return "is a name with a tag, expected a file or a folder; to download one: hf download OWNER/NAME FILE.gguf"
+    return None
+
+
+def _download(repository: str, file: str | None = None) -> str:
+    if file is not None:
+        return f"hf download {repository} {file} --local-dir ., then -m {file}"
+    folder = repository.rpartition("/")[2]
+    return f"hf download {repository} --local-dir {folder}, then -m {folder}"

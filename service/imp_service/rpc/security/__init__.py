@@ -1,1 +1,0 @@
-"""Who may call, and over what: bearer tokens with roles, TLS, and the files that both are read from."""

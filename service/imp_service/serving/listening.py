@@ -1,0 +1,180 @@
+"""Checks and binds the addresses that a server listens on: TCP ports and Unix sockets."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from imp_service.config.address import Address
+
+_IN_USE = frozenset((errno.EADDRINUSE,))
+_NOT_ALLOWED = frozenset((errno.EACCES, errno.EPERM))
+
+
+class ListenError(Exception):
+    """Has the two attributes by which a command tells any failure."""
+
+    def __init__(self, reason: str, where: str, message: str) -> None:
+        self.reason = reason
+        self.message = f"{where}: {message}"
+        super().__init__(f"{reason}: {self.message}")
+
+    @classmethod
+    def from_os(cls, where: str, error: OSError) -> ListenError:
+        """What the system said, as one of our reasons."""
+        if error.errno in _IN_USE:
+            return cls("ADDRESS_IN_USE", where, "a live process listens there")
+        if error.errno in _NOT_ALLOWED:
+            return cls("ADDRESS_PERMISSION", where, "not allowed to this user")
+        return cls("CANNOT_CREATE", where, str(error.strerror or error))
+
+
+# sun_path holds 108 bytes, the ending NUL among them.
+MAX_PATH_BYTES = 107
+# Owner and group, whatever umask the process was started with.
+WITHOUT_OTHERS = 0o117
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Within, a socket may be bound at the path: what stood there was checked, and is gone.
+
+    Two that start at once come one after the other, and the second finds the first alive.
+    """
+    check(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if check(path):
+            path.unlink()
+        before = os.umask(WITHOUT_OTHERS)
+        try:
+            yield
+        finally:
+            os.umask(before)
+    except OSError as error:
+        raise ListenError.from_os(f"unix://{path}", error) from None
+    finally:
+        os.close(folder)
+
+
+def check(path: Path) -> bool:
+    """Raises what speaks against binding at the path; True where a socket is in the way that may be removed."""
+    where = f"unix://{path}"
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise ListenError("CANNOT_CREATE", where, f"{len(os.fsencode(path))} bytes, at most {MAX_PATH_BYTES} fit")
+    try:
+        _check_folder(where, path.parent)
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ListenError.from_os(where, error) from None
+    if not stat.S_ISSOCK(found.st_mode):
+        raise ListenError("CANNOT_CREATE", where, f"found {_kind(found.st_mode)}, expected nothing or an old socket")
+    if _is_answered(where, path):
+        raise ListenError("ADDRESS_IN_USE", where, "a live process answers there")
+    if found.st_uid != os.geteuid():
+        raise ListenError("ADDRESS_PERMISSION", where, f"found an old socket of user {found.st_uid}")
+    return True
+
+
+def _check_folder(where: str, folder: Path) -> None:
+    try:
+        mode = folder.stat().st_mode
+    except FileNotFoundError:
+        raise ListenError("CANNOT_CREATE", where, "its directory does not exist") from None
+    if not stat.S_ISDIR(mode):
+        raise ListenError("CANNOT_CREATE", where, f"its directory is {_kind(mode)}")
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise ListenError(
+            "ADDRESS_PERMISSION",
+            where,
+            "everyone may write to its directory, and it has no sticky bit: anyone could put another socket there",
+        )
+
+
+def _is_answered(where: str, path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        # A backlog that is full is a live process too.
+        probe.setblocking(False)
+        result = probe.connect_ex(str(path))
+    if result in (0, errno.EAGAIN):
+        return True
+    if result == errno.ECONNREFUSED:
+        return False
+    raise ListenError.from_os(where, OSError(result, os.strerror(result)))
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFREG: "a regular file", stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link"}
+    return kinds.get(stat.S_IFMT(mode), "a special file")
+
+
+def has_ipv6() -> bool:
+    """Whether this kernel takes connections over IPv6; it may have been built or started without."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::", 0))
+    except OSError:
+        return False
+    return True
+
+
+def check_all(addresses: Iterable[Address]) -> None:
+    """Raises ListenError for the first that cannot be bound. Binds nothing for longer than it takes to find out."""
+    for address in addresses:
+        if (path := address.socket_path) is not None:
+            check(path)
+        else:
+            _check_port(address)
+
+
+def bind_socket(address: Address) -> tuple[socket.socket, str]:
+    """The same for a listener that is not gRPC's."""
+    path = address.socket_path
+    try:
+        if path is not None:
+            with claimed(path):
+                listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                listening.bind(str(path))
+            return listening, address.text
+        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        listening = socket.create_server(
+            place[:2], family=family, dualstack_ipv6=address.host == "::" and socket.has_dualstack_ipv6()
+        )
+    except OSError as error:
+        raise ListenError.from_os(address.text, error) from None
+    return listening, address.with_port(listening.getsockname()[1])
+
+
+def _check_port(address: Address) -> None:
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise ListenError("CANNOT_CREATE", address.text, f"the host is not known: {error.strerror}") from None
+    refusal: OSError | None = None
+    n_good = 0
+    for family, kind, protocol, _, place in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                # As grpc does: a port in the last phase of its connections is free, one that is listened on is not.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address.host != "::"))
+                probe.bind(place)
+                n_good += 1
+        except OSError as error:
+            failure = ListenError.from_os(address.text, error)
+            if failure.reason == "ADDRESS_IN_USE":
+                raise failure from None
+            refusal = error
+    # Of a name's addresses, such as those of localhost, one is enough.
+    if refusal is not None and not n_good:
+        raise ListenError.from_os(address.text, refusal)

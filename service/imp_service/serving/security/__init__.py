@@ -1,0 +1,1 @@
+"""Who may call: bearer tokens with roles, and the files that tokens and certificates are read from."""
