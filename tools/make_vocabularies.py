@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from imp_service.text.pre_tokenizers import PRE_TOKENIZERS
+from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS
 from support.gguf_contents import GgufContents
 from support.own_vocabularies import (
     DEPARTURES,

@@ -19,7 +19,7 @@ _CODE = (sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix), str(FOUND_IN
 # The loader's, libc's and OpenSSL's; what the kernel tells.
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/locale", "/usr/share/zoneinfo", "/proc", "/sys")
 # The one program that a server starts: it compiles constraints.
-_WORKER = re.compile(r"""['"]-I['"], ['"]-S['"], ['"][^'"]*/imp_service/text/compile_worker\.py['"]""")
+_WORKER = re.compile(r"""['"]-I['"], ['"]-S['"], ['"][^'"]*/imp_service/text/constraints/trial_worker\.py['"]""")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/dev/null", "/dev/urandom")
 
 # gRPC makes its resolver ready for the ports that it opens. Whoever asked it would connect, and be found.

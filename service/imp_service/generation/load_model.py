@@ -36,7 +36,7 @@ def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: st
         raise fault
     with naming_file(name or model_path(weights.config).name):
         make_tokenizer = _tokenizer_maker(weights)
-        import_module("imp_service.text.chat_template")  # a server compiles templates before it serves
+        import_module("imp_service.text.templates.chat_template")  # a server compiles templates before it serves
         return LanguageModel(weights.outcome.result(), make_tokenizer=make_tokenizer)
 
 

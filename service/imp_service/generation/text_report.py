@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from imp_service.config.settings import Settings
 from imp_service.generation.text_side import TextSide
 from imp_service.text import TEMPLATE_KEY, TemplateInvalid, TextError
-from imp_service.text.end_tokens import EndSources, read_stated_ends
-from imp_service.text.piece_types import VocabularyKind
+from imp_service.text.tokens.piece_types import VocabularyKind
+from imp_service.text.tokens.special_tokens import EndSources, read_stated_ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from imp_service.config import ConfigError
 from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
 from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer, TokenizerInvalid
-from imp_service.text.template_choice import FILE_OVERRIDE
+from imp_service.text.templates.choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
     from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat

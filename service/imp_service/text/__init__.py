@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imp_service.text.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.errors import (
     FieldInvalid,
     NativePanic,
@@ -18,16 +17,17 @@ from imp_service.text.errors import (
 )
 from imp_service.text.limits import TextLimits
 from imp_service.text.stop_matcher import StopStrings
-from imp_service.text.template_choice import TEMPLATE_KEY, TemplateChoice
+from imp_service.text.templates.chat_prompt import ChatMessage, ChatPrompt
+from imp_service.text.templates.choice import TEMPLATE_KEY, TemplateChoice
 from imp_service.text.text_stream import NO_STOP, StopRules, StreamMark, TextDelta, TextStream
-from imp_service.text.tokenizer import Encoding, TextSpan, Tokenizer
+from imp_service.text.tokens.tokenizer import Encoding, TextSpan, Tokenizer
 
 if TYPE_CHECKING:
-    from imp_service.text.chat_template import ChatTemplate, RenderedChat
-    from imp_service.text.constraint import ConstraintCompiler
-    from imp_service.text.constraint_grammar import ConstraintKind, ConstraintSpec
-    from imp_service.text.constraint_program import ConstraintProgram
-    from imp_service.text.constraint_state import ConstraintState
+    from imp_service.text.constraints.compiler import ConstraintCompiler
+    from imp_service.text.constraints.grammar import ConstraintKind, ConstraintSpec
+    from imp_service.text.constraints.program import ConstraintProgram
+    from imp_service.text.constraints.state import ConstraintState
+    from imp_service.text.templates.chat_template import ChatTemplate, RenderedChat
 
 __all__ = [
     "NO_STOP",
@@ -64,13 +64,13 @@ __all__ = [
 
 # jinja2 and llguidance cost a tenth of a second; who only continues a text needs neither.
 _MODULES = {
-    "ChatTemplate": "chat_template",
-    "RenderedChat": "chat_template",
-    "ConstraintCompiler": "constraint",
-    "ConstraintKind": "constraint_grammar",
-    "ConstraintProgram": "constraint_program",
-    "ConstraintSpec": "constraint_grammar",
-    "ConstraintState": "constraint_state",
+    "ChatTemplate": "templates.chat_template",
+    "RenderedChat": "templates.chat_template",
+    "ConstraintCompiler": "constraints.compiler",
+    "ConstraintKind": "constraints.grammar",
+    "ConstraintProgram": "constraints.program",
+    "ConstraintSpec": "constraints.grammar",
+    "ConstraintState": "constraints.state",
 }
 
 

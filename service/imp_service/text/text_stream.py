@@ -6,8 +6,8 @@ import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from imp_service.text.detokenizer import Detokenizer, TokenTable
 from imp_service.text.stop_matcher import StopMatcher, StopStrings
+from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
 
 _UTF8_DECODER = codecs.getincrementaldecoder("utf-8")
 

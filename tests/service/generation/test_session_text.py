@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from imp_service.generation.session_text import SessionText
 from imp_service.text import TextStream, Tokenizer
-from imp_service.text.detokenizer import TokenTable
+from imp_service.text.tokens.detokenizer import TokenTable
 
 # Whole characters, and the parts of longer ones; the last is no text and takes the next token's first space.
 PIECES = [b"a", b" b", b"\xf0", b"\x9f", b"\x98", b"\x80", b"\xc3", b"\xa9", "é".encode(), b"<s>"]

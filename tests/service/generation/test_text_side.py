@@ -64,4 +64,4 @@ def test_txt_31_a_model_that_is_closed_meanwhile_leaves_no_process_behind(side: 
     may_be_made.set()
     for thread in (closing, compiling):
         thread.join(HANGS_AFTER)
-    assert made[0]._gauge._worker is None
+    assert made[0]._trial._worker is None

@@ -24,7 +24,7 @@ from imp_service.text import (
     TextLimits,
     Tokenizer,
 )
-from imp_service.text.constraint_state import ConstraintState
+from imp_service.text.constraints.state import ConstraintState
 from support.constraint_sampling import allowed_ids
 from support.tiny_vocabularies import byte_level
 
@@ -103,7 +103,7 @@ def test_txt_31_a_worker_that_cannot_start_is_no_fault_of_the_constraint(
     before = signal.signal(signal.SIGCHLD, handler)
     try:
         with monkeypatch.context() as patch:
-            patch.setattr("imp_service.text.compile_gauge._WORKER", "/no/such/worker.py")
+            patch.setattr("imp_service.text.constraints.trial._WORKER", "/no/such/worker.py")
             compiler = _compiler()
             with pytest.raises(NativePanic, match="the process that compiles constraints does not start") as caught:
                 compiler.compile(HARMLESS)
@@ -159,7 +159,7 @@ def test_txt_31_a_worker_that_was_killed_or_left_is_replaced() -> None:
 
 def _workers() -> list[int]:
     children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
-    return [int(c) for c in children if b"compile_worker" in Path(f"/proc/{c}/cmdline").read_bytes()]
+    return [int(c) for c in children if b"trial_worker" in Path(f"/proc/{c}/cmdline").read_bytes()]
 
 
 def test_txt_31_a_worker_does_not_ignore_the_signals_that_its_server_ignores() -> None:
@@ -280,7 +280,7 @@ def test_txt_32_a_sequence_that_moves_to_a_fresh_program_writes_the_same() -> No
 
 def test_txt_32_an_ambiguous_grammar_ends_before_its_masks_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows cost more the longer the text is, of which the library's own limits know nothing."""
-    monkeypatch.setattr("imp_service.text.constraint_state.MASK_SECONDS", 0.01)
+    monkeypatch.setattr("imp_service.text.constraints.state.MASK_SECONDS", 0.01)
     state = _compiler().compile(_gbnf('root ::= root root root | "a" root "a" | "a" root | root "a" | "a"')).start()
     worst = 0.0
     with pytest.raises(FieldInvalid, match="grew beyond the limits"):
@@ -317,7 +317,7 @@ GREEDY = {
 MEASURE = """
 import ctypes, gc, random, sys
 from test_constraint_costs import GREEDY, _compiler, allowed_ids
-from imp_service.text.compile_worker import _Heap
+from imp_service.text.constraints.trial_worker import _Heap
 from imp_service.text import FieldInvalid
 heap = _Heap()
 compiler = _compiler(cache_bytes=int(sys.argv[2]), compile_ms=60_000)

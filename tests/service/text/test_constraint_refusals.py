@@ -264,7 +264,7 @@ def test_t12_t47_t51_a_panic_while_compiling_is_that_call_s_error(monkeypatch: p
 
     constraint = ConstraintSpec(ConstraintKind.REGEX, "panic+")
     with monkeypatch.context() as patched:
-        patched.setattr("imp_service.text.constraint.LLMatcher", panic)
+        patched.setattr("imp_service.text.constraints.compiler.LLMatcher", panic)
         panic.grammar_from_lark = str  # type: ignore[attr-defined]
         with pytest.raises(NativePanic):
             COMPILER.compile(constraint)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from imp_service.text.constraints.gbnf_parser import Characters, Choice, Node, Reference, Repeat, Sequence, parse_gbnf
 from imp_service.text.errors import FieldInvalid
-from imp_service.text.gbnf_parser import Characters, Choice, Node, Reference, Repeat, Sequence, parse_gbnf
 from imp_service.text.limits import TextLimits
 
 LIMITS = TextLimits(nesting=3, repeat=20)

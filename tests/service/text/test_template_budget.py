@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from imp_service.text.limits import TextLimits
-from imp_service.text.template_budget import Budget, BudgetExceeded
+from imp_service.text.templates.budget import Budget, BudgetExceeded
 
 LIMITS = TextLimits(
     template_iterations=200, template_operand_bytes=10, template_macro_depth=2, template_ms=1500, render_bytes=7

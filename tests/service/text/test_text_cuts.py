@@ -11,9 +11,9 @@ from unittest.mock import patch
 import pytest
 
 from imp_service.text import NativePanic, TextSpan, Tokenizer, TooManyTokens
-from imp_service.text.piece_types import VocabularyKind
-from imp_service.text.text_cuts import TextCuts
-from imp_service.text.vocabulary import read_vocabulary
+from imp_service.text.tokens.piece_types import VocabularyKind
+from imp_service.text.tokens.text_cuts import TextCuts
+from imp_service.text.tokens.vocabulary import read_vocabulary
 from support.gguf_key_values import read_key_values
 from support.tiny_vocabularies import byte_level, sentencepiece
 

@@ -264,8 +264,8 @@ def test_txt_16_special_tokens_of_a_stripping_model_swallow_the_blanks_behind_th
 def test_txt_16_other_programs_swallow_the_same_blanks() -> None:
     from tokenizers import Tokenizer as Library
 
-    from imp_service.text.tokenizer_files import tokenizer_json
-    from imp_service.text.vocabulary import read_vocabulary
+    from imp_service.text.tokens.tokenizer_files import tokenizer_json
+    from imp_service.text.tokens.vocabulary import read_vocabulary
 
     library = Library.from_str(tokenizer_json(read_vocabulary(PHI)))
     for text in ("<|user|>\n b", "<|user|> <|end|> \n", "<s> a<|end|>", "a <|end|>\t\u2003b"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from imp_service.text import Tokenizer, TokenizerInvalid, UnknownPreTokenizer
-from imp_service.text.pre_tokenizers import PRE_TOKENIZERS
+from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS
 from support.tiny_vocabularies import byte_alphabet, byte_level, sentencepiece
 
 P = "tokenizer.ggml."
@@ -71,7 +71,7 @@ def test_t05_merges_that_cannot_be(merge: str) -> None:
 
 
 def test_t05_too_many_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("imp_service.text.vocabulary.MAX_MERGES", 1)
+    monkeypatch.setattr("imp_service.text.tokens.vocabulary.MAX_MERGES", 1)
     _refused(byte_level(merges=[("t", "h"), ("th", "e")]), "merges")
     metadata = byte_level()
     del metadata[P + "merges"]

@@ -36,8 +36,8 @@ from imp_service.rpc.requests.rules import (
 )
 from imp_service.serving.served_model import Terms
 from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
-from imp_service.text.chat_prompt import MAX_MESSAGES, find_violations
 from imp_service.text.limits import TextLimits
+from imp_service.text.templates.chat_prompt import MAX_MESSAGES, find_violations
 
 HOUR = 3600.0
 MAX_STEP_TOKENS = 256

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import KIB
 from imp_service.text.strict_json import parse_strict_json
-from imp_service.text.template_text import TemplateText
+from imp_service.text.templates.template_text import TemplateText
 
 MAX_MESSAGES = 1_024
 MAX_NAME_BYTES = 128

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 
+from imp_service.text.constraints.grammar_checks import find_endless
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
-from imp_service.text.recursion import find_endless
 from imp_service.text.strict_json import parse_strict_json
 
 Schema = dict[str, object]

@@ -10,13 +10,13 @@ from weakref import WeakValueDictionary
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from imp_service.text.compile_gauge import CompileGauge
-from imp_service.text.constraint_grammar import ConstraintSpec, write_grammar
-from imp_service.text.constraint_program import ConstraintProgram, first_line
+from imp_service.text.constraints.grammar import ConstraintSpec, write_grammar
+from imp_service.text.constraints.program import ConstraintProgram, first_line
+from imp_service.text.constraints.shared_matcher import STATE_STEPS, MemoryLedger, Vocabulary
+from imp_service.text.constraints.trial import TrialCompiler
 from imp_service.text.errors import FieldInvalid, native_boundary
 from imp_service.text.limits import TextLimits
-from imp_service.text.shared_matcher import STATE_STEPS, MemoryLedger, Vocabulary
-from imp_service.text.tokenizer import Tokenizer
+from imp_service.text.tokens.tokenizer import Tokenizer
 
 
 class ConstraintCompiler:
@@ -42,9 +42,9 @@ class ConstraintCompiler:
         ends = tuple(sorted(tokenizer.eos_ids if eos_ids is None else set(eos_ids)))
         if not ends:
             raise FieldInvalid("constraint", "the model has no end-of-sequence token")
-        self._gauge = CompileGauge(compile_ms=self._limits.compile_ms, compile_bytes=self._limits.compile_bytes)
+        self._trial = TrialCompiler(compile_ms=self._limits.compile_ms, compile_bytes=self._limits.compile_bytes)
         # The worker starts while the vocabulary is read.
-        self._gauge.start()
+        self._trial.start()
         with native_boundary("llguidance"):
             self._tokenizer = LLTokenizer(TokenizerWrapper(_Pieces(tokenizer, ends)), eos_token=list(ends))
         self._vocabulary = Vocabulary.of(vocab_size, self._tokenizer.vocab_size, ends)
@@ -82,7 +82,7 @@ class ConstraintCompiler:
 
     def close(self) -> None:
         """Ends the compilation that runs; its caller gets `FieldInvalid`."""
-        self._gauge.close()
+        self._trial.close()
 
     def _make_room(self) -> None:
         """Drops the least recently used programs while the total, with those in use, is above the limit."""
@@ -99,9 +99,9 @@ class ConstraintCompiler:
                 grammar = LLMatcher.grammar_from_lark(write_grammar(constraint, self._limits))
         except ValueError as caught:
             raise FieldInvalid(constraint.path, first_line(str(caught))) from caught
-        gauged = self._gauge.try_out(constraint.path, grammar, _parser_limits(STATE_STEPS[0]))
-        if gauged.error:
-            raise FieldInvalid(constraint.path, first_line(gauged.error))
+        trial = self._trial.compile(constraint.path, grammar, _parser_limits(STATE_STEPS[0]))
+        if trial.error:
+            raise FieldInvalid(constraint.path, first_line(trial.error))
 
         def compile_for(n_states: int) -> LLMatcher:
             limits = LLParserLimits(**_parser_limits(n_states))
@@ -111,7 +111,7 @@ class ConstraintCompiler:
             compile_for,
             path=constraint.path,
             vocabulary=self._vocabulary,
-            n_bytes=gauged.n_bytes,
+            n_bytes=trial.n_bytes,
             ledger=self._ledger,
         )
 

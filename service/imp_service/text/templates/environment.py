@@ -15,9 +15,9 @@ from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from imp_service.text.template_budget import BudgetExceeded
-from imp_service.text.template_guard import GenerationTag, guard
-from imp_service.text.template_operations import (
+from imp_service.text.templates.budget import BudgetExceeded
+from imp_service.text.templates.guard import GenerationTag, guard
+from imp_service.text.templates.operations import (
     FILTERS,
     OPERATORS,
     STRING_METHODS,
@@ -25,7 +25,7 @@ from imp_service.text.template_operations import (
     call_string_method,
     printed,
 )
-from imp_service.text.template_text import TemplateText, join_printed, join_texts
+from imp_service.text.templates.template_text import TemplateText, join_printed, join_texts
 
 # What may be called on a value, by its type; everything else of it is out of reach.
 _METHODS: tuple[tuple[type, frozenset[str]], ...] = (

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
+from imp_service.text.constraints.gbnf_parser import Characters, Choice, Node, Reference, Repeat, Sequence, parse_gbnf
+from imp_service.text.constraints.grammar_checks import MAX_EXPANSION, find_endless
 from imp_service.text.errors import FieldInvalid
-from imp_service.text.gbnf_parser import Characters, Choice, Node, Reference, Repeat, Sequence, parse_gbnf
 from imp_service.text.limits import TextLimits
-from imp_service.text.recursion import find_endless
-from imp_service.text.regex_source import MAX_EXPANSION
 
 # Of the regular expression that a grammar without recursion becomes; a longer one stays a grammar.
 _MAX_REGEX = 1 << 16

@@ -9,9 +9,9 @@ import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from imp_service.text.errors import TokenizerInvalid
-from imp_service.text.merges import merge_pairs, require_tokens
-from imp_service.text.piece_types import SPACE_MARK, TokenType, VocabularyKind
-from imp_service.text.vocabulary import Vocabulary
+from imp_service.text.tokens.merges import merge_pairs, require_tokens
+from imp_service.text.tokens.piece_types import SPACE_MARK, TokenType, VocabularyKind
+from imp_service.text.tokens.vocabulary import Vocabulary
 
 # The name of an id, from its piece and what that stands for; an empty name: text may not reach it.
 _Naming = Callable[[str, bytes], str]

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from imp_service.text.byte_alphabet import BYTE_TO_CHAR
-from imp_service.text.end_tokens import spelled_ends
 from imp_service.text.errors import UnknownPreTokenizer
-from imp_service.text.metadata import TokenizerMetadata
-from imp_service.text.piece_types import SPECIAL_TYPES, TokenType, VocabularyKind, render_pieces
-from imp_service.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
-from imp_service.text.special_tokens import (
+from imp_service.text.tokens.metadata import TokenizerMetadata
+from imp_service.text.tokens.piece_types import BYTE_TO_CHAR, SPECIAL_TYPES, TokenType, VocabularyKind, render_pieces
+from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from imp_service.text.tokens.special_tokens import (
     SpecialIds,
     counterparts_of_control,
     read_right_stripping,
     read_special_ids,
+    spelled_ends,
 )
 
 PRE_OVERRIDE = "model.overrides.pre_tokenizer"

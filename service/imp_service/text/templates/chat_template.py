@@ -10,14 +10,14 @@ from datetime import datetime
 from jinja2 import Template, TemplateError, TemplateSyntaxError
 from jinja2.exceptions import SecurityError, TemplateRuntimeError, UndefinedError
 
-from imp_service.text.chat_prompt import ChatPrompt, find_violations, template_variables
 from imp_service.text.errors import FieldInvalid, NoChatTemplate, TemplateFailed, TemplateInvalid
 from imp_service.text.limits import TextLimits
-from imp_service.text.template_budget import Budget
-from imp_service.text.template_choice import TEMPLATE_KEY
-from imp_service.text.template_environment import RaisedByTemplate, TemplateEnvironment
-from imp_service.text.template_text import TemplateText, cut_text, join_printed
-from imp_service.text.tokenizer import TextSpan, Tokenizer
+from imp_service.text.templates.budget import Budget
+from imp_service.text.templates.chat_prompt import ChatPrompt, find_violations, template_variables
+from imp_service.text.templates.choice import TEMPLATE_KEY
+from imp_service.text.templates.environment import RaisedByTemplate, TemplateEnvironment
+from imp_service.text.templates.template_text import TemplateText, cut_text, join_printed
+from imp_service.text.tokens.tokenizer import TextSpan, Tokenizer
 
 _MAX_MESSAGE_BYTES = 200
 _QUOTED = re.compile(r"'([^']*)'")

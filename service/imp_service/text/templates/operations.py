@@ -14,9 +14,9 @@ from markupsafe import escape
 
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.strict_json import parse_strict_json
-from imp_service.text.template_budget import Budget, BudgetExceeded
-from imp_service.text.template_format import format_pieces
-from imp_service.text.template_text import TemplateText, is_trusted, join_texts, repeat_text, strip_text
+from imp_service.text.templates.budget import Budget, BudgetExceeded
+from imp_service.text.templates.format import format_pieces
+from imp_service.text.templates.template_text import TemplateText, is_trusted, join_texts, repeat_text, strip_text
 
 # Integers of a template are counters and dates.
 _MAX_INTEGER_BITS = 4_096

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from imp_service.text.constraints.shared_matcher import STATE_STEPS, n_words
 from imp_service.text.errors import FieldInvalid, NativePanic, native_boundary
-from imp_service.text.shared_matcher import STATE_STEPS, n_words
 
 if TYPE_CHECKING:
-    from imp_service.text.constraint_program import ConstraintProgram
+    from imp_service.text.constraints.program import ConstraintProgram
 
 # The library's error begins so if the lexer, which several sequences share, is exhausted or broken, ...
 _NO_ROOM = "lexer error: too many states"

@@ -10,10 +10,10 @@ from typing import Any
 from tokenizers import AddedToken, decoders
 from tokenizers import Tokenizer as Library
 
-from imp_service.text.backends import build_backend, placeholder
 from imp_service.text.errors import native_boundary
-from imp_service.text.piece_types import SPACE_MARK, TokenType, VocabularyKind
-from imp_service.text.vocabulary import Vocabulary
+from imp_service.text.tokens.library_tokenizer import build_backend, placeholder
+from imp_service.text.tokens.piece_types import SPACE_MARK, TokenType, VocabularyKind
+from imp_service.text.tokens.vocabulary import Vocabulary
 
 # Its SHA-256 is ModelInfo.tokenizer_sha256.
 VOCABULARY_FILE = "vocabulary.bin"

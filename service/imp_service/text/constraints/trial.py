@@ -32,11 +32,11 @@ _OUT_OF_TIME = (-signal.SIGALRM, -signal.SIGPROF)
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGKILL)
 # An idle worker ends with 0. Popen also reports 0 for every end if this process ignores SIGCHLD, as process 1 does.
 _ENDED = 0
-_WORKER = str(Path(__file__).with_name("compile_worker.py"))
+_WORKER = str(Path(__file__).with_name("trial_worker.py"))
 
 
 @dataclass(frozen=True, slots=True)
-class Gauged:
+class Trial:
     """What the worker found."""
 
     # The library's error message; empty if the grammar compiles.
@@ -45,7 +45,7 @@ class Gauged:
     n_bytes: int
 
 
-class CompileGauge:
+class TrialCompiler:
     """One worker, started when it is needed; callers wait for each other. Any thread may call."""
 
     def __init__(self, *, compile_ms: int, compile_bytes: int) -> None:
@@ -63,7 +63,7 @@ class CompileGauge:
         with self._lock:
             self._running()
 
-    def try_out(self, path: str, grammar: str, limits: Mapping[str, object]) -> Gauged:
+    def compile(self, path: str, grammar: str, limits: Mapping[str, object]) -> Trial:
         """`FieldInvalid` where compiling takes more processor time or memory than it may.
 
         Returns within twice the time limit, however slow the machine is; within four times if a second worker tries.
@@ -74,7 +74,7 @@ class CompileGauge:
         with self._lock:
             reply = self._ask(json.dumps(request).encode() + b"\n", wall_seconds)
             if isinstance(reply, dict):
-                return Gauged(str(reply["error"]), int(reply["n_bytes"]))
+                return Trial(str(reply["error"]), int(reply["n_bytes"]))
             if not self._is_closed:
                 # The next caller finds one that has started.
                 self._running()
@@ -90,7 +90,7 @@ class CompileGauge:
         raise NativePanic("llguidance", f"the process that compiles constraints ended with status {reply}")
 
     def close(self) -> None:
-        """Ends the worker. A call of try_out() that waits for it raises `FieldInvalid`."""
+        """Ends the worker. A call of compile() that waits for it raises `FieldInvalid`."""
         self._is_closed = True
         worker = self._worker
         if worker is not None:

@@ -8,8 +8,8 @@ from string import Formatter
 
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
-from imp_service.text.template_budget import Budget, BudgetExceeded
-from imp_service.text.template_text import TemplateText, is_trusted
+from imp_service.text.templates.budget import Budget, BudgetExceeded
+from imp_service.text.templates.template_text import TemplateText, is_trusted
 
 MAX_WIDTH = 256
 _FIELD = re.compile(r"\d{1,3}|[^\W\d]\w*|")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from tokenizers import pre_tokenizers
 
 from imp_service.text.errors import native_boundary
-from imp_service.text.piece_types import TokenType, VocabularyKind
-from imp_service.text.pre_tokenizers import Step
-from imp_service.text.vocabulary import Vocabulary
+from imp_service.text.tokens.piece_types import TokenType, VocabularyKind
+from imp_service.text.tokens.pre_tokenizers import Step
+from imp_service.text.tokens.vocabulary import Vocabulary
 
 # Characters of a part, about.
 PART_CHARS = 16 * 1024

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from imp_service.text.chat_prompt import ChatPrompt, offers_tools
 from imp_service.text.errors import TemplateInvalid
 from imp_service.text.limits import TextLimits
-from imp_service.text.tokenizer import Tokenizer
+from imp_service.text.templates.chat_prompt import ChatPrompt, offers_tools
+from imp_service.text.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from imp_service.text.chat_template import ChatTemplate
+    from imp_service.text.templates.chat_template import ChatTemplate
 
 TEMPLATE_KEY = "tokenizer.chat_template"
 NAME_OVERRIDE = "model.overrides.chat_template_name"
@@ -85,7 +85,7 @@ class TemplateChoice:
         return outcome
 
     def _compile(self, key: str) -> ChatTemplate | TemplateInvalid:
-        from imp_service.text.chat_template import ChatTemplate
+        from imp_service.text.templates.chat_template import ChatTemplate
 
         try:
             return ChatTemplate.from_metadata(self._metadata, self._tokenizer, key=key, limits=self._limits)

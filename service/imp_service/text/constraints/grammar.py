@@ -9,11 +9,11 @@ from enum import Enum
 
 from llguidance import regex_to_lark
 
+from imp_service.text.constraints.gbnf import compile_gbnf
+from imp_service.text.constraints.grammar_checks import check_regex, quote_for_regex
+from imp_service.text.constraints.json_schema import check_json_schema
 from imp_service.text.errors import FieldInvalid
-from imp_service.text.gbnf import compile_gbnf
-from imp_service.text.json_schema import check_json_schema
 from imp_service.text.limits import TextLimits
-from imp_service.text.regex_source import check_regex, quote_for_regex
 
 # Most white space between two tokens of JSON: enough for an indented line. Without a limit a model may write only that.
 JSON_SPACES = 64

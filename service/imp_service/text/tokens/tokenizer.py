@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from imp_service.text.backends import build_backend, build_splitter
-from imp_service.text.detokenizer import Detokenizer, TokenTable
 from imp_service.text.errors import FieldInvalid, TokenizerInvalid, TooManyTokens, native_boundary
-from imp_service.text.piece_types import TokenType, VocabularyKind
-from imp_service.text.special_tokens import WHITE_SPACE, SpecialIds
-from imp_service.text.text_cuts import PART_CHARS, Part, TextCuts, most_token_bytes
-from imp_service.text.vocabulary import Vocabulary, read_vocabulary
+from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
+from imp_service.text.tokens.library_tokenizer import build_backend, build_splitter
+from imp_service.text.tokens.piece_types import TokenType, VocabularyKind
+from imp_service.text.tokens.special_tokens import WHITE_SPACE, SpecialIds
+from imp_service.text.tokens.text_cuts import PART_CHARS, Part, TextCuts, most_token_bytes
+from imp_service.text.tokens.vocabulary import Vocabulary, read_vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Tokenizer:
 
     def archive(self, chat_template: str | None) -> bytes:
         """The tokenizer as a zip of files that other programs read. Takes a moment: keep it off an event loop."""
-        from imp_service.text.tokenizer_files import tokenizer_archive
+        from imp_service.text.tokens.tokenizer_files import tokenizer_archive
 
         return tokenizer_archive(self._vocabulary, chat_template)
 

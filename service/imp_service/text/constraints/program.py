@@ -12,9 +12,15 @@ from collections.abc import Callable
 
 from llguidance import LLMatcher
 
-from imp_service.text.constraint_state import ConstraintState
+from imp_service.text.constraints.shared_matcher import (
+    STATE_BYTES,
+    STATE_STEPS,
+    MemoryLedger,
+    SharedMatcher,
+    Vocabulary,
+)
+from imp_service.text.constraints.state import ConstraintState
 from imp_service.text.errors import FieldInvalid, native_boundary
-from imp_service.text.shared_matcher import STATE_BYTES, STATE_STEPS, MemoryLedger, SharedMatcher, Vocabulary
 
 _MAX_MESSAGE = 200
 

@@ -1,0 +1,1 @@
+"""Constraints on output: JSON Schema, regular expressions, GBNF grammars and choices as masks of tokens."""

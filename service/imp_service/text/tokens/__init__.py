@@ -1,0 +1,1 @@
+"""A model's vocabulary: text to token ids and back."""
