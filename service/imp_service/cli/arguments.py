@@ -116,7 +116,7 @@ def load_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]")
 
 def warn_of_variables() -> None:
     """Tells variables that look as if they were settings and are not."""
-    from imp_service.config.near_names import near_names
+    from imp_service.config.sources import near_names
 
     for sentence in near_names():
         print(warning_line(sentence), file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imp_service import __version__
 from imp_service.cli.failure import warning_line
-from imp_service.cli.units import bytes_text, count_text
+from imp_service.cli.output import bytes_text, count_text
 
 if TYPE_CHECKING:
     from imp_service.config import Config

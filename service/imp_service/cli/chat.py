@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.conversation import Conversation, Said, Turn, TurnFailed, add_conversation_options
-from imp_service.cli.model_options import add_model_options, load_model_settings
+from imp_service.cli.options.settings import add_model_options, load_model_settings
 from imp_service.cli.run import add_output_options, check_output_options, sampled_request
-from imp_service.cli.typed_lines import HINT, is_interactive, typed_messages
+from imp_service.cli.terminal import HINT, is_interactive, typed_messages
 
 if TYPE_CHECKING:
     from imp_service.generation import GenerationRequest, LanguageModel
@@ -29,7 +29,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import introduce
-    from imp_service.cli.loading import load_model
+    from imp_service.cli.progress import load_model
 
     config = load_model_settings(arguments)
     check_output_options(arguments)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
-from imp_service.cli.library_room import NUMPY_BYTES
+from imp_service.cli.preflight import NUMPY_BYTES
 
 
 class CommandModule(Protocol):

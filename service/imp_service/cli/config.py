@@ -46,7 +46,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _show(arguments: Namespace) -> int:
-    from imp_service.config.show import as_json, as_text
+    from imp_service.config.render import as_json, as_text
     from imp_service.core.device import resolve_machine
 
     config, _ = resolve_machine(load_settings(arguments))

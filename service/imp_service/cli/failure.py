@@ -78,7 +78,7 @@ def describe(error: Exception) -> tuple[str, str]:
     if isinstance(reason, str) and isinstance(message, str):
         path = getattr(error, "path", None)  # of the text layer: a field, or a key of the model's file
         return reason, f"{path}: {message}" if isinstance(path, str) else message
-    from imp_service.config.system_refusals import refused_by_system  # as below
+    from imp_service.config.errors import refused_by_system  # as below
 
     if refusal := refused_by_system(error):
         return "NO_MEMORY", refusal

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, UsageError, add_set_option
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.model_options import add_context_option, add_model_option, context_assignments
+from imp_service.cli.options.settings import add_context_option, add_model_option, context_assignments
 
 if TYPE_CHECKING:
     from imp_service.config import Config
@@ -147,7 +147,7 @@ def _model_volume(base: "Base", arguments: Namespace) -> dict[str, object] | Non
 
 
 def _comments(sizing: "Sizing", filling: "Filling") -> list[str]:
-    from imp_service.cli.units import memory_text
+    from imp_service.cli.output import memory_text
 
     memory = sizing.report.memory
     settings = sizing.config.settings

@@ -83,7 +83,7 @@ def _device(arguments: Namespace, config: "Config") -> str:
 
 
 def _list(arguments: Namespace, device: str) -> None:
-    from imp_service.cli.table import write_table
+    from imp_service.cli.output import write_table
     from imp_service.core.device import CPU
     from imp_service.core.isa import isa_name
     from imp_service.core.kernels import list_kernels
@@ -105,7 +105,7 @@ def _list(arguments: Namespace, device: str) -> None:
 
 
 def _explain(arguments: Namespace, choice: "Choice") -> None:
-    from imp_service.cli.table import write_table
+    from imp_service.cli.output import write_table
     from imp_service.core.device import CPU
     from imp_service.core.isa import isa_name
     from imp_service.core.kernels import explain

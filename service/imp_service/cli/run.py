@@ -5,9 +5,14 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
-from imp_service.cli.constraint_options import add_constraint_options, read_constraint
-from imp_service.cli.model_options import add_model_options, load_model_settings
-from imp_service.cli.sampling_options import add_sampling_options, given_sampling, option_of
+from imp_service.cli.options.sampling import (
+    add_constraint_options,
+    add_sampling_options,
+    given_sampling,
+    option_of,
+    read_constraint,
+)
+from imp_service.cli.options.settings import add_model_options, load_model_settings
 
 if TYPE_CHECKING:
     from imp_service.generation import GenerationRequest, LanguageModel
@@ -61,7 +66,7 @@ def check_output_options(arguments: Namespace) -> None:
 
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import introduce, is_built_in
-    from imp_service.cli.loading import load_model
+    from imp_service.cli.progress import load_model
     from imp_service.cli.terminal import is_prompt_shown, join_prompt, read_prompt
 
     config = load_model_settings(arguments)

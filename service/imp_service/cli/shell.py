@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from imp_service.cli.arguments import UsageError
 from imp_service.cli.command_line import parse
 from imp_service.cli.failure import INTERRUPTED, describe, report
-from imp_service.cli.library_room import require_room
-from imp_service.cli.library_switches import rest_openblas
+from imp_service.cli.preflight import require_room, rest_openblas
 
 
 def _open_closed_streams() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, add_settings_options
+from imp_service.cli.atomic_file import write_whole
 from imp_service.cli.bench_numbers import count
-from imp_service.cli.model_options import MODEL_HELP, add_model_option
-from imp_service.cli.whole_file import write_whole
+from imp_service.cli.options.settings import MODEL_HELP, add_model_option
 
 if TYPE_CHECKING:
     from imp_service.core.tune import Choice
@@ -38,8 +38,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.cli.bench_progress import Progress
-    from imp_service.cli.model_options import load_model_settings
+    from imp_service.cli.options.settings import load_model_settings
+    from imp_service.cli.progress import Progress
     from imp_service.core import open_file
     from imp_service.core.tune import machine_clock, preferences_of, subjects_of_model, subjects_of_types, tune
     from imp_service.core.tuning_file import Tuning, key_here, write_tuning
@@ -82,7 +82,7 @@ def _measured(choice: "Choice") -> dict[str, object]:
 
 
 def _show(choices: "list[Choice]") -> None:
-    from imp_service.cli.number_table import write_numbers
+    from imp_service.cli.output import write_numbers
 
     rows = []
     for choice in choices:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from imp_service.config.listen_rules import listen_contradictions
+from imp_service.config.contradictions import listen_contradictions
 from imp_service.config.settings import TABLE, Model, Settings
 from imp_service.config.table import Key, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from imp_service.config.build import build
 from imp_service.config.kinds import AUTO
-from imp_service.config.origin import DEFAULT, Origin
 from imp_service.config.settings import TABLE, Settings
 from imp_service.config.table import Key, Named, Node, Section
 from imp_service.config.toml import KeyPath, write_path
-from imp_service.config.tree import Tree, Value, branch, merged
+from imp_service.config.tree import DEFAULT, Origin, Tree, Value, branch, merged
 
 
 @dataclass(frozen=True, slots=True)

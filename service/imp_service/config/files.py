@@ -5,8 +5,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from imp_service.config.environment import Environment
 from imp_service.config.errors import ConfigError
+from imp_service.config.sources import Environment
 
 MAX_FILE_BYTES = 1024**2
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from imp_service.config.config import Config
+from imp_service.config.cpus import Cpu, allowed_cpus, n_cores, read_topology
 from imp_service.config.kinds import AUTO
-from imp_service.config.topology import Cpu, allowed_cpus, n_cores, read_topology
 
 # Control groups of version 1 write "no limit" as the largest page-aligned integer.
 _NO_LIMIT_BYTES = 2**62

@@ -7,12 +7,11 @@ from pathlib import Path
 from imp_service.config.build import build, contradictions
 from imp_service.config.check import check_assignment, check_document
 from imp_service.config.config import Config
-from imp_service.config.environment import read_environment
 from imp_service.config.errors import ConfigError
 from imp_service.config.files import candidates, read_first
 from imp_service.config.parse import parse
 from imp_service.config.settings import TABLE, Settings
-from imp_service.config.sources import Assignment, FileLines, read_assignment
+from imp_service.config.sources import Assignment, FileLines, read_assignment, read_environment
 from imp_service.config.table import Named, Node, Section
 from imp_service.config.tree import Tree, merged, origin_at
 

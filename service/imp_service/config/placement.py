@@ -5,11 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service.config.config import Config
-from imp_service.config.cpu_list import write_cpu_list
+from imp_service.config.cpus import (
+    Cpu,
+    allowed_cpus,
+    allowed_nodes,
+    cores_first,
+    n_cores,
+    read_topology,
+    write_cpu_list,
+)
 from imp_service.config.errors import ConfigError
 from imp_service.config.kinds import AUTO
 from imp_service.config.toml import KeyPath
-from imp_service.config.topology import Cpu, allowed_cpus, allowed_nodes, cores_first, n_cores, read_topology
 
 FIRST_TOUCH, INTERLEAVE = "first_touch", "interleave"
 

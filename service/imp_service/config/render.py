@@ -1,7 +1,9 @@
-"""The shipped imp.conf: every key with its default and one line of text, made from the table."""
+"""Settings as text: the shipped imp.conf, and the values in effect as text or JSON."""
 
+import json
 from collections.abc import Iterator
 
+from imp_service.config.config import Config, Entry
 from imp_service.config.settings import TABLE
 from imp_service.config.table import Key, Named, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path
@@ -54,3 +56,33 @@ def _key_line(name: str, key: Key) -> str:
 
 def _line(setting: str, text: str) -> str:
     return f"{setting:<{_COMMENT_COLUMN}}  # {text}"
+
+
+def as_text(config: Config, *, with_origin: bool = False) -> str:
+    """One line a key, in TOML; keys that are unset stand in comments."""
+    lines = [
+        (
+            f"{entry.name} = {entry.key.kind.write(entry.value)}"
+            if entry.value is not None
+            else f"# {entry.name} is unset",
+            entry.origin,
+        )
+        for entry in config.entries()
+    ]
+    if not with_origin:
+        return "".join(f"{line}\n" for line, _ in lines)
+    width = min(60, max(len(line) for line, _ in lines))
+    return "".join(f"{line:<{width}}  # {origin}\n" for line, origin in lines)
+
+
+def as_json(config: Config, *, with_origin: bool = False) -> str:
+    """One object, keys in dotted form; unset is null."""
+    document = {
+        entry.name: {"value": _plain(entry), "origin": str(entry.origin)} if with_origin else _plain(entry)
+        for entry in config.entries()
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(entry: Entry) -> object:
+    return None if entry.value is None else entry.key.kind.plain(entry.value)

@@ -1,13 +1,13 @@
 """The table of keys: every section of imp.conf, each key with its type, range, default and one line of text."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
+from typing import Any
 
-from imp_service.config.cpu_list import CpuList
-from imp_service.config.devices_of_tests import devices_of_tests
-from imp_service.config.engine_keys import engine_key
-from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, ListOf, Text
+from imp_service.config.cpus import CpuList
+from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, Kind, ListOf, Real, Text
 from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
 from imp_service.config.server_settings import (
@@ -25,6 +25,29 @@ from imp_service.config.server_settings import (
     Watchdog,
 )
 from imp_service.config.table import Section, key, named, nodes_of, section
+from imp_service.tables import ENGINE_FIELDS
+
+
+def engine_key(name: str, kind: Callable[[int, int], Kind[int]] = Integer) -> Any:
+    """The key of one option of the engine; `kind` is how a whole number is written."""
+    field = ENGINE_FIELDS[name]
+    low, high, default = int(field.low), int(field.high), field.default
+    if isinstance(default, bool):
+        return key(Boolean(), default, field.meaning)
+    if isinstance(default, float):
+        return key(Real(field.low, field.high), default, field.meaning)
+    if name.endswith("_ms"):
+        return key(Duration(f"{low}ms", f"{high}ms"), timedelta(milliseconds=default), field.meaning)
+    return key(kind(low, high), default, field.meaning)
+
+
+EMULATED_GPU = "cuda_emulated"
+
+
+def devices_of_tests() -> tuple[str, ...]:
+    """Their names, for `device.kind`."""
+    return (EMULATED_GPU,) if find_spec("imp_service._testing") else ()
+
 
 GIB = 1024**3
 

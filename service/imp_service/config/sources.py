@@ -1,11 +1,14 @@
-"""Sources of values before they are checked: a file's lines, and texts assigned to one key each."""
+"""Where values come from before they are checked: lines of a file, environment variables, `--set`."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from imp_service.config.errors import ConfigError
-from imp_service.config.origin import Origin
-from imp_service.config.toml import KeyPath, excerpt, read_path
+from imp_service.config.settings import TABLE
+from imp_service.config.table import ANY_NAME, keys_of
+from imp_service.config.toml import KeyPath, excerpt, read_path, write_path
+from imp_service.config.tree import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +43,55 @@ def read_assignment(text: str) -> Assignment:
         if character == "=" and (path := read_path(text[:cut])):
             return Assignment(path, text[cut + 1 :], Origin("--set"))
     raise ConfigError("--set", f"found {excerpt(text, 80)}, expected section.key=value")
+
+
+_PREFIX = "IMP_"
+# Two underscores part section and key. Names without them are not imp's: Kubernetes injects IMP_SERVICE_HOST and
+# IMP_PORT_50051_TCP_ADDR beside a Service that is called imp.
+_SEPARATOR = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    config: str | None
+    home: str | None
+    assignments: tuple[Assignment, ...]
+
+
+def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
+    """What the environment says; `variables` stand in for the process's own."""
+    found = os.environ if variables is None else variables
+    ours = (name for name in found if name.startswith(_PREFIX) and _SEPARATOR in name[len(_PREFIX) :])
+    return Environment(
+        config=found.get("IMP_CONFIG"),
+        home=found.get("HOME"),
+        assignments=tuple(_assignment(name, found[name]) for name in sorted(ours)),
+    )
+
+
+def undivided_names(variables: Mapping[str, str] | None = None) -> list[str]:
+    """The names of variables that begin as imp's do, and that nothing parts: nobody reads them as settings."""
+    found = os.environ if variables is None else variables
+    return sorted(name for name in found if name.startswith(_PREFIX) and _SEPARATOR not in name[len(_PREFIX) :])
+
+
+def variable_name(path: Sequence[str]) -> str:
+    """The variable of a key."""
+    return _PREFIX + _SEPARATOR.join(path).upper()
+
+
+def _assignment(name: str, text: str) -> Assignment:
+    if name != name.upper():
+        raise ConfigError(name, f"found small letters, expected {name.upper()}")
+    path = tuple(name[len(_PREFIX) :].lower().split(_SEPARATOR))
+    return Assignment(path, text, Origin("environment", name))
+
+
+def near_names(names: Iterable[str] | None = None) -> list[str]:
+    """A sentence for each of these variables, the process's own by default, that only lacks underscores to be a key."""
+    undivided = {variable_name(["_".join(path)]): path for path, _ in keys_of(TABLE) if ANY_NAME not in path}
+    found = [name for name in (undivided_names() if names is None else names) if name in undivided]
+    return [
+        f"{name}: is not read, expected {variable_name(undivided[name])} for {write_path(undivided[name])}"
+        for name in found
+    ]

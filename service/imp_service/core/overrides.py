@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from imp_service import _core
 from imp_service.config import AUTO, ConfigError, Settings
-from imp_service.config.devices_of_tests import devices_of_tests
 from imp_service.config.overrides import ModelOverrides, RopeScaling
+from imp_service.config.settings import devices_of_tests
 from imp_service.config.toml import write_key
 from imp_service.core.errors import Error
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from imp_service.config import Settings
-from imp_service.config.constraint_memory import constraint_bytes
+from imp_service.config.derived import constraint_bytes, most_received_bytes
 from imp_service.config.host import memory_limit
-from imp_service.config.message_room import most_received_bytes
 
 # Python, the libraries, the tokenizer's tables: 60 MiB with the built-in model's, more with a large vocabulary.
 PROCESS_BYTES = 96 * 1024**2

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from imp_service.config import Config
 from imp_service.config.config import Entry
-from imp_service.config.origin import DEFAULT
 from imp_service.config.toml import write_key, write_path
+from imp_service.config.tree import DEFAULT
 
 
 def pod_conf(config: Config, base: Path) -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 from imp_service.config import AUTO, Config, load
 from imp_service.config.build import build
 from imp_service.config.host import MemoryLimit
-from imp_service.config.origin import Origin
 from imp_service.config.select import select_model
 from imp_service.config.sources import Assignment
-from imp_service.config.tree import Tree, Value, branch, merged, origin_at
+from imp_service.config.tree import Origin, Tree, Value, branch, merged, origin_at
 from imp_service.core import open_file
 from imp_service.core.inspect import ModelReport, inspect_model
 from imp_service.deploy.bases import Base

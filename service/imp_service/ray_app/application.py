@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from ray import serve
 
 from imp_service.config import Config, ConfigError, load
-from imp_service.config.origin import Origin
-from imp_service.config.tree import origin_at
+from imp_service.config.tree import Origin, origin_at
 from imp_service.ray_app.replica import Replica
 
 # What only listeners of one's own have. Ray's proxy has its own ports, certificates and rules.

@@ -17,7 +17,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from imp_service.config.approximations import approximations
+from imp_service.config.derived import approximations
 from imp_service.generation.validate import FieldsInvalid, invalid
 from imp_service.rpc.call import Call
 from imp_service.rpc.replies.encoded import Reply

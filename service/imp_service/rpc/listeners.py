@@ -9,7 +9,7 @@ import grpc
 
 from imp_service.config import Settings
 from imp_service.config.address import Address
-from imp_service.config.message_room import most_received_bytes
+from imp_service.config.derived import most_received_bytes
 from imp_service.serving.listening import ListenError, check_all, claimed
 
 # gRPC's own default; a window as large as several messages would only fill memory.

@@ -8,7 +8,7 @@ import re
 from google.protobuf.struct_pb2 import Struct
 
 from imp_service import __version__
-from imp_service.config.show import as_json
+from imp_service.config.render import as_json
 from imp_service.core.revision import revision
 from imp_service.core.weights import count_parameters, weight_format
 from imp_service.generation import DryOptions, LanguageModel, SamplingOptions

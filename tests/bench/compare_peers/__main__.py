@@ -30,7 +30,7 @@ from bench.compare_peers.table import HEADING, outcome_lines, start_lines  # noq
 from bench.front_end.__main__ import processor  # noqa: E402
 from imp_service import _core  # noqa: E402
 from imp_service.cli.bench_numbers import count, counts, numbers  # noqa: E402
-from imp_service.cli.bench_progress import Progress  # noqa: E402
+from imp_service.cli.progress import Progress  # noqa: E402
 
 ROOM = 256  # what a sequence's tokens are rounded up to in a cache
 

@@ -37,7 +37,7 @@ from bench.compare_servers.servers import imp_server, llama_server  # noqa: E402
 from bench.compare_servers.table import HEADING, lines  # noqa: E402
 from bench.front_end.__main__ import processor  # noqa: E402
 from imp_service.cli.bench_numbers import count, counts  # noqa: E402
-from imp_service.cli.bench_progress import Progress  # noqa: E402
+from imp_service.cli.progress import Progress  # noqa: E402
 
 
 def main() -> None:

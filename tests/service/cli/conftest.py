@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from imp_service.cli.serve.signals import HARMLESS, STOPS
 from imp_service.cli.shell import main
-from imp_service.cli.stop_signals import HARMLESS, STOPS
 from support.command_line import clean_environment
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]

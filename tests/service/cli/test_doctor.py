@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.cli import checks
+from imp_service.cli.doctor import checks
 from imp_service.core import device
 from imp_service.core.isa import missing_isa
 from support.command_line import demo_with

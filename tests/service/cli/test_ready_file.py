@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.failure import CommandError
-from imp_service.cli.ready_file import ReadyFile
+from imp_service.cli.serve.ready_file import ReadyFile
 from support.raw_calls import HEALTH
 from support.server_process import server_process, start_to_its_end
 
@@ -56,7 +56,7 @@ def test_lif_17_l19_a_planted_link_leads_to_no_other_file(tmp_path: Path) -> Non
 
 def test_lif_17_l19_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """O_EXCL and O_NOFOLLOW hold even where the name is guessed."""
-    monkeypatch.setattr("imp_service.cli.whole_file.secrets.token_hex", lambda _: "guessed")
+    monkeypatch.setattr("imp_service.cli.atomic_file.secrets.token_hex", lambda _: "guessed")
     victim = tmp_path / "victim"
     victim.write_text("kept")
     ready = ReadyFile(tmp_path / "ready")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.failure import describe
-from imp_service.config.system_refusals import refused_by_system
+from imp_service.config.errors import refused_by_system
 from imp_service.rpc.replies.statuses import failure_of
 from support.limited import MIB, limited
 from support.patience import HANGS_AFTER

@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo
 from rich.console import Console
 
-from imp_service.cli.top_view import spark_line, view
+from imp_service.cli.top.view import spark_line, view
 from imp_service.pb.admin_pb2 import ListRequestsResponse, RequestState
 from imp_service.pb.model_pb2 import Load, WatchLoadResponse
 from support.scripted_server import refuse, scripted_server

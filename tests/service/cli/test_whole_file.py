@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.cli.whole_file import write_whole
+from imp_service.cli.atomic_file import write_whole
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config import ConfigError, Settings
-from imp_service.config.environment import undivided_names
-from imp_service.config.near_names import near_names
+from imp_service.config.sources import near_names, undivided_names
 
 PACKAGE = Path(__file__).parents[3] / "service/imp_service"
 
@@ -96,4 +95,4 @@ def test_cfg_5_the_environment_is_read_in_one_place():
             named = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
             if named in ("environ", "environb", "getenv"):
                 readers.add(file.relative_to(PACKAGE).as_posix())
-    assert readers == {"config/environment.py", "client/environment.py", "cli/library_switches.py"}
+    assert readers == {"config/sources.py", "client/environment.py", "cli/preflight.py"}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from imp_service.config.cpus import Cpu
 from imp_service.config.host import cpu_limit, memory_limit
-from imp_service.config.topology import Cpu
 
 V2 = {"proc/self/cgroup": "0::/\n"}
 V1 = {"proc/self/cgroup": "12:memory:/docker/7\n4:cpu,cpuacct:/docker/7\n1:name=systemd:/docker/7\n"}

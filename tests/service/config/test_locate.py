@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imp_service.config.locate import statements
+from imp_service.config.parse import statements
 
 TRICKY = '''\
 top = 1  # not = this

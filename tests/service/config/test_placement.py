@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config import ConfigError
+from imp_service.config.cpus import NODES, Cpu
 from imp_service.config.host import resolve_threads
 from imp_service.config.placement import (
     MemoryPlan,
@@ -16,7 +17,6 @@ from imp_service.config.placement import (
     resolve_cpus,
     resolve_memory,
 )
-from imp_service.config.topology import NODES, Cpu
 
 
 def cpus_of(n_cores: int, threads_per_core: int = 1) -> list[Cpu]:

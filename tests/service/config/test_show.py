@@ -6,8 +6,8 @@ import tomllib
 from imp_service.config import Settings, load
 from imp_service.config.host import resolve_threads
 from imp_service.config.placement import resolve_cpus, resolve_memory
+from imp_service.config.render import as_json, as_text
 from imp_service.config.settings import TABLE
-from imp_service.config.show import as_json, as_text
 from imp_service.config.table import keys_of
 from imp_service.config.toml import write_path
 

@@ -4,9 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.config.cpu_list import CpuList, parse_cpu_list, write_cpu_list
+from imp_service.config.cpus import (
+    CPUS,
+    NODES,
+    Cpu,
+    CpuList,
+    cores_first,
+    n_cores,
+    parse_cpu_list,
+    read_topology,
+    write_cpu_list,
+)
 from imp_service.config.kinds import UnfitError
-from imp_service.config.topology import CPUS, NODES, Cpu, cores_first, n_cores, read_topology
 
 
 def machine(root: Path, siblings: dict[int, str], nodes: dict[int, str], name: str = "core_cpus_list") -> Path:

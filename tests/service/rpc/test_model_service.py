@@ -18,7 +18,7 @@ from google.protobuf.json_format import MessageToDict
 import imp_service
 from imp_service import _core
 from imp_service.config import load as load_config
-from imp_service.config.show import as_json
+from imp_service.config.render import as_json
 from imp_service.models import demo_model_path
 from imp_service.pb import model_pb2 as pb
 from imp_service.pb import model_pb2_grpc

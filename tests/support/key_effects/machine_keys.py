@@ -9,7 +9,7 @@ from unittest import mock
 from imp_service import _core
 from imp_service.config import load as load_config
 from imp_service.config import placement
-from imp_service.config.topology import Cpu
+from imp_service.config.cpus import Cpu
 from imp_service.core.tuning_file import Tuning, key_here, write_tuning
 from support.key_effects.core_keys import SMALL, load_argument
 from support.key_effects.effect import FOLDER, Effect

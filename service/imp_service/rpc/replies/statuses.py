@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 from google.protobuf.message import Message
 
-from imp_service.config.system_refusals import refused_by_system
+from imp_service.config.errors import refused_by_system
 from imp_service.core import Error
 from imp_service.generation.validate import FieldsInvalid, Violation
 from imp_service.pb.inference_pb2 import StepError

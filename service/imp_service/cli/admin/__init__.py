@@ -1,0 +1,127 @@
+"""imp admin: operates a running server through its admin listener."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from typing import NamedTuple
+
+from imp_service.cli.admin import methods
+from imp_service.cli.arguments import Once
+from imp_service.cli.failure import CommandError
+from imp_service.cli.options.connection import add_caller_options, add_deadline_option, duration
+
+# The default of --target: the admin listener has another address than the one in IMP_TARGET.
+ADMIN_VARIABLE = "IMP_ADMIN"
+EXAMPLES = (
+    "imp admin drain --target 127.0.0.1:50053",
+    "imp admin requests --target unix:///run/imp/admin.sock --json",
+    "imp help admin profile",
+)
+_AT = "--target 127.0.0.1:50053"
+
+
+class _Act(NamedTuple):
+    text: str
+    run: Callable[[Namespace], int]
+    examples: tuple[str, ...]
+
+
+ACTS = {
+    "drain": _Act(
+        "take no new work, and wait until the last request has ended",
+        methods.drain,
+        (f"imp admin drain {_AT}", f"imp admin drain --timeout 30s {_AT}"),
+    ),
+    "resume": _Act("take work again", methods.resume, (f"imp admin resume {_AT}", "imp admin resume --deadline 5s")),
+    "abort": _Act("end requests", methods.abort, (f"imp admin abort 7f3a 7f3b {_AT}", f"imp admin abort --all {_AT}")),
+    "requests": _Act(
+        "list running and waiting requests",
+        methods.requests,
+        (f"imp admin requests {_AT}", "imp admin requests --json"),
+    ),
+    "sessions": _Act(
+        "list open sessions", methods.sessions, (f"imp admin sessions {_AT}", "imp admin sessions --json")
+    ),
+    "profile": _Act(
+        "record the next steps of the engine, for Perfetto or chrome://tracing",
+        methods.profile,
+        (f"imp admin profile -o trace.json {_AT}", "imp admin profile --steps 500 --time-limit 10s -o -"),
+    ),
+    "flush-cache": _Act(
+        "empty the prefix cache",
+        methods.flush_cache,
+        (f"imp admin flush-cache {_AT}", "imp admin flush-cache --json"),
+    ),
+    "reload": _Act(
+        "read imp.conf, tokens and certificates again, as SIGHUP does",
+        methods.reload,
+        (f"imp admin reload {_AT}", "imp admin reload --json"),
+    ),
+}
+
+
+def configure(parser: ArgumentParser) -> None:
+    acts = parser.add_subparsers(metavar="ACT", dest="act_name", required=True)
+    for name, (text, run_act, examples) in ACTS.items():
+        act = acts.add_parser(name, help=text, description=text, examples=examples)
+        _OPTIONS.get(name, _no_options)(act)
+        act.add_argument("--json", action="store_true", help="print each message of the reply as one JSON object")
+        act.add_argument(
+            "--target",
+            metavar="ADDRESS",
+            action=Once,
+            help=f"the server's admin listener, listen.admin of its imp.conf (default: ${ADMIN_VARIABLE})",
+        )
+        add_caller_options(act)
+        add_deadline_option(act)
+        act.set_defaults(act=run_act)
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.cli.preflight import quiet_grpc
+    from imp_service.client.environment import read_variable
+
+    arguments.target_origin = "--target"
+    if arguments.target is None:
+        arguments.target, arguments.target_origin = read_variable(ADMIN_VARIABLE), f"${ADMIN_VARIABLE}"
+    if arguments.target is None:
+        what = "expected the address of listen.admin, as 127.0.0.1:50053 or unix:///path"
+        raise CommandError("USAGE", f"--target: none is given, nor ${ADMIN_VARIABLE}; {what}")
+    quiet_grpc()
+    status: int = arguments.act(arguments)
+    return status
+
+
+def _no_options(_: ArgumentParser) -> None:
+    """The act has only the options that all acts have."""
+
+
+def _drain_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout",
+        metavar="TIME",
+        type=duration,
+        action=Once,
+        help="end what is left after this long (default: drain.grace of the server)",
+    )
+
+
+def _abort_options(parser: ArgumentParser) -> None:
+    parser.add_argument("ids", metavar="ID", nargs="*", help="the id of a request, as imp admin requests lists it")
+    parser.add_argument("--all", action="store_true", help="end every request")
+
+
+def _profile_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action=Once,
+        help="write the trace to FILE, - to stdout (default: profile.json)",
+    )
+    parser.add_argument("--steps", metavar="N", type=int, default=100, help="1 to 1000 (default: 100)")
+    parser.add_argument(
+        "--time-limit", metavar="TIME", type=duration, action=Once, help="end after this long (default: 1 minute)"
+    )
+
+
+_OPTIONS = {"drain": _drain_options, "abort": _abort_options, "profile": _profile_options}

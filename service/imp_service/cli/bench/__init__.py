@@ -1,0 +1,128 @@
+"""imp bench: how fast a model reads prompts and generates, against this machine's limits, or how fast a server does."""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imp_service.cli.arguments import Once, add_settings_options, load_each
+from imp_service.cli.bench.server import add_server_options, run_server
+from imp_service.cli.bench_numbers import count, counts, numbers
+from imp_service.cli.failure import CommandError
+from imp_service.cli.options.settings import add_model_option
+from imp_service.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from imp_service.core.bench import BenchPlan
+
+
+DEFAULT_TYPE = "q8_0"
+# What the options are for; --reps and --json are for both.
+_OF_A_MODEL = (
+    *("model", "synthetic", "type", "prefill", "decode", "depth", "batch", "standard", "threads"),
+    *("config", "assignments"),
+)
+_OF_A_SERVER = (
+    *("streams", "prompt_tokens", "tokens", "requests", "html"),
+    *("tls", "ca", "cert", "key", "token_file", "token_env", "metadata"),
+)
+EXAMPLES = (
+    "imp bench model.gguf --prefill 512,2048 --decode 128 --batch 1,8",
+    "imp bench --synthetic 0.6b --type q4_k",
+    "imp bench --server 127.0.0.1:50051 --html speed.html",
+)
+
+
+def configure(parser: ArgumentParser) -> None:
+    from imp_service.core.synthetic import MIXES, SHAPES
+
+    model = parser.add_mutually_exclusive_group()
+    add_model_option(model, "a model file (default: the built-in model)", as_word=True)
+    model.add_argument(
+        "--synthetic",
+        metavar="SHAPE",
+        action=Once,
+        help=f"random weights of a real shape: {', '.join(SHAPES)}",
+    )
+    parser.add_argument(
+        "--type",
+        metavar="TYPE",
+        action=Once,
+        help=f"with --synthetic: {', '.join(MIXES)} (default: {DEFAULT_TYPE})",
+    )
+    for option, kind, default, text in (
+        ("--prefill", numbers, "512", "lengths of prompts to read; 0: none"),
+        ("--decode", numbers, "128", "numbers of tokens to generate; 0: none"),
+        ("--depth", numbers, "0", "tokens that a sequence holds when it begins to generate"),
+        ("--batch", counts, "1", "sequences that generate together"),
+        ("--threads", counts, "device.threads", "threads to compute with"),
+    ):
+        parser.add_argument(option, metavar="N,…", type=kind, action=Once, help=f"{text} (default: {default})")
+    parser.add_argument(
+        "--standard",
+        action="store_true",
+        help="the cases that imp is judged by, in place of those sizes: prompts of 512 to 8192 tokens, one sequence "
+        "at depths of 0 to 32768, batches of 1 to 32",
+    )
+    parser.add_argument("--reps", metavar="N", type=count, action=Once, help="repetitions (default: 5; of a server 3)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object with every measurement")
+    add_settings_options(parser)
+    add_server_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    strays, where = (_OF_A_SERVER, "without") if arguments.server is None else (_OF_A_MODEL, "with")
+    for name in strays:
+        if getattr(arguments, name) not in (None, False, []):
+            option = {"assignments": "set"}.get(name, name).replace("_", "-")
+            raise CommandError("USAGE", f"--{option} says nothing {where} --server")
+    return _run_model(arguments) if arguments.server is None else run_server(arguments)
+
+
+def _run_model(arguments: Namespace) -> int:
+    from imp_service.cli.bench.table import write_table
+    from imp_service.config.sources import of_option
+    from imp_service.core.bench import run_bench
+
+    if arguments.type is not None and arguments.synthetic is None:
+        raise CommandError("USAGE", "--type is for --synthetic: a file has its types")
+    model = [] if arguments.model is None else [of_option("--model", "model.path", arguments.model)]
+    threads = [of_option("--threads", "device.threads", str(n)) for n in arguments.threads or ()]
+    configs = load_each(arguments, [[*model, each] for each in threads] or [model])
+    file = None
+    if arguments.synthetic is not None:
+        from imp_service.core.synthetic import synthetic_file
+
+        file = synthetic_file(arguments.synthetic, arguments.type or DEFAULT_TYPE)
+    plan = replace(_plan(arguments), reps=arguments.reps or 5)
+    progress = Progress()
+    try:
+        report = run_bench(configs, plan, file, progress.tell)
+    finally:
+        progress.clear()
+    if arguments.json:
+        sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
+    else:
+        write_table(report, sys.stdout)
+    return 0
+
+
+def _plan(arguments: Namespace) -> "BenchPlan":
+    from imp_service.core.bench import STANDARD, BenchPlan
+
+    if arguments.standard:
+        for name in ("prefill", "decode", "depth", "batch"):
+            if getattr(arguments, name) is not None:
+                raise CommandError("USAGE", f"--{name} says nothing with --standard, which has its own sizes")
+        return STANDARD
+    return BenchPlan(
+        prefill=_positive(arguments.prefill or (512,)),
+        decode=_positive(arguments.decode or (128,)),
+        depths=arguments.depth or (0,),
+        batches=arguments.batch or (1,),
+    )
+
+
+def _positive(counts_or_none: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(number for number in counts_or_none if number > 0)

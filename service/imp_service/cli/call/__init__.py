@@ -1,0 +1,90 @@
+"""imp call: calls any imp.v1 server; the reply goes to stdout, everything else to stderr."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from typing import NamedTuple
+
+from imp_service.cli.call import chat as call_chat
+from imp_service.cli.call import generate as call_generate
+from imp_service.cli.call import model as call_model
+from imp_service.cli.call import tokenizer as call_tokenizer
+from imp_service.cli.commands import CALL_METHODS
+from imp_service.cli.options.connection import (
+    add_attempts_option,
+    add_connection_options,
+    add_deadline_option,
+    add_target_option,
+)
+
+
+class _Method(NamedTuple):
+    text: str
+    add_own_options: Callable[[ArgumentParser], None]
+    examples: tuple[str, ...]
+
+
+_METHODS = {
+    "generate": _Method(
+        "continue a text; the method if none is typed",
+        call_generate.configure_generate,
+        (
+            'imp call "Once upon a time" -n 40 --temperature 0',
+            """imp call generate --regex "[0-9]+" "3 plus 4 is " """.rstrip(),
+            """imp call --fields '{"constraint": {"choices": {"values": ["yes", "no"]}}}' "Is snow cold? " """.rstrip(),
+        ),
+    ),
+    "chat": _Method(
+        "answer a message, or hold a conversation where none is given",
+        call_chat.configure_chat,
+        ('imp call chat "What is the sky?"', 'imp call chat --system "Be brief." --drop-oldest'),
+    ),
+    "info": _Method(
+        "show the model and the server", call_model.configure_info, ("imp call info", "imp call info --config --json")
+    ),
+    "load": _Method(
+        "show how busy the server is",
+        call_model.configure_load,
+        ("imp call load", "imp call load --json --deadline 1s"),
+    ),
+    "health": _Method(
+        "ask whether a service is served; exit status 0 where it is",
+        call_model.configure_health,
+        ("imp call health", "imp call health liveness --target unix:///run/imp/imp.sock"),
+    ),
+    "tokenize": _Method(
+        "turn texts into token ids",
+        call_tokenizer.configure_tokenize,
+        ('imp call tokenize "Once upon a time"', "imp call tokenize --count -"),
+    ),
+    "detokenize": _Method(
+        "turn token ids into text",
+        call_tokenizer.configure_detokenize,
+        ("imp call detokenize 441 290", "imp call detokenize --special 1 441 290 2"),
+    ),
+}
+EXAMPLES = (
+    'imp call "Once upon a time"',
+    "imp call chat --target imp.example:50051 --tls",
+    "imp help call generate",
+)
+
+
+def configure(parser: ArgumentParser) -> None:
+    methods = parser.add_subparsers(metavar="METHOD", dest="method", required=True)
+    for name in CALL_METHODS:
+        text, add_own_options, examples = _METHODS[name]
+        method = methods.add_parser(name, help=text, description=text, examples=examples)
+        add_own_options(method)
+        method.add_argument("--json", action="store_true", help="print each message of the reply as one JSON object")
+        add_target_option(method)
+        add_connection_options(method)
+        add_attempts_option(method)
+        add_deadline_option(method)
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.cli.preflight import quiet_grpc
+
+    quiet_grpc()
+    status: int = arguments.act(arguments)
+    return status

@@ -1,0 +1,70 @@
+"""imp inspect: what a model file is, what it needs and whether it fits, before anything is loaded."""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imp_service.cli.arguments import UsageError, add_settings_options
+from imp_service.cli.options.settings import MODEL_HELP, add_context_option, add_model_option, load_model_settings
+
+if TYPE_CHECKING:
+    from imp_service.config import Config
+    from imp_service.core import ModelFile
+    from imp_service.core.inspect import ModelReport
+
+
+EXAMPLES = (
+    "imp inspect model.gguf",
+    "imp inspect --check --tensors model.gguf",
+)
+
+
+def configure(parser: ArgumentParser) -> None:
+    add_model_option(parser, MODEL_HELP, as_word=True)
+    parser.add_argument("--check", action="store_true", help="read the whole file, its tokenizer and chat template too")
+    parser.add_argument("--values", action="store_true", help="with --check: look for weights that are NaN or infinite")
+    parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.set_defaults(usage=parser.format_usage)
+    add_context_option(parser)
+    add_settings_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.core import open_file
+    from imp_service.core.inspect import inspect_model
+    from imp_service.generation.defaults import sampling_warnings
+    from imp_service.generation.text_report import describe_text
+
+    if arguments.values and not arguments.check:
+        raise UsageError(arguments.usage(), "--values: given without --check, expected --check beside it")
+    config = load_model_settings(arguments)
+    file = open_file(config)
+    report = inspect_model(file, config)
+    unfit = sampling_warnings(file.metadata, config.settings.model.overrides.default_sampling)
+    text = describe_text(file.metadata, config.settings, report.vocab_size, report.n_tokens)
+    report = replace(report, warnings=(*report.warnings, *unfit, *text.warnings))
+    if arguments.check:
+        file.check(values=arguments.values)
+        _check_text(file, config, report)
+    checked = ("data and values" if arguments.values else "data") if arguments.check else ""
+    if arguments.json:
+        from imp_service.cli.inspect.report import report_object
+
+        sys.stdout.write(json.dumps(report_object(file, report, text, checked, arguments.tensors), indent=2) + "\n")
+    else:
+        from imp_service.cli.inspect.report import write_report
+
+        write_report(sys.stdout, file, report, text, checked, with_tensors=arguments.tensors)
+    return 0
+
+
+def _check_text(file: "ModelFile", config: "Config", report: "ModelReport") -> None:
+    """A file that loads but cannot be spoken to is no good either. No template is no fault: prompts work without."""
+    from imp_service.generation.text_side import TextSide
+    from imp_service.text.errors import naming_file
+
+    with naming_file(file.path.rpartition("/")[2]):
+        TextSide(file.metadata, config.settings, report.vocab_size).templates.compile_all()

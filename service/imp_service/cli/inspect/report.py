@@ -1,0 +1,171 @@
+"""The report of `imp inspect`, as text for people and as a JSON object for programs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from imp_service.cli.banner import describe_weights
+from imp_service.cli.failure import warning_line
+from imp_service.cli.output import bytes_text, count_text, memory_text, write_table
+from imp_service.config.toml import excerpt
+
+if TYPE_CHECKING:
+    from imp_service.core import ModelFile, TensorInfo
+    from imp_service.core.inspect import MemoryNeed, ModelReport, WeightPlan
+    from imp_service.generation.text_report import TextReport
+
+
+@dataclass(slots=True)
+class TypeSummary:
+    """All tensors of one type."""
+
+    dtype: str
+    n_tensors: int = 0
+    n_elements: int = 0
+    n_bytes: int = 0
+
+
+def summarize(tensors: "Sequence[TensorInfo]") -> list[TypeSummary]:
+    """One row for each type, that with the most elements first."""
+    by_type: dict[str, TypeSummary] = {}
+    for tensor in tensors:
+        row = by_type.setdefault(tensor.dtype, TypeSummary(tensor.dtype))
+        row.n_tensors += 1
+        row.n_elements += tensor.n_elements
+        row.n_bytes += tensor.n_bytes
+    return sorted(by_type.values(), key=lambda row: -row.n_elements)
+
+
+def report_object(
+    file: "ModelFile", report: "ModelReport", text: "TextReport", checked: str, with_tensors: bool
+) -> Mapping[str, object]:
+    """One object; `tensors` holds every one of them only where asked for, for there may be thousands."""
+    memory = report.memory
+    return {
+        "path": file.path,
+        "format": file.format,
+        "architecture": report.architecture,
+        "vocab_size": report.vocab_size,
+        "n_tokens": report.n_tokens,
+        "tokenizer": text.tokenizer or None,
+        "tokenizer_fault": text.fault or None,
+        "has_chat_template": text.has_template,
+        "chat_template_fault": text.template_fault or None,
+        "ends": [asdict(end) for end in text.ends],
+        "facts": [asdict(fact) for fact in report.facts],
+        "tensor_types": [asdict(row) for row in summarize(file.tensors)],
+        **({"tensors": [asdict(weight) for weight in report.weights]} if with_tensors else {}),
+        "memory": {
+            "limit_bytes": memory.limit_bytes,
+            "limit_reason": memory.limit_reason,
+            "items": dict(memory.items),
+            "total_bytes": memory.total_bytes,
+            "context": memory.context,
+            "kv_bytes_per_token": memory.kv_bytes_per_token,
+            "fits": memory.fits,
+            "refusal": memory.refusal or None,
+            "largest_context": memory.largest_context,
+        },
+        "warnings": list(report.warnings),
+        "checked": checked or None,
+    }
+
+
+_PURPOSES = {
+    "weights": "as the kernels want them",
+    "scratch": "activations of one step",
+    "logits": "rows of scores, one for each output",
+    "reserve": "Python, and the texts, messages and constraints that limits, scheduler and text allow",
+}
+
+
+def write_report(
+    out: TextIO, file: "ModelFile", report: "ModelReport", text: "TextReport", checked: str, *, with_tensors: bool
+) -> None:
+    name = file.path.rpartition("/")[2]
+    out.write(f"{name}: {file.format}, {report.architecture}, {describe_weights(file.tensors)}\n")
+    _write_text(out, text)
+    if checked:
+        out.write(f"checked: {checked}, tokenizer and chat template are good\n")
+    out.write("\nfacts\n")
+    facts = [(fact.name, fact.value, fact.origin, fact.source) for fact in report.facts]
+    write_table(out, ("name", "value", "origin", "source"), facts, "  ")
+    _write_tensors(out, file, report, with_tensors)
+    _write_memory(out, report.memory)
+    for warning in report.warnings:
+        out.write(f"{warning_line(warning)}\n")
+
+
+def _write_text(out: TextIO, text: "TextReport") -> None:
+    """What can be done with the file's text side, and which tokens end a text."""
+    if text.fault:
+        out.write(f"text: none, neither imp run nor imp chat works: {excerpt(text.fault, 400)}\n")
+    else:
+        out.write(f"text: {excerpt(text.tokenizer, 200)}\n")
+        works = "no (imp run works, imp chat does not)" if not text.has_template else "yes"
+        fault = f"broken (imp run works, imp chat does not): {excerpt(text.template_fault, 400)}"
+        out.write(f"chat template: {fault if text.template_fault else works}\n")
+    out.write("\nends\n" if text.ends else "\nends: none: a text runs to its limit\n")
+    rows = [(str(end.token_id), excerpt(end.text, 64), excerpt(", ".join(end.sources), 300)) for end in text.ends]
+    write_table(out, ("id", "token", "source"), rows, "  ")
+
+
+def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_tensors: bool) -> None:
+    out.write("\ntensors\n")
+    rows = [
+        (row.dtype, str(row.n_tensors), count_text(row.n_elements), bytes_text(row.n_bytes))
+        for row in summarize(file.tensors)
+    ]
+    write_table(out, ("type", "tensors", "elements", "in the file"), rows, "  ")
+    kernels: dict[tuple[str, str], int] = {}
+    for weight in report.weights:
+        if weight.kernels:
+            key = weight.dtype, ", ".join(weight.kernels)
+            kernels[key] = kernels.get(key, 0) + 1
+    for (dtype, names), count in kernels.items():
+        out.write(f"  {count} {dtype} weight{'s' if count != 1 else ''} multiplied by {names}\n")
+    if with_tensors:
+        out.write("\n")
+        every = [
+            (
+                weight.tensor,
+                weight.dtype,
+                shape_text(weight),
+                ", ".join(weight.kernels) or "-",
+                weight.layout,
+                memory_text(weight.n_bytes),
+            )
+            for weight in report.weights
+        ]
+        write_table(out, ("tensor", "type", "shape", "kernels", "layout", "loaded"), every, "  ")
+
+
+def _write_memory(out: TextIO, memory: "MemoryNeed") -> None:
+    out.write("\nmemory\n")
+    rows = []
+    for name, n_bytes in memory.items.items():
+        purpose = _PURPOSES.get(name) or f"{memory_text(memory.kv_bytes_per_token)} a token"
+        rows.append((name, memory_text(n_bytes), purpose))
+    rows.append(("in all", memory_text(memory.total_bytes), f"limit: {memory.limit_reason}"))
+    write_table(out, (), rows, "  ")
+    out.write(f"\n{verdict(memory)}\n")
+
+
+def verdict(memory: "MemoryNeed") -> str:
+    """Whether it fits, and up to which context."""
+    limit = "this machine" if memory.limit_bytes is None else memory_text(memory.limit_bytes)
+    if memory.fits:
+        return f"fits in {limit} with a context of {memory.context} tokens"
+    if memory.largest_context > 0:
+        return (
+            f"does not fit in {limit} with a context of {memory.context} tokens; the largest that fits is "
+            f"{memory.largest_context}: -c {memory.largest_context}"
+        )
+    return f"does not fit in {limit} with any context: {memory.refusal}"
+
+
+def shape_text(weight: "WeightPlan") -> str:
+    """Rows by columns; in front of them the number of such matrices, where there are several."""
+    if not weight.kernels:
+        return str(weight.n)
+    return f"{weight.n_matrices}x{weight.n}x{weight.k}" if weight.n_matrices > 1 else f"{weight.n}x{weight.k}"

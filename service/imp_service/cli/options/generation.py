@@ -1,0 +1,81 @@
+"""The options of a generation on a server, and the request that they make."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from imp_service.cli.arguments import Once
+from imp_service.cli.failure import CommandError
+from imp_service.cli.options.connection import duration
+from imp_service.cli.options.sampling import (
+    add_constraint_options,
+    add_sampling_options,
+    given_sampling,
+    option_of,
+    read_constraint,
+)
+
+if TYPE_CHECKING:
+    from imp_service.pb.inference_pb2 import GenerateRequest
+
+
+def add_generation_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "-m", "--model", metavar="NAME", action=Once, help="the served name of the model (default: whatever is served)"
+    )
+    parser.add_argument("-n", "--max-tokens", metavar="N", type=int, action=Once, help="most tokens to write")
+    add_sampling_options(parser, "the server's")
+    parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; repeatable")
+    add_constraint_options(parser)
+    parser.add_argument(
+        "--time-limit", metavar="TIME", type=duration, action=Once, help="end after this long, keeping what came"
+    )
+    parser.add_argument(
+        "--fields",
+        metavar="JSON",
+        action=Once,
+        help='further fields of GenerateRequest, as in \'{"constraint": {"regex": "[0-9]+"}}\'; options go before',
+    )
+
+
+def request_of(arguments: Namespace) -> "GenerateRequest":
+    """A request with everything but the prompt, which `fields` may have set."""
+    from imp_service.pb.inference_pb2 import GenerateRequest
+
+    request = GenerateRequest()
+    if arguments.fields is not None:
+        _parse(arguments.fields, request)
+    if request.num_sequences > 1 and not arguments.json:
+        raise CommandError("USAGE", "num_sequences: the texts would run into each other, expected --json beside it")
+    if arguments.model is not None:
+        request.model = arguments.model
+    for name, value in given_sampling(arguments).items():
+        _set(request.sampling, name, value, option_of(name))
+    _set(request.stop, "max_tokens", arguments.max_tokens, "--max-tokens")
+    if arguments.stop:
+        request.stop.strings.extend(arguments.stop)
+    constraint = read_constraint(arguments)
+    if constraint is not None:
+        setattr(request.constraint, constraint.kind, constraint.source)
+        request.constraint.unbounded_whitespace = constraint.unbounded_whitespace
+    if arguments.time_limit is not None:
+        request.stop.time_limit.FromMicroseconds(round(arguments.time_limit * 1_000_000))
+    return request
+
+
+def _set(message: Any, name: str, value: object, option: str) -> None:
+    if value is None:
+        return
+    try:
+        setattr(message, name, value)
+    except (ValueError, TypeError):  # what a uint32 cannot hold never reaches the server, which would say it better
+        raise CommandError("FIELD_INVALID", f"{option}: {value} is out of range") from None
+
+
+def _parse(text: str, request: "GenerateRequest") -> None:
+    from google.protobuf.json_format import Parse, ParseError
+
+    try:
+        # Arguments that are not UTF-8 arrive with surrogates in them, which JSON's own reader lets through.
+        Parse(text.encode("utf-8"), request)
+    except (ParseError, UnicodeEncodeError) as error:
+        raise CommandError("USAGE", f"--fields: {error}") from None

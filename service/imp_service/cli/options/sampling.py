@@ -1,0 +1,86 @@
+"""Options of every command that generates text: one for each sampler field, and constraints on the text."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import NamedTuple
+
+from imp_service.cli.arguments import Once
+from imp_service.cli.failure import CommandError
+
+
+def add_sampling_options(parser: ArgumentParser, default: str) -> None:
+    """`default` says whose value a field has that is not given."""
+    from imp_service.tables import SAMPLER_FIELDS
+
+    for name, field in SAMPLER_FIELDS.items():
+        parser.add_argument(
+            option_of(name),
+            metavar="N" if field.is_whole else "X",
+            type=int if field.is_whole else float,
+            action=Once,
+            help=f"{field.meaning} (default: {default})",
+        )
+    parser.add_argument(
+        "--seed", metavar="S", type=int, action=Once, help="the same seed gives the same text (default: a new one)"
+    )
+
+
+def given_sampling(arguments: Namespace) -> dict[str, float]:
+    """The fields that were given, by their names in imp.v1."""
+    from imp_service.tables import SAMPLER_FIELDS
+
+    found = {name: getattr(arguments, name) for name in (*SAMPLER_FIELDS, "seed")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def option_of(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+class Constraint(NamedTuple):
+    kind: str  # the field of imp.v1.Constraint
+    source: str
+    unbounded_whitespace: bool = False
+
+
+def add_constraint_options(parser: ArgumentParser) -> None:
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--json-schema",
+        metavar="FILE",
+        action=Once,
+        help="write JSON that the JSON Schema in FILE accepts; - reads stdin",
+    )
+    parser.add_argument(
+        "--any-whitespace",
+        action="store_true",
+        help="with --json-schema: allow any number of blanks between two tokens of JSON, not at most 64",
+    )
+    group.add_argument("--regex", metavar="TEXT", action=Once, help="write a text that this regular expression matches")
+
+
+def read_constraint(arguments: Namespace) -> Constraint | None:
+    """Reads the file. Whether a model can write such a text is for the model's text side to say."""
+    from imp_service.cli.terminal import decode, read_prompt
+
+    if arguments.any_whitespace and arguments.json_schema is None:
+        raise CommandError("USAGE", "--any-whitespace: expected together with --json-schema")
+    if arguments.regex is not None:
+        return Constraint("regex", decode(arguments.regex.encode("utf-8", "surrogateescape"), "--regex"))
+    if arguments.json_schema is None:
+        return None
+    if arguments.json_schema == "-":
+        source = read_prompt("-")
+    else:
+        source = decode(Path(arguments.json_schema).read_bytes(), arguments.json_schema)
+    _require_json(source, arguments.json_schema)
+    return Constraint("json_schema", source, arguments.any_whitespace)
+
+
+def _require_json(source: str, where: str) -> None:
+    import json
+
+    try:
+        json.loads(source)
+    except (ValueError, RecursionError) as error:
+        raise CommandError("FIELD_INVALID", f"{where}: {error}, expected a JSON Schema") from None

@@ -1,0 +1,83 @@
+"""How commands print: tables, JSON lines, and numbers with units."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+
+def write_table(stream: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> None:
+    """`head` may be empty: then there are only rows."""
+    lines = [*([head] if head else []), *rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        stream.write(f"{indent}{'  '.join(cells).rstrip()}\n")
+
+
+def write_numbers(out: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], n_words: int = 1) -> None:
+    (_draw if out.isatty() else _print)(out, head, rows, n_words)
+
+
+def _draw(out: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], n_words: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for i, heading in enumerate(head):
+        table.add_column(heading, justify="left" if i < n_words else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console(file=out).print(table)
+
+
+def _print(out: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], n_words: int) -> None:
+    lines = [head, *rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [
+            (str.ljust if i < n_words else str.rjust)(cell, width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        out.write("  ".join(cells).rstrip() + "\n")
+
+
+def write_message(message: "Message") -> None:
+    """One line. Fields without presence are there even where they are zero, so that a script finds them."""
+    from google.protobuf.json_format import MessageToJson
+
+    text = MessageToJson(
+        message,
+        indent=None,
+        ensure_ascii=False,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+    )
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def bytes_text(n_bytes: int) -> str:
+    """As "4.1 MB" or "23.5 GB": powers of 1000, as disks and downloads are sold."""
+    return _scaled(n_bytes, 1000, ("B", "kB", "MB", "GB", "TB"), " ")
+
+
+def memory_text(n_bytes: int) -> str:
+    """As "3.9 MiB": powers of 1024, as memory is divided."""
+    return _scaled(n_bytes, 1024, ("B", "KiB", "MiB", "GiB", "TiB"), " ")
+
+
+def count_text(count: int) -> str:
+    """As "3.7M": a model's parameters."""
+    return _scaled(count, 1000, ("", "k", "M", "B", "T"), "")
+
+
+def _scaled(number: int, step: int, units: tuple[str, ...], gap: str) -> str:
+    value, unit = float(number), 0
+    # What would be written as 1000 of a unit is 1.0 of the next.
+    while unit + 1 < len(units) and value >= step - 0.5:
+        value, unit = value / step, unit + 1
+    digits = f"{value:.0f}" if unit == 0 or value >= 99.95 else f"{value:.1f}"
+    return f"{digits}{gap}{units[unit]}"

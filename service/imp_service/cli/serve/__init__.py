@@ -1,0 +1,140 @@
+"""imp serve: serves a model over gRPC until it is told to stop."""
+
+import asyncio
+import gc
+import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imp_service.cli.arguments import Once
+from imp_service.cli.failure import describe, report
+from imp_service.cli.options.settings import add_model_options, load_model_settings, read_model_settings
+from imp_service.cli.serve.signals import StopSignals
+
+if TYPE_CHECKING:
+    from imp_service.cli.progress import LoadingLine
+    from imp_service.cli.serve.ready_file import ReadyFile
+    from imp_service.config import Config
+    from imp_service.core.background_load import WeightsLoad
+    from imp_service.rpc.service import Service
+
+
+EXAMPLES = (
+    "imp serve",
+    "imp serve model.gguf --listen 0.0.0.0:50051 --listen unix:///tmp/imp.sock",
+)
+
+
+SWITCH_SECONDS = 0.0005
+
+
+def configure(parser: ArgumentParser) -> None:
+    add_model_options(parser, as_word=True)
+    parser.add_argument(
+        "--listen", metavar="ADDRESS", action="append", help="serve on host:port or unix:///path; may be given again"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse to serve a model whose chat template does not compile"
+    )
+    parser.add_argument(
+        "--ready-file",
+        metavar="FILE",
+        action=Once,
+        help="write the addresses as JSON to FILE once requests are served; the file is removed at start and at exit",
+    )
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.cli.preflight import quiet_grpc, require_threads
+    from imp_service.cli.serve.ready_file import ReadyFile
+    from imp_service.config.host import resolve_threads
+    from imp_service.config.sources import of_option
+    from imp_service.core.background_load import WeightsLoad
+    from imp_service.serving.process_memory import keep_little, leave_no_core
+
+    leave_no_core()
+    keep_little()
+    # How long the event loop waits for Python's lock, each time, while another thread works on a text.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # The objects of a start live as long as the process: collecting garbage among them took a quarter of the start.
+    gc.disable()
+    # Before anything that can fail: a failed start leaves no file that names an address of an earlier server.
+    ready = None if arguments.ready_file is None else ReadyFile(Path(arguments.ready_file))
+    signals = StopSignals(_nothing if ready is None else ready.remove)
+    typed = [] if arguments.listen is None else [of_option("--listen", "listen.grpc", json.dumps(arguments.listen))]
+    if arguments.strict:
+        typed.append(of_option("--strict", "model.strict", "true"))
+    config = resolve_threads(load_model_settings(arguments, typed))
+    reread = partial(read_model_settings, arguments, typed)
+    require_threads(config.settings)
+    quiet_grpc()
+    # What a server is made of takes as long to import as weights to read: both at once.
+    weights = WeightsLoad(config)
+    return asyncio.run(_serve(config, reread, weights, ready, signals))
+
+
+async def _serve(
+    config: "Config",
+    reread: "Callable[[], Config]",
+    weights: "WeightsLoad",
+    ready: "ReadyFile | None",
+    signals: StopSignals,
+) -> int:
+    from imp_service.cli.progress import LoadingLine
+    from imp_service.core.background_load import STOP_SECONDS
+    from imp_service.rpc.service import Service
+    from imp_service.serving.loading import make_model_of
+
+    line = LoadingLine()
+    service, failure = None, None
+    try:
+        service = Service(config, line, make_model_of(weights), reread=reread)
+        await _until_stopped(service, line, ready, signals)
+    except Exception as error:
+        failure = error
+    if not weights.stop(STOP_SECONDS) or (service is not None and service.is_abandoned):
+        # The interpreter would wait for a thread that may hang in a disk.
+        status = 0 if failure is None else report(*describe(failure))
+        sys.stderr.flush()
+        os._exit(status)
+    if failure is not None:
+        raise failure
+    return 0
+
+
+async def _until_stopped(
+    service: "Service", line: "LoadingLine", ready: "ReadyFile | None", signals: StopSignals
+) -> None:
+    from imp_service.telemetry.log_capture import capture
+
+    def on_stop(name: str) -> None:
+        service.host.telemetry.log.info("signal", name=name)
+        service.stop()
+
+    signals.call(asyncio.get_running_loop(), on_stop, service.host.reload.begin)
+
+    def on_serving() -> None:
+        from imp_service.cli.serve.startup_message import facts, tell
+
+        line.clear()
+        gc.freeze()
+        gc.enable()
+        if ready is not None:
+            ready.write(facts(service))
+        tell(service)
+
+    give_back = capture(service.host.telemetry.log)
+    try:
+        await service.run(on_serving, _nothing if ready is None else ready.remove)
+    finally:
+        line.clear()
+        give_back()
+
+
+def _nothing() -> None:
+    """Without a ready file there is nothing to remove."""

@@ -1,0 +1,87 @@
+"""What a server says when it serves: to a person where somebody looks, as one line of the log elsewhere."""
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from imp_service import __version__
+from imp_service.cli.banner import device_text, is_built_in, threads_text
+from imp_service.cli.output import memory_text
+from imp_service.client import DEFAULT_ADDRESS
+from imp_service.config.address import Address
+
+if TYPE_CHECKING:
+    from imp_service.rpc.service import Service
+
+
+def facts(service: "Service") -> dict[str, object]:
+    """The content of the ready file."""
+    server = service.server
+    return {
+        "grpc": server.addresses,
+        "health": server.health_address,
+        "metrics": server.metrics_address,
+        "admin": server.admin_address,
+        "pid": os.getpid(),
+        "model": service.host.model.name,
+    }
+
+
+def tell(service: "Service") -> None:
+    """Says where, what, on what, and how to call it."""
+    host = service.host
+    config, model = host.config, host.model
+    if sys.stderr.isatty() and config.settings.log.format is None:
+        _tell_person(service)
+    else:
+        host.telemetry.log.info(
+            "serving",
+            version=__version__,
+            **{name: value for name, value in facts(service).items() if value is not None},  # type: ignore[arg-type]
+            device=model.core.device_name,
+            threads=threads_text(config),
+            memory=_memory_text(model.core.memory),
+            config=str(config.file) if config.file else "defaults",
+        )
+    for warning in model.warnings:
+        host.telemetry.log.warning("model", message=warning)
+
+
+def _memory_text(memory: dict[str, Any]) -> str:
+    """How what there is was divided: "weights 3.7 MiB, kv 4.0 MiB, …; in all 270 MiB of 23.5 GiB"."""
+    items: dict[str, int] = memory["items"]
+    parts = ", ".join(f"{name} {memory_text(n_bytes)}" for name, n_bytes in items.items())
+    return f"{parts}; in all {memory_text(sum(items.values()))} of {memory_text(memory['budget_bytes'])}"
+
+
+def _tell_person(service: "Service") -> None:
+    host, server = service.host, service.server
+    name = "built-in demo" if is_built_in(host.config) else host.model.name
+    others = {"health": server.health_address, "admin": server.admin_address, "metrics": server.metrics_address}
+    lines = [
+        f"imp {__version__}  model: {name}  {device_text(host.model)}",
+        f"memory: {_memory_text(host.model.core.memory)}",
+        f"serving imp.v1 on {' and '.join(server.addresses)}"
+        + "".join(f", {what} on {address}" for what, address in others.items() if address),
+        f"  {call_line(service)}",
+        "  Ctrl-C drains, a second one ends at once",
+    ]
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def call_line(service: "Service") -> str:
+    """A command that calls this server, ready to paste into another shell of this machine."""
+    settings = service.host.config.settings
+    words = ["imp", "call", "generate", "Once upon a time"]
+    # Of several addresses one of this machine; one that stands for all is reached by loopback.
+    addresses = [Address(text) for text in service.server.addresses]
+    chosen = next((address for address in addresses if address.is_of_this_machine), addresses[0])
+    target = chosen.reached_here
+    if target != DEFAULT_ADDRESS:
+        words += ["--target", target]
+    if settings.tls.cert is not None and chosen.socket_path is None:
+        words += ["--tls", "--ca", "CA.pem"] + (["--cert", "C.pem", "--key", "C.key"] if settings.tls.client_ca else [])
+    if settings.auth.token_file is not None:
+        words += ["--token-file", "TOKEN"]
+    return shlex.join(words)
