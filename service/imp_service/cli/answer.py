@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
-from imp_service.cli.terminal import AnswerWriter
-from imp_service.generation import Finished, Started
-from imp_service.generation.replies import Reply
+if TYPE_CHECKING:
+    from imp_service.cli.terminal import AnswerWriter
+    from imp_service.generation import Finished, Started
+    from imp_service.generation.replies import Reply
 
 _ENDS = {
     "max_tokens": "ended by the limit of tokens (--max-tokens)",
@@ -41,8 +43,8 @@ class Answer:
     asked_at: float = field(default_factory=time.monotonic)
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
-    started: Started | None = None
-    finished: Finished | None = None
+    started: "Started | None" = None
+    finished: "Finished | None" = None
     first_token_seconds: float | None = None
 
     @property
@@ -54,8 +56,10 @@ class Answer:
         return summary_text(len(self.token_ids), decode, self.first_token_seconds, self.finished.reason)
 
 
-def gather(answer: Answer, replies: Iterable[Reply], writer: AnswerWriter | None) -> None:
+def gather(answer: Answer, replies: "Iterable[Reply]", writer: "AnswerWriter | None") -> None:
     """Adds the replies to `answer` as they come, so that an interrupted answer is not lost."""
+    from imp_service.generation import Finished, Started
+
     for reply in replies:
         if isinstance(reply, Started):
             answer.started = reply

@@ -1,15 +1,11 @@
 """Arguments: a parser that fails the way every command fails, and the options that reach the settings."""
 
-import sys
-from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from imp_service.cli.failure import warning_line
-
 if TYPE_CHECKING:
-    from imp_service.config import Config
-    from imp_service.config.sources import Assignment
+    pass
 
 
 class UsageError(Exception):
@@ -62,61 +58,36 @@ class Once(Action):
         setattr(namespace, self.dest, values)
 
 
-class ModelWord(Action):
-    """The model, as a word without -m: for what -m sets."""
-
-    def __call__(
-        self,
-        parser: ArgumentParser,
-        namespace: Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        if values is None:  # no such word
-            return
-        if namespace.model is not None:
-            parser.error("MODEL: given beside --model, expected one of them")
-        namespace.model = values
+def integers(text: str) -> tuple[int, ...]:
+    """An argparse type: comma-separated integers such as "512,2048", without repetitions."""
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) < 8 for part in parts):
+        raise ArgumentTypeError(f"{text}: expected whole numbers with commas between")
+    return tuple(dict.fromkeys(int(part) for part in parts))
 
 
-def add_settings_options(parser: ArgumentParser) -> None:
-    """--config and --set, the same for every command that has settings."""
-    parser.add_argument("--config", metavar="FILE", action=Once, help="read settings from FILE")
-    add_set_option(parser, "goes before environment and file")
+def positive_integers(text: str) -> tuple[int, ...]:
+    """An argparse type: as integers(), without zero."""
+    found = integers(text)
+    if 0 in found:
+        raise ArgumentTypeError(f"{text}: expected numbers of at least 1")
+    return found
 
 
-def add_set_option(parser: ArgumentParser, remark: str) -> None:
-    """--set alone, for a command that takes nothing from this machine's own sources; its texts become `assignments`."""
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        dest="assignments",
-        help=f"set one key, as in --set scheduler.max_running=8; {remark}",
-    )
+def positive_integer(text: str) -> int:
+    """An argparse type."""
+    found = positive_integers(text)
+    if len(found) != 1:
+        raise ArgumentTypeError(f"{text}: expected one number")
+    return found[0]
 
 
-def load_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
-    """The settings of the command line, with what this machine decides decided.
+def duration(text: str) -> float:
+    """An argparse type: the seconds of a text such as "30s"."""
+    from imp_service.config.kinds import UnfitError
+    from imp_service.config.quantities import Duration
 
-    `overrides` are those of the command's own options; they go before `--set`.
-    """
-    return load_each(arguments, [overrides])[0]
-
-
-def load_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]") -> "list[Config]":
-    """The same under each of these overrides; what is odd about the environment is told once."""
-    from imp_service.config import load
-    from imp_service.config.host import resolve_threads
-
-    warn_of_variables()
-    return [resolve_threads(load(arguments.config, [*arguments.assignments, *each])) for each in overrides]
-
-
-def warn_of_variables() -> None:
-    """Tells variables that look as if they were settings and are not."""
-    from imp_service.config.sources import near_names
-
-    for sentence in near_names():
-        print(warning_line(sentence), file=sys.stderr)
+    try:
+        return Duration("1ms", "24h").read(text).total_seconds()
+    except UnfitError as error:
+        raise ArgumentTypeError(f"{text}: expected {error}") from None

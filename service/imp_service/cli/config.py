@@ -5,8 +5,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import add_settings_options, load_settings, warn_of_variables
 from imp_service.cli.failure import CommandError, describe, report, warning_line
+from imp_service.cli.options.settings import add_settings_options, load_settings, warn_of_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

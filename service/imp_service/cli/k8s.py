@@ -5,9 +5,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import Once, UsageError, add_set_option
+from imp_service.cli.arguments import Once, UsageError
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.options.settings import add_context_option, add_model_option, context_assignments
+from imp_service.cli.options.settings import add_context_option, add_model_option, add_set_option, context_assignments
 
 if TYPE_CHECKING:
     from imp_service.config import Config

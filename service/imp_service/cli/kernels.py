@@ -6,8 +6,9 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from imp_service.cli.arguments import Once, UsageError, add_settings_options, load_settings
+from imp_service.cli.arguments import Once, UsageError
 from imp_service.cli.failure import warning_line
+from imp_service.cli.options.settings import add_settings_options, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

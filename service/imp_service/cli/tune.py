@@ -5,10 +5,9 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import Once, add_settings_options
+from imp_service.cli.arguments import Once, positive_integer
 from imp_service.cli.atomic_file import write_whole
-from imp_service.cli.bench_numbers import count
-from imp_service.cli.options.settings import MODEL_HELP, add_model_option
+from imp_service.cli.options.settings import MODEL_HELP, add_model_option, add_settings_options
 
 if TYPE_CHECKING:
     from imp_service.core.tune import Choice
@@ -31,7 +30,11 @@ def configure(parser: ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", action=Once, help=f"the file to write (default: {DEFAULT_FILE})"
     )
     parser.add_argument(
-        "--reps", metavar="N", type=count, action=Once, help=f"measurements of each kernel (default: {DEFAULT_REPS})"
+        "--reps",
+        metavar="N",
+        type=positive_integer,
+        action=Once,
+        help=f"measurements of each kernel (default: {DEFAULT_REPS})",
     )
     parser.add_argument("--json", action="store_true", help="print the file's content too")
     add_settings_options(parser)

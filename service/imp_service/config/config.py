@@ -3,13 +3,33 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
-from imp_service.config.build import build
 from imp_service.config.kinds import AUTO
 from imp_service.config.settings import TABLE, Settings
 from imp_service.config.table import Key, Named, Node, Section
 from imp_service.config.toml import KeyPath, write_path
 from imp_service.config.tree import DEFAULT, Origin, Tree, Value, branch, merged
+
+
+def build(tree: Tree) -> Settings:
+    settings = _build(TABLE, tree)
+    assert isinstance(settings, Settings)
+    return settings
+
+
+def _build(node: Node, tree: Tree | Value) -> object:
+    match node:
+        case Key():
+            assert isinstance(tree, Value)
+            return tree.value
+        case Section():
+            assert isinstance(tree, dict)
+            # What the tree leaves out, the section's class fills with the table's defaults.
+            return node.make(**{name: _build(node.nodes[name], inner) for name, inner in tree.items()})
+        case _:
+            assert isinstance(tree, dict)
+            return MappingProxyType({name: _build(node.item, inner) for name, inner in tree.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,58 @@
-"""What listeners cannot be together: one address twice, control for everyone, half of a certificate."""
+"""Pairs of settings that cannot work together: each of the two may be valid alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from imp_service.config.address import Address
 from imp_service.config.quantities import write_duration
 from imp_service.config.server_settings import Connection, Listen, Tls
-from imp_service.config.settings import Settings
-from imp_service.config.toml import KeyPath
+from imp_service.config.settings import Model, Settings
+from imp_service.config.toml import KeyPath, write_key, write_path
 
+# Two keys, and why their values contradict each other.
 Contradiction = tuple[KeyPath, KeyPath, str]
 
 
-def listen_contradictions(settings: Settings) -> Iterator[Contradiction]:
-    """Both keys, and why."""
+def contradictions(settings: Settings) -> Iterator[Contradiction]:
+    """Values that are good alone and impossible together: both keys, and why."""
+    scheduler = settings.scheduler
+    if scheduler.step_tokens < scheduler.max_running:
+        yield (
+            ("scheduler", "max_running"),
+            ("scheduler", "step_tokens"),
+            f"scheduler.max_running is {scheduler.max_running}, above scheduler.step_tokens, {scheduler.step_tokens}: "
+            "each sequence takes a token of every step",
+        )
+    if scheduler.prefill_chunk > scheduler.step_tokens:
+        yield (
+            ("scheduler", "prefill_chunk"),
+            ("scheduler", "step_tokens"),
+            f"scheduler.prefill_chunk is {scheduler.prefill_chunk}, "
+            f"above scheduler.step_tokens, {scheduler.step_tokens}",
+        )
+    device = settings.device
+    pinned = len(device.cpus) if isinstance(device.cpus, tuple) else 0
+    if pinned and isinstance(device.threads, int) and pinned != device.threads:
+        yield (
+            ("device", "cpus"),
+            ("device", "threads"),
+            f"device.cpus names {pinned}, and device.threads is {device.threads}: expected one for each thread",
+        )
     yield from _addresses(settings.listen)
     yield from _certificate(settings.tls)
     yield from _age(settings)
+    yield from _model_names(settings.model, settings.models)
+
+
+def _model_names(first: Model, models: Mapping[str, Model]) -> Iterator[Contradiction]:
+    """Each model beside the first has a file, and no two are called alike."""
+    taken: dict[str, KeyPath] = {first.name: ("model", "name")} if first.name else {}
+    for key, model in models.items():
+        if model.path is None:
+            yield ("models", key, "path"), ("models", key), f"models.{write_key(key)} has no path"
+        name = model.name or key
+        if name in taken:
+            yield ("models", key, "name"), taken[name], f"{name} is also the name of {write_path(taken[name])}"
+        taken[name] = ("models", key, "name")
 
 
 def _addresses(listen: Listen) -> Iterator[Contradiction]:

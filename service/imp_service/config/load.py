@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from imp_service.config.build import build, contradictions
 from imp_service.config.check import check_assignment, check_document
-from imp_service.config.config import Config
+from imp_service.config.config import Config, build
+from imp_service.config.contradictions import contradictions
 from imp_service.config.errors import ConfigError
 from imp_service.config.files import candidates, read_first
 from imp_service.config.parse import parse

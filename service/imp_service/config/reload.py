@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from imp_service.config.build import build, contradictions
-from imp_service.config.config import Config, Entry
+from imp_service.config.config import Config, Entry, build
+from imp_service.config.contradictions import contradictions
 from imp_service.config.errors import ConfigError
 from imp_service.config.kinds import AUTO
 from imp_service.config.toml import KeyPath

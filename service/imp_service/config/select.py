@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from imp_service.config.build import build
 from imp_service.config.check import check_assignment
-from imp_service.config.config import Config
+from imp_service.config.config import Config, build
 from imp_service.config.settings import TABLE
 from imp_service.config.sources import Assignment
 from imp_service.config.tree import Origin, Tree, Value, merged

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service.config import AUTO, Config, load
-from imp_service.config.build import build
+from imp_service.config.config import build
 from imp_service.config.host import MemoryLimit
 from imp_service.config.select import select_model
 from imp_service.config.sources import Assignment

@@ -29,7 +29,7 @@ from bench.compare_peers.starts import compare_starts  # noqa: E402
 from bench.compare_peers.table import HEADING, outcome_lines, start_lines  # noqa: E402
 from bench.front_end.__main__ import processor  # noqa: E402
 from imp_service import _core  # noqa: E402
-from imp_service.cli.bench_numbers import count, counts, numbers  # noqa: E402
+from imp_service.cli.arguments import integers, positive_integer, positive_integers  # noqa: E402
 from imp_service.cli.progress import Progress  # noqa: E402
 
 ROOM = 256  # what a sequence's tokens are rounded up to in a cache
@@ -62,13 +62,13 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, metavar="FILE", help="a GGUF file")
     parser.add_argument("--engines", default=",".join(ENGINES), metavar="NAME,…", help="default: %(default)s")
-    parser.add_argument("--threads", type=counts, default=(1, 2), metavar="N,…", help="default: 1,2")
+    parser.add_argument("--threads", type=positive_integers, default=(1, 2), metavar="N,…", help="default: 1,2")
     for option, kind, text in (
-        ("--prefill", numbers, "lengths of prompts; 0: none"),
-        ("--depths", numbers, "tokens held before generating alone"),
-        ("--batches", counts, "sequences that generate together from nothing"),
-        ("--decode", count, "tokens that each generates"),
-        ("--reps", count, "rounds"),
+        ("--prefill", integers, "lengths of prompts; 0: none"),
+        ("--depths", integers, "tokens held before generating alone"),
+        ("--batches", positive_integers, "sequences that generate together from nothing"),
+        ("--decode", positive_integer, "tokens that each generates"),
+        ("--reps", positive_integer, "rounds"),
         ("--others", float, "CPUs that other processes may have in a round that counts"),
     ):
         parser.add_argument(option, type=kind, metavar="N", help=text)

@@ -24,7 +24,7 @@ from bench.compare_quality.engines.reference_rows import ReferenceRows  # noqa: 
 from bench.compare_quality.report import HEADING, Comparison, Reading, lines  # noqa: E402
 from bench.compare_quality.rows import Sequences  # noqa: E402
 from imp_service import _core  # noqa: E402
-from imp_service.cli.bench_numbers import count  # noqa: E402
+from imp_service.cli.arguments import count  # noqa: E402
 from imp_service.config import ConfigError  # noqa: E402
 from imp_service.core.errors import Error  # noqa: E402
 from imp_service.text import Tokenizer  # noqa: E402

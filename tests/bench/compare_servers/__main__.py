@@ -36,7 +36,7 @@ from bench.compare_servers.rounds import compare  # noqa: E402
 from bench.compare_servers.servers import imp_server, llama_server  # noqa: E402
 from bench.compare_servers.table import HEADING, lines  # noqa: E402
 from bench.front_end.__main__ import processor  # noqa: E402
-from imp_service.cli.bench_numbers import count, counts  # noqa: E402
+from imp_service.cli.arguments import positive_integer, positive_integers  # noqa: E402
 from imp_service.cli.progress import Progress  # noqa: E402
 
 
@@ -75,12 +75,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("model", type=Path, metavar="FILE", help="a GGUF file, with a tokenizer")
     parser.add_argument("--llama-server", type=Path, metavar="PATH", help="without it imp is measured alone")
     for option, kind, default, text in (
-        ("--clients", counts, (1, 4, 16, 64), "how many ask at once"),
-        ("--prompt", count, 256, "tokens of a prompt"),
-        ("--tokens", count, 64, "tokens of an answer"),
-        ("--requests", count, 2, "requests of each client in a round"),
-        ("--reps", count, 3, "rounds"),
-        ("--threads", count, 2, "threads of each server"),
+        ("--clients", positive_integers, (1, 4, 16, 64), "how many ask at once"),
+        ("--prompt", positive_integer, 256, "tokens of a prompt"),
+        ("--tokens", positive_integer, 64, "tokens of an answer"),
+        ("--requests", positive_integer, 2, "requests of each client in a round"),
+        ("--reps", positive_integer, 3, "rounds"),
+        ("--threads", positive_integer, 2, "threads of each server"),
     ):
         parser.add_argument(option, type=kind, metavar="N", default=default, help=f"{text}; default: %(default)s")
     parser.add_argument(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.doctor import checks
+from imp_service.cli.doctor import machine as machine_checks
 from imp_service.core import device
 from imp_service.core.isa import missing_isa
 from support.command_line import demo_with
@@ -123,7 +124,7 @@ def test_all_that_is_wrong_with_settings_and_files_is_told(call, tmp_path):
     message = _found(call("doctor", "--json")[1])["config"]["message"]
     assert (message.count("CONFIG_INVALID: "), message.rpartition("; ")[2]) == (
         10,
-        "and 5 more, which imp config check tells",
+        "and 5 more: imp config check lists them",
     )
     (tmp_path / "imp.conf").unlink()
     words = ("tls.cert=/no.pem", "tls.key=/no.key", "models.second.path=no.gguf")
@@ -199,7 +200,7 @@ def machine(tmp_path: Path) -> Path:
         "proc/meminfo": "MemTotal: 8388608 kB\n",
         "sys/fs/cgroup/cpu.max": "150000 100000\n",
         "sys/fs/cgroup/memory.max": "1073741824\n",
-        checks.HUGE_PAGES: "always madvise [never]\n",
+        machine_checks.HUGE_PAGES: "always madvise [never]\n",
         device.NVIDIA_DRIVER: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\nGCC version: none\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

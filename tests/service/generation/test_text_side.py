@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from imp_service.config.build import build
+from imp_service.config.config import build
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ConstraintCompiler, ConstraintKind, ConstraintSpec, FieldInvalid
 from support.patience import HANGS_AFTER

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from imp_service.cli.admin import methods
-from imp_service.cli.arguments import Once
+from imp_service.cli.arguments import Once, duration
 from imp_service.cli.failure import CommandError
-from imp_service.cli.options.connection import add_caller_options, add_deadline_option, duration
+from imp_service.cli.options.connection import add_caller_options, add_deadline_option
 
 # The default of --target: the admin listener has another address than the one in IMP_TARGET.
 ADMIN_VARIABLE = "IMP_ADMIN"

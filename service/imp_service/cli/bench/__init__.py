@@ -6,11 +6,10 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import Once, add_settings_options, load_each
+from imp_service.cli.arguments import Once, integers, positive_integer, positive_integers
 from imp_service.cli.bench.server import add_server_options, run_server
-from imp_service.cli.bench_numbers import count, counts, numbers
 from imp_service.cli.failure import CommandError
-from imp_service.cli.options.settings import add_model_option
+from imp_service.cli.options.settings import add_model_option, add_settings_options, load_each
 from imp_service.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -52,11 +51,11 @@ def configure(parser: ArgumentParser) -> None:
         help=f"with --synthetic: {', '.join(MIXES)} (default: {DEFAULT_TYPE})",
     )
     for option, kind, default, text in (
-        ("--prefill", numbers, "512", "lengths of prompts to read; 0: none"),
-        ("--decode", numbers, "128", "numbers of tokens to generate; 0: none"),
-        ("--depth", numbers, "0", "tokens that a sequence holds when it begins to generate"),
-        ("--batch", counts, "1", "sequences that generate together"),
-        ("--threads", counts, "device.threads", "threads to compute with"),
+        ("--prefill", integers, "512", "lengths of prompts to read; 0: none"),
+        ("--decode", integers, "128", "numbers of tokens to generate; 0: none"),
+        ("--depth", integers, "0", "tokens that a sequence holds when it begins to generate"),
+        ("--batch", positive_integers, "1", "sequences that generate together"),
+        ("--threads", positive_integers, "device.threads", "threads to compute with"),
     ):
         parser.add_argument(option, metavar="N,…", type=kind, action=Once, help=f"{text} (default: {default})")
     parser.add_argument(
@@ -65,7 +64,9 @@ def configure(parser: ArgumentParser) -> None:
         help="the cases that imp is judged by, in place of those sizes: prompts of 512 to 8192 tokens, one sequence "
         "at depths of 0 to 32768, batches of 1 to 32",
     )
-    parser.add_argument("--reps", metavar="N", type=count, action=Once, help="repetitions (default: 5; of a server 3)")
+    parser.add_argument(
+        "--reps", metavar="N", type=positive_integer, action=Once, help="repetitions (default: 5; of a server 3)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object with every measurement")
     add_settings_options(parser)
     add_server_options(parser)

@@ -6,8 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import Once
-from imp_service.cli.bench_numbers import count, counts
+from imp_service.cli.arguments import Once, positive_integer, positive_integers
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import add_connection_options, target_of
 from imp_service.cli.progress import Progress
@@ -22,10 +21,10 @@ def add_server_options(parser: ArgumentParser) -> None:
         "--server", metavar="ADDRESS", action=Once, help="measure this server: host:port or unix:///path"
     )
     for option, kind, metavar, default, text in (
-        ("--streams", counts, "N,…", "1,4,16,64", "streams that are kept busy at once"),
-        ("--prompt-tokens", count, "N", "128", "tokens of a prompt; no two begin alike"),
-        ("--tokens", count, "N", "64", "tokens of an answer"),
-        ("--requests", count, "N", "2", "requests of each stream in a repetition"),
+        ("--streams", positive_integers, "N,…", "1,4,16,64", "streams that are kept busy at once"),
+        ("--prompt-tokens", positive_integer, "N", "128", "tokens of a prompt; no two begin alike"),
+        ("--tokens", positive_integer, "N", "64", "tokens of an answer"),
+        ("--requests", positive_integer, "N", "2", "requests of each stream in a repetition"),
     ):
         group.add_argument(option, metavar=metavar, type=kind, action=Once, help=f"{text} (default: {default})")
     group.add_argument("--html", metavar="FILE", action=Once, help="write a page with charts to FILE")

@@ -64,7 +64,7 @@ class _ServedTalker:
         self._waits = waits
 
     def answer(self, turns: Sequence[Turn]) -> Said:
-        from imp_service.cli.call.generate import StreamedAnswer
+        from imp_service.cli.call.streamed_answer import StreamedAnswer
         from imp_service.client import CallFailure
 
         request = self._request_of(turns)

@@ -3,7 +3,7 @@
 import sys
 from argparse import ArgumentParser, Namespace
 
-from imp_service.cli.arguments import add_settings_options
+from imp_service.cli.options.settings import add_settings_options
 
 RUNNABLE, BLOCKED = 0, 1
 # Of the JSON: raised when a field changes its meaning. Check ids are never renamed.

@@ -6,8 +6,14 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import UsageError, add_settings_options
-from imp_service.cli.options.settings import MODEL_HELP, add_context_option, add_model_option, load_model_settings
+from imp_service.cli.arguments import UsageError
+from imp_service.cli.options.settings import (
+    MODEL_HELP,
+    add_context_option,
+    add_model_option,
+    add_settings_options,
+    load_model_settings,
+)
 
 if TYPE_CHECKING:
     from imp_service.config import Config

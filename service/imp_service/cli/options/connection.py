@@ -5,7 +5,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import Once
+from imp_service.cli.arguments import Once, duration
 from imp_service.cli.failure import CommandError, warning_line
 
 if TYPE_CHECKING:
@@ -141,17 +141,6 @@ def _tls_files(arguments: Namespace) -> "TlsFiles | None":
     except ValueError as error:
         raise CommandError("USAGE", str(error)) from None
     return tls
-
-
-def duration(text: str) -> float:
-    """Seconds, of a text such as "30s"; an argparse type."""
-    from imp_service.config.kinds import UnfitError
-    from imp_service.config.quantities import Duration
-
-    try:
-        return Duration("1ms", "24h").read(text).total_seconds()
-    except UnfitError as error:
-        raise ArgumentTypeError(f"{text}: expected {error}") from None
 
 
 def _pair(text: str) -> tuple[str, str]:

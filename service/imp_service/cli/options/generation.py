@@ -3,9 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from imp_service.cli.arguments import Once
+from imp_service.cli.arguments import Once, duration
 from imp_service.cli.failure import CommandError
-from imp_service.cli.options.connection import duration
 from imp_service.cli.options.sampling import (
     add_constraint_options,
     add_sampling_options,

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from imp_service.cli.arguments import duration
 from imp_service.cli.load_text import Snapshot
 from imp_service.cli.options.connection import (
     add_attempts_option,
     add_connection_options,
     add_target_option,
     admin_target_of,
-    duration,
     target_of,
 )
 

@@ -1,0 +1,85 @@
+"""One Generate stream from a server: checked, written as it comes, and summed up."""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from imp_service.cli.answer import summary_text
+from imp_service.cli.output import write_message
+from imp_service.cli.terminal import AnswerWriter
+from imp_service.client import StreamOrder
+
+if TYPE_CHECKING:
+    from imp_service.pb.inference_pb2 import GenerateResponse, GenerationFinished, GenerationStarted
+
+
+class StreamedAnswer:
+    """Made when it is asked for: the first token is timed from then."""
+
+    def __init__(self, n_sequences: int = 1) -> None:
+        self._asked_at = time.monotonic()
+        self._order = StreamOrder(n_sequences)
+        self._first_token_seconds: float | None = None
+        self._n_tokens = 0
+        self.text = ""
+        self.started: GenerationStarted | None = None
+        self.finished: GenerationFinished | None = None
+
+    def write_text(self, responses: "Iterator[GenerateResponse]", writer: AnswerWriter) -> None:
+        """Writes one sequence's text as it comes; what has come stays, however this ends."""
+        for response in self._checked(responses):
+            writer.write(_text_of(response))
+
+    def write_json(self, responses: "Iterator[GenerateResponse]") -> None:
+        for response in self._checked(responses):
+            write_message(response)
+
+    def _checked(self, responses: "Iterator[GenerateResponse]") -> "Iterator[GenerateResponse]":
+        for response in responses:
+            self._order.see(response)
+            self.text += _text_of(response)
+            if response.HasField("started"):
+                self.started = response.started
+            elif response.HasField("finished"):
+                self.finished = response.finished
+            elif response.HasField("chunk"):
+                if self._first_token_seconds is None:
+                    self._first_token_seconds = time.monotonic() - self._asked_at
+                self._n_tokens += len(response.chunk.token_ids)
+            yield response
+        self._order.end()
+
+    @property
+    def reason(self) -> str:
+        """As "max_tokens"; empty before the end."""
+        from imp_service.pb.types_pb2 import FinishReason
+
+        if self.finished is None:
+            return ""
+        try:
+            name = FinishReason.Name(self.finished.reason)
+        except ValueError:  # of a later revision
+            return f"ended for reason {self.finished.reason}"
+        return name.removeprefix("FINISH_REASON_").lower()
+
+    def write_facts(self) -> None:
+        """To stderr: how much, how fast, and what it takes to have the same again."""
+        if self.started is None or self.finished is None:
+            return
+        decode = self.finished.timings.decode.ToTimedelta().total_seconds()
+        # The size of a server's context is not the caller's to change.
+        reason = "ended by the context" if self.reason == "context_full" else self.reason
+        summary = summary_text(self._n_tokens, decode, self._first_token_seconds, reason)
+        started = self.started
+        cached = f", {started.cached_prompt_tokens} of them cached" if started.cached_prompt_tokens else ""
+        print(
+            f"— {summary}.   {started.model}: prompt {started.prompt_tokens} tokens{cached}, seed {started.seed}, "
+            f"request {started.request_id}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _text_of(response: "GenerateResponse") -> str:
+    return response.chunk.text or response.finished.text  # of what it is not, a response has an empty one
