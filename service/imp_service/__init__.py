@@ -1,4 +1,12 @@
-"""imp: an LLM inference microservice. `load()` gives a model; see the README for the map."""
+"""imp: an LLM inference microservice, as a Python library.
+
+>>> import imp_service
+>>> with imp_service.load() as model:  # the built-in model; load("model.gguf") takes a file
+...     model.generate("Once upon a time", max_tokens=8, temperature=0).result().text
+', in a little house near the farm'
+
+docs/python.md is a guide.
+"""
 
 from __future__ import annotations
 
@@ -9,61 +17,123 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from os import PathLike
 
+    from imp_service.config import ConfigError
+    from imp_service.core import (
+        DeviceError,
+        Error,
+        InternalError,
+        InvalidArgument,
+        ModelError,
+        ResourceExhausted,
+        StateError,
+    )
     from imp_service.generation import (
         CacheOptions,
+        Candidate,
+        Chunk,
         DryOptions,
+        Finished,
+        Generation,
         GenerationRequest,
+        GenerationResult,
         LanguageModel,
         OutputOptions,
         SamplingOptions,
+        Session,
         SessionStep,
+        Started,
         StepOptions,
+        StepOutput,
+        StopMatch,
         StopOptions,
+        Timings,
+        TokenScores,
+        Usage,
     )
+    from imp_service.generation.async_generation import AsyncGeneration
+    from imp_service.generation.validate import FieldsInvalid, Violation
     from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 
 __all__ = [
+    "AsyncGeneration",
     "CacheOptions",
+    "Candidate",
     "ChatMessage",
     "ChatPrompt",
+    "Chunk",
+    "ConfigError",
     "ConstraintKind",
     "ConstraintSpec",
+    "DeviceError",
     "DryOptions",
+    "Error",
+    "FieldsInvalid",
+    "Finished",
+    "Generation",
     "GenerationRequest",
+    "GenerationResult",
+    "InternalError",
+    "InvalidArgument",
     "LanguageModel",
+    "ModelError",
     "OutputOptions",
+    "ResourceExhausted",
     "SamplingOptions",
+    "Session",
     "SessionStep",
+    "Started",
+    "StateError",
     "StepOptions",
+    "StepOutput",
+    "StopMatch",
     "StopOptions",
+    "Timings",
+    "TokenScores",
+    "Usage",
+    "Violation",
     "__version__",
     "load",
 ]
 
-_TEXT = {"ChatMessage", "ChatPrompt", "ConstraintKind", "ConstraintSpec"}
+# Where the names are, by the first that has one. asyncio is imported by the last alone.
+_HOMES = ("generation", "generation.validate", "text", "core", "config", "generation.async_generation")
 
 
 def load(path: str | PathLike[str] | None = None, *settings: str, config: str | None = None) -> LanguageModel:
     """Loads a model file, or the built-in model.
 
-    `settings` are texts such as "device.threads=2", as the command line's --set takes them; `config` names an imp.conf.
+    `settings` are texts such as "device.threads=2", as the command line's --set takes them. `config` names an imp.conf.
+    Raises an Error if the file cannot be used, and a ConfigError if a setting cannot.
+
+    >>> with imp_service.load(None, "device.threads=1", "limits.max_context=256") as model:
+    ...     model.max_context
+    256
     """
     from os import fspath
 
     from imp_service.config import load as load_config
     from imp_service.config.select import select_model
-    from imp_service.generation import load_model
+    from imp_service.generation import LanguageModel, load_model
+    from imp_service.generation.errors import one_family
 
     chosen = load_config(config, settings)
     if path is not None:
         chosen = select_model(chosen, fspath(path))
-    return load_model(chosen)
+    with one_family():
+        return LanguageModel(load_model(chosen))
 
 
-def __getattr__(name: str) -> Any:
-    """Names of the API, found when first used: the command line starts without them."""
-    if name in __all__:
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # a type checker takes a name for wrong that is not above
+
+    def __getattr__(name: str) -> Any:
+        """Imports a name when it is first used: the command line starts without them."""
+        if name not in __all__:
+            raise AttributeError(f"module 'imp_service' has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module("imp_service.text" if name in _TEXT else "imp_service.generation"), name)
-    raise AttributeError(f"module 'imp_service' has no attribute {name!r}")
+        homes = (import_module(f"imp_service.{home}") for home in _HOMES)
+        return next(getattr(home, name) for home in homes if hasattr(home, name))

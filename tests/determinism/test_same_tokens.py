@@ -36,7 +36,7 @@ VARIANTS = {
 def alone() -> tuple[list, list[Outcome]]:
     """Every request by itself, on one thread, in an engine that has seen no other."""
     with imp_service.load(None, "device.threads=1", "kv.prefix_cache=false", "limits.max_context=128") as model:
-        requests = random_requests(N_REQUESTS, SEED, model.tokenizer)
+        requests = random_requests(N_REQUESTS, SEED, model._runtime.tokenizer)
         outcomes = [run(model, request) for request in requests]
     assert len({outcome.token_ids for outcome in outcomes}) > N_REQUESTS // 2
     assert {outcome.reason for outcome in outcomes} == {"stop", "max_tokens"}
@@ -61,7 +61,7 @@ def test_det_1_det_2_det_3_det_4_det_5_det_9_sch_1_same_tokens_in_any_company(
         del order[N_GENERIC:]
     with load(*VARIANTS[variant]) as model:
         found = run_together(model, [requests[i] for i in order], n_at_once=16)
-        stats = model.client.engine.stats()
+        stats = model._runtime.client.engine.stats()
     assert [i for i, outcome in zip(order, found, strict=True) if outcome != expected[i]] == []
     # The company was there: steps held several sequences, the cache was used, sequences were preempted.
     assert stats.n_steps < stats.n_decode_rows + stats.n_prefill_rows
@@ -79,7 +79,7 @@ def test_det_5_sch_4_same_tokens_after_preemption(alone: tuple[list, list[Outcom
         expected = [run(model, request) for request in requests]
     with load(*SMALL_POOL) as model:
         found = run_together(model, requests, n_at_once=16)
-        stats = model.client.engine.stats()
+        stats = model._runtime.client.engine.stats()
     assert [i for i, outcome in enumerate(found) if outcome != expected[i]] == []
     assert stats.n_preemptions > len(requests) // 8
     assert stats.blocks_live == 0
@@ -107,7 +107,7 @@ def test_hon_1_another_seed_is_seen_to_differ(alone: tuple[list, list[Outcome]])
 def test_det_9_many_seeds() -> None:
     for seed in range(50):
         with load("device.threads=1", "kv.prefix_cache=false") as model:
-            requests = random_requests(N_REQUESTS, seed, model.tokenizer)
+            requests = random_requests(N_REQUESTS, seed, model._runtime.tokenizer)
             expected = [run(model, request) for request in requests]
         with load(*SMALL_POOL) as model:
             assert run_together(model, requests, 16) == expected

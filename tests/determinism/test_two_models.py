@@ -14,7 +14,7 @@ VARIANTS = (
 
 
 def requests(model: LanguageModel) -> list[GenerationRequest]:
-    prompt = model.tokenizer.encode("It is a truth universally acknowledged, that a man")
+    prompt = model._runtime.tokenizer.encode("It is a truth universally acknowledged, that a man")
     return [
         GenerationRequest(prompt[:n], SamplingOptions(temperature=t, seed=n), StopOptions(max_tokens=24))
         for n in (4, 9, 11)
@@ -33,7 +33,7 @@ def test_det_8_det_18_mod_8_models_in_one_process_do_not_touch_each_other() -> N
     # Every generation is begun before any is read: their steps interleave.
     running = [(m, r, models[m].generate(requests(models[m])[r])) for m, r in jobs]
     texts = {(m, r): "".join(reply.text for reply in generation) for m, r, generation in running}
-    kernels = [{name for weight in model.core.weights for name in weight["kernels"]} for model in models]
+    kernels = [{name for weight in model._runtime.core.weights for name in weight["kernels"]} for model in models]
     for model in models:
         model.close()
     assert {job: alone[job[0]][job[1]].text for job in jobs} == texts

@@ -37,7 +37,7 @@ def _known(model: LanguageModel, rng: random.Random, number: int, most_tokens: i
     # The longest ones are among them whatever the seed.
     n_tokens = most_tokens if number % 4 == 0 else rng.randint(1, most_tokens)
     request = GenerationRequest(
-        model.tokenizer.encode(text)[:60],
+        model._runtime.tokenizer.encode(text)[:60],
         sampling,
         StopOptions(max_tokens=n_tokens, ignore_eos=True),
         output=OutputOptions(logprobs=number % 4 == 0),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from imp_service.config import load as load_config
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.rpc.service import Service
 from imp_service.serving.loading import MakeModel, make_model
 from support.loop_thread import loop_thread
@@ -63,7 +63,7 @@ def running(make: MakeModel = make_model, *settings: str) -> Iterator[Running]:
 def failed_start(*settings: str) -> BaseException:
     """What a service with these settings ends with."""
 
-    def make(*_: object) -> LanguageModel:
+    def make(*_: object) -> ModelRuntime:
         raise AssertionError("it has begun to load")
 
     try:

@@ -13,11 +13,11 @@ from imp_service import _core, _testing
 from imp_service.config import Config
 from imp_service.core import EngineClient, load
 from imp_service.core.synthetic import synthetic_file
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from support.tiny_models import tiny
 from support.tiny_vocabularies import NORMAL, byte_level
 
-MakeModel = Callable[[Config, Callable[[], float]], LanguageModel]
+MakeModel = Callable[[Config, Callable[[], float]], ModelRuntime]
 DEMO_GOLDEN = Path(__file__).resolve().parents[1] / "data" / "demo_golden.json"
 
 
@@ -43,12 +43,12 @@ def built_in() -> ServedModel:
     """The demo model. Its canary is what a float64 network of another library says."""
     prompts = json.loads(DEMO_GOLDEN.read_text(encoding="utf-8"))["models"]["target"]["prompts"]
     canary = Canary(tuple(prompts[0]["prompt_ids"]), tuple(prompts[0]["output_ids"]))
-    return ServedModel(lambda config, clock: LanguageModel(load(config), clock), canary)
+    return ServedModel(lambda config, clock: ModelRuntime(load(config), clock), canary)
 
 
 def from_file(path: Path) -> ServedModel:
     """A model file, such as tiny_models make."""
-    return ServedModel(lambda config, clock: LanguageModel(load(config), clock), settings=(f"model.path={path}",))
+    return ServedModel(lambda config, clock: ModelRuntime(load(config), clock), settings=(f"model.path={path}",))
 
 
 def tiny_with_text(folder: Path, architecture: str = "qwen3", **changes: Any) -> ServedModel:
@@ -64,14 +64,14 @@ def random_weights(shape: str, mix: str) -> ServedModel:
     """Weights of a published model's shape, all random, over a vocabulary in which every id has a text."""
     file = synthetic_file(shape, mix)
 
-    def make(config: Config, clock: Callable[[], float]) -> LanguageModel:
+    def make(config: Config, clock: Callable[[], float]) -> ModelRuntime:
         loaded = load(config, file)
         words = byte_level(merges=[("t", "h")])
         tokens = cast(list[str], words["tokenizer.ggml.tokens"])
         more = [f"w{i}" for i in range(loaded.model.vocab_size - len(tokens))]
         types = [*cast(list[int], words["tokenizer.ggml.token_type"]), *[NORMAL] * len(more)]
         texts = {"tokenizer.ggml.tokens": [*tokens, *more], "tokenizer.ggml.token_type": types}
-        return LanguageModel(dataclasses.replace(loaded, metadata={**loaded.metadata, **words, **texts}), clock)
+        return ModelRuntime(dataclasses.replace(loaded, metadata={**loaded.metadata, **words, **texts}), clock)
 
     return ServedModel(make)
 
@@ -98,7 +98,7 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
     "counter", for measuring what is around it.
     """
 
-    def make(config: Config, clock: Callable[[], float]) -> LanguageModel:
+    def make(config: Config, clock: Callable[[], float]) -> ModelRuntime:
         loaded = load(config)
         loaded.client.close()
         scheduler = loaded.config.settings.scheduler
@@ -126,7 +126,7 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
         }
         core = _testing.ThreadedEngine(_testing.Script(rule, **given), _core.EngineOptions(**options))
         facts = cast(_core.Model, OtherContext(loaded.model, options["max_context"]))
-        return LanguageModel(dataclasses.replace(loaded, model=facts, client=EngineClient(core)), clock)
+        return ModelRuntime(dataclasses.replace(loaded, model=facts, client=EngineClient(core)), clock)
 
     # The script's sampler knows neither truncations nor repetition: the file's own recommendation is put aside.
     off = tuple(f"model.overrides.default_sampling.{key}" for key in ("top_k=0", "top_p=1", "min_p=0"))

@@ -133,9 +133,9 @@ def run_by_steps(
     """
     stop = request.stop
     rules = StopRules(StopStrings(stop.strings), stop.min_tokens)
-    stream = TextStream(model.tokenizer.table, rules)
-    state = None if request.constraint is None else model.text.compile(request.constraint).start()
-    ends: Sequence[int] = [*stop.token_ids, *([] if stop.ignore_eos else model.eos_tokens)]
+    stream = TextStream(model._runtime.tokenizer.table, rules)
+    state = None if request.constraint is None else model._runtime.text.compile(request.constraint).start()
+    ends: Sequence[int] = [*stop.token_ids, *([] if stop.ignore_eos else model.eos_token_ids)]
     token_ids: list[int] = []
     text = ""
     reason = "max_tokens"

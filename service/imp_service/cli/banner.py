@@ -11,16 +11,16 @@ from imp_service.cli.output import bytes_text, count_text
 if TYPE_CHECKING:
     from imp_service.config import Config
     from imp_service.core import ModelFile, TensorInfo
-    from imp_service.generation import LanguageModel
+    from imp_service.generation import ModelRuntime
 
 
-def banner(model: "LanguageModel", file: "ModelFile") -> str:
+def banner(model: "ModelRuntime", file: "ModelFile") -> str:
     """Version, model, CPU, threads and why, and a GPU where there may be one: one line."""
     name = "built-in demo" if is_built_in(model.config) else model.name
     return f"imp {__version__}  model: {name} ({describe_weights(file.tensors)})  {device_text(model)}"
 
 
-def device_text(model: "LanguageModel") -> str:
+def device_text(model: "ModelRuntime") -> str:
     """As "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)"; of a GPU only where there may be one."""
     from imp_service.core.device import CPU, nvidia_driver, processor_name
 
@@ -35,7 +35,7 @@ def device_text(model: "LanguageModel") -> str:
     return f"{cpu}  GPU: not used ({reason})"
 
 
-def introduce(model: "LanguageModel", file: "ModelFile") -> None:
+def introduce(model: "ModelRuntime", file: "ModelFile") -> None:
     """Prints the banner, and what is odd about the model, to stderr."""
     print(banner(model, file), file=sys.stderr)
     for warning in (*file.warnings, *model.warnings):

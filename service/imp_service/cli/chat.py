@@ -11,7 +11,7 @@ from imp_service.cli.run import add_output_options, check_output_options, sample
 from imp_service.cli.terminal import HINT, is_interactive, typed_messages
 
 if TYPE_CHECKING:
-    from imp_service.generation import GenerationRequest, LanguageModel
+    from imp_service.generation import GenerationRequest, LanguageModel, ModelRuntime
 
 # Another message, or a shorter conversation, may have an answer where this one has none.
 _PASSING = ("CONTEXT_TOO_LONG", "FIELD_INVALID", "KV_FULL", "NO_CANDIDATE", "TEMPLATE_FAILED")
@@ -30,17 +30,18 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import introduce
     from imp_service.cli.progress import load_model
+    from imp_service.generation import LanguageModel
 
     config = load_model_settings(arguments)
     check_output_options(arguments)
-    model, file = load_model(config)
-    with model:
-        model.prepare_chats()
-        introduce(model, file)
-        _ = model.text.templates.default  # a model without one is told before anything is typed
+    runtime, file = load_model(config)
+    with LanguageModel(runtime) as model:
+        runtime.prepare_chats()
+        introduce(runtime, file)
+        _ = runtime.text.templates.default  # a model without one is told before anything is typed
         if is_interactive():
             print(HINT, file=sys.stderr, flush=True)
-        talker = _LoadedTalker(model, arguments)
+        talker = _LoadedTalker(model, runtime, arguments)
         conversation = Conversation(talker, drops_oldest=arguments.drop_oldest, is_interactive=is_interactive())
         conversation.hold(typed_messages())
     return 0
@@ -49,8 +50,9 @@ def run(arguments: Namespace) -> int:
 class _LoadedTalker:
     """A model of this process."""
 
-    def __init__(self, model: "LanguageModel", arguments: Namespace) -> None:
+    def __init__(self, model: "LanguageModel", runtime: "ModelRuntime", arguments: Namespace) -> None:
         self._model = model
+        self._runtime = runtime
         self._arguments = arguments
 
     def answer(self, turns: Sequence[Turn]) -> Said:
@@ -82,4 +84,4 @@ class _LoadedTalker:
 
         system = [] if self._arguments.system is None else [ChatMessage("system", self._arguments.system)]
         messages = [*system, *(ChatMessage(turn.role, turn.content) for turn in turns)]
-        return sampled_request(self._model, ChatPrompt(tuple(messages)), self._arguments)
+        return sampled_request(self._runtime, ChatPrompt(tuple(messages)), self._arguments)

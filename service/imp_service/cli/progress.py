@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from imp_service.config import Config
     from imp_service.core import ModelFile
-    from imp_service.generation import LanguageModel
+    from imp_service.generation import ModelRuntime
 
 
 class Progress:
@@ -50,7 +50,7 @@ class LoadingLine:
             sys.stderr.flush()
 
 
-def load_model(config: "Config") -> "tuple[LanguageModel, ModelFile]":
+def load_model(config: "Config") -> "tuple[ModelRuntime, ModelFile]":
     """The model, ready to generate, and the file that it came from."""
     from imp_service.core import open_file
     from imp_service.generation import load_model as load_whole_model

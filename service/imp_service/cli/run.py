@@ -15,7 +15,7 @@ from imp_service.cli.options.sampling import (
 from imp_service.cli.options.settings import add_model_options, load_model_settings
 
 if TYPE_CHECKING:
-    from imp_service.generation import GenerationRequest, LanguageModel
+    from imp_service.generation import GenerationRequest, LanguageModel, ModelRuntime
     from imp_service.text import ConstraintSpec
 
 # The built-in model never runs out of stories, and knows no good time to end one.
@@ -68,15 +68,16 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import introduce, is_built_in
     from imp_service.cli.progress import load_model
     from imp_service.cli.terminal import is_prompt_shown, join_prompt, read_prompt
+    from imp_service.generation import LanguageModel
 
     config = load_model_settings(arguments)
     check_output_options(arguments)
     typed = join_prompt(arguments.prompt)
     prompt = read_prompt(typed)
-    model, file = load_model(config)
-    with model:
-        introduce(model, file)
-        request = sampled_request(model, prompt, arguments)
+    runtime, file = load_model(config)
+    with LanguageModel(runtime) as model:
+        introduce(runtime, file)
+        request = sampled_request(runtime, prompt, arguments)
         if arguments.json:
             _write_json(model, request)
         else:
@@ -85,7 +86,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def sampled_request(model: "LanguageModel", prompt: object, arguments: Namespace) -> "GenerationRequest":
+def sampled_request(model: "ModelRuntime", prompt: object, arguments: Namespace) -> "GenerationRequest":
     """A generation after `prompt`, text or chat, with the options of the command line."""
     from imp_service.cli.banner import is_built_in
     from imp_service.generation import GenerationRequest, SamplingOptions, StopOptions

@@ -16,10 +16,14 @@ from imp_service._core import (
 )
 from imp_service.tables import REASONS
 
-# The checkpoint's digest is taken here, and compared: the core knows nothing of it.
+# The core's reasons, and those of which it knows nothing: the checkpoint's digest and the text of a model.
 KIND_OF_REASON: Mapping[str, type[Error]] = {
     **{reason: getattr(_core, kind) for reason, kind in REASONS.items()},
     "WEIGHTS_CORRUPT": ModelError,
+    "TOKENIZER_INVALID": ModelError,
+    "TEMPLATE_INVALID": ModelError,
+    "TEMPLATE_FAILED": InvalidArgument,
+    "NO_CHAT_TEMPLATE": StateError,
 }
 
 # What an engine that has stopped answers every command with. It has ended each run before, and its events say why.

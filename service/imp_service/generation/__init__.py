@@ -1,7 +1,8 @@
-"""Folds the engine's events into text and replies: the Python API over models, generations and sessions."""
+"""Folds the engine's events into text and replies: a runtime for the service, and the Python API over it."""
 
+from imp_service.generation.engine_session import EngineSession
 from imp_service.generation.generation import Generation
-from imp_service.generation.language_model import LanguageModel, SessionStep
+from imp_service.generation.language_model import LanguageModel
 from imp_service.generation.load_model import finish_load, load_model
 from imp_service.generation.options import (
     CacheOptions,
@@ -13,26 +14,32 @@ from imp_service.generation.options import (
     StopOptions,
 )
 from imp_service.generation.replies import (
+    Candidate,
     Chunk,
     Finished,
+    GenerationResult,
     Started,
     StepOutput,
     StopMatch,
     Timings,
+    TokenScores,
     Usage,
 )
-from imp_service.generation.scores import Candidate, TokenScores
-from imp_service.generation.session import Session
+from imp_service.generation.runtime import ModelRuntime
+from imp_service.generation.session import Session, SessionStep
 
 __all__ = [
     "CacheOptions",
     "Candidate",
     "Chunk",
     "DryOptions",
+    "EngineSession",
     "Finished",
     "Generation",
     "GenerationRequest",
+    "GenerationResult",
     "LanguageModel",
+    "ModelRuntime",
     "OutputOptions",
     "SamplingOptions",
     "Session",

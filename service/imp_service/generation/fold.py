@@ -12,13 +12,13 @@ from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.replies import (
     Finished,
     FinishReason,
+    HeldScores,
     Reply,
     Started,
     StopMatch,
     Timings,
     Usage,
 )
-from imp_service.generation.scores import HeldScores
 from imp_service.generation.step import timings_of
 from imp_service.text import TextStream
 

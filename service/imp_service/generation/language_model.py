@@ -1,100 +1,48 @@
-"""A loaded model as Python uses it: generations, sessions, tokens and text."""
+"""A loaded model as the Python API has it: generations, conversations, sessions, tokens."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, RunReturns, make_error
-from imp_service.core.checkpoint import model_path
-from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of, with_seed
-from imp_service.generation.fold import GenerationFold
-from imp_service.generation.generation import Clock, Generation
-from imp_service.generation.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions, StepOptions
-from imp_service.generation.plan import GenerationPlan
+from imp_service.core import Error
+from imp_service.generation.arguments import (
+    CHAT_PARAMETERS,
+    GENERATION_PARAMETERS,
+    Message,
+    chat_of,
+    request_of,
+    sampling_of,
+)
+from imp_service.generation.engine_session import DEFAULT_CACHE, EngineSession
+from imp_service.generation.errors import one_family
+from imp_service.generation.generation import Generation
+from imp_service.generation.keywords import parameters_of, take, takes_options
+from imp_service.generation.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions
 from imp_service.generation.replies import StepOutput
-from imp_service.generation.session import DEFAULT_STEP, Session
-from imp_service.generation.session_text import SessionText
-from imp_service.generation.step import StepFold
-from imp_service.generation.text_side import TextSide
-from imp_service.generation.validate import (
-    cache_violations,
-    invalid,
-    refuse,
-    request_violations,
-    sampling_violations,
-    tenant_violations,
-    token_pieces,
-    token_violations,
-)
-from imp_service.text import (
-    ChatPrompt,
-    StopRules,
-    StopStrings,
-    TemplateInvalid,
-    TextSpan,
-    TextStream,
-    Tokenizer,
-    TooManyTokens,
-)
-from imp_service.text.errors import naming_file
+from imp_service.generation.runtime import ModelRuntime
+from imp_service.generation.session import SAMPLING_PARAMETERS, Session, SessionStep, decode_together
+from imp_service.generation.validate import refuse, token_violations
+from imp_service.text import ChatPrompt
 
-UP_TO_CONTEXT = -1
-DEFAULT_CACHE = CacheOptions()
-# Counts in the core have 31 bits: far beyond any context.
-MOST = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class SessionStep:
-    """A session's part of a batched step."""
-
-    session: Session
-    tokens: Sequence[int] = ()
-    step: StepOptions = DEFAULT_STEP
-
-
-def cache_scope(tenant: str, salt: str) -> str:
-    """Names who shares prefix blocks. The length keeps (tenant, salt) pairs apart whatever they hold."""
-    return f"{len(tenant)}:{tenant}{salt}"
+if TYPE_CHECKING:
+    from imp_service.generation.async_generation import AsyncGeneration
 
 
 class LanguageModel:
-    """One model with its engine. May be used from several threads; its sessions and generations each from one."""
+    """One model, ready to generate. `imp_service.load` makes one; close() or a `with` block ends it.
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        clock: Clock = time.monotonic,
-        *,
-        make_tokenizer: Callable[[], Tokenizer] | None = None,
-    ) -> None:
-        """`make_tokenizer` gives that of the file; without it one is built."""
-        self._loaded = loaded
-        self._clock = clock
-        self.client = loaded.client
-        self.name = loaded.name
-        self.config = loaded.config
-        self.core = loaded.model
-        self.weight_files = loaded.files
-        self.vocab_size: int = loaded.model.vocab_size
-        # Ids below it are tokens: the one bound of every id that a caller gives. Logits may have further entries.
-        self.n_tokens: int = loaded.model.n_tokens
-        self.max_context: int = loaded.model.max_context
-        self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, make_tokenizer)
-        self.tokenizer = self.text.tokenizer
-        self.eos_tokens: list[int] = sorted(self.tokenizer.eos_ids)
-        wanted = loaded.config.settings.model.overrides.default_sampling
-        self.default_sampling = default_sampling(loaded.metadata, wanted)
-        self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
-        self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
+    Any number of threads may use it at once. A generation or a session belongs to one thread at a time.
+
+    Options are keywords: `help(model.generate)` lists them all. Each is a field of an option class, which has the same
+    name: `temperature=0` is `sampling=SamplingOptions(temperature=0)`. Four have a shorter way: `stop` and
+    `stop_token_ids` are the `strings` and `token_ids` of `StopOptions`, `cache_salt` is the `salt` of `CacheOptions`,
+    and `json_schema`, `regex`, `gbnf`, `choices` and `json_object` are the kinds of a `ConstraintSpec`.
+    """
+
+    def __init__(self, runtime: ModelRuntime) -> None:
+        self._runtime = runtime
 
     def __enter__(self) -> Self:
         return self
@@ -102,100 +50,95 @@ class LanguageModel:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    @property
+    def name(self) -> str:
+        """The name that the model's file or the settings give it."""
+        return self._runtime.name
+
+    @property
+    def max_context(self) -> int:
+        """The most tokens of a prompt and its output together."""
+        return self._runtime.max_context
+
+    @property
+    def num_tokens(self) -> int:
+        """Every id below it is a token."""
+        return self._runtime.n_tokens
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of logits. Those from `num_tokens` on belong to no token."""
+        return self._runtime.vocab_size
+
+    @property
+    def eos_token_ids(self) -> list[int]:
+        """The tokens that end a text."""
+        return list(self._runtime.eos_tokens)
+
+    @property
+    def default_sampling(self) -> SamplingOptions:
+        """What sampling options are that a caller leaves out."""
+        return self._runtime.default_sampling
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What imp noticed while it loaded the model."""
+        return self._runtime.warnings
+
     def close(self) -> None:
-        """Stops the engine; whoever still waits for it gets CANCELLED."""
-        self.client.close()
-        self.text.close()
-        for file in self.weight_files:
-            file.close()
+        """Frees the model. Whoever still waits for it gets an error with the reason CANCELLED."""
+        self._runtime.close()
 
-    def prepare_chats(self) -> None:
-        """Compiles the chat templates, before a conversation needs one.
+    @one_family()
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(self, prompt: Prompt | GenerationRequest, **options: Any) -> Generation:
+        """Continues a text, token ids or a conversation. Iterate over the replies, or ask for the result.
 
-        A template that the settings name must compile. If one of the file's own does not, that is a warning; with
-        `model.strict` it is an error.
+        >>> for reply in model.generate("Once upon a time", max_tokens=8, temperature=0):
+        ...     print(reply.text, end="")
+        , in a little house near the farm
+        >>> model.generate("Once upon a time", stop=["."], temperature=1, seed=7).result().finish_reason
+        'stop'
+        >>> model.generate("Is the sky blue? ", choices=["yes", "no"]).result().text in ("yes", "no")
+        True
         """
-        templates = self.text.templates
-        try:
-            with naming_file(model_path(self.config).name):
-                found = templates.compile_all()
-        except TemplateInvalid as error:
-            if templates.is_named or self.config.settings.model.strict:
-                raise
-            found = [f"{error}; conversations are refused"]
-        self.warnings = (*self.warnings, *found)
+        return self._begin(request_of(prompt, options))
 
-    def generate(self, request: GenerationRequest | Prompt) -> Generation:
-        """Runs a generation; iterate over the replies."""
-        if not isinstance(request, GenerationRequest):
-            request = GenerationRequest(request)
-        return Generation(self.client, self.plan(request), self._clock)
+    @one_family()
+    @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
+    def chat(self, messages: Sequence[Message] | ChatPrompt, **options: Any) -> Generation:
+        """The next message of a conversation. A message is a `ChatMessage`, or a dict with its fields.
 
-    def plan(self, request: GenerationRequest) -> GenerationPlan:
-        """A generation ready to be submitted. May be called from any thread."""
-        refuse(request_violations(request, self.n_tokens))
-        prompt_ids = self.prompt_ids(request.prompt, begins=True)
-        if not prompt_ids:
-            raise invalid("prompt", "holds no token")
-        sampling = with_seed(request.sampling)
-        resolved = self.resolve_sampling(sampling)
-        sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
-        limits, returns = self._limits(request), self._returns(request)
+        `tools`, `template_kwargs` and a message's `tool_calls` are Python values or JSON.
 
-        def submit(ticket: int) -> None:
-            self.client.engine.generate(
-                ticket,
-                sequences[0],
-                prompt_ids,
-                sampling=resolved,
-                priority=request.priority,
-                tenant=request.tenant,
-                cache_scope=cache_scope(request.tenant, request.cache.salt),
-                bypass_prefix=request.cache.bypass_prefix,
-                limits=limits,
-                returns=returns,
-                constrained=request.constraint is not None,
-                siblings=sequences[1:],
-            )
+        >>> messages = [{"role": "user", "content": "What is 2 plus 2?"}]
+        >>> model.chat(messages, max_tokens=20, temperature=0).result().text
+        '2 plus 2 is 4.'
+        """
+        return self._begin(request_of(chat_of(messages, options), options))
 
-        fold = self._fold(request, seed_of(sampling), prompt_ids)
-        return GenerationPlan(fold, sequences, submit, len(prompt_ids), request.stop.time_limit)
+    @one_family()
+    @takes_options(GENERATION_PARAMETERS)
+    def generate_async(self, prompt: Prompt | GenerationRequest, **options: Any) -> AsyncGeneration:
+        """As generate(), for `async for`.
 
-    def generate_on(self, session: Session, request: GenerationRequest) -> Generation:
-        """Runs a generation on what a session holds; the session keeps what is delivered."""
-        return Generation(self.client, self.plan_on(session, request), self._clock)
+        >>> asyncio.run(model.generate_async("Once upon a time", max_tokens=8, temperature=0).result()).text
+        ', in a little house near the farm'
+        """
+        return self._begin_async(request_of(prompt, options))
 
-    def plan_on(
-        self, session: Session, request: GenerationRequest, *, keeps_sampler: bool | None = None
-    ) -> GenerationPlan:
-        """A generation on a session, ready to be submitted. It keeps the sampler where the request names no option."""
-        refuse(request_violations(request, self.n_tokens))
-        if request.prompt:
-            raise invalid("prompt", "given, expected none: the session holds it")
-        if request.num_sequences != 1:
-            raise invalid("num_sequences", f"{request.num_sequences}, expected 1 with a session")
-        if keeps_sampler is None:
-            keeps_sampler = request.sampling == SamplingOptions()
-        sampling = with_seed(request.sampling)
-        resolved = None if keeps_sampler else self.resolve_sampling(sampling)
-        limits, returns = self._limits(request), self._returns(request)
+    @one_family()
+    @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
+    def chat_async(self, messages: Sequence[Message] | ChatPrompt, **options: Any) -> AsyncGeneration:
+        """As chat(), for `async for`.
 
-        def submit(ticket: int) -> None:
-            self.client.engine.run(
-                ticket,
-                session.sequence,
-                resume=True,
-                sampling=resolved,
-                limits=limits,
-                returns=returns,
-                constrained=request.constraint is not None,
-            )
-            if not keeps_sampler:
-                session.seed = seed_of(sampling)
+        >>> asyncio.run(model.chat_async([{"role": "user", "content": "Hello"}], max_tokens=8).result()).finish_reason
+        'max_tokens'
+        """
+        return self._begin_async(request_of(chat_of(messages, options), options))
 
-        fold = self._fold(request, session.seed if keeps_sampler else seed_of(sampling), [])
-        return GenerationPlan(fold, [session.sequence], submit, 0, request.stop.time_limit, session.generated)
-
+    @one_family()
+    @takes_options(SAMPLING_PARAMETERS, parameters_of(DEFAULT_CACHE))
     def open(
         self,
         sampling: SamplingOptions | None = None,
@@ -203,142 +146,50 @@ class LanguageModel:
         tenant: str = "",
         priority: int = 0,
         cache: CacheOptions = DEFAULT_CACHE,
+        **options: Any,
     ) -> Session:
-        """A session that holds nothing yet."""
-        options = with_seed(sampling or SamplingOptions())
-        refuse(
-            chain(
-                sampling_violations(options, self.n_tokens),
-                cache_violations(cache),
-                tenant_violations(tenant),
-            )
-        )
-        sequence = self.client.next_sequence()
-        self.client.engine.open(
-            sequence,
-            kind="session",
-            sampling=self.resolve_sampling(options),
-            priority=priority,
-            tenant=tenant,
-            cache_scope=cache_scope(tenant, cache.salt),
-            bypass_prefix=cache.bypass_prefix,
-        )
-        return Session(self, sequence, SessionText(self.tokenizer), seed=seed_of(options))
+        """A session that holds nothing yet, with the sampler of its steps.
 
+        >>> with model.open(temperature=0, seed=7) as session:
+        ...     session.position, session.seed
+        (0, 7)
+        """
+        asked, cache = sampling_of(sampling, options), take(cache, options)
+        return Session(EngineSession.open(self._runtime, asked, tenant=tenant, priority=priority, cache=cache))
+
+    @one_family()
     def decode_step(self, steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
-        """Steps several sessions together; one that fails, even by a bug, leaves the others whole."""
-        if len({step.session.sequence for step in steps}) != len(steps):
-            raise invalid("steps", "a session is named twice")
-        results: list[StepOutput | Error] = []
-        submitted: list[StepFold | Error] = []
-        with self.client.together():
-            for step in steps:
-                try:
-                    step.session.check_tokens(step.tokens)
-                    submitted.append(step.session.submit_step(step.tokens, step.step))
-                except Exception as error:
-                    submitted.append(_as_error(error))
-        for step, fold in zip(steps, submitted, strict=True):
-            if isinstance(fold, Error):
-                results.append(fold)
-                continue
-            try:
-                results.append(step.session.finish_step(fold, step.tokens))
-            except Exception as error:
-                results.append(_as_error(error))
-        return results
+        """Steps several sessions at once: one output or one error for each. An error leaves the other sessions whole.
 
-    def prompt_ids(self, prompt: Prompt, *, begins: bool) -> list[int]:
-        """A prompt's tokens; where it `begins` a sequence, text gets the model's special tokens."""
-        if isinstance(prompt, str | ChatPrompt):
-            return self._text_ids(prompt, begins=begins)
-        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
-            raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
-        if len(prompt) > self.max_context:
-            raise self._too_long(len(prompt))  # before it is looked at: it may be of any length
-        refuse(token_violations("token_ids", prompt, self.n_tokens))
-        tokens: list[int] = []
-        for _, piece in token_pieces(prompt):
-            tokens += map(int, piece)
-        return tokens
+        >>> sessions = [model.open(temperature=0) for _ in range(2)]
+        >>> outputs = [session.prefill("Once upon a time") for session in sessions]
+        >>> [output.text for output in model.decode_step([SessionStep(session) for session in sessions])]
+        [' in', ' in']
+        """
+        return decode_together(steps)
 
-    def require_fitting(self, prompt: Prompt) -> None:
-        """Raises CONTEXT_TOO_LONG if a text cannot fit, judged by its size alone; takes microseconds."""
-        if isinstance(prompt, str):
-            n_tokens = self.tokenizer.least_tokens(len(prompt.encode(errors="replace")))
-            if n_tokens > self.max_context:
-                raise self._too_long(n_tokens, "at least ")
+    @one_family()
+    def tokenize(self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False) -> list[int]:
+        """The ids of a text. Special tokens that are spelled in it are text, unless they are to be parsed.
 
-    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool) -> list[int]:
-        """The tokens of a text or a conversation. Encoding stops when they exceed the context."""
-        try:
-            if isinstance(prompt, str):
-                spans = [TextSpan(prompt, parses_special_tokens=False)]
-                return self.tokenizer.encode_spans(spans, add_special_tokens=begins, most=self.max_context)
-            if not begins:
-                raise invalid("prompt", "a chat, expected text or tokens: the session holds tokens already")
-            return self.text.chat_ids(prompt, most=self.max_context)
-        except TooManyTokens as error:
-            raise self._too_long(error.n_tokens, "at least ") from None
-
-    def _too_long(self, n_tokens: int, least: str = "") -> Error:
-        details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
-        words = f"a prompt of {least}{n_tokens} tokens exceeds the context of {self.max_context}"
-        return make_error("CONTEXT_TOO_LONG", words, details)
-
-    def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
-        """The sampler that runs; unset fields take the model's defaults."""
-        return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
-
-    def _limits(self, request: GenerationRequest) -> RunLimits:
-        stop = request.stop
-        ceiling = self.config.settings.limits.max_tokens
-        if ceiling and stop.max_tokens is not None and stop.max_tokens > ceiling:
-            raise invalid("stop.max_tokens", f"{stop.max_tokens}, expected at most limits.max_tokens = {ceiling}")
-        unset = ceiling or UP_TO_CONTEXT
-        return RunLimits(
-            max_outputs=unset if stop.max_tokens is None else min(stop.max_tokens, MOST),
-            min_outputs=min(stop.min_tokens, MOST),
-            must_fit=stop.max_tokens is not None,
-            stop_tokens=sorted(set(stop.token_ids)),
-            eos_tokens=self.eos_tokens,
-            ends_at_eos=not stop.ignore_eos,
+        >>> model.detokenize(model.tokenize("Once upon a time"))
+        'Once upon a time'
+        """
+        return self._runtime.tokenizer.encode(
+            text, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
         )
 
-    def _returns(self, request: GenerationRequest) -> RunReturns:
-        output = request.output
-        return RunReturns(
-            logprobs=output.logprobs,
-            n_candidates=output.top_logprobs,
-            scores=output.prompt_logprobs,
-            n_score_candidates=output.top_logprobs if output.prompt_logprobs else 0,
-        )
+    @one_family()
+    def detokenize(self, token_ids: Sequence[int], *, special_tokens: bool = False) -> str:
+        """The text of ids. It leaves out special tokens, unless they are asked for."""
+        refuse(token_violations("token_ids", token_ids, self._runtime.tokenizer.vocab_size))
+        return self._runtime.tokenizer.decode(token_ids, special_tokens=special_tokens)
 
-    def _fold(self, request: GenerationRequest, seed: int, prompt_ids: list[int]) -> GenerationFold:
-        stop, output = request.stop, request.output
-        rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
-        follows_text = output.text or bool(stop.strings)
-        program = None if request.constraint is None else self.text.compile(request.constraint)
-        return GenerationFold(
-            seed=seed,
-            prompt_ids=prompt_ids,
-            include_match=stop.include_match,
-            output=output,
-            make_text=lambda: (
-                TextStream(self.tokenizer.table, rules, special_tokens=output.special_tokens) if follows_text else None
-            ),
-            constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
-        )
+    @one_family()
+    def _begin(self, request: GenerationRequest) -> Generation:
+        return Generation(self._runtime, self._runtime.plan(request))
 
-    def _find_tokens_with(self, text: str) -> list[int]:
-        part = text.encode()
-        return [token for token in range(self.tokenizer.vocab_size) if part in self.tokenizer.token_bytes(token)]
+    def _begin_async(self, request: GenerationRequest) -> AsyncGeneration:
+        from imp_service.generation.async_generation import AsyncGeneration
 
-
-def _as_error(error: Exception) -> Error:
-    """An exception as the result of one session's step."""
-    if isinstance(error, Error):
-        return error
-    bug = make_error("BUG", f"{type(error).__name__}: {error}")
-    bug.__cause__ = error
-    return bug
+        return AsyncGeneration(lambda: self._begin(request))

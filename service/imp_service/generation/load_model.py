@@ -13,13 +13,13 @@ from imp_service.core.background_load import STOP_SECONDS, WeightsLoad
 from imp_service.core.checkpoint import model_path
 from imp_service.core.reserve import has_room_for_text
 from imp_service.core.settings_faults import CHAT_TEMPLATE, file_faults
-from imp_service.generation.language_model import LanguageModel
+from imp_service.generation.runtime import ModelRuntime
 from imp_service.generation.text_side import build_tokenizer
 from imp_service.text import Tokenizer
 from imp_service.text.errors import naming_file
 
 
-def load_model(config: Config, file: ModelFile | None = None, progress: Progress | None = None) -> LanguageModel:
+def load_model(config: Config, file: ModelFile | None = None, progress: Progress | None = None) -> ModelRuntime:
     """The settings' model, or `file` in its place, ready to generate."""
     weights = WeightsLoad(config, file)
     try:
@@ -29,7 +29,7 @@ def load_model(config: Config, file: ModelFile | None = None, progress: Progress
         raise
 
 
-def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: str | None = None) -> LanguageModel:
+def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: str | None = None) -> ModelRuntime:
     """The model of weights that are being loaded. `name` is the file's in messages, by default that of the settings."""
     weights.on_progress = progress
     for fault in file_faults(weights.config, CHAT_TEMPLATE):  # before a long load
@@ -37,7 +37,7 @@ def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: st
     with naming_file(name or model_path(weights.config).name):
         make_tokenizer = _tokenizer_maker(weights)
         import_module("imp_service.text.templates.chat_template")  # a server compiles templates before it serves
-        return LanguageModel(weights.outcome.result(), make_tokenizer=make_tokenizer)
+        return ModelRuntime(weights.outcome.result(), make_tokenizer=make_tokenizer)
 
 
 def _tokenizer_maker(weights: WeightsLoad) -> Callable[[], Tokenizer]:

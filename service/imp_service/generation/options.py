@@ -52,8 +52,8 @@ class StopOptions:
 
     max_tokens: int | None = None
     min_tokens: int = 0
-    strings: Sequence[str] = ()
-    token_ids: Sequence[int] = ()
+    strings: Sequence[str] = field(default=(), metadata={"keyword": "stop"})
+    token_ids: Sequence[int] = field(default=(), metadata={"keyword": "stop_token_ids"})
     ignore_eos: bool = False
     include_match: bool = False
     time_limit: float | None = None  # seconds
@@ -76,7 +76,7 @@ class CacheOptions:
     """How the prefix cache is used."""
 
     bypass_prefix: bool = False
-    salt: str = ""
+    salt: str = field(default="", metadata={"keyword": "cache_salt"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.core import CoreCandidate, FinishedEvent, TokenEvent
 from imp_service.generation.options import OutputOptions
-from imp_service.generation.replies import Chunk
-from imp_service.generation.scores import Candidate
+from imp_service.generation.replies import Candidate, Chunk
 from imp_service.text import TextStream
 
 if TYPE_CHECKING:

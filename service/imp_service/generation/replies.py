@@ -2,12 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-from imp_service.generation.scores import Candidate, HeldScores, TokenScores
+from imp_service.core import CoreCandidate, CoreScores, Error, make_error
 
 FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
+# Tokens of one part: with 20 candidates each they take less than a millisecond.
+PART_TOKENS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that could have stood here, with its log probability before penalties and truncation."""
+
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Log probabilities of consecutive tokens, in parallel lists; the first token of a prompt has NaN."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    candidates: list[list[Candidate]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldScores:
+    """Scores as the core holds them. Those of a long prompt take long to read: parts() reads a few at a time."""
+
+    core: CoreScores | None = None
+    # None: those that the core scored.
+    token_ids: list[int] | None = None
+
+    def __len__(self) -> int:
+        return max(len(self.token_ids or ()), 0 if self.core is None else len(self.core.tokens))
+
+    def parts(self) -> Iterator[TokenScores]:
+        """All of them, in order."""
+        core = self.core
+        tokens, logprobs, candidates = ([], [], []) if core is None else (core.tokens, core.logprobs, core.candidates)
+        if self.token_ids is not None:
+            tokens = self.token_ids
+        for first in range(0, max(len(tokens), len(logprobs)), PART_TOKENS):
+            here = slice(first, first + PART_TOKENS)
+            yield TokenScores(tokens[here], logprobs[here], [candidates_of(items) for items in candidates[here]])
+
+    def whole(self) -> TokenScores:
+        """All of them in one."""
+        whole = TokenScores()
+        for part in self.parts():
+            whole.token_ids.extend(part.token_ids)
+            whole.logprobs.extend(part.logprobs)
+            whole.candidates.extend(part.candidates)
+        return whole
+
+
+def candidates_of(items: Sequence[CoreCandidate]) -> list[Candidate]:
+    """The core's candidates as replies have them."""
+    return [Candidate(item.token, item.logprob) for item in items]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +142,54 @@ class Finished:
 
 
 Reply = Started | Chunk | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationResult:
+    """One whole output. `usage` and `timings` are of all sequences together."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason
+    match: StopMatch | None
+    seed: int
+    usage: Usage
+    timings: Timings
+    logprobs: list[float]
+    candidates: list[list[Candidate]]
+    prompt: TokenScores
+
+
+def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
+    """The output of each sequence. Raises CANCELLED if these are not all replies of a generation."""
+    match replies:
+        case [Started() as started, *_, Finished(usage=Usage() as usage, timings=Timings() as timings)]:
+            pass
+        case _:
+            raise left_early()
+    prompt, results = started.prompt, []
+    for end in sorted((each for each in replies if isinstance(each, Finished)), key=lambda each: each.index):
+        chunks = [each for each in replies if isinstance(each, Chunk) and each.index == end.index]
+        results.append(
+            GenerationResult(
+                text="".join(each.text for each in chunks) + end.text,
+                token_ids=[token for each in chunks for token in each.token_ids],
+                finish_reason=end.reason,
+                match=end.match,
+                seed=started.seed,
+                usage=usage,
+                timings=timings,
+                logprobs=[logprob for each in chunks for logprob in each.logprobs],
+                candidates=[items for each in chunks for items in each.candidates],
+                prompt=prompt,
+            )
+        )
+    return results
+
+
+def left_early() -> Error:
+    """The error of a result that cannot be had."""
+    return make_error("CANCELLED", "the generation was left before its end")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
-"""A generation in the engine: submitted, its events folded, ended. Never waits; the readers on top of it do."""
+"""A generation in the engine: planned, submitted, its events folded, ended. Never waits; its readers do."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from imp_service.core import (
@@ -14,12 +15,13 @@ from imp_service.core import (
     Event,
     FailedEvent,
     FinishedEvent,
+    RunReturns,
     StartedEvent,
     TokenEvent,
     make_error,
 )
-from imp_service.generation.fold import AllowNext, Follow
-from imp_service.generation.plan import GenerationPlan
+from imp_service.generation.fold import AllowNext, Follow, GenerationFold
+from imp_service.generation.options import OutputOptions
 from imp_service.generation.replies import Chunk, Reply
 
 # The events of an engine that has stopped end a run, with the reason: a command that it refuses needs no word.
@@ -36,11 +38,35 @@ def compute_at_once(work: Callable[[], AllowNext], done: Done) -> None:
     done(work())
 
 
-class GenerationRun:
-    """For one thread at a time, but for events: they are kept on whatever thread dispatches them.
+@dataclass(frozen=True, slots=True)
+class GenerationPlan:
+    """A generation ready to be submitted, once: checked, tokenized, its constraint compiled."""
 
-    A reader that waits on that thread anyway gives a `handler` of its own, which folds each event at once.
-    On a session it keeps the session to what was taken, whenever it is left.
+    fold: GenerationFold
+    sequences: list[int]
+    # Tells the engine; the argument is the run's ticket. Raises what the engine refuses at once.
+    submit: Callable[[int], None]
+    n_prompt_tokens: int
+    time_limit: float | None = None  # seconds
+    # For a run on a session: told how many tokens the session holds at the end.
+    session_holds: Callable[[int], None] | None = None
+
+
+def returns_of(output: OutputOptions) -> RunReturns:
+    """What the engine returns beside tokens."""
+    return RunReturns(
+        logprobs=output.logprobs,
+        n_candidates=output.top_logprobs,
+        scores=output.prompt_logprobs,
+        n_score_candidates=output.top_logprobs if output.prompt_logprobs else 0,
+    )
+
+
+class GenerationRun:
+    """For one thread at a time. Only keep() is called on whatever thread dispatches events.
+
+    A reader that waits on that thread gives a `handler` of its own, which folds each event at once.
+    However a run on a session ends, the session holds what was taken of it.
     """
 
     def __init__(

@@ -1,43 +1,45 @@
-"""A sequence that its caller drives token by token."""
+"""A session as the Python API has it: the caller decides token by token, and each call waits for its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
-import numpy as np
-
-from imp_service.core import ENGINE_STOPPED, UNASKED, DoneEvent, Event, FailedEvent, TokenEvent, make_error
-from imp_service.generation.defaults import seed_of, with_seed
+from imp_service.core import DoneEvent, Error, Event, FailedEvent, make_error
+from imp_service.generation.arguments import GENERATION_PARAMETERS, NO_PROMPT, request_of, sampling_of
+from imp_service.generation.engine_session import EngineSession
+from imp_service.generation.errors import one_family
 from imp_service.generation.generation import Generation
+from imp_service.generation.keywords import parameters_of, take, takes_options
 from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
 from imp_service.generation.replies import StepOutput
-from imp_service.generation.scores import HeldScores, candidates_of
-from imp_service.generation.session_text import SessionText
-from imp_service.generation.step import StepFold, step_limits, step_returns, timings_of
-from imp_service.generation.validate import invalid, refuse, sampling_violations, step_violations, token_violations
-
-if TYPE_CHECKING:
-    from imp_service.generation.language_model import LanguageModel
+from imp_service.generation.step import StepFold
+from imp_service.generation.validate import invalid
 
 DEFAULT_STEP = StepOptions()
+SAMPLING_PARAMETERS = parameters_of(SamplingOptions())
+STEP_PARAMETERS = [*parameters_of(DEFAULT_STEP), *SAMPLING_PARAMETERS]
 
 
 class Session:
-    """Holds `position` tokens and perhaps a pending one: sampled, not yet evaluated. For one thread at a time.
+    """A sequence of tokens that its caller extends, forks and truncates. For one thread at a time.
 
-    A step evaluates the tokens given to it, or the pending one, and samples the next. Closing frees its blocks.
+    It holds `position` tokens, and perhaps a pending one: sampled, but not yet evaluated. A step evaluates the tokens
+    that it is given, or the pending one, and samples the next. Sampling options that are given to a step hold from then
+    on. Closing the session, by close() or a `with` block, frees its memory.
+
+    >>> with model.open(temperature=0) as session:
+    ...     text = session.prefill("The weather today").text
+    ...     while session.position < 8:
+    ...         text += session.decode_step().text
+    >>> text
+    ' is snowy. Snow is'
     """
 
-    def __init__(self, model: LanguageModel, sequence: int, text: SessionText, *, seed: int, position: int = 0) -> None:
-        self._model = model
-        self._text = text
-        self._is_open = True
-        self.sequence = sequence
-        self.position = position
-        self.seed = seed  # of the sampler in force
+    def __init__(self, inner: EngineSession) -> None:
+        self._inner = inner
 
     def __enter__(self) -> Self:
         return self
@@ -45,10 +47,18 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_is_open", False):
-            self.close()
+    @property
+    def position(self) -> int:
+        """How many tokens it holds."""
+        return self._inner.position
 
+    @property
+    def seed(self) -> int:
+        """The seed of its sampler."""
+        return self._inner.seed
+
+    @one_family()
+    @takes_options(STEP_PARAMETERS)
     def prefill(
         self,
         prompt: Prompt,
@@ -57,14 +67,35 @@ class Session:
         sampling: SamplingOptions | None = None,
         position: int | None = None,
         base: int | None = None,
+        **options: Any,
     ) -> StepOutput:
-        """Evaluates a prompt after what is held, and samples. Special tokens are added where nothing is held yet."""
-        tokens = self._model.prompt_ids(prompt, begins=self.position == 0)
+        """Evaluates a prompt after what is held, and samples.
+
+        Text gets the model's special tokens if nothing is held yet. If `position` is given and is not what the session
+        holds, nothing happens but the error POSITION_MISMATCH. `base` is where output 0 would be, for a sampler that
+        goes on with the draws of an earlier session.
+
+        >>> with model.open() as session:
+        ...     output = session.prefill("Once upon a time", temperature=0, top_logprobs=2)
+        ...     output.text, output.position, len(output.candidates)
+        (',', 4, 2)
+        """
+        inner = self._inner
+        tokens = inner.runtime.prompt_ids(prompt, begins=self.position == 0)
         if not tokens:
             raise invalid("prompt", "holds no token")
-        fold = self.submit_step(tokens, step, sampling=sampling, position=position, base=base, rebase=base is None)
-        return self.finish_step(fold, tokens, is_prefill=True)
+        fold = inner.submit_step(
+            tokens,
+            take(step, options),
+            sampling=sampling_of(sampling, options),
+            position=position,
+            base=base,
+            rebase=base is None,
+        )
+        return _finish(inner, fold, tokens, is_prefill=True)
 
+    @one_family()
+    @takes_options(STEP_PARAMETERS)
     def decode_step(
         self,
         tokens: Sequence[int] = (),
@@ -72,142 +103,72 @@ class Session:
         *,
         sampling: SamplingOptions | None = None,
         position: int | None = None,
+        **options: Any,
     ) -> StepOutput:
-        """Evaluates `tokens`, or the pending one where there are none, and samples."""
-        self.check_tokens(tokens)
-        return self.finish_step(self.submit_step(tokens, step, sampling=sampling, position=position), tokens)
+        """Evaluates `tokens`, or the pending one if there are none, and samples.
 
-    def check_tokens(self, tokens: Sequence[int]) -> None:
-        """Raises where one is no token of the model."""
-        refuse(token_violations("token_ids", tokens, self._model.n_tokens))
+        >>> with model.open(temperature=0) as session:
+        ...     first = session.prefill("Once upon a time")
+        ...     second = session.decode_step()
+        ...     other = session.decode_step(model.tokenize(" was", add_special_tokens=False), logits=True)
+        >>> first.text + second.text, len(other.logits) == 4 * model.vocab_size
+        (', in', True)
+        """
+        inner = self._inner
+        inner.check_tokens(tokens)
+        options_of_step, asked = take(step, options), sampling_of(sampling, options)
+        return _finish(inner, inner.submit_step(tokens, options_of_step, sampling=asked, position=position), tokens)
 
-    def generate(self, request: GenerationRequest) -> Generation:
-        """Goes on by itself; the request's prompt is what the session holds, its own must be empty."""
-        return self._model.generate_on(self, request)
+    @one_family()
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(self, request: GenerationRequest = NO_PROMPT, **options: Any) -> Generation:
+        """Goes on by itself after what is held. It takes the options of `LanguageModel.generate`.
 
+        >>> with model.open(temperature=0) as session:
+        ...     first = session.prefill("Once upon a time").text
+        ...     first + session.generate(max_tokens=3).result().text
+        ', in a little'
+        """
+        return Generation(self._inner.runtime, self._inner.plan(request_of(request, options)))
+
+    @one_family()
     def fork(self, position: int | None = None) -> Session:
-        """A session that shares the first `position` tokens, or all of them and the pending one."""
-        copy = self._model.client.next_sequence()
-        done = self._call(lambda ticket: self._model.client.engine.fork(ticket, self.sequence, copy, position))
-        return self.forked(copy, done.position)
+        """A session that shares the first `position` tokens, or all of them and the pending one.
 
-    def forked(self, copy: int, position: int) -> Session:
-        """The session of a fork that the engine has made."""
-        return Session(self._model, copy, self._text.copy(position), seed=self.seed, position=position)
+        >>> with model.open(temperature=0) as session:
+        ...     _ = session.prefill("Once upon a time")
+        ...     with session.fork() as twin:
+        ...         session.decode_step().text == twin.decode_step().text
+        True
+        """
+        inner = self._inner
+        copy = inner.runtime.client.next_sequence()
+        done = self._call(lambda ticket: inner.runtime.client.engine.fork(ticket, inner.sequence, copy, position))
+        return Session(inner.forked(copy, done.position))
 
+    @one_family()
     def truncate(self, position: int) -> None:
-        """Drops what follows the first `position` tokens, and the pending one."""
-        self.truncated(
-            self._call(lambda ticket: self._model.client.engine.truncate(ticket, self.sequence, position)).position
+        """Drops what follows the first `position` tokens, and the pending one.
+
+        >>> with model.open() as session:
+        ...     _ = session.prefill("Once upon a time")
+        ...     session.truncate(2)
+        ...     session.position
+        2
+        """
+        inner = self._inner
+        inner.truncated(
+            self._call(lambda ticket: inner.runtime.client.engine.truncate(ticket, inner.sequence, position)).position
         )
 
-    def truncated(self, position: int) -> None:
-        """The engine has dropped what followed the first `position` tokens."""
-        if self.position != position:
-            self.position = position
-            self._text.truncate(position)
-
-    def close(self, ticket: int = UNASKED) -> None:
-        """Frees the session; it is no error to do so twice, nor of an engine that has stopped: it holds nothing.
-
-        The engine answers to the ticket; raises where somebody waits for an answer that does not come.
-        """
-        if self._is_open:
-            self._is_open = False
-            if not self._model.client.is_closed:
-                with suppress(*(ENGINE_STOPPED if ticket == UNASKED else ())):
-                    self._model.client.engine.close(ticket, self.sequence)
-
-    def submit_step(
-        self,
-        tokens: Sequence[int],
-        step: StepOptions,
-        *,
-        sampling: SamplingOptions | None = None,
-        position: int | None = None,
-        base: int | None = None,
-        rebase: bool = False,
-        on_done: Callable[[], None] | None = None,
-    ) -> StepFold:
-        """Begins a step with tokens that are checked; fold_step() gives its output once the fold is done."""
-        model = self._model
-        refuse(step_violations(step, model.vocab_size, model.n_tokens))
-        if sampling is not None:
-            refuse(sampling_violations(sampling, model.n_tokens))
-            sampling = with_seed(sampling)
-        fold = StepFold(on_done)
-        fold.ticket = model.client.expect(fold.feed)
-        try:
-            model.client.engine.run(
-                fold.ticket,
-                self.sequence,
-                list(tokens),
-                position=position,
-                sampling=None if sampling is None else model.resolve_sampling(sampling),
-                base=base,
-                rebase=rebase,
-                limits=step_limits(step, model.eos_tokens),
-                returns=step_returns(step),
-                allowed=step.allowed_token_mask,
-            )
-        except BaseException:
-            model.client.forget(fold.ticket)
-            raise
-        if sampling is not None:
-            self.seed = seed_of(sampling)
-        return fold
-
-    def finish_step(self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
-        """Waits for a step and folds its output; raises its failure, which changes nothing."""
-        try:
-            self._model.client.wait(lambda: fold.is_done)
-        finally:
-            self._model.client.forget(fold.ticket)
-        return self.fold_step(fold, tokens, is_prefill=is_prefill)
-
-    def fold_step(self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
-        """The output of a step that is done; raises its failure, which changes nothing.
-
-        Once the engine has run the step, the session holds what the engine holds, whatever fails on this side.
-        """
-        started, drawn, finished = fold.result()
-        self.position = finished.position
-        try:
-            text = self._text_of_step(tokens, drawn, is_prefill=is_prefill)
-        except Exception:
-            self._text.restart()
-            raise
-        logits: np.ndarray = drawn.logits if drawn is not None else started.logits
-        return StepOutput(
-            position=finished.position,
-            token_id=None if drawn is None else drawn.token,
-            logprob=None if drawn is None else drawn.logprob,
-            text=text,
-            eos=drawn is not None and drawn.eos,
-            cached_tokens=started.n_cached_tokens,
-            candidates=candidates_of(started.candidates if drawn is None else drawn.candidates),
-            logits=logits.astype("<f4").tobytes(),
-            held_scores=HeldScores(started.scores),
-            timings=timings_of(finished.timings),
-        )
-
-    def _text_of_step(self, tokens: Sequence[int], drawn: TokenEvent | None, *, is_prefill: bool) -> str:
-        """The text that a step's token completes, after the tokens that it evaluated."""
-        if is_prefill:
-            self._text.restart()
-        elif tokens:
-            self._text.replace_pending(self.position - len(tokens), tokens)
-        return "" if drawn is None else self._text.sampled(self.position, drawn.token)
-
-    def generated(self, position: int) -> None:
-        """A generation on this session ended with `position` tokens held."""
-        self._text.restart()
-        self.position = position
+    def close(self) -> None:
+        """Frees it. Closing it twice does nothing."""
+        self._inner.close()
 
     def _call(self, submit: Callable[[int], None]) -> DoneEvent:
         """Submits a command and waits for its answer."""
         answers: list[Event] = []
-        client = self._model.client
+        client = self._inner.runtime.client
         ticket = client.expect(answers.append)
         try:
             submit(ticket)
@@ -219,3 +180,55 @@ class Session:
             raise make_error(answer.reason, answer.message, answer.details)
         assert isinstance(answer, DoneEvent)
         return answer
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStep:
+    """A session's part of a step of several sessions."""
+
+    session: Session
+    tokens: Sequence[int] = ()
+    step: StepOptions = DEFAULT_STEP
+
+
+def decode_together(steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
+    """Steps sessions of one model in one step. One that fails, even by a bug, leaves the others whole."""
+    inner = [step.session._inner for step in steps]
+    if len({each.sequence for each in inner}) != len(steps):
+        raise invalid("steps", "a session is named twice")
+    if not steps:
+        return []
+    begun: list[StepFold | Error] = []
+    with inner[0].runtime.client.together():
+        for session, step in zip(inner, steps, strict=True):
+            try:
+                session.check_tokens(step.tokens)
+                begun.append(session.submit_step(step.tokens, step.step))
+            except Exception as error:
+                begun.append(_as_error(error))
+    results: list[StepOutput | Error] = []
+    for session, step, fold in zip(inner, steps, begun, strict=True):
+        try:
+            results.append(fold if isinstance(fold, Error) else _finish(session, fold, step.tokens))
+        except Exception as error:
+            results.append(_as_error(error))
+    return results
+
+
+def _finish(inner: EngineSession, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
+    """Waits for a step and returns its output. Raises its failure, which changes nothing."""
+    client = inner.runtime.client
+    try:
+        client.wait(lambda: fold.is_done)
+    finally:
+        client.forget(fold.ticket)
+    return inner.fold_step(fold, tokens, is_prefill=is_prefill)
+
+
+def _as_error(error: Exception) -> Error:
+    """An exception as the result of one session's step."""
+    if isinstance(error, Error):
+        return error
+    bug = make_error("BUG", f"{type(error).__name__}: {error}")
+    bug.__cause__ = error
+    return bug

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from imp_service.generation import SamplingOptions, StepOptions, StepOutput
-from imp_service.generation.scores import HeldScores
+from imp_service.generation.replies import HeldScores
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.durations import duration

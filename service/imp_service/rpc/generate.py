@@ -9,8 +9,7 @@ from typing import Any
 
 from imp_service.generation import Chunk, Finished, GenerationRequest, Started
 from imp_service.generation.output_stream import unread_token_bytes
-from imp_service.generation.replies import Reply
-from imp_service.generation.scores import PART_TOKENS
+from imp_service.generation.replies import PART_TOKENS, Reply
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
 from imp_service.rpc.replies.encoded import Encoded
@@ -129,7 +128,7 @@ class Generate:
             return lambda: model.plan(wanted)
         held = holds.enter_context(self._host.sessions.use(call.tenant, request.session_id))
         keeps = not request.HasField("sampling")
-        return lambda: model.plan_on(held.session, wanted, keeps_sampler=keeps)
+        return lambda: held.session.plan(wanted, keeps_sampler=keeps)
 
 
 class Watcher:

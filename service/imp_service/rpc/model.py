@@ -11,7 +11,7 @@ from imp_service import __version__
 from imp_service.config.render import as_json
 from imp_service.core.revision import revision
 from imp_service.core.weights import count_parameters, weight_format
-from imp_service.generation import DryOptions, LanguageModel, SamplingOptions
+from imp_service.generation import DryOptions, ModelRuntime, SamplingOptions
 from imp_service.pb import model_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.call import Call
@@ -57,7 +57,7 @@ class ModelServicer:
             await call.write(pb.WatchLoadResponse(load=write_load(snapshot)))
 
 
-def write_model_info(model: LanguageModel, terms: Terms, weights_sha256: str) -> pb.GetModelInfoResponse:
+def write_model_info(model: ModelRuntime, terms: Terms, weights_sha256: str) -> pb.GetModelInfoResponse:
     """The model and what it can do."""
     features = terms.settings.features
     info = pb.GetModelInfoResponse(

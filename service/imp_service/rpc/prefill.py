@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from imp_service.generation import LanguageModel, SamplingOptions, StepOutput
-from imp_service.generation.scores import HeldScores
+from imp_service.generation import ModelRuntime, SamplingOptions, StepOutput
+from imp_service.generation.replies import HeldScores
 from imp_service.generation.validate import invalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import Call
@@ -166,7 +166,7 @@ class Prefill:
             digest=digest,
         )
 
-    async def _tokens(self, model: LanguageModel, request: pb.PrefillRequest, held: HeldSession) -> list[int]:
+    async def _tokens(self, model: ModelRuntime, request: pb.PrefillRequest, held: HeldSession) -> list[int]:
         prompt = read_prompt(request, "input")
         if not isinstance(prompt, str | ChatPrompt):
             check_room(held, len(prompt), model.max_context)  # before it is looked at

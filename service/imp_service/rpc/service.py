@@ -9,7 +9,7 @@ from functools import partial
 from imp_service.config import Config
 from imp_service.core import Error, Progress
 from imp_service.core.background_load import BackgroundLoad
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.rpc.server import Server
 from imp_service.serving.background_work import PackedWeights
 from imp_service.serving.host import Host
@@ -46,7 +46,7 @@ class Service:
             raise
         self._make = partial(make, config)
         self._progress = progress
-        self._loading: BackgroundLoad[LanguageModel] | None = None
+        self._loading: BackgroundLoad[ModelRuntime] | None = None
         self._packed = PackedWeights(self.host)
         self._stop_asked = asyncio.Event()
 
@@ -83,7 +83,7 @@ class Service:
 
     async def _load(self) -> bool:
         """Loads the model and begins to serve it. False if a stop came first."""
-        self._loading = BackgroundLoad("imp-load", self._make, LanguageModel.close, self._progress)
+        self._loading = BackgroundLoad("imp-load", self._make, ModelRuntime.close, self._progress)
         loaded = asyncio.wrap_future(self._loading.outcome)
         stopping = asyncio.create_task(self._stop_asked.wait())
         try:

@@ -8,7 +8,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.generation.validate import invalid
 from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.rpc.call import Call
@@ -141,7 +141,7 @@ def as_utf8(raw: Iterable[bytes]) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode()
 
 
-def apply_chat_template(request: pb.ApplyChatTemplateRequest, model: LanguageModel, terms: Terms) -> Encoded:
+def apply_chat_template(request: pb.ApplyChatTemplateRequest, model: ModelRuntime, terms: Terms) -> Encoded:
     """The prompt that Generate would evaluate."""
     rendered = model.text.render(read_chat(request.chat))
     pieces, room = Pieces(), Room("chat", terms)

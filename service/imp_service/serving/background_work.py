@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from imp_service.core import Error
 from imp_service.core.weights import sha256_of
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 
@@ -67,7 +67,7 @@ class WeightsDigest:
         else:
             self._host.background.start("imp-digest", lambda goes_on: self._compute(model, goes_on))
 
-    def _compute(self, model: LanguageModel, goes_on: Callable[[], bool]) -> None:
+    def _compute(self, model: ModelRuntime, goes_on: Callable[[], bool]) -> None:
         try:
             self.sha256 = sha256_of(model.weight_files, goes_on) or ""
         except Error:
@@ -77,6 +77,6 @@ class WeightsDigest:
             _close(model)
 
 
-def _close(model: LanguageModel) -> None:
+def _close(model: ModelRuntime) -> None:
     for file in model.weight_files:
         file.close()

@@ -11,9 +11,8 @@ from typing import Protocol, Self, cast
 
 from imp_service.core import EngineClient, Event, StartedEvent, TokenEvent
 from imp_service.generation.fold import AllowNext
-from imp_service.generation.plan import GenerationPlan
 from imp_service.generation.replies import Finished, Reply
-from imp_service.generation.run import Done, GenerationRun
+from imp_service.generation.run import Done, GenerationPlan, GenerationRun
 from imp_service.serving.refusal import Refusal
 
 Clock = Callable[[], float]

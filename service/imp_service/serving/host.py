@@ -11,7 +11,7 @@ from imp_service import __version__
 from imp_service.config import Config
 from imp_service.config.reload import reloaded
 from imp_service.core import EngineStats, Error, make_error
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.serving.admission import WaitingLine
 from imp_service.serving.background import BackgroundThreads
 from imp_service.serving.constraint_queue import ConstraintTurns
@@ -80,7 +80,7 @@ class Host:
         self.reload = Reload(reread or (lambda: config), lambda: self.config, self._take, self.telemetry.log)
         # Set where the device breaks or the engine ends; the process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()
-        self._model: LanguageModel | None = None
+        self._model: ModelRuntime | None = None
         self._events: EngineEvents | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -90,13 +90,13 @@ class Host:
         return self._model is not None
 
     @property
-    def model(self) -> LanguageModel:
+    def model(self) -> ModelRuntime:
         """The model; raises LOADING until there is one."""
         if self._model is None:
             raise loading()
         return self._model
 
-    def adopt(self, model: LanguageModel) -> None:
+    def adopt(self, model: ModelRuntime) -> None:
         """Takes a loaded model and serves it from now on. The host closes it."""
         self._events = EngineEvents(asyncio.get_running_loop(), model.client, self._break_off)
         self._model = model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class KernelPlan:
     n_tensors: int
 
 
-def kernel_plans(model: LanguageModel) -> list[KernelPlan]:
+def kernel_plans(model: ModelRuntime) -> list[KernelPlan]:
     """Every plan of the model, the one of most tensors first."""
     counts = Counter((weight["dtype"], tuple(weight["kernels"])) for weight in model.core.weights if weight["kernels"])
     return [KernelPlan(dtype, kernels, n) for (dtype, kernels), n in counts.most_common()]

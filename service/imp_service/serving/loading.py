@@ -10,9 +10,9 @@ from imp_service.core import InternalError, Progress, make_error
 from imp_service.core.background_load import WeightsLoad
 from imp_service.generation import (
     CacheOptions,
-    Chunk,
+    Generation,
     GenerationRequest,
-    LanguageModel,
+    ModelRuntime,
     OutputOptions,
     SamplingOptions,
     StopOptions,
@@ -24,10 +24,10 @@ from imp_service.generation import (
 PROMPT_TOKENS = 4
 OUTPUT_TOKENS = 3
 
-MakeModel = Callable[[Config, Progress], LanguageModel]
+MakeModel = Callable[[Config, Progress], ModelRuntime]
 
 
-def make_model(config: Config, progress: Progress) -> LanguageModel:
+def make_model(config: Config, progress: Progress) -> ModelRuntime:
     """A model that is ready to serve. Takes seconds: call it on a thread that may wait."""
     return _prepared(load_model(config, progress=progress))
 
@@ -37,7 +37,7 @@ def make_model_of(weights: WeightsLoad) -> MakeModel:
     return lambda _, progress: _prepared(finish_load(weights, progress))
 
 
-def _prepared(model: LanguageModel) -> LanguageModel:
+def _prepared(model: ModelRuntime) -> ModelRuntime:
     try:
         model.prepare_chats()
         warm_up(model)
@@ -47,7 +47,7 @@ def _prepared(model: LanguageModel) -> LanguageModel:
     return model
 
 
-def warm_up(model: LanguageModel) -> None:
+def warm_up(model: ModelRuntime) -> None:
     """Generates a few tokens. Raises BUG if there are too few of them, or their probabilities are not finite."""
     n_prompt = max(1, min(PROMPT_TOKENS, model.max_context - OUTPUT_TOKENS))
     n_output = max(1, min(OUTPUT_TOKENS, model.max_context - n_prompt))
@@ -58,13 +58,8 @@ def warm_up(model: LanguageModel) -> None:
         output=OutputOptions(text=False, logprobs=True),
         cache=CacheOptions(bypass_prefix=True),
     )
-    tokens: list[int] = []
-    logprobs: list[float] = []
-    with model.generate(request) as generation:
-        for reply in generation:
-            if isinstance(reply, Chunk):
-                tokens += reply.token_ids
-                logprobs += reply.logprobs or ()
+    result = Generation(model, model.plan(request)).result()
+    tokens, logprobs = result.token_ids, result.logprobs
     if len(tokens) != n_output or not all(0 <= token < model.n_tokens for token in tokens):
         raise failed(f"it gave {len(tokens)} tokens, expected {n_output} of the vocabulary")
     if len(logprobs) != n_output or not all(map(math.isfinite, logprobs)):

@@ -9,7 +9,7 @@ from imp_service.config.settings import Settings
 from imp_service.text import ConstraintKind
 
 if TYPE_CHECKING:
-    from imp_service.generation import LanguageModel
+    from imp_service.generation import ModelRuntime
 
 ALL_CONSTRAINTS = tuple(kind.value for kind in ConstraintKind)
 
@@ -30,7 +30,7 @@ class Terms:
     constraints: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, model: LanguageModel, settings: Settings) -> Terms:
+    def of(cls, model: ModelRuntime, settings: Settings) -> Terms:
         """Those of a served model, under the settings in force."""
         return cls(
             settings=settings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from imp_service.text.constraints.spec import ConstraintKind, ConstraintSpec
 from imp_service.text.errors import (
     FieldInvalid,
     NativePanic,
@@ -24,7 +25,6 @@ from imp_service.text.tokens.tokenizer import Encoding, TextSpan, Tokenizer
 
 if TYPE_CHECKING:
     from imp_service.text.constraints.compiler import ConstraintCompiler
-    from imp_service.text.constraints.grammar import ConstraintKind, ConstraintSpec
     from imp_service.text.constraints.program import ConstraintProgram
     from imp_service.text.constraints.state import ConstraintState
     from imp_service.text.templates.chat_template import ChatTemplate, RenderedChat
@@ -67,9 +67,7 @@ _MODULES = {
     "ChatTemplate": "templates.chat_template",
     "RenderedChat": "templates.chat_template",
     "ConstraintCompiler": "constraints.compiler",
-    "ConstraintKind": "constraints.grammar",
     "ConstraintProgram": "constraints.program",
-    "ConstraintSpec": "constraints.grammar",
     "ConstraintState": "constraints.state",
 }
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from imp_service.config import load as load_config
 from imp_service.core.bench.engine_runs import EngineRuns
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.rpc.service import Service
 from support.served_models import ServedModel, random_weights, scripted
 
@@ -49,7 +49,7 @@ async def serve(model: ServedModel, ready_file: Path, settings: list[str]) -> No
     await service.run(tell)
 
 
-def run_direct(model: LanguageModel) -> None:
+def run_direct(model: ModelRuntime) -> None:
     """The same generations without a server."""
     runs = EngineRuns(model.client, model.vocab_size)
     print("ready", flush=True)

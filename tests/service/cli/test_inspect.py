@@ -62,7 +62,7 @@ def test_the_memory_is_what_loading_then_takes(call):
 
     memory = _inspect(call, DEMO, "-c", "256", "--set", "device.threads=1")["memory"]
     with imp_service.load(DEMO, "model.overrides.max_context=256", "device.threads=1") as model:
-        assert memory["items"] == model.core.memory["items"]
+        assert memory["items"] == model._runtime.core.memory["items"]
         assert memory["context"] == model.max_context == 256
     assert memory["total_bytes"] == sum(memory["items"].values())
     assert memory["fits"] is True

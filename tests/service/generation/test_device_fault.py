@@ -29,7 +29,7 @@ WHY = "the script lets the device fail at this token"
 def breaking(token: int) -> LanguageModel:
     """A model whose device breaks where it evaluates the token."""
     served = scripted(script={"faulting_token": token})
-    return served.make(load_config(None, served.settings), time.monotonic)
+    return LanguageModel(served.make(load_config(None, served.settings), time.monotonic))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_lif_8_y04_a_generation_says_what_broke(model: LanguageModel, way: str) 
 
 
 def test_lif_8_y04_leaving_a_generation_of_a_device_that_broke_is_no_error(model: LanguageModel) -> None:
-    with model.client.together():
+    with model._runtime.client.together():
         generation, other = model.generate(request()), model.generate(request())
     with pytest.raises(DeviceError, match=WHY):
         list(generation)
@@ -85,4 +85,4 @@ def test_lif_8_y04_leaving_a_generation_of_a_device_that_broke_is_no_error(model
 
 def test_lif_9_y04_a_warm_up_says_what_broke() -> None:
     with breaking(token=3) as model, pytest.raises(DeviceError, match=WHY):
-        warm_up(model)
+        warm_up(model._runtime)

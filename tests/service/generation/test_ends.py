@@ -74,7 +74,8 @@ def test_txt_29_every_way_stops_at_every_end(tmp_path: Path, name: str, end: str
         )
         finished = _end_of(model.generate(constrained))
         assert finished.match is not None and (finished.reason, finished.match.eos_token_id) == ("stop", token)
-        assert token in write_model_info(model, Terms.of(model, model.config.settings), "").eos_token_ids
+        runtime = model._runtime
+        assert token in write_model_info(runtime, Terms.of(runtime, runtime.config.settings), "").eos_token_ids
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
@@ -82,7 +83,7 @@ def test_txt_29_no_other_token_ends(tmp_path: Path, name: str) -> None:
     _, _, ends = VOCABULARIES[name]
     model, ids = _load(tmp_path, name)
     with model:
-        assert {text for text, token in ids.items() if token in model.eos_tokens} == ends
+        assert {text for text, token in ids.items() if token in model.eos_token_ids} == ends
         for token in {97, *ids.values()} - {ids[end] for end in ends}:
             request = GenerationRequest([97], sampling=_forced(token), stop=StopOptions(max_tokens=2))
             assert _end_of(model.generate(request)).reason == "max_tokens"
@@ -91,7 +92,7 @@ def test_txt_29_no_other_token_ends(tmp_path: Path, name: str) -> None:
 def test_txt_29_settings_replace_the_ends(tmp_path: Path) -> None:
     model, ids = _load(tmp_path, "llama 3, eos 128001", "model.overrides.eos_token_ids=[97]")
     with model:
-        assert model.eos_tokens == [97]
+        assert model.eos_token_ids == [97]
         for token, reason in ((97, "stop"), (ids["<|eot_id|>"], "max_tokens")):
             request = GenerationRequest([98], sampling=_forced(token), stop=StopOptions(max_tokens=2))
             assert _end_of(model.generate(request)).reason == reason

@@ -21,9 +21,11 @@ from imp_service import (
     SamplingOptions,
     StepOptions,
     StopOptions,
+    core,
 )
+from imp_service.config import load as load_config
 from imp_service.core import InvalidArgument
-from imp_service.generation import Chunk, Finished, Started
+from imp_service.generation import Chunk, Finished, ModelRuntime, Started
 from support import tolerances
 from support.workload import run, run_together
 
@@ -43,7 +45,7 @@ def request(max_tokens: int | None = 16, prompt: object = PROMPT, **fields: obje
 
 
 def blocks_in_use(model: LanguageModel) -> int:
-    return model.client.engine.stats().blocks_live
+    return model._runtime.client.engine.stats().blocks_live
 
 
 def test_gen_9_rpc_1_rpc_2_replies_are_started_chunks_finished(model: LanguageModel) -> None:
@@ -126,7 +128,7 @@ def test_gen_20_siblings_share_the_prompt_and_draw_apart(model: LanguageModel) -
 
 
 def test_gen_26_smp_22_scores_agree_with_a_float64_softmax(model: LanguageModel) -> None:
-    prompt = model.tokenizer.encode("The weather today is cold, and Tom has a red hat.")
+    prompt = model._runtime.tokenizer.encode("The weather today is cold, and Tom has a red hat.")
     with model.open(GREEDY) as session:
         rows = [session.prefill([prompt[0]], StepOptions(sample=False, logits=True))]
         rows += [session.decode_step([t], StepOptions(sample=False, logits=True)) for t in prompt[1:]]
@@ -165,7 +167,7 @@ def test_txt_3_txt_7_stop_strings_end_ids_and_text(model: LanguageModel, text: b
     stop = StopOptions(max_tokens=40, strings=(" lived",))
     replies = list(model.generate(request(stop=stop, output=OutputOptions(text=text))))
     ids = [t for r in replies if isinstance(r, Chunk) for t in r.token_ids]
-    whole = model.tokenizer.decode(ids)
+    whole = model._runtime.tokenizer.decode(ids)
     assert tuple(ids) == free.token_ids[: len(ids)]
     assert whole.endswith(" lived") and whole.count(" lived") == 1
     assert "".join(r.text for r in replies) == (whole.removesuffix(" lived") if text else "")
@@ -251,8 +253,7 @@ def test_violations_are_told_all_at_once(model: LanguageModel) -> None:
 
 def test_time_limit_ends_with_the_output_so_far() -> None:
     now = [0.0]
-    with imp_service.load(None, "device.threads=1") as loaded:
-        model = LanguageModel(loaded._loaded, clock=lambda: now[0])
+    with LanguageModel(ModelRuntime(core.load(load_config(None, ["device.threads=1"])), lambda: now[0])) as model:
         generation = model.generate(request(stop=StopOptions(ignore_eos=True, time_limit=5.0, max_tokens=400)))
         first = next(reply for reply in generation if isinstance(reply, Chunk))
         generation.pause(True)

@@ -49,7 +49,7 @@ def test_gen_16_a_constraint_that_allows_nothing_leaves_nothing_behind(model: La
             list(model.generate(GenerationRequest(PROMPT, constraint=ConstraintSpec(ConstraintKind.REGEX, pattern))))
     replies = list(model.generate(GenerationRequest(PROMPT, GREEDY, StopOptions(max_tokens=3))))
     assert replies[-1].usage.output_tokens == 3
-    stats = model.client.engine.stats()
+    stats = model._runtime.client.engine.stats()
     assert (stats.running, stats.waiting, stats.blocks_live) == (0, 0, 0)
 
 
@@ -105,8 +105,8 @@ def test_txt_8_ses_21_a_run_far_ahead_of_its_reader_is_cut_at_its_stop_string(mo
         session.prefill(PROMPT)
         before = session.position
         stop = StopOptions(max_tokens=40, ignore_eos=True, strings=(" lived",))
-        client = HeldBack(model.client)
-        run = GenerationRun(cast(EngineClient, client), model.plan_on(session, GenerationRequest("", stop=stop)))
+        client = HeldBack(model._runtime.client)
+        run = GenerationRun(cast(EngineClient, client), session._inner.plan(GenerationRequest("", stop=stop)))
         client.wait(lambda: any(isinstance(event, FinishedEvent) for event in client.events))
         assert client.events[-1].position == before + 40  # type: ignore[union-attr]
         for event in client.events:

@@ -47,10 +47,12 @@ def test_gen_10_an_end_waits_for_the_mask_that_decides_its_reason(model: Languag
     whole = tokens_of(list(model.generate(asked(100))))
     works: list[tuple[Work, Done]] = []
     replies: list[Reply] = []
-    run = GenerationRun(model.client, model.plan(asked(len(whole))), compute=lambda *work: works.append(work))
+    run = GenerationRun(
+        model._runtime.client, model._runtime.plan(asked(len(whole))), compute=lambda *work: works.append(work)
+    )
     for n_drawn in range(1, len(whole) + 1):
         while len(tokens_of(replies)) < n_drawn:
-            model.client.wait(lambda: run.has_events)
+            model._runtime.client.wait(lambda: run.has_events)
             run.absorb()
             replies += taken_from(run)
         assert len(works) == n_drawn
@@ -58,7 +60,7 @@ def test_gen_10_an_end_waits_for_the_mask_that_decides_its_reason(model: Languag
             work, done = works[-1]
             done(work())
     # Its last output has come to the limit. Whether the text is complete, the mask says.
-    model.client.wait(lambda: run.has_events or bool(run._ends) or not run.is_open)
+    model._runtime.client.wait(lambda: run.has_events or bool(run._ends) or not run.is_open)
     run.absorb()
     assert run.is_open and not any(isinstance(reply, Finished) for reply in (*replies, *taken_from(run)))
     work, done = works[-1]

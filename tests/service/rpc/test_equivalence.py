@@ -31,7 +31,7 @@ def model() -> Iterator[LanguageModel]:
 
 
 def test_gen_1_det_1_all_ways_give_one_output_under_sixteen_clients(served: Served, model: LanguageModel) -> None:
-    requests = random_requests(N_REQUESTS, 20, model.tokenizer)
+    requests = random_requests(N_REQUESTS, 20, model._runtime.tokenizer)
     expected = [run(model, request) for request in requests]
     jobs = [(way, i) for i, way in itertools.product(range(N_REQUESTS), WAYS)]
     stubs = [served.inference for _ in range(4)]
@@ -49,7 +49,9 @@ def test_gen_1_det_1_all_ways_give_one_output_under_sixteen_clients(served: Serv
 
 
 def test_hon_1_a_way_with_another_seed_is_noticed(served: Served, model: LanguageModel) -> None:
-    request = next(r for r in random_requests(N_REQUESTS, 20, model.tokenizer) if len(run(model, r).token_ids) > 8)
+    request = next(
+        r for r in random_requests(N_REQUESTS, 20, model._runtime.tokenizer) if len(run(model, r).token_ids) > 8
+    )
     from dataclasses import replace
 
     hot = replace(request, sampling=replace(request.sampling, temperature=1.0, seed=3))

@@ -81,7 +81,11 @@ def test_rpc_40_each_row_on_the_wire(row: DocumentedRow) -> None:
 
 def test_rpc_40_every_reason_of_the_core_has_a_row_or_ends_a_start() -> None:
     at_start = {reason for reason in KIND_OF_REASON if reason.startswith("MODEL_")}
-    assert KIND_OF_REASON.keys() - ERRORS.keys() == at_start | {"OVERRIDE_INVALID", "DEVICE_MISSING"}
+    assert KIND_OF_REASON.keys() - ERRORS.keys() == at_start | {
+        "OVERRIDE_INVALID",
+        "DEVICE_MISSING",
+        "TOKENIZER_INVALID",
+    }
 
 
 def test_rpc_40_a_request_that_can_never_fit_is_not_told_to_come_back() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import imp_service
 from imp_service.core import Error
-from imp_service.generation import SamplingOptions, Session, SessionStep
+from imp_service.generation import EngineSession, SamplingOptions, SessionStep
 from imp_service.generation.session_text import SessionText
 from imp_service.pb import inference_pb2 as pb
 from support.served import Served, serve
@@ -72,14 +72,14 @@ def test_ses_31_a_fault_before_one_step_leaves_the_steps_beside_it(
 ) -> None:
     calls = SessionCalls(served)
     names = [calls.prefill(PROMPT).session_id for _ in range(3)]
-    submit = Session.submit_step
+    submit = EngineSession.submit_step
 
-    def failing(self: Session, tokens: list[int], *args: object, **options: object) -> object:
+    def failing(self: EngineSession, tokens: list[int], *args: object, **options: object) -> object:
         if MARK in tokens:
             raise KeyError("broken")
         return submit(self, tokens, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Session, "submit_step", failing)
+    monkeypatch.setattr(EngineSession, "submit_step", failing)
     first, ill, last = calls.steps(*_steps(*names)).results
     assert (first.output.position, last.output.position, ill.error.reason) == (4, 4, "BUG")
     assert calls.step(names[1], [310], position=3).position == 4

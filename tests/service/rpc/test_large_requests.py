@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from imp_service.generation import language_model, validate
+from imp_service.generation import runtime, validate
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.failed_calls import failed
@@ -41,7 +41,7 @@ def pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
                 found.append(len(piece))
             yield first, piece
 
-    for module in (validate, language_model):
+    for module in (validate, runtime):
         monkeypatch.setattr(module, "token_pieces", singing)
     return found
 

@@ -16,7 +16,7 @@ import pytest
 from imp_service.config import Config, ConfigError
 from imp_service.config import load as load_config
 from imp_service.core import make_error
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.pb import admin_pb2, inference_pb2_grpc, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import tokenizer_pb2 as tok
@@ -90,11 +90,11 @@ class Provoker:
         """What only a fault brings: it is raised where a prompt is read."""
         served = self.server()
 
-        def fail(model: LanguageModel, request: object) -> None:
+        def fail(model: ModelRuntime, request: object) -> None:
             raise error
 
         with self.patch.context() as patch:
-            patch.setattr(LanguageModel, "plan", fail)
+            patch.setattr(ModelRuntime, "plan", fail)
             call = failed(lambda: list(served.inference.Generate(ask("a"))))
         return Provoked(call, lambda: tokens_of(list(served.inference.Generate(ask("a", 2)))))
 

@@ -15,7 +15,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from imp_service.config import Config
 from imp_service.core import DeviceError, InternalError, Progress, make_error
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc import service as service_module
@@ -39,7 +39,7 @@ class HeldLoad:
         self.n_loads = 0
         self.go_on = threading.Event()
 
-    def __call__(self, config: Config, progress: Progress) -> LanguageModel:
+    def __call__(self, config: Config, progress: Progress) -> ModelRuntime:
         self.n_loads += 1
         while not self.go_on.wait(0.001):
             progress(1, 2)
@@ -116,7 +116,7 @@ def test_lif_1_l15_a_model_that_gives_no_real_output_is_never_served(monkeypatch
 
 
 def test_lif_9_a_model_that_cannot_be_loaded_ends_the_service_with_its_error() -> None:
-    def fail(_: Config, __: Progress) -> LanguageModel:
+    def fail(_: Config, __: Progress) -> ModelRuntime:
         raise make_error("DEVICE_FAULT", "not a device at all")
 
     it = Running(fail, ())
@@ -160,7 +160,7 @@ def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_told_so(mon
 def test_lif_8_y04_a_device_fault_ends_every_request_with_it_and_then_the_service() -> None:
     fault = 777
     model = scripted(script={"faulting_token": fault})
-    make: Callable[[Config, Progress], LanguageModel] = lambda config, _: model.make(config, time.monotonic)  # noqa: E731
+    make: Callable[[Config, Progress], ModelRuntime] = lambda config, _: model.make(config, time.monotonic)  # noqa: E731
     with running(make, *model.settings) as it, grpc.insecure_channel(it.address) as channel:
         assert it.is_serving.wait(HANGS_AFTER)
         watch = HealthStub(channel).Watch(HealthCheckRequest())

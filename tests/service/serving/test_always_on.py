@@ -14,7 +14,7 @@ BREAKS = """
 import dataclasses
 import grpc
 import pytest
-from imp_service.generation import LanguageModel
+from imp_service.generation import ModelRuntime
 from imp_service.generation.output_stream import OutputStream
 from imp_service.serving.refusal import Refusal
 from support import server_checks
@@ -74,7 +74,7 @@ def test_g5_an_unknown_status():
 def test_g6_a_prompt_in_a_status(served, monkeypatch):
     def refuse(model, request):
         raise Refusal("QUEUE_FULL", f"no room for {request.prompt}", {"bound": "scheduler.max_waiting"})
-    monkeypatch.setattr(LanguageModel, "plan", refuse)
+    monkeypatch.setattr(ModelRuntime, "plan", refuse)
     with pytest.raises(grpc.RpcError):
         list(served.inference.Generate(ask(SECRET)))
 

@@ -17,15 +17,15 @@ def test_a_handler_that_raises_holds_up_no_other() -> None:
         told: asyncio.Future[Event] = loop.create_future()
         reported: list[str] = []
         loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
-        events = EngineEvents(loop, model.client, lambda _: None)
+        events = EngineEvents(loop, model._runtime.client, lambda _: None)
 
         def fail(_: Event) -> None:
             raise ValueError("a bug")
 
         try:
-            with model.client.together():
-                model.client.engine.flush(model.client.expect(fail))
-                model.client.engine.flush(model.client.expect(told.set_result))
+            with model._runtime.client.together():
+                model._runtime.client.engine.flush(model._runtime.client.expect(fail))
+                model._runtime.client.engine.flush(model._runtime.client.expect(told.set_result))
             return await asyncio.wait_for(told, 30), reported
         finally:
             events.detach()

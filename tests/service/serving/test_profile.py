@@ -98,8 +98,8 @@ def test_obs_4_a_server_profiles_its_own_steps(model: LanguageModel) -> None:
     """Every step asked for, in pieces of a bounded size; shares are of all ops."""
 
     async def profile() -> ProfileEvent:
-        events = EngineEvents(asyncio.get_running_loop(), model.client, lambda _: None)
-        recording = asyncio.create_task(record(model.client, 30, HANGS_AFTER))
+        events = EngineEvents(asyncio.get_running_loop(), model._runtime.client, lambda _: None)
+        recording = asyncio.create_task(record(model._runtime.client, 30, HANGS_AFTER))
         await asyncio.sleep(0)
         generation = model.generate(GenerationRequest("Once", stop=StopOptions(max_tokens=40, ignore_eos=True)))
         found = await recording
@@ -118,14 +118,14 @@ def test_obs_4_a_server_profiles_its_own_steps(model: LanguageModel) -> None:
 
 def test_obs_4_r20_a_profile_that_nobody_waits_for_is_ended(model: LanguageModel) -> None:
     async def profile() -> None:
-        events = EngineEvents(asyncio.get_running_loop(), model.client, lambda _: None)
-        recording = asyncio.create_task(record(model.client, 1000, HANGS_AFTER))
+        events = EngineEvents(asyncio.get_running_loop(), model._runtime.client, lambda _: None)
+        recording = asyncio.create_task(record(model._runtime.client, 1000, HANGS_AFTER))
         await asyncio.sleep(0)
         recording.cancel()
         with pytest.raises(asyncio.CancelledError):
             await recording
         # The next one is not the one before.
-        following = asyncio.create_task(record(model.client, 2, HANGS_AFTER))
+        following = asyncio.create_task(record(model._runtime.client, 2, HANGS_AFTER))
         await asyncio.sleep(0)
         generation = model.generate(GenerationRequest("Once", stop=StopOptions(max_tokens=4)))
         assert len((await following).steps) == 2

@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import imp_service
-from imp_service.generation import CacheOptions, Session
+from imp_service.generation import CacheOptions, EngineSession
 from imp_service.serving.session.expiry import SessionExpiry
 from imp_service.serving.session.held_session import HeldSession
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
+def session() -> Iterator[EngineSession]:
     with imp_service.load() as model:
-        yield model.open()
+        yield EngineSession.open(model._runtime)
 
 
 class Expiry:
     """An expiry on a clock that stands still unless it is set, and the names of what has ended."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: EngineSession) -> None:
         self.session = session
         self.now = 0.0
         self.ended: list[str] = []
@@ -40,7 +40,7 @@ class Expiry:
         return self.ended
 
 
-def run(session: Session, act: Callable[[Expiry], None]) -> None:
+def run(session: EngineSession, act: Callable[[Expiry], None]) -> None:
     async def on_a_loop() -> None:
         expiry = Expiry(session)
         act(expiry)
@@ -49,7 +49,7 @@ def run(session: Session, act: Callable[[Expiry], None]) -> None:
     asyncio.run(on_a_loop())
 
 
-def test_ses_16_sessions_end_when_they_are_due_and_not_before(session: Session) -> None:
+def test_ses_16_sessions_end_when_they_are_due_and_not_before(session: EngineSession) -> None:
     def act(expiry: Expiry) -> None:
         for name, ttl in (("late", 30.0), ("soon", 10.0), ("next", 20.0)):
             expiry.watched(name, ttl)
@@ -61,7 +61,7 @@ def test_ses_16_sessions_end_when_they_are_due_and_not_before(session: Session) 
     run(session, act)
 
 
-def test_ses_16_a_use_puts_the_end_off_and_a_call_at_work_more_so(session: Session) -> None:
+def test_ses_16_a_use_puts_the_end_off_and_a_call_at_work_more_so(session: EngineSession) -> None:
     def act(expiry: Expiry) -> None:
         used, busy = expiry.watched("used", 10.0), expiry.watched("busy", 10.0)
         used.used_at, busy.is_busy = 5.0, True
@@ -76,7 +76,7 @@ def test_ses_16_a_use_puts_the_end_off_and_a_call_at_work_more_so(session: Sessi
     run(session, act)
 
 
-def test_ses_16_a_shorter_time_holds_at_once_and_what_is_forgotten_does_not_end(session: Session) -> None:
+def test_ses_16_a_shorter_time_holds_at_once_and_what_is_forgotten_does_not_end(session: EngineSession) -> None:
     def act(expiry: Expiry) -> None:
         held, gone = expiry.watched("held", 100.0), expiry.watched("gone", 1.0)
         expiry.it.forget(gone)
@@ -90,7 +90,7 @@ def test_ses_16_a_shorter_time_holds_at_once_and_what_is_forgotten_does_not_end(
     run(session, act)
 
 
-def test_ses_16_many_that_come_and_go_leave_those_that_stay(session: Session) -> None:
+def test_ses_16_many_that_come_and_go_leave_those_that_stay(session: EngineSession) -> None:
     def act(expiry: Expiry) -> None:
         expiry.watched("stays", 50.0)
         for i in range(500):
@@ -102,7 +102,7 @@ def test_ses_16_many_that_come_and_go_leave_those_that_stay(session: Session) ->
     run(session, act)
 
 
-def test_ses_16_the_loop_itself_ends_what_is_due(session: Session) -> None:
+def test_ses_16_the_loop_itself_ends_what_is_due(session: EngineSession) -> None:
     async def on_a_loop() -> list[str]:
         ended: list[str] = []
         both = asyncio.Event()

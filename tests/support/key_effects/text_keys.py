@@ -9,7 +9,7 @@ from unittest import mock
 
 from imp_service.config import load as load_config
 from imp_service.core import Error
-from imp_service.generation import LanguageModel, defaults, load_model
+from imp_service.generation import ModelRuntime, defaults, load_model
 from imp_service.generation.options import SamplingOptions
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec, TextError
 from support.command_line import demo_with
@@ -22,7 +22,7 @@ TEMPLATE_KEY = "model.overrides.chat_template"
 
 
 @contextmanager
-def model_of(settings: tuple[str, ...]) -> Iterator[LanguageModel]:
+def model_of(settings: tuple[str, ...]) -> Iterator[ModelRuntime]:
     """The built-in model under these settings."""
     model = load_model(load_config(None, [*SMALL, *settings]))
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from imp_service.generation import Candidate, Chunk, Finished, Started, StepOutput, StopMatch, Timings
-from imp_service.generation.replies import Reply, Usage
-from imp_service.generation.scores import HeldScores
+from imp_service.generation.replies import HeldScores, Reply, Usage
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import duration
 from imp_service.rpc.replies.encoded import Encoded, Pieces

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from imp_service.core import Event
-from imp_service.generation import LanguageModel, SamplingOptions, StepOptions, StepOutput
+from imp_service.generation import ModelRuntime, SamplingOptions, StepOptions, StepOutput
 from imp_service.generation.step import StepFold
 from imp_service.generation.validate import invalid
 from imp_service.serving.engine_events import begin_command, failure_in
@@ -77,7 +77,7 @@ def check_base(held: HeldSession, n_tokens: int, base: int | None) -> None:
         raise invalid("base", f"{base}, expected at most the position after this prefill, {held.position + n_tokens}")
 
 
-async def find_breakers(workers: TextWorkers, model: LanguageModel, sampling: SamplingOptions | None) -> None:
+async def find_breakers(workers: TextWorkers, model: ModelRuntime, sampling: SamplingOptions | None) -> None:
     """Finds the tokens that hold a sampler's breakers, by going through the vocabulary; they are remembered then."""
     if sampling is not None and sampling.has_breakers:
         await workers.run(lambda: model.resolve_sampling(sampling), SMALL_BYTES)

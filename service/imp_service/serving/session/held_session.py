@@ -6,7 +6,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from imp_service.generation import CacheOptions, Session
+from imp_service.generation import CacheOptions, EngineSession
 
 RANDOM_BYTES = 16
 
@@ -42,7 +42,7 @@ class HeldSession:
     """Touched on the event loop's thread only."""
 
     key: Key
-    session: Session
+    session: EngineSession
     cache: CacheOptions
     ttl: float  # seconds
     used_at: float  # by the host's clock

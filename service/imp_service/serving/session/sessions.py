@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from imp_service.config.settings import Sessions as SessionSettings
 from imp_service.core import EngineClient, Event, FailedEvent
-from imp_service.generation import CacheOptions, LanguageModel, SamplingOptions, Session
-from imp_service.generation.language_model import DEFAULT_CACHE
+from imp_service.generation import CacheOptions, EngineSession, ModelRuntime, SamplingOptions
+from imp_service.generation.engine_session import DEFAULT_CACHE
 from imp_service.serving.lifecycle import loading
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.session.expiry import SessionExpiry, seconds_until_blocks, seconds_until_places
@@ -58,7 +58,7 @@ class Sessions:
         self._per_tenant: Counter[str] = Counter()
         self._expired: OrderedDict[Key, None] = OrderedDict()
         self._expiry = SessionExpiry(clock, self._expire)
-        self._model: LanguageModel | None = None
+        self._model: ModelRuntime | None = None
         # Sessions that have ended here, but hold a place in the engine until it says so.
         self._closing: set[asyncio.Future[None]] = set()
 
@@ -69,7 +69,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._held)
 
-    def serve(self, model: LanguageModel) -> None:
+    def serve(self, model: ModelRuntime) -> None:
         """Opens sessions on this model from now on, and hears of those that its engine ends by itself."""
         self._model = model
         model.client.hear(self._on_engine_event)
@@ -121,7 +121,9 @@ class Sessions:
         key = (tenant, session_id or new_session_id(self._instance_id))
         if key in self._held:
             raise Refusal("SESSION_BUSY", "another call is opening the session")
-        session = self._served.open(opening.sampling, tenant=tenant, priority=opening.priority, cache=opening.cache)
+        session = EngineSession.open(
+            self._served, opening.sampling, tenant=tenant, priority=opening.priority, cache=opening.cache
+        )
         return self._hold(key, session, opening.cache, self.ttl_of(opening.ttl))
 
     async def reserve_fork(self, parent: HeldSession, session_id: str, position: int) -> HeldSession:
@@ -217,7 +219,7 @@ class Sessions:
         return self._served.client
 
     @property
-    def _served(self) -> LanguageModel:
+    def _served(self) -> ModelRuntime:
         if self._model is None:
             raise loading()
         return self._model
@@ -244,7 +246,7 @@ class Sessions:
                 ),
             )
 
-    def _hold(self, key: Key, session: Session, cache: CacheOptions, ttl: float) -> HeldSession:
+    def _hold(self, key: Key, session: EngineSession, cache: CacheOptions, ttl: float) -> HeldSession:
         held = HeldSession(key, session, cache, ttl, self._clock(), is_busy=True)
         self._expired.pop(key, None)
         self._held[key] = held

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 
 from llguidance import regex_to_lark
 
 from imp_service.text.constraints.gbnf import compile_gbnf
 from imp_service.text.constraints.grammar_checks import check_regex, quote_for_regex
 from imp_service.text.constraints.json_schema import check_json_schema
+from imp_service.text.constraints.spec import ConstraintKind, ConstraintSpec
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 
@@ -21,32 +20,6 @@ _SPACE = r"[\x20\x0A\x0D\x09]"
 # Otherwise the library forces one tokenization where the grammar has a single continuation; the mask must hold every
 # token that can continue the text.
 _HEADER = '%llguidance {"no_forcing": true}\n'
-
-
-class ConstraintKind(Enum):
-    """The members of `imp.v1.Constraint.kind`, by their field's name."""
-
-    JSON_SCHEMA = "json_schema"
-    REGEX = "regex"
-    GBNF = "gbnf"
-    CHOICES = "choices"
-    JSON_OBJECT = "json_object"
-
-
-@dataclass(frozen=True, slots=True)
-class ConstraintSpec:
-    """What the output must be. `source` is the text of the first three kinds, `choices` belong to the fourth."""
-
-    kind: ConstraintKind
-    source: str = ""
-    choices: tuple[str, ...] = ()
-    # For the JSON kinds: allow any amount of white space between two tokens, instead of at most JSON_SPACES.
-    unbounded_whitespace: bool = False
-
-    @property
-    def path(self) -> str:
-        """The field it came in."""
-        return f"constraint.{self.kind.value}"
 
 
 def write_grammar(constraint: ConstraintSpec, limits: TextLimits) -> str:

@@ -1,0 +1,88 @@
+"""What the Python API's arguments mean: prompts, messages and keywords become requests."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from imp_service.generation.keywords import as_json, keyword_of, parameters_of, take
+from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions
+from imp_service.generation.validate import invalid
+from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
+
+ABSENT = ChatMessage("", "")
+NO_PROMPT = GenerationRequest("")
+# The fields of a request that are option classes, with their defaults.
+GROUPS = {field.name: field.default for field in fields(GenerationRequest) if is_dataclass(field.default)}
+GENERATION_PARAMETERS = [
+    *(each for group in GROUPS.values() for each in parameters_of(group)),
+    *(each for each in parameters_of(NO_PROMPT) if each.name != "prompt"),
+    *(inspect.Parameter(kind.value, inspect.Parameter.KEYWORD_ONLY, default=None) for kind in ConstraintKind),
+]
+CHAT_PARAMETERS = [each for each in parameters_of(ChatPrompt(())) if each.name != "messages"]
+Message = ChatMessage | Mapping[str, Any]
+
+
+def request_of(prompt: Prompt | GenerationRequest, options: dict[str, Any]) -> GenerationRequest:
+    """A request for a prompt with these keywords; they override those of a request."""
+    request = prompt if isinstance(prompt, GenerationRequest) else GenerationRequest(prompt)
+    if isinstance(options.get("stop"), str):
+        options["stop"] = (options["stop"],)
+    groups = {}
+    for name, default in GROUPS.items():
+        whole = options.pop(name) if isinstance(options.get(name), type(default)) else getattr(request, name)
+        groups[name] = take(whole, options)
+        if name in options:
+            raise TypeError(f"{name}: {type(options[name]).__name__}, expected {type(default).__name__}")
+    constraint = _constraint_of(options)
+    if constraint is not None:
+        options["constraint"] = constraint
+    return take(replace(request, **groups), options)
+
+
+def sampling_of(sampling: SamplingOptions | None, options: dict[str, Any]) -> SamplingOptions | None:
+    """The sampler with these keywords; None where neither is given."""
+    given = take(sampling or SamplingOptions(), options)
+    return None if sampling is None and given == SamplingOptions() else given
+
+
+def chat_of(messages: Sequence[Message] | ChatPrompt, options: dict[str, Any]) -> ChatPrompt:
+    """A conversation with these keywords."""
+    if isinstance(messages, ChatPrompt):
+        return take(messages, options)
+    if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence):
+        raise invalid("chat.messages", f"{type(messages).__name__}, expected a list of messages")
+    return take(ChatPrompt(tuple(_message_of(f"chat.messages[{i}]", each) for i, each in enumerate(messages))), options)
+
+
+def _message_of(path: str, message: Message) -> ChatMessage:
+    if isinstance(message, ChatMessage):
+        return message
+    if not isinstance(message, Mapping):
+        raise invalid(path, f"{type(message).__name__}, expected a ChatMessage or a dict")
+    # A message of tool calls alone has the content None.
+    given = {name: value for name, value in message.items() if value is not None}
+    made = take(ABSENT, given)
+    for name in given:
+        expected = ", ".join(map(keyword_of, fields(ABSENT)))
+        raise invalid(f"{path}.{name}", f"unknown, expected one of {expected}")
+    for field in fields(made):
+        if not isinstance(value := getattr(made, field.name), str):
+            raise invalid(f"{path}.{field.name}", f"{type(value).__name__}, expected a text")
+    return made
+
+
+def _constraint_of(options: dict[str, Any]) -> ConstraintSpec | None:
+    given = {kind: options.pop(kind.value) for kind in ConstraintKind if kind.value in options}
+    chosen = {kind: value for kind, value in given.items() if value not in (None, False)}
+    if len(chosen) + (options.get("constraint") is not None) > 1:
+        raise TypeError(f"{', '.join(kind.value for kind in chosen)}: more than one constraint is given")
+    for kind, value in chosen.items():
+        if kind is ConstraintKind.CHOICES:
+            return ConstraintSpec(kind, choices=tuple(value))
+        if kind is ConstraintKind.JSON_OBJECT:
+            return ConstraintSpec(kind)
+        return ConstraintSpec(kind, as_json(value) if kind is ConstraintKind.JSON_SCHEMA else value)
+    return None

@@ -1,0 +1,86 @@
+"""One generation for a task of asyncio. Apart from the other, as asyncio takes long to import."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self, TypeVar
+
+from imp_service.generation.generation import Generation
+from imp_service.generation.replies import GenerationResult, Reply, left_early
+
+T = TypeVar("T")
+
+
+class AsyncGeneration(AsyncIterator[Reply]):
+    """The same for a task of asyncio. A thread does what waits, so the event loop goes on. Begins when it is read.
+
+    Cancelling the task ends the generation within one step.
+
+    >>> async def tell():
+    ...     async for reply in model.generate_async("Once upon a time", max_tokens=8, temperature=0):
+    ...         print(reply.text, end="")
+    >>> asyncio.run(tell())
+    , in a little house near the farm
+    """
+
+    def __init__(self, begin: Callable[[], Generation]) -> None:
+        self._begin = begin
+        self._generation: Generation | None = None
+        self._thread = ThreadPoolExecutor(1, "imp-generation")
+        self._left: Future[None] | None = None
+
+    async def __anext__(self) -> Reply:
+        reply = None if self._left is not None else await self._in_thread(lambda: next(self._begun(), None))
+        if reply is None:
+            raise StopAsyncIteration
+        return reply
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def result(self) -> GenerationResult:
+        """As `Generation.result()`."""
+        return await self._in_thread(lambda: self._begun().result())
+
+    async def results(self) -> list[GenerationResult]:
+        """As `Generation.results()`."""
+        return await self._in_thread(lambda: self._begun().results())
+
+    async def aclose(self) -> None:
+        """Cancels what still runs. Replies not yet read are dropped."""
+        await asyncio.shield(asyncio.wrap_future(self._leave()))
+
+    def _begun(self) -> Generation:
+        if self._generation is None:
+            self._generation = self._begin()
+        return self._generation
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._left is not None:
+            raise left_early()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except asyncio.CancelledError:
+            self._leave()
+            raise
+
+    def _leave(self) -> Future[None]:
+        """Ends it without waiting. The future is done when the thread is."""
+        if self._left is None:
+            if self._generation is not None:
+                self._generation.cancel()
+            self._left = self._thread.submit(self._close)
+            self._thread.shutdown(wait=False)
+        return self._left
+
+    def _close(self) -> None:
+        if self._generation is not None:
+            self._generation.close()

@@ -1,0 +1,213 @@
+"""A session as the engine holds it, for service and library: submits runs, folds their events. Never waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import chain
+
+import numpy as np
+
+from imp_service.core import ENGINE_STOPPED, UNASKED, TokenEvent
+from imp_service.generation.defaults import seed_of, with_seed
+from imp_service.generation.options import CacheOptions, GenerationRequest, SamplingOptions, StepOptions
+from imp_service.generation.replies import HeldScores, StepOutput, candidates_of
+from imp_service.generation.run import GenerationPlan, returns_of
+from imp_service.generation.runtime import ModelRuntime, cache_scope
+from imp_service.generation.session_text import SessionText
+from imp_service.generation.step import StepFold, step_limits, step_returns, timings_of
+from imp_service.generation.validate import (
+    cache_violations,
+    invalid,
+    refuse,
+    request_violations,
+    sampling_violations,
+    step_violations,
+    tenant_violations,
+    token_violations,
+)
+
+DEFAULT_CACHE = CacheOptions()
+
+
+class EngineSession:
+    """Holds `position` tokens and perhaps a pending one: sampled, not yet evaluated. For one thread at a time."""
+
+    def __init__(
+        self, runtime: ModelRuntime, sequence: int, text: SessionText, *, seed: int, position: int = 0
+    ) -> None:
+        self._text = text
+        self._is_open = True
+        self.runtime = runtime
+        self.sequence = sequence
+        self.position = position
+        self.seed = seed  # of the current sampler
+
+    @classmethod
+    def open(
+        cls,
+        runtime: ModelRuntime,
+        sampling: SamplingOptions | None = None,
+        *,
+        tenant: str = "",
+        priority: int = 0,
+        cache: CacheOptions = DEFAULT_CACHE,
+    ) -> EngineSession:
+        """A session that holds nothing yet."""
+        options = with_seed(sampling or SamplingOptions())
+        refuse(
+            chain(
+                sampling_violations(options, runtime.n_tokens),
+                cache_violations(cache),
+                tenant_violations(tenant),
+            )
+        )
+        sequence = runtime.client.next_sequence()
+        runtime.client.engine.open(
+            sequence,
+            kind="session",
+            sampling=runtime.resolve_sampling(options),
+            priority=priority,
+            tenant=tenant,
+            cache_scope=cache_scope(tenant, cache.salt),
+            bypass_prefix=cache.bypass_prefix,
+        )
+        return cls(runtime, sequence, SessionText(runtime.tokenizer), seed=seed_of(options))
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_open", False):
+            self.close()
+
+    def plan(self, request: GenerationRequest, *, keeps_sampler: bool | None = None) -> GenerationPlan:
+        """A generation after what the session holds. It keeps the sampler if the request sets no sampling option."""
+        runtime = self.runtime
+        refuse(request_violations(request, runtime.n_tokens))
+        if request.prompt:
+            raise invalid("prompt", "given, expected none: the session holds it")
+        if request.num_sequences != 1:
+            raise invalid("num_sequences", f"{request.num_sequences}, expected 1 with a session")
+        if keeps_sampler is None:
+            keeps_sampler = request.sampling == SamplingOptions()
+        sampling = with_seed(request.sampling)
+        resolved = None if keeps_sampler else runtime.resolve_sampling(sampling)
+        limits, returns = runtime.limits_of(request), returns_of(request.output)
+
+        def submit(ticket: int) -> None:
+            runtime.client.engine.run(
+                ticket,
+                self.sequence,
+                resume=True,
+                sampling=resolved,
+                limits=limits,
+                returns=returns,
+                constrained=request.constraint is not None,
+            )
+            if not keeps_sampler:
+                self.seed = seed_of(sampling)
+
+        fold = runtime.fold(request, self.seed if keeps_sampler else seed_of(sampling), [])
+        return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, self.generated)
+
+    def check_tokens(self, tokens: Sequence[int]) -> None:
+        """Raises FIELD_INVALID if one is no token of the model."""
+        refuse(token_violations("token_ids", tokens, self.runtime.n_tokens))
+
+    def submit_step(
+        self,
+        tokens: Sequence[int],
+        step: StepOptions,
+        *,
+        sampling: SamplingOptions | None = None,
+        position: int | None = None,
+        base: int | None = None,
+        rebase: bool = False,
+        on_done: Callable[[], None] | None = None,
+    ) -> StepFold:
+        """Begins a step with tokens that are checked. Once the fold is done, fold_step() gives the output."""
+        runtime = self.runtime
+        refuse(step_violations(step, runtime.vocab_size, runtime.n_tokens))
+        if sampling is not None:
+            refuse(sampling_violations(sampling, runtime.n_tokens))
+            sampling = with_seed(sampling)
+        fold = StepFold(on_done)
+        fold.ticket = runtime.client.expect(fold.feed)
+        try:
+            runtime.client.engine.run(
+                fold.ticket,
+                self.sequence,
+                list(tokens),
+                position=position,
+                sampling=None if sampling is None else runtime.resolve_sampling(sampling),
+                base=base,
+                rebase=rebase,
+                limits=step_limits(step, runtime.eos_tokens),
+                returns=step_returns(step),
+                allowed=step.allowed_token_mask,
+            )
+        except BaseException:
+            runtime.client.forget(fold.ticket)
+            raise
+        if sampling is not None:
+            self.seed = seed_of(sampling)
+        return fold
+
+    def fold_step(self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
+        """The output of a step that is done. Raises its failure, which changes nothing.
+
+        Once the engine has run the step, the session holds what the engine holds, even if the text fails.
+        """
+        started, drawn, finished = fold.result()
+        self.position = finished.position
+        try:
+            text = self._text_of_step(tokens, drawn, is_prefill=is_prefill)
+        except Exception:
+            self._text.restart()
+            raise
+        logits: np.ndarray = drawn.logits if drawn is not None else started.logits
+        return StepOutput(
+            position=finished.position,
+            token_id=None if drawn is None else drawn.token,
+            logprob=None if drawn is None else drawn.logprob,
+            text=text,
+            eos=drawn is not None and drawn.eos,
+            cached_tokens=started.n_cached_tokens,
+            candidates=candidates_of(started.candidates if drawn is None else drawn.candidates),
+            logits=logits.astype("<f4").tobytes(),
+            held_scores=HeldScores(started.scores),
+            timings=timings_of(finished.timings),
+        )
+
+    def forked(self, copy: int, position: int) -> EngineSession:
+        """The session of a fork that the engine has made."""
+        return EngineSession(self.runtime, copy, self._text.copy(position), seed=self.seed, position=position)
+
+    def truncated(self, position: int) -> None:
+        """Notes that the engine has dropped what followed the first `position` tokens."""
+        if self.position != position:
+            self.position = position
+            self._text.truncate(position)
+
+    def generated(self, position: int) -> None:
+        """Notes that a generation on this session ended with `position` tokens held."""
+        self._text.restart()
+        self.position = position
+
+    def close(self, ticket: int = UNASKED) -> None:
+        """Frees the session. Closing it again, or after the engine has stopped, does nothing.
+
+        The engine answers to the ticket. With a ticket of the caller it raises if the engine has stopped.
+        """
+        client = self.runtime.client
+        if self._is_open:
+            self._is_open = False
+            if not client.is_closed:
+                with suppress(*(ENGINE_STOPPED if ticket == UNASKED else ())):
+                    client.engine.close(ticket, self.sequence)
+
+    def _text_of_step(self, tokens: Sequence[int], drawn: TokenEvent | None, *, is_prefill: bool) -> str:
+        """The text that a step's token completes, after the tokens that it evaluated."""
+        if is_prefill:
+            self._text.restart()
+        elif tokens:
+            self._text.replace_pending(self.position - len(tokens), tokens)
+        return "" if drawn is None else self._text.sampled(self.position, drawn.token)

@@ -1,0 +1,21 @@
+"""The errors of the Python API: one family, whatever layer fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from imp_service.core import make_error
+from imp_service.generation.validate import invalid
+from imp_service.text import FieldInvalid, TextError
+
+
+@contextmanager
+def one_family() -> Iterator[None]:
+    """Raises the text layer's errors as the core's, with the same reason and message. A decorator, too."""
+    try:
+        yield
+    except FieldInvalid as error:
+        raise invalid(error.path, error.message) from error
+    except TextError as error:
+        raise make_error(error.reason, str(error)) from error

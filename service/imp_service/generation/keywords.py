@@ -1,0 +1,80 @@
+"""Options as keyword arguments: each field of an option class is one. The classes are the only list of them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import Field, fields, replace
+from functools import wraps
+from itertools import chain
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+JSON = "_json"
+
+
+def keyword_of(field: Field[Any]) -> str:
+    """The keyword of a field: its name, unless its metadata has another. One that holds JSON takes the value."""
+    return str(field.metadata.get("keyword", field.name)).removesuffix(JSON)
+
+
+def take(base: T, keywords: dict[str, Any]) -> T:
+    """`base` with the keywords that are its fields. They are removed from `keywords`."""
+    changes = {}
+    for field in fields(base):  # type: ignore[arg-type]  # a dataclass
+        if keyword_of(field) in keywords:
+            value = keywords.pop(keyword_of(field))
+            changes[field.name] = as_json(value) if field.name.endswith(JSON) else value
+    return replace(base, **changes) if changes else base  # type: ignore[type-var]
+
+
+def as_json(value: object) -> str:
+    """JSON as it is, any other value written as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def takes_options(*groups: Iterable[inspect.Parameter]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """For a function with **options: its signature names them, and any other name is a TypeError."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        known = {each.name: each for each in own}
+        for each in chain(*groups):
+            known.setdefault(each.name, each)
+
+        @wraps(function)
+        def checked(*arguments: P.args, **options: P.kwargs) -> R:
+            for name in options:
+                if name not in known:
+                    raise _unknown(function.__name__, name, known)
+            return function(*arguments, **options)
+
+        checked.__signature__ = signature.replace(parameters=list(known.values()))  # type: ignore[attr-defined]
+        return checked
+
+    return decorate
+
+
+def parameters_of(options: object) -> list[inspect.Parameter]:
+    """The fields of an option class, of which `options` has the defaults, as keyword parameters."""
+    return [
+        inspect.Parameter(
+            keyword_of(field),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=getattr(options, field.name),
+            annotation=field.type,
+        )
+        for field in fields(options)  # type: ignore[arg-type]  # a dataclass
+    ]
+
+
+def _unknown(function: str, name: str, known: Iterable[str]) -> TypeError:
+    from difflib import get_close_matches
+
+    close = " or ".join(map(repr, get_close_matches(name, known)))
+    hint = f". Did you mean {close}?" if close else ""
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")

@@ -1,0 +1,201 @@
+"""A loaded model and its engine, for the service and the library: makes runs of requests. Never waits for a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
+from imp_service.core.checkpoint import model_path
+from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of, with_seed
+from imp_service.generation.fold import GenerationFold
+from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions
+from imp_service.generation.run import GenerationPlan, returns_of
+from imp_service.generation.text_side import TextSide
+from imp_service.generation.validate import invalid, refuse, request_violations, token_pieces, token_violations
+from imp_service.text import (
+    ChatPrompt,
+    StopRules,
+    StopStrings,
+    TemplateInvalid,
+    TextSpan,
+    TextStream,
+    Tokenizer,
+    TooManyTokens,
+)
+from imp_service.text.errors import naming_file
+
+Clock = Callable[[], float]
+UP_TO_CONTEXT = -1
+# Counts in the core have 31 bits: far beyond any context.
+MOST = 2**31 - 1
+
+
+def cache_scope(tenant: str, salt: str) -> str:
+    """Names who shares prefix blocks. The length keeps (tenant, salt) pairs apart whatever they hold."""
+    return f"{len(tenant)}:{tenant}{salt}"
+
+
+class ModelRuntime:
+    """May be used from several threads."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        clock: Clock = time.monotonic,
+        *,
+        make_tokenizer: Callable[[], Tokenizer] | None = None,
+    ) -> None:
+        """`make_tokenizer` returns the file's tokenizer; without it one is built."""
+        self.clock = clock
+        self.client = loaded.client
+        self.name = loaded.name
+        self.config = loaded.config
+        self.core = loaded.model
+        self.weight_files = loaded.files
+        self.vocab_size: int = loaded.model.vocab_size
+        # Ids below it are tokens. Logits may have more entries.
+        self.n_tokens: int = loaded.model.n_tokens
+        self.max_context: int = loaded.model.max_context
+        self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, make_tokenizer)
+        self.tokenizer = self.text.tokenizer
+        self.eos_tokens: list[int] = sorted(self.tokenizer.eos_ids)
+        wanted = loaded.config.settings.model.overrides.default_sampling
+        self.default_sampling = default_sampling(loaded.metadata, wanted)
+        self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
+        self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
+
+    def close(self) -> None:
+        """Stops the engine. Whoever waits for it gets CANCELLED."""
+        self.client.close()
+        self.text.close()
+        for file in self.weight_files:
+            file.close()
+
+    def prepare_chats(self) -> None:
+        """Compiles the chat templates, before a conversation needs one.
+
+        A template that the settings name must compile. If one of the file's own does not, that is a warning; with
+        `model.strict` it is an error.
+        """
+        templates = self.text.templates
+        try:
+            with naming_file(model_path(self.config).name):
+                found = templates.compile_all()
+        except TemplateInvalid as error:
+            if templates.is_named or self.config.settings.model.strict:
+                raise
+            found = [f"{error}; conversations are refused"]
+        self.warnings = (*self.warnings, *found)
+
+    def plan(self, request: GenerationRequest) -> GenerationPlan:
+        """A generation ready to be submitted. May be called from any thread."""
+        refuse(request_violations(request, self.n_tokens))
+        prompt_ids = self.prompt_ids(request.prompt, begins=True)
+        if not prompt_ids:
+            raise invalid("prompt", "holds no token")
+        sampling = with_seed(request.sampling)
+        resolved = self.resolve_sampling(sampling)
+        sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
+        limits, returns = self.limits_of(request), returns_of(request.output)
+
+        def submit(ticket: int) -> None:
+            self.client.engine.generate(
+                ticket,
+                sequences[0],
+                prompt_ids,
+                sampling=resolved,
+                priority=request.priority,
+                tenant=request.tenant,
+                cache_scope=cache_scope(request.tenant, request.cache.salt),
+                bypass_prefix=request.cache.bypass_prefix,
+                limits=limits,
+                returns=returns,
+                constrained=request.constraint is not None,
+                siblings=sequences[1:],
+            )
+
+        fold = self.fold(request, seed_of(sampling), prompt_ids)
+        return GenerationPlan(fold, sequences, submit, len(prompt_ids), request.stop.time_limit)
+
+    def prompt_ids(self, prompt: Prompt, *, begins: bool) -> list[int]:
+        """A prompt's tokens. If it `begins` a sequence, text gets the model's special tokens."""
+        if isinstance(prompt, str | ChatPrompt):
+            return self._text_ids(prompt, begins=begins)
+        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
+            raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
+        if len(prompt) > self.max_context:
+            raise self._too_long(len(prompt))  # before it is looked at: it may be of any length
+        refuse(token_violations("token_ids", prompt, self.n_tokens))
+        tokens: list[int] = []
+        for _, piece in token_pieces(prompt):
+            tokens += map(int, piece)
+        return tokens
+
+    def require_fitting(self, prompt: Prompt) -> None:
+        """Raises CONTEXT_TOO_LONG if a text cannot fit, judged by its size alone; takes microseconds."""
+        if isinstance(prompt, str):
+            n_tokens = self.tokenizer.least_tokens(len(prompt.encode(errors="replace")))
+            if n_tokens > self.max_context:
+                raise self._too_long(n_tokens, "at least ")
+
+    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool) -> list[int]:
+        """The tokens of a text or a conversation. Encoding stops when they exceed the context."""
+        try:
+            if isinstance(prompt, str):
+                spans = [TextSpan(prompt, parses_special_tokens=False)]
+                return self.tokenizer.encode_spans(spans, add_special_tokens=begins, most=self.max_context)
+            if not begins:
+                raise invalid("prompt", "a chat, expected text or tokens: the session holds tokens already")
+            return self.text.chat_ids(prompt, most=self.max_context)
+        except TooManyTokens as error:
+            raise self._too_long(error.n_tokens, "at least ") from None
+
+    def _too_long(self, n_tokens: int, least: str = "") -> Error:
+        details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
+        words = f"a prompt of {least}{n_tokens} tokens exceeds the context of {self.max_context}"
+        return make_error("CONTEXT_TOO_LONG", words, details)
+
+    def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
+        """The sampler that runs; unset fields take the model's defaults."""
+        return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
+
+    def limits_of(self, request: GenerationRequest) -> RunLimits:
+        """Where a generation ends."""
+        stop = request.stop
+        ceiling = self.config.settings.limits.max_tokens
+        if ceiling and stop.max_tokens is not None and stop.max_tokens > ceiling:
+            raise invalid("stop.max_tokens", f"{stop.max_tokens}, expected at most limits.max_tokens = {ceiling}")
+        unset = ceiling or UP_TO_CONTEXT
+        return RunLimits(
+            max_outputs=unset if stop.max_tokens is None else min(stop.max_tokens, MOST),
+            min_outputs=min(stop.min_tokens, MOST),
+            must_fit=stop.max_tokens is not None,
+            stop_tokens=sorted(set(stop.token_ids)),
+            eos_tokens=self.eos_tokens,
+            ends_at_eos=not stop.ignore_eos,
+        )
+
+    def fold(self, request: GenerationRequest, seed: int, prompt_ids: list[int]) -> GenerationFold:
+        """What makes replies of a generation's events."""
+        stop, output = request.stop, request.output
+        rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
+        follows_text = output.text or bool(stop.strings)
+        program = None if request.constraint is None else self.text.compile(request.constraint)
+        return GenerationFold(
+            seed=seed,
+            prompt_ids=prompt_ids,
+            include_match=stop.include_match,
+            output=output,
+            make_text=lambda: (
+                TextStream(self.tokenizer.table, rules, special_tokens=output.special_tokens) if follows_text else None
+            ),
+            constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
+        )
+
+    def _find_tokens_with(self, text: str) -> list[int]:
+        part = text.encode()
+        return [token for token in range(self.tokenizer.vocab_size) if part in self.tokenizer.token_bytes(token)]

@@ -1,0 +1,32 @@
+"""What a caller may ask the output to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ConstraintKind(Enum):
+    """The members of `imp.v1.Constraint.kind`, by their field's name."""
+
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    GBNF = "gbnf"
+    CHOICES = "choices"
+    JSON_OBJECT = "json_object"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintSpec:
+    """What the output must be. `source` is the text of the first three kinds, `choices` belong to the fourth."""
+
+    kind: ConstraintKind
+    source: str = ""
+    choices: tuple[str, ...] = ()
+    # For the JSON kinds: any amount of white space between two tokens, not at most grammar.JSON_SPACES.
+    unbounded_whitespace: bool = False
+
+    @property
+    def path(self) -> str:
+        """The field it came in."""
+        return f"constraint.{self.kind.value}"
