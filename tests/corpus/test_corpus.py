@@ -21,7 +21,7 @@ from imp_service.config import load as load_config
 from imp_service.generation.validate import FieldsInvalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.requests.check_request import check_request
-from imp_service.serving.served_model import ALL_CONSTRAINTS, Terms
+from imp_service.serving.served_model import ALL_CONSTRAINTS, ServedModel
 from imp_service.text import (
     ChatMessage,
     ChatPrompt,
@@ -52,7 +52,7 @@ FILES = sorted(path for path in CORPUS.glob("*/*") if path.parent.name in AT_LEA
 TOKENIZER = Tokenizer.from_metadata(byte_level())
 COMPILER = ConstraintCompiler(TOKENIZER, vocab_size=TOKENIZER.vocab_size)
 CHAT = ChatPrompt((ChatMessage("user", "hello"),))
-TERMS = Terms(load_config(None, []).settings, 2048, 2048, 512, ("imp demo",), ALL_CONSTRAINTS)
+SERVED = ServedModel(load_config(None, []).settings, 2048, 2048, 512, ("imp demo",), ALL_CONSTRAINTS)
 
 
 def read_model(path: Path) -> str:
@@ -100,7 +100,7 @@ def configure(path: Path) -> str:
 
 def judge_request(path: Path) -> str:
     try:
-        check_request(pb.GenerateRequest.FromString(path.read_bytes()), TERMS)
+        check_request(pb.GenerateRequest.FromString(path.read_bytes()), SERVED)
     except DecodeError:
         return "MALFORMED"
     except FieldsInvalid as error:

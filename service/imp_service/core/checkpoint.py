@@ -46,11 +46,11 @@ def open_checkpoint(config: Config) -> _core.ModelFile:
         return _core.open_model_file(path)
     except ModelError as error:
         if error.reason in ("MODEL_MISSING", "MODEL_PERMISSION"):
-            _say_more(error, config.settings.model.path or str(path))
+            _add_advice(error, config.settings.model.path or str(path))
         raise
 
 
-def _say_more(error: ModelError, typed: str) -> None:
+def _add_advice(error: ModelError, typed: str) -> None:
     """Writes the whole path, and what to do where it is no path at all.
 
     The core names files without their folders, because anybody may read its messages; the caller knows the folder.

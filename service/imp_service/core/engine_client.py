@@ -78,7 +78,7 @@ class EngineClient:
         """Drops later events of a ticket."""
         self._handlers.pop(ticket, None)
 
-    def hear(self, handler: Handler) -> None:
+    def set_unrequested_handler(self, handler: Handler) -> None:
         """Passes on what the engine tells of itself, and the answers that nobody waits for. One handler at a time."""
         self._handlers[UNASKED] = handler
 

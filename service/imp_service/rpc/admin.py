@@ -19,15 +19,15 @@ from imp_service.serving.requests import RunningRequest
 from imp_service.serving.session.sessions import SessionFacts
 from imp_service.serving.workers import SMALL_BYTES
 
-# How often a drain tells of its progress.
+# How often Drain sends its progress.
 PROGRESS_SECONDS = 1.0
-# How long a profile records where its caller names no limit, and its share of the time until the caller's deadline:
-# the rest is for sending it.
+# How long a profile records by default, and its largest share of the time until the caller's deadline: the rest is for
+# sending it.
 PROFILE_SECONDS, PROFILE_SHARE = 60.0, 0.8
 
 
 class AdminServicer:
-    """On the event loop's thread. Sees the requests and sessions of every tenant; shows no text of theirs."""
+    """On the event loop's thread. Shows the requests and sessions of every tenant, but no text."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -38,13 +38,13 @@ class AdminServicer:
         checked_without_model(request, self._host)
         drain = self._host.drain
         drain.begin(seconds_of(request.timeout) if request.HasField("timeout") else None)
-        # Whoever leaves a drain does not end it.
+        # The drain goes on if the caller leaves.
         over = asyncio.create_task(drain.wait())
         try:
             while not over.done():
-                await self._tell_progress(call)
+                await self._send_progress(call)
                 await asyncio.wait((over,), timeout=PROGRESS_SECONDS)
-            await self._tell_progress(call)
+            await self._send_progress(call)
         finally:
             over.cancel()
 
@@ -92,13 +92,13 @@ class AdminServicer:
             changed_keys=outcome.changed, restart_keys=outcome.needs_restart, file_keys=outcome.files
         )
 
-    async def _tell_progress(self, call: Call) -> None:
+    async def _send_progress(self, call: Call) -> None:
         load = write_load(self._host.load.snapshot())
         await call.write(pb.DrainResponse(load=load, drained=self._host.drain.is_drained))
 
 
 def profile_seconds(request: pb.ProfileRequest, call: Call) -> float:
-    """How long it may record, at the most."""
+    """The most seconds that a profile records."""
     limit = seconds_of(request.time_limit) if request.HasField("time_limit") else PROFILE_SECONDS
     remaining = call.time_remaining()
     return limit if remaining is None else min(limit, PROFILE_SHARE * remaining)
@@ -118,7 +118,7 @@ def write_request(request: RunningRequest) -> pb.RequestState:
 
 
 def write_session(session: SessionFacts, now: float) -> pb.SessionState:
-    """A session as an operator sees it; while a call is at work on it, it has no time of its end."""
+    """A session as an operator sees it. While a call uses it, it has no expire_time."""
     state = pb.SessionState(
         session_id=session.session_id,
         position=session.position,

@@ -1,4 +1,4 @@
-"""One call as a servicer sees it: who calls, for how long, and a way to answer."""
+"""One call as a servicer sees it: its caller, its deadline, and how to send replies."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import grpc
 from imp_service.rpc.replies.encoded import Reply
 from imp_service.telemetry import CallRecord
 
-# The longest that a request is thought to be under way.
+# The longest time that a request takes from the client to here.
 TRAVEL_SECONDS = 0.1
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """Made for each call before its servicer runs. Servicers raise what goes wrong; they never see a status."""
+    """Made for each call before its servicer runs. Servicers raise errors; CallPath turns them into a status."""
 
     method: str  # "/imp.v1.InferenceService/Generate"
     context: grpc.aio.ServicerContext[Any, Any]
@@ -25,29 +25,29 @@ class Call:
     request_id: str  # the server's, until the request names its own
     peer: str
     record: CallRecord
-    # Runs the call; None once it has ended, since the task keeps what was raised, and the frames of that keep the call.
+    # Runs the call. None after its end: the task refers to its exception, whose frames refer to the call.
     task: asyncio.Task[Any] | None
     tenant: str = ""
     priority: int = 0
     is_admitted: bool = False
     approximations: str = ""
-    # Of the request, or of the one that was read last.
+    # Of the latest request message.
     n_request_bytes: int = 0
-    # Output tokens that were written: told where the call is ended before it ends.
+    # Output tokens that were sent; a drain reports them if it ends the call.
     n_sent_tokens: int = 0
-    # What the call was told to end with.
+    # The error that end() gave the call.
     ending: Exception | None = None
-    # While headers are under way, no status may be sent: an end waits for them.
+    # While initial metadata is being sent, no status may be sent: end() waits for it.
     _is_admitting: bool = False
 
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:
-        """Initial metadata of an admitted call, trailing of a refused one, so that a refusal stays retryable."""
+        """Initial metadata of an admitted call. A refused call gets it as trailing metadata, so it can be retried."""
         pairs = (("imp-request-id", self.request_id), ("imp-instance-id", self.instance_id))
         return (*pairs, ("imp-approximations", self.approximations)) if self.approximations else pairs
 
     def time_remaining(self) -> float | None:
-        """Seconds until the caller's deadline, None without one."""
+        """Seconds until the caller's deadline; None without one."""
         remaining: float | None = self.context.time_remaining()
         return remaining
 
@@ -59,12 +59,12 @@ class Call:
 
     @property
     def was_ended_by_deadline(self) -> bool:
-        """Of a cancelled call: the caller's own timer started before ours, by what the request took to come here."""
+        """Whether a cancelled call has reached its deadline. The client's timer began earlier, by the travel time."""
         remaining = self.time_remaining()
         return remaining is not None and remaining <= TRAVEL_SECONDS
 
     async def admit(self) -> None:
-        """The call will be answered: what fails from here on is no transparent retry any more."""
+        """Sends initial metadata. From here on gRPC does not retry the call transparently."""
         if self.is_admitted:
             return
         self.is_admitted = self._is_admitting = True
@@ -77,7 +77,7 @@ class Call:
             raise self.ending
 
     async def write(self, message: Reply) -> None:
-        """Sends a message of a stream; waits for as long as the caller does not read."""
+        """Sends a message of a stream. Waits while the caller does not read."""
         if not self.is_admitted:
             await self.admit()
         try:
@@ -86,7 +86,7 @@ class Call:
             raise _gone() from error
 
     def end(self, error: Exception) -> None:
-        """Interrupts the servicer where it waits; the call then ends with this error. The first one counts."""
+        """Cancels the servicer; the call then ends with this error. Later errors are ignored."""
         if self.ending is None:
             self.ending = error
             if not self._is_admitting and self.task is not None:
@@ -94,5 +94,5 @@ class Call:
 
 
 def _gone() -> asyncio.CancelledError:
-    """Nothing can be sent any more: its caller has gone, and the task is about to be cancelled for that."""
+    """For a call whose caller has gone: gRPC is about to cancel its task."""
     return asyncio.CancelledError("nothing can be sent")

@@ -1,7 +1,8 @@
-"""The one path of a call: handlers are built from the descriptors, and each is wrapped the same way.
+"""The path that every call takes: authentication, metadata, phase, servicer, status, metrics.
 
-A servicer has a coroutine `method(request, call)` for each method of its service: it returns the reply, or writes
-replies with `call.write` where the method streams. Whatever it raises becomes one status.
+A servicer has a coroutine `method(request, call)` for each method of its service. It returns the reply, or sends
+replies with `call.write` if the method streams. Handlers are built from the descriptors. Every exception becomes one
+status.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Method = Callable[[Any, Call], Awaitable[Reply | None]]
 Parse = Callable[[bytes, Call], Message]
-# Client streaming, server streaming -> how calls of it are counted.
+# (client streaming, server streaming) -> the method's type in metrics.
 KINDS: dict[tuple[bool, bool], MethodType] = {
     (False, False): "unary",
     (False, True): "server_stream",
@@ -46,7 +47,7 @@ KINDS: dict[tuple[bool, bool], MethodType] = {
 
 
 class CallPath:
-    """What every call goes through before and after its servicer."""
+    """Makes the handlers of services, which run every call the same way."""
 
     def __init__(self, host: Host, authentication: Authentication) -> None:
         self._host = host
@@ -55,19 +56,19 @@ class CallPath:
         self._approximations = approximations(host.settings)
 
     def register(self, server: grpc.aio.Server, service: ServiceDescriptor, servicer: object) -> None:
-        """Serves every method of `service`; each must be there under its own name."""
+        """Serves every method of `service`. The servicer must have a coroutine of each method's name."""
         policy = POLICIES[service.full_name]
         handlers = {
             method.name: self._handler(method, policy, getattr(servicer, method.name)) for method in service.methods
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
 
-    def has(self, method: str) -> bool:
-        """Whether calls of this method come here."""
+    def handles(self, method: str) -> bool:
+        """Whether this path serves a method."""
         return method in self._methods
 
-    def refusing(self, method: str, error: Exception) -> Handler:
-        """A handler that refuses a call of whatever shape, before its first message."""
+    def refusal_handler(self, method: str, error: Exception) -> Handler:
+        """A handler that fails a call of any method type, before its first message."""
 
         async def refuse(_: object, context: Context) -> None:
             failing = self._fail(self._begin(method, context, RequestMetadata(), NO_POLICY), error, NO_POLICY)
@@ -82,7 +83,7 @@ class CallPath:
         counted = CountedMethod(service, descriptor.name, KINDS[kind], policy.is_request, policy.is_health)
         self._host.telemetry.add_method(counted)
         self._methods.add(counted.path)
-        # Messages are read and written here: what is malformed then ends as any other bad request does.
+        # Messages are parsed here, so that a malformed one fails like any other bad request.
         parse = self._parser(descriptor)
 
         async def read_one(call: Call) -> Reply | None:
@@ -91,8 +92,8 @@ class CallPath:
                 raise invalid("request", "found no message, expected one")
             return await method(parse(content, call), call)
 
-        # Whether one message comes or many is the same on the wire. Reading it here puts the caller's checks before
-        # it, and gives a call without one an end: of its own accord grpc.aio leaves that open.
+        # Registered as a stream, since one message or many look the same on the wire. So the checks of the caller run
+        # before the message is read, and a call without a message ends: grpc.aio would leave it open.
         async def answer_one(_: object, context: Context) -> bytes | None:
             running = self._run(counted.path, policy, read_one, context)
             del _, context
@@ -154,7 +155,7 @@ class CallPath:
                 call.task.uncancel()
             await self._fail(call, call.ending, policy)
         except grpc.aio.AbortError:
-            # A protocol that is not ours has its own endings.
+            # A servicer of another protocol, such as health, has set the status itself.
             self._end(call, call.context.code().name)
             raise
         except Exception as error:
@@ -202,18 +203,18 @@ class CallPath:
         except grpc.aio.AbortError:
             raise
         except Exception as unsent:
-            # Its caller went while the status was under way.
+            # The caller left before the status was sent.
             raise asyncio.CancelledError("nothing can be sent") from unsent
 
     def _load(self, policy: Policy) -> TrailingMetadata:
-        """For the balancer in the caller, which spreads requests."""
+        """The load, for load balancing in the client."""
         if not policy.is_request:
             return ()
         host = self._host
         return ((ORCA_KEY, orca_report(host.load.snapshot(), host.settings.scheduler.max_running)),)
 
     def _end(self, call: Call, code: str, reason: str = "") -> None:
-        """The one ending: from here on nobody can end the call in another way."""
+        """Records the end of a call. Nothing can end it in another way from here on."""
         self._host.calls.leave(call)
         call.task = None
         call.record.facts.request_id = call.request_id
@@ -222,9 +223,10 @@ class CallPath:
 
 
 async def _without_frames(running: Awaitable[T]) -> T:
-    """The result of a call. If the call is aborted, the exception loses its frames.
+    """The result of a call. If the call is aborted, drops the traceback of the exception.
 
-    The context keeps that exception, and the frames would keep the context. The caller must not hold the context.
+    The context refers to that exception, and the frames of its traceback to the context. The caller must not hold a
+    reference to the context.
     """
     try:
         return await running
@@ -234,7 +236,7 @@ async def _without_frames(running: Awaitable[T]) -> T:
 
 
 def _read(pairs: Metadata) -> tuple[RequestMetadata, FieldsInvalid | None]:
-    """What the metadata says; or what is wrong with it, told when its turn comes."""
+    """The metadata, or the error in it, which is raised after the checks that come first."""
     try:
         return read_request_metadata(pairs), None
     except FieldsInvalid as error:

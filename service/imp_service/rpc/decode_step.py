@@ -18,36 +18,36 @@ from imp_service.rpc.requests.read_requests import read_sampling, read_step, req
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.served_model import Terms
-from imp_service.serving.session.commands import Extension, begin, check_position, find_breakers
+from imp_service.serving.served_model import ServedModel
+from imp_service.serving.session.commands import Extension, begin_step, check_position, find_breakers
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """A session's part."""
+    """The result of one session."""
 
     output: pb.StepOutput
     forward: float  # seconds
     scores: HeldScores
 
 
-# A step under way, what one gave before, or why one cannot be run.
+# A step that runs, the stored result of an equal step, or why the step cannot run.
 Begun = asyncio.Future[Stepped | Exception] | Stepped | Exception
 
 
 class DecodeStep:
-    """On one host."""
+    """Runs batched steps of one host's sessions."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def answer(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
-        """The results in request order; raises the first failure where no step could be run."""
+        """The results in request order. Raises the first failure if every step failed."""
         await checked(request, call.n_request_bytes, self._host)
         return await self.answer_checked(request, call)
 
     async def answer_checked(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
-        """The same for a request that is checked."""
+        """The same for a checked request."""
         model, began = self._host.model, self._host.clock()
         options = [read_step(each.step) for each in request.steps]
         self._check_size(request, options)
@@ -66,13 +66,13 @@ class DecodeStep:
         return reply
 
     def _check_size(self, request: pb.DecodeStepRequest, options: list[StepOptions]) -> None:
-        terms = Terms.of(self._host.model, self._host.settings)
+        served = ServedModel.of(self._host.model, self._host.settings)
         refuse_large(
             (
-                step_part(each, max(1, len(step.token_ids)), terms, f"steps[{i}].step")
+                step_part(each, max(1, len(step.token_ids)), served, f"steps[{i}].step")
                 for i, (step, each) in enumerate(zip(request.steps, options, strict=True))
             ),
-            terms,
+            served,
         )
 
     def _begin(self, step: pb.SessionStep, options: StepOptions, sampling: SamplingOptions | None, call: Call) -> Begun:
@@ -91,9 +91,9 @@ class DecodeStep:
             extension = Extension(
                 list(step.token_ids), options, _stepped, sampling=sampling, position=position, digest=digest
             )
-            return begin(sessions, held, extension)
-        except Exception as error:  # also a bug: the steps of other sessions are under way
-            sessions.give_up(held)
+            return begin_step(sessions, held, extension)
+        except Exception as error:  # also a bug: the steps of other sessions go on
+            sessions.abandon(held)
             return error
 
     def _reply(

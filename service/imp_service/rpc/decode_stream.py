@@ -1,4 +1,4 @@
-"""DecodeStream: steps over one stream, answered in order; sessions opened on it end with it."""
+"""DecodeStream: session requests over one stream, answered in order. Sessions that it opens end with it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase, draining
 from imp_service.serving.session.held_session import HeldSession
 
-# Requests read and not yet answered; beyond, the client is held back by flow control.
-MAX_IN_WORK = 64
+# The most requests that are read and not answered. Flow control stops the client there.
+MAX_UNANSWERED = 64
 
 Answer = asyncio.Task[pb.DecodeStreamResponse]
 
 
 class DecodeStream:
-    """One stream. Its requests run side by side, but those that name one session run in their order."""
+    """One stream. Its requests run concurrently, but those that name the same session run in their order."""
 
     def __init__(self, host: Host, call: Call) -> None:
         self._host = host
@@ -32,18 +32,18 @@ class DecodeStream:
         self._changes = SessionChanges(host)
         self._call = call
         self._opened: list[HeldSession] = []
-        self._places = asyncio.Semaphore(MAX_IN_WORK)
+        self._places = asyncio.Semaphore(MAX_UNANSWERED)
         # In request order; None after the last.
         self._answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         self._in_work: set[Answer] = set()
-        # Requests read whose answer is not written.
+        # Requests that are read and whose answer is not sent.
         self._n_unanswered = 0
         self._is_read_out = False
         # The latest request that names a session.
         self._latest: dict[str, Answer] = {}
 
     async def answer(self, requests: AsyncIterator[pb.DecodeStreamRequest]) -> None:
-        """Answers every request; whatever ends the stream, what it opened is released."""
+        """Answers every request. Releases the sessions that it opened, however the stream ends."""
         reader = asyncio.create_task(self._read(requests))
         stop_watching = self._host.lifecycle.watch(lambda _: self._end_where_idle())
         try:
@@ -75,7 +75,7 @@ class DecodeStream:
             self._answers.put_nowait(None)
 
     def _end_where_idle(self) -> None:
-        """A drain waits for what is in work, not for a client that may send something more one day."""
+        """Ends the stream during a drain if no request is unanswered: the client may never end it."""
         is_draining = self._host.lifecycle.phase is Phase.DRAINING
         if is_draining and self._n_unanswered == 0 and not self._is_read_out:
             self._call.end(draining())
@@ -103,7 +103,7 @@ class DecodeStream:
             await asyncio.wait(before)
         try:
             return await self._answered(request, n_bytes)
-        except Exception as error:  # also a bug: it must not end the stream, and with it every session opened there
+        except Exception as error:  # also a bug: it must not end the stream and with it every session
             failure = reported_failure(error, self._call, self._host.telemetry.log)
             return pb.DecodeStreamResponse(error=failure.step_error())
 
@@ -132,7 +132,7 @@ def _n_tokens_in(reply: pb.DecodeStreamResponse) -> int:
 
 
 def _names_in(request: pb.DecodeStreamRequest) -> Iterator[str]:
-    """Sessions that a request names: it waits for earlier ones that name them too."""
+    """The ids of a request's sessions. It waits for earlier requests with the same ids."""
     match request.WhichOneof("request"):
         case "prefill":
             if request.prefill.session_id:

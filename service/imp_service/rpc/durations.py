@@ -1,4 +1,4 @@
-"""Seconds as protobuf's Duration and Timestamp have them, and back."""
+"""Converts seconds to protobuf's Duration and Timestamp, and back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 NS = 10**9
-# What the type's own definition allows: about ten thousand years either way.
+# The range of Duration: about ten thousand years, positive or negative.
 MAX_SECONDS = 315_576_000_000
 
 
@@ -17,13 +17,13 @@ def duration(seconds: float) -> Duration:
 
 
 def timestamp(seconds: float) -> Timestamp:
-    """A wall clock's reading, to the microsecond that a float of it has."""
+    """Seconds since the epoch, to the microsecond: a float has no more digits."""
     whole, us = divmod(round(seconds * 1_000_000), 1_000_000)
     return Timestamp(seconds=whole, nanos=us * 1000)
 
 
 def is_valid(value: Duration) -> bool:
-    """In range, and both parts of one sign."""
+    """Whether a duration is in range, and both parts have the same sign."""
     seconds, ns = value.seconds, value.nanos
     return abs(seconds) <= MAX_SECONDS and abs(ns) < NS and (seconds == 0 or ns == 0 or (seconds > 0) == (ns > 0))
 

@@ -1,4 +1,4 @@
-"""grpc.health.v1 of one server: readiness under "" and each service of imp.v1, and whether the process should live."""
+"""grpc.health.v1: readiness as "" and each service of imp.v1, and liveness as "liveness"."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imp_service.rpc.call import Call
 from imp_service.serving.lifecycle import Lifecycle
 
 LIVENESS = "liveness"
-# All listeners together. A watcher costs a task and a stream, and nobody needs many.
+# Over all listeners. Each watcher takes a task and a stream.
 MAX_WATCHERS = 512
 
 _SERVING = HealthCheckResponse.SERVING
@@ -24,25 +24,25 @@ _UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health:
-    """The servicer of every listener. On the event loop's thread."""
+    """One servicer for all listeners. On the event loop's thread."""
 
     def __init__(self, lifecycle: Lifecycle, services: Iterable[str]) -> None:
         self._lifecycle = lifecycle
         self._services = ("", *services)
         self._is_alive = True
         self._n_watchers = 0
-        # Replaced at each change; whoever waits holds the one that was current.
+        # Done at the next change, and then replaced.
         self._changed: asyncio.Future[None] | None = None
-        lifecycle.watch(lambda _: self._tell())
+        lifecycle.watch(lambda _: self._notify())
 
     def set_alive(self, is_alive: bool) -> None:
-        """Whether a supervisor should leave the process alone: not of loading, load, or a drain."""
+        """Sets liveness: false if the process should be restarted. Loading, load and drains do not change it."""
         if is_alive != self._is_alive:
             self._is_alive = is_alive
-            self._tell()
+            self._notify()
 
     def statuses(self) -> dict[str, int]:
-        """Every name with its status now."""
+        """The current status of every name."""
         ready = _SERVING if self._lifecycle.is_ready else _NOT_SERVING
         return {**dict.fromkeys(self._services, ready), LIVENESS: _SERVING if self._is_alive else _NOT_SERVING}
 
@@ -53,7 +53,7 @@ class Health:
         return HealthCheckResponse(status=status)
 
     async def List(self, request: Message, call: Call) -> Message:  # noqa: N802
-        # A method of the newer releases of grpcio-health-checking, which bring its message; the older ones never call.
+        # Only newer releases of grpcio-health-checking have this method, and its message.
         kind: Any = DESCRIPTOR.services_by_name["Health"].methods_by_name["List"].output_type
         reply: Any = GetMessageClass(kind)()
         for name, status in self.statuses().items():
@@ -65,12 +65,12 @@ class Health:
             await call.context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHERS} watch already")
         self._n_watchers += 1
         try:
-            told = None
+            last = None
             while True:
-                # Statuses that came and went while the last one was being sent are not told.
+                # A status that came and went while the last one was being sent is skipped.
                 status = self.statuses().get(request.service, _UNKNOWN)
-                if status != told:
-                    told = status
+                if status != last:
+                    last = status
                     await call.write(HealthCheckResponse(status=status))
                 else:
                     await self._wait()
@@ -82,7 +82,7 @@ class Health:
             self._changed = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._changed)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, None
         if changed is not None:
             changed.set_result(None)

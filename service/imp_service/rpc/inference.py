@@ -18,7 +18,7 @@ from imp_service.serving.refusal import Refusal
 
 
 class InferenceServicer:
-    """Each method hands its call to the part that does it."""
+    """Passes each call to the class of its method."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

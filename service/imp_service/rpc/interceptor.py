@@ -20,18 +20,18 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
         self,
         authentication: Authentication,
         is_checked: Callable[[str], bool],
-        refusing: Callable[[str, Exception], Handler],
+        refusal_handler: Callable[[str, Exception], Handler],
     ) -> None:
         self._authentication = authentication
         self._is_checked = is_checked
-        self._refusing = refusing
+        self._refusal_handler = refusal_handler
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """The handler of the call: one that refuses it, where it may not be made."""
+        """The handler of the call, or one that refuses it."""
         method = str(handler_call_details.method)
         handler = await continuation(handler_call_details)
         if self._is_checked(method) and handler is not None:
@@ -39,8 +39,8 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
         try:
             self._authentication.check(method, tuple(handler_call_details.invocation_metadata))
         except Refusal as refusal:
-            # Of what is not served here, only known callers are told so.
+            # UNIMPLEMENTED, but only for callers with a valid token.
             if handler is None and refusal.reason == "NOT_ALLOWED":
                 return None
-            return self._refusing(method, refusal)
+            return self._refusal_handler(method, refusal)
         return handler

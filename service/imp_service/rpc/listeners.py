@@ -12,10 +12,10 @@ from imp_service.config.address import Address
 from imp_service.config.derived import most_received_bytes
 from imp_service.serving.listening import ListenError, check_all, claimed
 
-# gRPC's own default; a window as large as several messages would only fill memory.
+# gRPC's default. A larger window would only take memory.
 STREAM_WINDOW_BYTES = 64 * 1024
 HANDSHAKE_SECONDS = 10
-# A client that pings just as often as it may comes early now and then.
+# Clients that ping at the least interval are sometimes early.
 PING_TOLERANCE = 0.9
 
 Options = list[tuple[str, int]]
@@ -27,29 +27,29 @@ def channel_options(settings: Settings, *, has_channelz: bool = False) -> Option
     options: Options = [
         ("grpc.max_receive_message_length", most_received_bytes(limits)),
         ("grpc.max_send_message_length", limits.max_message_bytes),
-        # Equal: between the two, gRPC refuses at random.
+        # Equal: between the two limits gRPC refuses at random.
         ("grpc.max_metadata_size", limits.max_metadata_bytes),
         ("grpc.absolute_max_metadata_size", limits.max_metadata_bytes),
         ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
         ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", _ms(keepalive.time)),
         ("grpc.keepalive_timeout_ms", _ms(keepalive.timeout)),
-        # The same: by itself gRPC gives every ping a minute, its keepalive's too.
+        # Without this gRPC waits a minute for the reply to every ping, also for keepalive.
         ("grpc.http2.ping_timeout_ms", _ms(keepalive.timeout)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", int(_ms(keepalive.min_ping_interval) * PING_TOLERANCE)),
         ("grpc.max_concurrent_streams", connection.max_streams),
-        # Clients wait by themselves at that number. With this on, gRPC refuses those that are early by a moment,
-        # and with a bound on pending requests at random: without a reason, which is ours to give.
+        # Clients wait at max_concurrent_streams. With overload protection gRPC refuses calls that are a moment early,
+        # and with a low limit of pending requests others at random, without a reason of the error table.
         ("grpc.http.overload_protection", 0),
         ("grpc.server.max_pending_requests", connection.max_connections * connection.max_streams),
         ("grpc.server.max_pending_requests_hard_limit", connection.max_connections * connection.max_streams),
         ("grpc.max_allowed_incoming_connections", connection.max_connections),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
-        # A second server on the same port fails, instead of taking every other connection.
+        # A second server on the same port must fail, not take half of the connections.
         ("grpc.so_reuseport", 0),
-        # Memory that was sent may not be used again before the peer has acknowledged it: CVE-2024-11407.
+        # Zero copy may send memory that was already reused: CVE-2024-11407.
         ("grpc.experimental.tcp_tx_zerocopy_enabled", 0),
         ("grpc.enable_channelz", int(has_channelz)),
     ]
@@ -66,15 +66,15 @@ def _ms(span: timedelta) -> int:
 
 
 def bind(server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None = None) -> str:
-    """Binds a checked address; returns it with the port that was chosen."""
+    """Binds a checked address. Returns it with the port that was chosen."""
     path = address.socket_path
-    # After `unix:` gRPC takes every slash for the path's own.
+    # gRPC takes everything after `unix:` as the path.
     text = address.text if path is None else f"unix:{path}"
     with nullcontext() if path is None else claimed(path):
         try:
             port = server.add_secure_port(text, credentials) if credentials else server.add_insecure_port(text)
         except RuntimeError:
-            # Someone took it since it was checked; grpc does not say what the system said.
+            # Another process took the address after the check. gRPC does not report the system's error.
             check_all((address,))
             raise ListenError("ADDRESS_IN_USE", address.text, "cannot be bound") from None
     return address.text if path is not None else address.with_port(port)

@@ -1,4 +1,4 @@
-"""ModelService: what is served, by what, and how busy it is."""
+"""ModelService: the model, the server, and its load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from imp_service.rpc.requests.check_request import checked, checked_without_mode
 from imp_service.serving.background_work import WeightsDigest
 from imp_service.serving.host import Host
 from imp_service.serving.load_meter import LoadSnapshot
-from imp_service.serving.served_model import Terms
+from imp_service.serving.served_model import ServedModel
 from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 
 # Counts additions to imp.v1.
@@ -37,10 +37,10 @@ class ModelServicer:
         self._digest = WeightsDigest(host)
 
     async def GetModelInfo(self, request: pb.GetModelInfoRequest, call: Call) -> pb.GetModelInfoResponse:  # noqa: N802
-        terms = await checked(request, call.n_request_bytes, self._host)
+        served = await checked(request, call.n_request_bytes, self._host)
         model, sha256 = self._host.model, self._digest.sha256
-        # The first one counts parameters and hashes the tokenizer.
-        return await self._host.workers.write(lambda: write_model_info(model, terms, sha256))
+        # On a worker: the first call counts parameters and hashes the tokenizer.
+        return await self._host.workers.write(lambda: write_model_info(model, served, sha256))
 
     async def GetServerInfo(  # noqa: N802
         self, request: pb.GetServerInfoRequest, call: Call
@@ -57,26 +57,26 @@ class ModelServicer:
             await call.write(pb.WatchLoadResponse(load=write_load(snapshot)))
 
 
-def write_model_info(model: ModelRuntime, terms: Terms, weights_sha256: str) -> pb.GetModelInfoResponse:
+def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: str) -> pb.GetModelInfoResponse:
     """The model and what it can do."""
-    features = terms.settings.features
+    features = served.settings.features
     info = pb.GetModelInfoResponse(
-        model=terms.names[0],
-        aliases=terms.names[1:],
+        model=served.names[0],
+        aliases=served.names[1:],
         architecture=model.core.architecture,
         parameters=count_parameters(model.core),
         weight_format=weight_format(model.core),
         weights_sha256=weights_sha256,
         tokenizer_sha256=model.tokenizer.sha256,
-        max_context_tokens=terms.max_context,
-        vocab_size=terms.vocab_size,
+        max_context_tokens=served.max_context,
+        vocab_size=served.vocab_size,
         eos_token_ids=model.eos_tokens,
         chat_template=model.text.template_source or "",
         default_sampling=write_sampling(model.default_sampling),
         max_top_logprobs=LIMITS.top_logprobs,
-        constraints=terms.constraints,
+        constraints=served.constraints,
         supports_logits=features.logits,
-        num_tokens=terms.n_tokens,
+        num_tokens=served.n_tokens,
     )
     bos = model.tokenizer.bos_id
     if bos is not None:
@@ -85,7 +85,7 @@ def write_model_info(model: ModelRuntime, terms: Terms, weights_sha256: str) -> 
 
 
 def write_sampling(options: SamplingOptions) -> types_pb2.SamplingOptions:
-    """Every field that is set. Of a model's own sampler that is each but the seed, which every request draws anew."""
+    """Every field that is set. The model's default sampler has no seed: each request draws its own."""
     dry = options.dry
     return types_pb2.SamplingOptions(
         **{name: getattr(options, name) for name in SAMPLER_FIELDS},
@@ -101,7 +101,7 @@ def write_dry(options: DryOptions) -> types_pb2.DryOptions:
 
 
 def write_server_info(host: Host) -> pb.GetServerInfoResponse:
-    """The server; what only a loaded model decides is left out until there is one."""
+    """The server. Fields that depend on the model are absent until it is loaded."""
     settings = host.settings
     info = pb.GetServerInfoResponse(
         version=__version__,
@@ -140,7 +140,7 @@ def write_load(load: LoadSnapshot) -> pb.Load:
 
 
 def _config(host: Host) -> Struct:
-    """Each key with its value, `null` where unset. Secrets stand in files, but an address may name its user."""
+    """Each key of the settings with its value. Secrets are in files, but the user in an address is removed."""
     values = json.loads(as_json(host.config))
     endpoint = values["tracing.endpoint"]
     if endpoint is not None:

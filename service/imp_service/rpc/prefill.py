@@ -1,6 +1,6 @@
-"""Prefill: opens a session or extends one, and keeps the reply for a caller that lost it.
+"""Prefill: opens a session or extends one, and stores the reply for a caller that lost it.
 
-What takes a session or a place for one gives it back on every way out; what the engine was given runs to its end.
+However a call ends, it leaves the session that it uses. A step that was submitted runs to its end.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from imp_service.rpc.requests.read_requests import (
 )
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
 from imp_service.serving.host import Host
-from imp_service.serving.served_model import Terms
+from imp_service.serving.served_model import ServedModel
 from imp_service.serving.session.commands import (
     Extension,
-    begin,
+    begin_step,
     check_base,
+    check_context,
     check_position,
-    check_room,
     find_breakers,
 )
 from imp_service.serving.session.held_session import HeldSession
@@ -46,27 +46,27 @@ OnOpen = Callable[[HeldSession], None]
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
-    """The reply of a step, but for its scores."""
+    """The reply without the scores, and the scores."""
 
     reply: pb.PrefillResponse
     scores: HeldScores
 
 
 class Prefill:
-    """On one host."""
+    """Prefills sessions of one host."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def answer(self, request: pb.PrefillRequest, call: Call) -> pb.PrefillResponse:
-        """The session after it."""
+        """Checks the request, and runs it."""
         await checked(request, call.n_request_bytes, self._host)
         return await self.answer_checked(request, call)
 
     async def answer_checked(
         self, request: pb.PrefillRequest, call: Call, on_open: OnOpen = lambda _: None
     ) -> pb.PrefillResponse:
-        """The same for a request that is checked; tells of the session that it opens."""
+        """The same for a checked request. Calls `on_open` with a session that it opens."""
         sessions, model, began = self._host.sessions, self._host.model, self._host.clock()
         sampling = read_sampling(request.sampling) if request.HasField("sampling") else None
         await find_breakers(self._host.workers, model, sampling)
@@ -78,9 +78,9 @@ class Prefill:
                 sessions.leave(held)
                 return await self._whole(cast(Prefilled, stored))
             extension = await self._extension(request, held, sampling, digest)
-            ended = begin(sessions, held, extension)
+            ended = begin_step(sessions, held, extension)
         except BaseException:
-            sessions.give_up(held)
+            sessions.abandon(held)
             raise
         try:
             outcome = await ended
@@ -89,7 +89,7 @@ class Prefill:
             whole = await self._whole(outcome)
         except asyncio.CancelledError:
             if was_new and not request.session_id:
-                sessions.close(held)  # nobody knows its name
+                sessions.close(held)  # nobody knows its id
             raise
         n_sampled = int(outcome.reply.output.HasField("token_id"))
         n_cached = outcome.reply.cached_tokens
@@ -97,7 +97,7 @@ class Prefill:
         return whole
 
     async def _whole(self, prefilled: Prefilled) -> pb.PrefillResponse:
-        """The reply with its scores; what is kept for a caller that lost it stays without them."""
+        """The reply with its scores. The stored reply has them in a smaller form."""
         if not prefilled.scores:
             return prefilled.reply
 
@@ -110,7 +110,7 @@ class Prefill:
         return await self._host.workers.write(write)
 
     def _digest(self, request: pb.PrefillRequest) -> bytes | None:
-        """None where no reply is kept, or none can be: no session holds so many tokens."""
+        """The digest of a request whose reply is stored; None for others, and if no session holds so many tokens."""
         fits = len(request.token_ids.ids) <= self._host.model.max_context
         return request_digest(request) if fits and request.HasField("position") else None
 
@@ -138,11 +138,11 @@ class Prefill:
             raise invalid("chat", "set, expected text or token_ids: the session holds tokens already")
         model, options = self._host.model, read_step(request.step)
         tokens = await self._tokens(model, request, held)
-        check_room(held, len(tokens), model.max_context)
+        check_context(held, len(tokens), model.max_context)
         base = request.base if request.HasField("base") else None
         check_base(held, len(tokens), base)
-        terms = Terms.of(model, self._host.settings)
-        refuse_large([step_part(options, len(tokens), terms)], terms)
+        served = ServedModel.of(model, self._host.settings)
+        refuse_large([step_part(options, len(tokens), served)], served)
 
         def write(output: StepOutput) -> Prefilled:
             reply = pb.PrefillResponse(
@@ -157,7 +157,7 @@ class Prefill:
             tokens,
             options,
             write,
-            # A new session was opened with its sampler.
+            # A new session already has its sampler.
             sampling=None if held.is_new else sampling,
             position=held.position,
             base=base,
@@ -169,7 +169,7 @@ class Prefill:
     async def _tokens(self, model: ModelRuntime, request: pb.PrefillRequest, held: HeldSession) -> list[int]:
         prompt = read_prompt(request, "input")
         if not isinstance(prompt, str | ChatPrompt):
-            check_room(held, len(prompt), model.max_context)  # before it is looked at
+            check_context(held, len(prompt), model.max_context)  # before each id is checked
         model.require_fitting(prompt)
         begins = held.position == 0
         tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), reading_bytes(prompt))

@@ -1,4 +1,4 @@
-"""Server reflection in the current protocol (v1) and the older one (v1alpha): generic clients speak one of the two."""
+"""Server reflection in the current protocol (v1) and the older one (v1alpha): clients use one of the two."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ OLD, CURRENT = "grpc.reflection.v1alpha", "grpc.reflection.v1"
 
 
 def add_reflection(server: grpc.aio.Server, names: Sequence[str]) -> None:
-    """Describes the services of these names, and itself.
+    """Adds reflection of the named services and of itself.
 
-    The library has the older protocol only. The two differ in their package's name, not in a byte of their messages.
+    The library has only the older protocol. The two have equal messages; only the name of the package differs.
     """
     from grpc_reflection.v1alpha import reflection, reflection_pb2
 

@@ -28,13 +28,13 @@ from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
 from imp_service.serving.listening import bind_socket, check_all, has_ipv6
 from imp_service.serving.security.authentication import Authentication
-from imp_service.serving.security.reloaded_files import Looking, ReloadedFiles
+from imp_service.serving.security.reloaded_files import FileWatcher, ReloadedFiles
 from imp_service.serving.security.tokens import Tokens, is_readable_by_all, read_tokens
 from imp_service.telemetry.metrics_listener import MetricsListener
 
 
 def require_native_runtime() -> None:
-    """Raises where protobuf has fallen back to Python: there, nested groups of a request recurse on our own stack."""
+    """Raises if protobuf runs in pure Python: there, a request with deep nesting overflows the stack."""
     found = api_implementation.Type()
     if found != "upb":
         raise RuntimeError(f"protobuf runs on {found!r}, expected its C runtime 'upb'; reinstall protobuf")
@@ -48,12 +48,12 @@ ALL_SERVICES = (INFERENCE, TOKENIZER, MODEL, ADMIN)
 
 
 def make_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
-    """Those of the data listeners."""
+    """The servicers of the data listeners."""
     return {INFERENCE: InferenceServicer(host), TOKENIZER: TokenizerServicer(host), MODEL: ModelServicer(host)}
 
 
 def make_admin_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
-    """Those of the admin listener."""
+    """The servicers of the admin listener."""
     return {ADMIN: AdminServicer(host)}
 
 
@@ -64,10 +64,10 @@ class Server:
     """Listens from start() to stop(). On the event loop's thread."""
 
     def __init__(self, host: Host) -> None:
-        """Reads the files of tokens and certificates: raises ConfigError before anything is bound."""
+        """Reads the files of tokens and certificates. Raises ConfigError. Nothing is bound yet."""
         require_native_runtime()
         self._host = host
-        # What was bound, with the ports that were chosen; filled by start().
+        # The bound addresses, with the ports that were chosen; start() sets them.
         self.addresses: list[str] = []
         self.health_address: str | None = None
         self.admin_address: str | None = None
@@ -76,14 +76,14 @@ class Server:
         host.watchdog.watch(self.health.set_alive)
         self._servers: list[grpc.aio.Server] = []
         self._metrics: MetricsListener | None = None
-        self._looks: list[Callable[[], None]] = []
-        self._looking: Looking | None = None
+        self._file_checks: list[Callable[[], None]] = []
+        self._file_watcher: FileWatcher | None = None
         self._authentication = Authentication(self._tokens(), public_health=host.settings.auth.public_health)
         self._tls = self._certificate()
         self._path = CallPath(host, self._authentication)
 
     async def start(self) -> None:
-        """Binds every listener, or none where one of them cannot be; health answers first."""
+        """Binds every listener, or none if one of them fails. Health is bound first."""
         listen = self._host.settings.listen
         data = [self._address(text) for text in listen.grpc]
         others = (listen.health, listen.admin, listen.metrics)
@@ -105,13 +105,13 @@ class Server:
         except BaseException:
             await self.stop(0)
             raise
-        if self._looks:
-            self._looking = Looking(self._looks)
+        if self._file_checks:
+            self._file_watcher = FileWatcher(self._file_checks)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Takes no new call; those under way have `grace_seconds` to end."""
-        if self._looking is not None:
-            self._looking.stop()
+        """Takes no new calls. Running calls have `grace_seconds` to end."""
+        if self._file_watcher is not None:
+            self._file_watcher.stop()
         self._host.calls.end_others(cut_short())
         servers, self._servers = self._servers, []
         await asyncio.gather(*(server.stop(grace_seconds) for server in servers))
@@ -121,7 +121,7 @@ class Server:
             path.unlink(missing_ok=True)
 
     def _address(self, text: str) -> Address:
-        """The address to bind: `[::]` means every address of the machine, so without IPv6 it is `0.0.0.0`."""
+        """The address to bind. `[::]` means every address of the machine, so without IPv6 it becomes `0.0.0.0`."""
         address = Address(text)
         if address.over_ipv4 == address or has_ipv6():
             return address
@@ -137,7 +137,7 @@ class Server:
     def _make(
         self, servicers: Mapping[ServiceDescriptor, object], *, is_admin: bool = False, is_bare: bool = False
     ) -> grpc.aio.Server:
-        """A server of these and of health; a bare one has nothing else."""
+        """A gRPC server of these services and health, with reflection if it is not bare."""
         settings = self._host.settings
         server = grpc.aio.server(
             options=channel_options(settings, has_channelz=settings.listen.admin is not None),
@@ -158,7 +158,7 @@ class Server:
     def _interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
         if self._host.settings.auth.token_file is None:
             return ()
-        return (AuthenticationInterceptor(self._authentication, self._path.has, self._path.refusing),)
+        return (AuthenticationInterceptor(self._authentication, self._path.handles, self._path.refusal_handler),)
 
     def _tokens(self) -> ReloadedFiles[Tokens] | None:
         if (text := self._host.settings.auth.token_file) is None:
@@ -167,7 +167,7 @@ class Server:
         tokens = ReloadedFiles("auth.token_file", (path,), lambda: read_tokens(path), log)
         if is_readable_by_all(path):
             log.warning("auth.token_file", message=f"{path}: everyone on this machine may read it")
-        self._looks.append(tokens.look)
+        self._file_checks.append(tokens.check_files)
         self._host.reload.watch(tokens)
         return tokens
 
@@ -175,7 +175,7 @@ class Server:
         if self._host.settings.tls.cert is None:
             return None
         tls = TlsCredentials(self._host.settings.tls, self._host.telemetry.log)
-        self._looks.append(tls.files.look)
+        self._file_checks.append(tls.files.check_files)
         self._host.reload.watch(tls.files)
         return tls
 

@@ -1,4 +1,4 @@
-"""One served model from its first listener to its last call: listens, loads, warms up, serves, drains."""
+"""The service from its first listener to its last call: listens, loads the model, serves, drains."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans
 from imp_service.serving.loading import MakeModel, make_model
 
-# For statuses that are under way when everything has ended, and for requests whose device is gone.
+# Time to send the last statuses, also of requests whose device has failed.
 LAST_SECONDS = 1.0
-# Callers whose calls have just ended come back. What has reached gRPC when it stops it cancels, without a reason:
-# it stops when nobody has come for this long.
+# Callers whose calls have ended may call again, and gRPC cancels calls without a reason when it stops. So it stops only
+# after a time without a new call.
 QUIET_SECONDS = 0.1
 
 
@@ -34,7 +34,7 @@ class Service:
         *,
         reread: Callable[[], Config] | None = None,
     ) -> None:
-        """Raises ConfigError where a file that the settings name cannot be used; nothing is bound yet.
+        """Raises ConfigError if a file that the settings name cannot be used. Nothing is bound yet.
 
         `reread` reads the sources of `config` again, for a reload.
         """
@@ -56,14 +56,14 @@ class Service:
         return self.host.background.is_running or (self._loading is not None and self._loading.is_running)
 
     def stop(self) -> None:
-        """Begins the end: run() returns when the drain is over."""
+        """Begins a final drain. run() returns when it is over."""
         self.host.drain.begin(is_final=True)
         self._stop_asked.set()
 
     async def run(self, on_serving: Callable[[], None], on_closing: Callable[[], None] = lambda: None) -> None:
-        """Until stopped. Raises what made serving impossible: at the start, or the device's fault.
+        """Serves until stop() and the end of the drain. Raises errors of the start, and a fault of the device.
 
-        `on_closing` is called before the listeners close, however the server ends.
+        `on_closing` is called before the listeners close, however the service ends.
         """
         has_drained = False
         try:
@@ -104,14 +104,14 @@ class Service:
         return True
 
     async def _serve(self) -> None:
-        """Until asked to stop and drained; raises the device's fault."""
+        """Waits for stop() and the end of the drain. Raises a fault of the device."""
         ended = asyncio.create_task(self._drained())
         await asyncio.wait((ended, self.host.fault), return_when=asyncio.FIRST_COMPLETED)
         if self.host.fault.done():
             ended.cancel()
             fault: Error = self.host.fault.result()
             await self.host.calls.end_requests(fault, within=LAST_SECONDS)
-            # Calls that were on their way are told why, too.
+            # Calls that arrive now fail with the same error.
             await self.host.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
             raise fault
 

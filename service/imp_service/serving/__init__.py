@@ -1,1 +1,1 @@
-"""What a server keeps while it serves one model: its phase, requests, sessions, streams. asyncio, but no gRPC."""
+"""What a server needs while it serves one model, without gRPC: its phase, requests, sessions, streams and callers."""

@@ -1,4 +1,4 @@
-"""The line before the engine: who may still join it, judged before any text is read."""
+"""Admission to the engine's queue, decided before a prompt is tokenized."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from imp_service.generation.validate import invalid
 from imp_service.serving.refusal import Refusal
 
 Clock = Callable[[], float]
-# Of the newest interval in the mean of those before it.
-NEWEST = 0.2
+# The weight of the newest interval in the moving average.
+NEWEST_WEIGHT = 0.2
 
 
-class WaitingLine:
+class Admission:
     """Counts sequences, as the engine does. On the event loop's thread.
 
-    How long one waits is told by how the line has moved: the mean time between two of its requests that begin, while
-    others waited. That holds whatever they wait for: places in a step, prefill, or blocks.
+    The wait is estimated from the mean time between the starts of two requests while others waited. That holds for
+    every cause of the wait: places in a step, prefill, or blocks.
     """
 
     def __init__(self, max_waiting: int, clock: Clock) -> None:
         self._max_waiting = max_waiting
         self._clock = clock
-        # Sequences whose prompt is being read: they will join the engine's queue.
+        # Sequences whose prompt is being tokenized: they will join the engine's queue.
         self.n_reading = 0
         # Seconds for one sequence to begin.
         self._pace: float | None = None
@@ -31,11 +31,13 @@ class WaitingLine:
         self._is_moving = False
 
     @contextmanager
-    def place(self, n_sequences: int, n_queued: int, time_remaining: float | None) -> Iterator[None]:
-        """Holds a place while a prompt is read. `n_queued` sequences wait in the engine. Raises QUEUE_FULL,
-        and FIELD_INVALID where no line is long enough."""
+    def admit(self, n_sequences: int, n_queued: int, time_remaining: float | None) -> Iterator[None]:
+        """Reserves places in the queue within the `with` block. `n_queued` sequences wait in the engine.
+
+        Raises QUEUE_FULL, or FIELD_INVALID if the queue can never hold so many sequences.
+        """
         if n_sequences > self._max_waiting:
-            # They wait together, for a step at least: repeating it would never help.
+            # They wait together for at least one step, so a retry would never succeed.
             raise invalid(
                 "num_sequences", f"{n_sequences}, expected at most scheduler.max_waiting = {self._max_waiting}"
             )
@@ -62,18 +64,18 @@ class WaitingLine:
         finally:
             self.n_reading -= n_sequences
 
-    def moved(self, n_sequences: int, n_queued: int) -> None:
-        """A request of so many sequences has begun, and `n_queued` still wait."""
+    def began(self, n_sequences: int, n_queued: int) -> None:
+        """A request of `n_sequences` sequences has begun, and `n_queued` sequences still wait."""
         now = self._clock()
         if self._is_moving:
             pace = (now - self._moved_at) / n_sequences
-            self._pace = pace if self._pace is None else self._pace + NEWEST * (pace - self._pace)
+            self._pace = pace if self._pace is None else self._pace + NEWEST_WEIGHT * (pace - self._pace)
         self._moved_at, self._is_moving = now, n_queued > 0
 
     def estimated_wait(self, n_ahead: int) -> float:
-        """Seconds until it is the turn of one that comes now; 0 where nothing tells that it must wait."""
+        """Estimated seconds until a sequence begins that comes now; 0 if there is nothing to estimate from."""
         if not n_ahead or self._pace is None:
             return 0.0
-        # A line that has come to a stand moves no faster than it does now.
-        stands_for = self._clock() - self._moved_at if self._is_moving else 0.0
-        return max(n_ahead * self._pace, stands_for)
+        # If the queue has not moved for longer than the mean, this one waits at least as long.
+        waited = self._clock() - self._moved_at if self._is_moving else 0.0
+        return max(n_ahead * self._pace, waited)

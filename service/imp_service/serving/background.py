@@ -27,7 +27,7 @@ class BackgroundThreads:
 
     @property
     def is_running(self) -> bool:
-        """A thread is alive: the interpreter would wait for it, for ever where a disk does not answer."""
+        """A thread is alive. The interpreter would wait for it at exit, for ever if a disk does not answer."""
         return any(thread.is_alive() for thread in self._threads)
 
     def start(self, name: str, work: Work) -> None:

@@ -14,7 +14,7 @@ EVENT = "packed weights"
 
 
 class PackedWeights:
-    """Begins when the host serves, ends when it stops. Does nothing without `model.packed_cache`."""
+    """Writes the cache of packed weights once the host serves, if `model.packed_cache` names one that was not read."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -46,7 +46,7 @@ class PackedWeights:
 
 
 class WeightsDigest:
-    """Begins when the host serves, ends when it stops."""
+    """The SHA-256 of the model's files, computed once the host serves."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -59,7 +59,7 @@ class WeightsDigest:
         if phase is not Phase.SERVING or self._has_begun:
             return
         self._has_begun = True
-        # Checked against the file before it was loaded.
+        # A digest in the settings was compared with the file before the load.
         self.sha256 = self._host.settings.model.sha256 or ""
         model = self._host.model
         if self.sha256:
@@ -71,7 +71,7 @@ class WeightsDigest:
         try:
             self.sha256 = sha256_of(model.weight_files, goes_on) or ""
         except Error:
-            # The file was changed, or the model is closed: the digest of what was read before stays unknown.
+            # The file has changed, or the model is closed: the digest of the loaded weights stays unknown.
             self.sha256 = ""
         finally:
             _close(model)

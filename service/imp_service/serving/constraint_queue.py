@@ -11,57 +11,57 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 # The work, and its result for the caller.
-Turn = tuple[Callable[[], Any], asyncio.Future[Any]]
+Entry = tuple[Callable[[], Any], asyncio.Future[Any]]
 
 
-class ConstraintTurns:
-    """One thread, and a line for each tenant. Used from the event loop's thread.
+class ConstraintQueue:
+    """One thread, and a queue for each tenant. Used from the event loop's thread.
 
-    However many constraints a tenant sends, each other tenant waits for one of them at most. A caller that is cancelled
-    leaves its line; a compilation that has begun runs to its own limits.
+    However many constraints a tenant sends, another tenant waits for at most one of them. A caller that is cancelled
+    leaves the queue; a compilation that has begun runs to its own limits.
     """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="imp-constraint")
-        # Tenants with someone in line, the next one first.
-        self._lines: OrderedDict[str, deque[Turn]] = OrderedDict()
-        self._is_busy = False
+        # Tenants with waiting work, the next one first.
+        self._queues: OrderedDict[str, deque[Entry]] = OrderedDict()
+        self._is_compiling = False
         self._is_closed = False
 
     async def run(self, work: Callable[[], T], tenant: str) -> T:
-        """The result of `work` when its tenant's turn has come."""
+        """The result of `work`, which runs when it is its tenant's turn."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        turn: Turn = (work, result)
-        self._lines.setdefault(tenant, deque()).append(turn)
-        self._next()
+        entry: Entry = (work, result)
+        self._queues.setdefault(tenant, deque()).append(entry)
+        self._start_next()
         try:
             return await result
         except asyncio.CancelledError:
-            self._leave(tenant, turn)
+            self._leave(tenant, entry)
             raise
 
-    def _leave(self, tenant: str, turn: Turn) -> None:
-        """Removes a turn that still waits: its constraint is large, and nobody needs it any more."""
-        line = self._lines.get(tenant)
-        if line is not None and turn in line:
-            line.remove(turn)
-            if not line:
-                del self._lines[tenant]
+    def _leave(self, tenant: str, entry: Entry) -> None:
+        """Removes an entry that still waits. Its constraint may be large, and nobody needs it any more."""
+        queue = self._queues.get(tenant)
+        if queue is not None and entry in queue:
+            queue.remove(entry)
+            if not queue:
+                del self._queues[tenant]
 
-    def _next(self) -> None:
-        while self._lines and not self._is_busy and not self._is_closed:
-            tenant, line = self._lines.popitem(last=False)
-            work, result = line.popleft()
-            if line:
-                # Behind all others.
-                self._lines[tenant] = line
+    def _start_next(self) -> None:
+        while self._queues and not self._is_compiling and not self._is_closed:
+            tenant, queue = self._queues.popitem(last=False)
+            work, result = queue.popleft()
+            if queue:
+                # This tenant is last now.
+                self._queues[tenant] = queue
             if not result.done():
-                self._is_busy = True
+                self._is_compiling = True
                 running = asyncio.get_running_loop().run_in_executor(self._pool, work)
-                running.add_done_callback(partial(self._ended, result))
+                running.add_done_callback(partial(self._finish, result))
 
-    def _ended(self, result: asyncio.Future[Any], done: asyncio.Future[Any]) -> None:
-        self._is_busy = False
+    def _finish(self, result: asyncio.Future[Any], done: asyncio.Future[Any]) -> None:
+        self._is_compiling = False
         error = None if done.cancelled() else done.exception()
         if not result.done():
             if done.cancelled():
@@ -70,9 +70,9 @@ class ConstraintTurns:
                 result.set_exception(error)
             else:
                 result.set_result(done.result())
-        self._next()
+        self._start_next()
 
     def close(self) -> None:
-        """Starts nothing further; does not wait for the compilation that runs."""
+        """Starts nothing more. Does not wait for the compilation that runs."""
         self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)

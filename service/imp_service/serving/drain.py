@@ -1,4 +1,4 @@
-"""The one way out of service, whoever asks: not ready, then no new work, then time for what runs, then its end."""
+"""The drain of a server: it becomes not ready, then refuses new work, then waits for requests, then ends them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from imp_service.serving.refusal import Refusal
 from imp_service.serving.running_calls import RunningCalls
 from imp_service.telemetry.log import Log
 
-# For calls that were told to end: cleaning up takes a step of the engine.
+# For calls that are ended: their clean-up takes a step of the engine.
 ENDING_SECONDS = 2.0
 
 
 def cut_short() -> Refusal:
-    """What requests are told that outlast the grace."""
+    """The error of requests that outlast the grace."""
     return Refusal("DRAINING", "the server is stopping before this request was done", retry_after=0.0)
 
 
 class Drain:
-    """Begun by a signal or by AdminService.Drain; begun by both it is the same one. On the event loop's thread."""
+    """Begun by a signal or by AdminService.Drain; there is at most one. On the event loop's thread."""
 
     def __init__(self, settings: DrainSettings, lifecycle: Lifecycle, calls: RunningCalls, log: Log) -> None:
         self.follow(settings)
@@ -28,24 +28,24 @@ class Drain:
         self._lifecycle = lifecycle
         self._calls = calls
         self._task: asyncio.Task[None] | None = None
-        # Times of the loop's clock: from when on no work is taken, and when what is left is ended.
+        # Times of the loop's clock: when new work is refused, and when the remaining requests are ended.
         self._closes_at = self._ends_at = 0.0
         self._is_final = False
 
     def follow(self, settings: DrainSettings) -> None:
-        """Takes new settings for the next drain; one that has begun keeps its own."""
+        """Sets the delay and the grace of the next drain. One that has begun keeps its own."""
         self._delay = settings.delay.total_seconds()
         self._grace = settings.grace.total_seconds()
 
     @property
     def is_drained(self) -> bool:
-        """No new work is taken, and none is left."""
+        """New work is refused, and no request is left."""
         return self._task is not None and self._task.done() and self._calls.n_requests == 0
 
     def begin(self, grace: float | None = None, *, is_final: bool = False) -> None:
-        """Begins, or joins the drain that is under way, which a `grace` (seconds) can only shorten then.
+        """Begins a drain, or joins the one that runs; `grace` (seconds) can shorten that one, not extend it.
 
-        A final one, such as a signal asks for, is not taken back.
+        A final drain, such as a signal asks for, cannot be resumed.
         """
         self._is_final = self._is_final or is_final
         seconds = self._grace if grace is None else grace
@@ -69,7 +69,7 @@ class Drain:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="drain")
 
     def resume(self) -> None:
-        """Takes work again. Where nothing drains it changes nothing; a final drain stays."""
+        """Ends the drain and takes work again. Without a drain nothing changes; a final one raises DRAINING."""
         if self._is_final:
             raise draining()
         if self._task is not None:
@@ -79,7 +79,7 @@ class Drain:
             self._log.info("resumed", message="work is taken again")
 
     async def wait(self) -> None:
-        """Returns when no drain is under way: it is over, or was taken back."""
+        """Returns when no drain runs: it is over, or was resumed."""
         while (task := self._task) is not None and not task.done():
             await asyncio.wait((task,))
 

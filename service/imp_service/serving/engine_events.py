@@ -11,9 +11,9 @@ Submit = Callable[[int], None]
 
 
 def begin_command(client: EngineClient, submit: Submit, on_answer: Callable[[Event], None]) -> None:
-    """Commands what `submit(ticket)` does, and passes its one answer on, whoever still waits for it.
+    """Submits a command with `submit(ticket)`; `on_answer` gets its one event, even if the caller has left.
 
-    Raises what the engine refuses at its door; then there is no answer.
+    Raises if the engine refuses the command; then there is no event.
     """
 
     def take(event: Event) -> None:
@@ -29,36 +29,36 @@ def begin_command(client: EngineClient, submit: Submit, on_answer: Callable[[Eve
 
 
 async def engine_answer(client: EngineClient, submit: Submit) -> Event:
-    """The answer to a command, on the event loop. Raises its failure."""
-    told: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+    """The event that answers a command. Raises the command's failure."""
+    answer: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
 
-    def tell(event: Event) -> None:
-        if not told.done():
-            told.set_result(event)
+    def on_answer(event: Event) -> None:
+        if not answer.done():
+            answer.set_result(event)
 
-    begin_command(client, submit, tell)
-    event = await told
+    begin_command(client, submit, on_answer)
+    event = await answer
     if (failure := failure_in(event)) is not None:
         raise failure
     return event
 
 
 def failure_in(event: Event) -> Error | None:
-    """What went wrong with the command that this answers, as an exception."""
+    """The failure that an event reports, as an exception; None if the command succeeded."""
     return make_error(event.reason, event.message, event.details) if isinstance(event, FailedEvent) else None
 
 
 class EngineEvents:
-    """Attached for as long as the client is open."""
+    """Watches the engine's descriptor until detach(), and passes each event to its handler on the event loop."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, client: EngineClient, on_fault: Callable[[Error], None]
     ) -> None:
-        """`on_fault` is called once, where the device breaks."""
+        """`on_fault` is called once if the device fails."""
         self._loop = loop
         self._client = client
         self._on_fault = on_fault
-        self._has_told_fault = False
+        self._has_reported_fault = False
         self._descriptor = client.fileno()
         loop.add_reader(self._descriptor, self._dispatch)
 
@@ -68,13 +68,13 @@ class EngineEvents:
         try:
             self._client.dispatch()
         except Exception:
-            # One stream's bug; the events behind it are others', and the descriptor does not ring for them again.
+            # A bug of one stream. Events of other streams wait behind it, and the descriptor is not signalled again.
             self._loop.call_soon(self._dispatch)
             raise
-        if self._client.fault is not None and not self._has_told_fault:
-            self._has_told_fault = True
+        if self._client.fault is not None and not self._has_reported_fault:
+            self._has_reported_fault = True
             self._on_fault(self._client.fault)
 
     def detach(self) -> None:
-        """Before the client is closed: its descriptor goes with it."""
+        """Call it before the client is closed, which closes the descriptor."""
         self._loop.remove_reader(self._descriptor)

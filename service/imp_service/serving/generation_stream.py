@@ -1,4 +1,4 @@
-"""A generation as a reader that awaits it sees it: unread tokens are merged, a slow reader pauses its own sequences."""
+"""The output of a generation for a reader on the event loop: merges unread tokens, and pauses while nobody reads."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class OutboxLimits:
-    """How output waits for its reader."""
+    """How output is merged into chunks, and how much may wait for the reader."""
 
-    # Of one chunk.
+    # In one chunk.
     max_tokens: int
-    # Seconds that a token may wait for company; the first of a sequence never does.
+    # Seconds that a token may wait to share a chunk; the first of a sequence does not wait.
     max_delay: float
-    # Unread beyond this, the sequences pause; below half of it they go on.
+    # With more unread the sequences pause; at half of it they go on.
     max_bytes: float
-    # Seconds without a read while it pauses, or after its end.
+    # Seconds without a read, while it is paused or has ended, until the call fails.
     timeout: float
-    # What a token takes until it is read.
+    # Bytes of memory that an unread token takes.
     token_bytes: int
 
 
 class StreamWatcher(Protocol):
-    """Told of what comes from the engine, as it comes, and of the result when it is handed out."""
+    """Gets the engine's events as they arrive, and the result when the reader takes it."""
 
     @property
     def sampled(self) -> Callable[[int, float, int], None]: ...
@@ -44,10 +44,10 @@ class StreamWatcher(Protocol):
 
 
 class GenerationStream:
-    """On the event loop's thread, for one task: `async with` it, and await its replies one by one.
+    """For one task, on the event loop's thread: `async with` it, and await its replies one by one.
 
-    Events are folded as they come, whatever the reader does, so that stop strings and masks never wait for it. The
-    reader is away from the moment it has a reply until it asks for the next one.
+    Events are processed as they arrive, so stop strings and masks never wait for the reader. The reader is away from
+    the moment it gets a reply until it asks for the next one.
     """
 
     def __init__(
@@ -60,31 +60,31 @@ class GenerationStream:
         clock: Clock,
         begin_work: Callable[[Callable[[], AllowNext]], asyncio.Future[AllowNext]],
         time_limit: float,
-        give_up: Callable[[Exception], None],
+        interrupt: Callable[[Exception], None],
     ) -> None:
-        """Submits; raises what the engine refuses at its door.
+        """Submits the generation. Raises if the engine refuses it.
 
-        `begin_work` has a worker do it: masks are computed there. `give_up` interrupts the reader where it is away, and
-        makes it end with the error that it is given.
+        `begin_work` runs a function on a worker, for masks. `interrupt` ends the call of a reader that is away, with an
+        error.
         """
         self._limits = limits
         self._watcher = watcher
         self._sampled = watcher.sampled
         self._clock = clock
-        self._give_up = give_up
+        self._interrupt = interrupt
         self._loop = asyncio.get_running_loop()
         self.n_sequences = len(plan.sequences)
         self._finished: list[Finished] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._is_leaving = False
+        self._is_closing = False
         self._failure: Exception | None = None
         self.has_started = False
-        # Since when the reader is away, and since when there is something for it to take meanwhile.
+        # When the reader left, and when the first reply after that was ready.
         self._away_since: float | None = None
-        self._waits_since: float | None = None
+        self._unread_since: float | None = None
         self._blocked = 0.0
         self.is_paused = False
-        # Tokens are held back until it fires; None where none are.
+        # Until it fires tokens wait for more; None if none waits.
         self._delay: asyncio.TimerHandle | None = None
         self._delay_is_over = False
         self._slow: asyncio.TimerHandle | None = None
@@ -94,7 +94,7 @@ class GenerationStream:
 
     @property
     def n_output_tokens(self) -> int:
-        """Tokens that the caller got or will get."""
+        """Tokens that the caller has got or will get."""
         return self._run.fold.n_tokens
 
     @property
@@ -104,29 +104,29 @@ class GenerationStream:
 
     @property
     def is_open(self) -> bool:
-        """The engine has not ended it."""
+        """The engine still runs it."""
         return self._run.is_open
 
     @property
     def is_waiting(self) -> bool:
-        """Its reader waits for the engine."""
+        """The reader waits for the engine."""
         return self._away_since is None and not self.is_paused
 
     def end(self, reason: str) -> None:
-        """Ends every sequence where it is; the reader gets what there is, and `finished`."""
-        if self._run.is_open and not self._is_leaving:
+        """Ends every sequence now. The reader gets the output so far, and `finished` with this reason."""
+        if self._run.is_open and not self._is_closing:
             self._run.end(reason)
 
     async def next_reply(self) -> Reply | None:
-        """The next reply; None after the last. Raises the failure that ended it."""
-        self._come_back()
+        """The next reply; None after the last. Raises the failure that ended the generation."""
+        self._reader_returned()
         while True:
             if self._failure is not None:
                 raise self._failure
             if not self._limits.max_delay or not self._is_held_back():
                 reply = self._run.next_reply(self._limits.max_tokens)
                 if reply is not None:
-                    self._go_away()
+                    self._reader_left()
                     return self._finish(reply) if isinstance(reply, Finished) else reply
                 if not self._run.is_open:
                     if self._run.failure is not None:
@@ -142,8 +142,8 @@ class GenerationStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Cancels what still runs; a session is left with what was taken."""
-        self._is_leaving = True
+        """Cancels what still runs. A session keeps the tokens up to that point."""
+        self._is_closing = True
         for timer in (self._limit, self._delay, self._slow):
             if timer is not None:
                 timer.cancel()
@@ -152,17 +152,17 @@ class GenerationStream:
                 self._waiter = self._loop.create_future()
                 await self._waiter
 
-    # What comes from the engine.
+    # Events of the engine.
 
     def _take_event(self, event: Event) -> None:
-        if self._is_leaving:
+        if self._is_closing:
             self._run.keep(event)
             self._wake()
             return
         try:
             is_output = self._run.take(event)
         except Exception as error:
-            # It ends this stream alone: the loop has events of others to pass on.
+            # It ends this stream only: the events of others must still be passed on.
             self._fail(error)
             return
         now = self._clock()
@@ -171,16 +171,16 @@ class GenerationStream:
         elif isinstance(event, StartedEvent):
             self.has_started = True
             self._watcher.started(event.n_tokens, event.n_cached_tokens)
-        self._tell(now)
+        self._notify_reader(now)
 
     def _compute(self, work: Callable[[], AllowNext], done: Done) -> None:
-        """Of a mask, on a worker: the library takes long for some."""
+        """Computes a mask on a worker, since some take long."""
         self._begin_work(work).add_done_callback(lambda computed: self._take_mask(computed, done))
 
     def _take_mask(self, computed: asyncio.Future[AllowNext], done: Done) -> None:
-        # Looked at, or asyncio logs an error that nobody looked at.
+        # Always read: asyncio logs exceptions that nobody has read.
         error = None if computed.cancelled() else computed.exception()
-        if computed.cancelled() or self._is_leaving or not self._run.is_open:
+        if computed.cancelled() or self._is_closing or not self._run.is_open:
             return
         try:
             if error is not None:
@@ -191,21 +191,21 @@ class GenerationStream:
             self._fail(failure)
             return
         if has_ended:
-            self._tell(self._clock())
+            self._notify_reader(self._clock())
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
         self._wake()
 
-    def _tell(self, now: float) -> None:
-        """The reader, of what has come."""
+    def _notify_reader(self, now: float) -> None:
+        """Wakes the reader if a reply is ready for it."""
         if self._away_since is None:
             if not self._limits.max_delay or not self._is_held_back():
                 self._wake()
         else:
-            if self._waits_since is None:
-                self._waits_since = now
-            self._hold_where_slow()
+            if self._unread_since is None:
+                self._unread_since = now
+            self._check_slow_reader()
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None
@@ -215,7 +215,7 @@ class GenerationStream:
     # Merging.
 
     def _is_held_back(self) -> bool:
-        """What is unread waits for company."""
+        """The unread tokens wait for more, to share a chunk."""
         limits, fold = self._limits, self._run.fold
         if self._delay_is_over or self.is_paused or not self._run.is_open or fold.must_be_told(limits.max_tokens):
             return False
@@ -228,55 +228,55 @@ class GenerationStream:
         self._wake()
 
     def _end_merging(self) -> None:
-        """Nothing is unread: the next token's wait is its own."""
+        """Nothing is unread: the next token starts a new delay."""
         self._delay_is_over = False
         if self._delay is not None:
             self._delay.cancel()
             self._delay = None
 
-    # The reader's absence.
+    # While the reader is away.
 
-    def _go_away(self) -> None:
+    def _reader_left(self) -> None:
         self._away_since = self._clock()
         fold = self._run.fold
         if fold.n_unread_tokens or not self._run.is_open:
-            self._waits_since = self._away_since
+            self._unread_since = self._away_since
         if self.is_paused and self._unread_bytes <= self._limits.max_bytes / 2:
             self._pause(False)
-        self._hold_where_slow()
+        self._check_slow_reader()
 
-    def _come_back(self) -> None:
-        if self._waits_since is not None:
-            self._blocked += self._clock() - self._waits_since
-        self._away_since = self._waits_since = None
+    def _reader_returned(self) -> None:
+        if self._unread_since is not None:
+            self._blocked += self._clock() - self._unread_since
+        self._away_since = self._unread_since = None
 
     @property
     def _unread_bytes(self) -> int:
         return self._run.fold.n_unread_tokens * self._limits.token_bytes
 
-    def _hold_where_slow(self) -> None:
+    def _check_slow_reader(self) -> None:
         if not self.is_paused and self._run.is_open and self._unread_bytes > self._limits.max_bytes:
             self._pause(True)
-        # After the end nothing more comes, and nothing but the reader keeps the request.
+        # A request that has ended is kept only for its reader.
         if self._slow is None and (self.is_paused or not self._run.is_open) and self._limits.timeout != math.inf:
-            self._slow = self._loop.call_later(self._limits.timeout, self._judge_slowness)
+            self._slow = self._loop.call_later(self._limits.timeout, self._check_timeout)
 
     def _pause(self, is_paused: bool) -> None:
         self.is_paused = is_paused
         if self._run.is_open:
             self._run.pause(is_paused)
 
-    def _judge_slowness(self) -> None:
+    def _check_timeout(self) -> None:
         self._slow = None
         if self._away_since is None or not (self.is_paused or not self._run.is_open):
             return
         remaining = self._away_since + self._limits.timeout - self._clock()
         if remaining > 0:
-            self._slow = self._loop.call_later(remaining, self._judge_slowness)
+            self._slow = self._loop.call_later(remaining, self._check_timeout)
             return
         n_unread = self._run.fold.n_unread_tokens
         timeout = self._limits.timeout
-        self._give_up(
+        self._interrupt(
             Refusal(
                 "SLOW_CLIENT", f"nothing was read for {timeout:g} s, {n_unread} tokens wait", {"unread": str(n_unread)}
             )

@@ -1,4 +1,4 @@
-"""One served model and everything its servicers share. On the event loop's thread, unless said."""
+"""One served model and everything that its servicers share. On the event loop's thread."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from imp_service.config import Config
 from imp_service.config.reload import reloaded
 from imp_service.core import EngineStats, Error, make_error
 from imp_service.generation import ModelRuntime
-from imp_service.serving.admission import WaitingLine
+from imp_service.serving.admission import Admission
 from imp_service.serving.background import BackgroundThreads
-from imp_service.serving.constraint_queue import ConstraintTurns
+from imp_service.serving.constraint_queue import ConstraintQueue
 from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
@@ -32,7 +32,7 @@ Clock = Callable[[], float]
 
 
 class Host:
-    """Made before the model is there: until adopt(), calls that need it are refused with LOADING."""
+    """Made before the model is loaded. Until adopt(), calls that need the model are refused with LOADING."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class Host:
         wall: Clock = time.time,
         log_to: int = STDERR,
     ) -> None:
-        """`log_to` is a descriptor, of which a copy is kept until close().
+        """`log_to` is a file descriptor; the host keeps a copy of it until close().
 
-        `reread` reads the sources of `config` again; without it a reload finds no new settings.
+        `reread` reads the sources of `config` again, for a reload. Without it a reload finds no new settings.
         """
         self.config = config
         self.settings = config.settings
         self.clock = clock
         self.wall = wall
         self.started_at = wall()
-        # Names this start of the process: sessions do not outlive it, and their ids carry it.
+        # Identifies this start of the process. Session ids contain it, since sessions do not outlive the process.
         self.instance_id = secrets.token_hex(4)
         self.telemetry = Telemetry(self.settings, clock=clock, log_to=log_to)
         self.lifecycle = Lifecycle()
@@ -60,10 +60,10 @@ class Host:
         self.calls = RunningCalls()
         self.drain = Drain(self.settings.drain, self.lifecycle, self.calls, self.telemetry.log)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)
-        self.constraints = ConstraintTurns()
+        self.constraints = ConstraintQueue()
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
         self.requests = Requests(wall)
-        self.line = WaitingLine(self.settings.scheduler.max_waiting, clock)
+        self.admission = Admission(self.settings.scheduler.max_waiting, clock)
         self.load = LoadMeter(self._numbers, self._is_draining, clock=clock, wall=wall)
         self.watchdog = Watchdog(
             self.settings.watchdog,
@@ -72,13 +72,13 @@ class Host:
             self.load,
             self.telemetry,
             is_called=lambda: self.calls.n_requests > 0,
-            on_stopped=lambda: self._break_off(make_error("BUG", "the engine has stopped, and could not say why")),
+            on_stopped=lambda: self._break_off(make_error("BUG", "the engine has stopped without an error")),
             clock=clock,
         )
         self.calls.watch(self.watchdog.wake)
         self.telemetry.metrics.watch_engine(self._numbers)
         self.reload = Reload(reread or (lambda: config), lambda: self.config, self._take, self.telemetry.log)
-        # Set where the device breaks or the engine ends; the process then ends.
+        # Set if the device fails or the engine ends. The process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()
         self._model: ModelRuntime | None = None
         self._events: EngineEvents | None = None
@@ -86,21 +86,21 @@ class Host:
 
     @property
     def has_model(self) -> bool:
-        """The model is loaded; what needs none may answer before."""
+        """The model is loaded."""
         return self._model is not None
 
     @property
     def model(self) -> ModelRuntime:
-        """The model; raises LOADING until there is one."""
+        """The model. Raises LOADING until there is one."""
         if self._model is None:
             raise loading()
         return self._model
 
     def adopt(self, model: ModelRuntime) -> None:
-        """Takes a loaded model and serves it from now on. The host closes it."""
+        """Serves a loaded model from now on. The host closes it."""
         self._events = EngineEvents(asyncio.get_running_loop(), model.client, self._break_off)
         self._model = model
-        # With what was reloaded while it loaded.
+        # Settings that were reloaded while the model loaded are applied too.
         self._take(reloaded(model.config, self.config).config)
         self.sessions.serve(model)
         core = model.core
@@ -111,7 +111,7 @@ class Host:
         self.lifecycle.loaded()
 
     def _take(self, config: Config) -> None:
-        """New settings, from now on."""
+        """Applies new settings."""
         self.config, self.settings = config, config.settings
         self.telemetry.log.follow(self.settings.log)
         self.drain.follow(self.settings.drain)
@@ -119,7 +119,7 @@ class Host:
         self.watchdog.follow(self.settings.watchdog)
 
     def _numbers(self) -> EngineStats | None:
-        """The engine's own, None where there is none."""
+        """The engine's numbers; None without an engine."""
         if self._model is None or self._model.client.is_closed:
             return None
         return self._model.client.engine.stats()
@@ -128,14 +128,14 @@ class Host:
         return self.lifecycle.phase in (Phase.LEAVING, Phase.DRAINING, Phase.STOPPED)
 
     def _break_off(self, fault: Error) -> None:
-        """Not ready from now on: whatever ran on the device is lost, and what comes goes elsewhere."""
+        """Ends service because of a fault of the device: its requests are lost, and new ones must go elsewhere."""
         if self.fault.done():
             return
         self.lifecycle.become(Phase.DRAINING)
         self.fault.set_result(fault)
 
     def close(self) -> None:
-        """Lets the model go. What still runs ends as cancelled."""
+        """Closes the model. Requests that still run end as cancelled."""
         self.lifecycle.become(Phase.STOPPED)
         self.sessions.close_all()
         if self._watching is not None:

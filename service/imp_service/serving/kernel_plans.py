@@ -1,4 +1,4 @@
-"""Which kernels multiply a model's weights, a line for each distinct plan: what a start tells the log."""
+"""Which kernels multiply a model's weights, for the log of a start: a line for each distinct plan."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class KernelPlan:
     """Weights of one type that the same kernels multiply."""
 
     dtype: str
-    # By ascending number of rows.
+    # For ascending numbers of rows.
     kernels: tuple[str, ...]
     n_tensors: int
 
 
 def kernel_plans(model: ModelRuntime) -> list[KernelPlan]:
-    """Every plan of the model, the one of most tensors first."""
+    """Every distinct plan of the model, the one with the most tensors first."""
     counts = Counter((weight["dtype"], tuple(weight["kernels"])) for weight in model.core.weights if weight["kernels"])
     return [KernelPlan(dtype, kernels, n) for (dtype, kernels), n in counts.most_common()]

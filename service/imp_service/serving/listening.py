@@ -18,7 +18,7 @@ _NOT_ALLOWED = frozenset((errno.EACCES, errno.EPERM))
 
 
 class ListenError(Exception):
-    """Has the two attributes by which a command tells any failure."""
+    """An address that cannot be listened on. `reason` decides the exit status, as for any failure of a command."""
 
     def __init__(self, reason: str, where: str, message: str) -> None:
         self.reason = reason
@@ -27,7 +27,7 @@ class ListenError(Exception):
 
     @classmethod
     def from_os(cls, where: str, error: OSError) -> ListenError:
-        """What the system said, as one of our reasons."""
+        """The error of the system as a reason of imp."""
         if error.errno in _IN_USE:
             return cls("ADDRESS_IN_USE", where, "a live process listens there")
         if error.errno in _NOT_ALLOWED:
@@ -43,9 +43,9 @@ WITHOUT_OTHERS = 0o117
 
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Within, a socket may be bound at the path: what stood there was checked, and is gone.
+    """Within the `with` block a socket may be bound at the path. An old socket there was checked and removed.
 
-    Two that start at once come one after the other, and the second finds the first alive.
+    A lock on the folder makes two processes that start at once do this one after the other.
     """
     check(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -65,7 +65,7 @@ def claimed(path: Path) -> Iterator[None]:
 
 
 def check(path: Path) -> bool:
-    """Raises what speaks against binding at the path; True where a socket is in the way that may be removed."""
+    """Whether an old socket at the path must be removed before binding. Raises ListenError if binding is impossible."""
     where = f"unix://{path}"
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise ListenError("CANNOT_CREATE", where, f"{len(os.fsencode(path))} bytes, at most {MAX_PATH_BYTES} fit")
@@ -102,7 +102,7 @@ def _check_folder(where: str, folder: Path) -> None:
 
 def _is_answered(where: str, path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        # A backlog that is full is a live process too.
+        # EAGAIN is a full backlog, so a live process.
         probe.setblocking(False)
         result = probe.connect_ex(str(path))
     if result in (0, errno.EAGAIN):
@@ -118,7 +118,7 @@ def _kind(mode: int) -> str:
 
 
 def has_ipv6() -> bool:
-    """Whether this kernel takes connections over IPv6; it may have been built or started without."""
+    """Whether this kernel supports IPv6."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind(("::", 0))
@@ -128,7 +128,7 @@ def has_ipv6() -> bool:
 
 
 def check_all(addresses: Iterable[Address]) -> None:
-    """Raises ListenError for the first that cannot be bound. Binds nothing for longer than it takes to find out."""
+    """Raises ListenError for the first address that cannot be bound. Leaves none bound."""
     for address in addresses:
         if (path := address.socket_path) is not None:
             check(path)
@@ -137,7 +137,7 @@ def check_all(addresses: Iterable[Address]) -> None:
 
 
 def bind_socket(address: Address) -> tuple[socket.socket, str]:
-    """The same for a listener that is not gRPC's."""
+    """Binds a checked address for a listener without gRPC. Returns the address with the port that was chosen."""
     path = address.socket_path
     try:
         if path is not None:
@@ -164,7 +164,7 @@ def _check_port(address: Address) -> None:
     for family, kind, protocol, _, place in found:
         try:
             with socket.socket(family, kind, protocol) as probe:
-                # As grpc does: a port in the last phase of its connections is free, one that is listened on is not.
+                # As gRPC does: a port with connections in TIME_WAIT is free.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address.host != "::"))
@@ -175,6 +175,6 @@ def _check_port(address: Address) -> None:
             if failure.reason == "ADDRESS_IN_USE":
                 raise failure from None
             refusal = error
-    # Of a name's addresses, such as those of localhost, one is enough.
+    # If a host name has several addresses, one is enough.
     if refusal is not None and not n_good:
         raise ListenError.from_os(address.text, refusal)

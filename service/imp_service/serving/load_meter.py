@@ -1,4 +1,4 @@
-"""How busy the server is: the engine's numbers as of now, rates over windows, and watchers told of changes."""
+"""How busy the server is: the engine's current numbers, and rates over windows of time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CACHE_WINDOW = 60.0
 OUTPUT_WINDOW = 10.0
 # How often the counters are kept for the windows.
 SAMPLE_SECONDS = 1.0
-# A watcher does not look more often, whatever it asks for: rates change with every look.
-LOOK_SECONDS = 0.05
+# The least interval of watch(). Rates change at every call of snapshot().
+LEAST_INTERVAL = 0.05
 NS = 1e-9
 
 
 class LoadNumbers(EngineNumbers, Protocol):
-    """What is read of the core's EngineStats."""
+    """The fields of the core's EngineStats that are read here."""
 
     @property
     def n_cached_tokens(self) -> int: ...
@@ -63,7 +63,7 @@ class _Counters:
 
 
 class LoadMeter:
-    """On the event loop's thread. Rates need sample() about once a second while calls run: the watchdog calls it."""
+    """On the event loop's thread. Rates need a sample() about once a second while calls run; the watchdog calls it."""
 
     def __init__(
         self,
@@ -106,26 +106,26 @@ class LoadMeter:
         now = self._clock()
         if numbers is not None and now - self._samples[-1].at >= SAMPLE_SECONDS:
             self._samples.append(_counters(now, numbers))
-        # One from before the window stays: the window begins there.
+        # The last sample before the window is kept: rates begin there.
         while len(self._samples) > 1 and self._samples[1].at <= now - CACHE_WINDOW:
             self._samples.popleft()
 
     async def watch(self, min_interval: float) -> AsyncIterator[LoadSnapshot]:
-        """The load now, then at every change, at most once in `min_interval` seconds; a slow reader skips some.
+        """The load now, then after every change, at most once in `min_interval` seconds.
 
-        Nothing is queued: what is told is as of when the reader asks for it.
+        Nothing is queued: each snapshot is taken when the reader asks for it, so a slow reader skips some.
         """
-        told = self.snapshot()
-        yield told
+        last = self.snapshot()
+        yield last
         while True:
-            await asyncio.sleep(max(min_interval, LOOK_SECONDS))
+            await asyncio.sleep(max(min_interval, LEAST_INTERVAL))
             found = self.snapshot()
-            if found.differs_from(told):
-                told = found
-                yield told
+            if found.differs_from(last):
+                last = found
+                yield last
 
     def _since(self, now: _Counters, window: float) -> tuple[int, int, int, float]:
-        """What was counted, and the seconds that it took, since the newest sample from before the window."""
+        """The counts and the seconds since the newest sample before the window."""
         begin = self._samples[0]
         for sample in self._samples:
             if sample.at > now.at - window:

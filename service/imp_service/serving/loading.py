@@ -48,7 +48,7 @@ def _prepared(model: ModelRuntime) -> ModelRuntime:
 
 
 def warm_up(model: ModelRuntime) -> None:
-    """Generates a few tokens. Raises BUG if there are too few of them, or their probabilities are not finite."""
+    """Generates a few tokens. Raises BUG if their number is wrong, or their log probabilities are not finite."""
     n_prompt = max(1, min(PROMPT_TOKENS, model.max_context - OUTPUT_TOKENS))
     n_output = max(1, min(OUTPUT_TOKENS, model.max_context - n_prompt))
     request = GenerationRequest(

@@ -30,9 +30,10 @@ def give_back() -> None:
 
 
 def leave_no_core() -> None:
-    """A process that crashes leaves no copy of its memory, which holds what its callers sent.
+    """Disables core files: the memory of a server holds what its callers sent.
 
-    A limit of 0 still feeds a core_pattern that is a pipe; at 1 Linux leaves that out too, and no file is that small.
+    With a limit of 0 Linux still writes to a core_pattern that is a pipe; with 1 it does not.
+    No core file fits into one byte.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     limit = 1 if hard == resource.RLIM_INFINITY or hard >= 1 else 0

@@ -1,4 +1,4 @@
-"""A profile of the engine: some of its steps with every op in them, as a Chrome trace and as a table of shares."""
+"""A profile of the engine: steps with every op in them, as a Chrome trace and as a table of each op's share of time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from imp_service.core import EngineClient, Error, ProfileEvent
 from imp_service.serving.engine_events import engine_answer
 
-# Less than any bound that limits.max_message_bytes may have.
+# Smaller than the least value of limits.max_message_bytes.
 PIECE_BYTES = 32 * 1024
 US = 1e-3
 # Steps and the ops in them nest on one track.
@@ -22,7 +22,7 @@ TRACK = {"pid": 1, "tid": 1}
 
 @dataclass(frozen=True, slots=True)
 class OpShare:
-    """One op or kernel over all steps; the share is of the time of all ops."""
+    """One op or kernel over all steps, and its share of the time of all ops."""
 
     name: str
     total_ms: float
@@ -32,7 +32,7 @@ class OpShare:
 
 
 async def record(client: EngineClient, n_steps: int, seconds: float) -> ProfileEvent:
-    """The next `n_steps` steps of the engine, or those of the next `seconds`. One profile at a time."""
+    """Records the next `n_steps` steps of the engine, or those of the next `seconds`. One profile at a time."""
 
     def end() -> None:
         with suppress(Error):
@@ -42,7 +42,7 @@ async def record(client: EngineClient, n_steps: int, seconds: float) -> ProfileE
     try:
         event = await engine_answer(client, lambda ticket: client.engine.profile(ticket, n_steps))
     except asyncio.CancelledError:
-        end()  # nobody waits for it any more
+        end()
         raise
     finally:
         limit.cancel()
@@ -51,7 +51,7 @@ async def record(client: EngineClient, n_steps: int, seconds: float) -> ProfileE
 
 
 def op_shares(profile: ProfileEvent) -> list[OpShare]:
-    """What took the most comes first."""
+    """The ops by their total time, the longest first."""
     names, which, begin, end = profile.ops()
     totals, counts = [0] * len(names), [0] * len(names)
     for op, ns in zip(which.tolist(), (end - begin).tolist(), strict=True):
@@ -66,7 +66,7 @@ def op_shares(profile: ProfileEvent) -> list[OpShare]:
 
 
 def summary(profile: ProfileEvent) -> dict[str, Any]:
-    """The profile in numbers; it holds no token and no text."""
+    """The profile in numbers. It contains no token and no text."""
     steps = profile.steps
     seconds = sum(step.whole.end_ns - step.whole.begin_ns for step in steps) * 1e-9
     n_decoded = sum(step.n_decode_rows for step in steps)

@@ -1,4 +1,4 @@
-"""The service's own way to say no: a reason of the error table, in words, with what belongs to it."""
+"""An error that the service itself raises: a reason of the error table, a message, and its details."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 
 class Refusal(Exception):
-    """Raised by whatever cannot do what was asked.
+    """A request that the service refuses or ends.
 
-    `details` become the metadata of the status; `retry_after` (seconds) is told where the reason may be retried, and
-    takes the place of the reason's own.
+    `details` become metadata of the status. `retry_after` (seconds) replaces the reason's own delay, if callers may
+    retry it.
     """
 
     def __init__(

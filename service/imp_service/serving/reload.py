@@ -20,12 +20,12 @@ class RereadFiles(Protocol):
         """The key of imp.conf that names them."""
 
     def prepare(self) -> Callable[[], None]:
-        """Reads them, and returns a function that puts them into force. Raises ConfigError. On any thread."""
+        """Reads them, and returns a function that applies them. Raises ConfigError. On any thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a reload did, by names of keys."""
+    """The keys that a reload changed, that need a restart, and whose files were read again."""
 
     changed: tuple[str, ...]
     needs_restart: tuple[str, ...]
@@ -33,7 +33,7 @@ class Outcome:
 
 
 class Reload:
-    """On the event loop's thread. `read` reads what the process was started with, as a new start would."""
+    """On the event loop's thread. `read` reads the sources of the settings as a new start would."""
 
     def __init__(
         self, read: Callable[[], Config], current: Callable[[], Config], take: Callable[[Config], None], log: Log
@@ -47,14 +47,14 @@ class Reload:
         self._begun: set[asyncio.Task[None]] = set()
 
     def watch(self, files: RereadFiles) -> None:
-        """Reads these files too, at every reload."""
+        """Reads these files at every reload, too."""
         self._files.append(files)
 
     async def run(self) -> Outcome:
         """Reloads. Raises ConfigError if something cannot be used; then nothing has changed."""
         async with self._one_at_a_time:
             try:
-                # A file system may take its time.
+                # On a thread: a file system may be slow.
                 fresh, commits = await asyncio.to_thread(self._prepare)
                 new = reloaded(self._current(), fresh)
             except ConfigError as error:
@@ -75,7 +75,7 @@ class Reload:
         try:
             await self.run()
         except ConfigError:
-            pass  # the log has it
+            pass  # run() has logged it
         except Exception as error:
             self._log.raised("reload", error)
 

@@ -1,7 +1,6 @@
-"""What a call says of itself beside its message: priority, tenant, trace. Other keys are not for us and are ignored.
+"""The metadata of a call: priority, tenant and trace. Other keys are ignored.
 
-gRPC itself refuses metadata beyond `limits.max_metadata_bytes`, which counts 32 bytes for each key, so that their
-number is bounded too.
+gRPC refuses metadata beyond `limits.max_metadata_bytes`. It counts 32 bytes for each key, so that limits their number.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _TRACESTATE = re.compile(rf"[\x20-\x7E]{{1,{MAX_TRACESTATE_BYTES}}}")
 
 @dataclass(frozen=True, slots=True)
 class RequestMetadata:
-    """Empty where the call does not say, or for a trace where what it says is malformed."""
+    """Fields are empty if the call does not set them; those of a trace also if they are malformed."""
 
     priority: int = 0
     tenant: str = ""
@@ -68,6 +67,6 @@ def _tenant_violations(values: list[str]) -> Iterator[Violation]:
 
 
 def _traceparent(values: list[str]) -> str:
-    """The header where it is well formed: version 00 has no further part, a later one may."""
+    """The header if it is well formed, else empty. Version 00 has exactly four parts, later versions may have more."""
     match = _TRACEPARENT.fullmatch(values[0]) if len(values) == 1 else None
     return "" if match is None or (match[1] == "00" and match[2]) else values[0]

@@ -1,4 +1,4 @@
-"""The generations under way: known by tenant and id, listed and aborted by an operator."""
+"""The running generations, by tenant and id. An operator can list and abort them."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from imp_service.serving.refusal import Refusal
 
 @dataclass(slots=True, eq=False)
 class RunningRequest:
-    """From its admission to its end."""
+    """A generation from its admission to its end."""
 
     request_id: str
     tenant: str
     peer: str
     admitted_at: float  # by the wall clock
-    # Makes its call end with an error.
+    # Ends its call with an error.
     end: Callable[[Exception], None]
     n_prompt_tokens: int = 0
-    # None while its prompt is read.
+    # None while the prompt is tokenized.
     stream: GenerationStream | None = None
     is_aborted: bool = False
 
     @property
     def has_started(self) -> bool:
-        """Its prompt is evaluated; before that it waits."""
+        """Its prompt is evaluated. Until then it waits."""
         return self.stream is not None and self.stream.has_started
 
     @property
     def is_waiting(self) -> bool:
-        """It waits for the engine: neither paused, nor busy with its caller."""
+        """It waits for the engine: it is not paused, and its caller reads."""
         return self.stream is not None and self.stream.is_waiting
 
     @property
     def is_open(self) -> bool:
-        """It can still be ended; afterwards what it told may be unread."""
+        """The engine has not ended it. Its caller may still read output after that."""
         return self.stream is None or self.stream.is_open
 
     @property
     def n_output_tokens(self) -> int:
-        """Tokens that its caller got or will get."""
+        """Tokens that its caller has got or will get."""
         return 0 if self.stream is None else self.stream.n_output_tokens
 
     @property
@@ -51,7 +51,7 @@ class RunningRequest:
         return 0 if self.stream is None else self.stream.n_unread_messages
 
     def run(self, stream: GenerationStream, n_prompt_tokens: int) -> None:
-        """It was submitted; an abort that came before takes effect now."""
+        """The generation was submitted. An abort that came before takes effect now."""
         self.stream, self.n_prompt_tokens = stream, n_prompt_tokens
         if self.is_aborted:
             stream.end("aborted")
@@ -81,9 +81,9 @@ class Requests:
     def admit(
         self, request_id: str, tenant: str, peer: str, end: Callable[[Exception], None]
     ) -> Iterator[RunningRequest]:
-        """A request for as long as it lasts; `end` makes its call end with an error. Raises REQUEST_ID_IN_USE.
+        """Registers a request within the `with` block. `end` ends its call with an error. Raises REQUEST_ID_IN_USE.
 
-        Two tenants may have one id each.
+        Two tenants may use the same id.
         """
         name = (tenant, request_id)
         if name in self._by_name:
@@ -95,11 +95,11 @@ class Requests:
             del self._by_name[name]
 
     def abort(self, request_ids: Collection[str]) -> list[str]:
-        """Ends the running and waiting requests of these ids, whosever they are; the ids of those it ended."""
+        """Ends the running and waiting requests with these ids, of every tenant. Returns the ids of those it ended."""
         return self._abort(request for request in self if request.request_id in request_ids)
 
     def abort_all(self) -> list[str]:
-        """Ends every running and waiting request; their ids."""
+        """Ends every running and waiting request. Returns their ids."""
         return self._abort(iter(self))
 
     def _abort(self, requests: Iterator[RunningRequest]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Calls under way: what a drain waits for, and what can be ended from outside."""
+"""The calls that run: a drain waits for them, and can end them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class RunningCall(Protocol):
-    """A call that can be ended before it ends by itself."""
+    """A call that can be ended from outside."""
 
     def end(self, error: Exception) -> None:
-        """Makes the call end with this error, soon; a second one changes nothing."""
+        """Ends the call with this error soon. A second error changes nothing."""
 
 
 class RunningCalls:
-    """On the event loop's thread. Requests hold a drain; calls that only look on do not."""
+    """On the event loop's thread. A drain waits for requests; it does not wait for other calls, such as health."""
 
     def __init__(self) -> None:
         self._requests: set[RunningCall] = set()
@@ -27,7 +27,7 @@ class RunningCalls:
         self._began_at = -math.inf
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Tells `watcher` whenever a request begins."""
+        """Calls `watcher` whenever a request begins."""
         self._watchers.append(watcher)
 
     @property
@@ -44,7 +44,7 @@ class RunningCalls:
                 watcher()
 
     def leave(self, call: RunningCall) -> None:
-        """A call has ended, or is no longer ours to end. Leaving twice is leaving once."""
+        """A call has ended, or can no longer be ended. A second leave() does nothing."""
         self._others.discard(call)
         self._requests.discard(call)
         if not self._requests:
@@ -53,7 +53,7 @@ class RunningCalls:
                     waiting.set_result(None)
 
     async def wait_until_idle(self) -> None:
-        """Returns when no request is under way."""
+        """Returns when no request runs."""
         while self._requests:
             waiting = asyncio.get_running_loop().create_future()
             self._idle.add(waiting)
@@ -63,14 +63,14 @@ class RunningCalls:
                 self._idle.discard(waiting)
 
     async def wait_until_quiet(self, seconds: float, *, within: float) -> None:
-        """Returns when no call has begun for `seconds`, and after `within` seconds in any case."""
+        """Returns when no call has begun for `seconds`, at the latest after `within` seconds."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + within
         while (left := min(self._began_at + seconds, give_up) - loop.time()) > 0:
             await asyncio.sleep(left)
 
     async def end_requests(self, error: Exception, *, within: float) -> None:
-        """Ends every request with `error`, and waits until they have, for at most `within` seconds."""
+        """Ends every request with `error`, and waits for their ends, for at most `within` seconds."""
         for call in tuple(self._requests):
             call.end(error)
         try:
@@ -80,6 +80,6 @@ class RunningCalls:
             return
 
     def end_others(self, error: Exception) -> None:
-        """Ends the calls that look on."""
+        """Ends every call that is no request."""
         for call in tuple(self._others):
             call.end(error)

@@ -1,4 +1,4 @@
-"""What this server holds requests to: the numbers of the model it serves, and its settings."""
+"""The model's numbers and the settings that requests are checked against."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ ALL_CONSTRAINTS = tuple(kind.value for kind in ConstraintKind)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """Of one request: a reload may change the settings. Without a model only what needs none can be checked."""
+class ServedModel:
+    """Made for each request, since a reload may change the settings. Without a model only the settings are known."""
 
     settings: Settings
-    # The width of logits and masks.
+    # The number of logits, and of bits in a mask.
     vocab_size: int = 0
     # Ids below it are tokens.
     n_tokens: int = 0
     max_context: int = 0
     # The name the model is served under, then its aliases.
     names: tuple[str, ...] = ()
-    # Kinds that the model can be held to, by the name of their field.
+    # Kinds of constraints that the model supports, by the name of their field.
     constraints: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, model: ModelRuntime, settings: Settings) -> Terms:
-        """Those of a served model, under the settings in force."""
+    def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
+        """Of the served model and the current settings."""
         return cls(
             settings=settings,
             vocab_size=model.vocab_size,
             n_tokens=model.n_tokens,
             max_context=model.max_context,
             names=(model.name, *settings.model.aliases),
-            # A constrained output must be able to end.
+            # Constrained output needs an end token.
             constraints=ALL_CONSTRAINTS if model.eos_tokens else (),
         )

@@ -1,4 +1,4 @@
-"""Looks after what must not stand still: the engine, whose silence ends liveness, and each request by itself."""
+"""Detects stalls: of the engine, which ends liveness, and of each request."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from imp_service.telemetry import Telemetry
 from imp_service.telemetry.engine_numbers import StepGraphs
 
 NS = 1e-9
-# The engine is looked at this often within the limit, so that a limit is passed by little.
-LOOKS_PER_LIMIT = 10
-# While nobody calls and the engine rests nothing can stand still, and a server that does nothing costs nothing.
-REST_SECONDS = 30.0
-# An engine that steps gives each running sequence a place in every step; one may be under way already.
-STEPS_THAT_TELL = 2
+# Checks within the time limit of a stall, so that a stall is found soon after the limit.
+CHECKS_PER_LIMIT = 10
+# Without requests nothing can stall, and an idle server should use no processor time.
+IDLE_SECONDS = 30.0
+# Each step has every running sequence. The first step may have begun before the request was last seen to progress.
+STEPS_OF_A_STALL = 2
 
 
-class EngineBeat(Protocol):
-    """What is read of the core's EngineStats."""
+class EngineProgress(Protocol):
+    """The fields of the core's EngineStats that are read here."""
 
     @property
     def n_steps(self) -> int: ...
@@ -40,49 +40,49 @@ class EngineBeat(Protocol):
     def stopped(self) -> bool: ...
 
 
-class Watched(Protocol):
+class WatchedRequest(Protocol):
     """A request that has a sequence in the engine."""
 
     @property
     def request_id(self) -> str: ...
     @property
     def has_started(self) -> bool:
-        """Its prompt is evaluated: it is neither queued nor in prefill."""
+        """Its prompt is evaluated: it is not queued and not in prefill."""
 
     @property
     def is_waiting(self) -> bool:
-        """It waits for the engine: neither paused, nor busy with its caller."""
+        """It waits for the engine: it is not paused, and its caller reads."""
 
     @property
     def is_open(self) -> bool:
-        """As far as it knows, the engine still runs it."""
+        """The engine has not reported its end."""
 
     @property
     def n_output_tokens(self) -> int: ...
     @property
     def n_unread_messages(self) -> int: ...
     def end(self, error: Exception) -> None:
-        """Makes the request end with this error."""
+        """Ends the request with this error."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
-    """A request as it was when it last moved."""
+class _LastProgress:
+    """A request when it last made progress."""
 
     at: float
-    marks: tuple[object, ...]
+    counts: tuple[object, ...]
     n_steps: int
     n_preemptions: int
 
 
 class Watchdog:
-    """On the event loop's thread: run() looks again and again, look() once."""
+    """On the event loop's thread. run() calls check() repeatedly."""
 
     def __init__(
         self,
         settings: WatchdogSettings,
-        beat: Callable[[], EngineBeat | None],
-        requests: Callable[[], Iterable[Watched]],
+        engine: Callable[[], EngineProgress | None],
+        requests: Callable[[], Iterable[WatchedRequest]],
         load: LoadMeter,
         telemetry: Telemetry,
         *,
@@ -90,12 +90,12 @@ class Watchdog:
         on_stopped: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
-        """`is_called`: a request is under way; whoever begins one calls wake().
+        """`is_called` returns whether a request runs; the beginning of one must call wake().
 
-        `on_stopped` is called where the engine has ended without a word of why, once or more.
+        `on_stopped` is called, perhaps several times, if the engine has ended without an error.
         """
         self.follow(settings)
-        self._beat = beat
+        self._progress = engine
         self._requests = requests
         self._load = load
         self._telemetry = telemetry
@@ -105,80 +105,80 @@ class Watchdog:
         self._has_seen_stop = False
         self._n_failed_captures = 0
         self._clock = clock
-        self._sights: dict[tuple[int, str], _Sight] = {}
+        self._last_progress: dict[tuple[int, str], _LastProgress] = {}
         self._watchers: list[Callable[[bool], None]] = []
-        # The engine makes steps, or has nothing to do.
+        # The engine steps, or has nothing to do.
         self.is_alive = True
 
     def follow(self, settings: WatchdogSettings) -> None:
-        """Takes new limits, from the next look on."""
+        """Applies new limits from the next check on."""
         self._engine_stall = settings.engine_stall.total_seconds()
         self._request_stall = settings.request_stall.total_seconds()
 
     def watch(self, watcher: Callable[[bool], None]) -> None:
-        """Tells `watcher` whenever is_alive changes."""
+        """Calls `watcher` whenever is_alive changes."""
         self._watchers.append(watcher)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Checks until it is cancelled."""
         while True:
             try:
-                self.look()
-                is_at_rest = self._is_at_rest()
-            except Exception as error:  # a watchdog that dies of one request watches nothing any more
+                self.check()
+                is_idle = self._is_at_wait_idle()
+            except Exception as error:  # a bug in one check must not end the watchdog
                 self._telemetry.log.raised("watchdog", error)
-                is_at_rest = False
-            if is_at_rest:
-                await self._rest()
+                is_idle = False
+            if is_idle:
+                await self._wait_idle()
             else:
                 limit = min(self._engine_stall, self._request_stall)
-                await asyncio.sleep(min(SAMPLE_SECONDS, limit / LOOKS_PER_LIMIT))
+                await asyncio.sleep(min(SAMPLE_SECONDS, limit / CHECKS_PER_LIMIT))
 
     def wake(self) -> None:
-        """Somebody calls: from now on it looks often."""
+        """A request begins: check often from now on."""
         self._called.set()
 
-    async def _rest(self) -> None:
+    async def _wait_idle(self) -> None:
         self._called.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REST_SECONDS):
+            async with asyncio.timeout(IDLE_SECONDS):
                 await self._called.wait()
 
-    def _is_at_rest(self) -> bool:
-        beat = self._beat()
-        if beat is None or self._is_called() or not self.is_alive:
+    def _is_at_wait_idle(self) -> bool:
+        engine = self._progress()
+        if engine is None or self._is_called() or not self.is_alive:
             return False
-        return beat.silence_ns == 0 and beat.waiting == 0 and not beat.stopped
+        return engine.silence_ns == 0 and engine.waiting == 0 and not engine.stopped
 
-    def look(self) -> None:
-        """Judges everything as it is now."""
+    def check(self) -> None:
+        """Checks the engine and every request now."""
         self._load.sample()
-        beat = self._beat()
-        if beat is None:
+        engine = self._progress()
+        if engine is None:
             return
-        self._judge_engine(beat)
-        self._judge_graphs(beat.graphs)
-        if beat.stopped and self._has_seen_stop:
+        self._check_engine(engine)
+        self._check_graphs(engine.graphs)
+        if engine.stopped and self._has_seen_stop:
             self._on_stopped()
-        self._has_seen_stop = beat.stopped  # twice, as an engine that can say why does so in the meantime
-        sights, self._sights = self._sights, {}
+        self._has_seen_stop = engine.stopped  # seen twice: an engine that ends with an error reports it in between
+        last, self._last_progress = self._last_progress, {}
         for request in list(self._requests()):
-            self._judge_request(request, beat, sights.get(_key(request)))
+            self._check_request(request, engine, last.get(_key(request)))
 
-    def _judge_engine(self, beat: EngineBeat) -> None:
-        is_alive = beat.silence_ns * NS <= self._engine_stall
+    def _check_engine(self, engine: EngineProgress) -> None:
+        is_alive = engine.silence_ns * NS <= self._engine_stall
         if is_alive is self.is_alive:
             return
         self.is_alive = is_alive
         if is_alive:
             self._telemetry.log.warning("engine alive", message="the engine steps again")
         else:
-            self._telemetry.log.error("engine stalled", silence=beat.silence_ns * NS, steps=beat.n_steps)
+            self._telemetry.log.error("engine stalled", silence=engine.silence_ns * NS, steps=engine.n_steps)
         for watcher in self._watchers:
             watcher(is_alive)
 
-    def _judge_graphs(self, graphs: StepGraphs | None) -> None:
-        """Says once of each failure that steps take longer than they could."""
+    def _check_graphs(self, graphs: StepGraphs | None) -> None:
+        """Logs each failed capture of a step graph once: steps are slower without it."""
         if graphs is None or graphs.failures == self._n_failed_captures:
             return
         self._n_failed_captures = graphs.failures
@@ -189,16 +189,16 @@ class Watchdog:
             failures=graphs.failures,
         )
 
-    def _judge_request(self, request: Watched, beat: EngineBeat, before: _Sight | None) -> None:
+    def _check_request(self, request: WatchedRequest, engine: EngineProgress, before: _LastProgress | None) -> None:
         if not request.has_started or not request.is_waiting:
             return
-        marks = (request.is_open, request.n_output_tokens, request.n_unread_messages)
+        counts = (request.is_open, request.n_output_tokens, request.n_unread_messages)
         now = self._clock()
-        if before is None or before.marks != marks:
-            self._sights[_key(request)] = _Sight(now, marks, beat.n_steps, beat.n_preemptions)
+        if before is None or before.counts != counts:
+            self._last_progress[_key(request)] = _LastProgress(now, counts, engine.n_steps, engine.n_preemptions)
             return
-        self._sights[_key(request)] = before
-        if now - before.at <= self._request_stall or not _must_have_moved(request, beat, before):
+        self._last_progress[_key(request)] = before
+        if now - before.at <= self._request_stall or not _must_have_moved(request, engine, before):
             return
         self._telemetry.metrics.stalled.inc()
         self._telemetry.log.error(
@@ -208,21 +208,21 @@ class Watchdog:
             is_open=request.is_open,
             output_tokens=request.n_output_tokens,
             unread_messages=request.n_unread_messages,
-            steps=beat.n_steps - before.n_steps,
-            silence=beat.silence_ns * NS,
+            steps=engine.n_steps - before.n_steps,
+            silence=engine.silence_ns * NS,
         )
         message = f"no progress for {now - before.at:.1f} s, at most watchdog.request_stall = {self._request_stall:g} s"
         request.end(Refusal("STALLED", message))
 
 
-def _key(request: Watched) -> tuple[int, str]:
-    # An object's place in memory may be another's by the next look.
+def _key(request: WatchedRequest) -> tuple[int, str]:
+    # By the next check another object may have this id().
     return id(request), request.request_id
 
 
-def _must_have_moved(request: Watched, beat: EngineBeat, before: _Sight) -> bool:
-    """Whether standing still is a fault: not while one long step runs, nor where it may have been preempted."""
-    is_at_rest = beat.silence_ns == 0 and beat.waiting == 0
-    if not request.is_open or is_at_rest:
+def _must_have_moved(request: WatchedRequest, engine: EngineProgress, before: _LastProgress) -> bool:
+    """Whether a lack of progress is a stall. It is none during one long step, or if the request may be preempted."""
+    is_idle = engine.silence_ns == 0 and engine.waiting == 0
+    if not request.is_open or is_idle:
         return True
-    return beat.n_preemptions == before.n_preemptions and beat.n_steps - before.n_steps >= STEPS_THAT_TELL
+    return engine.n_preemptions == before.n_preemptions and engine.n_steps - before.n_steps >= STEPS_OF_A_STALL

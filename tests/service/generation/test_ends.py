@@ -18,7 +18,7 @@ from imp_service import (
 )
 from imp_service.generation import Finished, Generation
 from imp_service.rpc.model import write_model_info
-from imp_service.serving.served_model import Terms
+from imp_service.serving.served_model import ServedModel
 from support.worded_models import write_worded
 
 # The control tokens of published vocabularies, the one that their files name, the key of others, and all their ends.
@@ -75,7 +75,7 @@ def test_txt_29_every_way_stops_at_every_end(tmp_path: Path, name: str, end: str
         finished = _end_of(model.generate(constrained))
         assert finished.match is not None and (finished.reason, finished.match.eos_token_id) == ("stop", token)
         runtime = model._runtime
-        assert token in write_model_info(runtime, Terms.of(runtime, runtime.config.settings), "").eos_token_ids
+        assert token in write_model_info(runtime, ServedModel.of(runtime, runtime.config.settings), "").eos_token_ids
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)

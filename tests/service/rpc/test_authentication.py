@@ -202,7 +202,7 @@ def test_rpc_24_health_is_public_where_the_settings_say_so(tmp_path: Path) -> No
 def test_rpc_24_cfg_11_w23_tokens_that_change_take_effect_and_a_bad_file_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(reloaded_files, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(reloaded_files, "CHECK_SECONDS", 0.01)
     folders = [tmp_path / name for name in ("first", "second", "third")]
     for folder, word in zip(folders, ("old", "new", "third"), strict=True):
         folder.mkdir()

@@ -10,7 +10,7 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc.call import Call
-from imp_service.rpc.decode_stream import MAX_IN_WORK, DecodeStream
+from imp_service.rpc.decode_stream import MAX_UNANSWERED, DecodeStream
 from support.deadlines import deadline_beyond
 from support.patience import HANGS_AFTER
 from support.served import Served, serve
@@ -194,7 +194,7 @@ def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
             yield stepping("nobody")
 
     async def settle() -> None:
-        for _ in range(4 * MAX_IN_WORK):
+        for _ in range(4 * MAX_UNANSWERED):
             await asyncio.sleep(0)
 
     async def drive() -> list[int]:

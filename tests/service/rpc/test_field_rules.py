@@ -18,7 +18,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.requests.check_request import check_request
 from imp_service.rpc.requests.field_rules import RULES
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.served_model import ALL_CONSTRAINTS, Terms
+from imp_service.serving.served_model import ALL_CONSTRAINTS, ServedModel
 from support.request_fields import (
     APART,
     GENERATE,
@@ -37,21 +37,21 @@ from support.request_fields import (
 
 SETTINGS = load_config(None, ["limits.max_prompt_bytes=1KiB", "scheduler.max_running=4"]).settings
 OPAQUE = ("google.protobuf.Any", "google.protobuf.Struct", "google.protobuf.BytesValue")
-TERMS = Terms(SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL_CONSTRAINTS)
+SERVED_MODEL = ServedModel(SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL_CONSTRAINTS)
 
 
-def paths_of(request: Message, terms: Terms = TERMS) -> list[str]:
+def paths_of(request: Message, served_model: ServedModel = SERVED_MODEL) -> list[str]:
     """The fields that are wrong; empty where the request may be served."""
     try:
-        check_request(request, terms)
+        check_request(request, served_model)
     except FieldsInvalid as error:
         return [violation.path for violation in error.violations]
     return []
 
 
-def refusal_of(request: Message, terms: Terms = TERMS) -> str:
+def refusal_of(request: Message, served_model: ServedModel = SERVED_MODEL) -> str:
     try:
-        check_request(request, terms)
+        check_request(request, served_model)
     except Refusal as error:
         return error.reason
     return ""
@@ -291,7 +291,7 @@ def test_txt_24_a_kind_that_the_model_lacks_is_unimplemented() -> None:
         == {field.name for field in types_pb2.Constraint.DESCRIPTOR.oneofs_by_name["kind"].fields}
     )
     for kind, constraint in kinds.items():
-        without = Terms(SETTINGS, 2048, 2048, 512, ("imp demo",), tuple(k for k in ALL_CONSTRAINTS if k != kind))
+        without = ServedModel(SETTINGS, 2048, 2048, 512, ("imp demo",), tuple(k for k in ALL_CONSTRAINTS if k != kind))
         assert paths_of(generate(constraint=constraint)) == []
         with pytest.raises(Refusal) as raised:
             check_request(generate(constraint=constraint), without)
@@ -308,12 +308,12 @@ def test_p20_txt_9_min_tokens_within_max_tokens() -> None:
 
 
 def test_gen_15_the_servers_ceiling_is_named() -> None:
-    terms = Terms(load_config(None, ["limits.max_tokens=64"]).settings, 2048, 2048, 512, ("imp demo",), ())
-    assert [paths_of(generate(stop=types_pb2.StopOptions(max_tokens=n)), terms) for n in (64, 65)] == [
+    served_model = ServedModel(load_config(None, ["limits.max_tokens=64"]).settings, 2048, 2048, 512, ("imp demo",), ())
+    assert [paths_of(generate(stop=types_pb2.StopOptions(max_tokens=n)), served_model) for n in (64, 65)] == [
         [],
         ["stop.max_tokens"],
     ]
-    assert paths_of(generate(), terms) == []
+    assert paths_of(generate(), served_model) == []
 
 
 def test_a_session_has_one_sequence_and_its_own_cache() -> None:
@@ -340,14 +340,16 @@ def test_p32_ten_bad_fields_are_ten_violations() -> None:
 
 
 def test_p37_masks() -> None:
-    terms = Terms(SETTINGS, 2045, 2045, 512, ("imp demo",), ())
+    served_model = ServedModel(SETTINGS, 2045, 2045, 512, ("imp demo",), ())
     wrong = [bytes(255) + b"\x20", bytes(255) + b"\x80", b"\xff" * 256, b"\xff" * 255, b"\xff" * 257, bytes(256)]
     for mask in wrong:
-        assert paths_of(prefill(step=pb.StepOptions(allowed_token_mask=mask)), terms) == ["step.allowed_token_mask"]
+        assert paths_of(prefill(step=pb.StepOptions(allowed_token_mask=mask)), served_model) == [
+            "step.allowed_token_mask"
+        ]
     for mask in (bytes(255) + b"\x10", b"\xff" * 255 + b"\x1f", b""):
-        assert paths_of(prefill(step=pb.StepOptions(allowed_token_mask=mask)), terms) == []
+        assert paths_of(prefill(step=pb.StepOptions(allowed_token_mask=mask)), served_model) == []
     unused = pb.StepOptions(allowed_token_mask=b"\xff" * 255 + b"\x1f", sample=False)
-    assert paths_of(prefill(step=unused), terms) == ["step.allowed_token_mask"]
+    assert paths_of(prefill(step=unused), served_model) == ["step.allowed_token_mask"]
 
 
 def test_steps_are_of_different_sessions_and_not_too_many() -> None:
@@ -392,28 +394,28 @@ def test_fields_come_before_names_and_names_before_features() -> None:
 )
 def test_p28_p38_features_that_are_off(fields: dict[str, Any], feature: str) -> None:
     settings = load_config(None, ["features.logits=false", "features.prompt_logprobs=false"]).settings
-    terms = Terms(settings, 2048, 2048, 512, ("imp demo",), ())
+    served_model = ServedModel(settings, 2048, 2048, 512, ("imp demo",), ())
     with pytest.raises(Refusal) as raised:
-        check_request(generate(**fields), terms)
+        check_request(generate(**fields), served_model)
     assert (raised.value.reason, raised.value.details) == ("FEATURE_DISABLED", {"feature": feature})
 
 
 def test_p38_steps_have_the_same_switches() -> None:
     settings = load_config(None, ["features.logits=false", "features.prompt_logprobs=false"]).settings
-    terms = Terms(settings, 2048, 2048, 512, ("imp demo",), ())
+    served_model = ServedModel(settings, 2048, 2048, 512, ("imp demo",), ())
     asks = {name: pb.StepOptions(**{name: True}) for name in ("logits", "scores")}
     for name, options in asks.items():
         with pytest.raises(Refusal) as raised:
-            check_request(prefill(step=options), terms)
+            check_request(prefill(step=options), served_model)
         assert raised.value.details == {"feature": f"step.{name}"}
         assert refusal_of(prefill(step=options)) == ""
     steps = [pb.SessionStep(session_id="a", step=asks["logits"])]
     with pytest.raises(Refusal) as raised:
-        check_request(pb.DecodeStepRequest(steps=steps), terms)
+        check_request(pb.DecodeStepRequest(steps=steps), served_model)
     assert raised.value.details == {"feature": "steps[0].step.logits"}
     # The scores of a few tokens are a step's own.
     steps = [pb.SessionStep(session_id="a", step=asks["scores"])]
-    assert refusal_of(pb.DecodeStepRequest(steps=steps), terms) == ""
+    assert refusal_of(pb.DecodeStepRequest(steps=steps), served_model) == ""
 
 
 def test_p36_embeddings_are_judged_and_then_refused() -> None:

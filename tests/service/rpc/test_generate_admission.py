@@ -168,7 +168,7 @@ def test_sch_8_o09_retry_info_of_a_full_queue_is_the_estimated_wait() -> None:
         waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(2)]
         served.wait_until(lambda: served.host.model.client.engine.stats().queued == 2, "two wait")
         for _ in range(3):
-            served.call(lambda: served.host.line.moved(1, 2))
+            served.call(lambda: served.host.admission.began(1, 2))
             began = served.host.clock()
             served.jump(20.0)
         refusal = failed(lambda: in_one(served, ask([300], 1)))
@@ -190,7 +190,7 @@ def test_o02_a_burst_of_long_prompts_holds_a_bounded_number_of_places() -> None:
         stub = served.inference
         calls = [stub.Generate(ask(LONG_TEXT, 1)) for _ in range(60)]
         served.wait_until(lambda: refused_so_far(served) == 57, "all but three refused")
-        assert served.call(lambda: served.host.line.n_reading) == 3
+        assert served.call(lambda: served.host.admission.n_reading) == 3
         let_go.set()
         codes = [code_of(call) for call in calls]
         assert (codes.count("OK"), codes.count("RESOURCE_EXHAUSTED")) == (3, 57)
@@ -243,7 +243,7 @@ def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:
         served.wait_until(lambda: served.host.model.client.engine.stats().queued == 3, "three wait")
         began = served.host.clock()
         for _ in range(3):
-            served.call(lambda: served.host.line.moved(1, 3))
+            served.call(lambda: served.host.admission.began(1, 3))
             served.jump(20.0)
         refusal = failed(lambda: in_one(served, ask([300], 1), timeout=50))
         # What this took by itself, while the clock ran on.

@@ -13,7 +13,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests.read_requests import read_generation
 from imp_service.rpc.requests.reply_size import check_generation_size
-from imp_service.serving.served_model import Terms
+from imp_service.serving.served_model import ServedModel
 from support.failed_calls import failed
 from support.generations import in_one, streamed
 from support.process_numbers import ProcessNumbers
@@ -114,7 +114,7 @@ def is_refused(served: Served, run: Any, n: int, output: types_pb2.OutputOptions
     model = served.host.model
     request = read_generation(ask([5], 1, output=output), served.host.settings, priority=0, tenant="")
     try:
-        check_generation_size(request, n, Terms.of(model, served.host.settings), is_unary=run is in_one)
+        check_generation_size(request, n, ServedModel.of(model, served.host.settings), is_unary=run is in_one)
     except FieldsInvalid:
         return True
     return False

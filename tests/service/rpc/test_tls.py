@@ -108,7 +108,7 @@ def test_rpc_25_w25_nothing_older_than_tls_1_2_is_spoken(tmp_path: Path, version
 def test_rpc_25_cfg_11_w23_a_new_certificate_is_shown_while_streams_go_on_and_a_bad_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reloaded_files, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(reloaded_files, "CHECK_SECONDS", 0.01)
     folders = {name: tmp_path / name for name in ("first", "second", "bad")}
     for folder in folders.values():
         folder.mkdir()

@@ -75,7 +75,7 @@ class Yard:
             assert self.numbers is not None  # narrows
             self.numbers.n_steps += steps
             self.numbers.silence_ns = self.numbers.silence_ns + SECOND // 2 if silence else 0
-            self.watchdog.look()
+            self.watchdog.check()
 
     def lines(self) -> list[dict[str, object]]:
         self.telemetry.close()
@@ -119,7 +119,7 @@ def test_lif_2_neither_rest_nor_load_nor_loading_ends_liveness(yard: Yard) -> No
     yard.numbers = None
     for _ in range(100):
         yard.now += 1
-        yard.watchdog.look()
+        yard.watchdog.check()
     assert yard.told == []
 
 
@@ -187,7 +187,7 @@ def test_r16_who_may_have_been_preempted_is_not_stuck(yard: Yard) -> None:
         yard.now += 0.5
         yard.numbers.n_steps += 5
         yard.numbers.silence_ns = 1000
-        yard.watchdog.look()
+        yard.watchdog.check()
     assert yard.requests[0].errors == []
 
 
@@ -211,7 +211,7 @@ def test_a_look_that_fails_is_not_the_last_one(yard: Yard, monkeypatch: pytest.M
             raise raised
 
     monkeypatch.setattr(asyncio, "sleep", no_wait)
-    monkeypatch.setattr(yard.watchdog, "look", look)
+    monkeypatch.setattr(yard.watchdog, "check", look)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(yard.watchdog.run())
     assert next(looks, "used up") == "used up"
@@ -220,7 +220,7 @@ def test_a_look_that_fails_is_not_the_last_one(yard: Yard, monkeypatch: pytest.M
 
 def test_at_rest_it_looks_again_when_somebody_calls(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[bool] = []
-    monkeypatch.setattr(yard.watchdog, "look", lambda: looks.append(yard.is_called))
+    monkeypatch.setattr(yard.watchdog, "check", lambda: looks.append(yard.is_called))
 
     async def turn() -> None:
         for _ in range(5):

@@ -1,1 +1,1 @@
-"""What a caller is told: messages of results, statuses of failures, and the load."""
+"""What callers get: messages with results, statuses of failures, and the load."""

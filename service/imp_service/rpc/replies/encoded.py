@@ -36,12 +36,12 @@ class Pieces:
         self.n_bytes = 0
 
     def add(self, piece: bytes) -> None:
-        """A part of the message as it is on the wire."""
+        """Adds serialized bytes of the message."""
         self._pieces.append(piece)
         self.n_bytes += len(piece)
 
     def add_field(self, number: int, contents: Iterable[bytes]) -> None:
-        """A field that is a string, bytes or a message, made of these contents one after the other."""
+        """Adds a field of type string, bytes or message, whose value is the concatenated contents."""
         pieces = list(contents)
         self.add(_varint(number << 3 | LENGTH_DELIMITED) + _varint(sum(map(len, pieces))))
         for piece in pieces:
@@ -53,7 +53,7 @@ class Pieces:
 
     @classmethod
     def of(cls, *parts: Pieces) -> Pieces:
-        """The message that these are parts of."""
+        """A message of these parts."""
         whole = cls()
         for part in parts:
             whole._pieces += part._pieces

@@ -1,4 +1,4 @@
-"""The error table of imp.v1 as data: each reason with its status code, what goes with it, and whether to try again."""
+"""The error table of imp.v1 as data: each reason with its status code, its details, and whether to retry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grpc import StatusCode
 
 
 class Detail(Enum):
-    """Messages of google.rpc that a reason carries beside ErrorInfo."""
+    """Messages of google.rpc that a reason has besides ErrorInfo."""
 
     BAD_REQUEST = "BadRequest"
     PRECONDITION_FAILURE = "PreconditionFailure"
@@ -27,7 +27,7 @@ class Retry(Enum):
     ONCE = "once"
     ELSEWHERE = "elsewhere"
     YES_ELSEWHERE = "yes, elsewhere"
-    # `yes; no`: only where the request can ever fit; where it cannot, gRPC's own retry is told not to come back.
+    # `yes; no`: yes if the request can ever fit; if not, the pushback stops gRPC's own retry.
     UNLESS_NEVER = "yes; no"
     AFTER_READING = "after reading"
     OPEN_ANEW = "open anew"
@@ -45,7 +45,7 @@ class Pushback(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """One row. `metadata` names what ErrorInfo says; `retry_after` (seconds) is what RetryInfo says unless told."""
+    """One row. `metadata` has the keys of ErrorInfo, `retry_after` the default delay of RetryInfo in seconds."""
 
     code: StatusCode
     retry: Retry
@@ -53,7 +53,7 @@ class ErrorRow:
     details: tuple[Detail, ...] = ()
     pushback: Pushback = Pushback.NONE
     retry_after: float = 0.0
-    # gRPC's own endings name no reason of ours.
+    # DEADLINE_EXCEEDED and CANCELLED are gRPC's own: their status has no reason.
     has_reason: bool = True
 
 
@@ -62,7 +62,7 @@ _RETRY = (Detail.RETRY_INFO,)
 _INVALID, _RANGE, _MISSING = StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE, StatusCode.NOT_FOUND
 _STATE, _FULL, _AWAY = StatusCode.FAILED_PRECONDITION, StatusCode.RESOURCE_EXHAUSTED, StatusCode.UNAVAILABLE
 _CONTEXT = ("prompt_tokens", "max_context_tokens")
-# As long as a step of a session takes; as long as a place takes to become free.
+# Seconds: about as long as a step of a session takes, and as a place in the queue takes to become free.
 _STEP, _PLACE = 0.05, 1.0
 _PUSHED = Pushback.AS_RETRY_INFO
 

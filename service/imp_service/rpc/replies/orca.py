@@ -1,7 +1,7 @@
-"""The load as balancers read it: an ORCA report in the trailing metadata of each request.
+"""The load for load balancers: an ORCA report in the trailing metadata of each request.
 
-The message is xds.data.orca.v3.OrcaLoadReport, of which the fields that are sent are declared here, in a pool of
-their own: a program that has the whole of it in the default pool is in nobody's way.
+The message is xds.data.orca.v3.OrcaLoadReport. Only the fields that are sent are declared here, in a descriptor pool of
+their own, so they do not conflict with the full message in the default pool.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAMED_METRICS, _APPLICATION_UTILIZATION = 8, 9
 
 
 def orca_report(load: LoadSnapshot, max_running: int) -> bytes:
-    """Utilization is that of whichever is scarcer, blocks or places."""
+    """The utilization is that of the cache's blocks or of the places in a step, whichever is higher."""
     report = _REPORT(application_utilization=max(load.kv_usage, load.running / max_running))
     report.named_metrics["kv_usage"] = load.kv_usage
     report.named_metrics["waiting"] = load.waiting

@@ -1,4 +1,4 @@
-"""The messages of google.rpc that go with a status, each small enough for any client's bound on metadata."""
+"""The google.rpc messages of a status, each small enough for the metadata limit of every client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from imp_service.generation.validate import Violation
 from imp_service.rpc.durations import duration
 
 DOMAIN = "imp.v1"
-# A client takes 8 KiB of metadata by default, the base64 of the details among it; beyond that it sees another error.
+# A client takes 8 KiB of metadata by default, with the details in base64. With more it reports another error.
 MAX_PATH_BYTES = 256
 MAX_VALUE_BYTES = 1024
 MAX_VIOLATIONS_BYTES = 3 * 1024
@@ -29,7 +29,7 @@ def packed_status(code: int, message: str, details: Sequence[Message]) -> bytes:
 
 
 def error_info(reason: str, metadata: Mapping[str, str]) -> Message:
-    """The reason, and what belongs to it."""
+    """The reason and its metadata."""
     info: Message = error_details_pb2.ErrorInfo(
         reason=reason,
         domain=DOMAIN,
@@ -39,7 +39,7 @@ def error_info(reason: str, metadata: Mapping[str, str]) -> Message:
 
 
 def bad_request(violations: Sequence[Violation]) -> Message:
-    """Every field that is wrong, as far as the bound goes; where it does not reach, the last entry counts the rest."""
+    """Every invalid field, up to the limit of bytes. Beyond it the last entry has the number of the rest."""
     fields = []
     n_bytes = 0
     for i, violation in enumerate(violations):
@@ -54,32 +54,32 @@ def bad_request(violations: Sequence[Violation]) -> Message:
 
 
 def retry_info(seconds: float) -> Message:
-    """When the same call may succeed."""
+    """When the call may be retried."""
     info: Message = error_details_pb2.RetryInfo(retry_delay=duration(seconds))
     return info
 
 
 def quota_failure(bound: str, message: str) -> Message:
-    """Which bound of the server was reached."""
+    """Which limit of the server was reached."""
     violation = error_details_pb2.QuotaFailure.Violation(subject=bound, description=message)
     failure: Message = error_details_pb2.QuotaFailure(violations=[violation])
     return failure
 
 
 def precondition_failure(reason: str, feature: str, message: str) -> Message:
-    """Which switch of the server is off."""
+    """Which feature of the server is off."""
     violation = error_details_pb2.PreconditionFailure.Violation(type=reason, subject=feature, description=message)
     failure: Message = error_details_pb2.PreconditionFailure(violations=[violation])
     return failure
 
 
 def request_info(request_id: str) -> Message:
-    """Where the log has the rest."""
+    """The request id, to find the error in the log."""
     info: Message = error_details_pb2.RequestInfo(request_id=request_id)
     return info
 
 
 def shown(text: str, max_bytes: int) -> str:
-    """Fit for a status: control characters escaped, cut at a bound."""
+    """The text for a status: control characters are escaped, and it is cut to `max_bytes`."""
     line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
     return line.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")

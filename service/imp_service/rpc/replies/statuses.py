@@ -32,9 +32,9 @@ from imp_service.text import TextError
 
 DETAILS_KEY = "grpc-status-details-bin"
 PUSHBACK_KEY = "grpc-retry-pushback-ms"
-# gRPC's own retry goes by the status code, and RESOURCE_EXHAUSTED invites one; only a negative time ends it.
+# gRPC retries by status code, also RESOURCE_EXHAUSTED. A negative pushback stops it.
 NEVER_MS = -1
-# By naming its whole capacity the core says that waiting for others would not help. Nobody else is told.
+# The core adds its whole capacity to the details if the request can never fit. Callers do not get this detail.
 CAPACITY = "total"
 MAX_MESSAGE_BYTES = 512
 
@@ -43,7 +43,7 @@ TrailingMetadata = tuple[tuple[str, str | bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a call, or one session's part of it, ends without a result."""
+    """How a call, or one session's step in it, fails."""
 
     reason: str
     message: str
@@ -55,7 +55,7 @@ class Failure:
 
     @property
     def row(self) -> ErrorRow:
-        """What the table says of the reason."""
+        """The reason's row in the error table."""
         return ERRORS[self.reason]
 
     @property
@@ -65,12 +65,12 @@ class Failure:
 
     @property
     def is_bug(self) -> bool:
-        """Nobody expected it: the log must say what the status does not."""
+        """An unexpected exception. The log has its traceback; the status does not."""
         return self.reason == BUG
 
     @property
     def pushback_ms(self) -> int | None:
-        """When gRPC's own retry may come back, negative for never; None where it is not told."""
+        """The delay of gRPC's own retry, negative for none; None if the status has no pushback."""
         match self.row.pushback:
             case Pushback.ZERO:
                 return 0
@@ -81,7 +81,7 @@ class Failure:
         return None
 
     def trailing_metadata(self) -> TrailingMetadata:
-        """What goes with the code and the message."""
+        """The details of the status, and the pushback."""
         if not self.row.has_reason:
             return ()
         details = [error_info(self.reason, self.metadata)]
@@ -91,7 +91,7 @@ class Failure:
         return trailing if pushback_ms is None else (*trailing, (PUSHBACK_KEY, str(pushback_ms)))
 
     def step_error(self) -> StepError:
-        """The same in-band, for one session of a batched step or one request of a stream."""
+        """The failure as a message, for one session of a batched step or one request of a stream."""
         return StepError(code=self.code.value[0], reason=self.reason, message=self.message)
 
     @property
@@ -116,7 +116,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, *, request_id: str) -> Failure:
-    """What a caller is told of an exception: of an unexpected one only where the log has it."""
+    """The failure that an exception becomes. Of an unexpected one the caller gets only the request id in the log."""
     if isinstance(error, asyncio.CancelledError):
         return Failure(CANCELLED, "the call was cancelled", request_id)
     if refused_by_system(error):
@@ -142,7 +142,7 @@ def failure_of(error: BaseException, *, request_id: str) -> Failure:
 
 
 def violations_of(error: Error | Refusal) -> Sequence[Violation]:
-    """The fields that an error is about: the core names one, in its details and before its words."""
+    """The fields that an error is about. The core puts the field in its details and before its message."""
     if isinstance(error, FieldsInvalid):
         return error.violations
     if error.reason != FIELD_INVALID:
@@ -152,9 +152,9 @@ def violations_of(error: Error | Refusal) -> Sequence[Violation]:
 
 
 def reported_failure(error: Exception, call: Call, log: Log) -> Failure:
-    """The failure of a call or of one session's part of it; a bug is in the log under the call's request id.
+    """The failure of a call or of one session's step in it. A bug is logged with the call's request id.
 
-    The error has no traceback afterwards.
+    Drops the traceback of the error.
     """
     failure = failure_of(error, request_id=call.request_id)
     if failure.is_bug:
@@ -164,10 +164,10 @@ def reported_failure(error: Exception, call: Call, log: Log) -> Failure:
 
 
 def drop_frames(error: BaseException) -> None:
-    """Drops the tracebacks of an error and of all that led to it.
+    """Drops the tracebacks of an error and of its causes.
 
-    Their frames hold the request, its tokens and often the error itself: such a cycle lives until the next full
-    collection, and so does a prompt of a megabyte.
+    Their frames refer to the request, and often to the error itself. Such a cycle, perhaps with a prompt of a
+    megabyte, lives until the next full garbage collection.
     """
     left: list[BaseException | None] = [error]
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""GenerateUnary's reply: a fold over the messages of Generate, with no logic of its own."""
+"""GenerateUnary's reply, merged from the messages of Generate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from imp_service.pb import inference_pb2
 
 
 class WholeGeneration:
-    """Takes every message of one stream, then makes the reply."""
+    """Merges every message of one stream into the reply."""
 
     def __init__(self, n_sequences: int) -> None:
         self._response = inference_pb2.GenerateUnaryResponse()
@@ -15,7 +15,7 @@ class WholeGeneration:
         self._texts: list[list[str]] = [[] for _ in range(n_sequences)]
 
     def add(self, message: inference_pb2.GenerateResponse) -> None:
-        """The stream's next message."""
+        """Adds the stream's next message."""
         match message.WhichOneof("event"):
             case "started":
                 self._response.started.CopyFrom(message.started)

@@ -1,4 +1,4 @@
-"""Replies of the generation room as messages of imp.v1. Chunks are the hot path: a message for each token at worst."""
+"""Writes replies of the Python API as messages of imp.v1. Chunks are the hot path: at worst one for each token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imp_service.rpc.replies.encoded import Encoded, Pieces
 STARTED = inference_pb2.GenerateResponse.DESCRIPTOR.fields_by_name["started"].number
 PROMPT = inference_pb2.GenerationStarted.DESCRIPTOR.fields_by_name["prompt"].number
 
-# A run that was cancelled has nobody to tell a reason to.
+# "cancelled" is missing: such a run has no caller any more.
 FINISH_REASONS: Mapping[str, types_pb2.FinishReason] = {
     "stop": types_pb2.FINISH_REASON_STOP,
     "max_tokens": types_pb2.FINISH_REASON_MAX_TOKENS,
@@ -53,20 +53,20 @@ def write_step_output(output: StepOutput) -> inference_pb2.StepOutput:
 
 
 def add_scores(message: types_pb2.TokenScores, scores: HeldScores) -> None:
-    """Adds all of them to a message that has none. For a worker, where they are many."""
+    """Adds scores to a message that has none. Run it on a worker if they are many."""
     for part in write_scores(scores):
         message.MergeFrom(part)
 
 
 def write_scores(scores: HeldScores) -> Iterator[types_pb2.TokenScores]:
-    """Parallel lists, a part at a time; one that was not asked for is empty."""
+    """Parallel lists, in parts. A list that was not requested is empty."""
     for part in scores.parts():
         candidates = [_candidates(items) for items in part.candidates] if any(part.candidates) else []
         yield types_pb2.TokenScores(token_ids=part.token_ids, logprobs=part.logprobs, candidates=candidates)
 
 
 def encode_started(started: Started, request_id: str, model: str) -> Encoded:
-    """The first message of a Generate stream, with the scores of its prompt. For a worker, where they are many."""
+    """The first message of a Generate stream, with the scores of the prompt. Run it on a worker if they are many."""
     bare = inference_pb2.GenerationStarted()
     _write_started_without_scores(started, request_id, model, bare)
     head, whole = Pieces(), Pieces()
@@ -77,7 +77,7 @@ def encode_started(started: Started, request_id: str, model: str) -> Encoded:
 
 
 def write_usage(usage: Usage) -> types_pb2.Usage:
-    """Tokens a request used."""
+    """The tokens that a request used."""
     return types_pb2.Usage(
         prompt_tokens=usage.prompt_tokens,
         cached_prompt_tokens=usage.cached_prompt_tokens,
@@ -86,7 +86,7 @@ def write_usage(usage: Usage) -> types_pb2.Usage:
 
 
 def write_timings(timings: Timings) -> types_pb2.Timings:
-    """Where a request's time went."""
+    """The time that a request spent in each phase."""
     return types_pb2.Timings(
         queue=duration(timings.queue),
         prefill=duration(timings.prefill),
@@ -96,7 +96,7 @@ def write_timings(timings: Timings) -> types_pb2.Timings:
 
 
 def _write_chunk(chunk: Chunk, message: inference_pb2.GenerationChunk) -> None:
-    # Assigned one by one: half the cost of a constructor with keywords. Zero is what an unset field reads as.
+    # Assignments take half the time of a constructor with keywords. Zero is the default of an unset field.
     if chunk.index:
         message.index = chunk.index
     if chunk.first_token:

@@ -1,1 +1,1 @@
-"""What a caller asks: each field's rule as data, all checked at once, then read into the generation room's options."""
+"""Requests: a rule for each field as data, all checked at once, then read as options of the Python API."""

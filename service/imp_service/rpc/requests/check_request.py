@@ -13,13 +13,13 @@ from imp_service.rpc.replies.error_table import FIELD_INVALID
 from imp_service.rpc.replies.statuses import violations_of
 from imp_service.rpc.requests.field_rules import findings
 from imp_service.serving.host import Host
-from imp_service.serving.served_model import Terms
+from imp_service.serving.served_model import ServedModel
 from imp_service.text import TextError
 
 
 @contextmanager
 def paths_under(member: str) -> Iterator[None]:
-    """Within, `temperature` becomes `member.temperature` in whatever names a field; an empty member changes nothing."""
+    """Prefixes the fields in errors raised within the `with` block: `temperature` becomes `member.temperature`."""
     try:
         yield
     except InvalidArgument as error:
@@ -33,34 +33,34 @@ def paths_under(member: str) -> Iterator[None]:
         raise type(error)(f"{member}.{error.path}", error.message) from error
 
 
-# Stages after the fields, first to answer first; other reasons come last.
-_STAGES = ("MODEL_NOT_SERVED",)
-# Far more than a status can hold.
+# If no field is invalid, this reason comes before the others.
+_FIRST_REASON = "MODEL_NOT_SERVED"
+# Far more than fit a status.
 MAX_FINDINGS = 1000
-# A larger request takes longer than a step of the event loop may.
+# Checking a larger request takes too long for the event loop.
 MAX_INLINE_BYTES = 16 * 1024
 
 
-def check_request(request: Any, terms: Terms) -> None:
-    """Raises FieldsInvalid with every violation, else the first of the refusals that a later stage has."""
-    found = list(islice(findings(request, "", terms), MAX_FINDINGS))
+def check_request(request: Any, served: ServedModel) -> None:
+    """Raises FieldsInvalid with every violation. Without one, raises the first refusal, of the model's name first."""
+    found = list(islice(findings(request, "", served), MAX_FINDINGS))
     if not found:
         return
     refuse(each for each in found if isinstance(each, Violation))
     refusals = [each for each in found if not isinstance(each, Violation)]
-    raise min(refusals, key=lambda refusal: refusal.reason not in _STAGES)
+    raise min(refusals, key=lambda refusal: refusal.reason != _FIRST_REASON)
 
 
-async def checked(request: Any, n_bytes: int, host: Host) -> Terms:
-    """The same, off the event loop where the request is large; what the server's terms are."""
-    terms = Terms.of(host.model, host.settings)
+async def checked(request: Any, n_bytes: int, host: Host) -> ServedModel:
+    """The same, on a worker if the request is large. Returns the values that it was checked against."""
+    served = ServedModel.of(host.model, host.settings)
     if n_bytes <= MAX_INLINE_BYTES:
-        check_request(request, terms)
+        check_request(request, served)
     else:
-        await host.workers.look(lambda: check_request(request, terms), n_bytes)
-    return terms
+        await host.workers.run_light(lambda: check_request(request, served), n_bytes)
+    return served
 
 
 def checked_without_model(request: Any, host: Host) -> None:
-    """For methods that answer before there is a model; their requests are small."""
-    check_request(request, Terms(host.settings))
+    """The same for methods that need no model. Their requests are small."""
+    check_request(request, ServedModel(host.settings))

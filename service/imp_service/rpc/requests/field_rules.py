@@ -1,4 +1,4 @@
-"""The field rules of imp.v1 as data: what each field of each request may be. A field without a rule is an error."""
+"""The field rules of imp.v1 as data: the valid values of each field of each request. Every field must have a rule."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from imp_service.rpc.requests import message_rules as whole
 from imp_service.rpc.requests.read_requests import chat_bytes, read_chat
 from imp_service.rpc.requests.rules import (
     Anything,
-    Below,
+    AtMost,
     Both,
+    DurationIn,
+    Feature,
     Finding,
     KnownEnum,
     ModelName,
@@ -28,13 +30,11 @@ from imp_service.rpc.requests.rules import (
     Names,
     Number,
     Rule,
-    Span,
-    Switch,
     Text,
     Texts,
     TokenIds,
 )
-from imp_service.serving.served_model import Terms
+from imp_service.serving.served_model import ServedModel
 from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.chat_prompt import MAX_MESSAGES, find_violations
@@ -48,35 +48,35 @@ TEXT_LIMITS = TextLimits()
 
 @dataclass(frozen=True, slots=True)
 class MessageRules:
-    """Of one message: a rule for each field, and those of the whole."""
+    """The rules of one message: one for each field, and those of the whole message."""
 
     fields: Mapping[str, Rule]
     whole: tuple[whole.MessageRule, ...] = ()
 
 
 class Nested(Rule):
-    """A message with rules of its own."""
+    """A message that has its own rules."""
 
-    def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
-        return findings(value, path, terms)
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
+        return findings(value, path, served)
 
 
 class Steps(Rule):
-    """As many as may run at once; more are not looked at."""
+    """At most as many steps as may run at once. If there are more, none is checked."""
 
-    def check(self, value: Any, path: str, terms: Terms) -> Iterator[Finding]:
-        too_many = list(count_violations(len(value), path, 1, terms.settings.scheduler.max_running))
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+        too_many = list(count_violations(len(value), path, 1, served.settings.scheduler.max_running))
         if too_many:
             yield from too_many
             return
         for i, item in enumerate(value):
-            yield from findings(item, f"{path}[{i}]", terms)
+            yield from findings(item, f"{path}[{i}]", served)
 
 
 class Chat(Rule):
-    """A conversation: the rules of the text room, and the size of all its texts."""
+    """A conversation: the rules of imp_service.text, and the size of all its texts."""
 
-    def check(self, value: types_pb2.ChatPrompt, path: str, terms: Terms) -> Iterator[Finding]:
+    def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
         too_many = list(count_violations(len(value.messages), f"{path}.messages", 1, MAX_MESSAGES))
         if too_many:
             yield from too_many
@@ -84,29 +84,29 @@ class Chat(Rule):
         chat = read_chat(value)
         for error in find_violations(chat, path):
             yield Violation(error.path, error.message)
-        n_bytes, most = chat_bytes(chat), terms.settings.limits.max_prompt_bytes
+        n_bytes, most = chat_bytes(chat), served.settings.limits.max_prompt_bytes
         if n_bytes > most:
             yield Violation(path, f"{n_bytes} bytes in all, expected at most {most}")
 
 
 class Inputs(Rule):
-    """Lists of ids, so many of them, each id known."""
+    """At most `most` lists of ids, each a list of known tokens."""
 
     def __init__(self, most: int | None, each: TokenIds) -> None:
         self._most = most
         self._each = each
 
-    def check(self, value: Any, path: str, terms: Terms) -> Iterator[Finding]:
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
         too_many = list(count_violations(len(value), path, 0, self._most))
         if too_many:
             yield from too_many
             return
         for i, item in enumerate(value):
-            yield from self._each.check(item, f"{path}[{i}]", terms)
+            yield from self._each.check(item, f"{path}[{i}]", served)
 
 
-def _prompt_bytes(terms: Terms) -> float:
-    return terms.settings.limits.max_prompt_bytes
+def _prompt_bytes(served: ServedModel) -> float:
+    return served.settings.limits.max_prompt_bytes
 
 
 def _known(enum: Any) -> frozenset[int]:
@@ -114,14 +114,14 @@ def _known(enum: Any) -> frozenset[int]:
 
 
 def _bytes(most: int) -> Any:
-    return lambda terms: most
+    return lambda served: most
 
 
 ANYTHING, NESTED, NAME, MODEL = Anything(), Nested(), Name(), ModelName()
 PROMPT_TEXT = Text(1, _prompt_bytes)
 PROMPT_IDS = TokenIds((1, None))
-CONSTRAINT_SOURCE = Text(1, lambda terms: terms.settings.text.constraint_bytes)
-NO_DRAFT_MODEL = Switch(lambda terms: False, bool, "speculative decoding is not built into this server")
+CONSTRAINT_SOURCE = Text(1, lambda served: served.settings.text.constraint_bytes)
+NO_DRAFT_MODEL = Feature(lambda served: False, bool, "speculative decoding is not built into this server")
 SPARSE_POLICIES = (types_pb2.SPARSE_PREFILL_POLICY_AUTO, types_pb2.SPARSE_PREFILL_POLICY_SPARSE)
 NOT_SPARSE = "sparse prefill is not built into this server"
 
@@ -143,20 +143,20 @@ RULES: Mapping[str, MessageRules] = {
     "DryOptions": MessageRules(dict.fromkeys((*DRY_FIELDS, "breakers"), ANYTHING)),  # with the sampler
     "StopOptions": MessageRules(
         {
-            "max_tokens": Below(lambda terms: terms.settings.limits.max_tokens, "limits.max_tokens"),
+            "max_tokens": AtMost(lambda served: served.settings.limits.max_tokens, "limits.max_tokens"),
             "min_tokens": ANYTHING,
             "strings": ANYTHING,
             "token_ids": ANYTHING,
             "ignore_eos": ANYTHING,
             "include_match": ANYTHING,
-            "time_limit": Span(0, lambda terms: terms.settings.limits.request_time.total_seconds(), above=True),
+            "time_limit": DurationIn(0, lambda served: served.settings.limits.request_time.total_seconds(), above=True),
         },
         (whole.as_the_library_checks,),
     ),
     "Constraint": MessageRules(
         {
             "json_schema": CONSTRAINT_SOURCE,
-            "regex": Text(1, lambda terms: terms.settings.text.regex_bytes),
+            "regex": Text(1, lambda served: served.settings.text.regex_bytes),
             "gbnf": CONSTRAINT_SOURCE,
             "choices": NESTED,
             "json_object": NESTED,
@@ -172,7 +172,7 @@ RULES: Mapping[str, MessageRules] = {
                 Texts(
                     (1, TEXT_LIMITS.choices),
                     Text(1, _bytes(TEXT_LIMITS.choice_bytes)),
-                    lambda terms: terms.settings.text.constraint_bytes,
+                    lambda served: served.settings.text.constraint_bytes,
                 ),
             ),
         ),
@@ -183,12 +183,12 @@ RULES: Mapping[str, MessageRules] = {
             "text": ANYTHING,
             "logprobs": ANYTHING,
             "top_logprobs": Number(TOP_LOGPROBS),
-            "prompt_logprobs": Switch(
-                lambda terms: terms.settings.features.prompt_logprobs, bool, "features.prompt_logprobs is off"
+            "prompt_logprobs": Feature(
+                lambda served: served.settings.features.prompt_logprobs, bool, "features.prompt_logprobs is off"
             ),
             "prompt_token_ids": ANYTHING,
             "max_chunk_tokens": Number(Bounds(1, 1024, whole=True)),
-            "max_chunk_delay": Span(0, lambda terms: 10),
+            "max_chunk_delay": DurationIn(0, lambda served: 10),
             "special_tokens": ANYTHING,
         }
     ),
@@ -197,9 +197,9 @@ RULES: Mapping[str, MessageRules] = {
         {
             "policy": Both(
                 KnownEnum(_known(types_pb2.SparsePrefillPolicy)),
-                Switch(lambda terms: False, lambda policy: policy in SPARSE_POLICIES, NOT_SPARSE),
+                Feature(lambda served: False, lambda policy: policy in SPARSE_POLICIES, NOT_SPARSE),
             ),
-            "keep": Both(Number(Bounds(0, 1, above=True)), Switch(lambda terms: False, lambda _: True, NOT_SPARSE)),
+            "keep": Both(Number(Bounds(0, 1, above=True)), Feature(lambda served: False, lambda _: True, NOT_SPARSE)),
         }
     ),
     "SpeculationOptions": MessageRules(
@@ -233,7 +233,7 @@ RULES: Mapping[str, MessageRules] = {
         {
             "sample": ANYTHING,
             "top_logprobs": Number(TOP_LOGPROBS),
-            "logits": Switch(lambda terms: terms.settings.features.logits, bool, "features.logits is off"),
+            "logits": Feature(lambda served: served.settings.features.logits, bool, "features.logits is off"),
             "scores": ANYTHING,
             "allowed_token_mask": ANYTHING,
         },
@@ -249,7 +249,7 @@ RULES: Mapping[str, MessageRules] = {
             "position": ANYTHING,
             "sampling": NESTED,
             "step": NESTED,
-            "ttl": Span(0, lambda terms: terms.settings.sessions.max_ttl.total_seconds(), above=True),
+            "ttl": DurationIn(0, lambda served: served.settings.sessions.max_ttl.total_seconds(), above=True),
             "cache": NESTED,
             "base": ANYTHING,  # against what the session holds
         },
@@ -307,9 +307,9 @@ RULES: Mapping[str, MessageRules] = {
     "GetModelInfoRequest": MessageRules({"model": MODEL}),
     "GetServerInfoRequest": MessageRules({}),
     "GetLoadRequest": MessageRules({}),
-    "WatchLoadRequest": MessageRules({"min_interval": Span(0.01, lambda terms: HOUR)}),
+    "WatchLoadRequest": MessageRules({"min_interval": DurationIn(0.01, lambda served: HOUR)}),
     # AdminService.
-    "DrainRequest": MessageRules({"timeout": Span(0, lambda terms: float("inf"))}),
+    "DrainRequest": MessageRules({"timeout": DurationIn(0, lambda served: float("inf"))}),
     "ResumeRequest": MessageRules({}),
     "ReloadRequest": MessageRules({}),
     "AbortRequest": MessageRules({"request_ids": Names(MAX_ABORTED), "all": ANYTHING}, (whole.one_way_to_abort,)),
@@ -317,16 +317,16 @@ RULES: Mapping[str, MessageRules] = {
     "ListSessionsRequest": MessageRules({}),
     "FlushCacheRequest": MessageRules({}),
     "ProfileRequest": MessageRules(
-        {"steps": ANYTHING, "time_limit": Span(0, lambda terms: HOUR, above=True)},
+        {"steps": ANYTHING, "time_limit": DurationIn(0, lambda served: HOUR, above=True)},
         (whole.always("steps", Number(Bounds(1, LIMITS.profile_steps, whole=True))),),
     ),
 }
 
 
-def findings(message: Any, path: str, terms: Terms) -> Iterator[Finding]:
-    """All that is wrong with a request, or with a part of one at `path`."""
+def findings(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+    """Everything that is wrong with a request, or with the part of one at `path`."""
     rules = RULES[message.DESCRIPTOR.name]
     for field, value in message.ListFields():
-        yield from rules.fields[field.name].check(value, whole.under(path, field.name), terms)
+        yield from rules.fields[field.name].check(value, whole.under(path, field.name), served)
     for check in rules.whole:
-        yield from check(message, path, terms)
+        yield from check(message, path, served)

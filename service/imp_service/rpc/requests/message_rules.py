@@ -1,4 +1,4 @@
-"""Rules of whole messages: what must be set, what excludes what, what must agree."""
+"""Rules of whole messages: which fields must be set, exclude each other, or must agree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
 from imp_service.rpc.requests.read_requests import read_sampling, read_stop
 from imp_service.rpc.requests.rules import Finding, Rule
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.served_model import Terms
+from imp_service.serving.served_model import ServedModel
 
-MessageRule = Callable[[Any, str, Terms], Iterator[Finding]]
+MessageRule = Callable[[Any, str, ServedModel], Iterator[Finding]]
 
 MAX_DETOKENIZED = 1024 * 1024
 
@@ -24,9 +24,9 @@ def under(path: str, field: str) -> str:
 
 
 def exactly_one(oneof: str) -> MessageRule:
-    """A member of the oneof is set."""
+    """A member of the oneof must be set."""
 
-    def check(message: Any, path: str, terms: Terms) -> Iterator[Finding]:
+    def check(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
         if message.WhichOneof(oneof) is None:
             members = [field.name for field in message.DESCRIPTOR.oneofs_by_name[oneof].fields]
             yield Violation(_oneof_path(message, path, oneof), f"not set, expected one of {', '.join(members)}")
@@ -35,14 +35,14 @@ def exactly_one(oneof: str) -> MessageRule:
 
 
 def _oneof_path(message: Any, path: str, oneof: str) -> str:
-    """Constraint.kind is told as `constraint`: its oneof has no name in a caller's words."""
+    """The path of a oneof; for Constraint.kind that of the constraint, since callers do not see the name `kind`."""
     return path if isinstance(message, types_pb2.Constraint) else under(path, oneof)
 
 
 def required(field: str) -> MessageRule:
-    """A string or message field that must not be left out."""
+    """A string or message field that must be set."""
 
-    def check(message: Any, path: str, terms: Terms) -> Iterator[Finding]:
+    def check(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
         value = getattr(message, field)
         if not (value if isinstance(value, str) else message.HasField(field)):
             yield Violation(under(path, field), "not set")
@@ -51,27 +51,27 @@ def required(field: str) -> MessageRule:
 
 
 def always(field: str, rule: Rule) -> MessageRule:
-    """A field without presence whose default, zero or empty, is judged like any other value."""
+    """Checks a field without presence even if it has its default, zero or empty."""
 
-    def check(message: Any, path: str, terms: Terms) -> Iterator[Finding]:
-        yield from rule.check(getattr(message, field), under(path, field), terms)
+    def check(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+        yield from rule.check(getattr(message, field), under(path, field), served)
 
     return check
 
 
 def as_the_library_checks(
-    options: types_pb2.SamplingOptions | types_pb2.StopOptions, path: str, terms: Terms
+    options: types_pb2.SamplingOptions | types_pb2.StopOptions, path: str, served: ServedModel
 ) -> Iterator[Finding]:
-    """What the library takes: every field of it that imp.v1 has in the same form."""
+    """The checks of the Python API, for the fields that imp.v1 has in the same form."""
     if isinstance(options, types_pb2.SamplingOptions):
-        yield from sampling_violations(read_sampling(options), terms.n_tokens, path)
+        yield from sampling_violations(read_sampling(options), served.n_tokens, path)
     else:
-        # A duration has rules of its own.
-        yield from stop_violations(replace(read_stop(options, terms.settings), time_limit=None), terms.n_tokens, path)
+        # The time limit is a duration, which has its own rule.
+        yield from stop_violations(replace(read_stop(options, served.settings), time_limit=None), served.n_tokens, path)
 
 
-def fits_its_session(request: inference_pb2.GenerateRequest, path: str, terms: Terms) -> Iterator[Finding]:
-    """A session has one sequence, its own place in the cache, and its prompt is held already."""
+def fits_its_session(request: inference_pb2.GenerateRequest, path: str, served: ServedModel) -> Iterator[Finding]:
+    """A generation on a session has one sequence and no prompt, and the session has its own cache options."""
     if request.WhichOneof("prompt") != "session_id":
         return
     if not request.session_id:
@@ -85,69 +85,69 @@ def fits_its_session(request: inference_pb2.GenerateRequest, path: str, terms: T
             yield Violation(under(path, f"output.{name}"), "set, expected none with session_id")
 
 
-def mask_fits(step: inference_pb2.StepOptions, path: str, terms: Terms) -> Iterator[Finding]:
-    """A mask of the vocabulary's size that allows something, where something is sampled."""
+def mask_fits(step: inference_pb2.StepOptions, path: str, served: ServedModel) -> Iterator[Finding]:
+    """A mask has the size of the vocabulary, allows at least one token, and needs a step that samples."""
     mask, where = step.allowed_token_mask, under(path, "allowed_token_mask")
     if not mask:
         return
-    yield from mask_violations(where, mask, terms.vocab_size, terms.n_tokens)
+    yield from mask_violations(where, mask, served.vocab_size, served.n_tokens)
     if step.HasField("sample") and not step.sample:
         yield Violation(where, "set, expected none where sample is false")
 
 
-def prompt_scores_allowed(request: inference_pb2.PrefillRequest, path: str, terms: Terms) -> Iterator[Finding]:
-    """The scores of a prefill are those of a prompt."""
-    if request.step.scores and not terms.settings.features.prompt_logprobs:
+def prompt_scores_allowed(request: inference_pb2.PrefillRequest, path: str, served: ServedModel) -> Iterator[Finding]:
+    """A prefill's scores need the same feature as prompt_logprobs."""
+    if request.step.scores and not served.settings.features.prompt_logprobs:
         feature = under(path, "step.scores")
         yield Refusal("FEATURE_DISABLED", f"{feature}: features.prompt_logprobs is off", {"feature": feature})
 
 
-def steps_apart(request: inference_pb2.DecodeStepRequest, path: str, terms: Terms) -> Iterator[Finding]:
-    """Each is of another session."""
+def steps_apart(request: inference_pb2.DecodeStepRequest, path: str, served: ServedModel) -> Iterator[Finding]:
+    """Each step is of another session."""
     seen: set[str] = set()
-    for i, step in enumerate(request.steps[: terms.settings.scheduler.max_running]):
+    for i, step in enumerate(request.steps[: served.settings.scheduler.max_running]):
         if step.session_id and step.session_id in seen:
             yield Violation(under(path, f"steps[{i}].session_id"), "named twice")
         seen.add(step.session_id)
 
 
-def constraint_kind_known(constraint: types_pb2.Constraint, path: str, terms: Terms) -> Iterator[Finding]:
-    """One that the served model can be held to."""
+def constraint_kind_known(constraint: types_pb2.Constraint, path: str, served: ServedModel) -> Iterator[Finding]:
+    """The served model supports the kind of constraint."""
     kind = constraint.WhichOneof("kind")
-    if kind is not None and kind not in terms.constraints:
+    if kind is not None and kind not in served.constraints:
         feature = under(path, kind)
         yield Refusal("NOT_SUPPORTED_BY_MODEL", f"{feature}: not supported by this model", {"feature": feature})
 
 
-def whitespace_of_json(constraint: types_pb2.Constraint, path: str, terms: Terms) -> Iterator[Finding]:
-    """Only JSON has white space of its own."""
+def whitespace_of_json(constraint: types_pb2.Constraint, path: str, served: ServedModel) -> Iterator[Finding]:
+    """unbounded_whitespace is only for JSON constraints."""
     if constraint.unbounded_whitespace and constraint.WhichOneof("kind") not in ("json_schema", "json_object"):
         yield Violation(
             under(path, "unbounded_whitespace"), "set, expected only with constraint.json_schema or json_object"
         )
 
 
-def one_kind_of_input(request: inference_pb2.EmbedRequest, path: str, terms: Terms) -> Iterator[Finding]:
-    """Texts or tokens, not both."""
+def one_kind_of_input(request: inference_pb2.EmbedRequest, path: str, served: ServedModel) -> Iterator[Finding]:
+    """Either texts or tokens."""
     if bool(request.texts) == bool(request.token_ids):
         yield Violation(under(path, "texts"), "expected exactly one of texts and token_ids")
     yield Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "embeddings"})
 
 
-def one_way_to_abort(request: admin_pb2.AbortRequest, path: str, terms: Terms) -> Iterator[Finding]:
-    """Some by their ids, or all."""
+def one_way_to_abort(request: admin_pb2.AbortRequest, path: str, served: ServedModel) -> Iterator[Finding]:
+    """Either some requests by their ids, or all."""
     if bool(request.request_ids) == request.all:
         yield Violation(under(path, "request_ids"), "expected exactly one of request_ids and all")
 
 
-def offsets_of_ids(request: tokenizer_pb2.TokenizeRequest, path: str, terms: Terms) -> Iterator[Finding]:
-    """Counts alone have no offsets."""
+def offsets_of_ids(request: tokenizer_pb2.TokenizeRequest, path: str, served: ServedModel) -> Iterator[Finding]:
+    """Offsets cannot be combined with count_only."""
     if request.count_only and request.offsets:
         yield Violation(under(path, "offsets"), "set, expected none where count_only is set")
 
 
-def detokenized_ids(request: tokenizer_pb2.DetokenizeRequest, path: str, terms: Terms) -> Iterator[Finding]:
-    """So many ids in all, each of which stands for something."""
+def detokenized_ids(request: tokenizer_pb2.DetokenizeRequest, path: str, served: ServedModel) -> Iterator[Finding]:
+    """At most MAX_DETOKENIZED ids in all lists."""
     n_ids = sum(len(item.ids) for item in request.token_ids)
     if n_ids > MAX_DETOKENIZED:
         yield Violation(under(path, "token_ids"), f"{n_ids} ids in all, expected at most {MAX_DETOKENIZED}")

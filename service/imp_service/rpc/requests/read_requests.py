@@ -30,7 +30,7 @@ from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, Constraint
 def read_generation(
     request: inference_pb2.GenerateRequest, settings: Settings, *, priority: int, tenant: str
 ) -> GenerationRequest:
-    """A generation; the prompt is empty where it goes on with a session."""
+    """A generation. The prompt is empty if it continues a session."""
     return GenerationRequest(
         prompt=read_prompt(request, "prompt"),
         sampling=read_sampling(request.sampling),
@@ -45,7 +45,7 @@ def read_generation(
 
 
 def read_prompt(request: Any, oneof: str) -> Prompt:
-    """What a GenerateRequest or a PrefillRequest is to evaluate. Token ids are the message's own: there may be many."""
+    """The prompt of a GenerateRequest or a PrefillRequest. Token ids are not copied, since there may be many."""
     match request.WhichOneof(oneof):
         case "token_ids":
             ids: Sequence[int] = request.token_ids.ids
@@ -58,12 +58,12 @@ def read_prompt(request: Any, oneof: str) -> Prompt:
 
 
 def read_sampling(options: types_pb2.SamplingOptions) -> SamplingOptions:
-    """An absent field stays absent: zero means zero."""
+    """The fields that are set. An absent field stays absent, since zero is a value."""
     values = {field.name: value for field, value in options.ListFields()}
     if not values:
         return SamplingOptions()
     biases = options.logit_bias
-    is_read = len(biases) <= LIMITS.logit_biases  # more are refused without a look at each
+    is_read = len(biases) <= LIMITS.logit_biases  # more are refused without a check of each
     values["logit_bias"] = {token: shortest(bias) for token, bias in biases.items()} if is_read else biases
     if "dry" in values:
         values["dry"] = read_dry(options.dry)
@@ -71,14 +71,14 @@ def read_sampling(options: types_pb2.SamplingOptions) -> SamplingOptions:
 
 
 def read_dry(options: types_pb2.DryOptions) -> DryOptions:
-    """An absent field stays absent."""
+    """The fields that are set."""
     values = {field.name: value for field, value in options.ListFields()}
     values["breakers"] = tuple(options.breakers)
     return DryOptions(**_shortened(values))
 
 
 def read_stop(options: types_pb2.StopOptions, settings: Settings) -> StopOptions:
-    """A generation ends at the server's time limit where it asks for none."""
+    """The stop options. The default time limit is the server's."""
     asked = options.HasField("time_limit")
     return StopOptions(
         max_tokens=options.max_tokens if options.HasField("max_tokens") else None,
@@ -92,7 +92,7 @@ def read_stop(options: types_pb2.StopOptions, settings: Settings) -> StopOptions
 
 
 def read_constraint(constraint: types_pb2.Constraint) -> ConstraintSpec:
-    """What the output must be."""
+    """The constraint on the output."""
     name = constraint.WhichOneof("kind")
     assert name is not None  # narrows
     kind = ConstraintKind(name)
@@ -106,7 +106,7 @@ def read_constraint(constraint: types_pb2.Constraint) -> ConstraintSpec:
 
 
 def read_output(options: types_pb2.OutputOptions) -> OutputOptions:
-    """What is sent beside token ids; how it is cut into messages is read_chunking()'s."""
+    """What is sent besides token ids. read_chunking() reads how output is cut into messages."""
     return OutputOptions(
         text=options.text if options.HasField("text") else True,
         logprobs=options.logprobs,
@@ -118,7 +118,7 @@ def read_output(options: types_pb2.OutputOptions) -> OutputOptions:
 
 
 def read_chunking(options: types_pb2.OutputOptions, settings: Settings) -> tuple[int, float]:
-    """Most tokens of one message, and the longest time in seconds that a token waits for company."""
+    """The most tokens of a message, and the longest time in seconds that a token waits for others."""
     chunk, delay = settings.chunk, settings.chunk.max_delay.total_seconds()
     return (
         options.max_chunk_tokens if options.HasField("max_chunk_tokens") else chunk.max_tokens,
@@ -127,12 +127,12 @@ def read_chunking(options: types_pb2.OutputOptions, settings: Settings) -> tuple
 
 
 def read_cache(options: types_pb2.CacheOptions) -> CacheOptions:
-    """How the prefix cache is used."""
+    """The use of the prefix cache."""
     return CacheOptions(bypass_prefix=options.bypass_prefix, salt=options.salt)
 
 
 def read_step(options: inference_pb2.StepOptions) -> StepOptions:
-    """What a step returns; it samples unless told not to."""
+    """What a step returns. It samples by default."""
     return StepOptions(
         sample=options.sample if options.HasField("sample") else True,
         top_logprobs=options.top_logprobs,
@@ -143,11 +143,11 @@ def read_step(options: inference_pb2.StepOptions) -> StepOptions:
 
 
 def _shortened(values: dict[str, Any]) -> dict[str, Any]:
-    """Floats of 32 bits as their callers wrote them, so that every path of a value has the same bounds."""
+    """Rounds 32-bit floats to what callers wrote, so that limits are the same in every front end."""
     return {name: shortest(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
-# What reading an id costs, in bytes of text.
+# The cost of reading an id, in bytes of text.
 ID_BYTES = 4
 
 
@@ -166,7 +166,7 @@ def read_chat(chat: types_pb2.ChatPrompt) -> ChatPrompt:
 
 
 def chat_bytes(chat: ChatPrompt) -> int:
-    """Bytes of all its texts."""
+    """The bytes of all texts of a conversation."""
     texts = [chat.tools_json, chat.template_kwargs_json]
     for each in chat.messages:
         texts += [each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json]
@@ -174,11 +174,11 @@ def chat_bytes(chat: ChatPrompt) -> int:
 
 
 def reading_bytes(prompt: Prompt) -> int:
-    """What a prompt costs to read, in bytes of text: it decides what is done on the event loop."""
+    """The cost of tokenizing a prompt, in bytes of text. It decides whether a worker does it."""
     if isinstance(prompt, str):
         return len(prompt.encode())
     if isinstance(prompt, ChatPrompt):
-        # A template may take long over a short conversation.
+        # A template may take long even for a short conversation.
         return max(SMALL_BYTES, chat_bytes(prompt))
     return ID_BYTES * len(prompt)
 
@@ -187,6 +187,6 @@ DIGEST_BYTES = 16
 
 
 def request_digest(request: Message) -> bytes:
-    """Equal for equal messages of one kind, and for no others."""
+    """A digest that two messages share only if they are equal and of one type."""
     content = request.SerializeToString(deterministic=True)
     return blake2b(content, digest_size=DIGEST_BYTES, person=request.DESCRIPTOR.name.encode()[:16]).digest()

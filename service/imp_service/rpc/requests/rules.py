@@ -1,4 +1,4 @@
-"""Kinds of field rules: each says what a field's value may be, and yields what is wrong with one."""
+"""Kinds of field rules. Each yields what is wrong with a field's value."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from imp_service.generation.validate import Bounds, Violation, count_violations,
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.served_model import Terms
+from imp_service.serving.served_model import ServedModel
 
-# A refusal stands for a later stage of the checks: it counts where no field is wrong.
+# A refusal is raised only if there is no violation.
 Finding = Violation | Refusal
-Limit = Callable[[Terms], float]
+Limit = Callable[[ServedModel], float]
 
 _PRINTABLE = re.compile(r"[\x21-\x7E]*")
 MAX_NAME_BYTES = 128
@@ -27,90 +27,90 @@ MAX_MODEL_NAME_BYTES = 256
 
 
 class Rule(ABC):
-    """Judges a field that is set."""
+    """Checks a field that is set."""
 
     @abstractmethod
-    def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
-        """What is wrong; nothing where the value may stand."""
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
+        """What is wrong with the value; nothing if it is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anything(Rule):
-    """Whatever the type can hold, or what is checked with the message it is in."""
+    """Any value of the type, or one that a rule of the message checks."""
 
-    def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Number(Rule):
-    """In a range."""
+    """A number in a range."""
 
     bounds: Bounds
 
-    def check(self, value: float, path: str, terms: Terms) -> Iterable[Finding]:
+    def check(self, value: float, path: str, served: ServedModel) -> Iterable[Finding]:
         return self.bounds.check(path, shortest(value) if isinstance(value, float) else value)
 
 
 @dataclass(frozen=True, slots=True)
-class Below(Rule):
-    """At most what the settings say; no bound where they say zero."""
+class AtMost(Rule):
+    """A number up to a limit of the settings; zero there means no limit."""
 
     limit: Limit
     what: str
 
-    def check(self, value: int, path: str, terms: Terms) -> Iterator[Finding]:
-        limit = self.limit(terms)
+    def check(self, value: int, path: str, served: ServedModel) -> Iterator[Finding]:
+        limit = self.limit(served)
         if limit and value > limit:
             yield Violation(path, f"{value}, expected at most {self.what} = {limit}")
 
 
 @dataclass(frozen=True, slots=True)
-class Span(Rule):
+class DurationIn(Rule):
     """A duration in a range; `above` excludes the lower end."""
 
     low: float
     high: Limit
     above: bool = False
 
-    def check(self, value: Duration, path: str, terms: Terms) -> Iterable[Finding]:
+    def check(self, value: Duration, path: str, served: ServedModel) -> Iterable[Finding]:
         if not durations.is_valid(value):
             return (Violation(path, f"{value.seconds} s and {value.nanos} ns, expected a valid duration"),)
-        bounds = Bounds(self.low, self.high(terms), above=self.above)
+        bounds = Bounds(self.low, self.high(served), above=self.above)
         found = bounds.check(path, durations.seconds_of(value))
         return (Violation(each.path, f"{each.message} seconds") for each in found)
 
 
 @dataclass(frozen=True, slots=True)
 class Text(Rule):
-    """Of so many bytes."""
+    """A text of `least` to `most` bytes."""
 
     least: int
     most: Limit
 
-    def check(self, value: str, path: str, terms: Terms) -> Iterator[Finding]:
-        n_bytes, most = len(value.encode()), self.most(terms)
+    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
+        n_bytes, most = len(value.encode()), self.most(served)
         if not self.least <= n_bytes <= most:
             yield Violation(path, f"{n_bytes} bytes, expected {self.least} … {most}")
 
 
 @dataclass(frozen=True, slots=True)
 class Texts(Rule):
-    """So many texts, each of so many bytes, and so many together."""
+    """A list of texts: their number, the bytes of each, and of all together."""
 
     counts: tuple[int, int]
     each: Text
     total: Limit | None = None
 
-    def check(self, value: Sequence[str], path: str, terms: Terms) -> Iterator[Finding]:
+    def check(self, value: Sequence[str], path: str, served: ServedModel) -> Iterator[Finding]:
         wrong = list(count_violations(len(value), path, *self.counts))
         if wrong:
-            # However many there are, they are not looked at.
+            # Too many are not checked one by one.
             yield from wrong
             return
         for i, text in enumerate(value):
-            yield from self.each.check(text, f"{path}[{i}]", terms)
-        total = None if self.total is None else self.total(terms)
+            yield from self.each.check(text, f"{path}[{i}]", served)
+        total = None if self.total is None else self.total(served)
         n_bytes = sum(len(text.encode()) for text in value)
         if total is not None and n_bytes > total:
             yield Violation(path, f"{n_bytes} bytes in all, expected at most {total}")
@@ -118,9 +118,9 @@ class Texts(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Name(Rule):
-    """An id that a caller chose: printable ASCII. Where it may not be empty, that is checked with the message."""
+    """An id that a caller chose: printable ASCII. A rule of the message checks whether it may be empty."""
 
-    def check(self, value: str, path: str, terms: Terms) -> Iterator[Finding]:
+    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
         n_bytes = len(value.encode())
         if n_bytes > MAX_NAME_BYTES:
             yield Violation(path, f"{n_bytes} bytes, expected at most {MAX_NAME_BYTES}")
@@ -130,55 +130,55 @@ class Name(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Names(Rule):
-    """At most so many ids, none empty."""
+    """At most `most` ids, none empty."""
 
     most: int
 
-    def check(self, value: Sequence[str], path: str, terms: Terms) -> Iterator[Finding]:
+    def check(self, value: Sequence[str], path: str, served: ServedModel) -> Iterator[Finding]:
         too_many = list(count_violations(len(value), path, 0, self.most))
         if too_many:
             yield from too_many
             return
         for i, name in enumerate(value):
-            yield from Name().check(name, f"{path}[{i}]", terms)
+            yield from Name().check(name, f"{path}[{i}]", served)
             if not name:
                 yield Violation(f"{path}[{i}]", "empty")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelName(Rule):
-    """One that is served."""
+    """A name of the served model."""
 
-    def check(self, value: str, path: str, terms: Terms) -> Iterator[Finding]:
+    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
         n_bytes = len(value.encode())
         if n_bytes > MAX_MODEL_NAME_BYTES:
             yield Violation(path, f"{n_bytes} bytes, expected at most {MAX_MODEL_NAME_BYTES}")
-        elif value not in terms.names:
-            served = ", ".join(terms.names)
-            yield Refusal("MODEL_NOT_SERVED", f"{path}: this model is not served here", {"served": served})
+        elif value not in served.names:
+            names = ", ".join(served.names)
+            yield Refusal("MODEL_NOT_SERVED", f"{path}: this model is not served here", {"served": names})
 
 
 @dataclass(frozen=True, slots=True)
 class TokenIds(Rule):
-    """Ids of the vocabulary, so many of them, in a TokenIds message or as they are."""
+    """A list of token ids of the vocabulary, in a TokenIds message or a repeated field."""
 
     counts: tuple[int, int | None] = (0, None)
 
-    def check(self, value: Any, path: str, terms: Terms) -> Iterable[Finding]:
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
         ids: Sequence[int] = value
         if isinstance(value, types_pb2.TokenIds):
             path, ids = f"{path}.ids", value.ids
         wrong = list(count_violations(len(ids), path, *self.counts))
-        return wrong or token_violations(path, ids, terms.n_tokens)
+        return wrong or token_violations(path, ids, served.n_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEnum(Rule):
-    """A value that the enum has."""
+    """A known value of an enum."""
 
     known: frozenset[int]
 
-    def check(self, value: int, path: str, terms: Terms) -> Iterator[Finding]:
+    def check(self, value: int, path: str, served: ServedModel) -> Iterator[Finding]:
         if value not in self.known:
             yield Violation(path, f"{value}, expected one of {sorted(self.known)}")
 
@@ -190,24 +190,24 @@ class Both(Rule):
     first: Rule
     second: Rule
 
-    def check(self, value: Any, path: str, terms: Terms) -> Iterator[Finding]:
-        yield from self.first.check(value, path, terms)
-        yield from self.second.check(value, path, terms)
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+        yield from self.first.check(value, path, served)
+        yield from self.second.check(value, path, served)
 
 
 @dataclass(frozen=True, slots=True)
-class Switch(Rule):
-    """A feature that the settings, or its absence, switch off: refused where the value asks for it."""
+class Feature(Rule):
+    """A feature that is switched off or not built: refused if the value requests it."""
 
-    is_on: Callable[[Terms], bool]
+    is_on: Callable[[ServedModel], bool]
     asks: Callable[[Any], bool]
     words: str
 
-    def check(self, value: Any, path: str, terms: Terms) -> Iterator[Finding]:
-        if self.asks(value) and not self.is_on(terms):
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+        if self.asks(value) and not self.is_on(served):
             yield Refusal("FEATURE_DISABLED", f"{path}: {self.words}", {"feature": path})
 
 
 def shortest(value: float) -> float:
-    """A 32-bit float as the shortest decimal that means it: what the caller wrote, so that bounds are the caller's."""
+    """A 32-bit float as its shortest decimal, which is what the caller wrote. Limits are compared with that."""
     return float(str(np.float32(value)))

@@ -1,4 +1,4 @@
-"""Checks a call's bearer token: the role that a service asks for, and the tenant that the token stands for."""
+"""Checks a call's bearer token: whether its roles allow the service, and which tenant it belongs to."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from imp_service.serving.request_metadata import TENANT_KEY
 from imp_service.serving.security.reloaded_files import ReloadedFiles
 from imp_service.serving.security.tokens import Token, Tokens
 
-# A role that every known caller has.
+# A role that every valid token has.
 ANYONE = "anyone"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Of every method of one service."""
+    """What every method of one service requires."""
 
     role: str
     # Refused while the model is loading or the server drains.
     needs_model: bool = False
-    # It asks the model for output: counted as a request, and waited for by a drain.
+    # It generates output: it counts as a request, and a drain waits for it.
     is_request: bool = False
     # Answers without a token where auth.public_health is on.
     is_health: bool = False
@@ -46,14 +46,14 @@ SCHEME = "bearer"
 
 
 class Authentication:
-    """Without a token file everyone who can connect may call everything that is served there."""
+    """Without a token file everyone who can connect may call every service of the listener."""
 
     def __init__(self, tokens: ReloadedFiles[Tokens] | None, *, public_health: bool) -> None:
         self._tokens = tokens
         self._public_health = public_health
 
     def check(self, method: str, metadata: Metadata) -> str | None:
-        """The tenant that the caller's token stands for, None where its call says; raises the refusal."""
+        """The tenant of the caller's token; None if the call's metadata decides. Raises the refusal."""
         service = method[1:].partition("/")[0]
         policy = POLICIES.get(service)
         if self._tokens is None or (policy is not None and policy.is_health and self._public_health):
@@ -75,12 +75,12 @@ class Authentication:
 
 
 def may_call(token: Token, policy: Policy) -> bool:
-    """Whether the token has the role that the service asks for."""
+    """Whether the token has the role that the service requires."""
     return policy.role == ANYONE or policy.role in token.roles
 
 
 def _tenant(token: Token, metadata: Metadata) -> str | None:
-    """A token of one tenant speaks for it; one of several must say for which; one of all may say nothing."""
+    """The tenant of the call. A token of several tenants requires that the call names one; a token of all does not."""
     if token.tenants is None:
         return None
     named = [value for key, value in metadata if key == TENANT_KEY]

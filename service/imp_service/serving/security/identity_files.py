@@ -11,13 +11,13 @@ from pathlib import Path
 from imp_service.config.errors import ConfigError
 from imp_service.serving.security.reloaded_files import signature
 
-# Files may be swapped between two reads: then both are read again.
+# Files may be replaced between two reads. Then all are read again.
 ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a handshake needs, as PEM."""
+    """The contents of the files, as PEM."""
 
     cert: bytes
     key: bytes
@@ -26,7 +26,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class IdentityFiles:
-    """Where it is kept."""
+    """The paths of the files."""
 
     cert: Path
     key: Path
@@ -34,11 +34,11 @@ class IdentityFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """All files there are."""
+        """All files that are set."""
         return (self.cert, self.key) if self.client_ca is None else (self.cert, self.key, self.client_ca)
 
     def read(self) -> Identity:
-        """Raises ConfigError where a handshake with it could not succeed."""
+        """Raises ConfigError if a handshake with these files could not succeed."""
         for _ in range(ATTEMPTS):
             before = signature(self.paths)
             self._check()
@@ -54,7 +54,7 @@ class IdentityFiles:
             with _blaming("tls.client_ca", self.client_ca, "no certificate in PEM"):
                 context.load_verify_locations(self.client_ca)
         with _blaming("tls.cert", self.cert, "no certificate in PEM"):
-            # An authority's store takes any certificate: whether it fits the key is asked next.
+            # A store of authorities accepts any certificate. Whether it fits the key is checked next.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.cert)
         with _blaming("tls.key", self.key, f"no private key in PEM, without a password, that fits {self.cert}"):
             context.load_cert_chain(self.cert, self.key, password=lambda: b"")

@@ -1,4 +1,4 @@
-"""What secrets' files held when they were last good: read again when they change, also by a swapped symbolic link."""
+"""Secrets in files: read again when the files change, also through a replaced symbolic link."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from imp_service.config.errors import ConfigError
 from imp_service.telemetry.log import Log
 
 T = TypeVar("T")
-# A change takes effect within 5 s, reading and all.
-LOOK_SECONDS = 1.0
+# The contract promises that a change takes effect within 5 s.
+CHECK_SECONDS = 1.0
 
 Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class ReloadedFiles(Generic[T]):
-    """One value made of some files. Any thread may take `value`, look() and prepare()."""
+    """A value that is read from files; the last good one is kept. Any thread may use it."""
 
     def __init__(self, event: str, paths: Sequence[Path], read: Callable[[], T], log: Log) -> None:
-        """Reads at once; raises the ConfigError of `read`."""
+        """Reads the files now. Raises the ConfigError of `read`."""
         self._event = event
         self._paths = tuple(paths)
         self._read = read
@@ -32,18 +32,18 @@ class ReloadedFiles(Generic[T]):
 
     @property
     def key(self) -> str:
-        """The key of imp.conf that names them; of several, their section."""
+        """The key of imp.conf that names the file; for several files, their section."""
         return self._event
 
     def prepare(self) -> Callable[[], None]:
-        """Reads the files even if they have not changed. Returns a function that puts the value into force."""
+        """Reads the files even if they have not changed. Returns a function that applies the value."""
         seen = signature(self._paths)
         value = self._read()
 
         return lambda: self._hold(seen, value)
 
-    def look(self) -> None:
-        """Reads the files again where they have changed. What cannot be used is told, and changes nothing."""
+    def check_files(self) -> None:
+        """Reads the files again if they have changed. If they are not valid, logs that and keeps the value."""
         seen = signature(self._paths)
         if seen == self._seen:
             return
@@ -62,26 +62,26 @@ class ReloadedFiles(Generic[T]):
             self._seen, self.value = seen, value
 
 
-class Looking:
-    """Calls every look() again and again on a thread of its own, where a file system may make it wait; until stop()."""
+class FileWatcher:
+    """Calls check_files() of each value repeatedly until stop(), on a thread, since a file system may block."""
 
-    def __init__(self, looks: Sequence[Callable[[], None]]) -> None:
-        self._looks = tuple(looks)
+    def __init__(self, checks: Sequence[Callable[[], None]]) -> None:
+        self._checks = tuple(checks)
         self._stopped = threading.Event()
         threading.Thread(target=self._work, name="imp-secrets", daemon=True).start()
 
     def stop(self) -> None:
-        """Soon; nothing waits for it."""
+        """Ends the thread soon. Does not wait for it."""
         self._stopped.set()
 
     def _work(self) -> None:
-        while not self._stopped.wait(LOOK_SECONDS):
-            for look in self._looks:
-                look()
+        while not self._stopped.wait(CHECK_SECONDS):
+            for check in self._checks:
+                check()
 
 
 def signature(paths: Sequence[Path]) -> Signature:
-    """Differs where a file was written or another one stands in its place."""
+    """Changes if a file is written or replaced."""
     return tuple(_signature(path) for path in paths)
 
 

@@ -1,4 +1,4 @@
-"""Why a server would not start with the files of tokens and certificates that the settings name."""
+"""What is wrong with the files of tokens and certificates that the settings name: a server would not start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOKENS: tuple[KeyPath, ...] = (("auth", "token_file"),)
 
 
 def secret_faults(config: Config) -> Iterator[ConfigError]:
-    """As a server reads them. What is no regular file, such as a pipe, only the server reads."""
+    """Reads the files as a server does. Files that are not regular, such as pipes, are not read."""
     tls, token_file = config.settings.tls, config.settings.auth.token_file
 
     def read_identity() -> None:
@@ -36,11 +36,11 @@ def secret_faults(config: Config) -> Iterator[ConfigError]:
 def _faults(
     config: Config, keys: tuple[KeyPath, ...], files: tuple[str | None, ...], read: Callable[[], None]
 ) -> Iterator[ConfigError]:
-    """Each file that does not open; where all do, the first thing wrong with what they hold."""
-    told = [fault for key in keys for fault in file_faults(config, key)]
-    yield from told
+    """Each file that does not open. If all open, the first error in their contents."""
+    unreadable = [fault for key in keys for fault in file_faults(config, key)]
+    yield from unreadable
     named = [file for file in files if file is not None]
-    if told or not named or not all(Path(file).is_file() for file in named):
+    if unreadable or not named or not all(Path(file).is_file() for file in named):
         return
     try:
         read()

@@ -1,6 +1,7 @@
-"""The token file: who may call what, known by the SHA-256 of a bearer token.
+"""The token file: the roles and tenants of each bearer token, by the token's SHA-256.
 
-A line is `hex digest, roles by commas, tenants by commas or *`, parted by blanks; `#` begins a comment.
+A line is `DIGEST ROLES TENANTS`: hexadecimal digits, names separated by commas, names separated by commas or `*`. A `#`
+begins a comment.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from imp_service.tables import LIMITS
 
 ROLES = ("data", "read", "admin")
 ANY_TENANT = "*"
-# Every digest is compared at every call.
+# A limit, because every call compares every digest.
 MAX_FILE_BYTES = 256 * 1024
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -32,18 +33,18 @@ class Token:
 
     digest: bytes
     roles: frozenset[str]
-    # None: every tenant, and none.
+    # None: any tenant, or no tenant.
     tenants: tuple[str, ...] | None
 
 
 class Tokens:
-    """Those of one file."""
+    """The tokens of one file."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tuple(tokens)
 
     def find(self, word: str) -> Token | None:
-        """The token that a caller sent. Takes as long whatever it is: every digest is compared, whole."""
+        """The token that a caller sent, or None. Takes constant time: every digest is compared, and as a whole."""
         digest = hashlib.sha256(word.encode("utf-8", "surrogateescape")).digest()
         found = None
         for token in self._tokens:

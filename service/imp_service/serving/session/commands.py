@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Extension(Generic[R]):
-    """What a session is to be extended by, and how its output becomes a reply."""
+    """The tokens and options of a step, and a function that writes its output as a reply."""
 
     tokens: Sequence[int]
     options: StepOptions
@@ -36,12 +36,12 @@ class Extension(Generic[R]):
     base: int | None = None
     is_prefill: bool = False
     ttl: float | None = None  # seconds, from now on; None leaves it
-    # Of the whole request; its reply is kept only for a caller that names the position.
+    # Of the whole request. Without one the reply is not stored: the request names no position.
     digest: bytes | None = None
 
 
 def check_position(held: HeldSession, position: int | None) -> None:
-    """Raises POSITION_MISMATCH where the caller believes that the session holds something else."""
+    """Raises POSITION_MISMATCH if the request names another position than the session's."""
     if position is not None and position != held.position:
         raise Refusal(
             "POSITION_MISMATCH",
@@ -50,8 +50,8 @@ def check_position(held: HeldSession, position: int | None) -> None:
         )
 
 
-def check_within(held: HeldSession, position: int) -> None:
-    """Raises POSITION_BEYOND_END where the session holds less."""
+def check_end(held: HeldSession, position: int) -> None:
+    """Raises POSITION_BEYOND_END if the session holds fewer tokens."""
     if position > held.position:
         raise Refusal(
             "POSITION_BEYOND_END",
@@ -60,8 +60,8 @@ def check_within(held: HeldSession, position: int) -> None:
         )
 
 
-def check_room(held: HeldSession, n_tokens: int, max_context: int) -> None:
-    """Raises CONTEXT_TOO_LONG where so many more tokens are beyond the context."""
+def check_context(held: HeldSession, n_tokens: int, max_context: int) -> None:
+    """Raises CONTEXT_TOO_LONG if `n_tokens` more tokens do not fit the context."""
     n_all = held.position + n_tokens
     if n_all > max_context:
         raise Refusal(
@@ -72,28 +72,28 @@ def check_room(held: HeldSession, n_tokens: int, max_context: int) -> None:
 
 
 def check_base(held: HeldSession, n_tokens: int, base: int | None) -> None:
-    """Raises FIELD_INVALID where output 0 would be beyond what is held then."""
+    """Raises FIELD_INVALID if `base` is beyond the position after the prefill."""
     if base is not None and base > held.position + n_tokens:
         raise invalid("base", f"{base}, expected at most the position after this prefill, {held.position + n_tokens}")
 
 
 async def find_breakers(workers: TextWorkers, model: ModelRuntime, sampling: SamplingOptions | None) -> None:
-    """Finds the tokens that hold a sampler's breakers, by going through the vocabulary; they are remembered then."""
+    """Finds the tokens that contain a sampler's DRY breakers, on a worker. The model caches the result."""
     if sampling is not None and sampling.has_breakers:
         await workers.run(lambda: model.resolve_sampling(sampling), SMALL_BYTES)
 
 
-def begin(sessions: Sessions, held: HeldSession, extension: Extension[R]) -> asyncio.Future[R | Exception]:
-    """Submits a step of a session that is taken; it is left when the step has ended. Gives the reply or the failure.
+def begin_step(sessions: Sessions, held: HeldSession, extension: Extension[R]) -> asyncio.Future[R | Exception]:
+    """Submits a step of a session that take() has returned, and leaves the session when the step has ended.
 
-    Raises what the engine refuses at its door; then the session is still taken. A new session whose first step fails
-    is closed. Who stops waiting changes nothing.
+    The future gets the reply or the failure. A new session whose first step fails is closed. Cancelling the future
+    does not stop the step. Raises if the engine refuses the step; then the caller must leave the session.
     """
     ended: asyncio.Future[R | Exception] = asyncio.get_running_loop().create_future()
 
     def on_done() -> None:
         sessions.client.forget(fold.ticket)
-        # Nothing here keeps the outcome: an error's frames would be these.
+        # No local variable holds the outcome: the frames of an error would refer to it, and it to them.
         if ended.done():
             _outcome(sessions, held, extension, fold)
         else:
@@ -116,14 +116,14 @@ def _outcome(sessions: Sessions, held: HeldSession, extension: Extension[R], fol
     try:
         return _settled(sessions, held, extension, fold)
     except Exception as error:
-        sessions.give_up(held)
+        sessions.abandon(held)
         return error
 
 
 def _settled(sessions: Sessions, held: HeldSession, extension: Extension[R], fold: StepFold) -> R:
-    """The reply of a step that has ended; raises its failure, which has changed nothing."""
+    """The reply of a step that has ended. Raises its failure; then nothing has changed."""
     if not held.is_open:
-        raise sessions.gone(*held.key)
+        raise sessions.why_missing(*held.key)
     output = held.session.fold_step(fold, extension.tokens, is_prefill=extension.is_prefill)
     held.is_new = False
     held.stored = None
@@ -137,20 +137,21 @@ def _settled(sessions: Sessions, held: HeldSession, extension: Extension[R], fol
 
 
 def begin_fork(sessions: Sessions, parent: HeldSession, copy: HeldSession) -> asyncio.Future[Exception | None]:
-    """Makes a reserved copy real. Both are taken, and left when that is done; where it fails the copy is closed.
+    """Copies `parent` in the engine to the reserved `copy`, and leaves both when that is done.
 
-    Gives the failure, or None. Raises what the engine refuses at its door; then both are still taken.
+    The future gets the failure, or None. If the fork fails, the copy is closed. Raises if the engine refuses it; then
+    the caller must leave both.
     """
 
     def on_done(failure: Exception | None) -> None:
         sessions.leave(parent)
         if failure is not None:
-            sessions.give_up(copy)
+            sessions.abandon(copy)
             return
         copy.is_new = False
         sessions.leave(copy)
 
-    return _begin(
+    return _begin_command(
         sessions,
         lambda ticket: sessions.client.engine.fork(
             ticket, parent.session.sequence, copy.session.sequence, copy.position
@@ -160,9 +161,9 @@ def begin_fork(sessions: Sessions, parent: HeldSession, copy: HeldSession) -> as
 
 
 def begin_truncate(sessions: Sessions, held: HeldSession, position: int) -> asyncio.Future[Exception | None]:
-    """Drops what a taken session holds beyond `position`; it is left when that is done.
+    """Drops the tokens of a session beyond `position`, and leaves the session when that is done.
 
-    Gives the failure, or None. Raises what the engine refuses at its door; then the session is still taken.
+    The future gets the failure, or None. Raises if the engine refuses it; then the caller must leave the session.
     """
 
     def on_done(failure: Exception | None) -> None:
@@ -171,12 +172,12 @@ def begin_truncate(sessions: Sessions, held: HeldSession, position: int) -> asyn
             held.stored = None
         sessions.leave(held)
 
-    return _begin(
+    return _begin_command(
         sessions, lambda ticket: sessions.client.engine.truncate(ticket, held.session.sequence, position), on_done
     )
 
 
-def _begin(
+def _begin_command(
     sessions: Sessions, submit: Callable[[int], None], on_done: Callable[[Exception | None], None]
 ) -> asyncio.Future[Exception | None]:
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()

@@ -12,14 +12,14 @@ from imp_service.serving.session.held_session import HeldSession
 
 
 def seconds_until_places(sessions: Iterable[HeldSession], now: float) -> float | None:
-    """Seconds until the first of them expires; None if all are in use."""
+    """Seconds until the first of these sessions expires; None if all are in use."""
     return min((_seconds_left(each, now) for each in sessions if not each.is_busy), default=None)
 
 
 def seconds_until_blocks(sessions: Iterable[HeldSession], n_blocks: int, block_tokens: int, now: float) -> float | None:
-    """Seconds until expiring sessions have freed so many blocks; None if all idle sessions hold fewer.
+    """Seconds until expired sessions have freed `n_blocks` blocks; None if all idle sessions together hold fewer.
 
-    A block that several sessions share counts for each of them, so that it may take longer.
+    A block that several sessions share is counted for each of them, so it may take longer.
     """
     n_freed = 0
     for held in sorted((each for each in sessions if not each.is_busy), key=lambda each: each.expires_at):
@@ -36,12 +36,12 @@ def _seconds_left(held: HeldSession, now: float) -> float:
 
 # Fewer entries than this are not worth a sweep.
 SMALL = 64
-# Whoever looks a session up sees its end at once; its blocks may be freed as much later.
+# A call sees at once that a session has expired; the timer may free its blocks this much later.
 LEAST_DELAY = 0.01  # seconds
 
 
 class SessionExpiry:
-    """Each watched session has one valid entry, never later than it expires; using a session leaves its entry alone."""
+    """One timer for all sessions. Each has one entry, which may be earlier than its expiry: use does not move it."""
 
     def __init__(self, clock: Callable[[], float], expire: Callable[[HeldSession], None]) -> None:
         self._clock = clock
@@ -53,7 +53,7 @@ class SessionExpiry:
         self._timer_at = 0.0
 
     def watch(self, held: HeldSession) -> None:
-        """From now on; again where its ttl has become shorter."""
+        """Ends the session when it expires. Call it again if its ttl has become shorter."""
         if held.wake_at is None:
             self._n_watched += 1
         elif held.expires_at >= held.wake_at:
@@ -63,14 +63,14 @@ class SessionExpiry:
         self._set_timer()
 
     def forget(self, held: HeldSession) -> None:
-        """It has ended."""
+        """The session has ended."""
         if held.wake_at is not None:
             held.wake_at = None
             self._n_watched -= 1
             self._sweep()
 
     def expire_due(self) -> None:
-        """Ends every session that is due now."""
+        """Ends every session that has expired."""
         now = self._clock()
         while self._entries and self._entries[0][0] <= now:
             at, _, held = heapq.heappop(self._entries)
@@ -85,7 +85,7 @@ class SessionExpiry:
         self._set_timer()
 
     def close(self) -> None:
-        """Nothing expires any more."""
+        """Stops the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -96,7 +96,7 @@ class SessionExpiry:
         heapq.heappush(self._entries, (at, next(self._numbers), held))
 
     def _sweep(self) -> None:
-        """Entries of sessions that have ended do not pile up."""
+        """Removes entries of ended sessions if there are many."""
         if len(self._entries) > 2 * self._n_watched + SMALL:
             self._entries = [entry for entry in self._entries if entry[2].wake_at == entry[0]]
             heapq.heapify(self._entries)

@@ -14,23 +14,23 @@ _ISSUED = re.compile(rf"imp-(.+)-[0-9a-f]{{{2 * RANDOM_BYTES}}}")
 
 
 def new_session_id(instance_id: str) -> str:
-    """A name that no other session has: 128 random bits after the instance."""
+    """An id that nobody can guess: 128 random bits after the id of this start of the server."""
     return f"imp-{instance_id}-{secrets.token_hex(RANDOM_BYTES)}"
 
 
 def instance_of(session_id: str) -> str | None:
-    """The instance that issued a name; None where a caller chose it."""
+    """The start of a server that issued an id; None if a caller chose the id."""
     match = _ISSUED.fullmatch(session_id)
     return None if match is None else match[1]
 
 
-# Whose it is, and its name: what another tenant calls by the same name is another session.
+# Tenant and session id. Two tenants may use the same id for different sessions.
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReply:
-    """The answer to what the session was last extended by, for a caller that lost it."""
+    """The reply to the last request that extended the session, for a caller that lost it."""
 
     # Of the whole request: tokens, options and position.
     digest: bytes
@@ -39,32 +39,32 @@ class StoredReply:
 
 @dataclass(slots=True, eq=False)
 class HeldSession:
-    """Touched on the event loop's thread only."""
+    """Used on the event loop's thread only."""
 
     key: Key
     session: EngineSession
     cache: CacheOptions
     ttl: float  # seconds
     used_at: float  # by the host's clock
-    # A call is at work on it: it does not expire, and other calls are refused.
+    # A call uses it: it does not expire, and other calls are refused.
     is_busy: bool = False
     is_open: bool = True
-    # Nothing was evaluated yet: where that fails the session is gone again.
+    # Nothing was evaluated yet. If the first evaluation fails, the session is closed.
     is_new: bool = True
     stored: StoredReply | None = None
     # Tokens that it held when ForkSession made it.
     forked_at: int | None = None
-    # When the expiry looks at it next.
+    # When the expiry timer checks it next.
     wake_at: float | None = None
 
     @property
     def tenant(self) -> str:
-        """Whose it is."""
+        """Its owner."""
         return self.key[0]
 
     @property
     def session_id(self) -> str:
-        """Its name."""
+        """Its id, unique within the tenant."""
         return self.key[1]
 
     @property
@@ -73,10 +73,10 @@ class HeldSession:
         return self.session.position
 
     def reply_to(self, digest: bytes | None) -> object | None:
-        """The stored reply, where a request of this digest is what the session was last extended by."""
+        """The stored reply, if the last request that extended the session has this digest."""
         return self.stored.reply if self.stored is not None and self.stored.digest == digest else None
 
     @property
     def expires_at(self) -> float:
-        """When it is freed, unless it is used before."""
+        """When it expires if it is not used before."""
         return self.used_at + self.ttl

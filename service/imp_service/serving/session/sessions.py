@@ -1,6 +1,6 @@
-"""The open sessions of one server: whose they are, until when they live, and who is at work on them.
+"""The open sessions of one server: their owners, their expiry, and which of them a call uses.
 
-A session belongs to its tenant: to another its name is unknown, in the same words as any unknown name.
+A session belongs to its tenant. For another tenant the id is unknown, with the same error as any unknown id.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from imp_service.serving.refusal import Refusal
 from imp_service.serving.session.expiry import SessionExpiry, seconds_until_blocks, seconds_until_places
 from imp_service.serving.session.held_session import HeldSession, Key, instance_of, new_session_id
 
-# Names of sessions that expired, kept so that their callers are told so; beyond, they are unknown.
+# The number of expired sessions whose ids are kept: calls get SESSION_EXPIRED for these, SESSION_NOT_FOUND for older.
 MAX_EXPIRED_NAMES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a new session is to be."""
+    """The options of a new session."""
 
     sampling: SamplingOptions | None = None
     priority: int = 0
@@ -36,13 +36,13 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What an operator sees of a session. Never a token."""
+    """What an operator sees of a session. It contains no token."""
 
     session_id: str
     tenant: str
     position: int
     idle_seconds: float
-    # Until it is freed; None while a call is at work on it.
+    # Until it expires; None while a call uses it.
     seconds_left: float | None
 
 
@@ -59,23 +59,23 @@ class Sessions:
         self._expired: OrderedDict[Key, None] = OrderedDict()
         self._expiry = SessionExpiry(clock, self._expire)
         self._model: ModelRuntime | None = None
-        # Sessions that have ended here, but hold a place in the engine until it says so.
+        # Sessions that are closed here, but not yet in the engine.
         self._closing: set[asyncio.Future[None]] = set()
 
     def follow(self, settings: SessionSettings) -> None:
-        """Takes new settings; open sessions keep their ttl."""
+        """Applies new settings. Open sessions keep their ttl."""
         self._settings = settings
 
     def __len__(self) -> int:
         return len(self._held)
 
     def serve(self, model: ModelRuntime) -> None:
-        """Opens sessions on this model from now on, and hears of those that its engine ends by itself."""
+        """Opens sessions on this model from now on, and handles the events of those that its engine ends by itself."""
         self._model = model
-        model.client.hear(self._on_engine_event)
+        model.client.set_unrequested_handler(self._on_engine_event)
 
     def find(self, tenant: str, session_id: str) -> HeldSession | None:
-        """An open session; None where there is none of that name. Whether its name tells of another end: gone()."""
+        """An open session; None if there is none of that id, for a reason that why_missing() gives."""
         held = self._held.get((tenant, session_id))
         if held is not None and not held.is_busy and held.expires_at <= self._clock():
             self._expire(held)
@@ -83,31 +83,31 @@ class Sessions:
         return held
 
     def take(self, tenant: str, session_id: str) -> HeldSession:
-        """Begins a call's work on a session; leave() ends it. Raises why there is none, or SESSION_BUSY."""
+        """The session for a call, until leave(). Raises SESSION_BUSY, or the reason why there is no such session."""
         held = self.find(tenant, session_id)
         if held is None:
-            raise self.gone(tenant, session_id)
+            raise self.why_missing(tenant, session_id)
         if held.is_busy:
             raise Refusal("SESSION_BUSY", "another call is at work on the session")
         held.is_busy = True
         return held
 
     def leave(self, held: HeldSession) -> None:
-        """Ends a call's work on a session: it was used until now."""
+        """Ends a call's use of a session. Its ttl starts again."""
         held.is_busy = False
         held.used_at = self._clock()
         if held.is_open:
             self._expiry.watch(held)
 
-    def give_up(self, held: HeldSession) -> None:
-        """Ends a call's work that came to nothing: a session that was opened for it is gone again."""
+    def abandon(self, held: HeldSession) -> None:
+        """Ends a call's use of a session after a failure. A session that was opened for the call is closed."""
         if held.is_new:
             self.close(held)
         self.leave(held)
 
     @contextmanager
     def use(self, tenant: str, session_id: str) -> Iterator[HeldSession]:
-        """A session for work that is no step: what it was last extended by is this."""
+        """A session for a generation. It replaces the session's stored reply."""
         held = self.take(tenant, session_id)
         held.stored = None
         try:
@@ -116,8 +116,8 @@ class Sessions:
             self.leave(held)
 
     async def open(self, tenant: str, session_id: str, opening: Opening) -> HeldSession:
-        """A new session, busy until leave(); an empty name is chosen here. Raises where there is no room for it."""
-        await self._make_room(tenant)
+        """A new session, busy until leave(). An empty id means a new one. Raises if there are too many sessions."""
+        await self._require_place(tenant)
         key = (tenant, session_id or new_session_id(self._instance_id))
         if key in self._held:
             raise Refusal("SESSION_BUSY", "another call is opening the session")
@@ -127,8 +127,8 @@ class Sessions:
         return self._hold(key, session, opening.cache, self.ttl_of(opening.ttl))
 
     async def reserve_fork(self, parent: HeldSession, session_id: str, position: int) -> HeldSession:
-        """A copy of `parent`, which is in work, that the engine has yet to make; busy until leave()."""
-        await self._make_room(parent.tenant)
+        """A copy of `parent` that the engine has not made yet; busy until leave()."""
+        await self._require_place(parent.tenant)
         key = (parent.tenant, session_id or new_session_id(self._instance_id))
         if key in self._held:
             raise Refusal("SESSION_BUSY", "another call is making the session")
@@ -136,7 +136,7 @@ class Sessions:
         return self._hold(key, copy, parent.cache, parent.ttl)
 
     def close(self, held: HeldSession) -> None:
-        """Ends a session, and whatever is at work on it. It is no error to do so twice."""
+        """Closes a session, and ends the call that uses it. A second call does nothing."""
         if not held.is_open:
             return
         self._drop(held)
@@ -155,32 +155,32 @@ class Sessions:
         held.session.close(ticket)
 
     async def closed(self) -> None:
-        """Waits until the engine has freed what was closed before."""
+        """Waits until the engine has closed the sessions that are closed here."""
         if self._closing:
             await asyncio.wait(set(self._closing))
 
     def seconds_until_blocks(self, n_blocks: int) -> float | None:
-        """Seconds until idle sessions have freed so many blocks; None while requests run, which may end earlier."""
+        """Seconds until idle sessions have freed `n_blocks` blocks; None while requests run, which may end earlier."""
         if self.client.engine.stats().running:
             return None
         return seconds_until_blocks(self.held(), n_blocks, self._served.config.settings.kv.block_tokens, self._clock())
 
     def held(self) -> list[HeldSession]:
-        """Those that are open."""
+        """The open sessions."""
         return list(self._held.values())
 
     def close_all(self) -> None:
-        """Ends every session, for good."""
+        """Closes every session and stops the timer."""
         for held in self.held():
             self.close(held)
         self._expiry.close()
 
     def expire_due(self) -> None:
-        """Ends the sessions whose time has come, without waiting for the timer."""
+        """Ends expired sessions now, without waiting for the timer."""
         self._expiry.expire_due()
 
     def facts(self) -> list[SessionFacts]:
-        """The open sessions, longest unused first."""
+        """The open sessions for an operator, longest unused first."""
         now = self._clock()
         return [
             SessionFacts(
@@ -194,11 +194,11 @@ class Sessions:
         ]
 
     def ttl_of(self, wanted: float | None) -> float:
-        """Seconds for which a session lives unused."""
+        """Seconds until an unused session expires: what the request asks for, or the setting."""
         return self._settings.ttl.total_seconds() if wanted is None else wanted
 
-    def gone(self, tenant: str, session_id: str) -> Refusal:
-        """Why there is no such session, as far as its name tells."""
+    def why_missing(self, tenant: str, session_id: str) -> Refusal:
+        """The error for an id without a session: it has expired, was on another start of a server, or is unknown."""
         details = {"session_id": session_id}
         if (tenant, session_id) in self._expired:
             return Refusal(
@@ -210,7 +210,7 @@ class Sessions:
         return Refusal("SESSION_NOT_FOUND", "there is no such session", details)
 
     def is_of_another_instance(self, session_id: str) -> bool:
-        """Whether another start of a server issued the name."""
+        """Whether another start of a server issued the id."""
         return instance_of(session_id) not in (None, self._instance_id)
 
     @property
@@ -224,8 +224,8 @@ class Sessions:
             raise loading()
         return self._model
 
-    async def _make_room(self, tenant: str) -> None:
-        """Raises where one more session is too many; waits for the places of those that have just ended."""
+    async def _require_place(self, tenant: str) -> None:
+        """Raises if there are too many sessions for one more. Waits for sessions that are being closed."""
         most, own = self._settings.max, self._settings.per_tenant
         if len(self._held) >= most or (tenant and self._per_tenant[tenant] >= own):
             self.expire_due()
@@ -276,7 +276,7 @@ class Sessions:
             self._expired.popitem(last=False)
 
     def _on_engine_event(self, event: Event) -> None:
-        """The engine ended an idle session for want of blocks."""
+        """The engine has ended an idle session because it needed its blocks."""
         if isinstance(event, FailedEvent) and event.reason == "SESSION_EXPIRED":
             held = self._by_sequence.get(event.sequence)
             if held is not None:

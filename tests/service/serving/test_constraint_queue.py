@@ -1,4 +1,4 @@
-"""Tenants take turns at having constraints compiled, and who gives up leaves the line."""
+"""Tenants take turns at having constraints compiled. A caller that gives up leaves its queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from imp_service.serving.constraint_queue import ConstraintTurns
+from imp_service.serving.constraint_queue import ConstraintQueue
 
 
 class Compiling:
@@ -30,29 +30,29 @@ class Compiling:
         return work
 
 
-def _run(test: Callable[[ConstraintTurns], Coroutine[Any, Any, None]]) -> None:
+def _run(test: Callable[[ConstraintQueue], Coroutine[Any, Any, None]]) -> None:
     async def go() -> None:
-        turns = ConstraintTurns()
+        queue = ConstraintQueue()
         try:
-            await test(turns)
+            await test(queue)
         finally:
-            turns.close()
+            queue.close()
 
     asyncio.run(go())
 
 
-def n_waiting(turns: ConstraintTurns) -> int:
-    return sum(map(len, turns._lines.values()))
+def n_waiting(queue: ConstraintQueue) -> int:
+    return sum(map(len, queue._queues.values()))
 
 
 def test_txt_31_another_tenant_waits_for_one_constraint_at_most() -> None:
     compiling = Compiling()
 
-    async def test(turns: ConstraintTurns) -> None:
-        greedy = [asyncio.create_task(turns.run(compiling.of(f"greedy {i}"), "greedy")) for i in range(20)]
+    async def test(queue: ConstraintQueue) -> None:
+        greedy = [asyncio.create_task(queue.run(compiling.of(f"greedy {i}"), "greedy")) for i in range(20)]
         await asyncio.sleep(0)
-        assert n_waiting(turns) == 19, "one is in work"
-        others = [asyncio.create_task(turns.run(compiling.of(name), name)) for name in ("a", "b")]
+        assert n_waiting(queue) == 19, "one is in work"
+        others = [asyncio.create_task(queue.run(compiling.of(name), name)) for name in ("a", "b")]
         await asyncio.sleep(0)
         compiling.may_end.release(22)
         assert await asyncio.gather(*others) == ["a", "b"]
@@ -66,17 +66,17 @@ def test_txt_31_another_tenant_waits_for_one_constraint_at_most() -> None:
 def test_txt_31_who_gives_up_is_not_compiled_for() -> None:
     compiling = Compiling()
 
-    async def test(turns: ConstraintTurns) -> None:
-        tasks = [asyncio.create_task(turns.run(compiling.of(name), "one")) for name in ("first", "gone", "last")]
+    async def test(queue: ConstraintQueue) -> None:
+        tasks = [asyncio.create_task(queue.run(compiling.of(name), "one")) for name in ("first", "gone", "last")]
         await asyncio.sleep(0)
-        assert n_waiting(turns) == 2
+        assert n_waiting(queue) == 2
         tasks[1].cancel()
         await asyncio.gather(tasks[1], return_exceptions=True)
-        assert n_waiting(turns) == 1, "nothing is kept for it, although the first is still in work"
+        assert n_waiting(queue) == 1, "nothing is kept for it, although the first is still in work"
         compiling.may_end.release(2)
         assert await tasks[2] == "last"
         assert await tasks[0] == "first"
-        assert n_waiting(turns) == 0
+        assert n_waiting(queue) == 0
 
     _run(test)
     assert compiling.order == ["first", "last"]
@@ -85,11 +85,11 @@ def test_txt_31_who_gives_up_is_not_compiled_for() -> None:
 def test_txt_31_giving_up_in_work_frees_the_thread_when_it_is_done() -> None:
     compiling = Compiling()
 
-    async def test(turns: ConstraintTurns) -> None:
-        task = asyncio.create_task(turns.run(compiling.of("gone"), "one"))
+    async def test(queue: ConstraintQueue) -> None:
+        task = asyncio.create_task(queue.run(compiling.of("gone"), "one"))
         await asyncio.to_thread(compiling.running.acquire)
         task.cancel()
-        next_one = asyncio.create_task(turns.run(compiling.of("next"), "one"))
+        next_one = asyncio.create_task(queue.run(compiling.of("next"), "one"))
         await asyncio.sleep(0)
         assert compiling.order == ["gone"], "one at a time"
         compiling.may_end.release(2)
@@ -102,9 +102,9 @@ def test_an_error_is_its_own_request_s() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    async def test(turns: ConstraintTurns) -> None:
+    async def test(queue: ConstraintQueue) -> None:
         with pytest.raises(ValueError, match="no"):
-            await turns.run(fail, "one")
-        assert await turns.run(lambda: 3, "one") == 3
+            await queue.run(fail, "one")
+        assert await queue.run(lambda: 3, "one") == 3
 
     _run(test)
