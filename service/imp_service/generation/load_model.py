@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from importlib import import_module
 from pathlib import Path
 
 from imp_service.config import Config
@@ -36,7 +35,6 @@ def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: st
         raise fault
     with naming_file(name or model_path(weights.config).name):
         make_tokenizer = _tokenizer_maker(weights)
-        import_module("imp_service.text.templates.chat_template")  # a server compiles templates before it serves
         return ModelRuntime(weights.outcome.result(), make_tokenizer=make_tokenizer)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 
 from imp_service.config import Config
 from imp_service.core import InternalError, Progress, make_error
@@ -33,8 +34,13 @@ def make_model(config: Config, progress: Progress) -> ModelRuntime:
 
 
 def make_model_of(weights: WeightsLoad) -> MakeModel:
-    """The same for weights that are being loaded."""
-    return lambda _, progress: _prepared(finish_load(weights, progress))
+    """The same for weights that are being loaded. Meanwhile it imports what compiles the chat templates."""
+
+    def make(_: Config, progress: Progress) -> ModelRuntime:
+        import_module("imp_service.text.templates.chat_template")
+        return _prepared(finish_load(weights, progress))
+
+    return make
 
 
 def _prepared(model: ModelRuntime) -> ModelRuntime:
