@@ -30,10 +30,11 @@ class AsyncGeneration(AsyncIterator[Reply]):
         self._begin = begin
         self._generation: Generation | None = None
         self._thread = ThreadPoolExecutor(1, "imp-generation")
-        self._left: Future[None] | None = None
+        self._is_left = False
+        self._closed: Future[None] | None = None
 
     async def __anext__(self) -> Reply:
-        reply = None if self._left is not None else await self._in_thread(lambda: next(self._begun(), None))
+        reply = None if self._is_left else await self._in_thread(lambda: next(self._begun(), None))
         if reply is None:
             raise StopAsyncIteration
         return reply
@@ -61,10 +62,12 @@ class AsyncGeneration(AsyncIterator[Reply]):
     def _begun(self) -> Generation:
         if self._generation is None:
             self._generation = self._begin()
+            if self._is_left:  # meanwhile
+                self._generation.cancel()
         return self._generation
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        if self._left is not None:
+        if self._is_left:
             raise left_early()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -74,12 +77,13 @@ class AsyncGeneration(AsyncIterator[Reply]):
 
     def _leave(self) -> Future[None]:
         """Ends it without waiting. The future is done when the thread is."""
-        if self._left is None:
+        self._is_left = True
+        if self._closed is None:
             if self._generation is not None:
                 self._generation.cancel()
-            self._left = self._thread.submit(self._close)
+            self._closed = self._thread.submit(self._close)
             self._thread.shutdown(wait=False)
-        return self._left
+        return self._closed
 
     def _close(self) -> None:
         if self._generation is not None:
