@@ -1,25 +1,89 @@
-"""What an unset option becomes: the settings' word, else the model file's, else off. The one table of defaults."""
+"""The sampler that runs: an unset option takes the settings' value, else the model file's, else one that is off."""
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from imp_service.config.overrides import DefaultSampling
+from imp_service.config.toml import excerpt
 from imp_service.core import CoreSampling
-from imp_service.generation.file_sampling import read_file_sampling
 from imp_service.generation.options import DryOptions, SamplingOptions
+from imp_service.generation.validate import SAMPLING_BOUNDS
 from imp_service.tables import DRY_FIELDS, SAMPLER_FIELDS, SamplerField
 
 # Fields of SamplingOptions -> value that changes nothing.
 OFF: Mapping[str, float] = {name: field.default for name, field in SAMPLER_FIELDS.items()}
 DRY = DryOptions(**{name: field.default for name, field in DRY_FIELDS.items()})
 MAX_WINDOW = 2**31 - 1
+PREFIX = "general.sampling."
+# Keys by which a model file recommends a sampler -> our field.
+FILE_KEYS: Mapping[str, str] = {
+    "general.sampling.temp": "temperature",
+    "general.sampling.top_k": "top_k",
+    "general.sampling.top_p": "top_p",
+    "general.sampling.min_p": "min_p",
+    "general.sampling.penalty_repeat": "repetition_penalty",
+    "general.sampling.penalty_last_n": "penalty_window",
+}
+# In a file, a number below zero means what zero means here.
+_AS_ZERO = ("temperature", "top_k")
+_WHOLE_CONTEXT, _NO_PENALTY = -1, 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileSampling:
+    """What a model file recommends, and why imp does not use some of it, by the names of SamplingOptions."""
+
+    values: Mapping[str, float]
+    warnings: Mapping[str, str]
+    # Without a window the file's repetition penalty is used only if the settings have one.
+    has_window: bool
+    # A warning about samplers that imp does not have, or an empty text.
+    unknown: str
+
+
+def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
+    """The sampler of a file's metadata, in llama.cpp's keys."""
+    values: dict[str, float] = {}
+    warnings: dict[str, str] = {}
+    for key, name in FILE_KEYS.items():
+        if key not in metadata:
+            continue
+        said = metadata[key]
+        if isinstance(said, bool) or not isinstance(said, int | float):
+            warnings[name] = f"{key}: is no number; not used"
+            continue
+        value = _in_our_words(name, said)
+        unfit = [str(violation) for violation in SAMPLING_BOUNDS[name].check(key, value)]
+        if unfit:
+            warnings[name] = f"{unfit[0]}; not used"
+        else:
+            values[name] = value
+    is_unfit = "penalty_window" in warnings
+    if is_unfit and "repetition_penalty" in values:
+        warnings["penalty_window"] += f", nor is {PREFIX}penalty_repeat"
+    # In imp a window of 0 is the whole context. In a file it is no token, so that nothing is penalised.
+    has_window = not is_unfit and metadata.get(f"{PREFIX}penalty_last_n") != _NO_PENALTY
+    return FileSampling(values, warnings, has_window, _unknown(metadata))
+
+
+def _unknown(metadata: Mapping[str, object]) -> str:
+    keys = [key for key in metadata if key.startswith(PREFIX) and key not in FILE_KEYS]
+    return f"{excerpt(', '.join(keys), 300)}: imp has no such sampler; not used" if keys else ""
+
+
+def _in_our_words(name: str, said: float) -> float:
+    value = int(said) if SAMPLING_BOUNDS[name].whole and math.isfinite(said) and said == int(said) else said
+    if name == "penalty_window" and value == _WHOLE_CONTEXT:
+        return 0
+    return 0 if name in _AS_ZERO and -math.inf < value < 0 else value
 
 
 def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) -> SamplingOptions:
-    """A model's own sampler, every field but the seed resolved."""
+    """A model's default sampler. It sets every field but the seed."""
     found = read_file_sampling(metadata)
     values = {**OFF, **found.values}
     if not found.has_window and wanted.penalty_window is None:
@@ -32,15 +96,14 @@ def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) ->
 
 
 def sampling_warnings(metadata: Mapping[str, object], wanted: DefaultSampling) -> list[str]:
-    """What the file recommends and cannot be used, where the settings do not speak in its place."""
+    """Why parts of the file's sampler are not used. A part that the settings replace has no warning."""
     found = read_file_sampling(metadata)
     told = [text for name, text in found.warnings.items() if getattr(wanted, name) is None]
     return [*told, found.unknown] if found.unknown else told
 
 
 def resolve(asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:
-    """The sampler that runs. `tokens_with` lists the ids whose text holds a string."""
-
+    """The sampler that runs. `tokens_with` lists the tokens whose text contains a string."""
     breakers = asked.dry.breakers if asked.dry is not None else ()
     return CoreSampling(
         **dict(_chosen(asked, default, SAMPLER_FIELDS)),
@@ -59,7 +122,7 @@ def _chosen(asked: object, default: object, fields: Mapping[str, SamplerField]) 
 
 
 def with_seed(asked: SamplingOptions) -> SamplingOptions:
-    """The same with a seed, drawn where there is none."""
+    """The options with a seed, which is drawn if they have none."""
     return asked if asked.seed is not None else replace(asked, seed=secrets.randbits(64))
 
 

@@ -1,4 +1,4 @@
-"""Folds a run's events into replies: tokens to text, stop strings, constraint masks. Knows no thread and no clock."""
+"""Makes replies of a run's events: text of tokens, stop strings, constraint masks. It uses no thread and no clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EndAt:
-    """To the engine: the stream ends with this output; what was drawn beyond it never existed."""
+    """To the engine: the stream ends with this output. Drop what was sampled after it."""
 
     stream: int
     output: int
@@ -36,7 +36,7 @@ class EndAt:
 
 @dataclass(frozen=True, slots=True)
 class AllowNext:
-    """To the engine: the tokens that this output may be; none where only the end is possible."""
+    """To the engine: the tokens that this output may be. None: the stream must end."""
 
     stream: int
     output: int
@@ -45,7 +45,7 @@ class AllowNext:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The constraint takes this token; mask_after() says what the output behind it may be."""
+    """The constraint takes this token. mask_after() then computes the mask of the next output."""
 
     stream: int
     output: int
@@ -56,7 +56,7 @@ Command = EndAt | AllowNext | Follow
 
 
 class GenerationFold:
-    """One generation's state between its events and its replies. Not for use by two threads at once."""
+    """The state of one generation between events and replies. For one thread at a time."""
 
     def __init__(
         self,
@@ -74,29 +74,29 @@ class GenerationFold:
         self._include_match = include_match
         self._streams = [OutputStream(i, output, make_text(), state) for i, state in enumerate(constraints)]
         self._started: StartedEvent | None = None
-        # No further event will come; some replies may still be untold.
+        # No more events will come. Some replies may not be taken yet.
         self.is_ended = False
-        # What the caller can be told now, over all sequences.
+        # Tokens that the caller can take now, over all sequences.
         self.n_unread_tokens = 0
         self._n_untold_ends = 0
         self._is_start_told = False
-        self._turn = 0  # the stream that is told next
-        # What the engine must be told now, in order; whoever tells it empties the list.
+        self._turn = 0  # the stream of the next reply
+        # What the engine must be told now, in order. Who tells it empties the list.
         self.commands: list[Command] = [
             self._allow(stream, 0) for stream in self._streams if stream.constraint is not None
         ]
 
     @property
     def is_done(self) -> bool:
-        """Every sequence's end was told."""
+        """The caller has the end of every sequence."""
         return all(stream.is_told for stream in self._streams)
 
     def feed(self, event: StartedEvent | TokenEvent | FinishedEvent) -> bool:
-        """Takes the next event of the run; True where it is a token that the caller will get."""
+        """Takes the next event of the run. Returns True for a token that the caller will get."""
         if type(event) is TokenEvent:
             stream = self._streams[event.stream]
             if stream.match is not None:
-                return False  # drawn before the engine heard of the stop string
+                return False  # sampled before the engine knew of the stop string
             stream.add(event)
             self.n_unread_tokens += 1
             if stream.match is not None:
@@ -113,9 +113,9 @@ class GenerationFold:
         return False
 
     def mask_after(self, drawn: Follow) -> AllowNext:
-        """What the engine is told after a token. Takes long at worst; on any thread, one at a time for each stream.
+        """The mask of the output after a token. May take long; on any thread, one call at a time for each stream.
 
-        The stream's end is not fed before it has returned.
+        Feed the end of the stream after it has returned.
         """
         stream = self._streams[drawn.stream]
         assert stream.constraint is not None  # narrows
@@ -124,15 +124,15 @@ class GenerationFold:
 
     @property
     def n_tokens(self) -> int:
-        """Outputs that the caller has taken or can take, over all sequences."""
+        """Outputs that the caller has or can take, over all sequences."""
         return sum(stream.n_outputs for stream in self._streams)
 
     def n_unread_messages(self, max_tokens: int) -> int:
-        """Chunks of at most `max_tokens` in which the unread tokens would be told now."""
+        """How many chunks of at most `max_tokens` the unread tokens make now."""
         return sum(-(-len(stream.token_ids) // max_tokens) for stream in self._streams)
 
     def must_be_told(self, max_tokens: int) -> bool:
-        """Something should not wait for company: the start, a first token, a full chunk, an end."""
+        """A reply should not wait for more tokens: the start, a first token, a full chunk, an end."""
         if not self._is_start_told:
             return self._started is not None or self.is_ended
         if self._n_untold_ends:
@@ -142,7 +142,7 @@ class GenerationFold:
         )
 
     def next_reply(self, max_tokens: int | None = None) -> Reply | None:
-        """What the caller can be told now, None where there is nothing: new tokens of a sequence in one chunk."""
+        """The next reply, or None if there is nothing. One chunk has the new tokens of one sequence."""
         if not self._is_start_told:
             if self._started is None and not self.is_ended:
                 return None
@@ -151,7 +151,7 @@ class GenerationFold:
         if not (self.n_unread_tokens or self._n_untold_ends):
             return None
         for _ in self._streams:
-            # Each in turn, so that none waits for another to run dry.
+            # Each in turn, so that none waits until another has no tokens left.
             stream = self._streams[self._turn]
             self._turn = (self._turn + 1) % len(self._streams)
             if stream.is_told:
@@ -173,14 +173,14 @@ class GenerationFold:
         return AllowNext(stream.index, output, allowed)
 
     def _start_reply(self) -> Started:
-        """Without a StartedEvent the request was ended while it was queued."""
+        """Without a StartedEvent the request ended while it was queued."""
         core = None if self._started is None else self._started.scores
         scores = HeldScores(core, self._prompt_ids if self._echo_prompt else [])
         return Started(self._seed, self._n_prompt, self._n_cached, scores)
 
     @property
     def _n_prompt(self) -> int:
-        """Of a session it is the pending token, which the engine evaluates first."""
+        """On a session it is the pending token, which the engine evaluates first."""
         return len(self._prompt_ids) if self._started is None else self._started.n_tokens
 
     @property
@@ -188,7 +188,7 @@ class GenerationFold:
         return 0 if self._started is None else self._started.n_cached_tokens
 
     def _settle(self, stream: OutputStream, event: FinishedEvent) -> None:
-        """Keeps a stop token that the caller wants to see."""
+        """Keeps a stop token that the caller asked for."""
         if stream.is_settled:
             return
         stream.is_settled = True
@@ -197,7 +197,7 @@ class GenerationFold:
             self.n_unread_tokens += 1
 
     def _end(self, stream: OutputStream, event: FinishedEvent) -> Finished:
-        # Where a limit and an end of the text hold at one token, the end is the reason.
+        # If a limit and an end of the text come with one token, the end is the reason.
         ended = stream.match is not None or (stream.is_complete and event.reason in ("max_tokens", "context_full"))
         reason: FinishReason = "stop" if ended else cast(FinishReason, event.reason)
         match = StopMatch(text=stream.match) if stream.match is not None else None

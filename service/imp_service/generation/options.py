@@ -1,4 +1,4 @@
-"""What a caller may ask of a generation: the fields of imp.v1, unset where None."""
+"""What a caller may ask of a generation: the fields of imp.v1. None is an unset field."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DryOptions:
 
 @dataclass(frozen=True, slots=True)
 class SamplingOptions:
-    """How the next token is chosen. None takes the model's default; zero means zero."""
+    """How the next token is chosen. None takes the model's default."""
 
     temperature: float | None = None
     top_k: int | None = None
@@ -42,7 +42,7 @@ class SamplingOptions:
 
     @property
     def has_breakers(self) -> bool:
-        """Resolving it goes through the whole vocabulary, in search of the tokens that hold a breaker."""
+        """It has breakers: to resolve it, imp searches the whole vocabulary for tokens that contain one."""
         return self.dry is not None and bool(self.dry.breakers)
 
 
@@ -61,7 +61,7 @@ class StopOptions:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What is sent back beside token ids."""
+    """What comes back beside token ids."""
 
     text: bool = True
     logprobs: bool = False

@@ -1,4 +1,4 @@
-"""One sequence of a generation on its way to the caller: what was drawn, until it is taken in chunks."""
+"""One sequence of a generation: keeps the sampled tokens until the caller takes them in chunks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from imp_service.text import ConstraintState
 
 
-# An entry of each list, and of each candidate: an id and a float.
+# Bytes of an entry of each list.
 ID_BYTES, LOGPROB_BYTES, COUNT_BYTES = 4, 8, 4
-# Of the text that one token adds, as an object.
+# Bytes of the text of one token, as an object.
 FRAGMENT_BYTES = 72
 
 
 def unread_token_bytes(output: OutputOptions, *, seeks_stop: bool) -> int:
-    """What a token takes in memory until it is read."""
+    """Bytes that a token takes in memory until it is read."""
     n_bytes = ID_BYTES + (LOGPROB_BYTES if output.logprobs else 0)
     if output.top_logprobs:
         n_bytes += COUNT_BYTES + output.top_logprobs * (ID_BYTES + LOGPROB_BYTES)
@@ -30,7 +30,7 @@ def unread_token_bytes(output: OutputOptions, *, seeks_stop: bool) -> int:
 
 
 class HeldCandidates:
-    """The candidates of unread tokens, kept as numbers: objects take ten times as much memory."""
+    """The candidates of unread tokens as arrays of numbers. Objects take ten times as much memory."""
 
     __slots__ = ("_counts", "_ids", "_logprobs")
 
@@ -40,14 +40,14 @@ class HeldCandidates:
         self._logprobs = array("d")
 
     def append(self, items: Sequence[CoreCandidate]) -> None:
-        """Keeps those of the next token."""
+        """Keeps the candidates of the next token."""
         self._counts.append(len(items))
         for item in items:
             self._ids.append(item.token)
             self._logprobs.append(item.logprob)
 
     def take(self, n_tokens: int) -> list[list[Candidate]]:
-        """Those of the oldest tokens."""
+        """Removes and returns the candidates of the oldest tokens."""
         taken: list[list[Candidate]] = []
         begin = 0
         for count in self._counts[:n_tokens]:
@@ -61,9 +61,9 @@ class HeldCandidates:
 
 
 class OutputStream:
-    """Every token of every stream passes here: only what was asked for is touched.
+    """Every token of every stream passes here, so it does only what was asked for.
 
-    Text is made when it is taken, a whole chunk at once, except where a stop string may end it at any token.
+    It decodes text when a chunk is taken, all tokens of the chunk at once. With stop strings it decodes each token.
     """
 
     __slots__ = (
@@ -96,28 +96,27 @@ class OutputStream:
         self._sends_text = output.text and text is not None
         self._sends_logprobs = output.logprobs
         self._n_candidates = output.top_logprobs
-        # A token may end the text.
+        # There are stop strings.
         self.seeks_stop = text is not None and text.has_stop_strings
         self.n_delivered = 0
-        # 1 where the stop token is among the tokens for the caller: it is no output.
+        # 1 if the tokens for the caller contain the stop token, which is no output.
         self._n_kept = 0
-        # Not yet taken by the caller: parallel lists, where they are asked for. Of a slow reader's there are many:
-        # four bytes for each, in place of an object.
+        # Of tokens that the caller has not taken, in parallel. Arrays, as a slow reader may leave many of them.
         self.token_ids = array("i")
         self._logprobs = array("d")
         self._candidates = HeldCandidates()
         self._fragments: list[str] = []
         # The stop string that ended it.
         self.match: str | None = None
-        # Its constraint allows nothing but the end.
+        # The constraint allows only the end.
         self.is_complete = False
         self.finished: FinishedEvent | None = None
-        # The token or string that ended it was folded; what remains is to be told.
+        # The stop token was added, if the caller asked for it.
         self.is_settled = False
         self.is_told = False
 
     def add(self, event: TokenEvent) -> None:
-        """Keeps an output until the caller takes it; `match` is set where its text ends with it."""
+        """Keeps an output until the caller takes it. Sets `match` if it completes a stop string."""
         token = event.token
         self.token_ids.append(token)
         if self._sends_logprobs:
@@ -141,11 +140,11 @@ class OutputStream:
 
     @property
     def n_outputs(self) -> int:
-        """Outputs that the caller has taken or can take; a stop token is none, kept or not."""
+        """Outputs that the caller has or can take. A stop token is no output."""
         return self.n_delivered + len(self.token_ids) - self._n_kept
 
     def take(self, max_tokens: int | None) -> Chunk:
-        """The oldest tokens, at most so many, and the text that they complete. There must be one."""
+        """Removes and returns the oldest tokens, at most so many, with their text. There must be one token."""
         n = len(self.token_ids)
         first = self.n_delivered
         if max_tokens is None or n <= max_tokens:
@@ -161,7 +160,7 @@ class OutputStream:
         return Chunk(self.index, first, ids, self._text_of(ids), logprobs, self._candidates.take(n))
 
     def rest_of_text(self) -> str:
-        """What was held back, once no token follows."""
+        """The text that was held back, once no token follows."""
         return self.text.finish() if self.text is not None and self._sends_text else ""
 
     def _seek_stop(self, token: int) -> None:

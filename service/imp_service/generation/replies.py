@@ -1,4 +1,4 @@
-"""What a generation and a step tell their caller: the messages of imp.v1 as plain data."""
+"""The replies of a generation and of a step: the messages of imp.v1 as plain data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal
 from imp_service.core import CoreCandidate, CoreScores, Error, make_error
 
 FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
-# Tokens of one part: with 20 candidates each they take less than a millisecond.
+# Tokens of one part of scores. With 20 candidates each they take less than a millisecond.
 PART_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A token that could have stood here, with its log probability before penalties and truncation."""
+    """A token that was likely here, with its log probability before penalties and truncation."""
 
     token_id: int
     logprob: float
@@ -23,7 +23,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Log probabilities of consecutive tokens, in parallel lists; the first token of a prompt has NaN."""
+    """Log probabilities of consecutive tokens, in parallel lists. The first token of a prompt has NaN."""
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -32,10 +32,10 @@ class TokenScores:
 
 @dataclass(frozen=True, slots=True)
 class HeldScores:
-    """Scores as the core holds them. Those of a long prompt take long to read: parts() reads a few at a time."""
+    """Scores as the core holds them. A long prompt's take long to read: parts() reads a few at a time."""
 
     core: CoreScores | None = None
-    # None: those that the core scored.
+    # None: the tokens that the core scored.
     token_ids: list[int] | None = None
 
     def __len__(self) -> int:
@@ -77,20 +77,20 @@ class Started:
 
     @property
     def prompt(self) -> TokenScores:
-        """What was asked for of the prompt's tokens. Made anew each time."""
+        """The prompt's token ids and scores, as far as they were asked for. Each call makes them anew."""
         return self.held_scores.whole()
 
     @property
     def text(self) -> str:
-        """Nothing: no output yet. Every reply has a text, so that all of them can be joined."""
+        """Empty. Every reply has a text, so that a caller can join them."""
         return ""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """New tokens of one sequence, and the text that they complete. Never cumulative.
+    """New tokens of one sequence, and their text. Never what an earlier chunk had.
 
-    Not frozen, which would triple what it costs to make one for each message.
+    It is not frozen: that would triple the cost of making one.
     """
 
     index: int
@@ -103,7 +103,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class StopMatch:
-    """The condition that ended a sequence: exactly one is set."""
+    """What ended a sequence: exactly one field is set."""
 
     text: str | None = None
     token_id: int | None = None
@@ -112,7 +112,7 @@ class StopMatch:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens a request used, over all its sequences."""
+    """The tokens that a request used, over all its sequences."""
 
     prompt_tokens: int
     cached_prompt_tokens: int
@@ -131,7 +131,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of one sequence; the last to end carries usage and timings."""
+    """The end of one sequence. The last to end has usage and timings."""
 
     index: int
     reason: FinishReason
@@ -209,5 +209,5 @@ class StepOutput:
 
     @property
     def scores(self) -> TokenScores:
-        """Of the tokens that it evaluated, where asked for. Made anew each time."""
+        """The scores of the tokens that it evaluated, if asked for. Each call makes them anew."""
         return self.held_scores.whole()

@@ -1,4 +1,4 @@
-"""A generation in the engine: planned, submitted, its events folded, ended. Never waits; its readers do."""
+"""A generation in the engine: submits it, folds its events, ends it. Never waits: its readers do."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from imp_service.generation.fold import AllowNext, Follow, GenerationFold
 from imp_service.generation.options import OutputOptions
 from imp_service.generation.replies import Chunk, Reply
 
-# The events of an engine that has stopped end a run, with the reason: a command that it refuses needs no word.
+# If the engine has stopped, its events end each run with the reason. The error of a refused command adds nothing.
 stopped_engine_says_why = suppress(*ENGINE_STOPPED)
 
-
-# Compute does the work, on whatever thread, and calls the other with its result on the run's own.
+# Does the work on any thread, then calls Done with the result on the run's thread.
 Done = Callable[[AllowNext], bool]
 Compute = Callable[[Callable[[], AllowNext], Done], None]
 
 
 def compute_at_once(work: Callable[[], AllowNext], done: Done) -> None:
-    """On the run's own thread."""
+    """Computes a mask on the run's thread."""
     done(work())
 
 
@@ -76,23 +75,22 @@ class GenerationRun:
         handler: Callable[[Event], None] | None = None,
         compute: Compute = compute_at_once,
     ) -> None:
-        """Submits; raises what the engine refuses at its door. Without a `handler` events go to keep().
+        """Submits; raises what the engine refuses at once. Without a `handler` events go to keep().
 
-        `compute` computes masks: the engine draws nothing of a stream before it has its mask.
+        `compute` computes masks. The engine samples nothing of a stream before it has the mask.
         """
         self._client = client
         self._plan = plan
-        # What is to be told; to look at, from outside.
         self.fold = plan.fold
         self._on_session = plan.session_holds is not None
         self._events: deque[Event] = deque()
         self._compute = compute
-        # Streams whose mask is computed, and those of their ends that came meanwhile.
+        # Streams whose mask is being computed, and their ends that came meanwhile.
         self._following: set[int] = set()
         self._ends: dict[int, FinishedEvent] = {}
         # Tokens that the session held when each output was drawn.
         self._positions: list[int] = []
-        # The session was told what it keeps: the run may have been ahead, and have ended elsewhere.
+        # The session knows what it keeps, which may be less than the run sampled.
         self._is_cut = False
         self._n_taken = 0
         self.failure: Error | None = None
@@ -115,7 +113,7 @@ class GenerationRun:
         self._events.append(event)
 
     def take(self, event: Event) -> bool:
-        """Folds an event at once; True where it is a token that the caller will get."""
+        """Folds an event at once. Returns True for a token that the caller will get."""
         fold = self.fold
         try:
             is_output = self._fold_event(event)
@@ -127,18 +125,18 @@ class GenerationRun:
         return is_output
 
     def absorb(self) -> None:
-        """Folds every event kept so far, and tells the engine what follows from them."""
+        """Folds the events kept so far, and tells the engine what follows from them."""
         self._or_cancel(self._absorb)
 
     def next_reply(self, max_tokens: int | None = None) -> Reply | None:
-        """The next reply, None where there is none now. After the last one, `failure` says whether it ended well."""
+        """The next reply, or None if there is none now. After the last one `failure` is set if the run failed."""
         reply = self.fold.next_reply(max_tokens)
         if isinstance(reply, Chunk):
             self._n_taken += len(reply.token_ids)
         return reply
 
     def end(self, reason: str) -> None:
-        """Ends every sequence where the engine is; replies and Finished go on until then."""
+        """Ends every sequence at its next step. Replies up to there, and Finished, still come."""
         self._end_all(reason)
 
     def pause(self, is_paused: bool) -> None:
@@ -148,7 +146,7 @@ class GenerationRun:
                 self._client.engine.pause(self._ticket, sequence, is_paused)
 
     def leave(self) -> None:
-        """Cancels what still runs, where its reader is, without waiting: the engine takes commands in order."""
+        """Cancels what still runs, without waiting. A session keeps what was taken."""
         has_more = self.is_open or (self._on_session and self.fold.n_unread_tokens > 0)
         if has_more and not self._client.is_closed:
             self._end_all("cancelled", n_outputs=self._n_taken if self._on_session else None)
@@ -156,7 +154,7 @@ class GenerationRun:
         self._forget()
 
     def begin_leaving(self) -> bool:
-        """Leaves; True where only the engine can say what the session holds: then wait until has_settled()."""
+        """Leaves. Returns True if only the engine knows what the session holds: then wait until has_settled()."""
         if not self.is_open or not self._on_session or self._positions or self._client.is_closed:
             self.leave()
             return False
@@ -164,7 +162,7 @@ class GenerationRun:
         return True
 
     def has_settled(self) -> bool:
-        """Whether the engine has ended a run of which nothing was taken; its session then knows what it holds."""
+        """Whether the engine has ended a run of which nothing was taken. The session then knows what it holds."""
         while self._events:
             event = self._events.popleft()
             if isinstance(event, TokenEvent):
@@ -196,7 +194,7 @@ class GenerationRun:
                 self._positions.append(event.position)
             return fold.feed(event)
         if isinstance(event, FailedEvent):
-            # What was drawn before is delivered first; siblings go with it.
+            # The caller first gets what was sampled before. The other sequences end too.
             self.failure = make_error(event.reason, event.message, event.details)
             self._end_all("cancelled")
             self._tell_session(len(self._positions))
@@ -230,7 +228,7 @@ class GenerationRun:
                 self._tell_session(command.output + 1)
 
     def _followed(self, mask: AllowNext) -> bool:
-        """A stream's mask is computed; True where its end had come."""
+        """Takes a computed mask. Returns True if the stream's end had come meanwhile."""
         self._following.discard(mask.stream)
         if not self.is_open:
             return False
@@ -261,7 +259,7 @@ class GenerationRun:
             self._plan.session_holds(self._positions[max(n_kept - 1, 0)])
 
     def _or_cancel(self, act: Callable[[], None]) -> None:
-        """Whatever goes wrong on this side, the engine is not left waiting for it."""
+        """Cancels the run if `act` raises, so that the engine does not wait for it."""
         try:
             act()
         except BaseException:
@@ -270,6 +268,6 @@ class GenerationRun:
 
     def _forget(self) -> None:
         self.is_open = False
-        # It may be a reader's, who has this run.
+        # The reader's method refers to the reader, and the reader to this run.
         self._compute = compute_at_once
         self._client.forget(self._ticket)

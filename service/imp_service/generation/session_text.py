@@ -1,4 +1,4 @@
-"""A session's outputs as text, which follows where the session is truncated or a token replaced."""
+"""The text of a session's outputs. It follows when the session is truncated or a token is replaced."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from imp_service.text import StreamMark, TextStream, Tokenizer
 
 
 class SessionText:
-    """Text of what was sampled since the last prefill. Not for use by two threads at once.
+    """The text of what was sampled since the last prefill. For one thread at a time.
 
-    A session may be truncated to any position, and may have come a long way: states of the stream are kept only for
-    positions at which something waits, as one is like the other where nothing does.
+    A session may be truncated to any position. The stream's state is kept only for positions at which part of a
+    character waits: at all others it is the same.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._stream = TextStream(tokenizer.table)
-        # Tokens held, from the first output on, without a gap.
+        # The positions of outputs.
         self._positions = range(0)
-        # Tokens held -> the stream's state when it had been fed just those of them that are outputs.
+        # Position -> the stream's state there, if part of a character waits.
         self._marks: dict[int, StreamMark] = {}
-        # At every other position.
+        # The state at every other position.
         self._settled: StreamMark | None = None
 
     @property
     def n_marks(self) -> int:
-        """Positions at which something waits."""
+        """The number of positions whose state is kept."""
         return len(self._marks)
 
     def copy(self, position: int) -> SessionText:
-        """For a fork that shares `position` tokens."""
+        """The text of a fork that shares `position` tokens."""
         twin = SessionText(self._tokenizer)
         mark = self._mark_at(position)
         if mark is not None:
@@ -41,7 +41,7 @@ class SessionText:
         return twin
 
     def restart(self) -> None:
-        """Forgets everything: a prefill begins a new stretch of outputs."""
+        """Forgets everything, as a prefill begins a new text."""
         self._stream = TextStream(self._tokenizer.table)
         self._positions = range(0)
         self._marks = {}
@@ -56,7 +56,7 @@ class SessionText:
             self._back_to(position, mark)
 
     def replace_pending(self, held: int, tokens: Sequence[int]) -> None:
-        """Takes back what was sampled after `held` tokens, and takes the caller's tokens in its place."""
+        """Replaces what was sampled after `held` tokens by the caller's tokens."""
         mark = self._mark_at(held)
         if mark is not None:
             self._stream.rewind(mark)

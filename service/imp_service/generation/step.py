@@ -1,4 +1,4 @@
-"""One step of a session: the run that it is, and its events folded into an output."""
+"""One step of a session: a run of one output, and what its events say."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NS = 1e-9  # seconds
 
 
 def step_limits(options: StepOptions, eos_tokens: Sequence[int]) -> RunLimits:
-    """A step is a run of one output, or of none; an end token is an output like any other."""
+    """A run of one output, or of none. An end token is an output like any other."""
     return RunLimits(max_outputs=1 if options.sample else 0, eos_tokens=list(eos_tokens), ends_at_eos=False)
 
 
 def step_returns(options: StepOptions) -> RunReturns:
-    """What the run tells of itself."""
+    """What the engine returns beside the token."""
     return RunReturns(
         logprobs=options.sample,
         n_candidates=options.top_logprobs,
@@ -43,7 +43,7 @@ def timings_of(times: RunTimings) -> Timings:
 
 
 class StepFold:
-    """The events of one step. `on_done`, where there is one, is called on the thread that dispatches the last."""
+    """The events of one step. If there is an `on_done`, the thread that dispatches the last event calls it."""
 
     def __init__(self, on_done: Callable[[], None] | None = None) -> None:
         self._on_done = on_done
@@ -55,7 +55,7 @@ class StepFold:
 
     @property
     def is_done(self) -> bool:
-        """The step has ended, one way or the other."""
+        """The step has ended, well or not."""
         return self.finished is not None or self.failed is not None
 
     def feed(self, event: Event) -> None:
@@ -69,12 +69,12 @@ class StepFold:
         elif isinstance(event, FailedEvent):
             self.failed = event
         if self.is_done and self._on_done is not None:
-            # Not kept: what it holds, the reply too, holds this fold.
+            # Dropped, as it refers to the reply, and the reply to this fold.
             on_done, self._on_done = self._on_done, None
             on_done()
 
     def result(self) -> tuple[StartedEvent, TokenEvent | None, FinishedEvent]:
-        """What the step told; raises its failure."""
+        """The events of the step. Raises its failure."""
         if self.failed is not None:
             raise make_error(self.failed.reason, self.failed.message, self.failed.details)
         assert self.started is not None and self.finished is not None  # narrows

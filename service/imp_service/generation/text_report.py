@@ -1,4 +1,4 @@
-"""What a model file's text side is, found without its weights: tokenizer, chat template, ends."""
+"""A report about a model file's tokenizer, chat template and end tokens. It reads no weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imp_service.text.tokens.special_tokens import EndSources, read_stated_ends
 
 @dataclass(frozen=True, slots=True)
 class EndToken:
-    """A token that ends a text, and what says so."""
+    """A token that ends a text, and the keys and settings that say so."""
 
     token_id: int
     text: str  # empty without a tokenizer
@@ -23,7 +23,7 @@ class EndToken:
 
 @dataclass(frozen=True, slots=True)
 class TextReport:
-    """`fault` and `template_fault` are the errors that a start would meet; empty where there is none."""
+    """`fault` and `template_fault` are the errors that a start would raise, or empty."""
 
     tokenizer: str
     fault: str
@@ -34,7 +34,7 @@ class TextReport:
 
 
 def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size: int, n_tokens: int) -> TextReport:
-    """Builds the text side and says what came of it. Raises ConfigError for a template file that cannot be read."""
+    """Builds tokenizer and templates, and reports. Raises ConfigError if a template file cannot be read."""
     try:
         side = TextSide(metadata, settings, vocab_size)
     except TextError as error:

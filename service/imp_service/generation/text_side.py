@@ -1,4 +1,4 @@
-"""A model's text side, built once from its file and the settings: tokenizer, chat template, constraints."""
+"""How a model reads and writes text: tokenizer, chat template and constraints, from its file and the settings."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class TextSide:
         vocab_size: int,
         make_tokenizer: Callable[[], Tokenizer] | None = None,
     ) -> None:
-        """`vocab_size` are the model's embedding rows."""
+        """`vocab_size` is the number of the model's embedding rows."""
         self._vocab_size = vocab_size
         self._limits = text_limits(settings.text)
-        # Made with the first constraint, once, whatever threads ask for it.
+        # Made once, with the first constraint.
         self._compiler: ConstraintCompiler | None = None
         self._making = Lock()
         self.tokenizer = build_tokenizer(metadata, settings) if make_tokenizer is None else make_tokenizer()
@@ -45,18 +45,18 @@ class TextSide:
         )
 
     def chat_ids(self, chat: ChatPrompt, *, most: int | None = None) -> list[int]:
-        """A conversation's tokens. The template writes the special tokens; those in messages stay text.
+        """The tokens of a conversation. The template writes the special tokens; those in messages stay text.
 
         Raises TooManyTokens as soon as there are more than `most`.
         """
         return self.tokenizer.encode_spans(self.render(chat).spans, add_special_tokens=False, most=most)
 
     def render(self, chat: ChatPrompt) -> RenderedChat:
-        """A conversation as its template writes it."""
+        """The text of a conversation, written by its template."""
         return self.templates.of(chat).render(chat)
 
     def compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
-        """The constraint made ready for this vocabulary; raises FieldInvalid, also where it allows nothing at all."""
+        """The constraint compiled for this vocabulary. Raises FieldInvalid, also if no text fits it."""
         program = self._made_compiler().compile(constraint)
         if not any(program.start().mask()):
             raise FieldInvalid(constraint.path, "matches no text that this model can write")
@@ -68,14 +68,14 @@ class TextSide:
         return None if compiler is None else compiler.find(constraint)
 
     def close(self) -> None:
-        """Ends the compilation that runs; its caller gets FieldInvalid."""
+        """Ends the compilation that runs. Its caller gets FieldInvalid."""
         with self._making:
             if self._compiler is not None:
                 self._compiler.close()
 
     @property
     def template_source(self) -> str | None:
-        """The chat template's text; None where the model has none."""
+        """The text of the chat template, or None."""
         return self.templates.source
 
     def _made_compiler(self) -> ConstraintCompiler:
@@ -88,7 +88,7 @@ class TextSide:
 
 
 def build_tokenizer(metadata: Mapping[str, object], settings: Settings) -> Tokenizer:
-    """The file's tokenizer, as the settings have it. Takes a moment, and may run on any thread."""
+    """The file's tokenizer, with the settings' overrides. May be called on any thread."""
     if "model_type" in metadata and "tokenizer.ggml.model" not in metadata:
         raise TokenizerInvalid("tokenizer.json", "imp reads no text from a directory of safetensors; use a GGUF file")
     overrides = settings.model.overrides
@@ -105,7 +105,7 @@ def _read_template(path: str, limits: TextLimits) -> bytes:
 
 
 def text_limits(settings: TextSettings) -> TextLimits:
-    """The bounds of [text] as the text room takes them."""
+    """The bounds of the settings' section [text] for imp_service.text."""
     return TextLimits(
         template_iterations=settings.template_iterations,
         template_operand_bytes=settings.template_operand_bytes,

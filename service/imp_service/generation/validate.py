@@ -1,4 +1,4 @@
-"""The field rules: one table of what each option may be, all violations reported at once, before any work."""
+"""The rules of fields: what each option may be. All violations are reported at once, before any work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_STOP_STRING_BYTES = 256
 MAX_BREAKERS = 16
 MAX_BREAKER_BYTES = 64
 MAX_SALT_BYTES = 64
-# Some 0.5 ms of work.
+# About 0.5 ms of work.
 PIECE_TOKENS = 8192
 U32 = 2**32 - 1
 U64 = 2**64 - 1
@@ -31,7 +31,7 @@ U64 = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A field that is not what it may be."""
+    """A field with a wrong value."""
 
     path: str
     message: str
@@ -42,7 +42,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A closed range; NaN is outside every range. `above` excludes the lower end, `whole` every fraction."""
+    """A closed range. NaN is outside every range. `above` excludes the lower end, `whole` fractions."""
 
     low: float
     high: float
@@ -50,7 +50,7 @@ class Bounds:
     whole: bool = False
 
     def check(self, path: str, value: float | None) -> Iterator[Violation]:
-        """Nothing where the value is unset or within."""
+        """The violation of a value that is outside; an unset value is none."""
         if value is None:
             return
         if not isinstance(value, Integral if self.whole else Real) or isinstance(value, bool):
@@ -60,7 +60,7 @@ class Bounds:
 
 
 def bounds_of(field: SamplerField) -> Bounds:
-    """A sampler's field on the wire and in imp.conf: one without a bound of its own takes any 32 bits."""
+    """The bounds of a sampler's field in a request and in imp.conf. Without an upper bound it has 32 bits."""
     high = U32 if math.isinf(field.high) else _plain(field.high)
     return Bounds(_plain(field.low), high, above=field.above, whole=field.is_whole)
 
@@ -131,7 +131,7 @@ def step_violations(options: StepOptions, vocab_size: int, n_tokens: int, path: 
 
 
 def mask_violations(path: str, mask: bytes, vocab_size: int, n_tokens: int) -> Iterator[Violation]:
-    """What is wrong with a mask that is set: one bit for each id of the vocabulary, some of them on, all of tokens."""
+    """What is wrong with a mask. It has a bit for each id of the vocabulary; one is set, and only of tokens."""
     expected = (vocab_size + 7) // 8
     if len(mask) != expected:
         yield Violation(path, f"{len(mask)} bytes, expected {expected}")
@@ -142,29 +142,29 @@ def mask_violations(path: str, mask: bytes, vocab_size: int, n_tokens: int) -> I
 
 
 def count_violations(n: int, path: str, least: int, most: int | None) -> Iterator[Violation]:
-    """Too few or too many entries. However many there are, the caller looks at none of them then."""
+    """Too few or too many entries. Then the caller looks at none of them."""
     if n < least or (most is not None and n > most):
         expected = f"{least} … {most}" if most is not None else f"at least {least}"
         yield Violation(path, f"{n} entries, expected {expected}")
 
 
 def token_violations(path: str, tokens: Sequence[int], n_tokens: int) -> Iterator[Violation]:
-    """Ids that are no tokens."""
+    """The ids that are no tokens."""
     for first, piece in token_pieces(tokens):
         if set(map(type, piece)) == {int} and min(piece) >= 0 and max(piece) < n_tokens:
-            continue  # without looking at each: prompts are long
+            continue  # faster than each alone
         for i, token in enumerate(piece, first):
             yield from _token(f"{path}[{i}]", token, n_tokens)
 
 
 def token_pieces(tokens: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
-    """The tokens in pieces, each with its place: no other thread of Python runs while one call goes through them."""
+    """The tokens in pieces, each with its index. Between two pieces other threads can run."""
     for first in range(0, len(tokens), PIECE_TOKENS):
         yield first, tokens[first : first + PIECE_TOKENS]
 
 
 def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Violation]:
-    """Everything that is wrong with a generation, its prompt's tokens aside."""
+    """Everything that is wrong with a request, but for the tokens of its prompt."""
     yield from sampling_violations(request.sampling, n_tokens)
     yield from stop_violations(request.stop, n_tokens)
     yield from output_violations(request.output)
@@ -175,7 +175,7 @@ def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Vi
 
 
 class FieldsInvalid(InvalidArgument):
-    """FIELD_INVALID with every field that is not what it may be."""
+    """FIELD_INVALID, with every field that has a wrong value."""
 
     def __init__(self, violations: Sequence[Violation]) -> None:
         self.violations = tuple(violations)
@@ -186,14 +186,14 @@ class FieldsInvalid(InvalidArgument):
 
 
 def refuse(violations: Iterable[Violation]) -> None:
-    """Raises FieldsInvalid with every violation, where there is one."""
+    """Raises FieldsInvalid if there are violations."""
     found = tuple(violations)
     if found:
         raise FieldsInvalid(found)
 
 
 def invalid(path: str, message: str) -> FieldsInvalid:
-    """The error of one field, ready to be raised."""
+    """The error of one field, to be raised."""
     return FieldsInvalid([Violation(path, message)])
 
 
