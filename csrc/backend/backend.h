@@ -115,8 +115,8 @@ struct WorkspaceNeeds {
   int max_sequences = 0;    // of a batch
   int vocab_size = 0;
   int max_context = 0;
-  AttentionParams attention;           // the largest of any layer
-  std::vector<const Linear*> weights;  // without those of experts
+  AttentionParams attention = {};           // the largest of any layer
+  std::vector<const Linear*> weights = {};  // without those of experts
   ExpertRouting experts = {};
   std::vector<const Linear*> expert_weights = {};  // stacks of n_experts, one after the other
 };

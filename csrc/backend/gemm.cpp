@@ -1,6 +1,8 @@
 // Names and sizes of layouts, formats and reductions.
 #include "backend/gemm.h"
 
+#include "base/ceil_div.h"
+
 namespace imp {
 
 std::string refusal(const GemmKernel& kernel, const GemmProblem& problem, const DeviceCaps& caps) {
@@ -10,63 +12,28 @@ std::string refusal(const GemmKernel& kernel, const GemmProblem& problem, const 
 }
 
 std::size_t packed_bytes(const GemmProblem& problem, WeightLayout layout) noexcept {
-  const std::int64_t panels = (problem.n + kPanelRows - 1) / kPanelRows;
+  const std::int64_t panels = ceil_div(problem.n, kPanelRows);
   const std::int64_t rows = layout == WeightLayout::file ? problem.n : panels * kPanelRows;
-  const std::int64_t tiles = (problem.k + kTileDepth - 1) / kTileDepth;
+  const std::int64_t tiles = ceil_div(problem.k, kTileDepth);
   const std::int64_t elements = layout == WeightLayout::tile16 ? tiles * kTileDepth : problem.k;
   return static_cast<std::size_t>(rows * *row_bytes(problem.weight, elements));
 }
 
 std::string_view name_of(WeightLayout layout) noexcept {
-  switch (layout) {
-    case WeightLayout::file:
-      return "file";
-    case WeightLayout::panel16:
-      return "panel16";
-    case WeightLayout::tile16:
-      break;
-  }
-  return "tile16";
+  constexpr std::string_view kNames[] = {"file", "panel16", "tile16"};
+  return kNames[static_cast<std::size_t>(layout)];
 }
 
 std::string_view name_of(ActivationFormat format) noexcept {
-  switch (format) {
-    case ActivationFormat::f32:
-      return "f32";
-    case ActivationFormat::bf16:
-      return "bf16";
-    case ActivationFormat::q8_block32:
-      return "q8_block32";
-    case ActivationFormat::q8_rows:
-      return "q8_rows";
-    case ActivationFormat::f16_rows:
-      return "f16_rows";
-    case ActivationFormat::f16_even_odd:
-      return "f16_even_odd";
-    case ActivationFormat::bf16_rows:
-      break;
-  }
-  return "bf16_rows";
+  constexpr ByFormat<std::string_view> kNames{
+      {{"f32", "bf16", "q8_block32", "q8_rows", "f16_rows", "f16_even_odd", "bf16_rows"}}};
+  return kNames[format];
 }
 
 std::string_view name_of(ReductionId reduction) noexcept {
-  switch (reduction) {
-    case ReductionId::f32_sequential:
-      return "f32_sequential";
-    case ReductionId::bf16_pairs:
-      return "bf16_pairs";
-    case ReductionId::q8_block32:
-      return "q8_block32";
-    case ReductionId::q8_slices:
-      return "q8_slices";
-    case ReductionId::float_slices:
-      return "float_slices";
-    case ReductionId::library:
-      return "library";
-    case ReductionId::float_steps:
-      break;
-  }
-  return "float_steps";
+  constexpr std::string_view kNames[] = {"f32_sequential", "bf16_pairs",  "q8_block32", "q8_slices",
+                                         "float_slices",   "float_steps", "library"};
+  return kNames[static_cast<std::size_t>(reduction)];
 }
 
 }  // namespace imp

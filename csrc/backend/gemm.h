@@ -1,6 +1,7 @@
 // A matrix kernel: its problem, the device's capabilities, and its row in a kernel list.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -55,7 +56,26 @@ inline constexpr std::int64_t kTileDepth = 256;
 // length; or rows of 32-element int8 blocks with a scale and sums. Those for tile16 are zero-padded to whole tiles:
 // q8_rows has a row's int8 first, then its scales and sums; f16_rows has float16 scaled by a power of two per row;
 // f16_even_odd has the even elements of each 16 before the odd ones.
-enum class ActivationFormat : std::uint8_t { f32, bf16, q8_block32, q8_rows, f16_rows, f16_even_odd, bf16_rows };
+enum class ActivationFormat : std::uint8_t {
+  f32,
+  bf16,
+  q8_block32,
+  q8_rows,
+  f16_rows,
+  f16_even_odd,
+  bf16_rows,
+  n_formats  // not a format: the size of a table of them
+};
+
+template <class T>
+struct ByFormat : std::array<T, static_cast<std::size_t>(ActivationFormat::n_formats)> {
+  using Base = std::array<T, static_cast<std::size_t>(ActivationFormat::n_formats)>;
+  using Base::operator[];
+  constexpr T& operator[](ActivationFormat format) { return Base::operator[](static_cast<std::size_t>(format)); }
+  constexpr const T& operator[](ActivationFormat format) const {
+    return Base::operator[](static_cast<std::size_t>(format));
+  }
+};
 
 // The order of a kernel's floating-point sums. Kernels with the same id give the same bits for the same inputs.
 enum class ReductionId : std::uint8_t {

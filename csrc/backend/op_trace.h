@@ -1,12 +1,13 @@
 // Records when each op ran, in memory allocated before.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace imp {
 
@@ -43,19 +44,14 @@ class OpTrace {
 class OpTimer {
  public:
   OpTimer(OpTrace* trace, std::string_view name) noexcept
-      : trace_(trace), name_(name), begin_ns_(trace != nullptr ? now() : 0) {}
+      : trace_(trace), name_(name), begin_ns_(trace != nullptr ? steady_now() : 0) {}
   ~OpTimer() {
-    if (trace_ != nullptr) trace_->add({name_, begin_ns_, now()});
+    if (trace_ != nullptr) trace_->add({name_, begin_ns_, steady_now()});
   }
   OpTimer(const OpTimer&) = delete;
   OpTimer& operator=(const OpTimer&) = delete;
 
  private:
-  static std::int64_t now() noexcept {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
-
   OpTrace* trace_;
   std::string_view name_;
   std::int64_t begin_ns_;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "backend/sampler_fields.h"
+#include "base/ceil_div.h"
 
 namespace imp {
 
@@ -25,6 +27,11 @@ struct Candidate {
   std::int32_t token = 0;
   float logprob = 0;  // log-softmax of the raw logits
 };
+
+// Words of a mask that has a bit per token id.
+constexpr std::size_t mask_words(int vocab_size) noexcept {
+  return ceil_div(static_cast<std::size_t>(vocab_size), 32);
+}
 
 struct SampleRequest {
   int logits_row = 0;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp {
@@ -16,10 +17,6 @@ namespace {
 
 constexpr std::size_t kHugePage = Arena::kHugePageBytes;
 constexpr std::size_t kAlignment = 64;
-
-constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 [[noreturn]] void refuse(std::size_t n_bytes) {
   throw ResourceExhausted(Reason::NO_MEMORY, "memory: " + std::to_string(n_bytes) + " bytes refused by the system",

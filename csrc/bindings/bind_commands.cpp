@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "bindings/sampler_values.h"
 
@@ -74,7 +75,7 @@ void register_command_parts(py::module_& module) {
 
 std::vector<std::uint32_t> mask_of_bytes(const py::bytes& bytes) {
   const auto view = static_cast<std::string_view>(bytes);
-  std::vector<std::uint32_t> words((view.size() + 3) / 4, 0);
+  std::vector<std::uint32_t> words(ceil_div(view.size(), 4), 0);
   if (!view.empty()) std::memcpy(words.data(), view.data(), view.size());
   return words;
 }

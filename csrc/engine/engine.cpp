@@ -21,11 +21,6 @@ namespace {
 
 constexpr const char* kStopped = "the engine has stopped after an internal error or a device error";
 
-std::int64_t steady_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 const EngineOptions& validated(const EngineOptions& options, const ForwardPass& forward) {
   validate(options, forward);
   return options;

@@ -2,14 +2,13 @@
 // scheduling follows Orca ("Orca: A Distributed Serving System for Transformer-Based Generative Models").
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "engine/commands.h"
 #include "engine/duration_histogram.h"
 #include "engine/engine_options.h"
@@ -53,8 +52,6 @@ struct EngineStats {
 // Python's lock. It pauses only while max_queued_events wait to be drained.
 class Engine {
  public:
-  using Clock = std::function<std::int64_t()>;  // nanoseconds, monotonic
-
   // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend.
   Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {});
   ~Engine();

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp {
 
 int group_blocks(int block_tokens, int n_tokens, int end, int n_sequences) noexcept {
-  const auto blocks_for = [block_tokens](int n) { return (n + block_tokens - 1) / block_tokens; };
+  const auto blocks_for = [block_tokens](int n) { return ceil_div(n, block_tokens); };
   const int n_shared = end > n_tokens ? n_tokens / block_tokens : blocks_for(n_tokens);
   return n_shared + n_sequences * (blocks_for(end) - n_shared);
 }

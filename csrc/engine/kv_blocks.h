@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/ceil_div.h"
 #include "engine/block_allocator.h"
 #include "engine/prefix_cache.h"
 
@@ -44,7 +45,7 @@ class KvBlocks {
 
   // Blocks that a sequence can take now: free ones, and cached ones, which are evicted.
   int n_available() const noexcept { return allocator_.n_free() + allocator_.n_cached(); }
-  int blocks_for(int n_tokens) const noexcept { return (n_tokens + block_tokens_ - 1) / block_tokens_; }
+  int blocks_for(int n_tokens) const noexcept { return ceil_div(n_tokens, block_tokens_); }
   int block_tokens() const noexcept { return block_tokens_; }
   const BlockAllocator& allocator() const noexcept { return allocator_; }
 

@@ -28,7 +28,7 @@ void append(std::vector<T>& to, std::vector<T>& from) {
 
 }  // namespace
 
-Mailbox::Mailbox(int max_queued_events, Engine::Clock clock)
+Mailbox::Mailbox(int max_queued_events, Clock clock)
     : max_queued_events_(static_cast<std::size_t>(max_queued_events)),
       clock_(std::move(clock)),
       descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

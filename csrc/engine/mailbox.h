@@ -15,7 +15,7 @@ namespace imp {
 // The lock is held only to move vectors, never during a step.
 class Mailbox {
  public:
-  Mailbox(int max_queued_events, Engine::Clock clock);
+  Mailbox(int max_queued_events, Clock clock);
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
@@ -47,7 +47,7 @@ class Mailbox {
   bool full() const noexcept { return events_.size() >= max_queued_events_; }
 
   const std::size_t max_queued_events_;
-  const Engine::Clock clock_;
+  const Clock clock_;
   int descriptor_ = -1;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

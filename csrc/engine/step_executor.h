@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "engine/scheduler.h"
 #include "model/forward_pass.h"
 
@@ -72,8 +72,6 @@ struct StepLimits {
 // to cache positions that no sequence holds yet. It allocates only for candidates, logits and scores.
 class StepExecutor {
  public:
-  using Clock = std::function<std::int64_t()>;
-
   StepExecutor(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimits& limits, TokenMask suppressed,
                const Clock& clock);
 

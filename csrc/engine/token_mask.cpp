@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/sampler.h"
 #include "base/error.h"
 
 namespace imp {

@@ -10,10 +10,6 @@ namespace imp {
 
 using TokenMask = std::vector<std::uint32_t>;
 
-inline std::size_t mask_words(int vocab_size) {
-  return (static_cast<std::size_t>(vocab_size) + 31) / 32;
-}
-
 // Throws InvalidArgument(FIELD_INVALID) unless the mask has a word for each 32 ids below vocab_size, some bit set, and
 // none at or above n_tokens.
 void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_tokens, const std::string& field);

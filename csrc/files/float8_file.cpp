@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "files/float8_scheme.h"
@@ -31,10 +32,6 @@ struct Scales {
   }
 };
 
-std::int64_t pieces(std::int64_t size, std::int64_t of_piece) {
-  return (size + of_piece - 1) / of_piece;
-}
-
 [[noreturn]] void refuse(const ModelFile& file, Reason reason, std::string_view tensor, const std::string& found,
                          const std::string& expected) {
   throw ModelError(reason,
@@ -48,16 +45,16 @@ Scales arrange(const ModelFile& file, const TensorInfo& scales, const TensorInfo
   const auto fits = [&](std::int64_t columns, std::int64_t rows) { return wide == columns && high == rows; };
   if (scales.n_dims <= 2) {
     if (scheme.block_rows > 0) {
-      const std::int64_t columns = pieces(k, scheme.block_columns);
-      if (fits(columns, pieces(n, scheme.block_rows))) return {scheme.block_rows, scheme.block_columns, columns, {}};
+      const std::int64_t columns = ceil_div(k, scheme.block_columns);
+      if (fits(columns, ceil_div(n, scheme.block_rows))) return {scheme.block_rows, scheme.block_columns, columns, {}};
     }
     if (fits(1, 1)) return {.piece_rows = n, .piece_columns = k, .values = {}};
     if (fits(1, n) || (scales.n_dims == 1 && wide == n)) return {.piece_rows = 1, .piece_columns = k, .values = {}};
   }
   std::string expected = "[1], [1, " + std::to_string(n) + "]";
   if (scheme.block_rows > 0) {
-    expected += ", [" + std::to_string(pieces(k, scheme.block_columns)) + ", " +
-                std::to_string(pieces(n, scheme.block_rows)) + "]";
+    expected += ", [" + std::to_string(ceil_div(k, scheme.block_columns)) + ", " +
+                std::to_string(ceil_div(n, scheme.block_rows)) + "]";
   }
   refuse(file, Reason::MODEL_SHAPE, scales.name, "shape " + shape_text(scales),
          "one of " + expected + " for codes of shape " + shape_text(codes));
@@ -123,7 +120,7 @@ class Float8File final : public ModelFile {
     IMP_CHECK(index < parts_.size() && offset <= tensor.n_bytes && out.size() <= tensor.n_bytes - offset);
     if (tensor.dtype != DType::F8_E4M3) return file_->read(*parts_[index].tensor, offset, out);
     const std::uint64_t first = offset / kBlockBytes, skipped = offset % kBlockBytes;
-    const std::uint64_t n_blocks = (skipped + out.size() + kBlockBytes - 1) / kBlockBytes;
+    const std::uint64_t n_blocks = ceil_div(skipped + out.size(), kBlockBytes);
     if (out.size() == n_blocks * kBlockBytes) return read_blocks(parts_[index], first, out);
     std::vector<std::byte> whole(n_blocks * kBlockBytes);
     read_blocks(parts_[index], first, whole);

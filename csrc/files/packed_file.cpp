@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/new_file.h"
@@ -29,16 +30,12 @@ struct Header {
 };
 static_assert(sizeof(Header) == 64);
 
-constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
 constexpr std::uint64_t checksums_begin(std::uint64_t key_bytes) {
   return sizeof(Header) + round_up(key_bytes, 8);
 }
 
 std::uint64_t pieces_of(std::uint64_t n_bytes) {
-  return (n_bytes + kPackedPieceBytes - 1) / kPackedPieceBytes;
+  return ceil_div(n_bytes, kPackedPieceBytes);
 }
 
 std::uint64_t checksum_of(std::string_view key, std::span<const std::uint64_t> checksums) {

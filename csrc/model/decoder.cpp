@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp {
@@ -221,7 +222,7 @@ WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& l
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {
   // Rows are aligned to 64 bytes.
   const auto bytes = [](std::int64_t n_rows, std::int64_t width) {
-    return static_cast<std::uint64_t>(n_rows * ((width + 15) / 16 * 16)) * sizeof(float);
+    return static_cast<std::uint64_t>(n_rows * round_up(width, 16)) * sizeof(float);
   };
   const std::int64_t rows = limits.max_rows;
   const std::int64_t q_width = std::int64_t{config.n_heads} * config.head_dim;

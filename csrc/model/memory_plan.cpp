@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp {
@@ -37,7 +38,7 @@ std::string bytes_text(std::uint64_t bytes) {
 
 std::uint64_t blocks_for(std::uint64_t tokens, int block_tokens) {
   const auto size = static_cast<std::uint64_t>(block_tokens);
-  return (tokens + size - 1) / size;
+  return ceil_div(tokens, size);
 }
 
 std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_bytes) {

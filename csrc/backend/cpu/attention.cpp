@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/arena.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cpu {
@@ -28,7 +29,7 @@ int group_size(const AttentionParams& params) {
 }
 
 int splits_of(int n_tokens) {
-  return (n_tokens + kSplitTokens - 1) / kSplitTokens;
+  return ceil_div(n_tokens, kSplitTokens);
 }
 
 // Least number of tasks per thread, so that threads finish at about the same time.
@@ -132,7 +133,7 @@ int Attention::kv_heads_per_tile(const SequenceRows& sequence, const AttentionPa
   const int queries = sequence.n_rows * group_size(params);
   if (2 * queries > kTileQueries) return 1;
   const std::int64_t tasks_wanted = threads_.n_threads() == 1 ? 1 : kTasksPerThread * threads_.n_threads();
-  const std::int64_t tiles_wanted = (tasks_wanted + total_splits - 1) / total_splits;
+  const std::int64_t tiles_wanted = ceil_div(tasks_wanted, total_splits);
   const int fair = static_cast<int>(std::max<std::int64_t>(1, params.n_kv_heads / tiles_wanted));
   return std::min(fair, kTileQueries / queries);
 }

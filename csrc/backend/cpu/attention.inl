@@ -12,6 +12,7 @@
 #include "backend/cpu/attention_scores.inl"
 #include "backend/cpu/attention_softmax.inl"
 #include "backend/cpu/attention_values.inl"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 namespace {
@@ -31,7 +32,7 @@ void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScr
   });
   if (any.begin >= any.end) return;
 
-  score<Kept>(tile, panels, any.begin / kPanelTokens, (any.end + kPanelTokens - 1) / kPanelTokens, scratch);
+  score<Kept>(tile, panels, any.begin / kPanelTokens, ceil_div(any.end, kPanelTokens), scratch);
   for (int i = 0; i < n_queries; ++i) {
     if (seen[i].begin >= seen[i].end) continue;
     const Softmax softmax = weigh_scores<Kept>(tile, seen[i], scratch.scores + i * kScoreStride);

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/attention_tile.inl"
 #include "backend/cpu/kv_q8.inl"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 namespace {
@@ -77,7 +78,7 @@ inline void score_quantized(const void* const* q, const void* const* k, const At
 // values[query][16 · n_lanes from `element`] += weights[query][token] · scale · codes for the tokens [begin, end).
 template <int n_queries, int n_lanes>
 inline void add_quantized(const HeadValues& v, int begin, int end, int element, const float* weights, float* values) {
-  constexpr int n_blocks = (n_lanes + 1) / 2;
+  constexpr int n_blocks = ceil_div(n_lanes, 2);
   Lanes sums[n_queries][n_lanes];
   for (int i = 0; i < n_queries; ++i) {
     for (int j = 0; j < n_lanes; ++j) sums[i][j] = load(values + i * v.width + element + j * kLanes);

@@ -4,6 +4,7 @@
 #include "backend/cpu/attention_quantized.inl"
 #include "backend/cpu/attention_tile.inl"
 #include "backend/cpu/kv_kept.inl"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 namespace {
@@ -125,7 +126,7 @@ inline CommonSteps common_steps(const KeyRange* seen) {
     if (seen[i].begin > common.begin) common.begin = seen[i].begin;
     if (seen[i].end < common.end) common.end = seen[i].end;
   }
-  const int begin = (common.begin + kTogether - 1) / kTogether;
+  const int begin = ceil_div(common.begin, kTogether);
   const int end = common.end / kTogether;
   return begin < end ? CommonSteps{begin, end} : CommonSteps{0, 0};
 }

@@ -38,13 +38,6 @@ std::size_t longest_row_bytes(std::span<const Linear* const> weights) {
   return longest;
 }
 
-GemmNeeds gemm_needs(const WorkspaceNeeds& needs) {
-  return {.max_rows = needs.max_rows,
-          .weights = needs.weights,
-          .experts = needs.experts,
-          .expert_weights = needs.expert_weights};
-}
-
 }  // namespace
 
 const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
@@ -115,7 +108,7 @@ ExpertRows CpuBackend::make_expert_rows(int n_rows, const ExpertRouting& routing
 }
 
 void CpuBackend::reserve(const WorkspaceNeeds& needs) {
-  gemm_.reserve(gemm_needs(needs));
+  gemm_.reserve(needs);
   attention_.reserve(needs.max_rows, needs.max_context, needs.attention);
   sampler_.reserve(needs.vocab_size, needs.max_context);
   embed_row_bytes_ = std::max(embed_row_bytes_, longest_row_bytes(needs.weights));
@@ -123,7 +116,7 @@ void CpuBackend::reserve(const WorkspaceNeeds& needs) {
 }
 
 std::size_t CpuBackend::scratch_bytes(const WorkspaceNeeds& needs) const {
-  return gemm_.scratch_bytes(gemm_needs(needs)) + attention_.scratch_bytes(needs.max_context, needs.attention) +
+  return gemm_.scratch_bytes(needs) + attention_.scratch_bytes(needs.max_context, needs.attention) +
          sampler_.scratch_bytes(needs.vocab_size, needs.max_context) +
          longest_row_bytes(needs.weights) * static_cast<std::size_t>(n_threads());
 }

@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu_kv_pool.h"
 #include "backend/cpu/experts.h"
 #include "backend/cpu/gemm/cpu_linear.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cpu {
@@ -19,16 +20,12 @@ float* row_of(Rows x, int row) {
   return x.data + row * x.stride;
 }
 
-int tasks_of(int n, int per_task) {
-  return (n + per_task - 1) / per_task;
-}
-
 }  // namespace
 
 template <class Body>
 void CpuBackend::for_rows(int n_rows, int width, const Body& body) {
   const int per_task = std::max(1, kTaskElements / std::max(1, width));
-  threads_.run(tasks_of(n_rows, per_task), [&](int task, int) {
+  threads_.run(ceil_div(n_rows, per_task), [&](int task, int) {
     const int end = std::min(n_rows, (task + 1) * per_task);
     for (int row = task * per_task; row < end; ++row) body(row);
   });
@@ -36,7 +33,7 @@ void CpuBackend::for_rows(int n_rows, int width, const Body& body) {
 
 template <class Body>
 void CpuBackend::for_pieces(int n_rows, int width, const Body& body) {
-  const int pieces = tasks_of(width, kTaskElements);
+  const int pieces = ceil_div(width, kTaskElements);
   if (pieces <= 1) return for_rows(n_rows, width, [&](int row) { body(row, 0, width); });
   threads_.run(n_rows * pieces, [&](int task, int) {
     const int first = task % pieces * kTaskElements;
@@ -132,7 +129,7 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
     const int begun = position_of(sequence, row) % kPanelTokens;
     return std::min(row + (kPanelTokens - begun) % kPanelTokens, sequence.first_row + sequence.n_rows);
   };
-  threads_.run(tasks_of(k.n_rows, kAppendRows) * geometry.n_kv_heads, [&](int task, int) {
+  threads_.run(ceil_div(k.n_rows, kAppendRows) * geometry.n_kv_heads, [&](int task, int) {
     const int head = task % geometry.n_kv_heads;
     const int begin = task / geometry.n_kv_heads * kAppendRows;
     for (const SequenceRows& sequence : sequences) {

@@ -7,18 +7,19 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/attention_splits.h"
+#include "base/ceil_div.h"
+
 namespace imp::cpu {
 
 // Rows and caches are processed 16 elements at a time; storage is padded to a multiple of it.
 constexpr int kPanelTokens = 16;
-// Attention takes keys in splits of this many positions, aligned to position 0.
-constexpr int kSplitTokens = 256;
 constexpr int kSplitPanels = kSplitTokens / kPanelTokens;
 // Queries per pass over a split's keys and values.
 constexpr int kTileQueries = 32;
 
 constexpr int padded_to_lanes(int n) {
-  return (n + 15) / 16 * 16;
+  return round_up(n, 16);
 }
 
 // The queries of consecutive rows of one sequence, for n_heads heads of each of some neighbouring kv heads. Ordered by

@@ -31,19 +31,19 @@ ProbeLoops loops_for([[maybe_unused]] const DeviceCaps& caps) {
 // per second.
 template <class Body>
 double rate(ThreadPool& pool, double seconds, const Body& body) {
-  using Clock = std::chrono::steady_clock;
+  using Time = std::chrono::steady_clock;
   const int n_threads = pool.n_threads();
   std::int64_t n_rounds = 0;
   double busy = 0;
   while (busy < seconds) {
     std::atomic<int> missing{n_threads};
-    const auto start = Clock::now();
+    const auto start = Time::now();
     pool.run(n_threads, [&](int, int thread) {
       missing.fetch_sub(1, std::memory_order_acq_rel);
       while (missing.load(std::memory_order_acquire) > 0) std::this_thread::yield();
       body(thread);
     });
-    busy += std::chrono::duration<double>(Clock::now() - start).count();
+    busy += std::chrono::duration<double>(Time::now() - start).count();
     ++n_rounds;
   }
   return static_cast<double>(n_rounds) / busy;

@@ -2,6 +2,7 @@
 #include "backend/cpu/sampling_scratch.h"
 
 #include "backend/cpu/cpu_ops.h"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 namespace {
@@ -14,7 +15,7 @@ struct Layout {
   template <class T>
   void take(T*& piece, int n) {
     piece = memory == nullptr ? nullptr : reinterpret_cast<T*>(memory + used);
-    used += (static_cast<std::size_t>(n) * sizeof(T) + 63) / 64 * 64;
+    used += round_up(static_cast<std::size_t>(n) * sizeof(T), 64);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "backend/cpu/prefix_select.h"
 #include "backend/sampling_rules.h"
 #include "backend/scalar_math.h"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 namespace {
@@ -52,7 +53,7 @@ struct Shortlist {
 
   std::uint64_t mass_of_all() const {
     ops.block_masses(logits.data(), vocab_size(), greatest, temperature, scratch.masses);
-    return sum(scratch.masses, (vocab_size() + kMassBlock - 1) / kMassBlock);
+    return sum(scratch.masses, ceil_div(vocab_size(), kMassBlock));
   }
 
   template <int key_bytes>
@@ -137,7 +138,7 @@ bool needs_chunk_keys(const SamplerParams& params, int vocab_size) {
 }
 
 LogitKey least_key_of_top(int k, int vocab_size, const SamplingScratch& scratch) {
-  const int n_chunks = (vocab_size + kScanChunk - 1) / kScanChunk;
+  const int n_chunks = ceil_div(vocab_size, kScanChunk);
   if (n_chunks < k) return INT32_MIN;
   // At least k logits are as great as the maximum of the k-th best chunk.
   const Cut cut = select_prefix<4>(
@@ -184,7 +185,7 @@ std::int32_t draw_from_all(const SamplingOps& ops, std::span<const float> logits
                            std::uint64_t random, const SamplingScratch& scratch) {
   const auto vocab_size = static_cast<int>(logits.size());
   ops.block_masses(logits.data(), vocab_size, greatest, temperature, scratch.masses);
-  const std::uint64_t total = sum(scratch.masses, (vocab_size + kMassBlock - 1) / kMassBlock);
+  const std::uint64_t total = sum(scratch.masses, ceil_div(vocab_size, kMassBlock));
   const auto target = static_cast<std::uint64_t>(Wide{random} * total >> 64);
   std::uint64_t mass = 0;
   int block = 0;

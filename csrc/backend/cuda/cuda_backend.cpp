@@ -7,6 +7,7 @@
 #include "backend/cuda/gemm/load_linears.h"
 #include "backend/cuda/kv/cuda_kv_pool.h"
 #include "backend/cuda/running.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -25,13 +26,6 @@ class CudaVector final : public Vector {
   std::shared_ptr<std::byte> memory_;
   int size_;
 };
-
-GemmNeeds gemm_needs(const WorkspaceNeeds& needs) {
-  return {.max_rows = needs.max_rows,
-          .weights = needs.weights,
-          .experts = needs.experts,
-          .expert_weights = needs.expert_weights};
-}
 
 DeviceCaps with_library(DeviceCaps caps, KernelLibrary& cublaslt) {
   caps.cublaslt = &cublaslt;
@@ -124,7 +118,7 @@ std::unique_ptr<KvPool> CudaBackend::make_kv_pool(const KvGeometry& geometry) {
 
 Rows CudaBackend::make_rows(int n_rows, int width) {
   constexpr int kLineFloats = 16;
-  const std::ptrdiff_t stride = (width + kLineFloats - 1) / kLineFloats * kLineFloats;
+  const std::ptrdiff_t stride = round_up(width, kLineFloats);
   rows_.push_back(
       workspace_.allocate(static_cast<std::size_t>(n_rows) * static_cast<std::size_t>(stride) * sizeof(float)));
   return {.data = reinterpret_cast<float*>(rows_.back().get()), .n_rows = n_rows, .width = width, .stride = stride};
@@ -154,7 +148,7 @@ void CudaBackend::forget_steps() noexcept {
 void CudaBackend::reserve(const WorkspaceNeeds& needs) {
   forget_steps();  // growing scratch moves
   inputs_.reserve(needs.max_rows, most_blocks(needs));
-  gemm_.reserve(gemm_needs(needs));
+  gemm_.reserve(needs);
   attention_.reserve(needs.max_sequences, needs.max_context, needs.attention);
   sampler_.reserve(needs.max_logits_rows, needs.vocab_size, needs.max_context);
   padded_.reserve(needs.max_rows);
@@ -162,7 +156,7 @@ void CudaBackend::reserve(const WorkspaceNeeds& needs) {
 }
 
 std::size_t CudaBackend::scratch_bytes(const WorkspaceNeeds& needs) const {
-  return Inputs::n_bytes(needs.max_rows, most_blocks(needs)) + gemm_.scratch_bytes(gemm_needs(needs)) +
+  return Inputs::n_bytes(needs.max_rows, most_blocks(needs)) + gemm_.scratch_bytes(needs) +
          attention_.scratch_bytes(needs.max_sequences, needs.max_context, needs.attention) +
          sampler_.scratch_bytes(needs.max_logits_rows, needs.vocab_size, needs.max_context);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device/device_memory.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -19,7 +20,7 @@ bool is_same(std::span<const T> a, std::span<const T> b) {
 }  // namespace
 
 Inputs::Places Inputs::places(int max_rows, std::int64_t n_blocks) {
-  const std::int64_t n = (max_rows + 31) / 32 * 32;
+  const std::int64_t n = round_up(max_rows, 32);
   return {.tokens = 0,
           .positions = n,
           .logits_rows = 2 * n,

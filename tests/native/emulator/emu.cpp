@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "base/ceil_div.h"
 #include "native/emulator/fibers.h"
 
 namespace imp::cuda::emu {
@@ -192,7 +193,7 @@ void run_grid(dim3 grid, dim3 block_dim, std::size_t shared_bytes, unsigned thre
 unsigned char* dynamic_shared() noexcept {
   // As the device aligns it for those that ask for the most.
   const auto address = reinterpret_cast<std::uintptr_t>(block.shared.data());
-  return block.shared.data() + ((address + 1023) / 1024 * 1024 - address);
+  return block.shared.data() + (round_up(address, 1024) - address);
 }
 
 std::size_t dynamic_shared_bytes() noexcept {

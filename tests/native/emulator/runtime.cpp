@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "backend/cuda/device/images.h"
+#include "base/ceil_div.h"
 #include "native/emulator/faults.h"
 #include "native/emulator/graph_state.h"
 #include "native/gpu/thread_order.h"
@@ -148,8 +149,7 @@ Status allocate(std::size_t n_bytes, std::byte** memory) {
   std::size_t left = 0;
   free_bytes(left);
   if (n_bytes > left) return kNoMemory;
-  auto* const piece =
-      static_cast<std::byte*>(std::aligned_alloc(kHeader, (kHeader + n_bytes + kHeader - 1) / kHeader * kHeader));
+  auto* const piece = static_cast<std::byte*>(std::aligned_alloc(kHeader, round_up(kHeader + n_bytes, kHeader)));
   if (piece == nullptr) return kNoMemory;
   std::memcpy(piece, &n_bytes, sizeof n_bytes);
   std::memset(piece + kHeader, 0xA5, n_bytes);  // a device's memory holds whatever it held
@@ -170,7 +170,7 @@ void release(std::byte* memory) noexcept {
 
 Status allocate_host(std::size_t n_bytes, std::byte** memory) {
   if (const Status status = next_allocation(); !status.is_ok()) return status;
-  *memory = static_cast<std::byte*>(std::aligned_alloc(kHeader, (n_bytes + kHeader - 1) / kHeader * kHeader));
+  *memory = static_cast<std::byte*>(std::aligned_alloc(kHeader, round_up(n_bytes, kHeader)));
   if (*memory == nullptr) return kNoMemory;
   ++piece_counts.held;
   return {};

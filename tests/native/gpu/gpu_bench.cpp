@@ -15,6 +15,7 @@
 #include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/cuda_linear.h"
 #include "backend/cuda/make_cuda_backend.h"
+#include "base/ceil_div.h"
 #include "native/gpu/backend_memory.h"
 
 namespace imp::cuda {
@@ -231,7 +232,7 @@ class AttentionRuns {
         backend_(make_cuda_backend(
             {.kind = "cuda", .isa = "auto", .n_threads = 1, .cpus = {}, .memory = {}, .tuning = {}})) {
     const AttentionParams& heads = bench.params;
-    const int n_blocks = (bench.n_tokens + kBlockTokens - 1) / kBlockTokens;
+    const int n_blocks = ceil_div(bench.n_tokens, kBlockTokens);
     pool_ = backend_->make_kv_pool({.n_layers = bench.n_layers,
                                     .n_kv_heads = heads.n_kv_heads,
                                     .head_dim = heads.head_dim,

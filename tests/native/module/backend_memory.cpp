@@ -21,7 +21,7 @@ struct TestAccess {
 
  private:
   static void fill(GemmRunner& gemm, std::uint8_t value) {
-    for (std::size_t format = 0; format < GemmRunner::kFormats; ++format) {
+    for (std::size_t format = 0; format < gemm.prepared_.size(); ++format) {
       std::fill_n(gemm.prepared_[format].get(), gemm.prepared_bytes_[format], std::byte{value});
     }
     const auto n_threads = static_cast<std::size_t>(gemm.pool_.n_threads());

@@ -12,6 +12,7 @@
 #include "backend/cpu/gemm/load_linears.h"
 #include "backend/cpu/gemm/quantized/activation_block.h"
 #include "backend/cpu/probes.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/float_mode.h"
 #include "native/module/gemm.h"
@@ -107,7 +108,7 @@ class Guarded {
  private:
   static constexpr std::size_t kGuardBytes = 128;
   static constexpr std::uint8_t kGuard = 0xC7;
-  std::size_t size() const { return (n_bytes_ + 2 * kGuardBytes + 63) / 64 * 64; }
+  std::size_t size() const { return round_up(n_bytes_ + 2 * kGuardBytes, 64); }
 
   const char* what_;
   std::size_t n_bytes_;
@@ -304,7 +305,7 @@ std::vector<std::uint64_t> steps_without_selection(const Bytes& file, std::int64
   const auto weight = cpu::load_cpu_linear(source_of("w", problem, file), registry.plan(problem, "w", {}), arena, pool);
   const Linear* const named = weight.get();
   cpu::GemmRunner runner(registry, pool);
-  runner.reserve({.max_rows = m, .weights = {&named, 1}});
+  runner.reserve({.max_rows = m, .weights = {named}});
   for (GemmKernel& kernel : kernels) {
     kernel.refuses = nullptr;
     kernel.scratch_bytes = nullptr;

@@ -8,6 +8,7 @@
 #include "backend/cpu/sampling_support.h"
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
+#include "base/ceil_div.h"
 #include "base/float_mode.h"
 #include "bindings/sampler_values.h"
 #include "native/module/backend_memory.h"
@@ -31,7 +32,7 @@ struct Request {
 
 // A mask of one byte per id as words of bits.
 std::vector<std::uint32_t> words_of(const std::vector<bool>& allowed) {
-  std::vector<std::uint32_t> words((allowed.size() + 31) / 32);
+  std::vector<std::uint32_t> words(ceil_div(allowed.size(), 32));
   for (std::size_t i = 0; i < allowed.size(); ++i) words[i / 32] |= static_cast<std::uint32_t>(allowed[i]) << (i % 32);
   return words;
 }

@@ -61,7 +61,7 @@ GemmBenchResult bench_gemm(const GemmBench& bench, const DeviceCaps& caps, Threa
   std::uint64_t state = 1;
   for (float& value : x) value = static_cast<float>(next_random(state) >> 40) * 0x1p-23F - 1;
 
-  using Clock = std::chrono::steady_clock;
+  using Time = std::chrono::steady_clock;
   const auto walk = [&] {
     for (const Linear* weight : linears) {
       const LinearTerm term{weight, nullptr, {out.data(), bench.m, static_cast<int>(bench.n), bench.n}};
@@ -72,10 +72,10 @@ GemmBenchResult bench_gemm(const GemmBench& bench, const DeviceCaps& caps, Threa
   GemmBenchResult result;
   result.ops = 2 * bench.m * bench.n * bench.k;
   result.bytes = static_cast<std::int64_t>(weights.front()->n_bytes());
-  for (const auto start = Clock::now(); std::chrono::duration<double>(Clock::now() - start).count() < bench.seconds;) {
-    const auto begin = Clock::now();
+  for (const auto start = Time::now(); std::chrono::duration<double>(Time::now() - start).count() < bench.seconds;) {
+    const auto begin = Time::now();
     walk();
-    result.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count() /
+    result.seconds.push_back(std::chrono::duration<double>(Time::now() - begin).count() /
                              static_cast<double>(linears.size()));
   }
   return result;

@@ -8,7 +8,7 @@
 namespace imp::cpu {
 
 GemmRunner::Prepared GemmRunner::prepare_to_experts(Rows x, const ExpertRows& rows, ActivationFormat format) {
-  const PrepareRow prepare_row = prepare_row_[static_cast<std::size_t>(format)];
+  const PrepareRow prepare_row = prepare_row_[format];
   const std::ptrdiff_t stride = activation_bytes(format, x.width);
   std::byte* const grouped = room_for(format, stride * x.n_rows * rows.n_used);
   for_rows(x.n_rows, [&](int row) {

@@ -7,6 +7,7 @@
 #include "backend/cpu/gemm/quantized/panel_blocks.h"
 #include "backend/cpu/lanes_pairs.h"
 #include "backend/gemm_args.h"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 namespace {
@@ -187,7 +188,7 @@ void dispatch_tile(int rows, const Panels<Element>& panels, const PanelProduct& 
 // All rows in as few tiles as possible, of nearly equal height: a small last tile would run at a fraction of the speed.
 template <int P, class Element>
 void multiply_rows(const Panels<Element>& panels, const PanelProduct& product) {
-  const int n_tiles = (product.m + kTileRows - 1) / kTileRows;
+  const int n_tiles = ceil_div(product.m, kTileRows);
   for (int tile = 0, row = 0; tile < n_tiles; ++tile) {
     const int rows = (product.m - row) / (n_tiles - tile);
     dispatch_tile<kTileRows, P>(rows, panels, product, row);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cpu {
@@ -13,12 +14,7 @@ namespace {
 constexpr std::size_t kLine = 64;
 
 std::size_t whole_lines(std::size_t n_bytes) {
-  return (n_bytes + kLine - 1) / kLine * kLine;
-}
-
-// Its index in tables of formats.
-std::size_t index(ActivationFormat format) {
-  return static_cast<std::size_t>(format);
+  return round_up(n_bytes, kLine);
 }
 
 // A thread's scratch for a kernel of the plan and up to max_rows rows.
@@ -40,13 +36,10 @@ void add_bias(const float* bias, const GemmArgs& args) {
 }  // namespace
 
 GemmRunner::GemmRunner(const GemmRegistry& registry, ThreadPool& pool)
-    : registry_(registry),
-      pool_(pool),
-      prepare_row_{preparer_for(ActivationFormat::f32, registry.caps()),
-                   preparer_for(ActivationFormat::bf16, registry.caps()),
-                   preparer_for(ActivationFormat::q8_block32, registry.caps())},
-      arena_(std::size_t{2} << 20),
-      launches_(registry.kernels().size()) {
+    : registry_(registry), pool_(pool), arena_(std::size_t{2} << 20), launches_(registry.kernels().size()) {
+  for (std::size_t format = 0; format < prepare_row_.size(); ++format) {
+    prepare_row_[format] = preparer_for(static_cast<ActivationFormat>(format), registry.caps());
+  }
   reserve_products(kMaxTerms);
 }
 
@@ -58,11 +51,11 @@ void GemmRunner::reserve_products(std::size_t n_products) {
   tasks_.reserve(64 * static_cast<std::size_t>(pool_.n_threads()) + n_products);
 }
 
-GemmRunner::Scratch GemmRunner::scratch_for(const GemmNeeds& needs) {
+GemmRunner::Scratch GemmRunner::scratch_for(const WorkspaceNeeds& needs) {
   Scratch needed;
   needed.gated = gated_floats(needs.max_rows);
   const auto prepared = [&](ActivationFormat format, std::ptrdiff_t row, std::int64_t n_rows) {
-    std::size_t& bytes = needed.prepared[index(format)];
+    std::size_t& bytes = needed.prepared[format];
     bytes = std::max(bytes, static_cast<std::size_t>(row * n_rows));
   };
   for (const Linear* weight : needs.weights) {
@@ -79,7 +72,7 @@ GemmRunner::Scratch GemmRunner::scratch_for(const GemmNeeds& needs) {
   return needed;
 }
 
-void GemmRunner::reserve(const GemmNeeds& needs) {
+void GemmRunner::reserve(const WorkspaceNeeds& needs) {
   const Scratch needed = scratch_for(needs);
   if (needed.stride > scratch_stride_) {
     scratch_ = arena_.allocate(needed.stride * static_cast<std::size_t>(pool_.n_threads()));
@@ -89,7 +82,7 @@ void GemmRunner::reserve(const GemmNeeds& needs) {
     gated_ = arena_.allocate(needed.gated * sizeof(float) * static_cast<std::size_t>(pool_.n_threads()));
     gated_floats_ = needed.gated;
   }
-  for (std::size_t format = 0; format < kFormats; ++format) {
+  for (std::size_t format = 0; format < prepared_.size(); ++format) {
     if (needed.prepared[format] <= prepared_bytes_[format]) continue;
     prepared_[format] = arena_.allocate(needed.prepared[format]);
     prepared_bytes_[format] = needed.prepared[format];
@@ -103,7 +96,7 @@ std::size_t GemmRunner::total_bytes(const Scratch& scratch) const {
       (scratch.stride + scratch.gated * sizeof(float)) * static_cast<std::size_t>(pool_.n_threads()));
 }
 
-std::size_t GemmRunner::scratch_bytes(const GemmNeeds& needs) const {
+std::size_t GemmRunner::scratch_bytes(const WorkspaceNeeds& needs) const {
   return total_bytes(scratch_for(needs));
 }
 
@@ -112,12 +105,12 @@ std::size_t GemmRunner::scratch_bytes() const noexcept {
 }
 
 std::byte* GemmRunner::room_for(ActivationFormat format, std::ptrdiff_t n_bytes) const {
-  IMP_CHECK(static_cast<std::size_t>(n_bytes) <= prepared_bytes_[index(format)]);
-  return prepared_[index(format)].get();
+  IMP_CHECK(static_cast<std::size_t>(n_bytes) <= prepared_bytes_[format]);
+  return prepared_[format].get();
 }
 
 GemmRunner::Prepared GemmRunner::prepare(Rows x, ActivationFormat format) {
-  const PrepareRow prepare_row = prepare_row_[index(format)];
+  const PrepareRow prepare_row = prepare_row_[format];
   if (prepare_row == nullptr) {
     return {reinterpret_cast<const std::byte*>(x.data), x.stride * static_cast<std::ptrdiff_t>(sizeof(float))};
   }
@@ -135,7 +128,7 @@ void GemmRunner::begin() noexcept {
 GemmProduct GemmRunner::product_of(Rows x, const LinearTerm& term, Inputs& inputs) {
   const auto& weight = static_cast<const CpuLinear&>(*term.weight);
   const GemmKernel& kernel = weight.plan().kernel_for(x.n_rows);
-  Prepared& input = inputs[index(kernel.activations)];
+  Prepared& input = inputs[kernel.activations];
   if (input.rows == nullptr) input = prepare(x, kernel.activations);
   return {&weight, &kernel, term.bias, input.rows, input.stride, term.out};
 }

@@ -41,14 +41,6 @@ struct TermSize {
 };
 void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<GemmTask>& tasks);
 
-// The products to expect.
-struct GemmNeeds {
-  int max_rows = 0;  // of any input
-  std::span<const Linear* const> weights = {};
-  ExpertRouting experts = {};
-  std::span<const Linear* const> expert_weights = {};
-};
-
 // out = activation(gate) · up, elementwise over n elements
 using Activate = void (*)(const float* gate, const float* up, int n, float* out);
 
@@ -61,10 +53,10 @@ class GemmRunner {
   GemmRunner(const GemmRegistry& registry, ThreadPool& pool);
 
   // Sizes the scratch; may be called again, never shrinks.
-  void reserve(const GemmNeeds& needs);
+  void reserve(const WorkspaceNeeds& needs);
 
-  std::size_t scratch_bytes(const GemmNeeds& needs) const;  // what it would hold
-  std::size_t scratch_bytes() const noexcept;               // held now
+  std::size_t scratch_bytes(const WorkspaceNeeds& needs) const;  // what it would hold
+  std::size_t scratch_bytes() const noexcept;                    // held now
 
   // Each term's out = x · weightᵀ + bias, within the reserved sizes. The input is prepared once for all terms.
   void run(Rows x, std::span<const LinearTerm> terms);
@@ -79,21 +71,19 @@ class GemmRunner {
 
  private:
   friend struct TestAccess;
-  static constexpr std::size_t kFormats = 3;  // of ActivationFormat
-
   struct Scratch {
-    std::array<std::size_t, kFormats> prepared{};  // bytes of the input in each format
-    std::size_t stride = 0;                        // bytes of each thread
-    std::size_t gated = 0;                         // floats per thread
+    ByFormat<std::size_t> prepared{};  // bytes of the input in each format
+    std::size_t stride = 0;            // bytes of each thread
+    std::size_t gated = 0;             // floats per thread
   };
   // An input in one format, row after row.
   struct Prepared {
     const std::byte* rows = nullptr;
     std::ptrdiff_t stride = 0;  // bytes
   };
-  using Inputs = std::array<Prepared, kFormats>;  // one input in each format that this call needs
+  using Inputs = ByFormat<Prepared>;  // one input in each format that this call needs
   std::size_t total_bytes(const Scratch& scratch) const;
-  static Scratch scratch_for(const GemmNeeds& needs);
+  static Scratch scratch_for(const WorkspaceNeeds& needs);
   void reserve_products(std::size_t n_products);
 
   // Calls body(row) for each row, on the pool if there are many.
@@ -124,10 +114,10 @@ class GemmRunner {
 
   const GemmRegistry& registry_;
   ThreadPool& pool_;
-  std::array<PrepareRow, kFormats> prepare_row_;
+  ByFormat<PrepareRow> prepare_row_{};  // null: rows are read as they are
   Arena arena_;
-  std::array<std::shared_ptr<std::byte>, kFormats> prepared_;
-  std::array<std::size_t, kFormats> prepared_bytes_{};
+  ByFormat<std::shared_ptr<std::byte>> prepared_;
+  ByFormat<std::size_t> prepared_bytes_{};
   std::shared_ptr<std::byte> scratch_;  // scratch_stride_ bytes per thread
   std::size_t scratch_stride_ = 0;
   std::shared_ptr<std::byte> gated_;  // gated_floats_ per thread

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/gemm/layouts.h"
 #include "backend/loading.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/first_error.h"
 
@@ -60,7 +61,7 @@ void cut(const Target& target, std::vector<Piece>& pieces) {
       static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(target.bytes.get()) % Arena::kHugePageBytes);
   for (std::int64_t begin = 0; begin < end;) {
     const std::int64_t left_in_page = kPage - (first_in_page + begin) % kPage;
-    const std::int64_t next = std::min(begin + (left_in_page + unit - 1) / unit * unit, end);
+    const std::int64_t next = std::min(begin + round_up(left_in_page, unit), end);
     pieces.push_back({&target, begin, next});
     begin = next;
   }

@@ -1,6 +1,7 @@
 // Prepares a row of activations.
 #include "backend/cpu/gemm/prepare_row.h"
 #include "backend/cpu/gemm/quantized/quantize_block.inl"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 namespace {
@@ -18,7 +19,7 @@ void round_row(const float* x, std::int64_t k, std::byte* out) {
   std::uint16_t last[kLanes];
   store_bf16(last, load_partial(x + i, static_cast<int>(k - i)));
   // Lanes beyond k are zero.
-  __builtin_memcpy(to + i, last, static_cast<std::size_t>((k - i + 1) / 2 * 2) * sizeof(std::uint16_t));
+  __builtin_memcpy(to + i, last, static_cast<std::size_t>(round_up(k - i, 2)) * sizeof(std::uint16_t));
 }
 
 RowPreparers row_preparers() {

@@ -3,12 +3,13 @@
 
 #include "backend/cpu/gemm/gemm_runner.h"
 #include "backend/cpu/gemm/layouts.h"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 
 void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<GemmTask>& tasks) {
   tasks.clear();
-  const auto panels_of = [](const TermSize& term) { return (term.n + kPanelRows - 1) / kPanelRows; };
+  const auto panels_of = [](const TermSize& term) { return ceil_div(term.n, kPanelRows); };
   std::int64_t left = 0;
   for (const TermSize& term : terms) left += panels_of(term) * term.cost;
   // Guided self-scheduling: in each round every thread gets one task, three quarters of the remaining work in all, down

@@ -1,14 +1,12 @@
 // The arguments of the attention kernels.
 #pragma once
 
+#include "backend/attention_splits.h"
 #include "backend/cuda/inputs.h"
 #include "backend/cuda/kv/kv_places.h"
 #include "backend/rows.h"
 
 namespace imp::cuda {
-
-// Keys per split; splits begin at multiples of it. Each split has a state, and states are merged in ascending order.
-constexpr int kSplitTokens = 256;
 
 struct AttentionArgs {
   KvPlaces cache;

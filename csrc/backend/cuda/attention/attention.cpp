@@ -8,6 +8,7 @@
 #include "backend/cuda/attention/kernels.h"
 #include "backend/cuda/device/device_memory.h"
 #include "backend/cuda/device/runtime.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -17,10 +18,6 @@ constexpr int kBlocksPerProcessor = 2;
 // For states of splits. 128 MiB hold 4032 of 64 heads of 128 elements, which is a million tokens.
 constexpr std::size_t kMostBytes = std::size_t{128} << 20;
 constexpr int kMostStates = 1 << 15;  // sums over 65535 sequences stay below 2^31
-
-int divided_up(int n, int by) {
-  return (n + by - 1) / by;
-}
 
 void require(bool holds, const char* what, int found, const std::string& expected) {
   if (holds) return;
@@ -35,15 +32,15 @@ int group_of(const AttentionParams& params) {
 int decode_blocks(const DeviceCaps& caps, const AttentionArgs& args, int max_context) {
   constexpr int kItemHeads = 16;
   const std::int64_t n = args.sequences.n_sequences;
-  const std::int64_t works = std::min(n * std::max(1, divided_up(max_context, kSplitTokens)), n + args.n_states);
-  const std::int64_t items = works * args.cache.n_kv_heads * divided_up(args.group, kItemHeads);
+  const std::int64_t works = std::min(n * std::max(1, ceil_div(max_context, kSplitTokens)), n + args.n_states);
+  const std::int64_t items = works * args.cache.n_kv_heads * ceil_div(args.group, kItemHeads);
   return static_cast<int>(std::min<std::int64_t>(items, kBlocksPerProcessor * std::max(1, caps.n_processors)));
 }
 
 int n_tiles(std::span<const SequenceRows> sequences, int group, int tile_rows) {
   int n = 0;
   for (const SequenceRows& sequence : sequences) {
-    if (sequence.n_rows > 1) n += divided_up(sequence.n_rows * group, tile_rows);
+    if (sequence.n_rows > 1) n += ceil_div(sequence.n_rows * group, tile_rows);
   }
   return n;
 }
@@ -71,7 +68,7 @@ std::size_t Attention::Reserved::state_bytes() const {
 }
 
 int Attention::Reserved::n_states() const {
-  const int splits = divided_up(context, kSplitTokens);
+  const int splits = ceil_div(context, kSplitTokens);
   if (splits < 2) return 0;
   const auto most = static_cast<std::int64_t>(kMostBytes / state_bytes());
   return static_cast<int>(std::min({std::int64_t{sequences} * splits, most, std::int64_t{kMostStates}}));

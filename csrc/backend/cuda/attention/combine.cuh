@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kWarpSize) combine_kernel(AttentionArgs args) 
   const StatesOfSequence found = states_of(args, sequence);
   if (found.n == 0) return;
   __shared__ CombineRoom room;
-  const int parts = divided_up(args.cache.head_dim, Combine::kColumns);
+  const int parts = ceil_div(args.cache.head_dim, Combine::kColumns);
   const int head = static_cast<int>(blockIdx.y) / parts;
   const int first_column = static_cast<int>(blockIdx.y) % parts * Combine::kColumns;
   const int lane = lane_of_thread();

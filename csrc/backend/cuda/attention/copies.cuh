@@ -36,7 +36,7 @@ struct ShareOfRows {
   static constexpr int kRowBytes = kColumns * kElementBytes;
   static constexpr int kChunks = kRowBytes / 16;
   static constexpr int kRows = kThreads / kChunks;
-  static constexpr int kTimes = divided_up(kStepKeys, kRows);
+  static constexpr int kTimes = ceil_div(kStepKeys, kRows);
 
   int row;        // the first; none: the columns are beyond head_dim
   unsigned from;  // bytes from the first row's first

@@ -19,7 +19,7 @@ void attend_single(Stream& stream, DType type, const AttentionArgs& args, int n_
 }
 
 void combine_splits(Stream& stream, const AttentionArgs& args) {
-  const int parts = divided_up(args.cache.head_dim, Combine::kColumns);
+  const int parts = ceil_div(args.cache.head_dim, Combine::kColumns);
   launch(stream, combine_kernel,
          {.grid = dim3(static_cast<unsigned>(args.sequences.n_sequences), static_cast<unsigned>(args.n_heads * parts)),
           .block = kWarpSize},

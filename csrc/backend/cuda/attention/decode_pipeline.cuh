@@ -53,7 +53,7 @@ struct DecodeItem {
 };
 
 __device__ __forceinline__ DecodeItem find_item(const AttentionArgs& args, WorkSearch& search, int number) {
-  const int tiles_of_group = divided_up(args.group, kTileRows);
+  const int tiles_of_group = ceil_div(args.group, kTileRows);
   const int heads = args.cache.n_kv_heads * tiles_of_group;
   const FoundWork work = search.find(args, number / heads);
   DecodeItem item;

@@ -55,7 +55,7 @@ __device__ __forceinline__ PrefillRows find_rows(const AttentionArgs& args, int 
   const SequencesOnDevice& all = args.sequences;
   const auto n_tiles = [&](int i) {
     const int n_rows = all.row_counts[i];
-    return n_rows > 1 ? divided_up(n_rows * args.group, block_rows) : 0;
+    return n_rows > 1 ? ceil_div(n_rows * args.group, block_rows) : 0;
   };
   const FoundUnit unit = find_unit(number, all.n_sequences, n_tiles);
   const int n_pairs = all.row_counts[unit.sequence] * args.group;
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kAttentionThreads) prefill_kernel(AttentionArg
   const int kv_head = static_cast<int>(blockIdx.y);
   const PrefillRows rows = find_rows(args, static_cast<int>(blockIdx.x), Shape::kBlockRows);
   const int first_tile = rows.seen.first / kTileKeys;
-  const int end_tile = divided_up(rows.seen.end, kTileKeys);
+  const int end_tile = ceil_div(rows.seen.end, kTileKeys);
 
   if (threadIdx.x == 0) *non_finite.found = 0;
   const TileCopies<Kv, kDim> copies = {

@@ -9,6 +9,7 @@
 #include "backend/cuda/device/arch.cuh"
 #include "backend/cuda/device/warp.cuh"
 #include "backend/cuda/kv/kv_types.cuh"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -20,10 +21,6 @@ constexpr int kScoreColumns = kTileKeys / 8;
 constexpr int kChunkElements = 8;  // of 16 bits in 16 bytes
 constexpr int kAttentionWarps = 4;
 constexpr int kAttentionThreads = kAttentionWarps * kWarpSize;
-
-constexpr int divided_up(int n, int by) {
-  return (n + by - 1) / by;
-}
 
 // XOR swizzle of rows of kChunks · 16 bytes in shared memory: equal chunks of eight rows lie in different banks.
 template <int kChunks>

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/cuda/device/runtime.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -41,7 +42,7 @@ std::shared_ptr<std::byte> allocate_staging(std::size_t n_bytes) {
 }
 
 std::shared_ptr<std::byte> DeviceArena::allocate(std::size_t n_bytes) {
-  const std::size_t size = (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t size = round_up(n_bytes, kAlignment);
   if (size > chunk_size_ - used_) {
     // A large allocation gets a chunk of its own, and the open chunk stays open.
     if (size > chunk_bytes_ / 4) return allocate_on_device(size);

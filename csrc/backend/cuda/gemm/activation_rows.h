@@ -16,6 +16,7 @@
 #include "backend/cuda/device/stream.h"
 #include "backend/gemm.h"
 #include "backend/rows.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -29,7 +30,7 @@ inline constexpr int kQ8Elements = 32;
 inline constexpr std::int64_t kF16FactorBytes = 16;  // with its padding
 
 constexpr std::int64_t padded_depth(std::int64_t k) noexcept {
-  return (k + kTileDepth - 1) / kTileDepth * kTileDepth;
+  return round_up(k, kTileDepth);
 }
 
 // Bytes of a row of k elements; 0 if nothing is prepared.

@@ -9,6 +9,7 @@
 #include "backend/cuda/gemm/activation_rows.h"
 #include "backend/cuda/gemm/cuda_linear.h"
 #include "backend/cuda/ops/cuda_ops.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -19,12 +20,8 @@ constexpr std::int64_t kGateBytes = std::int64_t{32} << 20;
 // Alignment of the scratch of each term of a launch.
 constexpr std::size_t kScratchStep = 256;
 
-std::size_t index(ActivationFormat format) noexcept {
-  return static_cast<std::size_t>(format);
-}
-
 std::size_t scratch_of(const GemmKernel& kernel, const GemmProblem& problem, int m) {
-  return (kernel.scratch_bytes(problem, m) + kScratchStep - 1) / kScratchStep * kScratchStep;
+  return round_up(kernel.scratch_bytes(problem, m), kScratchStep);
 }
 
 // Rows of gates that fit the scratch.
@@ -75,13 +72,13 @@ void GemmRunner::Room::grow(std::size_t needed) {
   n_bytes = needed;
 }
 
-GemmRunner::Scratch GemmRunner::scratch_for(const GemmNeeds& needs) {
+GemmRunner::Scratch GemmRunner::scratch_for(const WorkspaceNeeds& needs) {
   Scratch needed;
   const auto add = [&](const Linear& weight, int n_used) {
     const GemmProblem& problem = weight.problem();
     for_each_reached(weight.plan(), needs.max_rows, [&](const GemmKernel& kernel, int rows) {
       needed.kernels = std::max(needed.kernels, scratch_of(kernel, problem, rows * n_used));
-      std::size_t& prepared = needed.prepared[index(kernel.activations)];
+      std::size_t& prepared = needed.prepared[kernel.activations];
       prepared = std::max(
           prepared, static_cast<std::size_t>(activation_row_bytes(kernel.activations, problem.k) * rows * n_used));
     });
@@ -96,9 +93,9 @@ GemmRunner::Scratch GemmRunner::scratch_for(const GemmNeeds& needs) {
   return needed;
 }
 
-void GemmRunner::reserve(const GemmNeeds& needs) {
+void GemmRunner::reserve(const WorkspaceNeeds& needs) {
   const Scratch needed = scratch_for(needs);
-  for (std::size_t format = 0; format < kFormats; ++format) prepared_[format].grow(needed.prepared[format]);
+  for (std::size_t format = 0; format < prepared_.size(); ++format) prepared_[format].grow(needed.prepared[format]);
   gate_.grow(needed.gate);
   kernel_scratch_.grow(needed.kernels);
   for (const Linear* weight : needs.weights) {
@@ -109,13 +106,13 @@ void GemmRunner::reserve(const GemmNeeds& needs) {
   tables_.add(needs.expert_weights, needs.experts.n_experts, stream_);
 }
 
-std::size_t GemmRunner::scratch_bytes(const GemmNeeds& needs) const {
+std::size_t GemmRunner::scratch_bytes(const WorkspaceNeeds& needs) const {
   return scratch_for(needs).total() + ExpertTables::n_bytes(needs.expert_weights, needs.experts.n_experts);
 }
 
 std::size_t GemmRunner::scratch_bytes() const noexcept {
   Scratch held = {.gate = gate_.n_bytes, .kernels = kernel_scratch_.n_bytes};
-  for (std::size_t format = 0; format < kFormats; ++format) held.prepared[format] = prepared_[format].n_bytes;
+  for (std::size_t format = 0; format < prepared_.size(); ++format) held.prepared[format] = prepared_[format].n_bytes;
   return held.total() + tables_.n_bytes();
 }
 
@@ -126,7 +123,7 @@ PreparedRows GemmRunner::write_along(Rows x, const Linear* reader) {
   if (reader == nullptr || x.n_rows == 0) return {};
   const ActivationFormat format = reader->plan().kernel_for(x.n_rows).activations;
   if (!is_written_along(format)) return {};
-  const Room& room = prepared_[index(format)];
+  const Room& room = prepared_[format];
   IMP_CHECK(static_cast<std::size_t>(activation_row_bytes(format, x.width) * x.n_rows) <= room.n_bytes);
   ready_ = {x.data, x.n_rows, format};
   return {format, room.memory.get()};
@@ -135,20 +132,19 @@ PreparedRows GemmRunner::write_along(Rows x, const Linear* reader) {
 GemmRunner::Inputs GemmRunner::inputs_of(Rows x) noexcept {
   Inputs inputs;
   if (ready_.x == x.data && ready_.n_rows == x.n_rows && x.data != nullptr) {
-    inputs[index(ready_.format)] = {prepared_[index(ready_.format)].memory.get(),
-                                    activation_row_bytes(ready_.format, x.width)};
+    inputs[ready_.format] = {prepared_[ready_.format].memory.get(), activation_row_bytes(ready_.format, x.width)};
   }
   forget();
   return inputs;
 }
 
 const GemmRunner::Prepared& GemmRunner::prepare(Rows x, ActivationFormat format, Inputs& inputs) {
-  Prepared& input = inputs[index(format)];
+  Prepared& input = inputs[format];
   if (input.rows != nullptr) return input;
   if (format == ActivationFormat::f32) {
     return input = {reinterpret_cast<const std::byte*>(x.data), x.stride * static_cast<std::ptrdiff_t>(sizeof(float))};
   }
-  const Room& room = prepared_[index(format)];
+  const Room& room = prepared_[format];
   const std::ptrdiff_t stride = activation_row_bytes(format, x.width);
   IMP_CHECK(static_cast<std::size_t>(stride * x.n_rows) <= room.n_bytes);
   prepare_rows(stream_, x, format, room.memory.get());

@@ -16,14 +16,6 @@
 
 namespace imp::cuda {
 
-// The products to expect.
-struct GemmNeeds {
-  int max_rows = 0;  // of any input
-  std::span<const Linear* const> weights = {};
-  ExpertRouting experts = {};
-  std::span<const Linear* const> expert_weights = {};  // stacks of n_experts, one after the other
-};
-
 // Owns the prepared inputs, scratch, and tables of experts' weights.
 class GemmRunner {
  public:
@@ -33,9 +25,9 @@ class GemmRunner {
   GemmRunner(const GemmRegistry& registry, Stream& stream, LaunchCounts& launches, std::size_t first_count);
 
   // Sizes the scratch and writes the tables of experts. May be called again; never shrinks.
-  void reserve(const GemmNeeds& needs);
-  std::size_t scratch_bytes(const GemmNeeds& needs) const;  // what it would hold
-  std::size_t scratch_bytes() const noexcept;               // held now
+  void reserve(const WorkspaceNeeds& needs);
+  std::size_t scratch_bytes(const WorkspaceNeeds& needs) const;  // what it would hold
+  std::size_t scratch_bytes() const noexcept;                    // held now
 
   // Where to write rows that the product with `reader` reads in the next call, in its format; nowhere without a reader
   // or if the format does not allow it. If another op follows instead, it calls forget().
@@ -52,11 +44,9 @@ class GemmRunner {
 
  private:
   friend struct TestAccess;
-  static constexpr std::size_t kFormats = static_cast<std::size_t>(ActivationFormat::bf16_rows) + 1;
-
   struct Scratch {
-    std::array<std::size_t, kFormats> prepared{};  // the input in each format
-    std::size_t gate = 0;                          // a gate's product
+    ByFormat<std::size_t> prepared{};  // the input in each format
+    std::size_t gate = 0;              // a gate's product
     std::size_t kernels = 0;
     std::size_t total() const noexcept;
   };
@@ -72,7 +62,7 @@ class GemmRunner {
     std::ptrdiff_t stride = 0;  // bytes
   };
   // One input in each format that this call needs.
-  using Inputs = std::array<Prepared, kFormats>;
+  using Inputs = ByFormat<Prepared>;
   // A product that is not in a launch yet.
   struct Product {
     const GemmKernel* kernel = nullptr;
@@ -88,7 +78,7 @@ class GemmRunner {
   };
 
   Inputs inputs_of(Rows x) noexcept;  // takes what is ready, which is then no longer ready
-  static Scratch scratch_for(const GemmNeeds& needs);
+  static Scratch scratch_for(const WorkspaceNeeds& needs);
   const Prepared& prepare(Rows x, ActivationFormat format, Inputs& inputs);
 
   // Rows of out and their inputs: all of a launch except kernel, terms and format.
@@ -106,7 +96,7 @@ class GemmRunner {
 
   const GemmRegistry& registry_;
   Stream& stream_;
-  std::array<Room, kFormats> prepared_;
+  ByFormat<Room> prepared_;
   Ready ready_;
   Room gate_;
   Room kernel_scratch_;

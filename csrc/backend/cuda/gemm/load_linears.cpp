@@ -9,6 +9,7 @@
 #include "backend/cuda/gemm/layouts.h"
 #include "backend/cuda/gemm/tiles.h"
 #include "backend/loading.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/first_error.h"
 
@@ -44,7 +45,7 @@ struct Slice {
   std::int64_t begin() const noexcept { return first_row / kTileRows * target->strip_bytes(); }
   std::int64_t n_bytes() const noexcept {
     if (target->request->plan.layout == WeightLayout::file) return file_bytes();
-    return (n_rows + kTileRows - 1) / kTileRows * target->strip_bytes();
+    return ceil_div(n_rows, kTileRows) * target->strip_bytes();
   }
   std::int64_t file_bytes() const noexcept { return n_rows * target->row_size(); }
 };

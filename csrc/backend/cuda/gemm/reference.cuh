@@ -4,6 +4,7 @@
 #include "backend/cuda/device/arch.cuh"
 #include "backend/cuda/gemm/encoded_rows.cuh"
 #include "backend/gemm_launch.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -32,12 +33,12 @@ struct ReferenceWork {
 
 // Row tiles of out for m rows, for any distribution of rows over experts.
 constexpr int reference_row_tiles(int m, int n_experts) {
-  const int whole = (m + Reference::kRows - 1) / Reference::kRows;
+  const int whole = ceil_div(m, Reference::kRows);
   if (n_experts == 0) return whole;
   return whole + n_experts < m ? whole + n_experts : m;
 }
 constexpr int reference_column_tiles(std::int64_t n) {
-  return static_cast<int>((n + Reference::kColumns - 1) / Reference::kColumns);
+  return static_cast<int>(ceil_div(n, Reference::kColumns));
 }
 
 // Rows [begin, end) of out, all of one expert.
@@ -52,7 +53,7 @@ static __device__ __forceinline__ ReferenceRows reference_rows(const ReferenceWo
   }
   for (int expert = 0; expert < work.n_experts; ++expert) {
     const int first = work.begins[expert], last = work.begins[expert + 1];
-    const int n_tiles = (last - first + Reference::kRows - 1) / Reference::kRows;
+    const int n_tiles = ceil_div(last - first, Reference::kRows);
     if (tile < n_tiles) {
       const int begin = first + tile * Reference::kRows, end = begin + Reference::kRows;
       return {expert, begin, end < last ? end : last};

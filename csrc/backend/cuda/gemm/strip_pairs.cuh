@@ -5,6 +5,7 @@
 
 #include "backend/cuda/gemm/block_order.h"
 #include "backend/cuda/gemm/tile_work.cuh"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -13,7 +14,7 @@ constexpr int strips_of_block(GemmFusion fusion, int n_warps) {
   return fusion == GemmFusion::none ? 2 * n_warps : n_warps;
 }
 inline __host__ __device__ int row_blocks_of(const TileWork& work, int term, int block_strips) {
-  return (static_cast<int>(strips_of(work.terms[term].n)) + block_strips - 1) / block_strips;
+  return ceil_div(static_cast<int>(strips_of(work.terms[term].n)), block_strips);
 }
 inline __host__ __device__ int n_row_blocks_of(const TileWork& work, int block_strips) {
   int n = 0;

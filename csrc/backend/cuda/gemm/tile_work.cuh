@@ -7,6 +7,7 @@
 #include "backend/cuda/device/warp.cuh"
 #include "backend/cuda/gemm/tiles.h"
 #include "backend/gemm_launch.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -47,7 +48,7 @@ constexpr TileRange slice_of(int n_tiles, int slice) {
 
 // Passes over at most `columns` rows of out for m rows, for any distribution of rows over experts.
 constexpr int n_passes_of(int m, int n_experts, int columns) {
-  const int whole = (m + columns - 1) / columns;
+  const int whole = ceil_div(m, columns);
   if (n_experts == 0) return whole;
   return smaller_of(whole + n_experts, m);
 }
@@ -65,7 +66,7 @@ static __device__ __forceinline__ bool find_expert_rows(const TileWork& work, in
     const int expert = base + lane;
     const int first = expert < work.n_experts ? work.begins[expert] : 0;
     const int end = expert < work.n_experts ? work.begins[expert + 1] : 0;
-    const int n_passes = (end - first + columns - 1) / columns;
+    const int n_passes = ceil_div(end - first, columns);
     int n_until = n_passes;  // passes up to and including this lane's expert
     for (int delta = 1; delta < kWarpSize; delta *= 2) {
       const int below = __shfl_up_sync(kAllLanes, n_until, static_cast<unsigned>(delta));
@@ -200,7 +201,7 @@ inline LaunchShape shape_of(const TileWork& work, int columns, std::size_t share
 // Rows of out per block, a power of two up to `most`: enough for the rows there are, or for experts the rows of each if
 // rows are spread evenly.
 inline int columns_for(const TileWork& work, int least, int most) {
-  const int rows = work.n_experts > 0 ? (work.m + work.n_experts - 1) / work.n_experts : work.m;
+  const int rows = work.n_experts > 0 ? ceil_div(work.m, work.n_experts) : work.m;
   int columns = least;
   while (columns < rows && columns < most) columns *= 2;
   return columns;

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "backend/gemm.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -33,10 +34,10 @@ inline constexpr int kLaneBytes = 16;                   // of a fragment
 inline constexpr int kFragmentBytes = 32 * kLaneBytes;  // 16x32 int8, or 16x16 elements of 16 bits
 
 constexpr std::int64_t tiles_along(std::int64_t k) {
-  return (k + kTileElements - 1) / kTileElements;
+  return ceil_div(k, kTileElements);
 }
 constexpr std::int64_t strips_of(std::int64_t n) {
-  return (n + kTileRows - 1) / kTileRows;
+  return ceil_div(n, kTileRows);
 }
 
 // Of element k of a row in a fragment of int8.

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/kv/kv_append.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 constexpr int kWarps = kAppendThreads / kWarpSize;
 
 LaunchShape shape_for(int n_heads) {
-  return {.grid = static_cast<unsigned>((n_heads + kWarps - 1) / kWarps), .block = kAppendThreads};
+  return {.grid = static_cast<unsigned>(ceil_div(n_heads, kWarps)), .block = kAppendThreads};
 }
 
 }  // namespace

@@ -4,15 +4,16 @@
 #include "backend/backend.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/ops/cuda_ops.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 namespace {
 
 // Rows are the first grid dimension: the others allow fewer blocks than there may be rows.
 LaunchShape one_thread_each(Rows rows) {
-  return {.grid = dim3(static_cast<unsigned>(rows.n_rows),
-                       static_cast<unsigned>((rows.width + kElementThreads - 1) / kElementThreads)),
-          .block = kElementThreads};
+  return {
+      .grid = dim3(static_cast<unsigned>(rows.n_rows), static_cast<unsigned>(ceil_div(rows.width, kElementThreads))),
+      .block = kElementThreads};
 }
 
 }  // namespace

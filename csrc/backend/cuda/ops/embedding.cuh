@@ -8,6 +8,7 @@
 #include "backend/cuda/gemm/tile_rows.cuh"
 #include "backend/cuda/sampling/data.h"
 #include "backend/rows.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(Embedding::kThreads)
                        Rows out) {
   constexpr int kElements = kGroupElements<Block>;
   constexpr int kPartBytes = kTileElements / Block::kElements * static_cast<int>(sizeof(Block));
-  alignas(16) __shared__ std::byte parts[Embedding::kWarps][(kPartBytes + 15) / 16 * 16];
+  alignas(16) __shared__ std::byte parts[Embedding::kWarps][round_up(kPartBytes, 16)];
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int n_tiles = static_cast<int>(tiles_along(k)), token = token_at(tokens[blockIdx.x], answers);
   const std::byte* const strip =

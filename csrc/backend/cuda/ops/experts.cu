@@ -3,6 +3,7 @@
 
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/ops/cuda_ops.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -10,8 +11,7 @@ void route_experts(Stream& stream, Rows scores, const ExpertRouting& routing, co
   constexpr int kWarps = kRouteThreads / kWarpSize;
   scores.n_rows = out.n_rows;
   launch(stream, choose_experts_kernel,
-         {.grid = static_cast<unsigned>((out.n_rows + kWarps - 1) / kWarps), .block = kRouteThreads}, scores, routing,
-         out);
+         {.grid = static_cast<unsigned>(ceil_div(out.n_rows, kWarps)), .block = kRouteThreads}, scores, routing, out);
   launch(stream, group_by_expert_kernel, {.grid = 1, .block = kGroupThreads}, out);
 }
 

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/ops/cuda_ops.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -25,8 +26,8 @@ void rope(Stream& stream, Rows x, int head_dim, const float* norm_weight, float 
   constexpr int kWarps = kRopeThreads / kWarpSize;
   const int n_heads = x.n_rows * (x.width / head_dim);
   const RopeShape shape = {head_dim, n_pairs, style == RopeStyle::adjacent};
-  launch(stream, rope_kernel, {.grid = static_cast<unsigned>((n_heads + kWarps - 1) / kWarps), .block = kRopeThreads},
-         x, shape, HeadNorm{norm_weight, epsilon}, angles);
+  launch(stream, rope_kernel, {.grid = static_cast<unsigned>(ceil_div(n_heads, kWarps)), .block = kRopeThreads}, x,
+         shape, HeadNorm{norm_weight, epsilon}, angles);
 }
 
 }  // namespace imp::cuda

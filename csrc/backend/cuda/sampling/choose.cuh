@@ -6,6 +6,7 @@
 #include "backend/cuda/sampling/report.cuh"
 #include "backend/rows.h"
 #include "backend/sampling_rules.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -90,7 +91,7 @@ __device__ __forceinline__ int draw(const Kept& kept, const float* row, int n, M
   int end = n;
   Mass left = 0;
   for (bool is_first = true; end - begin > 1; is_first = false) {
-    const int piece = (end - begin + SamplingShape::kWarps - 1) / SamplingShape::kWarps;
+    const int piece = ceil_div(end - begin, SamplingShape::kWarps);
     const int from = begin + warp * piece;
     const int to = from + piece < end ? from + piece : end;
     Mass mass = 0;

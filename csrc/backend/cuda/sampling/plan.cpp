@@ -5,6 +5,7 @@
 
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -14,11 +15,8 @@ namespace {
 constexpr std::size_t kUsualAdjustments = 4096;
 constexpr std::size_t kUsualCandidates = 64;
 
-std::size_t mask_words(int vocab_size) {
-  return (static_cast<std::size_t>(vocab_size) + 31) / 32;
-}
 std::size_t mask_units(int vocab_size) {
-  return (mask_words(vocab_size) + 1) / 2;
+  return ceil_div(mask_words(vocab_size), 2);
 }
 
 // Upper bound: a penalty affects each token once.

@@ -6,6 +6,7 @@
 #include "backend/cuda/device/device_memory.h"
 #include "backend/cuda/device/runtime.h"
 #include "backend/sampling_rules.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/float_mode.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 std::ptrdiff_t stride_of(int vocab_size) {
   constexpr int kLineFloats = 32;
-  return (vocab_size + kLineFloats - 1) / kLineFloats * kLineFloats;
+  return round_up(vocab_size, kLineFloats);
 }
 
 std::size_t adjusted_bytes(const SamplingLimits& limits) {

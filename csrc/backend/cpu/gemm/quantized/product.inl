@@ -4,6 +4,7 @@
 // of a block have their own scales, one fma adds the sum of both.
 #include "backend/cpu/gemm/quantized/weights.inl"
 #include "backend/gemm_args.h"
+#include "base/ceil_div.h"
 
 namespace imp::cpu {
 namespace {
@@ -167,7 +168,7 @@ void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, boo
   tile.activation_stride = args.activation_stride;
   tile.out_stride = args.out_stride;
   tile.columns = static_cast<int>(args.n_end - n < kLanes ? args.n_end - n : kLanes);
-  const int n_tiles = (end - begin + kTileRows - 1) / kTileRows;
+  const int n_tiles = ceil_div(end - begin, kTileRows);
   for (int i = 0, row = begin; i < n_tiles; ++i) {
     const int rows = (end - row) / (n_tiles - i);
     tile.activations = args.activations + row * args.activation_stride;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/gemm/cublaslt/limits.h"
 #include "backend/cuda/gemm/tiles.h"
+#include "base/ceil_div.h"
 
 namespace imp::cuda {
 
@@ -46,7 +47,7 @@ struct CublasLtScratch {
 };
 constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int m) {
   const auto rounded = [](std::int64_t n_bytes) {
-    return (static_cast<std::size_t>(n_bytes) + kCublasLtAlignment - 1) / kCublasLtAlignment * kCublasLtAlignment;
+    return round_up(static_cast<std::size_t>(n_bytes), kCublasLtAlignment);
   };
   const auto n = static_cast<std::size_t>(n_products);
   CublasLtScratch scratch = {.weights = CublasLtLimits::workspace_bytes,
