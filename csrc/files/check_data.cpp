@@ -12,7 +12,7 @@
 namespace imp {
 namespace {
 
-constexpr std::uint64_t kBufferBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
 
 // Decodes block by block. The first block begins with element `first_element` of the tensor.
 void check_finite(const ModelFile& model, const TensorInfo& tensor, std::span<const std::byte> blocks,
@@ -40,7 +40,7 @@ void check_finite(const ModelFile& model, const TensorInfo& tensor, std::span<co
 void check_data(const ModelFile& model, const TensorInfo& tensor, Scan scan) {
   const DTypeTraits& type = traits(tensor.dtype);
   const auto block_bytes = static_cast<std::uint64_t>(type.block_bytes);
-  std::vector<std::byte> buffer(std::min(tensor.n_bytes, kBufferBytes / block_bytes * block_bytes));
+  std::vector<std::byte> buffer(std::min(tensor.n_bytes, kPieceBytes / block_bytes * block_bytes));
   for (std::uint64_t offset = 0; offset < tensor.n_bytes; offset += buffer.size()) {
     const auto piece = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), tensor.n_bytes - offset));
     model.read(tensor, offset, piece);

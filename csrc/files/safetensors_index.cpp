@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{32} << 20;
 // Models with many experts have up to a hundred thousand, with scales for each 8-bit weight.
-constexpr std::size_t kMaxTensors = std::size_t{1} << 18;
+constexpr std::size_t kMaxIndexed = std::size_t{1} << 18;
 constexpr JsonRules kRules{Reason::MODEL_SHARD, Reason::MODEL_SHARD, 8};
 
 using WeightMap = std::map<std::string, std::string>;  // tensor, file
@@ -23,8 +23,8 @@ WeightMap read_weight_map(JsonReader& reader) {
   WeightMap map;
   reader.expect(JsonEvent::BEGIN_OBJECT, "an object");
   while (reader.next() == JsonEvent::KEY) {
-    if (map.size() == kMaxTensors) {
-      reader.fail(Reason::MODEL_LIMIT, "more than " + std::to_string(kMaxTensors) + " tensors");
+    if (map.size() == kMaxIndexed) {
+      reader.fail(Reason::MODEL_LIMIT, "more than " + std::to_string(kMaxIndexed) + " tensors");
     }
     std::string tensor = reader.value();
     reader.expect(JsonEvent::STRING, "a file name");

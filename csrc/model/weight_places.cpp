@@ -89,7 +89,7 @@ void add_expert_matrices(Places& places, const ModelConfig& config, const Tensor
   }
 }
 
-void add_experts(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+void place_experts(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t ffn = config.expert_ffn_size;
   places.matrix(names.weight(i, names.router), config.experts.n_experts, hidden, layer.router);
@@ -104,7 +104,7 @@ void add_experts(Places& places, const ModelConfig& config, const TensorNames& n
   places.matrix(names.weight(i, names.shared_down), hidden, shared, layer.shared_down);
 }
 
-void add_dense(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+void place_dense(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t ffn = config.ffn_size;
   places.matrix(names.weight(i, names.gate), ffn, hidden, layer.gate);
@@ -117,9 +117,10 @@ void add_dense(Places& places, const ModelConfig& config, const TensorNames& nam
   }
 }
 
-void add_feed_forward(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+void place_feed_forward(Places& places, const ModelConfig& config, const TensorNames& names, int i,
+                        LayerWeights& layer) {
   places.norm(names.weight(i, names.ffn_norm), config.hidden_size, layer.ffn_norm);
-  (config.has_experts() ? add_experts : add_dense)(places, config, names, i, layer);
+  (config.has_experts() ? place_experts : place_dense)(places, config, names, i, layer);
   if (config.norm_placement == NormPlacement::pre_and_post) {
     places.norm(names.weight(i, names.post_ffn_norm), config.hidden_size, layer.post_ffn_norm);
   }
@@ -155,7 +156,7 @@ std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNa
   for (int i = 0; i < config.n_layers; ++i) {
     LayerWeights& layer = weights.layers[static_cast<std::size_t>(i)];
     add_attention(places, config, names, i, layer);
-    add_feed_forward(places, config, names, i, layer);
+    place_feed_forward(places, config, names, i, layer);
   }
   places.norm(std::string(names.final_norm), config.hidden_size, weights.final_norm);
   if (!config.tied_head) {
