@@ -1,0 +1,177 @@
+#include "backend/gemm_selector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/gemm_overrides.h"
+#include "backend/gemm_words.h"
+#include "base/error.h"
+
+namespace imp {
+
+const GemmKernel* find_kernel(std::span<const GemmKernel> kernels, std::string_view name) {
+  const auto found = std::ranges::find(kernels, name, &GemmKernel::name);
+  return found == kernels.end() ? nullptr : &*found;
+}
+
+bool multiplies(const GemmKernel& kernel, DType weight) {
+  return kernel.any_weight || kernel.weight == weight;
+}
+
+bool same_sums(const GemmKernel& a, const GemmKernel& b) {
+  return a.layout == b.layout && a.activations == b.activations && a.reduction == b.reduction;
+}
+
+void require_tuning(std::span<const GemmKernel> kernels, std::span<const GemmPreference> tuning) {
+  for (const GemmPreference& preference : tuning) {
+    const GemmKernel* const kernel = find_kernel(kernels, preference.kernel);
+    if (kernel == nullptr) refuse_tuning(preference, "no kernel " + preference.kernel);
+    if (!multiplies(*kernel, preference.weight)) refuse_tuning(preference, preference.kernel + " is of another type");
+  }
+  for (std::size_t i = 0; i < tuning.size(); ++i) {
+    const bool is_last = i + 1 == tuning.size() || tuning[i + 1].weight != tuning[i].weight;
+    const bool ascends = is_last ? tuning[i].max_m == kAnyRows : tuning[i].max_m < tuning[i + 1].max_m;
+    if (!ascends || tuning[i].max_m < 1) refuse_tuning(tuning[i], "rows do not ascend to any number");
+  }
+}
+
+// The kernels that could multiply the weight, were they validated, and that satisfy `applies`.
+template <class Applies>
+std::vector<const GemmKernel*> Selector::waiting_kernels(const Applies& applies) const {
+  std::vector<const GemmKernel*> found;
+  for (const GemmKernel& kernel : kernels_) {
+    if (!multiplies(kernel, problem_.weight) || is_taken(kernel) || is_out_of_question(kernel)) continue;
+    if (applies(kernel) && unfitness(kernel).empty()) found.push_back(&kernel);
+  }
+  return found;
+}
+
+Selection Selector::select(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
+  require_known(kernels_, overrides);
+  Selection selection;
+  selection.override = override_for(overrides, problem_.weight, tensor_name);
+  if (selection.override != nullptr) {
+    selection.first = forced(*selection.override);
+    selection.chosen = complete(*selection.first);
+    if (selection.chosen.empty()) refuse(*selection.override, incomplete(*selection.first));
+    return selection;
+  }
+  for (const GemmKernel& kernel : kernels_) {
+    if (!multiplies(kernel, problem_.weight) || !refusal(kernel).empty()) continue;
+    std::vector<PlannedKernel> chosen = complete(kernel);
+    if (chosen.empty()) continue;
+    selection.first = &kernel;
+    selection.chosen = std::move(chosen);
+    tune(selection);
+    break;
+  }
+  return selection;
+}
+
+Selection Selector::require(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
+  Selection selection = select(tensor_name, overrides);
+  if (!selection.chosen.empty()) return selection;
+  const auto waiting = waiting_kernels([](const GemmKernel&) { return true; });
+  IMP_CHECK(!waiting.empty());  // else the list does not end in one that takes everything
+  refuse_unvalidated(problem_.weight, waiting);
+}
+
+std::string Selector::refusal(const GemmKernel& kernel) const {
+  if (is_out_of_question(kernel)) return kUnvalidated;
+  if (std::string reason = unfitness(kernel); !reason.empty()) return reason;
+  if (!is_taken(kernel)) return kUnvalidated;
+  return {};
+}
+
+// `first`, then kernels of its layout and sums for larger m; before it, kernels for fewer rows than it is meant for.
+// Empty if they do not reach every m.
+std::vector<PlannedKernel> Selector::complete(const GemmKernel& first) const {
+  std::vector<PlannedKernel> chosen = as_far_as_they_reach(first);
+  if (chosen.back().kernel->max_m == kAnyRows) chosen.back().max_m = kAnyRows;
+  if (chosen.back().max_m != kAnyRows) chosen.clear();
+  return chosen;
+}
+
+bool Selector::fits(const GemmKernel& kernel, const GemmKernel& first) const {
+  return policy_.one_reduction ? same_sums(kernel, first) : kernel.layout == first.layout;
+}
+
+// Replaces the chosen kernels with those of the tuning, all or none.
+void Selector::tune(Selection& selection) const {
+  std::vector<PlannedKernel> tuned;
+  for (const GemmPreference& preference : tuning_) {
+    if (preference.weight != problem_.weight) continue;
+    const GemmKernel* const kernel = find_kernel(kernels_, preference.kernel);
+    if (!same_sums(*kernel, *selection.first) || !refusal(*kernel).empty() || kernel->max_m < preference.max_m) return;
+    if (!tuned.empty() && tuned.back().kernel == kernel) {
+      tuned.back().max_m = preference.max_m;
+    } else {
+      tuned.push_back({kernel, preference.max_m});
+    }
+  }
+  if (tuned.empty()) return;
+  selection.chosen = std::move(tuned);
+  selection.is_tuned = true;
+}
+
+std::string Selector::incomplete(const GemmKernel& first) const {
+  const int reached = std::max(first.max_m, as_far_as_they_reach(first).back().max_m);
+  const auto waiting =
+      waiting_kernels([&](const GemmKernel& kernel) { return rows_for(kernel) > reached && fits(kernel, first); });
+  return why_incomplete(first, reached, policy_.one_reduction, waiting);
+}
+
+// Does not ask whether a library is available, since that would open it.
+bool Selector::is_out_of_question(const GemmKernel& kernel) const {
+  return kernel.reduction == ReductionId::library && !is_taken(kernel);
+}
+
+// The reason why this policy never takes the kernel, not even by an override; empty if it may take it.
+std::string Selector::unfitness(const GemmKernel& kernel) const {
+  if (policy_.one_reduction && kernel.reduction == ReductionId::library) return kRowsDependOnTheBatch;
+  return imp::refusal(kernel, problem_, caps_);
+}
+
+// The kernels of complete(), even if they do not reach every m.
+std::vector<PlannedKernel> Selector::as_far_as_they_reach(const GemmKernel& first) const {
+  std::vector<PlannedKernel> chosen = for_fewer_rows(first);
+  chosen.push_back({&first, rows_for(first)});
+  for (const GemmKernel& kernel : kernels_) {
+    if (rows_for(kernel) > chosen.back().max_m && may_follow(kernel, chosen, first)) {
+      chosen.push_back({&kernel, rows_for(kernel)});
+    }
+  }
+  return chosen;
+}
+
+bool Selector::may_follow(const GemmKernel& kernel, std::span<const PlannedKernel> chosen,
+                          const GemmKernel& first) const {
+  const bool leaves_no_gap = chosen.empty() ? kernel.least_m == 1 : kernel.least_m <= chosen.back().max_m + 1;
+  return leaves_no_gap && multiplies(kernel, problem_.weight) && fits(kernel, first) && refusal(kernel).empty();
+}
+
+// Kernels of the layout, in order, up to the rows that `first` is meant for.
+std::vector<PlannedKernel> Selector::for_fewer_rows(const GemmKernel& first) const {
+  std::vector<PlannedKernel> chosen;
+  if (policy_.one_reduction) return chosen;
+  for (const GemmKernel& kernel : kernels_) {
+    const int reached = chosen.empty() ? 0 : chosen.back().max_m;
+    if (reached >= first.least_m - 1) break;
+    const int rows = std::min(rows_for(kernel), first.least_m - 1);
+    if (&kernel != &first && rows > reached && may_follow(kernel, chosen, first)) chosen.push_back({&kernel, rows});
+  }
+  return chosen;
+}
+
+int Selector::rows_for(const GemmKernel& kernel) const {
+  return policy_.one_reduction ? kernel.max_m : std::min(kernel.max_m, kernel.best_m);
+}
+
+const GemmKernel* Selector::forced(const GemmOverride& override) const {
+  const GemmKernel* const kernel = find_kernel(kernels_, override.kernel);
+  if (!multiplies(*kernel, problem_.weight)) refuse_other_type(override, kernel->weight, problem_.weight);
+  if (const std::string reason = unfitness(*kernel); !reason.empty()) refuse(override, reason);
+  return kernel;
+}
+
+}  // namespace imp
