@@ -14,6 +14,12 @@
 namespace imp {
 namespace {
 
+// One call operator for each alternative of a variant.
+template <class... Calls>
+struct Overloads : Calls... {
+  using Calls::operator()...;
+};
+
 // The receiver of a failed command's events.
 struct Address {
   Ticket ticket = 0;
@@ -106,7 +112,7 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
 }
 
 Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-           AdmissionControl& admission, Engine::Clock clock)
+           AdmissionControl& admission, Clock clock)
     : options_(options),
       clock_(std::move(clock)),
       state_{.options = options_,
@@ -173,29 +179,22 @@ std::size_t Loop::events_of(const Command& command) noexcept {
 }
 
 void Loop::dispatch(Accepted& accepted) {
-  Command& command = accepted.command;
-  if (auto* open = std::get_if<OpenCommand>(&command)) {
-    sessions_.open(*open, accepted.scope);
-  } else if (auto* run = std::get_if<RunCommand>(&command)) {
-    runs_.begin(std::move(*run), accepted.taken_ns);
-  } else if (auto* mask = std::get_if<MaskCommand>(&command)) {
-    runs_.set_mask(std::move(*mask));
-  } else if (auto* end = std::get_if<EndCommand>(&command)) {
-    const bool ended = runs_.end(*end);
-    if (ended && end->reason == EndReason::cancelled) state_.stats.cancels.add(clock_() - accepted.taken_ns);
-  } else if (auto* pause = std::get_if<PauseCommand>(&command)) {
-    runs_.pause(*pause);
-  } else if (auto* fork = std::get_if<ForkCommand>(&command)) {
-    sessions_.fork(*fork);
-  } else if (auto* truncate = std::get_if<TruncateCommand>(&command)) {
-    sessions_.truncate(*truncate);
-  } else if (auto* close = std::get_if<CloseCommand>(&command)) {
-    sessions_.close(*close);
-  } else if (auto* flush = std::get_if<FlushCacheCommand>(&command)) {
-    sessions_.flush(*flush);
-  } else if (auto* profile = std::get_if<ProfileCommand>(&command)) {
-    recorder_.begin(*profile, state_.events);
-  }
+  std::visit(
+      Overloads{[&](OpenCommand& open) { sessions_.open(open, accepted.scope); },
+                [&](RunCommand& run) { runs_.begin(std::move(run), accepted.taken_ns); },
+                [&](MaskCommand& mask) { runs_.set_mask(std::move(mask)); },
+                [&](EndCommand& end) { end_run(end, accepted.taken_ns); },
+                [&](PauseCommand& pause) { runs_.pause(pause); }, [&](ForkCommand& fork) { sessions_.fork(fork); },
+                [&](TruncateCommand& truncate) { sessions_.truncate(truncate); },
+                [&](CloseCommand& close) { sessions_.close(close); },
+                [&](FlushCacheCommand& flush) { sessions_.flush(flush); },
+                [&](ProfileCommand& profile) { recorder_.begin(profile, state_.events); }},
+      accepted.command);
+}
+
+void Loop::end_run(const EndCommand& end, std::int64_t taken_ns) {
+  const bool ended = runs_.end(end);
+  if (ended && end.reason == EndReason::cancelled) state_.stats.cancels.add(clock_() - taken_ns);
 }
 
 // For each running sequence: started, token, finished. In addition any sequence may be refused, any idle session

@@ -26,7 +26,7 @@ class Loop {
  public:
   // `admission` was made with the same options and secret.
   Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-       AdmissionControl& admission, Engine::Clock clock);
+       AdmissionControl& admission, Clock clock);
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -58,9 +58,10 @@ class Loop {
   std::size_t events_of_turn() const noexcept;
   bool reserve_for_turn() noexcept;
   void dispatch(Accepted& accepted);
+  void end_run(const EndCommand& end, std::int64_t taken_ns);
 
   EngineOptions options_;
-  Engine::Clock clock_;
+  Clock clock_;
   EngineState state_;
   Runs runs_;
   Sessions sessions_;
