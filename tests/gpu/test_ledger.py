@@ -121,11 +121,11 @@ def test_code_has_neither_comments_nor_white_space() -> None:
 
 @pytest.fixture
 def csrc(tmp_path: Path) -> Path:
-    """a.cu and b.cu share shared.h; a.cu reaches deep.h through its own pair."""
+    """Two matrix kernels share shared.h; the first reaches deep.h through its own pair."""
     files = {
-        "backend/cuda/gemm/a.cu": '#include "backend/cuda/gemm/a.cuh"\nvoid launch_a(const GemmLaunch& launch) {}\n',
-        "backend/cuda/gemm/a.cuh": '#include "backend/deep.h"\n#include "backend/shared.h"\n#include <vector>\n',
-        "backend/cuda/gemm/b.cu": '#include "backend/shared.h"\nvoid launch_b(const GemmLaunch&) { launch_a(x); }\n',
+        "backend/cuda/gemm/dp4a.cu": '#include "backend/cuda/gemm/dp4a.cuh"\nvoid launch_a() {}\n',
+        "backend/cuda/gemm/dp4a.cuh": '#include "backend/deep.h"\n#include "backend/shared.h"\n#include <vector>\n',
+        "backend/cuda/gemm/imma.cu": '#include "backend/shared.h"\nvoid launch_b() {}\n',
         "backend/deep.h": "constexpr int kDeep = 1;\n",
         "backend/cuda/gemm/activation_rows.cu": "void prepare() { launch(stream, rows_kernel); }\n",
         "backend/cuda/deep/norm.cu": '#include "backend/shared.h"\nvoid norm() { launch(stream, norm_kernel); }\n',
@@ -139,7 +139,10 @@ def csrc(tmp_path: Path) -> Path:
 
 
 def prints(csrc: Path, nvcc: str = "13.0.88", flags: tuple[str, ...] = ("-O3",)) -> list[str]:
-    return [sources.fingerprint(csrc, sources.sources_of(csrc, name), nvcc, flags) for name in ("a", "b", "norm")]
+    return [
+        sources.fingerprint(csrc, sources.sources_of(csrc, name), nvcc, flags)
+        for name in ("q8_0_dp4a", "q8_0_imma", "norm")
+    ]
 
 
 def test_a_changed_comment_changes_nothing(csrc: Path) -> None:
@@ -175,5 +178,7 @@ def test_kernels_beside_the_list_are_found_in_any_folder(csrc: Path) -> None:
 
 
 def test_a_kernel_without_a_source_is_an_error(csrc: Path) -> None:
-    with pytest.raises(LookupError, match="launch_c is defined in 0 files"):
-        sources.file_of(csrc, "c")
+    with pytest.raises(LookupError, match="q8_0_other has no source: its last word"):
+        sources.file_of(csrc, "q8_0_other")
+    with pytest.raises(LookupError, match=r"q8_0_wgmma has no source: gemm/wgmma\.cu"):
+        sources.file_of(csrc, "q8_0_wgmma")

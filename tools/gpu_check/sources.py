@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 ROOM = Path("backend/cuda")  # below csrc/; its folders may move
+# The source of the matrix kernels of a name's last word: q8_0_imma.
+MATRIX_SOURCES = {
+    "dp4a": "gemm/dp4a.cu",
+    "imma": "gemm/imma.cu",
+    "mma": "gemm/float_mma.cu",
+    "hmma": "gemm/hmma.cu",
+    "wgmma": "gemm/wgmma.cu",
+    "cublaslt": "gemm/cublaslt/products.cu",
+    "reference": "gemm/reference.cu",
+}
+WITHOUT_KERNELS = "device/runtime.cu"
 # What prepares the rows that kernels read, and the kernel that reads them as they are.
 PREPARATION = "activation_rows"
 READS_FLOATS = ("reference",)
@@ -62,11 +74,6 @@ def fingerprint(csrc: Path, first: Sequence[Path], nvcc: str, flags: Sequence[st
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-_ROW = re.compile(r"\blaunch_(\w+)\s*\(\s*const\s+GemmLaunch\s*&\s*\w*\s*\)\s*\{")
-_LISTED = re.compile(r"""(?:_row\(|\.name = )"(\w+)\"""")
-_LAUNCH = re.compile(r"\blaunch\(")
-
-
 def files_of_room(csrc: Path, pattern: str) -> list[Path]:
     """In whatever folder of the room they lie; relative to csrc/."""
     found = (path.relative_to(csrc) for path in (csrc / ROOM).rglob(pattern))
@@ -74,23 +81,38 @@ def files_of_room(csrc: Path, pattern: str) -> list[Path]:
 
 
 def file_of(csrc: Path, kernel: str) -> Path:
-    """The source that defines launch_KERNEL."""
-    found = [path for path in files_of_room(csrc, "*.cu") if kernel in _ROW.findall((csrc / path).read_text())]
-    if len(found) != 1:
-        raise LookupError(f"launch_{kernel} is defined in {len(found)} files of {ROOM}, expected one")
-    return found[0]
+    """The source of a matrix kernel."""
+    source = MATRIX_SOURCES.get(kernel.rpartition("_")[2])
+    if source is None:
+        raise LookupError(f"{kernel} has no source: its last word is none of {', '.join(MATRIX_SOURCES)}")
+    if not (csrc / ROOM / source).is_file():
+        raise LookupError(f"{kernel} has no source: {source} is not in {ROOM}")
+    return ROOM / source
 
 
-def listed(csrc: Path = CSRC) -> list[str]:
-    """The matrix kernels."""
-    [path] = files_of_room(csrc, "kernel_list.cu")
-    return _LISTED.findall((csrc / path).read_text())
+def listed() -> list[str]:
+    """The matrix kernels of the imp that is installed; empty where there is none, or one without CUDA."""
+    try:
+        from imp_service import _core
+    except ImportError:
+        return []
+    for kind in ("cuda", "cuda_emulated"):
+        with contextlib.suppress(_core.DeviceError):
+            return [row["name"] for row in _core.kernels(kind)]
+    return []
+
+
+def unknown(chosen: Sequence[str], matrix_kernels: Sequence[str]) -> str:
+    """What is wrong with a choice of kernels; empty if nothing is."""
+    known = {*matrix_kernels, *ops()}
+    others = sorted(set(chosen) - known)
+    return f"--only: {', '.join(others)}, expected some of {', '.join(sorted(known))}" if others else ""
 
 
 def ops(csrc: Path = CSRC) -> dict[str, Path]:
-    """The sources that launch kernels which are none of the matrix list, by their names."""
-    texts = {path: (csrc / path).read_text() for path in files_of_room(csrc, "*.cu")}
-    return {op_name(path): path for path, text in texts.items() if _LAUNCH.search(text) and not _ROW.search(text)}
+    """The sources with kernels that are none of the matrix list, by their names."""
+    others = {ROOM / source for source in (*MATRIX_SOURCES.values(), WITHOUT_KERNELS)}
+    return {op_name(path): path for path in files_of_room(csrc, "*.cu") if path not in others}
 
 
 def op_name(source: Path) -> str:

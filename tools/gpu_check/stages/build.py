@@ -12,7 +12,7 @@ import sysconfig
 import time
 from pathlib import Path
 
-from gpu_check import packages
+from gpu_check import packages, sources
 from gpu_check.context import BUILD, ROOT, Context, StageError, python
 
 SITE = BUILD / "gpu_check_site"
@@ -36,6 +36,8 @@ def run(context: Context, seconds: float) -> None:
         context.python_path_file.write_text(os.pathsep.join(places))
     context.record("built", way=way, python_path=os.pathsep.join(places), seconds=time.monotonic() - begin)
     kernels = imported(context)
+    if problem := sources.unknown(context.only, kernels):
+        raise StageError(problem)
     context.record("kernels", names=kernels, n=len(kernels))
 
 

@@ -32,20 +32,6 @@ std::size_t dp4a_shared_bytes(std::int64_t k) noexcept {
          static_cast<std::size_t>(n_sums(2, kMaxSlices, kDp4aColumns)) * sizeof(float);
 }
 
-void launch_q8_0_dp4a(const GemmLaunch& launch) {
-  launch_dp4a<DType::Q8_0>(launch);
-}
-void launch_q4_0_dp4a(const GemmLaunch& launch) {
-  launch_dp4a<DType::Q4_0>(launch);
-}
-void launch_q4_k_dp4a(const GemmLaunch& launch) {
-  launch_dp4a<DType::Q4_K>(launch);
-}
-void launch_q5_k_dp4a(const GemmLaunch& launch) {
-  launch_dp4a<DType::Q5_K>(launch);
-}
-void launch_q6_k_dp4a(const GemmLaunch& launch) {
-  launch_dp4a<DType::Q6_K>(launch);
-}
+IMP_INTEGER_TILE_TYPES(IMP_DEFINE_LAUNCH, dp4a)
 
 }  // namespace imp::cuda

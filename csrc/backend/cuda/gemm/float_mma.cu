@@ -14,7 +14,7 @@ void launch_groups(const GemmLaunch& launch, const TileWork& work) {
 // 8-bit codes are as fast with 32 columns in two passes, of which the second finds them in the cache. Either is limited
 // by the reads of x, and a single pass lacks registers.
 template <DType kType>
-void launch_float_mma(const GemmLaunch& launch) {
+void launch_mma(const GemmLaunch& launch) {
   constexpr int kMostColumns = kType == DType::F8_E4M3 ? 16 : 32;
   const TileWork work = tile_work_of(launch);
   switch (columns_for(work, 8, kMostColumns)) {
@@ -29,14 +29,6 @@ void launch_float_mma(const GemmLaunch& launch) {
 
 }  // namespace
 
-void launch_f16_mma(const GemmLaunch& launch) {
-  launch_float_mma<DType::F16>(launch);
-}
-void launch_f8_e4m3_mma(const GemmLaunch& launch) {
-  launch_float_mma<DType::F8_E4M3>(launch);
-}
-void launch_bf16_mma(const GemmLaunch& launch) {
-  launch_float_mma<DType::BF16>(launch);
-}
+IMP_FLOAT_TILE_TYPES(IMP_DEFINE_LAUNCH, mma)
 
 }  // namespace imp::cuda

@@ -19,29 +19,6 @@ void launch_hmma(const GemmLaunch& launch) {
 
 }  // namespace
 
-void launch_q8_0_hmma(const GemmLaunch& launch) {
-  launch_hmma<DType::Q8_0>(launch);
-}
-void launch_q4_0_hmma(const GemmLaunch& launch) {
-  launch_hmma<DType::Q4_0>(launch);
-}
-void launch_q4_k_hmma(const GemmLaunch& launch) {
-  launch_hmma<DType::Q4_K>(launch);
-}
-void launch_q5_k_hmma(const GemmLaunch& launch) {
-  launch_hmma<DType::Q5_K>(launch);
-}
-void launch_q6_k_hmma(const GemmLaunch& launch) {
-  launch_hmma<DType::Q6_K>(launch);
-}
-void launch_f8_e4m3_hmma(const GemmLaunch& launch) {
-  launch_hmma<DType::F8_E4M3>(launch);
-}
-void launch_f16_hmma(const GemmLaunch& launch) {
-  launch_hmma<DType::F16>(launch);
-}
-void launch_bf16_hmma(const GemmLaunch& launch) {
-  launch_hmma<DType::BF16>(launch);
-}
+IMP_TILE_TYPES(IMP_DEFINE_LAUNCH, hmma)
 
 }  // namespace imp::cuda

@@ -26,20 +26,6 @@ void launch_imma(const GemmLaunch& launch) {
 
 }  // namespace
 
-void launch_q8_0_imma(const GemmLaunch& launch) {
-  launch_imma<DType::Q8_0>(launch);
-}
-void launch_q4_0_imma(const GemmLaunch& launch) {
-  launch_imma<DType::Q4_0>(launch);
-}
-void launch_q4_k_imma(const GemmLaunch& launch) {
-  launch_imma<DType::Q4_K>(launch);
-}
-void launch_q5_k_imma(const GemmLaunch& launch) {
-  launch_imma<DType::Q5_K>(launch);
-}
-void launch_q6_k_imma(const GemmLaunch& launch) {
-  launch_imma<DType::Q6_K>(launch);
-}
+IMP_INTEGER_TILE_TYPES(IMP_DEFINE_LAUNCH, imma)
 
 }  // namespace imp::cuda

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cuda/gemm/tile_types.h"
 #include "backend/cuda/gemm/tiles.h"
 #include "base/error.h"
 
@@ -137,22 +138,16 @@ void add_bits(const std::byte* from, int from_shift, std::byte* to, int to_shift
   std::memcpy(to, &other, sizeof other);
 }
 
-void pack_row(DType type, int row, int n_elements, const std::byte* file, std::byte* tile) {
+// Moves a row's part of one tile: into the tile, or out of it.
+template <bool kPacks>
+void move_part(DType type, int row, int n_elements, const std::byte* from, std::byte* to) {
   const auto move = [=]<class Word>(const Move& m) {
-    add_bits<Word>(file + m.in_file, m.file_shift, tile + m.in_tile, m.tile_shift, m.mask);
+    kPacks ? add_bits<Word>(from + m.in_file, m.file_shift, to + m.in_tile, m.tile_shift, m.mask)
+           : add_bits<Word>(from + m.in_tile, m.tile_shift, to + m.in_file, m.file_shift, m.mask);
   };
   move_row(
-      type, row, n_elements, [&](const Move& m) { move.operator()<std::uint32_t>(m); },
-      [&](const Move& m) { move.operator()<std::uint16_t>(m); });
-}
-
-void unpack_tile_row(DType type, int row, int n_elements, const std::byte* tile, std::byte* file) {
-  const auto move = [=]<class Word>(const Move& m) {
-    add_bits<Word>(tile + m.in_tile, m.tile_shift, file + m.in_file, m.file_shift, m.mask);
-  };
-  move_row(
-      type, row, n_elements, [&](const Move& m) { move.operator()<std::uint32_t>(m); },
-      [&](const Move& m) { move.operator()<std::uint16_t>(m); });
+      type, row, n_elements, [&](const Move& m) { move.template operator()<std::uint32_t>(m); },
+      [&](const Move& m) { move.template operator()<std::uint16_t>(m); });
 }
 
 // Calls part(number of the tile along k, its elements, their offset in a row of the file).
@@ -172,19 +167,14 @@ std::int64_t tile_bytes(DType type) {
 }  // namespace
 
 bool has_tiles(DType weight) noexcept {
+#define IMP_CASE(name, Type, kernel) case DType::Type:
   switch (weight) {
-    case DType::Q8_0:
-    case DType::Q4_0:
-    case DType::Q4_K:
-    case DType::Q5_K:
-    case DType::Q6_K:
-    case DType::F8_E4M3:
-    case DType::F16:
-    case DType::BF16:
-      return true;
+    IMP_TILE_TYPES(IMP_CASE, any)
+    return true;
     default:
       return false;
   }
+#undef IMP_CASE
 }
 
 void pack_rows(const GemmProblem& problem, WeightLayout layout, std::int64_t first_row, std::int64_t n_rows,
@@ -199,8 +189,8 @@ void pack_rows(const GemmProblem& problem, WeightLayout layout, std::int64_t fir
   std::memset(out, 0, static_cast<std::size_t>(strips_of(n_rows) * n_tiles * tile_size));
   for (std::int64_t row = 0; row < n_rows; ++row) {
     for_each_part(problem, [&](std::int64_t tile, int n_elements, std::int64_t in_file) {
-      pack_row(problem.weight, static_cast<int>(row % kTileRows), n_elements, rows + row * row_size + in_file,
-               out + (row / kTileRows * n_tiles + tile) * tile_size);
+      move_part<true>(problem.weight, static_cast<int>(row % kTileRows), n_elements, rows + row * row_size + in_file,
+                      out + (row / kTileRows * n_tiles + tile) * tile_size);
     });
   }
 }
@@ -216,8 +206,8 @@ void unpack_row(const GemmProblem& problem, WeightLayout layout, const std::byte
   const std::int64_t tile_size = tile_bytes(problem.weight), n_tiles = tiles_along(problem.k);
   std::memset(out, 0, static_cast<std::size_t>(row_size));
   for_each_part(problem, [&](std::int64_t tile, int n_elements, std::int64_t in_file) {
-    unpack_tile_row(problem.weight, static_cast<int>(row % kTileRows), n_elements,
-                    weight + (row / kTileRows * n_tiles + tile) * tile_size, out + in_file);
+    move_part<false>(problem.weight, static_cast<int>(row % kTileRows), n_elements,
+                     weight + (row / kTileRows * n_tiles + tile) * tile_size, out + in_file);
   });
 }
 

@@ -36,29 +36,11 @@ void launch_wgmma(const GemmLaunch& launch, void (*launch_for_experts)(const Gem
 
 }  // namespace
 
-void launch_q8_0_wgmma(const GemmLaunch& launch) {
-  launch_wgmma<DType::Q8_0>(launch, launch_q8_0_hmma);
-}
-void launch_q4_0_wgmma(const GemmLaunch& launch) {
-  launch_wgmma<DType::Q4_0>(launch, launch_q4_0_hmma);
-}
-void launch_q4_k_wgmma(const GemmLaunch& launch) {
-  launch_wgmma<DType::Q4_K>(launch, launch_q4_k_hmma);
-}
-void launch_q5_k_wgmma(const GemmLaunch& launch) {
-  launch_wgmma<DType::Q5_K>(launch, launch_q5_k_hmma);
-}
-void launch_q6_k_wgmma(const GemmLaunch& launch) {
-  launch_wgmma<DType::Q6_K>(launch, launch_q6_k_hmma);
-}
-void launch_f8_e4m3_wgmma(const GemmLaunch& launch) {
-  launch_wgmma<DType::F8_E4M3>(launch, launch_f8_e4m3_hmma);
-}
-void launch_f16_wgmma(const GemmLaunch& launch) {
-  launch_wgmma<DType::F16>(launch, launch_f16_hmma);
-}
-void launch_bf16_wgmma(const GemmLaunch& launch) {
-  launch_wgmma<DType::BF16>(launch, launch_bf16_hmma);
-}
+#define IMP_DEFINE_WGMMA(name, Type, kernel)                    \
+  void launch_##name##_##kernel(const GemmLaunch& launch) {     \
+    launch_##kernel<DType::Type>(launch, launch_##name##_hmma); \
+  }
+IMP_TILE_TYPES(IMP_DEFINE_WGMMA, wgmma)
+#undef IMP_DEFINE_WGMMA
 
 }  // namespace imp::cuda

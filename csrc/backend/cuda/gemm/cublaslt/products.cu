@@ -2,7 +2,8 @@
 #include "backend/cuda/gemm/cublaslt/products.cuh"
 
 #include "backend/cuda/gemm/cublaslt/cublaslt.h"
-#include "backend/cuda/gemm/cublaslt/rows.h"
+#include "backend/cuda/gemm/kernels.h"
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -51,11 +52,10 @@ class ProductBatch {
     const std::byte* const tiles =
         terms_[static_cast<std::size_t>(i)].weight + first / kTileRows * n_tiles * Tile<kType>::kBytes;
     constexpr unsigned kTiles = CublasLtKernel::kWarps;
-    cuda::launch(
-        stream_of(launch_), cublaslt_weights_kernel<kType>,
-        {.grid = {(static_cast<unsigned>(n_tiles) + kTiles - 1) / kTiles, static_cast<unsigned>(n_rows / kTileRows)},
-         .block = CublasLtKernel::kThreads},
-        tiles, n_tiles, weights(i), units(i));
+    cuda::launch(stream_of(launch_), cublaslt_weights_kernel<kType>,
+                 {.grid = {ceil_div(static_cast<unsigned>(n_tiles), kTiles), static_cast<unsigned>(n_rows / kTileRows)},
+                  .block = CublasLtKernel::kThreads},
+                 tiles, n_tiles, weights(i), units(i));
   }
 
   void multiply(int i, std::int64_t n_rows, int row, int m) const {
@@ -95,7 +95,7 @@ class ProductBatch {
     work.factor_offset = kIsBfloat16 ? 0 : static_cast<int>(cut_.k) * 2;
     constexpr unsigned kColumns = CublasLtKernel::kThreads;
     cuda::launch(stream_of(launch_), finish_products_kernel,
-                 {.grid = {(static_cast<unsigned>(work.n) + kColumns - 1) / kColumns, static_cast<unsigned>(m)},
+                 {.grid = {ceil_div(static_cast<unsigned>(work.n), kColumns), static_cast<unsigned>(m)},
                   .block = CublasLtKernel::kThreads},
                  work);
   }
@@ -130,29 +130,6 @@ void prepare_cublaslt(const GemmProblem& problem, void* stream) {
   static_cast<Stream*>(stream)->cublaslt->prepare(problem);
 }
 
-void launch_q8_0_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q8_0>(launch);
-}
-void launch_q4_0_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q4_0>(launch);
-}
-void launch_q4_k_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q4_K>(launch);
-}
-void launch_q5_k_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q5_K>(launch);
-}
-void launch_q6_k_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::Q6_K>(launch);
-}
-void launch_f8_e4m3_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::F8_E4M3>(launch);
-}
-void launch_f16_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::F16>(launch);
-}
-void launch_bf16_cublaslt(const GemmLaunch& launch) {
-  launch_cublaslt<DType::BF16>(launch);
-}
+IMP_TILE_TYPES(IMP_DEFINE_LAUNCH, cublaslt)
 
 }  // namespace imp::cuda
