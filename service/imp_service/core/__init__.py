@@ -1,4 +1,4 @@
-"""The only importer of the extension: loading, commands in, events out."""
+"""The engine in Python: loads and inspects models, sends commands to the engine and receives its events."""
 
 from imp_service._core import Candidate as CoreCandidate
 from imp_service._core import (

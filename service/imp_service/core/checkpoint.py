@@ -29,7 +29,7 @@ def model_path(config: Config) -> Path:
 
 
 def open_file(config: Config) -> _core.ModelFile:
-    """Opens the checkpoint and, where the settings pin its digest, compares it."""
+    """Opens the checkpoint. If the settings have its digest, compares the two."""
     path, file = model_path(config), open_checkpoint(config)
     expected = config.settings.model.sha256
     if expected is not None:
@@ -40,7 +40,7 @@ def open_file(config: Config) -> _core.ModelFile:
 
 
 def open_checkpoint(config: Config) -> _core.ModelFile:
-    """The same without a look at its digest, which takes reading all of it."""
+    """The same without comparing the digest, which takes reading the whole file."""
     path = model_path(config)
     try:
         return _core.open_model_file(path)
@@ -51,9 +51,9 @@ def open_checkpoint(config: Config) -> _core.ModelFile:
 
 
 def _add_advice(error: ModelError, typed: str) -> None:
-    """Writes the whole path, and what to do where it is no path at all.
+    """Puts the whole path into the message, with advice if it is not the path of a file.
 
-    The core names files without their folders, because anybody may read its messages; the caller knows the folder.
+    The core's messages do not contain folders, because anybody may read them. The caller may see its own path.
     """
     name, n_bytes = Path(typed).name, 200
     if error.reason == "MODEL_MISSING" and (advice := advice_on(typed)) is not None:
@@ -64,7 +64,7 @@ def _add_advice(error: ModelError, typed: str) -> None:
 
 
 def advice_on(typed: str) -> str | None:
-    """The rest of the error line for a path that does not exist; None where it may well have been meant as a path."""
+    """Advice for a path that does not exist and looks like a URL or a name in a registry; None for others."""
     if found := _HUB_URL.fullmatch(typed):
         return f"is a URL, expected a file or a folder; to download it: {_download(found[1], found[2])}"
     if _URL.fullmatch(typed):

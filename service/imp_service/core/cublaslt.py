@@ -1,6 +1,6 @@
-"""Where cuBLASLt may be: NVIDIA's matrix products, which some kernels of a GPU call where they are at hand.
+"""Where to look for cuBLASLt, NVIDIA's library of matrix products, which some GPU kernels call.
 
-The library is never linked. It is opened when a model's settings name such a kernel, and not before.
+imp is not linked with the library. It opens the library only if a model uses such a kernel.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from imp_service.config.tree import origin_at
 from imp_service.core.errors import ModelError
 
 OFF = "off"
-# What the core says where it is given no place.
+# What the core says if it gets no place.
 _NOWHERE = "device.cublaslt is off"
 _BETWEEN = ":"
-# Of the packages nvidia-cublas and nvidia-cublas-cu12, below their namespace.
+# In the packages nvidia-cublas and nvidia-cublas-cu12, below the folder of their namespace.
 _PACKAGED = ("cu13/lib/libcublasLt.so.13", "cublas/lib/libcublasLt.so.12")
 _NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 
 
 def search_places() -> list[str]:
-    """What `auto` means on a GPU: the files of NVIDIA's Python packages that are here, then the loader's names.
+    """The places of `auto` on a GPU: the files of NVIDIA's installed Python packages, then names for the loader.
 
-    A library of such a name that the process has loaded already comes before all of them.
+    A library of such a name that the process has loaded already comes first.
     """
     package = importlib.util.find_spec("nvidia")
     roots = [Path(root) for root in (package.submodule_search_locations or ())] if package is not None else []
@@ -36,14 +36,14 @@ def search_places() -> list[str]:
 
 
 def cublaslt_places(setting: str | Auto, kind: str | Auto) -> list[str]:
-    """As the core takes them, for a device of some kind; none: it is not to be used."""
+    """The places for the core, for a kind of device. An empty list: the library is not used."""
     if setting is AUTO:
         return search_places() if kind == "cuda" else []
     return [] if setting == OFF else str(setting).split(_BETWEEN)
 
 
 def resolve_cublaslt(config: Config) -> Config:
-    """Settings with `device.cublaslt` decided; `device.kind` is."""
+    """Settings with `device.cublaslt` decided. `device.kind` must be decided."""
     device = config.settings.device
     if device.cublaslt is not AUTO:
         return config
@@ -52,8 +52,8 @@ def resolve_cublaslt(config: Config) -> Config:
     return config.resolve(("device", "cublaslt"), _BETWEEN.join(places) or OFF, reason)
 
 
-def why_nowhere(reason: str, setting: str | Auto, kind: str | Auto) -> str:
-    """The core's reason for a kernel, in which `auto` is called by its name."""
+def reason_for_auto(reason: str, setting: str | Auto, kind: str | Auto) -> str:
+    """The core's reason about a kernel, with the setting named as the user has it: `auto`, not `off`."""
     return (
         reason if setting is not AUTO else reason.replace(_NOWHERE, f"device.cublaslt is auto, and device.kind {kind}")
     )
@@ -61,12 +61,12 @@ def why_nowhere(reason: str, setting: str | Auto, kind: str | Auto) -> str:
 
 @contextmanager
 def auto_by_its_name(config: Config) -> Iterator[None]:
-    """The same of a model that is refused; `device.kind` is decided."""
+    """The same for a ModelError raised within the `with` block. `device.kind` must be decided."""
     device = config.settings.device
     was_auto = origin_at(config.tree, ("device", "cublaslt")).source == "auto"
     try:
         yield
     except ModelError as error:
-        error.message = why_nowhere(error.message, AUTO if was_auto else device.cublaslt, device.kind)
+        error.message = reason_for_auto(error.message, AUTO if was_auto else device.cublaslt, device.kind)
         error.args = (f"{error.reason}: {error.message}",)
         raise

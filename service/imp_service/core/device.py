@@ -1,6 +1,6 @@
-"""Which device a model runs on, and where its memory lies, where the settings leave it to imp.
+"""Decides the device of a model and the placement of its memory, if the settings leave them to imp.
 
-What they name is taken, or the start fails.
+If the settings name a device or a placement, that one is used, or the start fails.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ NVIDIA_DRIVER = "proc/driver/nvidia/version"
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The GPU of this machine, as far as imp can use it."""
+    """The GPU of this machine, and whether imp can use it."""
 
     name: str
-    refusal: str  # why it cannot be used; empty: it can
+    refusal: str  # why it cannot be used; empty if it can
     has_validated_kernels: bool
 
     @property
     def is_chosen(self) -> bool:
-        """Whether `auto` means it."""
+        """Whether `device.kind = auto` chooses it."""
         return not self.refusal and self.has_validated_kernels
 
     @property
     def text(self) -> str:
-        """The GPU, or why models run on the CPU."""
+        """The name of the GPU, or why models run on the CPU."""
         if self.refusal:
             return self.refusal
         if not self.has_validated_kernels:
@@ -43,13 +43,13 @@ class Gpu:
 
 
 def processor_name() -> str:
-    """The CPU as its maker names it."""
+    """The name of the CPU."""
     name: str = _core.processor_name()
     return name
 
 
 def find_gpu() -> Gpu:
-    """Asks the driver, where this imp was built with CUDA."""
+    """Asks the driver for the GPU. Without CUDA in this build there is none."""
     return Gpu(*_core.find_gpu())
 
 
@@ -63,7 +63,7 @@ def nvidia_driver(root: Path = Path("/")) -> str | None:
 
 
 def resolve_device(config: Config) -> Config:
-    """Settings with `device.kind` decided, where it is auto."""
+    """Settings with `device.kind` decided."""
     if config.settings.device.kind is not AUTO:
         return config
     gpu = find_gpu()
@@ -71,13 +71,13 @@ def resolve_device(config: Config) -> Config:
 
 
 def place_memory(config: Config, root: Path = Path("/")) -> tuple[Config, tuple[int, ...]]:
-    """Settings with `device.numa` decided, and the nodes that memory is spread over; `device.cpus` is decided.
+    """Settings with `device.numa` decided, and the nodes that memory is spread over. `device.cpus` must be decided.
 
-    Raises ConfigError where they ask for what this machine does not do.
+    Raises ConfigError if this machine does not support the setting.
     """
     return resolve_memory(config, _core.interleave_refusal, root)
 
 
 def resolve_machine(config: Config) -> tuple[Config, tuple[int, ...]]:
-    """Settings with all of [device] decided that this machine decides, and the nodes that memory is spread over."""
+    """Settings with everything in [device] decided, and the nodes that memory is spread over."""
     return place_memory(resolve_cpus(resolve_cublaslt(resolve_device(resolve_threads(config)))))

@@ -1,4 +1,4 @@
-"""Commands in, events out: one drain of the engine serves every stream, each told by its ticket."""
+"""Sends commands to the engine and passes its events to handlers. A command has a ticket, which its events carry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from imp_service import _core
 from imp_service.core.errors import Error, make_error
 
-# What the engine tells of itself, in answer to no command: FailedEvent of a session that it had to close.
+# The ticket of events that answer no command: the FailedEvent of a session that the engine had to close.
 UNASKED = 0
 
 Event = (
@@ -30,9 +30,9 @@ DEVICE_FAULT = "DEVICE_FAULT"
 
 
 class EngineClient:
-    """Hands out ids and tickets, and passes each event to the handler of its ticket.
+    """Issues ids and tickets, and passes each event to the handler of its ticket.
 
-    Any thread may submit and wait. One waiting thread at a time drains for all; handlers run on it, briefly.
+    Any thread may submit and wait. One waiting thread at a time reads the events of all; handlers run on it, briefly.
     """
 
     def __init__(self, engine: _core.Engine) -> None:
@@ -45,16 +45,16 @@ class EngineClient:
         self._is_polling = False
         self._readable = select.poll()
         self._readable.register(engine.event_descriptor(), select.POLLIN)
-        # Readable once the client is closing, so that whoever polls comes back.
+        # Becomes readable when the client closes, so that a polling thread returns.
         self._closing = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_closing = False
-        # What a broken device said first: nothing that runs on it can be trusted from then on.
+        # The first fault of the device. Results of the device are not valid after it.
         self.fault: Error | None = None
         self._readable.register(self._closing, select.POLLIN)
 
     @property
     def is_closed(self) -> bool:
-        """close() was called: nothing runs any more."""
+        """close() was called, and nothing runs any more."""
         return self._engine is None
 
     @property
@@ -65,26 +65,26 @@ class EngineClient:
         return self._engine
 
     def next_sequence(self) -> int:
-        """A sequence id that was never used."""
+        """A new sequence id."""
         return next(self._sequences)
 
     def expect(self, handler: Handler) -> int:
-        """A new ticket whose events go to `handler` until forget()."""
+        """A new ticket. Its events go to `handler` until forget()."""
         ticket = next(self._tickets)
         self._handlers[ticket] = handler
         return ticket
 
     def forget(self, ticket: int) -> None:
-        """Drops later events of a ticket."""
+        """Ignores later events of a ticket."""
         self._handlers.pop(ticket, None)
 
     def set_unrequested_handler(self, handler: Handler) -> None:
-        """Passes on what the engine tells of itself, and the answers that nobody waits for. One handler at a time."""
+        """Sets the one handler of events that answer no command, and of commands without a ticket of their own."""
         self._handlers[UNASKED] = handler
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Commands submitted within are taken at once: what they begin joins the same step."""
+        """The engine takes commands submitted within the `with` block at once: they begin in the same step."""
         engine = self.engine
         engine.hold()
         try:
@@ -93,12 +93,12 @@ class EngineClient:
             engine.let_go()
 
     def fileno(self) -> int:
-        """Readable while events wait; for a loop that calls dispatch() itself."""
+        """A descriptor that is readable while events wait, for an event loop that calls dispatch() itself."""
         return self.engine.event_descriptor()
 
     def dispatch(self) -> None:
-        """Passes every waiting event on. Never waits."""
-        # Kept, so that an interrupt in between loses no event of another stream.
+        """Passes every waiting event to its handler. Never waits."""
+        # Kept, so that an exception in between loses no event of another stream.
         self._drained.extend(self.engine.drain_events())
         while self._drained:
             event = self._drained.popleft()
@@ -109,11 +109,11 @@ class EngineClient:
                 handler(event)
 
     def wait(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Drains until `done` holds; False where `timeout` seconds passed first."""
+        """Passes events on until done() is true. False if `timeout` seconds pass first."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             with self._changed:
-                # Whoever polls serves all; the others look again after each drain, since it may have been for them.
+                # One thread polls for all. The others check done() after each of its reads.
                 while self._is_polling and not done():
                     if not self._changed.wait(_remaining(deadline)):
                         return done()
@@ -135,7 +135,7 @@ class EngineClient:
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """Lets the engine go: its thread ends with the step that it is in. Whoever waits gets CANCELLED."""
+        """Releases the engine, whose thread ends after its current step. Threads that wait get CANCELLED."""
         with self._changed:
             if self._is_closing:
                 return

@@ -1,4 +1,4 @@
-"""The core's errors in Python: one class per kind, whether thrown at the door or told by an event."""
+"""The core's errors in Python: one class for each kind, whether a call raises the error or an event reports it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KIND_OF_REASON: Mapping[str, type[Error]] = {
     "NO_CHAT_TEMPLATE": StateError,
 }
 
-# What an engine that has stopped answers every command with. It has ended each run before, and its events say why.
+# How a stopped engine refuses every command. Before that it has ended each run with an event that has the reason.
 ENGINE_STOPPED = (DeviceError, InternalError)
 
 
 def make_error(reason: str, message: str, details: Mapping[str, str] | None = None) -> Error:
-    """The exception for an error that came as data."""
+    """The exception for the reason, message and details of an event."""
     error = KIND_OF_REASON[reason](f"{reason}: {message}")
     error.reason = reason
     error.message = message
@@ -40,7 +40,7 @@ def make_error(reason: str, message: str, details: Mapping[str, str] | None = No
 
 
 def field_invalid(field: str, problem: str) -> Error:
-    """The exception for a field that is not what it may be."""
+    """The exception for a field with an invalid value."""
     return make_error("FIELD_INVALID", f"{field}: {problem}", {"field": field})
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint is and what loading it would take, without reading a weight."""
+"""What is in a checkpoint, and what loading it would need, without reading a weight."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Fact:
     name: str
     value: str
     origin: str  # checkpoint, architecture or override
-    source: str  # the key that said it
+    source: str  # the key that it was read from
 
 
 @dataclass(frozen=True, slots=True)
 class WeightPlan:
-    """One tensor of the file and the kernels that would run on it, by ascending number of rows."""
+    """One tensor of the file, and the kernels that would multiply it, for ascending numbers of rows."""
 
     tensor: str
     dtype: str
@@ -45,15 +45,15 @@ class WeightPlan:
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """Bytes of each purpose, and how far they go."""
+    """The bytes that a model needs for each purpose, and the context that fits."""
 
     limit_bytes: int | None
     limit_reason: str
-    items: Mapping[str, int]  # with the cache that would be made; where it does not fit, that of one whole context
+    items: Mapping[str, int]  # if the model does not fit, with a cache of one whole context
     context: int  # tokens a sequence could hold
     kv_bytes_per_token: int
-    refusal: str  # why it does not fit; empty where it does
-    largest_context: int  # that fits, at most the one asked for; 0: none
+    refusal: str  # why it does not fit; empty if it does
+    largest_context: int  # that fits, at most the requested one; 0: none
 
     @property
     def fits(self) -> bool:
@@ -68,7 +68,7 @@ class MemoryNeed:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """All that can be said of a model before it is loaded."""
+    """Everything that is known of a model before it is loaded."""
 
     architecture: str
     vocab_size: int  # rows of the embedding
@@ -82,7 +82,7 @@ class ModelReport:
 def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | None = None) -> ModelReport:
     """Resolves and plans as load() would with these settings. Raises ModelError.
 
-    `limit` stands in for this machine's, where the model is planned for another one.
+    `limit` replaces this machine's memory limit, to plan for another machine.
     """
     config = resolve_device(resolve_threads(config))
     settings, limit = config.settings, limit or memory_limit()
@@ -105,29 +105,29 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
 
 
 def plan_faults(file: _core.ModelFile, config: Config) -> Iterator[Error | ConfigError]:
-    """Why load() would refuse to make room for this file; `config` has every `auto` of the machine decided."""
+    """Why load() would refuse this file. `config` must have every `auto` of the machine decided."""
     settings, limit = config.settings, memory_limit()
     overrides = core_overrides(settings)
     named = list(settings.model.overrides.gemm.items())
     are_kernels_good = True
-    for pair in named:  # one by one: the plan would end with the first
+    for pair in named:  # one by one, since a plan stops at its first error
         overrides.gemm = [pair]
         try:
             require_kernels(dict([pair]), str(settings.device.kind))
             with auto_by_its_name(config):
                 _plan(file, settings, overrides, limit)
         except (Error, ConfigError) as error:
-            if error.reason == "OVERRIDE_INVALID":  # another the whole plan has too
+            if error.reason == "OVERRIDE_INVALID":  # others are found by the whole plan, too
                 are_kernels_good = False
                 yield error
     overrides.gemm = named if are_kernels_good else []
     try:
         tuning, _ = tuning_here(settings)
-    except ConfigError:  # told where settings are looked at without a model
+    except ConfigError:  # setting_faults() reports it
         tuning = []
     try:
         plan = _plan(file, settings, overrides, limit, tuning)
-    except InvalidArgument as error:  # settings that do not fit this model, or one another
+    except InvalidArgument as error:  # settings that do not fit this model, or each other
         yield ConfigError("settings", error.message)
     except Error as error:
         yield error
@@ -150,7 +150,7 @@ def _plan(
 def _largest_context(
     file: _core.ModelFile, settings: Settings, overrides: _core.ModelOverrides, limit: MemoryLimit, below: int
 ) -> int:
-    """The longest context that fits, of those shorter than `below`: cache and scratch both grow with it."""
+    """The longest context that fits and is shorter than `below`, by binary search: memory grows with the context."""
     fits, too_long = 0, below
     while too_long - fits > 1:
         overrides.max_context = (fits + too_long) // 2

@@ -13,17 +13,17 @@ def isa_setting(settings: Settings) -> str:
 
 
 def isa_of(settings: Settings) -> str:
-    """What kernels may use under these settings: equal words for equal sets of features."""
+    """The instruction sets that kernels may use under these settings. Equal sets have equal names."""
     return isa_name(isa_setting(settings))
 
 
 def isa_name(isa: str = "auto") -> str:
-    """The fewest words for the same features, joined with +; auto: for all that this CPU has."""
+    """The shortest name of the same features, with + between words. `auto` means all features of this CPU."""
     name: str = _core.isa_name(isa)
     return name
 
 
 def missing_isa(isa: str) -> str:
-    """The features that this CPU lacks, in words; empty where it has all."""
+    """The features of `isa` that this CPU lacks, in words; empty if it has all."""
     missing: str = _core.missing_isa(isa)
     return missing

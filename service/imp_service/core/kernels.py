@@ -1,4 +1,4 @@
-"""The matrix kernels there are, and why one of them runs."""
+"""Lists the kernels for matrix products, and explains which one runs for a weight."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from imp_service import _core
 from imp_service.config import AUTO
 from imp_service.config.kinds import Auto
-from imp_service.core.cublaslt import cublaslt_places, why_nowhere
+from imp_service.core.cublaslt import cublaslt_places, reason_for_auto
 from imp_service.core.overrides import require_kernels
 from imp_service.core.tuning_file import Preference
 
@@ -35,12 +35,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a choice of kernels depends on, beside the weight."""
+    """What the choice of a kernel depends on besides the weight."""
 
     device: str = "cpu"
     isa: str = "auto"  # of a CPU
-    gpu: str = "auto"  # of a GPU: the one that is here, h200 or a100
-    cublaslt: str | Auto = AUTO  # where that library may be, for the GPU that is here
+    gpu: str = "auto"  # of a GPU: this machine's (auto), h200 or a100
+    cublaslt: str | Auto = AUTO  # where that library is, for this machine's GPU
     tuning: Sequence[Preference] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)  # weight type -> kernel
     deterministic: bool = False
@@ -48,14 +48,14 @@ class Choice:
 
 
 def list_kernels(device: str = "cpu") -> list[Kernel]:
-    """Every kernel of a device, in order of preference. Raises DEVICE_MISSING where imp was built without them."""
+    """Every kernel of a device, in order of preference. Raises DEVICE_MISSING if imp was built without that device."""
     return [Kernel(**row) for row in _core.kernels(device)]
 
 
 def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
     """Each kernel that could multiply an n × k weight.
 
-    Raises FIELD_INVALID for an unknown word, OVERRIDE_INVALID where the type's override cannot be.
+    Raises FIELD_INVALID for an unknown word, OVERRIDE_INVALID if the override of the type is not possible.
     """
     named = choice.overrides.get(weight, "")
     require_kernels({weight: named} if named else {}, choice.device)
@@ -73,7 +73,7 @@ def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
         kernel=named,
     )
     return [
-        Candidate(name, accepted, why_nowhere(reason, choice.cublaslt, choice.device))
+        Candidate(name, accepted, reason_for_auto(reason, choice.cublaslt, choice.device))
         for name, accepted, reason in rows
     ]
 

@@ -1,4 +1,4 @@
-"""From settings to a running engine: opens the file, plans, reads the weights, starts the loop."""
+"""From settings to a running engine: opens the file, reads the weights, starts the engine."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model on its device with its engine; `config` has every `auto` decided."""
+    """A model on its device, with its engine. `config` has every `auto` decided."""
 
     name: str
     metadata: Mapping[str, object]
     model: _core.Model
     client: EngineClient
     config: Config
-    # What is odd about the model, or not as the settings have it.
+    # Oddities of the model, and settings that have no effect.
     warnings: tuple[str, ...]
-    # The files that the weights were read from, still open: their paths may name other files by now.
+    # The files that the weights were read from, still open: other files may have their paths now.
     files: tuple[_core.OpenFile, ...]
 
     @property
     def cpus(self) -> list[int]:
-        """Where each compute thread stays; empty: nowhere for long."""
+        """The CPU of each compute thread; empty if threads are not pinned."""
         return cpus_of(self.config.settings)
 
 
@@ -51,9 +51,9 @@ def load(
     progress: Progress | None = None,
     metadata: Callable[[], Mapping[str, object]] | None = None,
 ) -> LoadedModel:
-    """Loads the settings' model, or `file` in its place. Raises the core's errors, ConfigError where settings clash.
+    """Loads the settings' model, or `file` in its place. Raises the core's errors, or ConfigError for the settings.
 
-    `metadata` gives the file's, where the caller asks it for them too: they are large.
+    `metadata` returns the file's metadata, if the caller reads them too: they are large.
     """
     config, nodes = resolve_machine(config)
     if file is None:
@@ -68,7 +68,7 @@ def load(
     except InvalidArgument as error:
         if error.reason != "FIELD_INVALID":
             raise
-        # All arguments are settings: these do not fit this model, or one another.
+        # Every argument comes from the settings: they do not fit this model, or each other.
         raise ConfigError("settings", error.message) from None
     facts = file.metadata if metadata is None else metadata()
     name = settings.model.name or str(facts.get("general.name") or Path(file.path).stem)
@@ -96,7 +96,7 @@ def _read_model(
 
 
 def cpus_of(settings: Settings) -> list[int]:
-    """Where each compute thread of resolved settings stays; empty: nowhere for long."""
+    """The CPU of each compute thread in resolved settings; empty if threads are not pinned."""
     assert isinstance(settings.device.cpus, tuple)  # narrows: it was resolved
     return list(settings.device.cpus)
 
@@ -139,7 +139,7 @@ def _setting(settings: Settings, key: str) -> object:
 
 
 def _decided(config: Config, model: _core.Model) -> Config:
-    """Settings with what loading decided."""
+    """Settings with the values that loading has decided."""
     if config.settings.device.isa is AUTO:
         config = config.resolve(("device", "isa"), isa_of(config.settings), "all this CPU has")
     if config.settings.kv.bytes is AUTO:

@@ -1,4 +1,4 @@
-"""The settings' overrides of a model in the core's own words."""
+"""The settings' overrides of a model as the core takes them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from imp_service.config.settings import devices_of_tests
 from imp_service.config.toml import write_key
 from imp_service.core.errors import Error
 
-# Whose kernels bear the names of a device's.
+# Devices whose kernels have the same names.
 _ALIKE = {"cpu": ("cpu",), "cuda": ("cuda", *devices_of_tests())}
 
 
 def core_overrides(settings: Settings) -> _core.ModelOverrides:
-    """What [model.overrides] and the sections that speak for every model say of this one."""
+    """The overrides of [model.overrides], and of the sections that apply to every model."""
     wanted: ModelOverrides = settings.model.overrides
     overrides = _core.ModelOverrides()
     overrides.max_context = wanted.max_context or settings.limits.max_context or None
@@ -32,15 +32,15 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
 
 
 def require_kernels(gemm: Mapping[str, str], device: str) -> None:
-    """Raises OVERRIDE_INVALID for a kernel of another device; one of no device the core refuses, listing the known."""
+    """Raises OVERRIDE_INVALID for a kernel of another device. The core itself refuses unknown kernels."""
     for pattern, kernel in gemm.items():
         if other := other_device(kernel, device):
-            where = f"gemm.{write_key(pattern)} = {kernel}"  # as the core says it, of whichever model it is
+            where = f"gemm.{write_key(pattern)} = {kernel}"  # the same words as the core's
             raise ConfigError(where, not_of(other, device), reason="OVERRIDE_INVALID")
 
 
 def other_device(kernel: str, device: str) -> str | None:
-    """Whose kernel it is, where it is not one of this device."""
+    """The device of a kernel if it is another one, else None."""
     for other, kinds in _ALIKE.items():
         if device not in kinds and kernel in _kernels_of(kinds) and kernel not in _kernels_of((device,)):
             return other
@@ -48,12 +48,12 @@ def other_device(kernel: str, device: str) -> str | None:
 
 
 def not_of(other: str, device: str) -> str:
-    """What is to be said of such a kernel."""
+    """The message about such a kernel."""
     return f"is a kernel of {other}, and the device is {device}"
 
 
 def known_kernels(device: str) -> set[str]:
-    """The names of a device's kernels, as far as imp was built with any of that kind; else none."""
+    """The names of a device's kernels; none if imp was built without such devices."""
     return _kernels_of(next((kinds for kinds in _ALIKE.values() if device in kinds), (device,)))
 
 

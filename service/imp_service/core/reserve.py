@@ -1,4 +1,4 @@
-"""The memory that the plan leaves for Python, and for the texts and messages that the settings allow."""
+"""The memory that the plan reserves for Python, and for the texts and messages that the settings allow."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from imp_service.config.host import memory_limit
 PROCESS_BYTES = 96 * 1024**2
 # A server works on one text larger than this at a time.
 LARGE_TEXT_BYTES = 128 * 1024
-# What the tokenizer library takes for each byte of a text that cannot be cut, such as one without a space.
+# Bytes that the tokenizer library takes for each byte of a text that cannot be cut, such as one without a space.
 TOKENIZING_BYTES = 160
-# A text that waits is there twice: in its message, and as a string of Python's.
+# A waiting text is in memory twice: in its message, and as a Python string.
 WAITING_COPIES = 2
-# Messages on their way in and out, at their largest.
+# Messages of the largest size that are received and sent at once.
 MESSAGES = 8
 
 
 def reserve_bytes(settings: Settings) -> int:
-    """The sum of all this, as `limits`, `scheduler` and `text` bound it."""
+    """The bytes of all this, from the settings in [limits], [scheduler] and [text]."""
     limits, text = settings.limits, settings.text
     return (
         PROCESS_BYTES
@@ -31,6 +31,6 @@ def reserve_bytes(settings: Settings) -> int:
 
 
 def has_room_for_text(settings: Settings) -> bool:
-    """Whether the memory limit allows this much; otherwise no model is loaded."""
+    """Whether the memory limit is at least that. If it is not, loading a model fails."""
     limit = memory_limit().limit_bytes
     return limit is None or limit >= reserve_bytes(settings)

@@ -1,4 +1,4 @@
-"""Which source this installation was built from."""
+"""The commit that this installation was built from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pathlib import Path
 
 @cache
 def revision() -> str:
-    """The commit, in hexadecimal; empty where it was built from no checkout."""
+    """The commit in hexadecimal; empty if it was not built from a checkout."""
     path = Path(__file__).parents[1] / "revision.txt"
     return path.read_text().strip() if path.exists() else ""

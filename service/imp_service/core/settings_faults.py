@@ -21,7 +21,7 @@ from imp_service.core.tuning_file import tuning_here
 
 
 def file_faults(config: Config, path: KeyPath) -> Iterator[ConfigError]:
-    """Why the file that this key names does not open, where it names one."""
+    """Why the file that the key at `path` names does not open. Nothing if it opens, or the key is unset."""
     value: object = config.settings
     for name in path:
         value = getattr(value, name)
@@ -33,7 +33,7 @@ def file_faults(config: Config, path: KeyPath) -> Iterator[ConfigError]:
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
             with file.open("rb") as content:
                 content.read(1)
-        elif not os.access(file, os.R_OK):  # what a pipe holds can be read once: the start does
+        elif not os.access(file, os.R_OK):  # a pipe can be read only once, by the start
             raise PermissionError
     except PermissionError:
         yield ConfigError(typed_at(config, path), f"{value}: may not be read", reason="CONFIG_PERMISSION")
@@ -42,7 +42,7 @@ def file_faults(config: Config, path: KeyPath) -> Iterator[ConfigError]:
 
 
 def typed_at(config: Config, path: KeyPath) -> str:
-    """Where the value at `path` was typed, and under which key: [model] may stand for an entry of [models]."""
+    """The source and the key of the value at `path`. A value of [model] may come from an entry of [models]."""
     value = value_at(config.tree, path)
     if path[0] == "model" and value is not None:
         of_entries = [("models", name, *path[1:]) for name in config.settings.models]
@@ -55,9 +55,10 @@ CHAT_TEMPLATE: KeyPath = ("model", "overrides", "chat_template")
 
 
 def setting_faults(config: Config) -> Iterator[Fault]:
-    """Every one of the tuning, the device and the models. `device.threads` is decided.
+    """Faults of the tuning, the device and the models. `device.threads` must be decided.
 
-    The files that keys name open, the device is there, each model's header is good, and it would fit and have kernels.
+    Checks that files open, that the device exists, that each model's header is valid, that the model fits into memory,
+    and that its weights have kernels.
     """
     yield from _raised(lambda: tuning_here(config.settings))
     device: list[Fault] = list(gpu_faults(config))
@@ -73,7 +74,7 @@ def setting_faults(config: Config) -> Iterator[Fault]:
 
 
 def opening_faults(config: Config) -> Iterator[Fault]:
-    """Of them, those of files that do not open; for settings of which a part is missing."""
+    """Only the faults of files that do not open, for incomplete settings."""
     yield from _raised(lambda: tuning_here(config.settings))
     for name in (None, *config.settings.models):
         chosen = config if name is None else select_entry(config, name)
@@ -82,7 +83,7 @@ def opening_faults(config: Config) -> Iterator[Fault]:
 
 
 def entry_faults(config: Config, *, has_device: bool) -> Iterator[Fault]:
-    """Those of the entries of [models]; `config` has every `auto` of the machine decided, where there is the device."""
+    """Faults of the entries of [models]. If there is the device, `config` must have every `auto` decided."""
     for name in config.settings.models:
         yield from _model_faults(select_entry(config, name), has_device=has_device, name=name)
 
@@ -92,7 +93,7 @@ def gpu_faults(config: Config) -> Iterator[Fault]:
     if config.settings.device.kind != CUDA or not (refusal := find_gpu().refusal):
         return
     try:
-        list_kernels(CUDA)  # says more where imp was built without them
+        list_kernels(CUDA)  # a better message if imp was built without CUDA
     except DeviceError as error:
         yield error
     else:
@@ -101,7 +102,7 @@ def gpu_faults(config: Config) -> Iterator[Fault]:
 
 
 def _model_faults(config: Config, *, has_device: bool, name: str | None = None) -> Iterator[Fault]:
-    """Of [model], which may stand for an entry of [models]."""
+    """Faults of [model], which may come from an entry of [models]."""
     yield from file_faults(config, CHAT_TEMPLATE)
     try:
         file = open_checkpoint(config)
@@ -115,7 +116,7 @@ def _model_faults(config: Config, *, has_device: bool, name: str | None = None) 
 
 
 def _of_entry(name: str | None, faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Faults whose words do not say of which entry of [models] they are."""
+    """The faults, with the entry of [models] put before their messages."""
     for fault in faults:
         if name is not None:
             fault.message = f"{write_path(('models', name))}: {fault.message}"
@@ -123,7 +124,7 @@ def _of_entry(name: str | None, faults: Iterable[Fault]) -> Iterator[Fault]:
 
 
 def _override_faults(config: Config, tensors: Collection[str] | None) -> Iterator[Fault]:
-    """What overrides of kernels say, where there is no device, or no file, to plan them for."""
+    """Faults in overrides of kernels, found without a device or a file."""
     types = weight_types()
     device = str(config.settings.device.kind)
     kernels = known_kernels(device)

@@ -1,4 +1,4 @@
-"""Checkpoints of random weights in the shapes of real models: for speed alone, since they have no tokenizer."""
+"""Checkpoints of random weights in the shapes of real models, to measure speed. They have no tokenizer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from imp_service import _core
 from imp_service.core.errors import field_invalid
 
-# Of matrices; those that write to the residual stream are divided by the root of their number, so that it keeps its
-# size over any depth. Norms are near one, and not all one.
+# Standard deviation of matrices. Those that write to the residual stream are divided by the square root of their
+# number, so that it keeps its size at any depth. Norms are near one, but not all one.
 DEVIATION = 0.02
 NORM_DEVIATION = 0.05
 
@@ -19,7 +19,7 @@ Tensor = tuple[str, str, tuple[int, ...], float, float]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A published model's sizes. The head of every one of these is its embedding."""
+    """The sizes of a published model. All of these use the embedding as the head."""
 
     model: str
     architecture: str
@@ -34,10 +34,10 @@ class Shape:
     rope_theta: float
     norm_epsilon: float
     qk_norm: bool
-    # Gemma's: norms after attention and after the feed-forward net, and layers that see a window of so many tokens.
+    # As Gemma: norms after attention and after the feed-forward net, and a window of so many tokens in some layers.
     post_norms: bool = False
     window: int = 0
-    # Experts in place of the feed-forward net, of which each row goes to some.
+    # Experts in place of the feed-forward net, and how many of them a row uses.
     n_experts: int = 0
     n_experts_used: int = 0
     expert_ffn_size: int = 0
@@ -55,7 +55,7 @@ SHAPES: Mapping[str, Shape] = {
 
 
 def _mostly_q4_k(name: str, layer: int, n_layers: int) -> str:
-    """Six bits for v and down where errors cost most: an eighth of the layers at each end, and every third."""
+    """Six bits for v and down where errors cost most: in the first and last eighth of the layers, and every third."""
     eighth = n_layers // 8
     is_sensitive = layer < eighth or layer >= 7 * n_layers // 8 or (layer - eighth) % 3 == 2
     return "q6_k" if name in ("attn_v", "ffn_down", "ffn_down_exps") and is_sensitive else "q4_k"
@@ -63,7 +63,7 @@ def _mostly_q4_k(name: str, layer: int, n_layers: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Which type each matrix has: as files of that name on the hubs have them."""
+    """The type of each matrix, as in published files of that name."""
 
     head: str
     matrix: Callable[[str, int, int], str]  # name, layer, number of layers
@@ -86,7 +86,7 @@ MIXES: Mapping[str, Mix] = {
 
 
 def synthetic_file(shape: str, mix: str) -> _core.ModelFile:
-    """A model file without a file: random weights, the same ones every time."""
+    """A model file in memory, with the same random weights every time."""
     for option, word, known in (("synthetic", shape, list(SHAPES)), ("type", mix, list(MIXES))):
         if word not in known:
             raise field_invalid(option, f"{word}, expected one of {', '.join(known)}")
@@ -95,7 +95,7 @@ def synthetic_file(shape: str, mix: str) -> _core.ModelFile:
 
 
 def metadata(shape: Shape, mix: str) -> dict[str, object]:
-    """What the architecture's reader asks for."""
+    """The metadata that the architecture needs."""
     facts = {
         "block_count": shape.n_layers,
         "context_length": shape.context,

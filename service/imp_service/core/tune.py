@@ -1,4 +1,4 @@
-"""Measures the kernels that may stand for one another, since they give equal bits, and says which is fastest when."""
+"""Measures kernels that give equal bits, and finds the fastest for each weight type and number of rows."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from imp_service.core.inspect import inspect_model
 from imp_service.core.isa import isa_setting
 from imp_service.core.tuning_file import BANDS, Preference
 
-# The kernel of rows that are only looked up, and of products that no other kernel takes.
+# The kernel of tables that are only looked up, and of products that no other kernel supports.
 UNTUNED = "reference"
-# Of a matrix where only its type is known.
+# Rows and columns of a matrix if only its type is known.
 TYPICAL = 2048
-# Weights are walked through in turn, so that products of few rows come from memory, as a step's do. Of many rows,
-# arithmetic is the limit: one matrix, and no more of its outputs than keep all threads busy.
+# Products of few rows go through many weights in turn, so that each is read from memory, as in a step. With many rows
+# arithmetic is the limit: one matrix, with as many outputs as keep all threads busy.
 MEMORY_BYTES = 128 * 1024**2
 MANY_ROWS = 64
 OUTPUTS_PER_THREAD = 128
 SECONDS = 0.1  # of one measurement
-# Another kernel is preferred where it is faster by more than two measurements of one kernel differ.
+# Another kernel is preferred only if it is faster by more than this: two measurements of one kernel differ by less.
 MARGIN = 0.03
-# After its first round a kernel that took so many times as long as the one by order is not measured again.
-HOPELESS = 1.5
+# A kernel that is so many times slower than the default in the first round is not measured again.
+SLOW = 1.5
 
 # Seconds of one product: kernel, subject, rows.
 Clock = Callable[[str, "Subject", int], float]
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A matrix of n rows of k elements that stands for all weights of its type."""
+    """A matrix of n rows of k elements that represents all weights of its type."""
 
     weight: str
     n: int
@@ -46,24 +46,24 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was measured for one type and number of rows, and what follows."""
+    """The measurements of one type and number of rows, and the kernel that they choose."""
 
     subject: Subject
     rows: int
     max_rows: int | None
     by_order: str
     kernel: str
-    seconds: dict[str, float]  # of each kernel; nothing where there is no choice
+    seconds: dict[str, float]  # of each kernel; empty if there is only one
 
     @property
     def gain(self) -> float | None:
-        """How many times as fast as the kernel by order."""
+        """The speed relative to the default kernel."""
         return self.seconds[self.by_order] / self.seconds[self.kernel] if self.seconds else None
 
 
 def subjects_of_model(file: _core.ModelFile, config: Config) -> list[Subject]:
-    """Of each type of the model's matrices the shape with the most bytes. The settings are those of machine_clock."""
-    # What an earlier tuning chose is no part of what is measured, and it may be of another machine.
+    """For each type of the model's matrices, the shape with the most bytes. `config` comes from machine_clock()."""
+    # Without an earlier tuning, which may be of another machine.
     device = replace(config.settings.device, tuning=None)
     config = replace(config, settings=replace(config.settings, device=device))
     bytes_of: Counter[Subject] = Counter()
@@ -81,7 +81,7 @@ def subjects_of_types(names: Iterable[str]) -> list[Subject]:
 
 
 def machine_clock(config: Config) -> tuple[Config, Clock]:
-    """The settings with all decided, and the clock that measures as a model under them would run."""
+    """Resolved settings, and a function that measures a kernel as a model with these settings would run it."""
     config, _ = resolve_machine(config)
     device = config.settings.device
     if device.kind != CPU:
@@ -109,8 +109,8 @@ def machine_clock(config: Config) -> tuple[Config, Clock]:
     return config, seconds
 
 
-def tune(subjects: Sequence[Subject], isa: str, reps: int, clock: Clock, tell: Tell) -> list[Choice]:
-    """Every subject at every number of rows; kernels alternate, so that a slow moment of the machine meets all."""
+def tune(subjects: Sequence[Subject], isa: str, reps: int, clock: Clock, report: Report) -> list[Choice]:
+    """Measures every subject at every number of rows. Kernels alternate, so that a slow moment affects all of them."""
     choices = []
     for subject in subjects:
         for rows, max_rows in BANDS:
@@ -118,15 +118,15 @@ def tune(subjects: Sequence[Subject], isa: str, reps: int, clock: Clock, tell: T
             rounds: dict[str, list[float]] = {kernel: [] for kernel in kernels}
             for i in range(reps):
                 for kernel in kernels if len(kernels) > 1 else ():
-                    tell(f"{subject.weight} × {rows} rows: {kernel}, {i + 1} of {reps}")
-                    if i == 0 or rounds[kernel][0] < HOPELESS * rounds[kernels[0]][0]:
+                    report(f"{subject.weight} × {rows} rows: {kernel}, {i + 1} of {reps}")
+                    if i == 0 or rounds[kernel][0] < SLOW * rounds[kernels[0]][0]:
                         rounds[kernel].append(clock(kernel, subject, rows))
             choices.append(_choose(subject, rows, max_rows, rounds))
     return choices
 
 
 def preferences_of(choices: Iterable[Choice]) -> tuple[Preference, ...]:
-    """Those of the types for which another kernel than the one by order is fastest at any number of rows."""
+    """The preferences of each type for which another kernel than the default is faster at some number of rows."""
     by_type: dict[str, list[Choice]] = {}
     for choice in choices:
         by_type.setdefault(choice.subject.weight, []).append(choice)
@@ -139,7 +139,7 @@ def preferences_of(choices: Iterable[Choice]) -> tuple[Preference, ...]:
 
 
 def _choose(subject: Subject, rows: int, max_rows: int | None, rounds: dict[str, list[float]]) -> Choice:
-    """Compared round by round with the kernel by order: what slows the machine slows both."""
+    """Compares each round with the default kernel's, since a slow moment of the machine affects both."""
     by_order, best, best_ratio = next(iter(rounds)), next(iter(rounds)), 1 - MARGIN
     for kernel, found in rounds.items():
         ratios = [one / other for one, other in zip(found, rounds[by_order], strict=False)]

@@ -1,4 +1,4 @@
-"""The file that `imp tune` writes: kernels measured as fastest, and the CPU and the kernels of which that holds."""
+"""The file that `imp tune` writes: the fastest kernels, and the CPU and list of kernels that this was measured on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imp_service.config.files import Candidate, read_first
 from imp_service.core.isa import isa_of
 
 VERSION = 1
-# Rows of each measurement, and up to how many rows of a product it stands for; None: any number.
+# The number of rows of each measurement, and up to how many rows its result is used; None: any number.
 BANDS: tuple[tuple[int, int | None], ...] = ((1, 4), (8, 64), (512, None))
 
 # Weight type, kernel, up to how many rows.
@@ -24,10 +24,10 @@ Preference = tuple[str, str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class TuningKey:
-    """What a tuning was measured on; on anything else it says nothing."""
+    """What a tuning was measured on. It is valid only there."""
 
     cpu: str
-    isa: str  # as isa_of() names it: another order of words is no difference
+    isa: str  # as isa_of() names it
     threads: int
     kernels: str  # digest of the kernel list
 
@@ -44,28 +44,28 @@ class Tuning:
 
 
 def key_here(settings: Settings) -> TuningKey:
-    """Of this machine under these settings, whose `device.threads` is decided."""
+    """The key of this machine under these settings, whose `device.threads` is decided."""
     device = settings.device
     assert isinstance(device.threads, int)  # narrows
     return TuningKey(_core.processor_name(), isa_of(settings), device.threads, kernel_digest(_core.kernels()))
 
 
 def kernel_digest(kernels: Sequence[Mapping[str, object]]) -> str:
-    """Changes with the list's names, their order, and what each one multiplies."""
+    """A digest of the kernels' names, their order and their properties."""
     return hashlib.sha256(json.dumps([dict(row) for row in kernels], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def write_tuning(tuning: Tuning, measured: object) -> str:
-    """The file's text; `measured` is what the choice was made from, for people."""
+    """The file's text. `measured` has the measurements, for people."""
     rows = [{"weight": weight, "kernel": kernel, "max_rows": rows} for weight, kernel, rows in tuning.preferences]
     document = {"version": VERSION, "key": asdict(tuning.key), "preferences": rows, "measured": measured}
     return json.dumps(document, indent=1) + "\n"
 
 
 def read_tuning(path: Path) -> Tuning:
-    """Raises ConfigError for what `imp tune` has not written."""
+    """Raises ConfigError if `imp tune` has not written the file."""
     found = read_first((Candidate(path, "device.tuning"),))
-    assert found is not None  # a candidate that is named must exist
+    assert found is not None  # a missing file raises ConfigError
     where = f"device.tuning: {path}"
     try:
         document = json.loads(found[1])
@@ -78,7 +78,7 @@ def read_tuning(path: Path) -> Tuning:
 
 
 def tuning_here(settings: Settings) -> tuple[list[Preference], str]:
-    """The preferences of the settings' tuning, or none and why they do not hold here."""
+    """The preferences in the settings' tuning file, or none and why they are not valid here."""
     if settings.device.tuning is None:
         return [], ""
     path = Path(settings.device.tuning)

@@ -1,4 +1,4 @@
-"""What a loaded model's weights are: how many, of which type, and the digest of their files."""
+"""A loaded model's weights: their number, their main type, and the digest of their files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ HASH_CHUNK_BYTES = 1024**2
 
 
 def count_parameters(model: _core.Model) -> int:
-    """Of all tensors; one that serves twice counts once."""
+    """The parameters of all tensors. A tensor with two uses counts once."""
     return sum(weight["n_matrices"] * weight["n"] * weight["k"] for weight in model.weights)
 
 
 def weight_format(model: _core.Model) -> str:
-    """The type of most of them."""
+    """The type of most parameters."""
     counts: Counter[str] = Counter()
     for weight in model.weights:
         counts[weight["dtype"]] += weight["n_matrices"] * weight["n"] * weight["k"]
@@ -25,9 +25,9 @@ def weight_format(model: _core.Model) -> str:
 
 
 def sha256_of(files: Sequence[_core.OpenFile], goes_on: Callable[[], bool] = lambda: True) -> str | None:
-    """Digest of the files' bytes, one after the other, in hexadecimal; None where `goes_on` says no before the end.
+    """SHA-256 of the concatenated files, in hexadecimal; None if `goes_on` returns False before the end.
 
-    Raises MODEL_IO where a file was changed since it was opened.
+    Raises MODEL_IO if a file has changed since it was opened.
     """
     digest = hashlib.sha256()
     for file in files:

@@ -1,4 +1,4 @@
-"""Measures a model's speed beside the limits of the machine, in one run."""
+"""Measures a model's speed and the limits of the machine in one run."""
 
 from imp_service.core.bench.cases import STANDARD, BenchPlan, Case
 from imp_service.core.bench.measure import run_bench

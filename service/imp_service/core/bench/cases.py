@@ -1,4 +1,4 @@
-"""What is measured: cases of reading prompts and of generating, each at a number of threads."""
+"""The cases of a bench: prompts to prefill and tokens to decode, each with a number of threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["prefill", "decode"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`tokens` of one prompt are read, or each of `batch` sequences that hold `depth` tokens generates `tokens`."""
+    """Prefills a prompt of `tokens`, or decodes `tokens` in each of `batch` sequences that hold `depth` tokens."""
 
     kind: Kind
     threads: int
@@ -31,15 +31,15 @@ class Case:
 
     @property
     def context(self) -> int:
-        """Tokens that a sequence holds in the end."""
+        """Tokens that a sequence holds at the end."""
         return self.depth + self.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """Lists of sizes. Every prompt length is a case; so is every generation at every depth and batch.
+    """The sizes to measure. Every prompt length is a case, and so is every decode length at every depth and batch.
 
-    Where they are not crossed, depths are of one sequence, and batches begin with nothing.
+    If `is_crossed` is false, depths are measured with one sequence, and batches at depth 0.
     """
 
     prefill: tuple[int, ...] = (512,)
@@ -56,7 +56,7 @@ class BenchPlan:
             raise field_invalid("decode", "1, expected at least 2: time is taken between outputs")
 
     def cases(self, threads: int) -> list[Case]:
-        """All cases at one number of threads, prompts first."""
+        """All cases with one number of threads, prompts first."""
         return [Case("prefill", threads, tokens) for tokens in self.prefill] + [
             Case("decode", threads, tokens, batch, depth)
             for tokens in self.decode
@@ -64,17 +64,17 @@ class BenchPlan:
         ]
 
     def _generations(self) -> list[tuple[int, int]]:
-        """Batch and depth of each."""
+        """The batch and depth of each decode case."""
         if self.is_crossed:
             return [(batch, depth) for depth in self.depths for batch in self.batches]
         return list(dict.fromkeys([(1, depth) for depth in self.depths] + [(batch, 0) for batch in self.batches]))
 
     def overhead_cases(self, threads: int) -> list[Case]:
-        """Short generations, for what a step costs beside its forward pass."""
+        """Short generations, to measure the time of a step outside its forward pass."""
         return [Case("decode", threads, self.overhead_tokens, batch) for batch in self.overhead_batches]
 
 
-# What imp's speed is judged by: short and long prompts, one sequence at all depths, many from nothing.
+# The standard measurement: short and long prompts, one sequence at several depths, and batches at depth 0.
 STANDARD = BenchPlan(
     prefill=(512, 2048, 8192),
     decode=(32,),

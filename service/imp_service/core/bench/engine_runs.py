@@ -1,4 +1,4 @@
-"""Prompts and generations on the engine, timed by the engine's own clock."""
+"""Runs prompts and generations on the engine, timed by the engine's own clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NS = 1e-9
 
 
 class EngineRuns:
-    """Runs over random tokens; what the prefix cache holds is computed again. For one thread."""
+    """Runs over random tokens, without the prefix cache. For one thread."""
 
     def __init__(self, client: EngineClient, n_tokens: int) -> None:
         self.client = client
@@ -26,7 +26,7 @@ class EngineRuns:
         self._random = random.Random(0)
 
     def tokens(self, n: int) -> list[int]:
-        """Any tokens of the vocabulary."""
+        """Random tokens."""
         return [self._random.randrange(self._n_tokens) for _ in range(n)]
 
     def prefill(self, n_tokens: int) -> float:
@@ -68,14 +68,14 @@ class EngineRuns:
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Seconds of a step: in the backend's sampler, which grows with the vocabulary, and in the engine itself."""
+    """Seconds of a step in the sampler, which grow with the vocabulary, and in the engine itself."""
 
     sampling: float
     engine: float
 
 
 class DecodeBatch:
-    """Sessions that hold `depth` tokens each, to generate from again and again."""
+    """Sessions that hold `depth` tokens each, to decode from repeatedly."""
 
     def __init__(self, runs: EngineRuns, batch: int, depth: int) -> None:
         self._runs = runs
@@ -84,7 +84,7 @@ class DecodeBatch:
 
     def __enter__(self) -> Self:
         for session in self._sessions:
-            # Sessions that shared their blocks would be read from the CPU's caches.
+            # Shared blocks would be read from the CPU's caches.
             self._engine.open(session, kind="session", bypass_prefix=True)
         if self._depth > 0:
             limits = _core.RunLimits(max_outputs=0)
@@ -96,14 +96,14 @@ class DecodeBatch:
             self._runs.answers([self._close(session) for session in self._sessions])
 
     def decode(self, n_tokens: int) -> float:
-        """Seconds from the first output to the last, the mean of all sequences; they hold `depth` tokens again."""
+        """Mean seconds from the first output of a sequence to its last. Afterwards each holds `depth` tokens again."""
         limits = _core.RunLimits(max_outputs=n_tokens, ends_at_eos=False)
         finished = self._runs.finish([self._run(session, 1, limits) for session in self._sessions])
         self._runs.answers([self._truncate(session) for session in self._sessions])
         return sum(event.timings.decode_ns for event in finished) / len(finished) * NS
 
     def step_costs(self, n_tokens: int) -> StepCosts:
-        """What each step takes beside its forward pass, the mean of the steps of one decode()."""
+        """The time of a step outside its forward pass: the mean over one decode()."""
         before = self._engine.stats()
         self.decode(n_tokens)
         after = self._engine.stats()

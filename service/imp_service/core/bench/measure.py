@@ -1,4 +1,4 @@
-"""Measures a model: loads it for each number of threads, and takes every repetition with the ceilings beside it."""
+"""Measures a model with each number of threads. Each repetition also measures the limits of the machine."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from imp_service.core.bench.work import Work, model_work
 from imp_service.core.errors import field_invalid, make_error
 from imp_service.core.load import LoadedModel, load
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 BUILT_IN_REMARK = (
     "The built-in model fits into the CPU's caches and is too small to say anything about the speed of real models: "
     "name one with -m, or take random weights of a real shape with --synthetic."
 )
-SYNTHETIC_REMARK = "The weights are random: they are as fast as the real ones, and say nothing."
+SYNTHETIC_REMARK = "The weights are random: as fast as real ones, but their output is meaningless."
 WARM_UP_TOKENS = 8
 
 
-def run_bench(configs: Sequence[Config], plan: BenchPlan, file: _core.ModelFile | None, tell: Tell) -> BenchReport:
-    """Measures the settings' model, or `file` in its place, once under each of `configs`: they differ in threads.
+def run_bench(configs: Sequence[Config], plan: BenchPlan, file: _core.ModelFile | None, report: Report) -> BenchReport:
+    """Measures the settings' model, or `file` in its place, with each of `configs`, which differ in threads.
 
-    `tell` hears what is being done. A case that cannot fit is refused before anything is measured.
+    `report` gets a line before each measurement. A case that does not fit is refused before the first one.
     """
     if not configs:
         raise field_invalid("threads", "none, expected at least one number")
-    reports = [_measure(config, plan, file, tell) for config in configs]
+    reports = [_measure(config, plan, file, report) for config in configs]
     return BenchReport(
         reports[0].facts,
         tuple(case for report in reports for case in report.cases),
@@ -39,11 +39,11 @@ def run_bench(configs: Sequence[Config], plan: BenchPlan, file: _core.ModelFile 
     )
 
 
-def _measure(config: Config, plan: BenchPlan, file: _core.ModelFile | None, tell: Tell) -> BenchReport:
-    tell(f"loading, device.threads = {config.settings.device.threads}")
+def _measure(config: Config, plan: BenchPlan, file: _core.ModelFile | None, report: Report) -> BenchReport:
+    report(f"loading, device.threads = {config.settings.device.threads}")
     loaded = load(config, file)
     try:
-        bench = ModelBench(loaded, plan.reps, tell)
+        bench = ModelBench(loaded, plan.reps, report)
         cases, overheads = plan.cases(bench.threads), plan.overhead_cases(bench.threads)
         for case in [*cases, *overheads]:
             bench.require_room(case)
@@ -57,7 +57,7 @@ def _measure(config: Config, plan: BenchPlan, file: _core.ModelFile | None, tell
 
 
 def model_facts(loaded: LoadedModel, *, is_synthetic: bool) -> ModelFacts:
-    """What there is to know about the model beside its speed."""
+    """The properties of the model."""
     model = loaded.model
     weights: Counter[str] = Counter()
     for weight in model.weights:
@@ -78,19 +78,19 @@ def model_facts(loaded: LoadedModel, *, is_synthetic: bool) -> ModelFacts:
 class ModelBench:
     """One loaded model under measurement."""
 
-    def __init__(self, loaded: LoadedModel, reps: int, tell: Tell) -> None:
+    def __init__(self, loaded: LoadedModel, reps: int, report: Report) -> None:
         self._model = loaded.model
         self._scheduler = loaded.config.settings.scheduler
         self._max_sessions = loaded.config.settings.sessions.max
         self._runs = EngineRuns(loaded.client, loaded.model.n_tokens)
         self._work = model_work(loaded.model)
         self._reps = reps
-        self._tell = tell
+        self._report = report
         self.threads: int = loaded.model.n_threads
         self._cpus = loaded.cpus
 
     def require_room(self, case: Case) -> None:
-        """Raises where the case cannot run."""
+        """Raises if the case cannot run."""
         model, batch_limit = self._model, min(self._scheduler.max_running, self._max_sessions)
         if case.batch > batch_limit:
             raise field_invalid(
@@ -108,20 +108,20 @@ class ModelBench:
             )
 
     def measure(self, case: Case) -> CaseResult:
-        """All repetitions of a case, after one that warms up."""
+        """All repetitions of a case, after a warm-up."""
         if case.kind == "prefill":
             chunk = min(self._scheduler.prefill_chunk, self._scheduler.step_tokens)
             self._runs.prefill(case.tokens)
             return self._repeat(case, self._work.prefill(case.tokens, chunk), lambda: self._runs.prefill(case.tokens))
-        self._tell(f"{case.label}: filling the cache")
+        self._report(f"{case.label}: filling the cache")
         with DecodeBatch(self._runs, case.batch, case.depth) as batch:
             batch.decode(min(WARM_UP_TOKENS, case.tokens))
             work = self._work.decode(case.batch, case.depth, case.tokens)
             return self._repeat(case, work, lambda: batch.decode(case.tokens))
 
     def measure_overhead(self, case: Case) -> OverheadResult:
-        """What a step of the case costs beside its forward pass."""
-        self._tell(f"overhead of a step, batch {case.batch}")
+        """The time of a step of the case outside its forward pass."""
+        self._report(f"overhead of a step, batch {case.batch}")
         with DecodeBatch(self._runs, case.batch, case.depth) as batch:
             batch.decode(min(WARM_UP_TOKENS, case.tokens))
             costs = [batch.step_costs(case.tokens) for _ in range(self._reps)]
@@ -135,7 +135,7 @@ class ModelBench:
     def _repeat(self, case: Case, work: Work, run: Callable[[], float]) -> CaseResult:
         repetitions = []
         for i in range(self._reps):
-            self._tell(f"{case.label}: {i + 1} of {self._reps}")
+            self._report(f"{case.label}: {i + 1} of {self._reps}")
             bandwidth = _core.probe_read_bandwidth(self.threads, cpus=self._cpus)
             peak = _core.probe_peak(self._work.peak, self.threads, cpus=self._cpus)
             repetitions.append(Repetition(run(), bandwidth, peak))

@@ -1,4 +1,4 @@
-"""What a bench found: the times of each case, and the limits of the machine that were measured with it."""
+"""The results of a bench: the times of each case, and the limits of the machine that were measured with it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from imp_service.core.bench.work import PeakKind, Work
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """All measurements of one quantity, in the order of taking."""
+    """All measurements of one quantity, in order."""
 
     samples: tuple[float, ...]
 
     @classmethod
     def of(cls, samples: Iterable[float]) -> Spread:
-        """Of at least one measurement."""
+        """The spread of at least one measurement."""
         return cls(tuple(samples))
 
     @property
@@ -37,7 +37,7 @@ class Spread:
         return max(self.samples)
 
     def as_json(self) -> dict[str, object]:
-        """The summary and what it is of."""
+        """The summary and the measurements."""
         return {"median": self.median, "min": self.least, "max": self.most, "samples": list(self.samples)}
 
 
@@ -46,7 +46,7 @@ SCHEMA = "imp.bench.v1"
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """Seconds of one repetition, and the rates probed right before it."""
+    """The seconds of one repetition, and the machine's limits that were measured right before it."""
 
     seconds: float
     read_bytes_per_s: float
@@ -55,7 +55,7 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One case, repeated. Fractions are of the ceilings beside the same repetition."""
+    """One case with its repetitions. Fractions are of the limits measured with the same repetition."""
 
     case: Case
     work: Work
@@ -64,32 +64,32 @@ class CaseResult:
 
     @property
     def seconds(self) -> Spread:
-        """Of the work."""
+        """Seconds of the case."""
         return Spread.of(rep.seconds for rep in self.repetitions)
 
     @property
     def tokens_per_s(self) -> Spread:
-        """Over all sequences."""
+        """Tokens per second of all sequences."""
         return Spread.of(self.work.tokens / rep.seconds for rep in self.repetitions)
 
     @property
     def read_bytes_per_s(self) -> Spread:
-        """The bandwidth probed."""
+        """The measured memory bandwidth."""
         return Spread.of(rep.read_bytes_per_s for rep in self.repetitions)
 
     @property
     def peak_ops_per_s(self) -> Spread:
-        """The arithmetic probed."""
+        """The measured peak of arithmetic."""
         return Spread.of(rep.peak_ops_per_s for rep in self.repetitions)
 
     @property
     def bandwidth_fraction(self) -> Spread:
-        """Of the time, how much reading the case's bytes would take at the bandwidth probed."""
+        """The share of the memory bandwidth that the case reaches."""
         return Spread.of(self.work.bytes / rep.seconds / rep.read_bytes_per_s for rep in self.repetitions)
 
     @property
     def arithmetic_fraction(self) -> Spread:
-        """Of the time, how much computing the case's operations would take at the peak probed."""
+        """The share of the peak of arithmetic that the case reaches."""
         return Spread.of(self.work.ops / rep.seconds / rep.peak_ops_per_s for rep in self.repetitions)
 
     def as_json(self) -> dict[str, object]:
@@ -116,7 +116,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class OverheadResult:
-    """Seconds that a decode step takes beside its forward pass: in the sampler; in scheduling, bookkeeping, events."""
+    """Seconds of a decode step outside its forward pass: in the sampler, and in the engine (scheduling, events)."""
 
     threads: int
     batch: int
@@ -124,7 +124,7 @@ class OverheadResult:
     engine: Spread
 
     def as_json(self) -> dict[str, object]:
-        """Every number of it."""
+        """Every number of the result."""
         return {
             "threads": self.threads,
             "batch": self.batch,
@@ -135,7 +135,7 @@ class OverheadResult:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What was measured."""
+    """The model that was measured."""
 
     name: str
     architecture: str
@@ -158,14 +158,14 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """All of a bench."""
+    """All results of a bench."""
 
     facts: ModelFacts
     cases: tuple[CaseResult, ...]
     overheads: tuple[OverheadResult, ...]
 
     def as_json(self) -> dict[str, object]:
-        """As `imp bench --json` prints it; a change that breaks readers changes `schema`."""
+        """The report as `imp bench --json` prints it. An incompatible change must change `schema`."""
         return {
             "schema": SCHEMA,
             **self.facts.as_json(),

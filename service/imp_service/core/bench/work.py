@@ -1,4 +1,4 @@
-"""What a case must do at the least: bytes that it reads from memory, operations that it computes."""
+"""The least work of a case: the bytes that it must read from memory, and the operations that it must compute."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from imp_service import _core
 
 PeakKind = Literal["int8", "bf16", "f32"]
 
-# Whose products are taken in another type than int8.
+# Weight types whose products are not computed in int8.
 FLOAT_PEAKS: dict[str, PeakKind] = {"f32": "f32", "f16": "f32", "bf16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of one repetition; a multiply and an add are two operations."""
+    """The work of one repetition. A multiplication and an addition are two operations."""
 
     tokens: int
     bytes: float
@@ -26,11 +26,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """A model's costs, from which those of every case follow.
+    """A model's costs, from which the work of every case is computed.
 
-    The weights are read once for all rows of a step, the head only where something is drawn, of the experts those that
-    rows go to; the cache is read once for each sequence of a step. What caches of the CPU may spare is not taken off,
-    nor what a kernel reads twice added.
+    A step reads the weights once for all rows, the head only if it samples, and only the experts that rows use. It
+    reads the cache once for each sequence. The CPU's caches are ignored, and so is what a kernel reads twice.
     """
 
     body_bytes: int
@@ -40,12 +39,12 @@ class ModelWork:
     kv_bytes: float  # of one token in one layer
     attention_ops: int  # of one query and one key in one layer
     windows: tuple[tuple[int, int], ...]  # (tokens that attention sees, 0 for all; number of layers)
-    peak: PeakKind  # arithmetic that most of the operations are
-    expert_bytes: int = 0  # of all experts, beside the body
-    expert_share: float = 0.0  # of the experts, those that one row goes to
+    peak: PeakKind  # the arithmetic of most operations
+    expert_bytes: int = 0  # of all experts; not in body_bytes
+    expert_share: float = 0.0  # of the experts that one row uses
 
     def prefill(self, tokens: int, chunk: int) -> Work:
-        """A prompt, read in steps of at most `chunk` tokens."""
+        """The work of a prompt in steps of at most `chunk` tokens."""
         ends = [min(start + chunk, tokens) for start in range(0, tokens, chunk)]
         sizes = [end - start for start, end in zip(range(0, tokens, chunk), ends, strict=True)]
         return Work(
@@ -55,7 +54,7 @@ class ModelWork:
         )
 
     def decode(self, batch: int, depth: int, tokens: int) -> Work:
-        """The steps from each sequence's first output to its last: one fewer than its outputs."""
+        """The work from each sequence's first output to its last: one step fewer than outputs."""
         steps = tokens - 1
         seen = batch * self._seen(range(depth + 2, depth + tokens + 1))
         return Work(
@@ -65,11 +64,11 @@ class ModelWork:
         )
 
     def _weights_bytes(self, rows: int) -> float:
-        """Read in a step of so many rows, the head's apart: any expert is as likely as another to get a row."""
+        """Bytes read in a step of so many rows, without the head. Each expert is equally likely to get a row."""
         return self.body_bytes + self.expert_bytes * (1 - (1 - self.expert_share) ** rows)
 
     def _seen(self, contexts: Iterable[int]) -> int:
-        """Keys, over all layers, that a query at the end of each context sees."""
+        """The number of keys, over all layers, that queries at the end of each context see."""
         lengths = list(contexts)
         return sum(
             n_layers * sum(min(length, window) if window else length for length in lengths)
@@ -78,23 +77,23 @@ class ModelWork:
 
 
 def model_work(model: _core.Model) -> ModelWork:
-    """The costs of a loaded model in the layouts that it has in memory."""
+    """The costs of a loaded model in its memory layouts."""
     matrices = [weight for weight in model.weights if weight["layout"] != "vector"]
     vectors = [weight for weight in model.weights if weight["layout"] == "vector"]
     (head,) = (weight for weight in matrices if weight["use"] == "head")
-    # Of a table that is only looked up a token reads one row: too little to count.
+    # A table that is only looked up does not count: a token reads one row.
     body = [weight for weight in matrices if weight["use"] in ("product", "expert")]
     facts = {fact["name"]: fact["value"] for fact in model.facts}
     share = int(facts.get("n_experts_used", 0)) / max(1, int(facts["n_experts"]))
 
     def ops_of(weight: dict[str, Any]) -> float:
-        """Of one row."""
+        """The operations of one row."""
         elements: int = weight["n"] * weight["k"] * weight["n_matrices"]
         return 2 * elements * (share if weight["use"] == "expert" else 1)
 
     ops: defaultdict[PeakKind, float] = defaultdict(float)
     for weight in [*body, head]:
-        # What has no kernel of its own type is decoded and multiplied as floats.
+        # A type without its own kernel is decoded and multiplied as floats.
         peak = "f32" if weight["layout"] == "file" else FLOAT_PEAKS.get(weight["dtype"], "int8")
         ops[peak] += ops_of(weight)
     cached_tokens = model.n_blocks * model.kv_block_tokens
