@@ -1,1 +1,1 @@
-"""The command line: a shell that knows the commands' names, and one module for each command."""
+"""The command line: one module or folder for each command."""

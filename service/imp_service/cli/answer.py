@@ -38,7 +38,7 @@ def milliseconds(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Answer:
-    """What the replies of one sequence add up to. Made when it is asked for: the first token is timed from then."""
+    """The replies of one sequence, added up. Its creation starts the time to the first token."""
 
     asked_at: float = field(default_factory=time.monotonic)
     text: str = ""
@@ -49,14 +49,14 @@ class Answer:
 
     @property
     def summary(self) -> str:
-        """As "96 tokens, 310 tok/s, first token 12 ms", and why it ended where the model did not end it itself."""
+        """As "96 tokens, 310 tok/s, first token 12 ms", and why it ended, unless the model ended it."""
         assert self.finished is not None  # narrows
         timings = self.finished.timings
         decode = None if timings is None else timings.decode
         return summary_text(len(self.token_ids), decode, self.first_token_seconds, self.finished.reason)
 
 
-def gather(answer: Answer, replies: "Iterable[Reply]", writer: "AnswerWriter | None") -> None:
+def collect(answer: Answer, replies: "Iterable[Reply]", writer: "AnswerWriter | None") -> None:
     """Adds the replies to `answer` as they come, so that an interrupted answer is not lost."""
     from imp_service.generation import Finished, Started
 

@@ -1,4 +1,4 @@
-"""Arguments: a parser that fails the way every command fails, and the options that reach the settings."""
+"""The argument parser of every command, and argparse types for numbers and times."""
 
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class UsageError(Exception):
-    """A command line that is none; it has the usage to show above the error line."""
+    """An invalid command line. `usage` is printed above the error line."""
 
     def __init__(self, usage: str, message: str) -> None:
         self.reason = "USAGE"
@@ -32,7 +32,7 @@ class _HelpFormatter(RawDescriptionHelpFormatter):
 
 
 class Parser(ArgumentParser):
-    """Options may not be abbreviated: a script that works today works when another option arrives."""
+    """Options cannot be abbreviated, so a new option never breaks a script."""
 
     def __init__(self, *, examples: Sequence[str] = (), **options: Any) -> None:
         shown = "\n".join(["examples:", *(f"  {example}" for example in examples)]) if examples else None
@@ -44,7 +44,7 @@ class Parser(ArgumentParser):
 
 
 class Once(Action):
-    """Stores a value; a second one is an error, not a silent replacement."""
+    """Stores a value; a repeated option is an error."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Writes a file completely or not at all. It replaces nothing but a regular file, and follows no link."""
+"""Writes a file atomically. Replaces regular files only, and follows no link."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-# Everyone may read the file: imp writes no secret in this way.
+# Readable for everyone: imp writes no secrets this way.
 MODE = 0o644
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = {
@@ -20,9 +20,9 @@ _KINDS = {
 }
 
 
-def write_whole(path: Path, text: str, *, keep: Callable[[int], None] = os.close) -> None:
-    """Raises OSError. `keep` gets the open descriptor before the file has its name, and must close it."""
-    # Nobody can guess the name, and open() fails if a file or a link has it: no other file is ever written.
+def write_atomically(path: Path, text: str, *, keep: Callable[[int], None] = os.close) -> None:
+    """Raises OSError. `keep` gets the open descriptor before the file has its final name, and must close it."""
+    # An unguessable name, and O_EXCL: the write cannot hit another file or a link.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     written = os.open(partial, _CREATE, MODE)
     try:
@@ -41,7 +41,7 @@ def write_whole(path: Path, text: str, *, keep: Callable[[int], None] = os.close
 
 
 def require_regular(path: Path) -> None:
-    """Raises OSError where there is something that is no regular file: it is neither removed nor replaced."""
+    """Raises OSError if `path` exists and is not a regular file."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The line before an answer: what runs, on what, and why so."""
+"""The banner before an answer: version, model, device and threads."""
 
 import sys
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def banner(model: "ModelRuntime", file: "ModelFile") -> str:
-    """Version, model, CPU, threads and why, and a GPU where there may be one: one line."""
+    """One line: version, model, CPU, threads with the reason, and the GPU if the machine may have one."""
     name = "built-in demo" if is_built_in(model.config) else model.name
     return f"imp {__version__}  model: {name} ({describe_weights(file.tensors)})  {device_text(model)}"
 
 
 def device_text(model: "ModelRuntime") -> str:
-    """As "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)"; of a GPU only where there may be one."""
+    """As "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)"; a GPU only if the machine may have one."""
     from imp_service.core.device import CPU, nvidia_driver, processor_name
 
     threads = threads_text(model.config)
@@ -35,8 +35,8 @@ def device_text(model: "ModelRuntime") -> str:
     return f"{cpu}  GPU: not used ({reason})"
 
 
-def introduce(model: "ModelRuntime", file: "ModelFile") -> None:
-    """Prints the banner, and what is odd about the model, to stderr."""
+def print_banner(model: "ModelRuntime", file: "ModelFile") -> None:
+    """Prints the banner and the model's warnings to stderr."""
     print(banner(model, file), file=sys.stderr)
     for warning in (*file.warnings, *model.warnings):
         print(warning_line(warning), file=sys.stderr)
@@ -48,20 +48,20 @@ def is_built_in(config: "Config") -> bool:
 
 
 def describe_weights(tensors: "Sequence[TensorInfo]") -> str:
-    """As "3.7M parameters, Q8_0, 4.0 MB"; where types are mixed, the one with the most elements leads."""
+    """As "3.7M parameters, Q8_0, 4.0 MB"; of mixed types, names the one with the most elements."""
     n_elements = sum(tensor.n_elements for tensor in tensors)
     by_type: dict[str, int] = {}
     for tensor in tensors:
         by_type[tensor.dtype] = by_type.get(tensor.dtype, 0) + tensor.n_elements
     most = max(by_type, key=lambda dtype: by_type[dtype], default="no weights")
-    # Norms and biases stay in float everywhere: they make no file a mixed one.
+    # Norms and biases are floats in every file: a few other elements do not make a file mixed.
     is_mixed = by_type.get(most, 0) < 0.95 * n_elements
     n_bytes = sum(tensor.n_bytes for tensor in tensors)
     return f"{count_text(n_elements)} parameters, {'mostly ' if is_mixed else ''}{most.upper()}, {bytes_text(n_bytes)}"
 
 
 def threads_text(config: "Config") -> str:
-    """As "2 threads (cpu.max 2.5)": how many, and who said so."""
+    """As "2 threads (cpu.max 2.5)": the number, and the reason for it."""
     entry = next(entry for entry in config.entries() if entry.name == "device.threads")
     reason = entry.origin.place.partition(" -> ")[0] if entry.origin.source == "auto" else str(entry.origin)
     count = config.settings.device.threads

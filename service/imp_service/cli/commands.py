@@ -1,6 +1,6 @@
 """The list of commands. A command is one module with `configure(parser)` and `run(arguments)`, and one row here.
 
-Only the module of the command that was typed is imported: the rest costs nothing at start.
+Only the module of the typed command is imported, so the others cost no start-up time.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
-from imp_service.cli.preflight import NUMPY_BYTES
+from imp_service.cli.preflight import NUMPY_ADDRESS_SPACE_BYTES
 
 
 class CommandModule(Protocol):
@@ -18,14 +18,14 @@ class CommandModule(Protocol):
         """Adds the command's own arguments."""
 
     def run(self, arguments: Namespace) -> int:
-        """Does it; returns the exit status. Errors are raised: the shell knows their line and their status."""
+        """Runs the command; returns its exit status. Errors are raised: shell.py prints them and chooses the status."""
 
 
 class Command(NamedTuple):
     name: str
     text: str
-    methods: tuple[str, ...] = ()  # words that may follow it; where none does, the first is meant
-    room_bytes: int = 0  # of addresses, without which it ends before it loads a library
+    methods: tuple[str, ...] = ()  # subcommands; the first is the default
+    address_space_bytes: int = 0  # that its libraries need
 
     def module(self) -> CommandModule:
         return cast(CommandModule, import_module(f"imp_service.cli.{self.name}"))
@@ -33,18 +33,30 @@ class Command(NamedTuple):
 
 CALL_METHODS = ("generate", "chat", "info", "load", "health", "tokenize", "detokenize")
 COMMANDS = (
-    Command("run", "continue a text", room_bytes=NUMPY_BYTES),
-    Command("chat", "talk with a model", room_bytes=NUMPY_BYTES),
-    Command("serve", "serve a model over gRPC", room_bytes=NUMPY_BYTES),
+    Command("run", "continue a text", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("chat", "talk with a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("serve", "serve a model over gRPC", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("call", "call a running server", CALL_METHODS),
     Command("top", "watch a running server"),
     Command("admin", "operate a running server: drain, abort, profile, reload"),
-    Command("inspect", "show what a model file is and whether it fits", room_bytes=NUMPY_BYTES),
-    Command("bench", "measure a model against this machine's limits, or a server", room_bytes=NUMPY_BYTES),
-    Command("tune", "measure which kernels are fastest on this machine", room_bytes=NUMPY_BYTES),
+    Command(
+        "inspect",
+        "show what a model file holds, and whether it fits in memory",
+        address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES,
+    ),
+    Command(
+        "bench",
+        "measure a model against this machine's limits, or a server",
+        address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES,
+    ),
+    Command("tune", "measure which kernels are fastest on this machine", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("kernels", "list the matrix kernels, or explain which one runs"),
-    Command("k8s", "print Kubernetes manifests, sized for a model", room_bytes=NUMPY_BYTES),
-    Command("doctor", "say whether imp can run here, and what it sees of this machine", room_bytes=NUMPY_BYTES),
+    Command("k8s", "print Kubernetes manifests, sized for a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command(
+        "doctor",
+        "check whether imp can run here, and show what it detects",
+        address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES,
+    ),
     Command("config", "show, check or write the settings"),
-    Command("completion", "print what makes a shell complete imp's words"),
+    Command("completion", "print a completion script for a shell"),
 )

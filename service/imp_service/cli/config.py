@@ -28,20 +28,20 @@ def configure(parser: ArgumentParser) -> None:
     show.add_argument("--origin", action="store_true", help="and where it came from")
     show.add_argument("--json", action="store_true", help="as one JSON object")
     add_settings_options(show)
-    show.set_defaults(act=_show)
+    show.set_defaults(run_method=_show)
     examples = ("imp config check", "imp config check --config imp.conf --set model.path=model.gguf")
-    what = "check each key and the files keys name; if all keys are good, the device and that models fit; no weights"
+    what = "check all keys and the files that they name; if all keys are valid, also the device and that models fit"
     check = actions.add_parser("check", help=what, description=what, examples=examples)
     add_settings_options(check)
-    check.set_defaults(act=_check)
+    check.set_defaults(run_method=_check)
     what, examples = "write a commented file with every key and its default", ("imp config init", "imp config init -")
     init = actions.add_parser("init", help=what, description=what, examples=examples)
     init.add_argument("path", nargs="?", default="imp.conf", help="the new file, or - for stdout (default: imp.conf)")
-    init.set_defaults(act=_init)
+    init.set_defaults(run_method=_init)
 
 
 def run(arguments: Namespace) -> int:
-    status: int = arguments.act(arguments)
+    status: int = arguments.run_method(arguments)
     return status
 
 
@@ -56,19 +56,19 @@ def _show(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace) -> int:
-    """Reports whatever is wrong; ends as the first of it would end a start."""
+    """Prints every error; the exit status is that of the first."""
     from imp_service.config.load import read
 
     warn_of_variables()
     reading = read(arguments.config, arguments.assignments)
     config = reading.config
     faults = [*reading.errors, *_further_faults(reading)]
-    # What several models have in common is told once.
-    statuses = [report(*told) for told in dict.fromkeys(describe(fault) for fault in faults)]
+    # An error that several models share is printed once.
+    statuses = [report(*line) for line in dict.fromkeys(describe(fault) for fault in faults)]
     if not reading.is_whole:
-        _warn(f"after {len(reading.errors)} errors the rest was not read")
+        _warn(f"stopped after {len(reading.errors)} errors: the rest was not read")
     elif reading.errors:
-        _warn("the device, and whether models fit it, were not looked at")
+        _warn("not checked: the device, and whether models fit in its memory")
     if config is None or statuses:
         return statuses[0]
     n_set = sum(entry.origin.source not in ("default", "auto") for entry in config.entries())
@@ -78,7 +78,7 @@ def _check(arguments: Namespace) -> int:
 
 
 def _further_faults(reading: "Reading") -> "Iterator[Fault]":
-    """Beside those of keys. Where one is bad, only of files: a device or a model may be another than was meant."""
+    """Errors that are not of keys. If a key is invalid, only of files: other keys may be wrong too."""
     from imp_service.config.host import resolve_threads
     from imp_service.core.settings_faults import opening_faults, setting_faults
     from imp_service.serving.security.secret_faults import secret_faults

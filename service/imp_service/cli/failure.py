@@ -6,7 +6,7 @@ MAX_LINE_BYTES = 500
 
 BAD_USAGE = 64
 INTERRUPTED = 130
-# Reasons of the core, the text layer and the settings that are no bug of ours. Every other one ends with 70.
+# Reasons that are not bugs of imp. Every other reason ends with 70.
 _STATUS = {
     "USAGE": BAD_USAGE,
     "FIELD_INVALID": 64,
@@ -36,7 +36,7 @@ _STATUS = {
     "OVERRIDE_INVALID": 78,
 }
 _BUG = 70
-# What a server refused ends as its status code says, by the code's name: one of its reasons may be new to us.
+# For errors of a server, by the name of the gRPC code: a newer server may have reasons that are not listed above.
 _STATUS_OF_CODE = {
     "CANCELLED": INTERRUPTED,
     "INVALID_ARGUMENT": 64,
@@ -56,7 +56,7 @@ _STATUS_OF_CODE = {
 
 
 class CommandError(Exception):
-    """A command's own failure; the core's and the settings' errors have the same two attributes."""
+    """An error of a command. Errors of the core and of the settings have the same two attributes."""
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
@@ -73,19 +73,19 @@ def exit_status(reason: str, code: object = None) -> int:
 
 
 def describe(error: Exception) -> tuple[str, str]:
-    """The reason and the message of whatever a command raised."""
+    """The reason and the message of an exception that a command raised."""
     reason, message = getattr(error, "reason", None), getattr(error, "message", None)
     if isinstance(reason, str) and isinstance(message, str):
         path = getattr(error, "path", None)  # of the text layer: a field, or a key of the model's file
         return reason, f"{path}: {message}" if isinstance(path, str) else message
-    from imp_service.config.errors import refused_by_system  # as below
+    from imp_service.config.errors import refused_by_system  # imported here: only failures need it
 
     if refusal := refused_by_system(error):
         return "NO_MEMORY", refusal
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return "IO_FAILED", f"{where}{error.strerror or error}"
-    import traceback  # only here: a command that ends well does not wait for it
+    import traceback  # imported here: only failures need it
 
     last = traceback.extract_tb(error.__traceback__)[-1:]
     place = f" at {last[0].filename.rpartition('/')[2]}:{last[0].lineno}" if last else ""
@@ -98,7 +98,7 @@ def error_line(reason: str, message: str) -> str:
 
 
 def warning_line(message: str) -> str:
-    """The same for what is odd but ends nothing."""
+    """The same for a warning."""
     return _line("imp: warning", message)
 
 
@@ -107,7 +107,7 @@ def _line(head: str, message: str) -> str:
     line = f"{head}: {text}".encode()
     if len(line) > MAX_LINE_BYTES - 1:
         line = line[: MAX_LINE_BYTES - 1 - len("…".encode())] + "…".encode()
-    # A character that the cut went through leaves no half behind.
+    # Drops a character that the cut divided.
     return line.decode(errors="ignore")
 
 

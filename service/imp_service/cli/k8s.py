@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from imp_service.config import Config
     from imp_service.deploy import Base, Filling, Sizing
 
-# Names of pods and ConfigMaps are made from it, and end within the 63 characters of a label.
+# Names of pods and ConfigMaps begin with it, and must not exceed the 63 characters of a label.
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _REPLICAS = re.compile(r"([1-9][0-9]{0,3})(?:-([1-9][0-9]{0,3}))?")
@@ -43,14 +43,14 @@ def configure(parser: ArgumentParser) -> None:
         action=Once,
         help="the OCI image that holds it, on clusters with image volumes (feature gate ImageVolume)",
     )
-    parser.add_argument("--name", action=Once, help="what all of it is called (default: imp, app-with-imp)")
+    parser.add_argument("--name", action=Once, help="the name of all objects (default: imp, app-with-imp)")
     parser.add_argument("--image", metavar="REF", action=Once, help="imp's image")
     parser.add_argument("--app-image", metavar="REF", action=Once, help="with --sidecar: the application's image")
     parser.add_argument(
         "--replicas",
         metavar="N[-M]",
         action=Once,
-        help="a fixed number of pods, or from N to M by requests that wait (default: 1-8; a sidecar's: 2)",
+        help="a fixed number of pods, or N to M, scaled on waiting requests (default: 1-8; a sidecar: 2)",
     )
     add_set_option(parser, "in the pods' imp.conf: paths are the pods' own")
     parser.set_defaults(usage=parser.format_usage)
@@ -96,7 +96,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace) -> None:
-    """Every text that would end in the manifests has the form of its place there."""
+    """Checks the form of every argument that becomes part of the manifests."""
     rules = {
         "name": (_NAME, "small letters, digits and '-', at most 40"),
         "model_claim": (_NAME, "small letters, digits and '-', at most 40"),
@@ -115,9 +115,9 @@ def _check(arguments: Namespace) -> None:
     if arguments.sidecar and replicas is not None and replicas[0] != replicas[1]:
         raise UsageError(arguments.usage(), "--replicas: a range with --sidecar, expected N: the application scales")
     if arguments.app_image is not None and not arguments.sidecar:
-        raise UsageError(arguments.usage(), "--app-image: given without --sidecar, expected --sidecar beside it")
+        raise UsageError(arguments.usage(), "--app-image: given without --sidecar, expected --sidecar too")
     if arguments.model is None and (arguments.model_image or arguments.model_claim):
-        raise UsageError(arguments.usage(), "--model-image, --model-claim: given without --model, expected it beside")
+        raise UsageError(arguments.usage(), "--model-image, --model-claim: given without --model, expected --model too")
 
 
 def _replicas(text: str | None) -> tuple[int, int] | None:
@@ -126,18 +126,18 @@ def _replicas(text: str | None) -> tuple[int, int] | None:
 
 
 def _check_assignments(arguments: Namespace, config: "Config") -> None:
-    """--set may say what the manifests do not: not the ports, and a path of the model only where one is given."""
+    """Refuses --set for ports, which the bases define, and for the path of a model that is not given."""
     from imp_service.config.tree import origin_at
 
     for name in ("grpc", "health", "metrics"):
         if origin_at(config.tree, ("listen", name)).source == "--set":
-            raise UsageError(arguments.usage(), f"--set listen.{name}: the manifests' ports are those of their base")
+            raise UsageError(arguments.usage(), f"--set listen.{name}: the bases define the ports of the manifests")
     if arguments.model is None and origin_at(config.tree, ("model", "path")).source == "--set":
         raise UsageError(arguments.usage(), "--set model.path: given without --model, expected a file to size for")
 
 
 def _model_volume(base: "Base", arguments: Namespace) -> dict[str, object] | None:
-    """The source of the volume; without a model file there is no volume."""
+    """The source of the volume; None without a model file."""
     if arguments.model is None:
         return None
     if arguments.model_image is not None:

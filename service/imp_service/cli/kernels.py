@@ -1,4 +1,4 @@
-"""imp kernels: the matrix kernels in order of preference, or why each of them runs or does not."""
+"""imp kernels: lists the matrix kernels in order of preference, or explains which one runs and why."""
 
 import re
 import sys
@@ -33,13 +33,12 @@ def configure(parser: ArgumentParser) -> None:
         help="which kernel multiplies a weight of N rows of K elements, and why not the others; as q8_0 4096x1024",
     )
     parser.add_argument(
-        "--device", action=Once, help="whose kernels: cpu or cuda (default: as device.kind has it for a start)"
+        "--device", action=Once, help="whose kernels: cpu or cuda (default: the device that imp serve would use)"
     )
     parser.add_argument(
         "--isa",
         action=Once,
-        help="with --explain: decide as a CPU with these instruction sets would, as avx2vnni+avx512bf16 "
-        "(default: this one)",
+        help="with --explain: decide for a CPU with these instruction sets, as avx2vnni+avx512bf16 (default: this one)",
     )
     parser.add_argument(
         "--gpu", action=Once, help="with --explain, on cuda: decide for an h200 or a100 (default: the one here)"
@@ -59,7 +58,7 @@ def run(arguments: Namespace) -> int:
             _explain(arguments, _choice(arguments, config.settings, device))
         else:
             _list(arguments, device)
-    except InvalidArgument as error:  # the core calls its arguments as our options, without the dashes
+    except InvalidArgument as error:  # the names of its arguments are those of the options, without dashes
         if error.details.get("field") in ("device", "isa", "gpu"):
             error.message = f"--{error.message}"
         raise
@@ -67,19 +66,19 @@ def run(arguments: Namespace) -> int:
 
 
 def _device(arguments: Namespace, config: "Config") -> str:
-    """Whose kernels are asked for; refuses the options that say nothing of it."""
+    """The device whose kernels to list or explain; refuses options that have no effect on it."""
     from imp_service.core.device import CPU, resolve_device
 
-    # As a start decides, where the settings leave it to imp.
+    # `auto` is resolved as at a start.
     device: str = arguments.device or str(resolve_device(config).settings.device.kind)
     for option, word, is_for in (("--isa", arguments.isa, device == CPU), ("--gpu", arguments.gpu, device != CPU)):
         if word is None:
             continue
         if arguments.explain is None:
-            what = f"{option}: given without --explain, expected --explain TYPE NxK beside it"
+            what = f"{option}: given without --explain, expected --explain TYPE NxK too"
             raise UsageError(arguments.usage(), what)
         if not is_for:
-            raise UsageError(arguments.usage(), f"{option}: says nothing of {device}, {_WANTS[option]}")
+            raise UsageError(arguments.usage(), f"{option}: has no effect on {device}, {_WANTS[option]}")
     return device
 
 
@@ -125,15 +124,15 @@ def _explain(arguments: Namespace, choice: "Choice") -> None:
     write_table(sys.stdout, ("kernel", "verdict", "reason"), rows)
     if not any(candidate.accepted for candidate in candidates):
         print(
-            "\nNone runs: those that fit have not run on their hardware. Here and at a start,"
-            "\n--set model.overrides.unvalidated_kernels=true takes them all the same, "
-            f"and --set model.overrides.gemm.{dtype}=KERNEL one of them.",
+            "\nNone runs: the kernels that fit are not validated on hardware."
+            "\n--set model.overrides.unvalidated_kernels=true allows them, "
+            f"and --set model.overrides.gemm.{dtype}=KERNEL one of them; imp serve takes the same settings.",
             file=sys.stderr,
         )
 
 
 def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice":
-    """As the settings have it, where no argument says otherwise."""
+    """From the settings, except what the arguments override."""
     from imp_service.core.device import CPU
     from imp_service.core.isa import isa_setting
     from imp_service.core.kernels import Choice
@@ -147,18 +146,18 @@ def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice"
     )
     if device != CPU:
         return replace(choice, gpu=arguments.gpu or "auto", cublaslt=settings.device.cublaslt)
-    if arguments.isa is not None:  # not that of the machine that a tuning is of
+    if arguments.isa is not None:  # a tuning file is of this machine, and does not apply
         return replace(choice, isa=arguments.isa)
     return replace(choice, isa=isa_setting(settings), tuning=_tuning(settings))
 
 
 def _overrides_of_types(gemm: "Mapping[str, str]") -> "Mapping[str, str]":
-    """Those of model.overrides.gemm that name a weight's type; the others are told: no tensor is asked about."""
+    """The entries of model.overrides.gemm that name a weight type; warns about patterns of tensors."""
     from imp_service.core.kernels import weight_types
 
     types = weight_types()
     if patterns := [pattern for pattern in gemm if pattern not in types]:
-        _warn(f"model.overrides.gemm of tensors says nothing of a type, and is not looked at: {', '.join(patterns)}")
+        _warn(f"model.overrides.gemm: patterns of tensors are ignored here: {', '.join(patterns)}")
     return {pattern: kernel for pattern, kernel in gemm.items() if pattern in types}
 
 

@@ -1,4 +1,4 @@
-"""A server's load and its requests, in words."""
+"""A server's load and its requests as text."""
 
 from typing import TYPE_CHECKING
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from imp_service.pb.admin_pb2 import RequestState
     from imp_service.pb.model_pb2 import Load
 
-# The load, and each request where the admin listener was asked too.
+# The load, and the requests if the admin listener was asked too.
 Snapshot = tuple["Load", "list[RequestState] | None"]
 
 REQUEST_HEADINGS = ("request", "state", "age", "prompt", "output", "unread", "peer")
 
 
 def load_rows(load: "Load") -> list[tuple[str, str]]:
-    """What is measured, and its value."""
+    """Rows of a table: each number with its name."""
     return [
         ("state", "draining: takes no new work" if load.draining else "open"),
         ("running", str(load.running)),
@@ -29,7 +29,7 @@ def load_rows(load: "Load") -> list[tuple[str, str]]:
 
 
 def load_line(load: "Load") -> str:
-    """The same on one line, for logs and pipes."""
+    """The load on one line, for logs and pipes."""
     return (
         f"{load.time.ToJsonString()}  running {load.running}  waiting {load.waiting}  sessions {load.sessions}  "
         f"{load.output_tokens_per_second:.1f} tokens/s  cache {percent(load.kv_usage)}  "
@@ -43,12 +43,12 @@ def percent(share: float) -> str:
 
 
 def silence_seconds(load: "Load") -> float:
-    """Since the last step while there was work."""
+    """Seconds since the last step, if there is work."""
     return load.silence.ToTimedelta().total_seconds()
 
 
 def request_row(request: "RequestState", now: "Timestamp") -> tuple[str, ...]:
-    """One request at the time that the server told with it."""
+    """One request; `now` is the clock of the server."""
     age = max(0.0, (now.ToNanoseconds() - request.admit_time.ToNanoseconds()) / 1e9)
     return (
         request.request_id,

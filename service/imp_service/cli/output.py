@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def write_table(stream: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> None:
-    """`head` may be empty: then there are only rows."""
+    """Aligns columns to the left. An empty `head` prints rows only."""
     lines = [*([head] if head else []), *rows]
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -17,7 +17,8 @@ def write_table(stream: TextIO, head: Sequence[str], rows: Sequence[Sequence[str
         stream.write(f"{indent}{'  '.join(cells).rstrip()}\n")
 
 
-def write_numbers(out: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], n_words: int = 1) -> None:
+def write_number_table(out: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], n_words: int = 1) -> None:
+    """The first `n_words` columns are text, the others numbers. A terminal gets a drawn table, a pipe plain text."""
     (_draw if out.isatty() else _print)(out, head, rows, n_words)
 
 
@@ -45,7 +46,7 @@ def _print(out: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], n_wo
 
 
 def write_message(message: "Message") -> None:
-    """One line. Fields without presence are there even where they are zero, so that a script finds them."""
+    """One line of JSON with the field names of the protos. Includes zeros, so that a script finds every field."""
     from google.protobuf.json_format import MessageToJson
 
     text = MessageToJson(
@@ -76,7 +77,7 @@ def count_text(count: int) -> str:
 
 def _scaled(number: int, step: int, units: tuple[str, ...], gap: str) -> str:
     value, unit = float(number), 0
-    # What would be written as 1000 of a unit is 1.0 of the next.
+    # 999.7 of a unit would print as 1000: it is 1.0 of the next.
     while unit + 1 < len(units) and value >= step - 0.5:
         value, unit = value / step, unit + 1
     digits = f"{value:.0f}" if unit == 0 or value >= 99.95 else f"{value:.1f}"

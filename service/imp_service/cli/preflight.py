@@ -1,4 +1,4 @@
-"""Checks of memory and threads, and environment variables of libraries: before those libraries are imported."""
+"""What must happen before libraries are imported: checks of memory and threads, and environment variables."""
 
 import os
 import threading
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from imp_service.config import Settings
 
 
-# Of addresses, for NumPy and its linear algebra: this ends the process by itself where it is refused its buffer.
-NUMPY_BYTES = 96 * 1024**2
+# For NumPy: its linear algebra library ends the process if it cannot map its buffer.
+NUMPY_ADDRESS_SPACE_BYTES = 96 * 1024**2
 
 
-def require_room(n_bytes: int) -> None:
-    """Raises NO_MEMORY where the system does not give so many bytes of addresses. None is used."""
-    import mmap  # only here: a command that loads no library does not wait for it
+def require_address_space(n_bytes: int) -> None:
+    """Raises NO_MEMORY if the system does not grant so much address space. Uses no memory."""
+    import mmap  # imported here: few commands need it
 
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     try:
@@ -26,44 +26,44 @@ def require_room(n_bytes: int) -> None:
         raise CommandError("NO_MEMORY", message) from None
 
 
-# gRPC's own, up to 16 of them on a large machine, and those that load, watch and write, twice over.
+# Threads of gRPC (up to 16 on a large machine), and those that load, watch and log; doubled as a margin.
 OTHER_THREADS = 32
 
 
 def require_threads(settings: "Settings") -> None:
-    """Starts as many threads as the server will, and lets them go. Raises NO_MEMORY where the system refuses one."""
+    """Starts and ends as many threads as the server needs. Raises NO_MEMORY if the system refuses one."""
     n_compute = settings.device.threads
     assert isinstance(n_compute, int)  # narrows: it was resolved
     n_needed = n_compute + settings.text.threads + OTHER_THREADS
-    n_available = _alive_at_once(n_needed)
+    n_available = _count_startable(n_needed)
     if n_available < n_needed:
         raise CommandError(
             "NO_MEMORY", f"threads: {n_needed} needed, {n_available} available: the system refused to start more"
         )
 
 
-def _alive_at_once(n: int) -> int:
-    """How many of n threads the system starts beside each other."""
-    leave = threading.Event()
+def _count_startable(n: int) -> int:
+    """How many of n threads the system lets run at the same time."""
+    stop = threading.Event()
     threads: list[threading.Thread] = []
     try:
         for _ in range(n):
-            thread = threading.Thread(target=leave.wait, name="imp-probe")
+            thread = threading.Thread(target=stop.wait, name="imp-probe")
             thread.start()
             threads.append(thread)
-    except (RuntimeError, MemoryError):  # how the interpreter says that there is none
+    except (RuntimeError, MemoryError):  # how Python reports that it cannot start a thread
         pass
-    leave.set()
+    stop.set()
     for thread in threads:
         thread.join()
     return len(threads)
 
 
-def quiet_grpc() -> None:
-    """Before gRPC is imported: what it would write to stderr is neither bounded nor ours."""
+def silence_grpc() -> None:
+    """Turns off what gRPC writes to stderr. Call it before gRPC is imported; a value that the user set stays."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
-def rest_openblas() -> None:
-    """Before NumPy is imported: its library would start a thread for each CPU, and a server never calls it."""
+def limit_openblas() -> None:
+    """Keeps NumPy's OpenBLAS from starting a thread for each CPU. Call it before NumPy is imported."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """One line on a terminal's stderr that is written over; nothing where nobody looks."""
+    """One line on stderr that is overwritten; only if stderr is a terminal."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr.isatty()
 
-    def tell(self, line: str) -> None:
+    def show(self, line: str) -> None:
         if self._is_shown:
             sys.stderr.write(f"\r\x1b[K{line} …")
             sys.stderr.flush()
@@ -31,7 +31,7 @@ QUIET_SECONDS = 0.5
 
 
 class LoadingLine:
-    """Shows how far a load is where it takes time and someone looks. Called between reads, so Ctrl-C ends a load."""
+    """Shows the progress of a slow load if stderr is a terminal. Called between reads, so Ctrl-C can end a load."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -51,7 +51,7 @@ class LoadingLine:
 
 
 def load_model(config: "Config") -> "tuple[ModelRuntime, ModelFile]":
-    """The model, ready to generate, and the file that it came from."""
+    """Loads the model with a progress line; returns it and the file that it came from."""
     from imp_service.core import open_file
     from imp_service.generation import load_model as load_whole_model
 

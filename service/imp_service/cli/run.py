@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imp_service.generation import GenerationRequest, LanguageModel, ModelRuntime
     from imp_service.text import ConstraintSpec
 
-# The built-in model never runs out of stories, and knows no good time to end one.
+# The built-in model rarely ends a story by itself.
 BUILT_IN_MAX_TOKENS = 256
 EXAMPLES = (
     'imp run "Once upon a time"',
@@ -53,7 +53,7 @@ def add_output_options(parser: ArgumentParser) -> None:
 
 
 def check_output_options(arguments: Namespace) -> None:
-    """Refuses what no model takes, before one is loaded, by the names that were typed."""
+    """Refuses values that no model accepts, before the model is loaded; errors name the options."""
     from imp_service.generation.validate import SAMPLING_BOUNDS, SEED, TOKEN_COUNT, refuse
 
     bounds = {"max_tokens": TOKEN_COUNT, **SAMPLING_BOUNDS, "seed": SEED}
@@ -65,7 +65,7 @@ def check_output_options(arguments: Namespace) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.cli.banner import introduce, is_built_in
+    from imp_service.cli.banner import is_built_in, print_banner
     from imp_service.cli.progress import load_model
     from imp_service.cli.terminal import is_prompt_shown, join_prompt, read_prompt
     from imp_service.generation import LanguageModel
@@ -76,7 +76,7 @@ def run(arguments: Namespace) -> int:
     prompt = read_prompt(typed)
     runtime, file = load_model(config)
     with LanguageModel(runtime) as model:
-        introduce(runtime, file)
+        print_banner(runtime, file)
         request = sampled_request(runtime, prompt, arguments)
         if arguments.json:
             _write_json(model, request)
@@ -87,7 +87,7 @@ def run(arguments: Namespace) -> int:
 
 
 def sampled_request(model: "ModelRuntime", prompt: object, arguments: Namespace) -> "GenerationRequest":
-    """A generation after `prompt`, text or chat, with the options of the command line."""
+    """The request for `prompt`, text or chat, with the options of the command line."""
     from imp_service.cli.banner import is_built_in
     from imp_service.generation import GenerationRequest, SamplingOptions, StopOptions
 
@@ -95,7 +95,7 @@ def sampled_request(model: "ModelRuntime", prompt: object, arguments: Namespace)
     max_tokens = arguments.max_tokens
     if max_tokens is None and is_built_in(model.config):
         bound = min(BUILT_IN_MAX_TOKENS, model.config.settings.limits.max_tokens or BUILT_IN_MAX_TOKENS)
-        # Beyond the context there is nothing to bound: the engine says that it was the context that ended the text.
+        # No bound beyond the context: then the context ends the text, and the engine reports that.
         max_tokens = bound if len(ids) + bound <= model.max_context else None
     return GenerationRequest(
         ids,
@@ -115,7 +115,7 @@ def _constraint(arguments: Namespace) -> "ConstraintSpec | None":
 
 
 def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prompt: str, *, has_hints: bool) -> None:
-    from imp_service.cli.answer import Answer, gather
+    from imp_service.cli.answer import Answer, collect
     from imp_service.cli.terminal import AnswerWriter
 
     AnswerWriter(sys.stderr).write(shown_prompt)
@@ -123,9 +123,9 @@ def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prom
     answer = Answer()
     try:
         with model.generate(request) as generation:
-            gather(answer, generation, writer)
+            collect(answer, generation, writer)
     except BaseException:
-        if sys.stdout.isatty():  # what comes next, an error or a shell's prompt, begins a line
+        if sys.stdout.isatty():  # the error, or the prompt of the shell, begins on a new line
             writer.end_line()
         raise
     writer.end_line()
@@ -136,9 +136,9 @@ def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prom
 def _write_json(model: "LanguageModel", request: "GenerationRequest") -> None:
     import json
 
-    from imp_service.cli.answer import Answer, answer_object, gather
+    from imp_service.cli.answer import Answer, answer_object, collect
 
     answer = Answer()
     with model.generate(request) as generation:
-        gather(answer, generation, None)
+        collect(answer, generation, None)
     sys.stdout.write(json.dumps({"model": model.name, **answer_object(answer)}, ensure_ascii=False) + "\n")

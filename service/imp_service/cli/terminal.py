@@ -7,12 +7,12 @@ from typing import TextIO
 
 from imp_service.cli.failure import CommandError
 
-# A model's text may hold escape sequences that retitle a window or rewrite a line. Tabs and line ends stay.
+# The text of a model may hold escape sequences that control a terminal. Tabs and line ends stay.
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
 
 
 class AnswerWriter:
-    """Writes a model's text to stdout as it comes: as it is into a pipe, without control characters to a terminal."""
+    """Writes a model's text as it comes: unchanged into a pipe, without control characters to a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stdout if stream is None else stream
@@ -20,7 +20,7 @@ class AnswerWriter:
         self._last = ""
         reconfigure = getattr(self._stream, "reconfigure", None)
         if reconfigure is not None:
-            # A pipe gets the model's own UTF-8 whatever the locale; a terminal what it can show.
+            # A pipe gets UTF-8 whatever the locale; a terminal replaces what it cannot show.
             reconfigure(errors="replace") if self._is_terminal else reconfigure(encoding="utf-8")
 
     def write(self, text: str) -> None:
@@ -31,14 +31,14 @@ class AnswerWriter:
         self._stream.flush()
 
     def end_line(self) -> None:
-        """So that what follows begins on a line of its own."""
+        """Ends the line, unless it has ended."""
         if self._last != "\n":
             self.write("\n")
         self._last = ""
 
 
 def read_prompt(word: str) -> str:
-    """The prompt that an argument gives: itself, or stdin for `-`, there without the line end that `echo` adds."""
+    """The argument itself, or stdin for `-`, without the line end that `echo` adds."""
     if word == "-":
         return decode(sys.stdin.buffer.read(), "stdin").removesuffix("\n").removesuffix("\r")
     # Arguments that are not UTF-8 arrive with surrogates in them.
@@ -46,7 +46,7 @@ def read_prompt(word: str) -> str:
 
 
 def join_prompt(words: Sequence[str]) -> str:
-    """Several words are one prompt. A model file among them was meant as one."""
+    """Joins the words to one prompt. Raises an error for a model file: it belongs to -m."""
     for word in words:
         if word.endswith(".gguf") and (len(words) == 1 or Path(word).is_file()):
             raise CommandError("USAGE", f"PROMPT: {word} is a model file, expected -m {word} and a text")
@@ -54,7 +54,7 @@ def join_prompt(words: Sequence[str]) -> str:
 
 
 def is_prompt_shown(word: str) -> bool:
-    """On a terminal the prompt is part of what one reads; in a pipe only the answer is."""
+    """A terminal shows the prompt before the answer; a pipe gets the answer only."""
     return word != "-" and sys.stdout.isatty() and sys.stderr.isatty()
 
 
@@ -71,7 +71,7 @@ ENDS = "Ctrl-C again ends, so do /quit and Ctrl-D."
 
 
 def typed_messages() -> Iterator[str]:
-    """Without empty ones, until the end of the input."""
+    """The messages until the end of the input, without empty ones."""
     for text in _typed() if is_interactive() else _piped():
         if text.strip():
             yield text
@@ -103,7 +103,7 @@ def _typed() -> Iterator[str]:
 
 
 def _prepare_editing() -> None:
-    """Editing, history within the process, and pasted lines as one text: `input` has them once this is imported."""
+    """Importing readline gives `input` editing, a history, and pasted lines as one text."""
     import readline
 
     if "libedit" not in (readline.__doc__ or ""):

@@ -1,4 +1,4 @@
-"""imp tune: measures which of the kernels that give equal bits is fastest on this machine, and writes it to a file."""
+"""imp tune: measures which of the kernels with equal bits is fastest on this machine, and writes a tuning file."""
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, positive_integer
-from imp_service.cli.atomic_file import write_whole
+from imp_service.cli.atomic_file import write_atomically
 from imp_service.cli.options.settings import MODEL_HELP, add_model_option, add_settings_options
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def configure(parser: ArgumentParser) -> None:
     subjects = parser.add_mutually_exclusive_group()
     add_model_option(subjects, MODEL_HELP, as_word=True)
     subjects.add_argument(
-        "--types", metavar="TYPE,…", type=_names, action=Once, help="weight types in a model's place, as q8_0,q4_k"
+        "--types", metavar="TYPE,…", type=_names, action=Once, help="weight types instead of a model, as q8_0,q4_k"
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", action=Once, help=f"the file to write (default: {DEFAULT_FILE})"
@@ -56,12 +56,12 @@ def run(arguments: Namespace) -> int:
     key = key_here(config.settings)
     progress = Progress()
     try:
-        choices = tune(subjects, key.isa, arguments.reps or DEFAULT_REPS, clock, progress.tell)
+        choices = tune(subjects, key.isa, arguments.reps or DEFAULT_REPS, clock, progress.show)
     finally:
         progress.clear()
     text = write_tuning(Tuning(key, preferences_of(choices)), [_measured(choice) for choice in choices])
     path = Path(arguments.output or DEFAULT_FILE)
-    write_whole(path, text)
+    write_atomically(path, text)
     if arguments.json:
         sys.stdout.write(text)
     else:
@@ -85,7 +85,7 @@ def _measured(choice: "Choice") -> dict[str, object]:
 
 
 def _show(choices: "list[Choice]") -> None:
-    from imp_service.cli.output import write_numbers
+    from imp_service.cli.output import write_number_table
 
     rows = []
     for choice in choices:
@@ -93,4 +93,4 @@ def _show(choices: "list[Choice]") -> None:
         speed = "no other" if choice.gain is None else f"{choice.gain:.2f} ×"
         microseconds = f"{1e6 * choice.seconds[choice.kernel]:.1f}" if choice.seconds else "–"
         rows.append((choice.subject.weight, choice.kernel, choice.by_order, up_to, microseconds, speed))
-    write_numbers(sys.stdout, ("weights", "fastest", "by order", "rows", "µs", "gain"), rows, n_words=3)
+    write_number_table(sys.stdout, ("weights", "fastest", "by order", "rows", "µs", "gain"), rows, n_words=3)

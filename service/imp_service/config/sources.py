@@ -69,7 +69,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     )
 
 
-def undivided_names(variables: Mapping[str, str] | None = None) -> list[str]:
+def _names_without_separator(variables: Mapping[str, str] | None = None) -> list[str]:
     """The names of variables that begin as imp's do, and that nothing parts: nobody reads them as settings."""
     found = os.environ if variables is None else variables
     return sorted(name for name in found if name.startswith(_PREFIX) and _SEPARATOR not in name[len(_PREFIX) :])
@@ -87,10 +87,10 @@ def _assignment(name: str, text: str) -> Assignment:
     return Assignment(path, text, Origin("environment", name))
 
 
-def near_names(names: Iterable[str] | None = None) -> list[str]:
+def misspelled_variables(names: Iterable[str] | None = None) -> list[str]:
     """A sentence for each of these variables, the process's own by default, that only lacks underscores to be a key."""
     undivided = {variable_name(["_".join(path)]): path for path, _ in keys_of(TABLE) if ANY_NAME not in path}
-    found = [name for name in (undivided_names() if names is None else names) if name in undivided]
+    found = [name for name in (_names_without_separator() if names is None else names) if name in undivided]
     return [
         f"{name}: is not read, expected {variable_name(undivided[name])} for {write_path(undivided[name])}"
         for name in found

@@ -98,16 +98,16 @@ def compare_at(report: Report, threads: int, scenarios: Scenarios, names: list[s
     cases = [case for case in scenarios.cases(threads) if case.context <= context]
     kv_tokens = max(case.batch * -(-(case.context + 1) // ROOM) * ROOM for case in cases)
     task = Task(path.resolve(), threads, kv_tokens, vocab_size)
-    starts, refusals = compare_starts(task, names, scenarios.reps, progress.tell)
+    starts, refusals = compare_starts(task, names, scenarios.reps, progress.show)
     progress.clear()
     report.starts += starts
     report.left_out |= refusals
     for start in starts:
         print("\n".join(start_lines(start, starts)), flush=True)
     with ExitStack() as held:
-        engines = opened(held, task, [start.engine for start in starts], progress.tell)
+        engines = opened(held, task, [start.engine for start in starts], progress.show)
         for case in cases:
-            outcome = compare(case, engines, scenarios, progress.tell)
+            outcome = compare(case, engines, scenarios, progress.show)
             progress.clear()
             print("\n".join(outcome_lines(outcome)), flush=True)
             report.outcomes.append(outcome)

@@ -61,7 +61,7 @@ def main() -> None:
                     peer = llama_server(arguments.llama_server.resolve(), path, arguments.threads, load)
                     servers.append(held.enter_context(peer))
                 os.sched_setaffinity(0, spare[:1] or server_cpus)
-                outcomes.append(compare(load, servers, limit, arguments.reps, progress.tell))
+                outcomes.append(compare(load, servers, limit, arguments.reps, progress.show))
             progress.clear()
             print("\n".join(lines(outcomes[-1])), flush=True)
     finally:

@@ -143,7 +143,9 @@ def test_cmd_9_a_bad_address_is_told_with_where_it_was_read(call, monkeypatch) -
 def test_cmd_9_an_address_is_needed(call) -> None:
     status, out, err = call("admin", "requests")
     assert (status, out) == (64, "")
-    assert err.startswith("imp: error: USAGE: --target: none is given, nor $IMP_ADMIN; expected the address of listen.")
+    assert err.startswith(
+        "imp: error: USAGE: --target: not given, and $IMP_ADMIN is not set; expected the address of listen."
+    )
     status, _, err = call("admin", "abort", "--target", "127.0.0.1:1")
     assert (status, "ID: expected one or several, or --all" in err) == (64, True)
     status, _, err = call("admin", "resume", "--target", "127.0.0.1:1")
@@ -171,6 +173,6 @@ def test_cmd_10_top_shows_requests_beside_tls(call, secure) -> None:
 def test_cmd_10_q_leaves_the_live_view(key: str, expected: int, server, tmp_path: Path) -> None:
     words = (sys.executable, "-m", "imp_service", "top", "--target", server.address)
     with terminal_session(tmp_path, *words) as terminal:
-        terminal.read_until("q leaves")
+        terminal.read_until("q quits")
         terminal.type(key)
         assert terminal.process.wait(60) == expected

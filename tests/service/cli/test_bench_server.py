@@ -95,7 +95,7 @@ def test_the_page_and_the_terminal_show_the_same_table(call, tmp_path):
 def test_where_nothing_succeeds_the_status_says_so(call):
     with Server(refuses=1).open() as address:
         status, _, err = call("bench", "--server", address, *SMALL)
-    assert (status, err) == (70, "imp: error: QUEUE_FULL: every request failed, as 6 did of the first level\n")
+    assert (status, err) == (70, "imp: error: QUEUE_FULL: every request failed, 6 of the first level for this reason\n")
 
 
 class Page(HTMLParser):
@@ -134,11 +134,11 @@ def test_the_page_needs_nothing_else_and_draws_what_was_measured(call, tmp_path)
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--server", "a:1", "--prefill", "8"), "--prefill says nothing with --server"),
-        (("--server", "a:1", "--set", "device.threads=1"), "--set says nothing with --server"),
-        (("--streams", "4"), "--streams says nothing without --server"),
-        (("--html", "page.html"), "--html says nothing without --server"),
-        (("--tls",), "--tls says nothing without --server"),
+        (("--server", "a:1", "--prefill", "8"), "--prefill: has no effect with --server"),
+        (("--server", "a:1", "--set", "device.threads=1"), "--set: has no effect with --server"),
+        (("--streams", "4"), "--streams: has no effect without --server"),
+        (("--html", "page.html"), "--html: has no effect without --server"),
+        (("--tls",), "--tls: has no effect without --server"),
         (("--server", "a:1", "--streams", "0"), "expected numbers of at least 1"),
     ],
 )

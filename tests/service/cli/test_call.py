@@ -230,7 +230,7 @@ USAGE = {
     ("hello", "--fields", "{"): "--fields: Failed to load JSON",
     ("hello", "--fields", '{"no_such": 1}'): '"no_such"',
     ("hello", "--fields", '{"text": "x"}'): "PROMPT: expected one",
-    ("hello", "--fields", '{"num_sequences": 2}'): "expected --json beside it",
+    ("hello", "--fields", '{"num_sequences": 2}'): "expected --json too",
     ("chat", "hello", "--fields", '{"text": "x"}'): "a chat has one answer",
     ("generate",): "PROMPT: expected one",
     ("health", "--temperature", "0"): "unrecognized arguments: --temperature",

@@ -16,7 +16,7 @@ from imp_service.models import demo_model_path
 from support.certificates import make_certificate
 
 GOOD = "%s set, all good; weights were not read\n"
-UNLOOKED = "imp: warning: the device, and whether models fit it, were not looked at\n"
+UNLOOKED = "imp: warning: not checked: the device, and whether models fit in its memory\n"
 SHIPPED = Path(__file__).parents[3] / "conf/imp.conf"
 
 
@@ -238,7 +238,7 @@ def test_cfg_13_a_file_of_nothing_but_unknown_keys_is_soon_given_up(
     (machine / "imp.conf").write_text("".join(f"name_{n} = 1\n" for n in range(3000)))
     status, told = check(capfd)
     assert (status, len(told)) == (78, MOST_ERRORS + 1)
-    assert told[-1] == f"imp: warning: after {MOST_ERRORS} errors the rest was not read"
+    assert told[-1] == f"imp: warning: stopped after {MOST_ERRORS} errors: the rest was not read"
     searched: list[object] = []
     monkeypatch.setattr("imp_service.config.check.nearest_key", lambda *words: searched.append(words) or "a")
     with pytest.raises(ConfigError):

@@ -12,7 +12,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from grpc import StatusCode
 
-from imp_service.cli.conversation import Conversation, Said, Turn, TurnFailed
+from imp_service.cli.conversation import ChatAnswer, Conversation, Turn, TurnFailed
 from imp_service.cli.failure import CommandError
 from imp_service.pb.inference_pb2 import GenerateRequest
 from support.scripted_server import refuse, scripted_server, story
@@ -27,12 +27,12 @@ BUSY = CommandError("QUEUE_FULL", "256 requests wait")
 class Script:
     """Answers by what it was told: a text, or an exception; holds at most `room` turns."""
 
-    def __init__(self, *answers: Said | Exception | str, room: int = 1000) -> None:
+    def __init__(self, *answers: ChatAnswer | Exception | str, room: int = 1000) -> None:
         self._answers = list(answers)
         self._room = room
         self.asked: list[list[str]] = []
 
-    def answer(self, turns: Sequence[Turn]) -> Said:
+    def answer(self, turns: Sequence[Turn]) -> ChatAnswer:
         self.asked.append([turn.content for turn in turns])
         assert [turn.role for turn in turns] == ["user", "assistant"] * (len(turns) // 2) + ["user"]
         if len(turns) > self._room:
@@ -40,50 +40,50 @@ class Script:
         found = self._answers.pop(0) if self._answers else f"to {turns[-1].content}"
         if isinstance(found, Exception):
             raise TurnFailed(found, is_full=False)
-        return found if isinstance(found, Said) else Said(found)
+        return found if isinstance(found, ChatAnswer) else ChatAnswer(found)
 
 
-def held(talker: Script, *messages: str, drops_oldest: bool = False) -> list[str]:
-    conversation = Conversation(talker, drops_oldest=drops_oldest, is_interactive=True)
+def held(responder: Script, *messages: str, drops_oldest: bool = False) -> list[str]:
+    conversation = Conversation(responder, drops_oldest=drops_oldest, is_interactive=True)
     conversation.hold(messages)
     return [turn.content for turn in conversation.turns]
 
 
 def test_cmd_2_a_full_context_says_so_and_the_message_waits_for_drop(capfd) -> None:
-    talker = Script(room=3)
-    assert held(talker, "a", "b", "c") == ["a", "to a", "b", "to b", "c"]
+    responder = Script(room=3)
+    assert held(responder, "a", "b", "c") == ["a", "to a", "b", "to b", "c"]
     err = capfd.readouterr().err
     assert err == (
         "— the context is full: a prompt of 90 tokens exceeds the context of 64.\n"
-        "— the message waits: /drop leaves out the oldest messages until it fits, and asks again.\n"
+        "— the message waits: /drop removes the oldest messages until it fits, and asks again.\n"
     )
-    assert held(talker, "a", "b", "c", "/drop") == ["b", "to b", "c", "to c"]
+    assert held(responder, "a", "b", "c", "/drop") == ["b", "to b", "c", "to c"]
     assert "the oldest message and its answer are no longer part of the conversation" in capfd.readouterr().err
 
 
 def test_cmd_2_as_many_as_it_takes_are_dropped_with_a_notice(capfd) -> None:
-    talker = Script()
+    responder = Script()
     messages = ["a", "b", "c", "d"]
-    conversation = Conversation(talker, drops_oldest=True, is_interactive=False)
+    conversation = Conversation(responder, drops_oldest=True, is_interactive=False)
     conversation.hold(messages)
-    talker._room = 3
+    responder._room = 3
     conversation.say("e")
-    assert talker.asked[-1] == ["d", "to d", "e"]
+    assert responder.asked[-1] == ["d", "to d", "e"]
     assert capfd.readouterr().err == "— the 3 oldest messages are no longer part of the conversation, 1 remain.\n"
 
 
 def test_cmd_2_a_message_that_is_too_long_by_itself_is_told_and_replaced(capfd) -> None:
-    talker = Script(room=0)
-    assert held(talker, "a", drops_oldest=True) == ["a"]
+    responder = Script(room=0)
+    assert held(responder, "a", drops_oldest=True) == ["a"]
     assert "— the message is too long: " in capfd.readouterr().err
-    talker._room = 1
-    assert held(talker, "a", "b") == ["a", "to a", "b"]
+    responder._room = 1
+    assert held(responder, "a", "b") == ["a", "to a", "b"]
 
 
 def test_cmd_2_a_failed_answer_loses_nothing(capfd) -> None:
-    talker = Script("one", BUSY, "two")
-    assert held(talker, "a", "b", "/retry") == ["a", "one", "b", "two"]
-    assert talker.asked == [["a"], ["a", "one", "b"], ["a", "one", "b"]]
+    responder = Script("one", BUSY, "two")
+    assert held(responder, "a", "b", "/retry") == ["a", "one", "b", "two"]
+    assert responder.asked == [["a"], ["a", "one", "b"], ["a", "one", "b"]]
     assert capfd.readouterr().err.splitlines() == [
         "imp: error: QUEUE_FULL: 256 requests wait",
         "— the message waits: /retry asks again, another message takes its place.",
@@ -91,16 +91,16 @@ def test_cmd_2_a_failed_answer_loses_nothing(capfd) -> None:
 
 
 def test_cmd_3_a_stopped_answer_stays_and_an_empty_one_does_not(capfd) -> None:
-    talker = Script(Said("Once", is_stopped=True), Said("", is_stopped=True))
-    assert held(talker, "a", "b", "c") == ["a", "Once", "c", "to c"]
-    assert talker.asked[-1] == ["a", "Once", "c"]
+    responder = Script(ChatAnswer("Once", is_stopped=True), ChatAnswer("", is_stopped=True))
+    assert held(responder, "a", "b", "c") == ["a", "Once", "c", "to c"]
+    assert responder.asked[-1] == ["a", "Once", "c"]
     err = capfd.readouterr().err
     assert "what came of the answer stays" in err and "stopped before an answer came" in err
 
 
 def test_cmd_2_retry_drop_and_clear() -> None:
-    talker = Script("one", "two", "three")
-    assert held(talker, "a", "/retry") == ["a", "two"]
+    responder = Script("one", "two", "three")
+    assert held(responder, "a", "/retry") == ["a", "two"]
     assert held(Script(), "a", "b", "c", "d", "/drop 2") == ["c", "to c", "d", "to d"]
     assert held(Script(), "a", "b", "/clear") == []
     assert held(Script(), "a", "/quit", "b") == ["a", "to a"]
@@ -111,12 +111,12 @@ UNKNOWN = ["/qiut", "/exit", "/drop many", "/drop 0", "/clear all", "/Quit"]
 
 @pytest.mark.parametrize("word", UNKNOWN)
 def test_cmd_4_an_unknown_word_is_not_sent(word: str, capfd) -> None:
-    talker = Script()
-    assert held(talker, word) == []
-    assert talker.asked == []
-    assert capfd.readouterr().err.startswith(f"— {word}: no command of a conversation, expected /help, ")
-    with pytest.raises(CommandError, match="no command of a conversation"):
-        Conversation(talker, drops_oldest=False, is_interactive=False).hold([word])
+    responder = Script()
+    assert held(responder, word) == []
+    assert responder.asked == []
+    assert capfd.readouterr().err.startswith(f"— {word}: unknown command, expected /help, ")
+    with pytest.raises(CommandError, match="unknown command"):
+        Conversation(responder, drops_oldest=False, is_interactive=False).hold([word])
 
 
 SENT = {"//quit": "/quit", "/usr/bin is what?": "/usr/bin is what?", "/ 2": "/ 2", "a\n/b": "a\n/b"}
@@ -124,9 +124,9 @@ SENT = {"//quit": "/quit", "/usr/bin is what?": "/usr/bin is what?", "/ 2": "/ 2
 
 @pytest.mark.parametrize(("typed", "sent"), SENT.items())
 def test_cmd_4_what_begins_like_a_command_can_be_sent(typed: str, sent: str) -> None:
-    talker = Script()
-    held(talker, typed)
-    assert talker.asked == [[sent]]
+    responder = Script()
+    held(responder, typed)
+    assert responder.asked == [[sent]]
 
 
 class Scripted:

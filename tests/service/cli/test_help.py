@@ -87,7 +87,7 @@ def test_cmd_6_each_example_is_a_command_line(prog: str, example: str, capfd) ->
         (["run", "model.gguf"], "PROMPT: model.gguf is a model file"),
         (["run", "absent.gguf"], "PROMPT: absent.gguf is a model file, expected -m absent.gguf and a text"),
         (["serve", "model.gguf", "-m", "model.gguf"], "-m is given twice"),
-        (["serve", "-m", "model.gguf", "model.gguf"], "MODEL: given beside --model, expected one of them"),
+        (["serve", "-m", "model.gguf", "model.gguf"], "MODEL: given together with --model, expected one of them"),
         (["bench", "--synthetic", "0.6b", "model.gguf"], "not allowed with argument"),
         (["run", "x", "--regex", "a", "--json-schema", "s.json"], "not allowed with argument"),
     ],

@@ -151,7 +151,7 @@ def test_the_model_may_be_given_as_elsewhere_by_an_option(call):
     assert call("inspect", "-m", DEMO) == call("inspect", DEMO)
     status, out, err = call("inspect", "-m", DEMO, DEMO)
     assert (status, out, err.splitlines()[-1]) == (
-        64, "", "imp: error: USAGE: MODEL: given beside --model, expected one of them",
+        64, "", "imp: error: USAGE: MODEL: given together with --model, expected one of them",
     )  # fmt: skip
 
 

@@ -161,7 +161,7 @@ def test_the_pods_settings_are_those_of_the_base_and_set_alone(call, tmp_path, m
         (("--sidecar", "--replicas", "1-2"), "--replicas: a range with --sidecar"),
         (("--app-image", "x"), "--app-image: given without --sidecar"),
         (("--model-claim", "models"), "given without --model"),
-        (("--set", 'listen.grpc=["[::]:1"]'), "--set listen.grpc: the manifests' ports"),
+        (("--set", 'listen.grpc=["[::]:1"]'), "--set listen.grpc: the bases define the ports"),
         (("--set", "model.path=x.gguf"), "--set model.path: given without --model"),
     ],
 )

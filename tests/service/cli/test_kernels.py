@@ -69,12 +69,12 @@ def test_questions_that_have_no_answer(call):
         ("--isa", "avx2"): ("USAGE", "--explain"),
         ("--gpu", "h200"): ("USAGE", "--explain"),
         ("--device", "gpu"): ("FIELD_INVALID", " --device: 'gpu', expected one of: cpu, cuda"),
-        ("--explain", "q8_0", "64x64", "--gpu", "h200"): ("USAGE", "says nothing of cpu, expected --device cuda"),
+        ("--explain", "q8_0", "64x64", "--gpu", "h200"): ("USAGE", "has no effect on cpu, expected --device cuda"),
         ("--explain", "q8_0", "64x64", "--device", "cuda_emulated", "--isa", "avx2"): (
             "USAGE",
             "expected --device cpu",
         ),
-        ("--explain", "q8_0", "64x64", "--isa", "avx2", *ON_GPU): ("USAGE", "says nothing of cuda_emulated"),
+        ("--explain", "q8_0", "64x64", "--isa", "avx2", *ON_GPU): ("USAGE", "has no effect on cuda_emulated"),
         ("--explain", "q8_0", "64x64", *ON_GPU, "--gpu", "h300"): (
             "FIELD_INVALID",
             " --gpu: 'h300', expected one of: auto",
@@ -139,7 +139,7 @@ def test_gemm_4_an_override_of_the_type_decides_or_is_refused(call):
         assert err.startswith("imp: error: OVERRIDE_INVALID: ")
     status, out, err = explain('"blk.*"=nonsense')
     assert (status, out) == call("kernels", "--explain", "q4_k", "64x512")[:2]
-    assert err == "imp: warning: model.overrides.gemm of tensors says nothing of a type, and is not looked at: blk.*\n"
+    assert err == "imp: warning: model.overrides.gemm: patterns of tensors are ignored here: blk.*\n"
 
 
 def test_gemm_4_a_model_s_kernel_of_another_device_is_refused_as_such(call):

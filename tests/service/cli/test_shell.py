@@ -26,7 +26,7 @@ class FakeCommand:
     text = "for the test"
     methods = ()
     EXAMPLES = ()
-    room_bytes = 0
+    address_space_bytes = 0
 
     def __init__(self, act: Callable[[], int]) -> None:
         self.act = act

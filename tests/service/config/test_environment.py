@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config import ConfigError, Settings
-from imp_service.config.sources import near_names, undivided_names
+from imp_service.config.sources import _names_without_separator, misspelled_variables
 
 PACKAGE = Path(__file__).parents[3] / "service/imp_service"
 
@@ -43,12 +43,12 @@ def test_cfg_5_names_with_two_underscores_are(load_text):
 
 def test_p4_a_name_that_lacks_an_underscore_to_be_a_key_is_told():
     names = {*NOT_OURS, "IMP_DEVICE_KIND", "IMP_MODEL_OVERRIDES_KV_DTYPE", "IMP_MAX_RUNNING", "IMP_device_kind"}
-    assert near_names(sorted(names)) == [
+    assert misspelled_variables(sorted(names)) == [
         "IMP_DEVICE_KIND: is not read, expected IMP_DEVICE__KIND for device.kind",
         "IMP_MODEL_OVERRIDES_KV_DTYPE: is not read, expected IMP_MODEL__OVERRIDES__KV_DTYPE for "
         "model.overrides.kv_dtype",
     ]
-    assert undivided_names({"IMP_A": "", "IMP_B__C": "", "XIMP_D": ""}) == ["IMP_A"]
+    assert _names_without_separator({"IMP_A": "", "IMP_B__C": "", "XIMP_D": ""}) == ["IMP_A"]
 
 
 def test_cfg_5_an_error_has_a_space_between_the_variable_and_the_key(load_text):

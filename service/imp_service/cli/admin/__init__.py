@@ -19,39 +19,43 @@ EXAMPLES = (
 _AT = "--target 127.0.0.1:50053"
 
 
-class _Act(NamedTuple):
+class _Method(NamedTuple):
     text: str
     run: Callable[[Namespace], int]
     examples: tuple[str, ...]
 
 
-ACTS = {
-    "drain": _Act(
-        "take no new work, and wait until the last request has ended",
+METHODS = {
+    "drain": _Method(
+        "refuse new requests, and wait until the last one has ended",
         methods.drain,
         (f"imp admin drain {_AT}", f"imp admin drain --timeout 30s {_AT}"),
     ),
-    "resume": _Act("take work again", methods.resume, (f"imp admin resume {_AT}", "imp admin resume --deadline 5s")),
-    "abort": _Act("end requests", methods.abort, (f"imp admin abort 7f3a 7f3b {_AT}", f"imp admin abort --all {_AT}")),
-    "requests": _Act(
+    "resume": _Method(
+        "accept new requests again", methods.resume, (f"imp admin resume {_AT}", "imp admin resume --deadline 5s")
+    ),
+    "abort": _Method(
+        "end requests", methods.abort, (f"imp admin abort 7f3a 7f3b {_AT}", f"imp admin abort --all {_AT}")
+    ),
+    "requests": _Method(
         "list running and waiting requests",
         methods.requests,
         (f"imp admin requests {_AT}", "imp admin requests --json"),
     ),
-    "sessions": _Act(
+    "sessions": _Method(
         "list open sessions", methods.sessions, (f"imp admin sessions {_AT}", "imp admin sessions --json")
     ),
-    "profile": _Act(
+    "profile": _Method(
         "record the next steps of the engine, for Perfetto or chrome://tracing",
         methods.profile,
         (f"imp admin profile -o trace.json {_AT}", "imp admin profile --steps 500 --time-limit 10s -o -"),
     ),
-    "flush-cache": _Act(
+    "flush-cache": _Method(
         "empty the prefix cache",
         methods.flush_cache,
         (f"imp admin flush-cache {_AT}", "imp admin flush-cache --json"),
     ),
-    "reload": _Act(
+    "reload": _Method(
         "read imp.conf, tokens and certificates again, as SIGHUP does",
         methods.reload,
         (f"imp admin reload {_AT}", "imp admin reload --json"),
@@ -60,24 +64,24 @@ ACTS = {
 
 
 def configure(parser: ArgumentParser) -> None:
-    acts = parser.add_subparsers(metavar="ACT", dest="act_name", required=True)
-    for name, (text, run_act, examples) in ACTS.items():
-        act = acts.add_parser(name, help=text, description=text, examples=examples)
-        _OPTIONS.get(name, _no_options)(act)
-        act.add_argument("--json", action="store_true", help="print each message of the reply as one JSON object")
-        act.add_argument(
+    parsers = parser.add_subparsers(metavar="METHOD", dest="method", required=True)
+    for name, (text, run_method, examples) in METHODS.items():
+        method = parsers.add_parser(name, help=text, description=text, examples=examples)
+        _OPTIONS.get(name, _no_options)(method)
+        method.add_argument("--json", action="store_true", help="print each message of the reply as one JSON object")
+        method.add_argument(
             "--target",
             metavar="ADDRESS",
             action=Once,
             help=f"the server's admin listener, listen.admin of its imp.conf (default: ${ADMIN_VARIABLE})",
         )
-        add_caller_options(act)
-        add_deadline_option(act)
-        act.set_defaults(act=run_act)
+        add_caller_options(method)
+        add_deadline_option(method)
+        method.set_defaults(run_method=run_method)
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.cli.preflight import quiet_grpc
+    from imp_service.cli.preflight import silence_grpc
     from imp_service.client.environment import read_variable
 
     arguments.target_origin = "--target"
@@ -85,14 +89,14 @@ def run(arguments: Namespace) -> int:
         arguments.target, arguments.target_origin = read_variable(ADMIN_VARIABLE), f"${ADMIN_VARIABLE}"
     if arguments.target is None:
         what = "expected the address of listen.admin, as 127.0.0.1:50053 or unix:///path"
-        raise CommandError("USAGE", f"--target: none is given, nor ${ADMIN_VARIABLE}; {what}")
-    quiet_grpc()
-    status: int = arguments.act(arguments)
+        raise CommandError("USAGE", f"--target: not given, and ${ADMIN_VARIABLE} is not set; {what}")
+    silence_grpc()
+    status: int = arguments.run_method(arguments)
     return status
 
 
 def _no_options(_: ArgumentParser) -> None:
-    """The act has only the options that all acts have."""
+    """The method has only the common options."""
 
 
 def _drain_options(parser: ArgumentParser) -> None:
@@ -101,7 +105,7 @@ def _drain_options(parser: ArgumentParser) -> None:
         metavar="TIME",
         type=duration,
         action=Once,
-        help="end what is left after this long (default: drain.grace of the server)",
+        help="end the remaining requests after this long (default: drain.grace of the server)",
     )
 
 

@@ -1,8 +1,8 @@
-"""What imp admin does: one function for each method of AdminService."""
+"""The methods of imp admin: one function for each method of AdminService."""
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,10 +75,7 @@ def requests(arguments: Namespace) -> int:
 
     with _connect(arguments) as connection:
         response = connection.unary(_stub(connection).ListRequests, ListRequestsRequest())
-    now = _server_time(response)
-    rows = [request_row(each, now) for each in response.requests]
-    _write_list(arguments, response.requests, REQUEST_HEADINGS, rows, "no requests")
-    return 0
+    return _write_list(arguments, response, "requests", REQUEST_HEADINGS, request_row)
 
 
 def sessions(arguments: Namespace) -> int:
@@ -86,14 +83,11 @@ def sessions(arguments: Namespace) -> int:
 
     with _connect(arguments) as connection:
         response = connection.unary(_stub(connection).ListSessions, ListSessionsRequest())
-    now = _server_time(response)
-    rows = [_session_row(each, now) for each in response.sessions]
-    _write_list(arguments, response.sessions, _SESSION_HEADINGS, rows, "no sessions")
-    return 0
+    return _write_list(arguments, response, "sessions", _SESSION_HEADINGS, _session_row)
 
 
 def profile(arguments: Namespace) -> int:
-    from imp_service.cli.atomic_file import write_whole
+    from imp_service.cli.atomic_file import write_atomically
     from imp_service.pb.admin_pb2 import ProfileRequest
 
     if not 0 <= arguments.steps < 2**32:
@@ -110,7 +104,7 @@ def profile(arguments: Namespace) -> int:
     if path == "-":
         sys.stdout.write(trace)
     else:
-        write_whole(Path(path), trace)
+        write_atomically(Path(path), trace)
         print(f"{path}: open it in https://ui.perfetto.dev or chrome://tracing", file=sys.stderr)
     return 0
 
@@ -129,12 +123,12 @@ def reload(arguments: Namespace) -> int:
 
     with _connect(arguments) as connection:
         response = connection.unary(_stub(connection).Reload, ReloadRequest())
-    told = (
+    lists = (
         ("changed", response.changed_keys),
         ("needs a restart", response.restart_keys),
         ("read again", response.file_keys),
     )
-    lines = [f"{what}: {', '.join(keys)}" for what, keys in told if keys]
+    lines = [f"{what}: {', '.join(keys)}" for what, keys in lists if keys]
     _write(arguments, response, "\n".join(lines) or "nothing has changed")
     return 0
 
@@ -163,20 +157,24 @@ def _write(arguments: Namespace, response: "Message", text: str) -> None:
 
 def _write_list(
     arguments: Namespace,
-    found: "Sequence[Message]",
+    response: "ListRequestsResponse | ListSessionsResponse",
+    field: str,
     headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    none: str,
-) -> None:
+    row: Callable[[Any, "Timestamp"], Sequence[str]],
+) -> int:
+    """Prints the messages of one field as JSON lines or as a table; `row` makes a table's row."""
     from imp_service.cli.output import write_message, write_table
 
+    messages = getattr(response, field)
     if arguments.json:
-        for message in found:
+        for message in messages:
             write_message(message)
-    elif rows:
-        write_table(sys.stdout, headings, rows)
+    elif messages:
+        now = _server_time(response)
+        write_table(sys.stdout, headings, [row(message, now) for message in messages])
     else:
-        print(none)
+        print(f"no {field}")
+    return 0
 
 
 def _server_time(response: "ListRequestsResponse | ListSessionsResponse") -> "Timestamp":

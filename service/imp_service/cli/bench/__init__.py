@@ -1,4 +1,4 @@
-"""imp bench: how fast a model reads prompts and generates, against this machine's limits, or how fast a server does."""
+"""imp bench: measures the speed of a model, against this machine's limits, or of a server."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from imp_service.cli.arguments import Once, integers, positive_integer, positive_integers
 from imp_service.cli.bench.server import add_server_options, run_server
 from imp_service.cli.failure import CommandError
-from imp_service.cli.options.settings import add_model_option, add_settings_options, load_each
+from imp_service.cli.options.settings import add_model_option, add_settings_options, load_settings_for_each
 from imp_service.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 DEFAULT_TYPE = "q8_0"
-# What the options are for; --reps and --json are for both.
-_OF_A_MODEL = (
+# The options of each kind of measurement; --reps and --json belong to both.
+_MODEL_OPTIONS = (
     *("model", "synthetic", "type", "prefill", "decode", "depth", "batch", "standard", "threads"),
     *("config", "assignments"),
 )
-_OF_A_SERVER = (
+_SERVER_OPTIONS = (
     *("streams", "prompt_tokens", "tokens", "requests", "html"),
     *("tls", "ca", "cert", "key", "token_file", "token_env", "metadata"),
 )
@@ -61,7 +61,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--standard",
         action="store_true",
-        help="the cases that imp is judged by, in place of those sizes: prompts of 512 to 8192 tokens, one sequence "
+        help="the standard cases instead of those sizes: prompts of 512 to 8192 tokens, one sequence "
         "at depths of 0 to 32768, batches of 1 to 32",
     )
     parser.add_argument(
@@ -73,11 +73,11 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    strays, where = (_OF_A_SERVER, "without") if arguments.server is None else (_OF_A_MODEL, "with")
-    for name in strays:
+    others, where = (_SERVER_OPTIONS, "without") if arguments.server is None else (_MODEL_OPTIONS, "with")
+    for name in others:
         if getattr(arguments, name) not in (None, False, []):
             option = {"assignments": "set"}.get(name, name).replace("_", "-")
-            raise CommandError("USAGE", f"--{option} says nothing {where} --server")
+            raise CommandError("USAGE", f"--{option}: has no effect {where} --server")
     return _run_model(arguments) if arguments.server is None else run_server(arguments)
 
 
@@ -87,10 +87,10 @@ def _run_model(arguments: Namespace) -> int:
     from imp_service.core.bench import run_bench
 
     if arguments.type is not None and arguments.synthetic is None:
-        raise CommandError("USAGE", "--type is for --synthetic: a file has its types")
+        raise CommandError("USAGE", "--type: given without --synthetic, but a file has its own types")
     model = [] if arguments.model is None else [of_option("--model", "model.path", arguments.model)]
     threads = [of_option("--threads", "device.threads", str(n)) for n in arguments.threads or ()]
-    configs = load_each(arguments, [[*model, each] for each in threads] or [model])
+    configs = load_settings_for_each(arguments, [[*model, each] for each in threads] or [model])
     file = None
     if arguments.synthetic is not None:
         from imp_service.core.synthetic import synthetic_file
@@ -99,7 +99,7 @@ def _run_model(arguments: Namespace) -> int:
     plan = replace(_plan(arguments), reps=arguments.reps or 5)
     progress = Progress()
     try:
-        report = run_bench(configs, plan, file, progress.tell)
+        report = run_bench(configs, plan, file, progress.show)
     finally:
         progress.clear()
     if arguments.json:
@@ -115,7 +115,7 @@ def _plan(arguments: Namespace) -> "BenchPlan":
     if arguments.standard:
         for name in ("prefill", "decode", "depth", "batch"):
             if getattr(arguments, name) is not None:
-                raise CommandError("USAGE", f"--{name} says nothing with --standard, which has its own sizes")
+                raise CommandError("USAGE", f"--{name}: has no effect with --standard, which has its own sizes")
         return STANDARD
     return BenchPlan(
         prefill=_positive(arguments.prefill or (512,)),

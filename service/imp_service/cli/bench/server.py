@@ -1,4 +1,4 @@
-"""imp bench --server: a server's speed as its clients see it, more and more of them at once."""
+"""imp bench --server: measures a server's speed with an increasing number of concurrent streams."""
 
 import json
 import sys
@@ -21,8 +21,8 @@ def add_server_options(parser: ArgumentParser) -> None:
         "--server", metavar="ADDRESS", action=Once, help="measure this server: host:port or unix:///path"
     )
     for option, kind, metavar, default, text in (
-        ("--streams", positive_integers, "N,…", "1,4,16,64", "streams that are kept busy at once"),
-        ("--prompt-tokens", positive_integer, "N", "128", "tokens of a prompt; no two begin alike"),
+        ("--streams", positive_integers, "N,…", "1,4,16,64", "concurrent streams"),
+        ("--prompt-tokens", positive_integer, "N", "128", "tokens of a prompt; no two prompts share a prefix"),
         ("--tokens", positive_integer, "N", "64", "tokens of an answer"),
         ("--requests", positive_integer, "N", "2", "requests of each stream in a repetition"),
     ):
@@ -34,9 +34,9 @@ def add_server_options(parser: ArgumentParser) -> None:
 def run_server(arguments: Namespace) -> int:
     import asyncio
 
-    from imp_service.cli.preflight import quiet_grpc
+    from imp_service.cli.preflight import silence_grpc
 
-    quiet_grpc()  # before its import
+    silence_grpc()  # before its import
     from imp_service.client.bench import LadderPlan, climb, page
 
     default = LadderPlan()
@@ -47,11 +47,11 @@ def run_server(arguments: Namespace) -> int:
         requests=arguments.requests or default.requests,
         reps=arguments.reps or default.reps,
     )
-    # A refusal is a result here, not something to be asked again.
+    # No retries: a refusal is a result of the measurement.
     target = target_of(arguments, arguments.server, attempts=1, option="--server")
     progress = Progress()
     try:
-        report = asyncio.run(climb(target, plan, progress.tell))
+        report = asyncio.run(climb(target, plan, progress.show))
     finally:
         progress.clear()
     if arguments.html is not None:
@@ -60,7 +60,7 @@ def run_server(arguments: Namespace) -> int:
         sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
     else:
         _write_table(report)
-    _refuse_nothing_measured(report)
+    _require_success(report)
     return 0
 
 
@@ -74,8 +74,8 @@ def _write_table(report: "LadderReport") -> None:
     write_table(sys.stdout, HEADINGS, [level_row(level) for level in report.levels])
 
 
-def _refuse_nothing_measured(report: "LadderReport") -> None:
-    """Where every request failed, the tool's own status says so."""
+def _require_success(report: "LadderReport") -> None:
+    """Raises an error if every request failed."""
     if all(sum(level.failures.values()) == level.requests for level in report.levels):
         reason, times = next(iter(report.levels[0].failures.items()))
-        raise CommandError(reason, f"every request failed, as {times} did of the first level")
+        raise CommandError(reason, f"every request failed, {times} of the first level for this reason")

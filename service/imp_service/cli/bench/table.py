@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from imp_service.cli.output import write_numbers
+from imp_service.cli.output import write_number_table
 from imp_service.core.bench import BenchReport, CaseResult, Spread
 
 HEADINGS = (
@@ -22,12 +22,12 @@ MIB = 1024**2
 
 
 def write_table(report: BenchReport, out: TextIO) -> None:
-    """The cases, then what a step costs beside its forward pass."""
+    """The cases, then what a step costs in addition to its forward pass."""
     for line in _head(report):
         out.write(line + "\n")
     rows = [_row(case) for case in report.cases]
     if rows:
-        write_numbers(out, HEADINGS, rows)
+        write_number_table(out, HEADINGS, rows)
     for line in _tail(report):
         out.write(line + "\n")
 

@@ -25,7 +25,7 @@ class _Method(NamedTuple):
 
 _METHODS = {
     "generate": _Method(
-        "continue a text; the method if none is typed",
+        "continue a text (the default method)",
         call_generate.configure_generate,
         (
             'imp call "Once upon a time" -n 40 --temperature 0',
@@ -34,7 +34,7 @@ _METHODS = {
         ),
     ),
     "chat": _Method(
-        "answer a message, or hold a conversation where none is given",
+        "answer a message; without one, start a conversation",
         call_chat.configure_chat,
         ('imp call chat "What is the sky?"', 'imp call chat --system "Be brief." --drop-oldest'),
     ),
@@ -47,7 +47,7 @@ _METHODS = {
         ("imp call load", "imp call load --json --deadline 1s"),
     ),
     "health": _Method(
-        "ask whether a service is served; exit status 0 where it is",
+        "check whether a service is ready; exit status 0 if it is",
         call_model.configure_health,
         ("imp call health", "imp call health liveness --target unix:///run/imp/imp.sock"),
     ),
@@ -83,8 +83,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.cli.preflight import quiet_grpc
+    from imp_service.cli.preflight import silence_grpc
 
-    quiet_grpc()
-    status: int = arguments.act(arguments)
+    silence_grpc()
+    status: int = arguments.run_method(arguments)
     return status

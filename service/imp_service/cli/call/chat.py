@@ -1,4 +1,4 @@
-"""imp call chat: one message, or a conversation, with a model that is served."""
+"""imp call chat: one message, or a conversation, with a served model."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.call.generate import write_answer
-from imp_service.cli.conversation import Conversation, Said, Turn, TurnFailed, add_conversation_options
+from imp_service.cli.conversation import ChatAnswer, Conversation, Turn, TurnFailed, add_conversation_options
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
 from imp_service.cli.options.generation import add_generation_options, request_of
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from imp_service.pb.inference_pb2 import GenerateRequest
 
 
-# After one of these no message can get an answer.
+# After one of these errors no other message can be answered.
 _FINAL_CODES = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND")
 _FINAL_REASONS = ("NO_CHAT_TEMPLATE", "TEMPLATE_INVALID")
-LOOK_AGAIN_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 def configure_chat(parser: ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def configure_chat(parser: ArgumentParser) -> None:
     )
     add_conversation_options(parser)
     add_generation_options(parser)
-    parser.set_defaults(act=_chat)
+    parser.set_defaults(run_method=_chat)
 
 
 def _chat(arguments: Namespace) -> int:
@@ -42,20 +42,20 @@ def _chat(arguments: Namespace) -> int:
         request.chat.messages.add(role="system", content=arguments.system)
     is_conversation = not arguments.prompt and is_interactive()
     with connect(arguments) as connection:
-        talker = _ServedTalker(connection, request, is_json=arguments.json, waits=is_conversation)
-        conversation = Conversation(talker, drops_oldest=arguments.drop_oldest, is_interactive=is_conversation)
+        responder = _ServerResponder(connection, request, is_json=arguments.json, waits=is_conversation)
+        conversation = Conversation(responder, drops_oldest=arguments.drop_oldest, is_interactive=is_conversation)
         if arguments.prompt:
             conversation.say(read_prompt(join_prompt(arguments.prompt)))
             return 0
         if is_conversation:
-            talker.require_server()
+            responder.require_server()
             print(HINT, file=sys.stderr, flush=True)
         conversation.hold(typed_messages())
     return 0
 
 
-class _ServedTalker:
-    """A served model. With `waits`, it waits for a server that cannot be reached, and asks again."""
+class _ServerResponder:
+    """Answers with a served model. With `waits`, asks again when an unreachable server is back."""
 
     def __init__(self, connection: "Connection", request: "GenerateRequest", *, is_json: bool, waits: bool) -> None:
         self._connection = connection
@@ -63,33 +63,33 @@ class _ServedTalker:
         self._is_json = is_json
         self._waits = waits
 
-    def answer(self, turns: Sequence[Turn]) -> Said:
+    def answer(self, turns: Sequence[Turn]) -> ChatAnswer:
         from imp_service.cli.call.streamed_answer import StreamedAnswer
         from imp_service.client import CallFailure
 
         request = self._request_of(turns)
-        has_told = False
+        is_announced = False
         while True:
             answer = StreamedAnswer()
             try:
                 write_answer(self._connection, request, is_json=self._is_json, answer=answer)
             except KeyboardInterrupt:
-                return Said(answer.text, is_stopped=True)
+                return ChatAnswer(answer.text, is_stopped=True)
             except CallFailure as failure:
                 if not (self._waits and failure.code == "UNAVAILABLE"):
                     raise _turn_failed(failure) from failure
-                if not has_told:
-                    print(f"— waiting for the server: {failure.message}. Ctrl-C stops that.", file=sys.stderr)
-                    has_told = True
+                if not is_announced:
+                    print(f"— waiting for the server: {failure.message}. Ctrl-C stops waiting.", file=sys.stderr)
+                    is_announced = True
             else:
-                return Said(answer.text, is_cut=answer.reason == "context_full")
+                return ChatAnswer(answer.text, is_cut=answer.reason == "context_full")
             try:
                 self._wait_for_server()
             except KeyboardInterrupt:
-                return Said("", is_stopped=True)
+                return ChatAnswer("", is_stopped=True)
 
     def require_server(self) -> None:
-        """Raises where nothing answers: before anything is typed."""
+        """Raises if the server cannot be reached, before the first message is typed."""
         from imp_service.client import CallFailure
 
         try:
@@ -112,7 +112,7 @@ class _ServedTalker:
         from imp_service.client import CallFailure
 
         while True:
-            time.sleep(LOOK_AGAIN_SECONDS)
+            time.sleep(POLL_SECONDS)
             try:
                 if self._is_serving():
                     return

@@ -24,7 +24,7 @@ def configure_generate(parser: ArgumentParser) -> None:
         help="the text to continue, in one or several words; - reads it from stdin; none: in --fields",
     )
     add_generation_options(parser)
-    parser.set_defaults(act=_generate)
+    parser.set_defaults(run_method=_generate)
 
 
 def _generate(arguments: Namespace) -> int:
@@ -46,7 +46,7 @@ def _generate(arguments: Namespace) -> int:
 def write_answer(
     connection: "Connection", request: "GenerateRequest", *, is_json: bool, answer: "StreamedAnswer | None" = None
 ) -> None:
-    """Asks, and writes what comes; what came is in `answer`, however this ends."""
+    """Sends the request and writes the replies. `answer` keeps what came, also after an error."""
     from imp_service.cli.call.streamed_answer import StreamedAnswer
     from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 
@@ -56,7 +56,7 @@ def write_answer(
         if is_json:
             answer.write_json(responses)
         else:
-            # A prompt is shown before its answer, on the same line; a message of a chat is not.
+            # The answer continues the line of the prompt; a message of a chat has a line of its own.
             _write_text(answer, responses, is_line_open=request.WhichOneof("prompt") != "chat")
         _warn_of_approximations(responses)
 
@@ -68,7 +68,7 @@ def _write_text(answer: "StreamedAnswer", responses: "Replies[GenerateResponse]"
     try:
         answer.write_text(responses, writer)
     except BaseException:
-        # What comes next, an error or a shell's prompt, begins a line.
+        # The error, or the prompt of the shell, begins on a new line.
         if sys.stdout.isatty() and (is_line_open or answer.text):
             writer.end_line()
         raise
@@ -77,7 +77,7 @@ def _write_text(answer: "StreamedAnswer", responses: "Replies[GenerateResponse]"
 
 
 def _warn_of_approximations(responses: "Replies[GenerateResponse]") -> None:
-    """A server that took a lossy way says so: whoever reads the answer should know."""
+    """Warns if the server used a lossy feature."""
     from imp_service.cli.failure import warning_line
 
     ways = responses.metadata.get("imp-approximations")

@@ -1,4 +1,4 @@
-"""imp call info, load and health: what is served, how busy it is, and whether it is ready."""
+"""imp call info, load and health: show the model, the load of the server, and whether it is ready."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -15,11 +15,11 @@ NOT_SERVING = 69
 
 def configure_info(parser: ArgumentParser) -> None:
     parser.add_argument("--config", action="store_true", help="print the server's configuration too")
-    parser.set_defaults(act=_info)
+    parser.set_defaults(run_method=_info)
 
 
 def configure_load(parser: ArgumentParser) -> None:
-    parser.set_defaults(act=_load)
+    parser.set_defaults(run_method=_load)
 
 
 def configure_health(parser: ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def configure_health(parser: ArgumentParser) -> None:
         default="",
         help="as imp.v1.InferenceService, or liveness (default: the whole server)",
     )
-    parser.set_defaults(act=_health)
+    parser.set_defaults(run_method=_health)
 
 
 def _info(arguments: Namespace) -> int:

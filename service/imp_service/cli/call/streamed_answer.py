@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StreamedAnswer:
-    """Made when it is asked for: the first token is timed from then."""
+    """One stream. Its creation starts the time to the first token."""
 
     def __init__(self, n_sequences: int = 1) -> None:
         self._asked_at = time.monotonic()
@@ -27,7 +27,7 @@ class StreamedAnswer:
         self.finished: GenerationFinished | None = None
 
     def write_text(self, responses: "Iterator[GenerateResponse]", writer: AnswerWriter) -> None:
-        """Writes one sequence's text as it comes; what has come stays, however this ends."""
+        """Writes one sequence's text as it comes. `text` keeps what came, also after an error."""
         for response in self._checked(responses):
             writer.write(_text_of(response))
 
@@ -59,16 +59,16 @@ class StreamedAnswer:
             return ""
         try:
             name = FinishReason.Name(self.finished.reason)
-        except ValueError:  # of a later revision
+        except ValueError:  # of a later revision of the API
             return f"ended for reason {self.finished.reason}"
         return name.removeprefix("FINISH_REASON_").lower()
 
     def write_facts(self) -> None:
-        """To stderr: how much, how fast, and what it takes to have the same again."""
+        """Prints to stderr: the size, the speed, and what reproduces the answer."""
         if self.started is None or self.finished is None:
             return
         decode = self.finished.timings.decode.ToTimedelta().total_seconds()
-        # The size of a server's context is not the caller's to change.
+        # A caller cannot change the context of a server.
         reason = "ended by the context" if self.reason == "context_full" else self.reason
         summary = summary_text(self._n_tokens, decode, self._first_token_seconds, reason)
         started = self.started
@@ -82,4 +82,4 @@ class StreamedAnswer:
 
 
 def _text_of(response: "GenerateResponse") -> str:
-    return response.chunk.text or response.finished.text  # of what it is not, a response has an empty one
+    return response.chunk.text or response.finished.text  # a field of another kind of response is empty

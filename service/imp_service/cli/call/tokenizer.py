@@ -1,4 +1,4 @@
-"""imp call tokenize and detokenize: text to token ids and back, as the served model has them."""
+"""imp call tokenize and detokenize: text to token ids and back, by the tokenizer of the served model."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -7,23 +7,25 @@ from imp_service.cli.options.connection import connect
 
 
 def configure_tokenize(parser: ArgumentParser) -> None:
-    parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text, a line of ids each; - reads one from stdin")
-    parser.add_argument("--count", action="store_true", help="print how many tokens, not which")
+    parser.add_argument(
+        "texts", metavar="TEXT", nargs="+", help="a text; prints one line of ids for each; - reads one from stdin"
+    )
+    parser.add_argument("--count", action="store_true", help="print the number of tokens instead of their ids")
     parser.add_argument(
         "--no-special",
         action="store_true",
-        help="leave out the begin and end tokens that the model wants around a text",
+        help="do not add the begin and end tokens of the model",
     )
     parser.add_argument(
         "--parse-special", action="store_true", help="read special tokens written in the text (default: they are text)"
     )
-    parser.set_defaults(act=_tokenize)
+    parser.set_defaults(run_method=_tokenize)
 
 
 def configure_detokenize(parser: ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="+", type=int, help="token ids of one text, in order")
     parser.add_argument("--special", action="store_true", help="write special tokens too")
-    parser.set_defaults(act=_detokenize)
+    parser.set_defaults(run_method=_detokenize)
 
 
 def _tokenize(arguments: Namespace) -> int:

@@ -1,4 +1,4 @@
-"""imp completion: prints what makes a shell complete imp's commands, options and files."""
+"""imp completion: prints a script that makes a shell complete imp's commands, options and files."""
 
 import sys
 from argparse import ArgumentParser, Namespace

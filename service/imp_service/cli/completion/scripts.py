@@ -1,4 +1,4 @@
-"""The scripts of the shells: each finds the place in the line, and offers what may be typed there."""
+"""The completion scripts of bash, zsh and fish: each offers what may be typed next."""
 
 from collections.abc import Callable, Iterable, Sequence
 

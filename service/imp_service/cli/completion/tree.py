@@ -1,4 +1,4 @@
-"""What may be typed where, read off the parser: commands, options, and what their values are."""
+"""What may be typed after which words, read from the parser: commands, options and their values."""
 
 from argparse import Action, ArgumentParser, _SubParsersAction
 from collections.abc import Iterator, Sequence
@@ -28,12 +28,12 @@ class Place(NamedTuple):
 
 
 def places_of(parser: ArgumentParser) -> list[Place]:
-    """Of the parser and of every command below it."""
+    """The places of the parser and of all its subcommands."""
     return list(_places(parser, parser.prog))
 
 
 def implying_methods(places: Sequence[Place], commands: Sequence[Command]) -> list[Place]:
-    """Where a method may be left out, the options of the first are offered too."""
+    """Offers the options of the default method also where no method is typed."""
     implied = {f"imp {c.name}": f"imp {c.name} {c.methods[0]}" for c in commands if c.methods}
     options = {place.words: place.options for place in places}
     return [

@@ -1,4 +1,4 @@
-"""imp doctor: looks at everything that imp needs of this machine, changes nothing, and says whether imp can run."""
+"""imp doctor: checks everything that imp needs of this machine, changes nothing, and reports whether imp can run."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from imp_service.cli.options.settings import add_settings_options
 
 RUNNABLE, BLOCKED = 0, 1
-# Of the JSON: raised when a field changes its meaning. Check ids are never renamed.
+# Version of the JSON: raised when a field changes its meaning. Check ids never change.
 REPORT_VERSION = 1
 
 _MARKS = {"ok": "ok", "warning": "warn", "blocked": "BLOCKED"}

@@ -47,7 +47,7 @@ def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
 
 def check_config(arguments: Namespace) -> "tuple[Check, Config | None]":
     from imp_service.config.load import read
-    from imp_service.config.sources import near_names
+    from imp_service.config.sources import misspelled_variables
 
     try:
         reading = read(arguments.config, arguments.assignments)
@@ -59,7 +59,7 @@ def check_config(arguments: Namespace) -> "tuple[Check, Config | None]":
         return blocked_by("config", faults), None
     if faults:
         return blocked_by("config", faults), config
-    if unread := near_names():
+    if unread := misspelled_variables():
         return Check("config", "warning", "; ".join(unread)), config
     n_set = sum(entry.origin.source != "default" for entry in config.entries())
     file = f"{config.file}" if config.file else "no imp.conf, which is fine"

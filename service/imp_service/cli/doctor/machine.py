@@ -23,7 +23,7 @@ def check_python(version: tuple[int, ...]) -> Check:
 
 def check_extension() -> Check:
     try:
-        from imp_service import core  # noqa: F401  (whether it loads is the question)
+        from imp_service import core  # noqa: F401  (only checks that it loads)
     except ImportError as error:
         return Check("extension", "blocked", f"{error}: the C++ part is missing or not for this Python")
     return Check("extension", "ok", "the C++ part loads")
@@ -40,7 +40,7 @@ def check_cpu(config: "Config | None") -> Check:
             return Check("cpu", "blocked", f"device.isa is {wanted}, this CPU lacks {missing}; it has {here}")
         return Check("cpu", "ok", f"device.isa is {wanted}; this CPU has {here}")
     if here == isa_name("generic"):
-        return Check("cpu", "warning", f"{here}: no AVX2, kernels run, slowly")
+        return Check("cpu", "warning", f"{here}: no AVX2: kernels are slow")
     return Check("cpu", "ok", here)
 
 
@@ -52,14 +52,14 @@ def check_threads(config: "Config | None", root: Path) -> Check:
     asked = None if config is None else config.settings.device.threads
     if isinstance(asked, int):
         if asked > limit.threads:
-            text = f"device.threads is {asked}, more than there are ({limit.reason}): they will wait for each other"
+            text = f"device.threads is {asked}, more than there are ({limit.reason}): they will compete for CPUs"
             return Check("threads", "warning", text)
         return Check("threads", "ok", f"device.threads is {asked}; auto would be {limit.threads} ({limit.reason})")
     return Check("threads", "ok", f"{limit.threads} ({limit.reason})")
 
 
 def check_placement(config: "Config | None", root: Path) -> list[Check]:
-    """Where threads would stay and where memory would lie."""
+    """Checks the CPUs of threads and the NUMA nodes of memory."""
     from imp_service.config import AUTO, Config
     from imp_service.config.config import build
     from imp_service.config.host import resolve_threads
@@ -105,7 +105,7 @@ def _cpus_here(root: Path) -> str:
 
 
 def _decision(config: "Config", name: str) -> str:
-    """A key's value in effect, and why."""
+    """A key's value in effect, and its origin."""
     (entry,) = (entry for entry in config.entries() if entry.name == name)
     return f"{name} is {entry.key.kind.plain(entry.value)} ({entry.origin})"
 
@@ -135,7 +135,7 @@ def check_gpu(config: "Config | None", root: Path) -> Check:
     from imp_service.core.settings_faults import gpu_faults
 
     driver = nvidia_driver(root)
-    # Without a driver the answer of CUDA says so itself.
+    # Without a driver, the message of CUDA says so.
     version = f" ({driver})" if driver else ""
     if config is not None and (faults := [*gpu_faults(config)]):
         found = blocked_by("gpu", faults)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_models(config: "Config | None") -> Check:
-    """The first, and what is wrong with the entries of [models]."""
+    """The first model, and errors in the entries of [models]."""
     from imp_service.config.host import resolve_threads
     from imp_service.core.device import resolve_device
     from imp_service.core.settings_faults import entry_faults, gpu_faults
@@ -28,7 +28,7 @@ def check_models(config: "Config | None") -> Check:
 
 
 def _model(config: "Config | None") -> Check:
-    """Opens, plans and, the built-in one, compares its checksum; reads the weights of no other."""
+    """Opens the model and plans its memory. Reads weights of the built-in model only, for its checksum."""
     from imp_service.config import Config
     from imp_service.config.config import build
     from imp_service.core import DeviceError, open_file
@@ -37,15 +37,15 @@ def _model(config: "Config | None") -> Check:
     from imp_service.core.weights import sha256_of
     from imp_service.models import demo_model_sha256
 
-    if config is None:  # bad settings say nothing about the built-in model
+    if config is None:  # with invalid settings, checks the built-in model
         config = Config(build({}), None, {})
     file = open_file(config)
     try:
         report = inspect_model(file, config)
     except DeviceError:
         if not [*gpu_faults(config)]:
-            raise  # of a missing GPU the check below tells
-        return Check("model", "warning", "opens; without the device nobody can say whether it fits")
+            raise  # the check of the GPU reports a missing one
+        return Check("model", "warning", "opens; without the device imp cannot check whether it fits")
     if not report.memory.fits:
         return Check("model", "blocked", f"NO_MEMORY: {report.memory.refusal}")
     if config.settings.model.path is not None:
@@ -57,7 +57,7 @@ def _model(config: "Config | None") -> Check:
 
 
 def check_text(config: "Config | None") -> Check:
-    """The tokenizer and the chat template of the first model, as a server would use them."""
+    """Checks the tokenizer and the chat template of the first model, as a server would use them."""
     from imp_service.config import Config
     from imp_service.config.config import build
     from imp_service.core import open_file

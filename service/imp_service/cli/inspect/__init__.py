@@ -1,4 +1,4 @@
-"""imp inspect: what a model file is, what it needs and whether it fits, before anything is loaded."""
+"""imp inspect: shows what a model file holds, the memory that it needs and whether it fits, without loading it."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.generation.text_report import describe_text
 
     if arguments.values and not arguments.check:
-        raise UsageError(arguments.usage(), "--values: given without --check, expected --check beside it")
+        raise UsageError(arguments.usage(), "--values: given without --check, expected --check too")
     config = load_model_settings(arguments)
     file = open_file(config)
     report = inspect_model(file, config)
@@ -68,7 +68,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _check_text(file: "ModelFile", config: "Config", report: "ModelReport") -> None:
-    """A file that loads but cannot be spoken to is no good either. No template is no fault: prompts work without."""
+    """Raises if the tokenizer or a chat template is broken. Without a chat template, prompts still work."""
     from imp_service.generation.text_side import TextSide
     from imp_service.text.errors import naming_file
 

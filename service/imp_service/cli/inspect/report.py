@@ -26,7 +26,7 @@ class TypeSummary:
 
 
 def summarize(tensors: "Sequence[TensorInfo]") -> list[TypeSummary]:
-    """One row for each type, that with the most elements first."""
+    """One row for each type, most elements first."""
     by_type: dict[str, TypeSummary] = {}
     for tensor in tensors:
         row = by_type.setdefault(tensor.dtype, TypeSummary(tensor.dtype))
@@ -39,7 +39,7 @@ def summarize(tensors: "Sequence[TensorInfo]") -> list[TypeSummary]:
 def report_object(
     file: "ModelFile", report: "ModelReport", text: "TextReport", checked: str, with_tensors: bool
 ) -> Mapping[str, object]:
-    """One object; `tensors` holds every one of them only where asked for, for there may be thousands."""
+    """The object of --json. It lists every tensor only on request, since there may be thousands."""
     memory = report.memory
     return {
         "path": file.path,
@@ -72,9 +72,9 @@ def report_object(
 
 
 _PURPOSES = {
-    "weights": "as the kernels want them",
+    "weights": "in the layout of the kernels",
     "scratch": "activations of one step",
-    "logits": "rows of scores, one for each output",
+    "logits": "one row for each output",
     "reserve": "Python, and the texts, messages and constraints that limits, scheduler and text allow",
 }
 
@@ -97,7 +97,7 @@ def write_report(
 
 
 def _write_text(out: TextIO, text: "TextReport") -> None:
-    """What can be done with the file's text side, and which tokens end a text."""
+    """The tokenizer, the chat template, and the tokens that end a text."""
     if text.fault:
         out.write(f"text: none, neither imp run nor imp chat works: {excerpt(text.fault, 400)}\n")
     else:
@@ -165,7 +165,7 @@ def verdict(memory: "MemoryNeed") -> str:
 
 
 def shape_text(weight: "WeightPlan") -> str:
-    """Rows by columns; in front of them the number of such matrices, where there are several."""
+    """Rows by columns; before them the number of matrices, if several."""
     if not weight.kernels:
         return str(weight.n)
     return f"{weight.n_matrices}x{weight.n}x{weight.k}" if weight.n_matrices > 1 else f"{weight.n}x{weight.k}"

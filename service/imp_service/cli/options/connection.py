@@ -1,4 +1,4 @@
-"""The options of every command that calls a server: where it is, who calls, and for how long to wait."""
+"""Options of every command that calls a server: its address, TLS, the caller's token, retries and the deadline."""
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -29,13 +29,13 @@ def add_target_option(parser: ArgumentParser) -> None:
 
 
 def add_connection_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
-    """How the server is reached, and as whom."""
+    """TLS, token and metadata."""
     _add_tls_options(parser)
     add_caller_options(parser)
 
 
 def _add_tls_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
-    parser.add_argument("--tls", action="store_true", help="speak TLS; the three options below imply it")
+    parser.add_argument("--tls", action="store_true", help="speak TLS; --ca, --cert and --key imply it")
     for option, text in (
         ("--ca", "trust servers whose certificate is of these (default: gRPC's own roots)"),
         ("--cert", "the caller's certificate, for mutual TLS"),
@@ -48,7 +48,9 @@ def add_caller_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
     """The caller's token and metadata: the only options for a listener without TLS."""
     token = parser.add_mutually_exclusive_group()
     token.add_argument("--token-file", metavar="FILE", action=Once, help="send the bearer token in FILE")
-    token.add_argument("--token-env", metavar="NAME", action=Once, help="send the one in this environment variable")
+    token.add_argument(
+        "--token-env", metavar="NAME", action=Once, help="send the bearer token in the environment variable NAME"
+    )
     parser.add_argument(
         "--metadata",
         metavar="KEY=VALUE",
@@ -66,7 +68,7 @@ def add_attempts_option(parser: ArgumentParser) -> None:
         type=int,
         choices=range(1, 6),
         action=Once,
-        help="calls that a server refused for now are made again, 5 times in all at most (default); 1: not again",
+        help="attempts in all, 5 at most (default), if the server refuses a call for a while; 1: no retry",
     )
 
 
@@ -87,7 +89,7 @@ def connect(arguments: Namespace) -> "Connection":
 
 
 def target_of(arguments: Namespace, address: str | None, attempts: int | None, option: str = "--target") -> "Target":
-    """The server at `address`, None for the default one, reached as the options say."""
+    """The server at `address`, or the default one, with the options for TLS, token and retries."""
     from imp_service.client import Target
     from imp_service.client.target import MOST_ATTEMPTS
 
@@ -100,7 +102,7 @@ def target_of(arguments: Namespace, address: str | None, attempts: int | None, o
 
 
 def address_of(typed: str | None, option: str) -> str:
-    """The address that was typed, or the environment's, or the default; always with a port."""
+    """The typed address, else that of the environment, else the default; always with a port."""
     from imp_service.client import DEFAULT_ADDRESS
     from imp_service.client.environment import read_variable
     from imp_service.client.read_address import read_address
@@ -115,7 +117,7 @@ def address_of(typed: str | None, option: str) -> str:
 
 
 def admin_target_of(arguments: Namespace, address: str, option: str) -> "Target":
-    """The admin listener, which never uses TLS, even if the other listeners do."""
+    """The admin listener. It never uses TLS, even if the other listeners do."""
     from imp_service.client import Target
 
     found, token = address_of(address, option), _token(arguments)
@@ -124,7 +126,7 @@ def admin_target_of(arguments: Namespace, address: str, option: str) -> "Target"
 
 
 def _warn_of_plain_token(address: str, token: str | None) -> None:
-    if token is not None and not _stays_here(address):
+    if token is not None and not _is_local(address):
         print(warning_line(f"the token goes to {address} in plain text; --tls hides it"), file=sys.stderr)
 
 
@@ -137,7 +139,7 @@ def _tls_files(arguments: Namespace) -> "TlsFiles | None":
         return None
     tls = TlsFiles(arguments.ca, arguments.cert, arguments.key)
     try:
-        tls.credentials()  # names an unusable file before any call
+        tls.credentials()  # raises for an unusable file before any call
     except ValueError as error:
         raise CommandError("USAGE", str(error)) from None
     return tls
@@ -145,7 +147,7 @@ def _tls_files(arguments: Namespace) -> "TlsFiles | None":
 
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
-    # gRPC would take the process down with an exception of its own for what HTTP/2 cannot carry.
+    # gRPC ends the process with an exception of its own for characters that HTTP/2 cannot carry.
     if not (equals and key and key.isascii() and value.isascii() and value.isprintable()):
         raise ArgumentTypeError(f"{text}: expected key=value, in printable ASCII")
     return key.lower(), value
@@ -165,8 +167,8 @@ def _token(arguments: Namespace) -> str | None:
     return token
 
 
-def _stays_here(address: str) -> bool:
-    """Of any gRPC name, such as dns:///localhost:50051."""
+def _is_local(address: str) -> bool:
+    """Whether a gRPC address, such as dns:///localhost:50051, is of this machine."""
     from imp_service.config.address import Address
 
     return address.startswith("unix:") or Address(address.rpartition("/")[2]).is_of_this_machine

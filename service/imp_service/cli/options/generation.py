@@ -1,4 +1,4 @@
-"""The options of a generation on a server, and the request that they make."""
+"""Options of a generation on a server, and the request that they make."""
 
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 def add_generation_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "-m", "--model", metavar="NAME", action=Once, help="the served name of the model (default: whatever is served)"
+        "-m", "--model", metavar="NAME", action=Once, help="the served name of the model (default: the served model)"
     )
     parser.add_argument("-n", "--max-tokens", metavar="N", type=int, action=Once, help="most tokens to write")
     add_sampling_options(parser, "the server's")
     parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; repeatable")
     add_constraint_options(parser)
     parser.add_argument(
-        "--time-limit", metavar="TIME", type=duration, action=Once, help="end after this long, keeping what came"
+        "--time-limit", metavar="TIME", type=duration, action=Once, help="end after this long, with the text so far"
     )
     parser.add_argument(
         "--fields",
         metavar="JSON",
         action=Once,
-        help='further fields of GenerateRequest, as in \'{"constraint": {"regex": "[0-9]+"}}\'; options go before',
+        help='further fields of GenerateRequest, as in \'{"constraint": {"regex": "[0-9]+"}}\'; options override them',
     )
 
 
 def request_of(arguments: Namespace) -> "GenerateRequest":
-    """A request with everything but the prompt, which `fields` may have set."""
+    """A request with everything but the prompt, which --fields may have set."""
     from imp_service.pb.inference_pb2 import GenerateRequest
 
     request = GenerateRequest()
     if arguments.fields is not None:
         _parse(arguments.fields, request)
     if request.num_sequences > 1 and not arguments.json:
-        raise CommandError("USAGE", "num_sequences: the texts would run into each other, expected --json beside it")
+        raise CommandError("USAGE", "num_sequences: the texts would mix, expected --json too")
     if arguments.model is not None:
         request.model = arguments.model
     for name, value in given_sampling(arguments).items():
@@ -66,7 +66,7 @@ def _set(message: Any, name: str, value: object, option: str) -> None:
         return
     try:
         setattr(message, name, value)
-    except (ValueError, TypeError):  # what a uint32 cannot hold never reaches the server, which would say it better
+    except (ValueError, TypeError):  # a value that does not fit in the field's type cannot be sent
         raise CommandError("FIELD_INVALID", f"{option}: {value} is out of range") from None
 
 
@@ -74,7 +74,7 @@ def _parse(text: str, request: "GenerateRequest") -> None:
     from google.protobuf.json_format import Parse, ParseError
 
     try:
-        # Arguments that are not UTF-8 arrive with surrogates in them, which JSON's own reader lets through.
+        # Arguments that are not UTF-8 arrive with surrogates, which the JSON parser accepts.
         Parse(text.encode("utf-8"), request)
     except (ParseError, UnicodeEncodeError) as error:
         raise CommandError("USAGE", f"--fields: {error}") from None

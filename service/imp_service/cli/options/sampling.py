@@ -9,7 +9,7 @@ from imp_service.cli.failure import CommandError
 
 
 def add_sampling_options(parser: ArgumentParser, default: str) -> None:
-    """`default` says whose value a field has that is not given."""
+    """`default` names the origin of a field that is not given."""
     from imp_service.tables import SAMPLER_FIELDS
 
     for name, field in SAMPLER_FIELDS.items():
@@ -26,7 +26,7 @@ def add_sampling_options(parser: ArgumentParser, default: str) -> None:
 
 
 def given_sampling(arguments: Namespace) -> dict[str, float]:
-    """The fields that were given, by their names in imp.v1."""
+    """The given fields, by their names in imp.v1."""
     from imp_service.tables import SAMPLER_FIELDS
 
     found = {name: getattr(arguments, name) for name in (*SAMPLER_FIELDS, "seed")}
@@ -54,13 +54,13 @@ def add_constraint_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--any-whitespace",
         action="store_true",
-        help="with --json-schema: allow any number of blanks between two tokens of JSON, not at most 64",
+        help="with --json-schema: allow any amount of white space between two tokens of JSON instead of 64 characters",
     )
     group.add_argument("--regex", metavar="TEXT", action=Once, help="write a text that this regular expression matches")
 
 
 def read_constraint(arguments: Namespace) -> Constraint | None:
-    """Reads the file. Whether a model can write such a text is for the model's text side to say."""
+    """Reads the constraint and checks that a schema is JSON. The model checks the rest when it compiles it."""
     from imp_service.cli.terminal import decode, read_prompt
 
     if arguments.any_whitespace and arguments.json_schema is None:

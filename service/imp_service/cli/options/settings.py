@@ -1,4 +1,4 @@
-"""The options of every command that takes a model: which one, how long a context, and the settings."""
+"""Options that choose the settings and the model: --config, --set, --model and --context."""
 
 import sys
 from argparse import Action, ArgumentParser, Namespace
@@ -19,7 +19,7 @@ MODEL_HELP = "a model file, or a name of [models] in imp.conf (default: model.pa
 
 
 class ModelWord(Action):
-    """The model, as a word without -m: for what -m sets."""
+    """The model as a positional argument, in place of -m."""
 
     def __call__(
         self,
@@ -28,21 +28,21 @@ class ModelWord(Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        if values is None:  # no such word
+        if values is None:  # not given
             return
         if namespace.model is not None:
-            parser.error("MODEL: given beside --model, expected one of them")
+            parser.error("MODEL: given together with --model, expected one of them")
         namespace.model = values
 
 
 def add_settings_options(parser: ArgumentParser) -> None:
     """--config and --set, the same for every command that has settings."""
     parser.add_argument("--config", metavar="FILE", action=Once, help="read settings from FILE")
-    add_set_option(parser, "goes before environment and file")
+    add_set_option(parser, "overrides environment and file")
 
 
 def add_set_option(parser: ArgumentParser, remark: str) -> None:
-    """--set alone, for a command that takes nothing from this machine's own sources; its texts become `assignments`."""
+    """--set without --config, for a command that ignores the settings of this machine."""
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",
@@ -54,15 +54,15 @@ def add_set_option(parser: ArgumentParser, remark: str) -> None:
 
 
 def load_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
-    """The settings of the command line, with what this machine decides decided.
+    """Loads the settings and resolves `device.threads`.
 
-    `overrides` are those of the command's own options; they go before `--set`.
+    `overrides` come from the command's own options and take precedence over `--set`.
     """
-    return load_each(arguments, [overrides])[0]
+    return load_settings_for_each(arguments, [overrides])[0]
 
 
-def load_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]") -> "list[Config]":
-    """The same under each of these overrides; what is odd about the environment is told once."""
+def load_settings_for_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]") -> "list[Config]":
+    """As load_settings(), for each list of overrides; warns about environment variables once."""
     from imp_service.config import load
     from imp_service.config.host import resolve_threads
 
@@ -71,15 +71,15 @@ def load_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]")
 
 
 def warn_of_variables() -> None:
-    """Tells variables that look as if they were settings and are not."""
-    from imp_service.config.sources import near_names
+    """Warns about environment variables that look like settings but are not read."""
+    from imp_service.config.sources import misspelled_variables
 
-    for sentence in near_names():
+    for sentence in misspelled_variables():
         print(warning_line(sentence), file=sys.stderr)
 
 
 def add_model_options(parser: ArgumentParser, *, as_word: bool = False) -> None:
-    """With `as_word` the model may be given without -m."""
+    """With `as_word` the model may also be a positional argument."""
     add_model_option(parser, MODEL_HELP, as_word=as_word)
     add_context_option(parser)
     add_settings_options(parser)
@@ -88,7 +88,7 @@ def add_model_options(parser: ArgumentParser, *, as_word: bool = False) -> None:
 def add_model_option(parser: "ArgumentParser | _MutuallyExclusiveGroup", text: str, *, as_word: bool = False) -> None:
     parser.add_argument("-m", "--model", metavar="PATH", action=Once, help=text)
     if as_word:
-        parser.add_argument("model", metavar="MODEL", nargs="?", action=ModelWord, help="the same, without -m")
+        parser.add_argument("model", metavar="MODEL", nargs="?", action=ModelWord, help="the model, without -m")
 
 
 def add_context_option(parser: ArgumentParser) -> None:
@@ -102,7 +102,7 @@ def add_context_option(parser: ArgumentParser) -> None:
 
 
 def context_assignments(arguments: Namespace) -> "list[Assignment]":
-    """What --context says; it goes before --set."""
+    """The assignment that --context stands for."""
     from imp_service.config.sources import of_option
 
     return (
@@ -116,7 +116,7 @@ def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" 
 
 
 def read_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
-    """The same read again: `auto` is left as it is, and nothing is written to stderr."""
+    """As load_model_settings(), for a reload: keeps `auto`, and writes nothing to stderr."""
     from imp_service.config import load
 
     said = [*arguments.assignments, *overrides, *context_assignments(arguments)]

@@ -1,4 +1,4 @@
-"""imp serve: serves a model over gRPC until it is told to stop."""
+"""imp serve: serves a model over gRPC until a signal stops it."""
 
 import asyncio
 import gc
@@ -50,7 +50,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.cli.preflight import quiet_grpc, require_threads
+    from imp_service.cli.preflight import require_threads, silence_grpc
     from imp_service.cli.serve.ready_file import ReadyFile
     from imp_service.config.host import resolve_threads
     from imp_service.config.sources import of_option
@@ -59,21 +59,21 @@ def run(arguments: Namespace) -> int:
 
     leave_no_core()
     keep_little()
-    # How long the event loop waits for Python's lock, each time, while another thread works on a text.
+    # The longest time that the event loop waits for the GIL while another thread processes text.
     sys.setswitchinterval(SWITCH_SECONDS)
-    # The objects of a start live as long as the process: collecting garbage among them took a quarter of the start.
+    # No garbage collection during the start: its objects stay, and collecting took a quarter of the start time.
     gc.disable()
-    # Before anything that can fail: a failed start leaves no file that names an address of an earlier server.
+    # First, so that a failed start does not leave the file of an earlier server.
     ready = None if arguments.ready_file is None else ReadyFile(Path(arguments.ready_file))
-    signals = StopSignals(_nothing if ready is None else ready.remove)
+    signals = StopSignals(_ignore if ready is None else ready.remove)
     typed = [] if arguments.listen is None else [of_option("--listen", "listen.grpc", json.dumps(arguments.listen))]
     if arguments.strict:
         typed.append(of_option("--strict", "model.strict", "true"))
     config = resolve_threads(load_model_settings(arguments, typed))
     reread = partial(read_model_settings, arguments, typed)
     require_threads(config.settings)
-    quiet_grpc()
-    # What a server is made of takes as long to import as weights to read: both at once.
+    silence_grpc()
+    # Importing the server takes as long as reading weights: both run at the same time.
     weights = WeightsLoad(config)
     return asyncio.run(_serve(config, reread, weights, ready, signals))
 
@@ -98,7 +98,7 @@ async def _serve(
     except Exception as error:
         failure = error
     if not weights.stop(STOP_SECONDS) or (service is not None and service.is_abandoned):
-        # The interpreter would wait for a thread that may hang in a disk.
+        # A normal exit would wait for a thread that may hang in a disk read.
         status = 0 if failure is None else report(*describe(failure))
         sys.stderr.flush()
         os._exit(status)
@@ -119,22 +119,22 @@ async def _until_stopped(
     signals.call(asyncio.get_running_loop(), on_stop, service.host.reload.begin)
 
     def on_serving() -> None:
-        from imp_service.cli.serve.startup_message import facts, tell
+        from imp_service.cli.serve.startup_message import announce, facts
 
         line.clear()
         gc.freeze()
         gc.enable()
         if ready is not None:
             ready.write(facts(service))
-        tell(service)
+        announce(service)
 
     give_back = capture(service.host.telemetry.log)
     try:
-        await service.run(on_serving, _nothing if ready is None else ready.remove)
+        await service.run(on_serving, _ignore if ready is None else ready.remove)
     finally:
         line.clear()
         give_back()
 
 
-def _nothing() -> None:
-    """Without a ready file there is nothing to remove."""
+def _ignore() -> None:
+    """There is no ready file to remove."""

@@ -7,17 +7,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from imp_service.cli.atomic_file import require_regular, write_whole
+from imp_service.cli.atomic_file import require_regular, write_atomically
 from imp_service.cli.failure import CommandError
 
 
 class ReadyFile:
-    """On the main thread. Two servers need two ready files: each start removes the file that it finds."""
+    """Used on the main thread. Two servers need two ready files: each start removes the file that it finds."""
 
     def __init__(self, path: Path) -> None:
-        """Removes what an earlier server left. Raises CommandError where the file could not be written later."""
+        """Removes the file of an earlier server. Raises CommandError if a new file cannot be written there."""
         self._path = path
-        # Of the file that was written, kept open: no other file can get its inode number meanwhile.
+        # Descriptor of the written file, kept open so that no other file can get its inode number.
         self._written: int | None = None
         with self._failing():
             require_regular(self._path)
@@ -29,12 +29,12 @@ class ReadyFile:
                 raise PermissionError(errno.EACCES, f"{folder}: not allowed to write there")
 
     def write(self, facts: dict[str, object]) -> None:
-        """Writes it completely or not at all: a program that waits for it may read it at once. Raises CommandError."""
+        """Writes the file atomically, so that a waiting program never reads a part of it. Raises CommandError."""
         with self._failing():
-            write_whole(self._path, json.dumps(facts) + "\n", keep=self._keep)
+            write_atomically(self._path, json.dumps(facts) + "\n", keep=self._keep)
 
     def remove(self) -> None:
-        """Removes the file that was written, and not one that another server has put in its place."""
+        """Removes the written file, but not a file that another server has put in its place."""
         written, self._written = self._written, None
         if written is None:
             return
@@ -44,7 +44,7 @@ class ReadyFile:
         os.close(written)
 
     def _keep(self, descriptor: int) -> None:
-        # Known before the file has its name: a signal may end the process at any moment.
+        # Set before the file has its name, since a signal may end the process at any moment.
         self._written = descriptor
 
     @contextlib.contextmanager

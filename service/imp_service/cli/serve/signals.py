@@ -1,4 +1,4 @@
-"""The signals of a server: SIGHUP reloads, the first to stop begins a drain, the second ends at once."""
+"""Signals of a server: SIGHUP reloads, the first SIGTERM or SIGINT drains, the second ends the process."""
 
 import asyncio
 import os
@@ -7,15 +7,15 @@ from collections.abc import Callable
 from types import FrameType
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
-# A reader that left, and signals that other servers use. SIGHUP is ignored until the server can reload.
+# Ignored: SIGPIPE, and signals that other servers use. SIGHUP only until the server can reload.
 HARMLESS = (signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
 class StopSignals:
-    """Made before anything takes time. For process 1 of a container no signal has a default: all are handled here."""
+    """Create it first. Process 1 of a container has no default signal handlers, so this handles all of them."""
 
     def __init__(self, before_exit: Callable[[], None]) -> None:
-        """`before_exit` is called where a signal ends the process at once."""
+        """`before_exit` is called when a signal ends the process at once."""
         self._before_exit = before_exit
         self._stop: Callable[[str], object] | None = None
         for number in HARMLESS:
@@ -23,16 +23,16 @@ class StopSignals:
         for number in STOPS:
             signal.signal(number, self._handle)
         if os.getpid() == 1:
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what others start in the container ends as our child
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # process 1 inherits orphaned processes
 
     def call(self, loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], reload: Callable[[], None]) -> None:
-        """From now on the first signal to stop calls `stop` with its name on the loop, and each SIGHUP `reload`."""
+        """From now on the first SIGTERM or SIGINT calls `stop` with its name on the loop, and SIGHUP calls `reload`."""
         self._stop = lambda name: loop.call_soon_threadsafe(stop, name)
         for number in STOPS:
-            # For the descriptor that wakes a waiting loop. Our own handler needs no loop: it also ends one that hangs.
-            loop.add_signal_handler(number, _nothing)
+            # This makes a signal wake the loop. The handler itself needs no loop, so it can end one that hangs.
+            loop.add_signal_handler(number, _ignore)
             signal.signal(number, self._handle)
-        # Not given to the loop, which would leave the default behind when it closes: SIGHUP would end the process.
+        # Not by the loop: it would restore the default when it closes, and SIGHUP would end the process.
         signal.signal(signal.SIGHUP, lambda *_: _on_loop(loop, reload))
 
     def _handle(self, number: int, _: FrameType | None) -> None:
@@ -48,5 +48,5 @@ def _on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> N
         loop.call_soon_threadsafe(function)
 
 
-def _nothing() -> None:
-    """What the loop does at a signal."""
+def _ignore() -> None:
+    """The loop only has to wake up."""

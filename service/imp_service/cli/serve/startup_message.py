@@ -1,4 +1,4 @@
-"""What a server says when it serves: to a person where somebody looks, as one line of the log elsewhere."""
+"""The message that a server is ready: for people on a terminal, else one line of the log."""
 
 import os
 import shlex
@@ -28,12 +28,12 @@ def facts(service: "Service") -> dict[str, object]:
     }
 
 
-def tell(service: "Service") -> None:
-    """Says where, what, on what, and how to call it."""
+def announce(service: "Service") -> None:
+    """Prints or logs the addresses, the model, the device, and the warnings of the model."""
     host = service.host
     config, model = host.config, host.model
     if sys.stderr.isatty() and config.settings.log.format is None:
-        _tell_person(service)
+        _print_message(service)
     else:
         host.telemetry.log.info(
             "serving",
@@ -49,13 +49,13 @@ def tell(service: "Service") -> None:
 
 
 def _memory_text(memory: dict[str, Any]) -> str:
-    """How what there is was divided: "weights 3.7 MiB, kv 4.0 MiB, …; in all 270 MiB of 23.5 GiB"."""
+    """The memory plan: "weights 3.7 MiB, kv 4.0 MiB, …; in all 270 MiB of 23.5 GiB"."""
     items: dict[str, int] = memory["items"]
     parts = ", ".join(f"{name} {memory_text(n_bytes)}" for name, n_bytes in items.items())
     return f"{parts}; in all {memory_text(sum(items.values()))} of {memory_text(memory['budget_bytes'])}"
 
 
-def _tell_person(service: "Service") -> None:
+def _print_message(service: "Service") -> None:
     host, server = service.host, service.server
     name = "built-in demo" if is_built_in(host.config) else host.model.name
     others = {"health": server.health_address, "admin": server.admin_address, "metrics": server.metrics_address}
@@ -74,7 +74,7 @@ def call_line(service: "Service") -> str:
     """A command that calls this server, ready to paste into another shell of this machine."""
     settings = service.host.config.settings
     words = ["imp", "call", "generate", "Once upon a time"]
-    # Of several addresses one of this machine; one that stands for all is reached by loopback.
+    # Prefers an address of this machine; a wildcard address is reached by loopback.
     addresses = [Address(text) for text in service.server.addresses]
     chosen = next((address for address in addresses if address.is_of_this_machine), addresses[0])
     target = chosen.reached_here

@@ -1,4 +1,4 @@
-"""imp top: a server's load, live on a terminal, a line for each change elsewhere."""
+"""imp top: shows a server's load: live on a terminal, one line for each change in a pipe."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imp_service.pb.model_pb2 import WatchLoadResponse
 
 
-# A snapshot that does not come is a server that hangs; the live view shows how long it has been silent instead.
+# Only for --once: the live view shows how long a server has been silent instead.
 SNAPSHOT_DEADLINE_SECONDS = 10.0
 EXAMPLES = (
     "imp top",
@@ -35,9 +35,13 @@ def configure(parser: ArgumentParser) -> None:
     add_target_option(parser)
     parser.add_argument("--admin", metavar="ADDRESS", help="the admin listener: shows each request too")
     parser.add_argument(
-        "--interval", metavar="TIME", type=duration, default=1.0, help="least time between two looks (default: 1s)"
+        "--interval",
+        metavar="TIME",
+        type=duration,
+        default=1.0,
+        help="shortest time between two snapshots (default: 1s)",
     )
-    parser.add_argument("--once", action="store_true", help="print what is so now, and end")
+    parser.add_argument("--once", action="store_true", help="print one snapshot and exit")
     parser.add_argument("--json", action="store_true", help="print each load, and each request, as a line of JSON")
     add_connection_options(parser)
     add_attempts_option(parser)
@@ -46,9 +50,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from contextlib import ExitStack
 
-    from imp_service.cli.preflight import quiet_grpc
+    from imp_service.cli.preflight import silence_grpc
 
-    quiet_grpc()  # before its import
+    silence_grpc()  # before its import
     from imp_service.client import Connection
 
     with ExitStack() as stack:
@@ -87,7 +91,7 @@ def _loads(server: "Connection", interval: float) -> "Replies[WatchLoadResponse]
 
 
 def _snapshots(loads: "Replies[WatchLoadResponse]", admin: "Connection | None") -> Iterator[Snapshot]:
-    """Each load, and the requests as they are then."""
+    """Each load with the requests at that time."""
     from imp_service.pb.admin_pb2 import ListRequestsRequest
     from imp_service.pb.admin_pb2_grpc import AdminServiceStub
 

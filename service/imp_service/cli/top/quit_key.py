@@ -1,4 +1,4 @@
-"""The key q on a terminal: leaves a live view."""
+"""The key q on a terminal: ends a live view."""
 
 import os
 import select
@@ -14,16 +14,16 @@ QUIT = (b"q", b"Q")
 
 
 class QuitKey:
-    """While the block runs, q calls `leave`, from a thread of its own. Without a terminal to read there is no key."""
+    """While the block runs, q calls `on_quit` from a thread. Does nothing if stdin is not a terminal."""
 
-    def __init__(self, leave: Callable[[], object]) -> None:
-        self._leave = leave
+    def __init__(self, on_quit: Callable[[], object]) -> None:
+        self._on_quit = on_quit
         self._thread = threading.Thread(target=self._read, name="imp-keys")
-        self._is_here = sys.stdin.isatty()
+        self._is_terminal = sys.stdin.isatty()
         self.is_pressed = False
 
     def __enter__(self) -> Self:
-        if self._is_here:
+        if self._is_terminal:
             self._descriptor = sys.stdin.fileno()
             self._before = termios.tcgetattr(self._descriptor)
             self._wake_end, self._wake = os.pipe()
@@ -32,7 +32,7 @@ class QuitKey:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._is_here:
+        if self._is_terminal:
             os.close(self._wake)
             self._thread.join()
             os.close(self._wake_end)
@@ -46,6 +46,6 @@ class QuitKey:
             key = os.read(self._descriptor, 1)
             if key in QUIT:
                 self.is_pressed = True
-                self._leave()
+                self._on_quit()
             if key in (*QUIT, b""):
                 return

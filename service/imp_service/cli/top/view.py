@@ -1,4 +1,4 @@
-"""The live view of imp top: bars and counts that are drawn over, on an alternate screen that a terminal takes back."""
+"""The live view of imp top: bars and counts on the alternate screen of a terminal."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 _SPARKS = "▁▂▃▄▅▆▇█"
-# A busy engine makes a step many times a second: longer than this, something holds it.
+# A busy engine makes many steps a second: a longer silence means that it is stuck.
 LONG_SILENCE_SECONDS = 2.0
 HISTORY = 60
 
 
-def watch(snapshots: Iterator[Snapshot], address: str, leave: Callable[[], object]) -> None:
-    """Until the stream or the person ends it; `leave` ends the stream."""
+def watch(snapshots: Iterator[Snapshot], address: str, end_stream: Callable[[], object]) -> None:
+    """Shows snapshots until the stream ends or q is pressed; `end_stream` ends the stream."""
     speeds: deque[float] = deque(maxlen=HISTORY)
     console = Console()
-    with Live(console=console, screen=True, auto_refresh=False) as live, QuitKey(leave) as key:
+    with Live(console=console, screen=True, auto_refresh=False) as live, QuitKey(end_stream) as key:
         try:
             for load, requests in snapshots:
                 speeds.append(load.output_tokens_per_second)
@@ -41,7 +41,7 @@ def watch(snapshots: Iterator[Snapshot], address: str, leave: Callable[[], objec
 
 
 def view(load: "Load", requests: "list[RequestState] | None", speeds: "deque[float]", address: str) -> RenderableType:
-    """One picture."""
+    """The view of one snapshot."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_row("running", str(load.running))
@@ -57,12 +57,12 @@ def view(load: "Load", requests: "list[RequestState] | None", speeds: "deque[flo
     parts: list[RenderableType] = [head, Panel(facts)]
     if requests is not None:
         parts.append(_request_table(requests, load))
-    parts.append(Text("q leaves", style="dim"))
+    parts.append(Text("q quits", style="dim"))
     return Group(*parts)
 
 
 def spark_line(values: "deque[float]") -> str:
-    """The values as bars of one line; the highest is full."""
+    """A sparkline of the values; the highest is a full bar."""
     top = max(values, default=0.0)
     if top <= 0:
         return ""
@@ -81,6 +81,6 @@ def _request_table(requests: "list[RequestState]", load: "Load") -> Table:
         is_number = heading in ("age", "prompt", "output", "unread")
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
     for request in requests:
-        # Ids are text, whatever they look like.
+        # Text(): an id is never markup.
         table.add_row(*(Text(cell) for cell in request_row(request, load.time)))
     return table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.cli.atomic_file import write_whole
+from imp_service.cli.atomic_file import write_atomically
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -16,18 +16,18 @@ Call = Callable[..., tuple[int, str, str]]
 def test_l19_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for text in ("one", "zwö"):
-        write_whole(path, text)
+        write_atomically(path, text)
         assert path.read_text(encoding="utf-8") == text
     assert [found.name for found in tmp_path.iterdir()] == ["file"]
 
 
 def test_l19_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
-    write_whole(path, "old")
+    write_atomically(path, "old")
     n_open = len(list(Path("/proc/self/fd").iterdir()))
     monkeypatch.setattr("os.fdopen", _full)
     with pytest.raises(OSError, match="No space"):
-        write_whole(path, "new")
+        write_atomically(path, "new")
     assert path.read_text() == "old" and [found.name for found in tmp_path.iterdir()] == ["file"]
     assert len(list(Path("/proc/self/fd").iterdir())) == n_open
 
