@@ -78,9 +78,9 @@ def describe(error: Exception) -> tuple[str, str]:
     if isinstance(reason, str) and isinstance(message, str):
         path = getattr(error, "path", None)  # of the text layer: a field, or a key of the model's file
         return reason, f"{path}: {message}" if isinstance(path, str) else message
-    from imp_service.config.errors import refused_by_system  # imported here: only failures need it
+    from imp_service.config.errors import system_refusal  # imported here: only failures need it
 
-    if refusal := refused_by_system(error):
+    if refusal := system_refusal(error):
         return "NO_MEMORY", refusal
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

@@ -1,4 +1,4 @@
-"""A client of any imp.v1 server: where it is, how it is reached, and what its failures and streams say."""
+"""A client of any imp.v1 server: target, channel, failures, and the order of streams."""
 
 from imp_service.client.connection import Connection
 from imp_service.client.failure import CallFailure, failure_of

@@ -1,4 +1,4 @@
-"""A channel to one server, for commands that make one call at a time: deadline, metadata and failures in one place."""
+"""A channel to one server for commands that make one call at a time, with deadline, metadata and failures."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -15,7 +15,7 @@ Response = TypeVar("Response")
 
 
 class Connection:
-    """Opened by its first call. `deadline` is in seconds, of each call."""
+    """The first call opens the connection. `deadline` is in seconds, for each call."""
 
     def __init__(self, target: Target, deadline: float | None = None) -> None:
         self.channel = open_channel(target)
@@ -32,8 +32,8 @@ class Connection:
         self.channel.close()
 
     def unary(self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request) -> Response:
-        """The reply; CallFailure where there is none. Ctrl-C cancels the call."""
-        with Interruptible(_nothing):
+        """The reply. Raises CallFailure. Ctrl-C cancels the call."""
+        with Interruptible(_no_call):
             call = method.future(request, timeout=self._deadline, metadata=self._metadata)
         try:
             with Interruptible(call.cancel):
@@ -45,14 +45,13 @@ class Connection:
         self, method: "grpc.UnaryStreamMultiCallable[Request, Response]", request: Request
     ) -> "Replies[Response]":
         """The messages as they come."""
-        with Interruptible(_nothing):
+        with Interruptible(_no_call):
             call = method(request, timeout=self._deadline, metadata=self._metadata)
         return Replies(call, self._target)
 
 
 class Replies(Iterator[Response]):
-    """A stream of messages; CallFailure where it ends with a status. Closing it before its end, or Ctrl-C while a
-    message is waited for, cancels the call."""
+    """A stream of messages. Raises CallFailure. Closing it early, or Ctrl-C, cancels the call."""
 
     def __init__(self, call: "grpc._CallIterator[Response]", target: Target) -> None:
         self._call = call
@@ -66,15 +65,15 @@ class Replies(Iterator[Response]):
             raise failure_of(error, self._target) from None
 
     def close(self) -> None:
-        with Interruptible(_nothing):
-            self._call.cancel()  # nothing where the call has ended
+        with Interruptible(_no_call):
+            self._call.cancel()  # no effect if the call has ended
 
     @property
     def metadata(self) -> dict[str, str | bytes]:
-        """What the server sent before the first message; waits for it."""
+        """Waits for the initial metadata and returns it."""
         with Interruptible(self._call.cancel):
             return dict(self._call.initial_metadata())
 
 
-def _nothing() -> None:
-    """What there is to cancel before a call is made."""
+def _no_call() -> None:
+    """There is no call to cancel yet."""

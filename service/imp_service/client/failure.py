@@ -1,4 +1,4 @@
-"""A call that failed: the status, and the rich details that imp.v1 servers send with it."""
+"""A failed call: its status, and the details that imp.v1 servers send."""
 
 from dataclasses import dataclass, field
 from typing import cast
@@ -6,7 +6,7 @@ from typing import cast
 import grpc
 
 from imp_service.client.target import Target
-from imp_service.client.unreachable import in_words
+from imp_service.client.unreachable import explain
 
 DETAILS = "grpc-status-details-bin"
 
@@ -21,21 +21,21 @@ class Violation:
 
 @dataclass(eq=False)
 class CallFailure(Exception):
-    """`reason` is one of the error table, or the code's name where the server gave none."""
+    """`reason` is from the error table, or the name of the code if the server sent no reason."""
 
     code: str
     reason: str
-    text: str  # what the server says
+    text: str  # the message of the server
     violations: tuple[Violation, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
-    retry_after: float | None = None  # seconds; None: the server names no time
+    retry_after: float | None = None  # seconds; None: the server sent no RetryInfo
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
 
     @property
     def message(self) -> str:
-        """One line for a person: every violation, or the server's sentence; the code; when to try again."""
+        """One line: all violations or the server's message, the code, and when to try again."""
         what = "; ".join(f"{v.path}: {v.description}" for v in self.violations) or self.text or "no message"
         notes = [] if self.code == self.reason else [self.code]
         if self.retry_after is not None:
@@ -44,19 +44,19 @@ class CallFailure(Exception):
 
 
 def failure_of(error: grpc.RpcError, target: Target | None = None) -> CallFailure:
-    """What a synchronous or an asyncio call raised. Details that cannot be read are as good as none.
+    """The failure of a synchronous or asyncio call. Ignores details that cannot be parsed.
 
-    With `target`, the message says in words why a server cannot be reached.
+    With `target`, the message explains why a server cannot be reached.
     """
-    call = cast(grpc.Call, error)  # every RpcError that a call raises is one
+    call = cast(grpc.Call, error)  # every RpcError that a call raises is a Call
     code, text = call.code().name, call.details() or ""
-    plain = CallFailure(code, code, text if target is None else in_words(text, target))
+    plain = CallFailure(code, code, text if target is None else explain(text, target))
     packed = next((value for key, value in call.trailing_metadata() or () if key == DETAILS), None)
     return plain if not isinstance(packed, bytes) else _with_details(plain, packed)
 
 
 def _with_details(plain: CallFailure, packed: bytes) -> CallFailure:
-    # Only here: a call that ends well does not wait for these modules.
+    # Imported here: only failures need these modules.
     from google.protobuf.message import DecodeError
     from google.rpc import error_details_pb2, status_pb2
 

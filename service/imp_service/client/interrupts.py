@@ -7,11 +7,10 @@ from types import TracebackType
 
 
 class Interruptible:
-    """A block within gRPC's own code, where Ctrl-C calls `cancel`; leaving the block then raises KeyboardInterrupt.
+    """Within this block Ctrl-C calls `cancel`; the end of the block raises KeyboardInterrupt.
 
-    Raised at once, it could strike between the taking of a lock and what releases it: gRPC's threads would wait for
-    that lock from then on, and with them the next call. Other threads, and whoever handles SIGINT otherwise, see none
-    of this.
+    Raised at once, inside gRPC, the exception could leave a lock taken, and the next call would wait for ever. Has no
+    effect on other threads, or if SIGINT has another handler.
     """
 
     def __init__(self, cancel: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Turns an address as people type it into one that gRPC takes."""
+"""Converts a typed address into one for gRPC."""
 
 import ipaddress
 import re
@@ -11,7 +11,7 @@ _URL = re.compile(r"(?i)([a-z][a-z0-9+.-]*)://(.*)")
 
 
 def read_address(text: str) -> str:
-    """With the port that imp listens on where none is given. ValueError says what was expected instead."""
+    """Adds the default port if there is none. Raises ValueError with what is expected."""
     if not text:
         raise ValueError("is empty, expected host:port or unix:///path")
     scheme = next((scheme for scheme in _SCHEMES if text.startswith(scheme)), "")
@@ -21,7 +21,7 @@ def read_address(text: str) -> str:
     if not scheme and url is not None:
         secure = ", with --tls" if url[1].lower() in ("https", "grpcs") else ""
         raise ValueError(f"is a URL, expected host:port without {url[1]}://{secure}")
-    # A name of dns: may have the server that is asked for it in front, as dns://server/name.
+    # dns: may name a resolver before the host: dns://server/name.
     n_head = text.rfind("/") + 1 if scheme == "dns:" and "/" in text else len(scheme)
     head, last = text[:n_head], text[n_head:]
     if scheme in ("ipv4:", "ipv6:") and "," in last:

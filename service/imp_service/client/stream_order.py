@@ -1,13 +1,13 @@
-"""The order that a Generate stream keeps: a client that checks it notices a lost message instead of a lost word."""
+"""Checks the order of a Generate stream, so that a client notices a lost message."""
 
 from imp_service.pb.inference_pb2 import GenerateResponse
 
-# A match that is a token of its own.
+# Matches that are tokens themselves.
 STOP_TOKENS = ("token_id", "eos_token_id")
 
 
 class StreamBroken(Exception):
-    """A stream that is none of imp.v1: a message was lost, or the server is wrong."""
+    """A stream that violates imp.v1: a message was lost, or the server has a bug."""
 
     def __init__(self, message: str) -> None:
         self.reason = "STREAM_BROKEN"
@@ -16,20 +16,21 @@ class StreamBroken(Exception):
 
 
 class StreamOrder:
-    """Sees every message of one stream: `started` first, chunks without a gap, one `finished` for each sequence."""
+    """Checks one stream: `started` first, chunks without a gap, one `finished` for each sequence."""
 
     def __init__(self, n_sequences: int = 1, *, keeps_match: bool = False) -> None:
         self._keeps_match = keeps_match
-        # Stop tokens among those that came: the usage counts none.
+        # Received stop tokens, which the usage does not count.
         self._n_kept = 0
         self._has_started = False
         self._n_tokens = [0] * n_sequences
         self._is_open = [True] * n_sequences
         self._n_used: int | None = None
 
-    def see(self, response: GenerateResponse) -> None:
+    def check(self, response: GenerateResponse) -> None:
+        """Checks the next message."""
         kind = response.WhichOneof("event")
-        if kind is None:  # of a later revision: not for us
+        if kind is None:  # a message of a later revision
             return
         if (kind == "started") == self._has_started:
             raise StreamBroken(f"{kind} {'again' if self._has_started else 'before started'}")
@@ -50,11 +51,11 @@ class StreamOrder:
         self._n_tokens[index] += len(response.chunk.token_ids)
 
     def end(self) -> None:
-        """The stream ended with status OK."""
+        """Checks a stream that ended with status OK."""
         unfinished = [index for index, is_open in enumerate(self._is_open) if is_open]
         if unfinished:
             raise StreamBroken(f"the stream ended before sequence {unfinished[0]} did")
-        # What was lost before the end leaves no gap behind it: the usage counts it.
+        # A loss at the end leaves no gap, but the usage counts the lost tokens.
         if self._n_used is not None and self._n_used + self._n_kept != sum(self._n_tokens):
             raise StreamBroken(f"{self._n_used + self._n_kept} tokens were sent, {sum(self._n_tokens)} came")
 

@@ -1,4 +1,4 @@
-"""Where a server is and what it wants of a caller: address, TLS, token; and the channel options that follow."""
+"""A server and how to call it: address, TLS, token, retries; and the channel for it."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import grpc
 from imp_service.client.read_address import DEFAULT_PORT
 
 DEFAULT_ADDRESS = f"127.0.0.1:{DEFAULT_PORT}"
-# gRPC itself makes no more than five attempts, whatever is asked for.
+# gRPC makes at most five attempts.
 MOST_ATTEMPTS = 5
 MOST_BACKOFF_MS = 3000
 
@@ -27,7 +27,7 @@ class TlsFiles:
         return self == TlsFiles()
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Reads the files; OSError where one cannot be read, ValueError where it is not of PEM."""
+        """Reads the files. Raises OSError, or ValueError for a file that is not PEM."""
         ca, key, cert = (
             None if path is None else _read_pem(path, what)
             for path, what in ((self.ca, "CERTIFICATE"), (self.key, "PRIVATE KEY"), (self.cert, "CERTIFICATE"))
@@ -54,13 +54,13 @@ class Target:
 
     @property
     def call_metadata(self) -> tuple[tuple[str, str], ...]:
-        """What every call carries."""
+        """The metadata of every call."""
         bearer = () if self.token is None else (("authorization", f"Bearer {self.token}"),)
         return (*self.metadata, *bearer)
 
     @property
     def channel_options(self) -> tuple[tuple[str, object], ...]:
-        # The server bounds what it sends (scores of a long prompt, a tokenizer); the caller asked for all of it.
+        # The server limits what it sends; the client accepts all of it.
         options: tuple[tuple[str, object], ...] = (
             ("grpc.max_receive_message_length", -1),
             # A client that waits for a restarting server notices within seconds that it is back.
@@ -72,10 +72,10 @@ class Target:
 
 
 def service_config(attempts: int) -> dict[str, object]:
-    """Retries by gRPC itself: only while nothing of a reply has come, and when the server's pushback says so.
+    """gRPC's retry policy. gRPC retries before the first reply only, and obeys the server's pushback.
 
-    UNAVAILABLE (loading, draining, not there yet) and RESOURCE_EXHAUSTED (queue, cache or share is full) are the
-    codes of the error table that the identical call may survive.
+    UNAVAILABLE (loading, draining, not reachable) and RESOURCE_EXHAUSTED (queue, cache or share is full) are the codes
+    after which the same call may succeed.
     """
     policy = {
         "maxAttempts": attempts,
@@ -94,7 +94,7 @@ def open_channel(target: Target) -> grpc.Channel:
 
 
 def open_async_channel(target: Target, *, own_connection: bool = False) -> grpc.aio.Channel:
-    """On the running event loop. With `own_connection` it shares none with other channels to the same address."""
+    """A channel on the running event loop. With `own_connection` it does not share connections with other channels."""
     options = (*target.channel_options, ("grpc.use_local_subchannel_pool", int(own_connection)))
     if target.tls is None:
         return grpc.aio.insecure_channel(target.address, options=options)

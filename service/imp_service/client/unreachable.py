@@ -1,16 +1,16 @@
-"""Says in words why a server cannot be reached: gRPC's own message names sockets and routines of a library."""
+"""Explains why a server cannot be reached: gRPC's message names only sockets and library routines."""
 
 import re
 from collections.abc import Callable
 
 from imp_service.client.target import Target
 
-# As gRPC begins what it writes where there is no connection.
+# How the messages of gRPC about a missing connection begin.
 _NO_CONNECTION = ("failed to connect to all addresses", "errors resolving ")
 
 
-def in_words(details: str, target: Target) -> str:
-    """Why there is no connection to `target`, and what to do. Other `details` come back unchanged."""
+def explain(details: str, target: Target) -> str:
+    """Explains a missing connection to `target`, and what to do. Returns other `details` unchanged."""
     if not details.startswith(_NO_CONNECTION):
         return details
     for pattern, say in _ROWS:
@@ -20,7 +20,7 @@ def in_words(details: str, target: Target) -> str:
     return f"{target.address}: no connection: {last}"
 
 
-def _listens_not(_: Target) -> str:
+def _not_listening(_: Target) -> str:
     return "nothing listens there; imp serve starts a server, --target names another"
 
 
@@ -45,10 +45,10 @@ def _other_name(target: Target) -> str:
 
 def _closed(target: Target) -> str:
     if target.tls is None:
-        return "the server closed the connection, as one does that expects TLS: --tls, --ca FILE"
+        return "the server closed the connection; it may expect TLS: --tls, --ca FILE"
     if target.tls.cert is None:
-        return "the server closed the connection, as one does that expects a client's certificate: --cert and --key"
-    return f"the server closed the connection, as one does that does not trust --cert {target.tls.cert}"
+        return "the server closed the connection; it may expect a client certificate: --cert and --key"
+    return f"the server closed the connection; it may not trust --cert {target.tls.cert}"
 
 
 def _unusable_files(target: Target) -> str:
@@ -62,7 +62,7 @@ def _unknown_host(_: Target) -> str:
 
 
 _ROWS: tuple[tuple[str, Callable[[Target], str]], ...] = (
-    (r"Connection refused|error: No such file or directory", _listens_not),
+    (r"Connection refused|error: No such file or directory", _not_listening),
     (r"http1\.x server", _other_protocol),
     (r"WRONG_VERSION_NUMBER", _no_tls),
     (r"CERTIFICATE_VERIFY_FAILED", _not_trusted),

@@ -1,48 +1,48 @@
-"""An address to listen on, taken apart: the one place that knows how listen.… writes them."""
+"""Parses and compares the addresses of listen.…."""
 
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
 UNIX = "unix://"
-# Each stands for all of a machine's own -> the one by which that machine reaches itself.
+# Wildcard host -> the loopback address of the same family.
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """As listen.… has it: host:port, [IPv6]:port or unix:///path."""
+    """A listening address: host:port, [IPv6]:port or unix:///path."""
 
     text: str
 
     @property
     def socket_path(self) -> Path | None:
-        """Of a Unix socket, None of a port."""
+        """The path of a Unix socket; None for TCP."""
         return Path(self.text.removeprefix(UNIX)) if self.text.startswith(UNIX) else None
 
     @property
     def host(self) -> str:
-        """Of a port, without brackets."""
+        """The host of a TCP address, without brackets."""
         return self.text.rpartition(":")[0].strip("[]")
 
     @property
     def port(self) -> int:
-        """0: any free one."""
+        """The port of a TCP address; 0: any free port."""
         return int(self.text.rpartition(":")[2])
 
     def with_port(self, port: int) -> str:
-        """The address that clients use."""
+        """The address with this port."""
         return f"{self.text.rpartition(':')[0]}:{port}"
 
     @property
-    def over_ipv4(self) -> "Address":
-        """The same address where there is no IPv6: `[::]` is `0.0.0.0`, every other one stays."""
+    def without_ipv6(self) -> "Address":
+        """The address for a kernel without IPv6: `[::]` becomes `0.0.0.0`; other addresses stay."""
         is_wildcard = self.socket_path is None and self.host == "::"
         return Address(f"0.0.0.0:{self.port}") if is_wildcard else self
 
     @property
-    def is_of_this_machine(self) -> bool:
-        """Nobody else can connect."""
+    def is_local(self) -> bool:
+        """Whether only this machine can connect: a Unix socket or loopback."""
         if self.socket_path is not None:
             return True
         try:
@@ -51,13 +51,13 @@ class Address:
             return False
 
     @property
-    def reached_here(self) -> str:
-        """The address that clients on this machine use."""
+    def local_text(self) -> str:
+        """The address for clients on this machine: loopback instead of a wildcard."""
         here = None if self.socket_path is not None else EVERYWHERE.get(self.host)
         return self.text if here is None else f"{here}:{self.port}"
 
     def collides_with(self, other: "Address") -> bool:
-        """Whether both cannot be listened on at once. Port 0 is another one each time."""
+        """Whether no process can listen on both. Port 0 never collides."""
         if self.socket_path is not None or other.socket_path is not None:
             return self.text == other.text
         is_one_host = self._ip == other._ip or bool(EVERYWHERE.keys() & {self.host, other.host})
@@ -65,5 +65,5 @@ class Address:
 
     @property
     def _ip(self) -> str:
-        """The host; the one name that is the same everywhere is an address too."""
+        """The host as an IP address; `localhost` is 127.0.0.1."""
         return "127.0.0.1" if self.host == "localhost" else self.host

@@ -1,4 +1,4 @@
-"""Checks values against the table of keys: a value that passes is known, typed and in range, and has its origin."""
+"""Checks values against the table of keys. Checked values are typed, in range, and have an origin."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -10,28 +10,30 @@ from imp_service.config.table import Key, Named, Node, Section, keys_of
 from imp_service.config.toml import KeyPath, excerpt, read_value, write_literal, write_path
 from imp_service.config.tree import Origin, OriginOf, Tree, Value, branch
 
-# Below this a name counts as another word, not as a slip of the finger.
-_ALIKE = 0.6
+# Names below this similarity are different words, not typing errors.
+_MIN_SIMILARITY = 0.6
 
 
-def _likeness(one: str, other: str) -> float:
+def _similarity(one: str, other: str) -> float:
     return SequenceMatcher(None, one[:64].lower(), other.lower(), autojunk=False).ratio()
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    return max(known, key=lambda name: _likeness(word, name))
+    return max(known, key=lambda name: _similarity(word, name))
 
 
 def nearest_key(root: Section, siblings: Iterable[str], path: KeyPath) -> str:
-    """The key that `path`, unknown from its last name on, was most likely meant to be: a sibling, else a key of that
-    name in another section, else whatever looks most alike."""
+    """The known key that is most similar to the unknown `path`: a sibling, else a key of a similar name in another
+    section, else the nearest sibling."""
     last = path[-1]
     sibling = nearest(last, siblings)
-    if _likeness(last, sibling) >= _ALIKE:
+    if _similarity(last, sibling) >= _MIN_SIMILARITY:
         return write_path((*path[:-1], sibling))
     everywhere = [known for known, _ in keys_of(root)]
-    best = max(everywhere, key=lambda known: (_likeness(last, known[-1]), _likeness(".".join(path), ".".join(known))))
-    return write_path(best) if _likeness(last, best[-1]) >= _ALIKE else write_path((*path[:-1], sibling))
+    best = max(
+        everywhere, key=lambda known: (_similarity(last, known[-1]), _similarity(".".join(path), ".".join(known)))
+    )
+    return write_path(best) if _similarity(last, best[-1]) >= _MIN_SIMILARITY else write_path((*path[:-1], sibling))
 
 
 def check_document(root: Section, document: Mapping[str, object], origin_of: OriginOf) -> Tree:
@@ -42,7 +44,7 @@ def check_document(root: Section, document: Mapping[str, object], origin_of: Ori
 
 
 def check_assignment(root: Section, assignment: Assignment) -> Tree:
-    """The one value of a variable or of `--set`."""
+    """The value of one environment variable or one `--set`."""
 
     def origin_of(_: KeyPath) -> Origin:
         return assignment.origin
@@ -107,7 +109,7 @@ def _read_text(kind: Kind[object], assignment: Assignment) -> Value:
 
 
 def _shown(raw: object) -> str:
-    """A value for a message: containers within containers are not walked, they may be deep."""
+    """A value for a message. Nested containers are only named, since they may be deep."""
     match raw:
         case int() if abs(raw) >= 10**30:
             return "a number of more than 30 digits"

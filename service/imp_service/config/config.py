@@ -1,4 +1,4 @@
-"""Settings in effect, with where each value came from."""
+"""The settings in effect, with the origin of each value."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def _build(node: Node, tree: Tree | Value) -> object:
             return tree.value
         case Section():
             assert isinstance(tree, dict)
-            # What the tree leaves out, the section's class fills with the table's defaults.
+            # The section's class has the defaults of keys that the tree does not set.
             return node.make(**{name: _build(node.nodes[name], inner) for name, inner in tree.items()})
         case _:
             assert isinstance(tree, dict)
@@ -51,15 +51,15 @@ class Config:
     settings: Settings
     # The file that was read; None where there is none.
     file: Path | None
-    # Never changed once here: `resolve` makes another.
+    # Never modified: `resolve` makes a new tree.
     tree: Tree
 
     def entries(self) -> Iterator[Entry]:
-        """Every key in the table's order, those under the user's own names included."""
+        """Every key in the order of the table, including those under names that the user chose."""
         yield from _entries(TABLE, (), self.tree)
 
     def resolve(self, path: KeyPath, value: object, reason: str) -> "Config":
-        """These settings with the `auto` at `path` replaced by what was decided; the reason becomes its origin."""
+        """A copy with the `auto` at `path` replaced by `value`; the reason becomes its origin."""
         if all(entry.value is not AUTO for entry in self.entries() if entry.path == path):
             raise ValueError(f"{write_path(path)} is not auto")
         tree = merged(self.tree, branch(path, Value(value, Origin("auto", reason))))

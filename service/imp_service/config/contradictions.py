@@ -13,7 +13,7 @@ Contradiction = tuple[KeyPath, KeyPath, str]
 
 
 def contradictions(settings: Settings) -> Iterator[Contradiction]:
-    """Values that are good alone and impossible together: both keys, and why."""
+    """The contradictions among these settings."""
     scheduler = settings.scheduler
     if scheduler.step_tokens < scheduler.max_running:
         yield (
@@ -44,7 +44,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
 
 
 def _model_names(first: Model, models: Mapping[str, Model]) -> Iterator[Contradiction]:
-    """Each model beside the first has a file, and no two are called alike."""
+    """Each further model needs a file and a unique name."""
     taken: dict[str, KeyPath] = {first.name: ("model", "name")} if first.name else {}
     for key, model in models.items():
         if model.path is None:
@@ -58,7 +58,7 @@ def _model_names(first: Model, models: Mapping[str, Model]) -> Iterator[Contradi
 def _addresses(listen: Listen) -> Iterator[Contradiction]:
     if not listen.grpc:
         yield ("listen", "grpc"), ("listen",), "found no address, expected one at least"
-    if listen.admin is not None and not Address(listen.admin).is_of_this_machine:
+    if listen.admin is not None and not Address(listen.admin).is_local:
         yield ("listen", "admin"), ("listen",), f"found {listen.admin}, expected loopback or a Unix socket"
     taken: list[tuple[str, str]] = []
     named = [("grpc", address) for address in listen.grpc]

@@ -9,7 +9,7 @@ from pathlib import Path
 from imp_service.config.kinds import Kind, UnfitError
 from imp_service.config.toml import read_value
 
-# Beyond any machine; what bounds the length of a range.
+# More than any machine has: bounds the length of a range.
 MOST_CPUS = 8192
 NONE = "none"
 
@@ -17,7 +17,7 @@ _RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """The numbers in the order of the text; none for an empty one. Raises ValueError for what is no list."""
+    """The numbers in the order of the text. Raises ValueError for an invalid list."""
     numbers: list[int] = []
     for part in text.split(",") if text else ():
         found = _RANGE.fullmatch(part.strip())
@@ -44,7 +44,7 @@ def write_cpu_list(numbers: Sequence[int]) -> str:
 
 
 class CpuList(Kind[tuple[int, ...]]):
-    """CPUs, each named once; `"none"` is the empty list."""
+    """CPUs without repetition; `"none"` is the empty list."""
 
     expected = f'{NONE}, or a list of CPUs in which each is named once, as "0-3,8"'
     allowed = f'"{NONE}" or a list as "0-3,8"'
@@ -83,14 +83,14 @@ class Cpu:
 
 
 def allowed_cpus() -> list[int]:
-    """CPUs that the scheduler lets this process run on."""
+    """The CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def allowed_nodes(root: Path = Path("/")) -> set[int]:
-    """NUMA nodes that this process may have memory on; none where the kernel does not say."""
+    """The NUMA nodes that this process may allocate memory on; empty if the kernel does not list them."""
     try:
         lines = (root / "proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         found = [line.partition(":")[2].strip() for line in lines if line.startswith("Mems_allowed_list:")]
@@ -100,7 +100,7 @@ def allowed_nodes(root: Path = Path("/")) -> set[int]:
 
 
 def read_topology(numbers: Iterable[int], root: Path = Path("/")) -> tuple[Cpu, ...]:
-    """These CPUs as the kernel's files describe them; where they say nothing, each is a core of node 0."""
+    """The core and the node of each CPU, from the kernel's files. Without these files, each CPU is a core of node 0."""
     nodes: dict[int, int] = {}
     for folder in (root / NODES).glob("node[0-9]*"):
         for number in _cpu_list(folder / "cpulist"):
@@ -113,7 +113,7 @@ def n_cores(cpus: Sequence[Cpu]) -> int:
 
 
 def cores_first(cpus: Sequence[Cpu]) -> list[int]:
-    """The numbers, one CPU of each core before the second of any."""
+    """The CPU numbers, ordered so that every core comes once before any comes twice."""
     ahead: dict[int, int] = {}
     ranks: list[tuple[int, int]] = []
     for cpu in cpus:

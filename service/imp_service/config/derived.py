@@ -8,17 +8,17 @@ _LOSSY_KV = ("q8_0",)
 
 
 def approximations(settings: Settings) -> str:
-    """A comma-separated list, empty where nothing is approximated."""
+    """The lossy features that affect every reply under these settings, comma-separated; empty if there are none."""
     kv_dtype = settings.model.overrides.kv_dtype or settings.kv.dtype
     return f"kv={kv_dtype}" if kv_dtype in _LOSSY_KV else ""
 
 
-# A process of its own tries each constraint out: Python and the grammar library, of which 11 MiB are its own.
+# The worker process that compiles each constraint first: Python and the grammar library.
 WORKER_BYTES = 21 * 1024**2
 
 
 def constraint_bytes(text: TextBounds) -> int:
-    """Programs kept and in use, one that is being tried out in the worker, and the same being compiled here."""
+    """Memory of constraints: the cache, one that the worker compiles, and one that the server compiles."""
     return text.cache_bytes + 2 * text.compile_bytes + WORKER_BYTES
 
 

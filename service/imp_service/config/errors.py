@@ -4,7 +4,7 @@ from imp_service.config.toml import excerpt
 
 
 class ConfigError(Exception):
-    """Settings that cannot be used; nothing of them is in effect."""
+    """Invalid settings. None of them takes effect."""
 
     def __init__(self, where: str, message: str, *, reason: str = "CONFIG_INVALID") -> None:
         self.where = where
@@ -14,15 +14,15 @@ class ConfigError(Exception):
 
 
 _NO_THREAD = "can't start new thread"
-_NO_PLACE = ("failed to map segment from shared object", "cannot allocate memory")
+_NO_MEMORY_FOR_LIBRARY = ("failed to map segment from shared object", "cannot allocate memory")
 
 
-def refused_by_system(error: BaseException) -> str:
-    """What the system refused, in words: an allocation, a thread, or the place for a library; else nothing."""
+def system_refusal(error: BaseException) -> str:
+    """A sentence if the error means that the system refused memory or a thread; else empty."""
     if isinstance(error, MemoryError):
         return "the system refused memory"
     if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
         return "the system refused to start a thread"
-    if isinstance(error, ImportError) and any(words in str(error).lower() for words in _NO_PLACE):
+    if isinstance(error, ImportError) and any(words in str(error).lower() for words in _NO_MEMORY_FOR_LIBRARY):
         return f"the system refused memory for a library: {error.name or 'one of its modules'}"
     return ""

@@ -1,4 +1,4 @@
-"""Which imp.conf is read, and its text: the search order, and a read that a hostile path cannot make hang or grow."""
+"""Finds and reads imp.conf: the search order, and a read that cannot hang or exceed a size."""
 
 import os
 import stat
@@ -14,12 +14,12 @@ MAX_FILE_BYTES = 1024**2
 @dataclass(frozen=True, slots=True)
 class Candidate:
     path: Path
-    # The option or variable that named it: then it must exist. None: it is looked for.
+    # The option or variable that names it: then it must exist. None: it may be missing.
     named_by: str | None = None
 
 
 def candidates(option: str | None, environment: Environment, root: Path = Path("/")) -> tuple[Candidate, ...]:
-    """Where imp.conf may be, in order; the first that exists is the only one that is read."""
+    """The paths of imp.conf in search order. Only the first that exists is read."""
     if option is not None:
         return (Candidate(_named(option, "--config"), "--config"),)
     if environment.config is not None:
@@ -51,7 +51,7 @@ def read_first(order: tuple[Candidate, ...]) -> tuple[Path, str] | None:
 
 
 def _read(path: Path, where: str) -> bytes:
-    # Non-blocking: opening a FIFO that nobody writes to would wait for ever.
+    # Non-blocking: opening a FIFO without a writer would wait for ever.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         kind = os.fstat(descriptor).st_mode

@@ -1,4 +1,4 @@
-"""What this machine gives the process: CPUs and memory as affinity and control groups leave them, with the reason."""
+"""The CPUs and the memory that affinity and control groups grant this process, each with the reason."""
 
 import os
 import re
@@ -23,7 +23,7 @@ class CpuLimit:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    # None: nothing on this machine says.
+    # None: no limit is known.
     limit_bytes: int | None
     reason: str
 
@@ -31,8 +31,8 @@ class MemoryLimit:
 def cpu_limit(cpus: Sequence[Cpu], root: Path = Path("/")) -> CpuLimit:
     """Threads for these usable CPUs under the quota of the process's control groups.
 
-    One thread a core: the second of a core has no arithmetic and no bandwidth of its own. A quota is rounded down:
-    more threads than whole CPUs are stopped together in the middle of a step.
+    One thread for each core: a second one shares its arithmetic units and bandwidth. A quota is rounded down: the
+    kernel would stop all threads in the middle of a step if they used more CPU time.
     """
     threads = n_cores(cpus)
     reason = f"affinity: {len(cpus)} CPU{'s' if len(cpus) != 1 else ''}"
@@ -47,7 +47,7 @@ def cpu_limit(cpus: Sequence[Cpu], root: Path = Path("/")) -> CpuLimit:
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit:
-    """The least of the machine's memory, the limits of the process's control groups, and what its own limit leaves."""
+    """The least of the machine's memory, the limits of the control groups, and what RLIMIT_AS leaves."""
     limits = list(_memory_limits(root))
     if not limits:
         return MemoryLimit(None, "no limit known")
@@ -56,7 +56,7 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit:
 
 
 def resolve_threads(config: Config, root: Path = Path("/")) -> Config:
-    """Settings with `device.threads` decided, where it is auto."""
+    """Settings with `device.threads` resolved, if it is auto."""
     device = config.settings.device
     if device.threads is not AUTO:
         return config
@@ -91,7 +91,7 @@ def _memory_limits(root: Path) -> Iterator[tuple[int, str]]:
 
 
 def _address_space(root: Path) -> Iterator[tuple[int, str]]:
-    """What RLIMIT_AS leaves of the process's own addresses: libraries and stacks have taken theirs."""
+    """The address space that RLIMIT_AS leaves beyond what the process has mapped."""
     found = re.search(r"^Max address space +(\d+) ", _read(root / "proc/self/limits"), re.MULTILINE)
     sizes = _read(root / "proc/self/statm").split()
     if found is not None and sizes:
@@ -101,8 +101,8 @@ def _address_space(root: Path) -> Iterator[tuple[int, str]]:
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders of the process's control groups that may limit `controller`, from the innermost outwards.
 
-    A container often sees its own group mounted as the root while /proc/self/cgroup names the path outside: what does
-    not exist is passed over, the mount's root is always looked at.
+    A container often sees its own group mounted as the root while /proc/self/cgroup names the path outside: folders
+    that do not exist are skipped, the root of the mount is always included.
     """
     mount = root / "sys/fs/cgroup"
     for line in _read(root / "proc/self/cgroup").splitlines():
@@ -121,7 +121,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _read(path: Path) -> str:
-    """The text of a control file; nothing where it does not exist: each kernel has only some of them."""
+    """The text of a control file; empty if it does not exist: each kernel has only some of them."""
     try:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

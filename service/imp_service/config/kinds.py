@@ -1,4 +1,4 @@
-"""What a key's value may be: each kind reads what TOML gives, says what it expects, and writes a value back."""
+"""Kinds of values: each reads a TOML value, describes what it expects, and writes a value as TOML."""
 
 import math
 import re
@@ -14,7 +14,7 @@ U = TypeVar("U")
 
 
 class Auto(Enum):
-    """The value `auto`: imp decides once, from the machine or the model, and shows what it decided."""
+    """The value `auto`: imp resolves it once, from the machine or the model, and reports the result."""
 
     AUTO = "auto"
 
@@ -23,20 +23,20 @@ AUTO: Final = Auto.AUTO
 
 
 class UnfitError(Exception):
-    """A value that its kind does not allow; the message says what is expected instead."""
+    """A value that its kind does not allow. The message says what is expected."""
 
 
 class Kind(ABC, Generic[T_co]):
-    """A set of values. Kinds are constants of the table: they hold no state."""
+    """A set of allowed values. Kinds are constants of the table and have no state."""
 
     @property
     @abstractmethod
     def expected(self) -> str:
-        """The set in words, as they end `found 12abc, expected …`."""
+        """The set in words, as the end of `found 12abc, expected …`."""
 
     @property
     def allowed(self) -> str:
-        """The set as short as the shipped file's comments want it; empty where the key's text says enough."""
+        """The set in short form for the comments of imp.conf; empty if the key's text is enough."""
         return self.expected
 
     @abstractmethod
@@ -100,8 +100,7 @@ class Real(Kind[float]):
     def read(self, raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, int | float):
             raise UnfitError(self.expected)
-        # A comparison that holds, not one that fails: NaN is outside of every range. Integers are compared as they
-        # are, since 10^400 has no float.
+        # NaN must be outside of every range. Integers are compared without conversion, since 10^400 has no float.
         is_high_enough = self.least < raw if self.above else self.least <= raw
         if not (is_high_enough and raw <= self.most) or not math.isfinite(raw):
             raise UnfitError(self.expected)
@@ -109,7 +108,7 @@ class Real(Kind[float]):
 
 
 class Choice(Kind[U]):
-    """One of a few values that are listed, or of those that are read and offered to nobody."""
+    """One of the listed values. `unlisted` values are accepted, but not documented."""
 
     def __init__(self, *values: U, unlisted: Sequence[U] = ()) -> None:
         self.values = values
@@ -128,7 +127,7 @@ class Choice(Kind[U]):
 
 
 class Joined(Kind[str]):
-    """Some of a few words, with + between; one word stands alone."""
+    """One or several of the given words, joined with +."""
 
     def __init__(self, *words: str) -> None:
         self.words = words

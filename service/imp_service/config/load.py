@@ -1,4 +1,4 @@
-"""Reads every source of settings in its order of precedence: the result is whole, checked and frozen, or its errors."""
+"""Reads all sources of settings in their order of precedence: the result is complete and checked, or errors."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ from imp_service.config.sources import Assignment, FileLines, read_assignment, r
 from imp_service.config.table import Named, Node, Section
 from imp_service.config.tree import Tree, merged, origin_at
 
-# Each unknown key is compared with every known one. A file of so many is no imp.conf.
+# An unknown key is compared with every known key, so many errors would take long.
 MOST_ERRORS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The settings, or what is wrong with them."""
+    """The settings, or their errors."""
 
-    config: Config | None  # where there are errors, of the good keys alone
+    config: Config | None  # if there are errors, with the valid keys only
     errors: tuple[ConfigError, ...]
-    is_whole: bool = True  # no: there were so many errors that the rest was not read
+    is_whole: bool = True  # False: reading stopped after MOST_ERRORS errors
 
 
 class _EnoughError(Exception):
-    """As many errors as were asked for."""
+    """Reading reached the limit of errors."""
 
 
 def load(
@@ -57,7 +57,7 @@ def read(
     root: Path = Path("/"),
     most_errors: int = MOST_ERRORS,
 ) -> Reading:
-    """As load(), with every error up to so many; raises the one of a file that cannot be read at all."""
+    """As load(), but collects up to `most_errors` errors. Raises ConfigError for a file that cannot be read."""
     environment = read_environment(variables)
     found = read_first(candidates(option, environment, root))
     tree: Tree = {}
@@ -95,7 +95,7 @@ def _assignment(said: str | Assignment) -> Assignment:
 
 
 def _parts(node: Node, raw: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """A document as documents of one key each, so that what is wrong with one hides nothing of another."""
+    """Splits a document into one document for each key, so that one error does not hide another."""
     for name, inner in raw.items():
         below = node.nodes.get(name) if isinstance(node, Section) else node.item if isinstance(node, Named) else None
         if isinstance(below, Section | Named) and isinstance(inner, Mapping) and inner:
@@ -107,7 +107,7 @@ def _parts(node: Node, raw: Mapping[str, object]) -> Iterator[Mapping[str, objec
 def _contradictions(tree: Tree, settings: Settings, lines: FileLines) -> Iterator[ConfigError]:
     for one, other, why in contradictions(settings):
         blamed = next((path for path in (one, other) if origin_at(tree, path).source != "default"), None)
-        if blamed is None:  # an empty section of the file: what is missing in it has no place of its own
+        if blamed is None:  # neither key was set: an empty section of the file
             yield ConfigError(lines.origin(one).where(one), why)
         else:
             yield ConfigError(origin_at(tree, blamed).where(blamed), why)

@@ -1,4 +1,4 @@
-"""The part of the table that changes a model's own facts, named by behaviour and never by a model's name."""
+"""The keys of [model.overrides], which replace facts of the model's file."""
 
 import math
 from collections.abc import Mapping
@@ -16,18 +16,24 @@ KV_DTYPE = Choice("f16", "bf16", "f32", "q8_0")
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """Each field replaces that one fact of the file; the string "none" in the section's place turns scaling off."""
+    """Each field replaces one fact of the file; the string "none" in place of the section turns scaling off."""
 
-    type: str | None = key(Choice("none", "linear", "yarn", "llama3"), None, "how positions stretch", example="yarn")
-    factor: float | None = key(Real(1.0, 1e6), None, "by how much", example=4.0)
+    type: str | None = key(
+        Choice("none", "linear", "yarn", "llama3"), None, "method of scaling positions", example="yarn"
+    )
+    factor: float | None = key(Real(1.0, 1e6), None, "scaling factor", example=4.0)
     original_context: int | None = key(
         Count(1, 16 * 1024**2), None, "context the model was trained with", example=32768
     )
     attention_factor: float | None = key(Real(1e-6, 1e6), None, "yarn: scale of the logits", example=1.0)
-    beta_fast: float | None = key(Real(1e-6, 1e6), None, "yarn: rotations above which none", example=32.0)
-    beta_slow: float | None = key(Real(1e-6, 1e6), None, "yarn: rotations below which all", example=1.0)
-    low_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: long wavelengths", example=1.0)
-    high_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: short wavelengths", example=4.0)
+    beta_fast: float | None = key(
+        Real(1e-6, 1e6), None, "yarn: no scaling above this number of rotations", example=32.0
+    )
+    beta_slow: float | None = key(
+        Real(1e-6, 1e6), None, "yarn: full scaling below this number of rotations", example=1.0
+    )
+    low_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: bound of long wavelengths", example=1.0)
+    high_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: bound of short wavelengths", example=4.0)
 
 
 def _sampler_key(field: SamplerField) -> float | None:
@@ -46,7 +52,7 @@ _SamplerKeys: Any = make_dataclass(
 
 
 class DefaultSampling(_SamplerKeys):  # type: ignore[misc]
-    """What a request that leaves a field unset gets; unset here: the model's own default. The core names the fields."""
+    """Values for fields that a request leaves unset. The core defines the fields."""
 
     __slots__ = ()
 
@@ -68,27 +74,27 @@ class ModelOverrides:
     pre_tokenizer: str | None = key(
         Text("the name of a rule", pattern="[a-z0-9._-]{1,64}"),
         None,
-        "how text is cut into words; replaces the file's tokenizer.ggml.pre",
+        "pre-tokenization rule; replaces the file's tokenizer.ggml.pre",
         example="llama-bpe",
     )
     chat_template: str | None = key(Text("a path"), None, "file with a Jinja template", example="chat.jinja")
     chat_template_name: str | None = key(
         Text("a template's name", pattern="[A-Za-z0-9._-]{1,64}"),
         None,
-        "which of the file's chat templates; unset: tool_use where a chat has tools",
+        "which of the file's chat templates; unset: tool_use if a chat has tools",
         example="tool_use",
     )
-    rope_scaling: RopeScaling = section(RopeScaling, "a longer context than trained", shorthand="type")
+    rope_scaling: RopeScaling = section(
+        RopeScaling, "scaling of rotary positions for a longer context than trained", shorthand="type"
+    )
     gemm: Mapping[str, str] = named(
         Text("the name of a kernel", pattern="[a-z0-9_]{1,64}"),
         "kernel of a quant type or of the tensors a pattern matches",
         name=Text("a quant type or a tensor pattern", most_bytes=256),
         example=("q4_k", "reference"),
     )
-    deterministic: bool = key(
-        Boolean(), False, "the same bits whatever shares a step, at some cost; on the CPU always so, at none"
-    )
+    deterministic: bool = key(Boolean(), False, "equal bits for any batch, slower on a GPU; the CPU always has them")
     unvalidated_kernels: bool = key(
-        Boolean(), False, "kernels of a GPU may run that have not run on such hardware yet", shipped=False
+        Boolean(), False, "allow GPU kernels that are not validated on hardware", shipped=False
     )
-    default_sampling: DefaultSampling = section(DefaultSampling, "what a request gets that leaves a field unset")
+    default_sampling: DefaultSampling = section(DefaultSampling, "values for fields that a request leaves unset")

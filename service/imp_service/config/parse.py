@@ -19,8 +19,8 @@ _NAME = rf"({_PART}(?:{_NEXT_PART}){{0,{MAX_PARTS - 1}}})"
 _KEY = re.compile(rf"[ \t]*{_NAME}[ \t]*=")
 _HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*{_NAME}[ \t]*\]")
 _DEEP = re.compile(rf"[ \t]*(?:\[\[?[ \t]*)?{_PART}(?:{_NEXT_PART}){{{MAX_PARTS}}}")
-# What stands in a value: strings and comments as wholes, so that nothing inside them counts. A string that never ends
-# is a whole too: looking for its end again at each quote would take quadratic time.
+# The tokens of a value. Strings and comments are single tokens, also a string that never ends: looking for its end
+# again at each quote would take quadratic time.
 _TOKEN = re.compile(
     r'"""(?:[^\\]|\\.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)'
     r'|"(?:[^"\\\n]|\\[^\n])*"?|\'[^\'\n]*\'?'
@@ -30,7 +30,7 @@ _TOKEN = re.compile(
 
 
 class DeepKeyError(Exception):
-    """A key of more than MAX_PARTS parts; it has the line."""
+    """A key of more than MAX_PARTS parts, with its line."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -40,7 +40,7 @@ class DeepKeyError(Exception):
 def statements(text: str) -> Iterator[tuple[KeyPath, int]]:
     """Every header and key, inline tables included, with its line, in the text's order.
 
-    A text that is not TOML may be given: what precedes its first fault is found. Raises DeepKeyError.
+    For a text that is not TOML, finds what precedes the first error. Raises DeepKeyError.
     """
     table: KeyPath = ()
     position, line = 0, 1
@@ -62,7 +62,7 @@ def statements(text: str) -> Iterator[tuple[KeyPath, int]]:
 
 
 def _end_of_value(text: str, position: int) -> int:
-    """Just behind the line end that closes the value or the rest of a line that begins at `position`."""
+    """The position after the line end that closes the value or line at `position`."""
     depth = 0
     for token in _TOKEN.finditer(text, position):
         depth += (token[0] in "[{") - (token[0] in "]}")
@@ -102,7 +102,7 @@ _HAS_VALUE = re.compile(r"=[ \t]*([^\n#]*)")
 
 
 def parse(root: Section, text: str, file: str) -> tuple[Mapping[str, object], FileLines]:
-    """The document and its places; `root` is only asked what a malformed value should have been."""
+    """The document, and the lines of its keys. `root` describes what a malformed value should be."""
     try:
         places = list(statements(text))
         document = tomllib.loads(text)
@@ -136,7 +136,7 @@ def _located(root: Section, text: str, file: str, places: list[tuple[KeyPath, in
 
 
 def _cause(root: Section, path: KeyPath, line: str, message: str) -> str:
-    """Why the value on `line` is not TOML, in the words of the key it belongs to."""
+    """Why the value on `line` is not TOML, with what its key expects."""
     node = find(root, path)
     parent = find(root, path[:-1])
     if node is None and isinstance(parent, Section):

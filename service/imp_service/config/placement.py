@@ -1,4 +1,4 @@
-"""Where compute threads run and where memory lies: decided from the machine as data, each decision with its reason."""
+"""Chooses the CPUs of compute threads and the NUMA nodes of memory; each choice has a reason."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from imp_service.config.toml import KeyPath
 
 FIRST_TOUCH, INTERLEAVE = "first_touch", "interleave"
 
-# Why the system would not spread memory over these nodes; empty where it would.
+# Returns why the system refuses to interleave memory over these nodes; empty if it does not.
 Refusal = Callable[[list[int]], str]
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadPlan:
-    """A CPU for each thread, or none at all: then the kernel moves them."""
+    """A CPU for each thread, or none: then the kernel places the threads."""
 
     cpus: tuple[int, ...]
     reason: str
@@ -35,15 +35,15 @@ class ThreadPlan:
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     policy: str
-    nodes: tuple[int, ...]  # that take the pages in turn; empty: pages lie where they are first written
+    nodes: tuple[int, ...]  # for interleaved pages; empty: pages are placed where they are first written
     reason: str
 
 
 def plan_threads(threads: int, cpus: Sequence[Cpu]) -> ThreadPlan:
-    """CPUs for so many threads.
+    """Chooses CPUs for the threads.
 
-    Threads are pinned only where they take every core that the process may use. Where they leave some, another process
-    with the same choice would pin itself to the same ones: two containers on one machine, each with a quota.
+    Threads are pinned only if they use every core that the process may use. Otherwise two containers with a quota on
+    one machine would pin themselves to the same cores.
     """
     available = f"{n_cores(cpus)} core{'s' if n_cores(cpus) != 1 else ''}"
     if n_cores(cpus) < len(cpus):
@@ -55,10 +55,10 @@ def plan_threads(threads: int, cpus: Sequence[Cpu]) -> ThreadPlan:
 
 
 def plan_memory(wanted: str | None, nodes: Sequence[int], refusal: Refusal) -> MemoryPlan:
-    """Where the pages of weights and cache lie for threads on these nodes. `wanted` is the setting, None for auto.
+    """Chooses the policy for pages of weights and cache. `wanted` is the setting, None for auto.
 
-    Every thread reads all of the weights, a part each that changes from step to step: in turn over the nodes, pages
-    use the memory channels of all of them.
+    Each thread reads a part of every weight, and the part changes from step to step. Interleaved pages use the memory
+    channels of all nodes.
     """
     if wanted == FIRST_TOUCH:
         return MemoryPlan(FIRST_TOUCH, (), "")
@@ -72,8 +72,10 @@ def plan_memory(wanted: str | None, nodes: Sequence[int], refusal: Refusal) -> M
 
 
 def resolve_cpus(config: Config, root: Path = Path("/")) -> Config:
-    """Settings with `device.cpus` decided, where it is auto; `device.threads` is. Raises ConfigError for CPUs that the
-    process may not use."""
+    """Settings with `device.cpus` resolved, if it is auto; `device.threads` must be resolved.
+
+    Raises ConfigError for CPUs that the process may not use.
+    """
     device, allowed = config.settings.device, allowed_cpus()
     assert isinstance(device.threads, int)  # narrows: it was resolved
     if device.cpus is AUTO:
@@ -86,18 +88,18 @@ def resolve_cpus(config: Config, root: Path = Path("/")) -> Config:
 
 
 def nodes_of_threads(config: Config, root: Path = Path("/")) -> list[int]:
-    """The NUMA nodes of the compute threads that the process may have memory on; `device.cpus` is decided."""
+    """The NUMA nodes of the compute threads that the process may allocate on; `device.cpus` must be resolved."""
     pinned = config.settings.device.cpus
     assert pinned is not AUTO  # narrows
-    near = {cpu.node for cpu in read_topology(pinned or allowed_cpus(), root)}
+    used = {cpu.node for cpu in read_topology(pinned or allowed_cpus(), root)}
     allowed = allowed_nodes(root)
-    return sorted(near & allowed or allowed or near)
+    return sorted(used & allowed or allowed or used)
 
 
 def resolve_memory(config: Config, refusal: Refusal, root: Path = Path("/")) -> tuple[Config, tuple[int, ...]]:
-    """Settings with `device.numa` decided, where it is auto, and the nodes that memory is spread over.
+    """Settings with `device.numa` resolved, if it is auto, and the nodes that memory is interleaved over.
 
-    Raises ConfigError where the settings ask for interleaving and there is one node, or the system refuses it.
+    Raises ConfigError if the settings ask for interleaving on a single node, or the system refuses it.
     """
     wanted, nodes = config.settings.device.numa, nodes_of_threads(config, root)
     if wanted is AUTO:

@@ -8,7 +8,7 @@ from imp_service.config.kinds import Kind, UnfitError
 
 # Powers of 1024 only. "MB" and "k" are refused: half of their readers mean the other power.
 _POWERS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-# As many digits as any quantity needs: the conversion of an unbounded run of digits is slow, then refused.
+# Bounded: converting many digits is slow.
 _NUMBER = r"([0-9]{1,20}(?:\.[0-9]{1,20})?)"
 _COUNT = re.compile(_NUMBER + r" ?(?:([KMGT])i?)?")
 _SIZE = re.compile(_NUMBER + r" ?(?:([KMGT])(?:iB?)?|B)?")

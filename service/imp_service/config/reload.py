@@ -1,4 +1,4 @@
-"""New settings for a running process: which keys it takes at once, and which need a restart."""
+"""Applies new settings to a running process: which keys take effect, and which need a restart."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from imp_service.config.tree import Value, branch, merged, origin_at
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """The settings from now on, and the names of the keys that differ from those before."""
+    """The new settings, and the names of the keys that differ."""
 
     config: Config
     changed: tuple[str, ...]
@@ -20,9 +20,9 @@ class Reloaded:
 
 
 def reloaded(current: Config, fresh: Config) -> Reloaded:
-    """`current` with the values of `fresh` where the table of keys allows it.
+    """`current` with the values of `fresh` for keys that can be reloaded.
 
-    Raises ConfigError if a new value contradicts one that stays.
+    Raises ConfigError if a new value contradicts a value that stays.
     """
     before, after = _by_path(current), _by_path(fresh)
     differing = [path for path in {**before, **after} if _differ(before.get(path), after.get(path))]
@@ -49,5 +49,5 @@ def _differ(before: Entry | None, after: Entry | None) -> bool:
     if before is None or after is None:
         return True
     if before.origin.source == "auto" and after.value is AUTO:
-        return False  # imp decides at the start what `auto` is
+        return False  # `auto` was resolved at the start
     return before.value != after.value

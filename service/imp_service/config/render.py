@@ -9,11 +9,11 @@ from imp_service.config.table import Key, Named, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path
 
 _HEAD = """\
-# imp.conf: every key with its default, but for one that docs/cuda.md describes.
-# A key after "# " has no default: it is unset, and its value is an example.
-# Read from --config FILE, else $IMP_CONFIG, ./imp.conf, ~/.config/imp/imp.conf, /etc/imp/imp.conf: the first there is.
+# imp.conf: every key with its default, except one that docs/cuda.md describes.
+# A key in a comment ("# key = …") has no default. It is unset; its value is an example.
+# imp reads the first that exists: --config FILE, $IMP_CONFIG, ./imp.conf, ~/.config/imp/imp.conf, /etc/imp/imp.conf.
 # IMP_SECTION__KEY in the environment overrides the file, --set section.key=value overrides both.
-# A running server takes new values of the keys marked [reload] at SIGHUP; every other key needs a restart.
+# SIGHUP makes a running server read the keys marked [reload] again; every other key needs a restart.
 # Sizes may be written "8GiB" or "64 KiB", counts "32K"; durations need their unit: "5ms", "30s", "1h".
 """
 _COMMENT_COLUMN = 34
@@ -59,7 +59,7 @@ def _line(setting: str, text: str) -> str:
 
 
 def as_text(config: Config, *, with_origin: bool = False) -> str:
-    """One line a key, in TOML; keys that are unset stand in comments."""
+    """One line for each key, in TOML; unset keys are comments."""
     lines = [
         (
             f"{entry.name} = {entry.key.kind.write(entry.value)}"
@@ -76,7 +76,7 @@ def as_text(config: Config, *, with_origin: bool = False) -> str:
 
 
 def as_json(config: Config, *, with_origin: bool = False) -> str:
-    """One object, keys in dotted form; unset is null."""
+    """One JSON object with dotted keys; unset keys are null."""
     document = {
         entry.name: {"value": _plain(entry), "origin": str(entry.origin)} if with_origin else _plain(entry)
         for entry in config.entries()

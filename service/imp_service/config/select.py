@@ -1,4 +1,4 @@
-"""Which model's settings a command's `-m` asks for: those of an entry of [models], or those of a file."""
+"""Applies `-m`: selects an entry of [models], or a file, as [model]."""
 
 from pathlib import Path
 
@@ -12,22 +12,22 @@ _ORIGIN = Origin("--model")
 
 
 def select_model(config: Config, word: str) -> Config:
-    """`config` with [model] about the model of this word: a file that exists, else an entry of [models], else a file.
+    """`config` with the model that `-m` names: a file that exists, else an entry of [models], else a missing file.
 
-    What [model] says of another file than this one does not hold for it; `--set model.…` always does.
+    If [model] is about another file, its keys are dropped, except those of `--set model.…`.
     """
     entries = config.tree.get("models")
     if isinstance(entries, dict) and word in entries and not Path(word).exists():
         return select_entry(config, word)
     current = _model(config)
-    speaks_of_it = config.settings.model.path in (None, word)
-    kept = current if speaks_of_it else _from_command_line(current)
+    is_same_file = config.settings.model.path in (None, word)
+    kept = current if is_same_file else _from_command_line(current)
     named = check_assignment(TABLE, Assignment(("model", "path"), word, _ORIGIN))
     return _with_model(config, merged({"model": kept}, named)["model"])
 
 
 def select_entry(config: Config, name: str) -> Config:
-    """`config` with [model] about this entry of [models]."""
+    """`config` with this entry of [models] as [model]."""
     entries = config.tree["models"]
     assert isinstance(entries, dict)  # narrows
     entry = entries[name]
@@ -47,7 +47,7 @@ def _with_model(config: Config, model: Tree | Value) -> Config:
 
 
 def _from_command_line(tree: Tree) -> Tree:
-    """The values that `--set` and a command's own options gave."""
+    """The values that came from `--set` and from a command's own options."""
     kept: Tree = {}
     for name, node in tree.items():
         if isinstance(node, dict):

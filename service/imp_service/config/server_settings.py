@@ -1,4 +1,4 @@
-"""The table of keys, continued: the sections that only a server reads."""
+"""The sections of the table of keys that only a server reads."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,18 +18,20 @@ PATH = Text("a path")
 @dataclass(frozen=True, slots=True)
 class Listen:
     grpc: tuple[str, ...] = key(
-        ListOf(ADDRESS, 8), ("127.0.0.1:50051",), "where the services and health answer; port 0: any free one"
+        ListOf(ADDRESS, 8), ("127.0.0.1:50051",), "addresses of the services and of health; port 0: any free port"
     )
-    health: str | None = key(ADDRESS, None, "health alone, in plain text, for probes", example="[::]:50052")
-    admin: str | None = key(ADDRESS, None, "AdminService and channelz; loopback or a socket", example="127.0.0.1:50053")
+    health: str | None = key(ADDRESS, None, "health only, without TLS, for probes", example="[::]:50052")
+    admin: str | None = key(
+        ADDRESS, None, "AdminService and channelz; loopback or Unix socket", example="127.0.0.1:50053"
+    )
     metrics: str | None = key(ADDRESS, None, "Prometheus text over HTTP", example="[::]:9090")
-    reflection: bool = key(Boolean(), True, "tell generic clients what services and methods there are")
+    reflection: bool = key(Boolean(), True, "let generic clients list services and methods")
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
     cert: str | None = key(PATH, None, "certificate chain (PEM) of the TCP listeners of listen.grpc", example="tls.crt")
-    client_ca: str | None = key(PATH, None, "clients must have a certificate of these (PEM)", example="ca.crt")
+    client_ca: str | None = key(PATH, None, "clients need a certificate signed by one of these (PEM)", example="ca.crt")
     # Last: from here on, `key` is this field.
     key: str | None = key(PATH, None, "its private key (PEM)", example="tls.key")
 
@@ -39,38 +41,40 @@ class Auth:
     token_file: str | None = key(
         PATH, None, "bearer tokens: a line each, `sha256-hex roles tenants`; reloaded on change", example="tokens"
     )
-    public_health: bool = key(Boolean(), True, "health answers without a token")
+    public_health: bool = key(Boolean(), True, "health checks need no token")
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    logits: bool = key(Boolean(), True, "steps may return the logits of the whole vocabulary", reloads=True)
+    logits: bool = key(Boolean(), True, "steps may return logits of the whole vocabulary", reloads=True)
     prompt_logprobs: bool = key(Boolean(), True, "requests may ask for the scores of their prompt", reloads=True)
     profile: bool = key(Boolean(), True, "AdminService.Profile records steps", reloads=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    time: timedelta = key(Duration("1s", "24h"), timedelta(seconds=20), "a silent connection is pinged after this")
-    timeout: timedelta = key(Duration("1s", "1h"), timedelta(seconds=10), "and closed without an answer within this")
+    time: timedelta = key(Duration("1s", "24h"), timedelta(seconds=20), "ping an idle connection after this")
+    timeout: timedelta = key(
+        Duration("1s", "1h"), timedelta(seconds=10), "close it if the ping is not answered within this"
+    )
     min_ping_interval: timedelta = key(
-        Duration("10ms", "1h"), timedelta(seconds=10), "clients that ping more often are told to go away"
+        Duration("10ms", "1h"), timedelta(seconds=10), "close connections of clients that ping more often"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
     max_age: timedelta | None = key(
-        Duration("1s", "720h"), None, "ends connections, so that load spreads", example="30m"
+        Duration("1s", "720h"), None, "close connections at this age, so that load spreads", example="30m"
     )
     max_age_grace: timedelta = key(
         Duration("1s", "24h"),
         timedelta(hours=1),
-        "time for the calls of an aged one; not below limits.request_time",
+        "time for calls on a closing connection; at least limits.request_time",
     )
-    max_connections: int = key(Integer(1, 65536), 512, "connections of a listener; beyond: closed at once")
-    max_streams: int = key(Integer(1, 65536), 512, "calls at once on one connection; beyond: they wait in the client")
-    compression: str = key(Choice("none", "gzip"), "none", "of replies, where the client accepts it")
+    max_connections: int = key(Integer(1, 65536), 512, "connections of a listener; further ones are closed")
+    max_streams: int = key(Integer(1, 65536), 512, "concurrent calls of a connection; further ones wait in the client")
+    compression: str = key(Choice("none", "gzip"), "none", "compression of replies, if the client accepts it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,44 +83,49 @@ class Chunk:
     max_delay: timedelta = key(
         Duration("0ms", "10s"),
         timedelta(0),
-        "longest time a token waits for company; 0ms: only while the reader is busy",
+        "longest wait for more tokens; 0ms: only while the reader is busy",
         reloads=True,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SlowClient:
-    bytes: int = key(Size(1024, 64 * 1024**2), 64 * 1024, "unread output of a stream; beyond, its sequences pause")
+    bytes: int = key(Size(1024, 64 * 1024**2), 64 * 1024, "unread output of a stream that pauses its sequences")
     timeout: timedelta = key(
-        Duration("10ms", "24h"), timedelta(seconds=30), "paused for this long: SLOW_CLIENT", reloads=True
+        Duration("10ms", "24h"), timedelta(seconds=30), "end a stream with SLOW_CLIENT after this pause", reloads=True
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
     delay: timedelta = key(
-        Duration("0ms", "1h"), timedelta(0), "not ready, but taking calls, so that routes can change", reloads=True
+        Duration("0ms", "1h"), timedelta(0), "NOT_SERVING, but accepting calls, so that routes can change", reloads=True
     )
     grace: timedelta = key(
-        Duration("0ms", "24h"), timedelta(seconds=30), "then, time for what runs to end", reloads=True
+        Duration("0ms", "24h"), timedelta(seconds=30), "then, time for running calls to end", reloads=True
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
     request_stall: timedelta = key(
-        Duration("10ms", "1h"), timedelta(seconds=5), "a running request without progress", reloads=True
+        Duration("10ms", "1h"), timedelta(seconds=5), "end a running request without progress after this", reloads=True
     )
     engine_stall: timedelta = key(
-        Duration("10ms", "1h"), timedelta(seconds=10), "an engine without a step: not alive", reloads=True
+        Duration("10ms", "1h"),
+        timedelta(seconds=10),
+        "liveness fails if a busy engine makes no step for this long",
+        reloads=True,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
     format: str | None = key(Choice("text", "json"), None, "unset: text on a terminal, else json", example="json")
-    level: str = key(Choice("debug", "info", "warning", "error"), "info", "least level that is written", reloads=True)
-    max_lines_per_second: int = key(Integer(1, 10**6), 20, "of warnings of one kind; the rest is counted", reloads=True)
+    level: str = key(Choice("debug", "info", "warning", "error"), "info", "lowest level that is written", reloads=True)
+    max_lines_per_second: int = key(
+        Integer(1, 10**6), 20, "limit for each kind of warning; the rest is counted", reloads=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,7 @@ class Tracing:
     endpoint: str | None = key(
         Text("an OTLP address"),
         None,
-        "exports OpenTelemetry spans there (extra: otel)",
+        "export OpenTelemetry spans to this address (extra: otel)",
         example="http://127.0.0.1:4317",
     )
-    sample: float = key(Real(0.0, 1.0), 1.0, "share of requests without a caller's trace that are traced")
+    sample: float = key(Real(0.0, 1.0), 1.0, "fraction traced of requests without a caller's trace")

@@ -1,4 +1,4 @@
-"""The table of keys: every section of imp.conf, each key with its type, range, default and one line of text."""
+"""The table of keys: every section of imp.conf, each key with its kind, default and one line of description."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from imp_service.tables import ENGINE_FIELDS
 
 
 def engine_key(name: str, kind: Callable[[int, int], Kind[int]] = Integer) -> Any:
-    """The key of one option of the engine; `kind` is how a whole number is written."""
+    """The key of one option of the engine, from the core's table; `kind` reads whole numbers."""
     field = ENGINE_FIELDS[name]
     low, high, default = int(field.low), int(field.high), field.default
     if isinstance(default, bool):
@@ -45,7 +45,7 @@ EMULATED_GPU = "cuda_emulated"
 
 
 def devices_of_tests() -> tuple[str, ...]:
-    """Their names, for `device.kind`."""
+    """Further values of `device.kind`, if the extension of the tests is installed."""
     return (EMULATED_GPU,) if find_spec("imp_service._testing") else ()
 
 
@@ -57,22 +57,22 @@ MODEL_NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za
 @dataclass(frozen=True, slots=True)
 class Model:
     path: str | None = key(Text("a path"), None, "the checkpoint; unset: the built-in demo model", example="model.gguf")
-    name: str | None = key(MODEL_NAME, None, "what requests call it; unset: the file's own name", example="my-model")
-    aliases: tuple[str, ...] = key(ListOf(MODEL_NAME, 16), (), "further names that requests may use")
+    name: str | None = key(MODEL_NAME, None, "its name in requests; unset: the name in the file", example="my-model")
+    aliases: tuple[str, ...] = key(ListOf(MODEL_NAME, 16), (), "further names for requests")
     sha256: str | None = key(
         Text("64 hexadecimal digits", pattern="[0-9a-f]{64}"),
         None,
-        "the weights must have this digest; checked before anything is served",
+        "required digest of the weights; checked before serving",
         example="0" * 64,
     )
     packed_cache: str | None = key(
         Text("a path"),
         None,
-        "a folder for the weights as they lie in memory, from which the next start reads them; unset: none",
+        "folder for rearranged weights, which make the next start faster; unset: none",
         example="packed",
     )
     strict: bool = key(Boolean(), False, "refuse to serve a model whose chat template does not compile")
-    overrides: ModelOverrides = section(ModelOverrides, "what to change in the model's own facts; unset: the file's")
+    overrides: ModelOverrides = section(ModelOverrides, "replace facts of the model file; unset: those of the file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,44 +80,44 @@ class Device:
     kind: str | Auto = key(
         AutoOr(Choice("cpu", "cuda", unlisted=devices_of_tests())),
         AUTO,
-        "where models run; auto: on the best there is",
+        "where models run; auto: the best device",
     )
     isa: str | Auto = key(
         AutoOr(Joined("generic", "avx2", "neondot", "avx512", "avx512vnni", "avx2vnni", "avx512bf16")),
         AUTO,
-        "instruction sets that kernels may use; auto: all this CPU has",
+        "instruction sets that kernels may use; auto: all of this CPU",
     )
     threads: int | Auto = key(
         AutoOr(Integer(1, 1024)), AUTO, "compute threads; auto: the cores that affinity and container quota leave"
     )
     cpus: tuple[int, ...] | Auto = key(
-        AutoOr(CpuList()), AUTO, "where each thread stays; auto: pinned where they take every core of the process"
+        AutoOr(CpuList()), AUTO, "CPU of each thread; auto: pinned if threads use every core of the process"
     )
     numa: str | Auto = key(
         AutoOr(Choice("interleave", "first_touch")),
         AUTO,
-        "pages of weights and cache: in turn over the threads' NUMA nodes, or where first written",
+        "pages of weights and cache: interleaved over the threads' NUMA nodes, or where first written",
     )
     tuning: str | None = key(
         Text("a path"),
         None,
-        "what imp tune wrote: kernels that are fastest here; elsewhere a warning",
+        "file of imp tune with the fastest kernels of this machine; ignored elsewhere, with a warning",
         example="tuning.json",
     )
     cublaslt: str | Auto = key(
         AutoOr(Text("a path")),
         AUTO,
-        "where GPU kernels named ..._cublaslt find their library, as docs/cuda.md says; off: nowhere",
+        "library of the GPU kernels named ..._cublaslt (docs/cuda.md); off: none",
     )
-    huge_pages: bool = key(Boolean(), True, "ask the system for huge pages for weights and cache; it may have none")
+    huge_pages: bool = key(Boolean(), True, "ask the system for huge pages for weights and cache")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     max_context: int = key(Count(0, 16 * 1024**2), 0, "longest context of a sequence in tokens; 0: the model's")
-    max_tokens: int = key(Count(0, 16 * 1024**2), 0, "most tokens one request may generate; 0: no bound of its own")
-    max_prompt_bytes: int = key(Size(1024, GIB), 1024**2, "text of one request, all its texts together")
-    max_message_bytes: int = key(Size(64 * 1024, GIB), 4 * 1024**2, "one gRPC message, either way")
+    max_tokens: int = key(Count(0, 16 * 1024**2), 0, "most tokens one request may generate; 0: no limit")
+    max_prompt_bytes: int = key(Size(1024, GIB), 1024**2, "sum of the texts of one request")
+    max_message_bytes: int = key(Size(64 * 1024, GIB), 4 * 1024**2, "one gRPC message in either direction")
     max_metadata_bytes: int = key(Size(4096, 1024**2), 16 * 1024, "metadata of one call")
     request_time: timedelta = key(
         Duration("10ms", "720h"), timedelta(hours=1), "a generation ends after this with TIME_LIMIT", reloads=True
@@ -129,7 +129,7 @@ class Scheduler:
     max_running: int = engine_key("max_running")
     max_waiting: int = engine_key("max_waiting")
     max_waiting_tokens: int = engine_key("max_waiting_tokens", Count)
-    max_waiting_bytes: int = key(Size(1024, 64 * GIB), 16 * 1024**2, "prompt text that waits; beyond: QUEUE_FULL")
+    max_waiting_bytes: int = key(Size(1024, 64 * GIB), 16 * 1024**2, "sum of waiting prompt texts; beyond: QUEUE_FULL")
     prefill_chunk: int = engine_key("prefill_chunk", Count)
     step_tokens: int = engine_key("step_tokens", Count)
     prefill_per_decode: int = engine_key("prefill_per_decode")
@@ -143,7 +143,7 @@ class KvCache:
     bytes: int | Auto = key(
         AutoOr(Size(1024, 64 * 1024 * GIB)),
         AUTO,
-        "KV cache; auto: half of what weights leave, or a stated context; at most 4 full contexts",
+        "KV cache; auto: half of the memory beside the weights, or a stated context; at most 4 full contexts",
     )
     dtype: str | Auto = key(
         AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
@@ -155,14 +155,12 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Sessions:
     max: int = engine_key("max_sessions")
-    per_tenant: int = key(
-        Integer(0, 65536), 32, "of one tenant, where requests name tenants; beyond: TENANT_LIMIT", reloads=True
-    )
+    per_tenant: int = key(Integer(0, 65536), 32, "sessions of one named tenant; beyond: TENANT_LIMIT", reloads=True)
     ttl: timedelta = key(
-        Duration("10ms", "24h"), timedelta(seconds=60), "unused for this long, a session is freed", reloads=True
+        Duration("10ms", "24h"), timedelta(seconds=60), "free a session that is unused for this long", reloads=True
     )
     max_ttl: timedelta = key(
-        Duration("10ms", "720h"), timedelta(hours=1), "the longest that a request may ask for", reloads=True
+        Duration("10ms", "720h"), timedelta(hours=1), "longest ttl that a request may ask for", reloads=True
     )
     evict: bool = engine_key("evict_sessions")
 
@@ -170,46 +168,46 @@ class Sessions:
 @dataclass(frozen=True, slots=True)
 class TextBounds:
     threads: int = key(Integer(1, 64), 2, "threads of a server that tokenize, render and compile")
-    template_iterations: int = key(Integer(1, 10**9), 10**6, "loop iterations of one rendering, all loops together")
+    template_iterations: int = key(Integer(1, 10**9), 10**6, "loop iterations of one rendering, sum of all loops")
     template_operand_bytes: int = key(Size(1, GIB), 1024**2, "result of one operation in a template")
-    template_bytes: int = key(Size(1, GIB), 1024**2, "a chat template itself")
-    template_time: timedelta = key(Duration("1ms", "1h"), timedelta(seconds=5), "one rendering")
-    render_bytes: int = key(Size(1, GIB), 4 * 1024**2, "text that a template renders")
-    constraint_bytes: int = key(Size(1, GIB), 64 * 1024, "a grammar or JSON Schema")
-    regex_bytes: int = key(Size(1, GIB), 8 * 1024, "a regular expression")
-    nesting: int = key(Integer(1, 1024), 64, "nesting of a JSON Schema")
+    template_bytes: int = key(Size(1, GIB), 1024**2, "size of a chat template")
+    template_time: timedelta = key(Duration("1ms", "1h"), timedelta(seconds=5), "time of one rendering")
+    render_bytes: int = key(Size(1, GIB), 4 * 1024**2, "size of a rendered text")
+    constraint_bytes: int = key(Size(1, GIB), 64 * 1024, "size of a grammar or JSON Schema")
+    regex_bytes: int = key(Size(1, GIB), 8 * 1024, "size of a regular expression")
+    nesting: int = key(Integer(1, 1024), 64, "nesting depth of a JSON Schema")
     compile_time: timedelta = key(
         Duration("1ms", "1h"), timedelta(seconds=1), "processor time to compile one constraint"
     )
     compile_bytes: int = key(Size(1024**2, GIB), 32 * 1024**2, "memory that compiling one constraint may take")
-    cache_bytes: int = key(Size(0, GIB), 64 * 1024**2, "compiled constraints kept for reuse, and those in use")
+    cache_bytes: int = key(Size(0, GIB), 64 * 1024**2, "cache of compiled constraints, including those in use")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one process, frozen; two of them in one process make two different engines."""
 
-    listen: Listen = section(Listen, "where imp serve answers; TCP or Unix sockets")
-    tls: Tls = section(Tls, "encryption; files are read again when they change")
+    listen: Listen = section(Listen, "addresses of imp serve; TCP or Unix sockets")
+    tls: Tls = section(Tls, "TLS; files are read again when they change")
     auth: Auth = section(Auth, "who may call; unset: everyone who can connect")
     model: Model = section(Model, "the model that is loaded")
     models: Mapping[str, Model] = named(
         Model, "further models, each with the keys of [model]: imp run -m NAME", name=MODEL_NAME, example=("NAME", None)
     )
-    device: Device = section(Device, "the machine")
+    device: Device = section(Device, "where and how models are computed")
     limits: Limits = section(Limits, "what a request may ask for")
-    scheduler: Scheduler = section(Scheduler, "who runs, who waits, who is refused")
+    scheduler: Scheduler = section(Scheduler, "which requests run, wait or are refused")
     kv: KvCache = section(KvCache, "keys and values of held tokens")
     sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
-    text: TextBounds = section(TextBounds, "bounds of templates and constraints, each on its own")
-    features: Features = section(Features, "what can be switched off; then FEATURE_DISABLED")
-    chunk: Chunk = section(Chunk, "how tokens are put into messages, where a request does not say")
-    slow_client: SlowClient = section(SlowClient, "readers that do not keep up")
-    keepalive: Keepalive = section(Keepalive, "connections that say nothing")
+    text: TextBounds = section(TextBounds, "limits of templates and constraints")
+    features: Features = section(Features, "features; those switched off fail with FEATURE_DISABLED")
+    chunk: Chunk = section(Chunk, "tokens of one message, unless a request sets it")
+    slow_client: SlowClient = section(SlowClient, "clients that read too slowly")
+    keepalive: Keepalive = section(Keepalive, "idle connections")
     connection: Connection = section(Connection, "connections")
-    drain: Drain = section(Drain, "the end: after SIGTERM or AdminService.Drain")
-    watchdog: Watchdog = section(Watchdog, "what is reported as stuck")
-    log: Log = section(Log, "lines on stderr; never a prompt")
+    drain: Drain = section(Drain, "shutdown after SIGTERM or AdminService.Drain")
+    watchdog: Watchdog = section(Watchdog, "limits after which requests and the engine count as stuck")
+    log: Log = section(Log, "log lines on stderr; they never contain prompts")
     tracing: Tracing = section(Tracing, "OpenTelemetry")
 
 

@@ -17,14 +17,14 @@ class FileLines:
     lines: Mapping[KeyPath, int]
 
     def origin(self, path: KeyPath) -> Origin:
-        # What has no line of its own, such as a key in an array's table, is placed where its parent begins.
+        # A key without a line, such as one in an array's table, gets the line of its parent.
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), 1)
         return Origin("file", f"{self.file}:{line}")
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One variable or one `--set`: its value is a text, typed by the key it belongs to."""
+    """One environment variable or one `--set`. The key determines the type of its text."""
 
     path: KeyPath
     text: str
@@ -32,13 +32,13 @@ class Assignment:
 
 
 def of_option(option: str, key: str, text: str) -> Assignment:
-    """What a command's own option says of a key that it stands for: errors name the option."""
+    """The assignment that a command's own option stands for; errors name the option."""
     return Assignment(tuple(key.split(".")), text, Origin("option", option))
 
 
 def read_assignment(text: str) -> Assignment:
     """An argument of `--set`, `section.key=value`."""
-    # The first "=" outside of quotes ends the key: a quoted pattern may hold one.
+    # The first "=" outside of quotes ends the key: a quoted pattern may contain "=".
     for cut, character in enumerate(text[:1024]):
         if character == "=" and (path := read_path(text[:cut])):
             return Assignment(path, text[cut + 1 :], Origin("--set"))
@@ -46,8 +46,8 @@ def read_assignment(text: str) -> Assignment:
 
 
 _PREFIX = "IMP_"
-# Two underscores part section and key. Names without them are not imp's: Kubernetes injects IMP_SERVICE_HOST and
-# IMP_PORT_50051_TCP_ADDR beside a Service that is called imp.
+# Two underscores separate section and key. Names without them are not settings: Kubernetes injects IMP_SERVICE_HOST and
+# IMP_PORT_50051_TCP_ADDR for a Service named imp.
 _SEPARATOR = "__"
 
 
@@ -59,7 +59,7 @@ class Environment:
 
 
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
-    """What the environment says; `variables` stand in for the process's own."""
+    """Reads the environment; `variables` replace those of the process."""
     found = os.environ if variables is None else variables
     ours = (name for name in found if name.startswith(_PREFIX) and _SEPARATOR in name[len(_PREFIX) :])
     return Environment(
@@ -70,7 +70,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
 
 
 def _names_without_separator(variables: Mapping[str, str] | None = None) -> list[str]:
-    """The names of variables that begin as imp's do, and that nothing parts: nobody reads them as settings."""
+    """Names with the prefix IMP_ and without a separator: they are not read as settings."""
     found = os.environ if variables is None else variables
     return sorted(name for name in found if name.startswith(_PREFIX) and _SEPARATOR not in name[len(_PREFIX) :])
 
@@ -88,7 +88,7 @@ def _assignment(name: str, text: str) -> Assignment:
 
 
 def misspelled_variables(names: Iterable[str] | None = None) -> list[str]:
-    """A sentence for each of these variables, the process's own by default, that only lacks underscores to be a key."""
+    """A warning for each variable that would be a key if it had two underscores after its section."""
     undivided = {variable_name(["_".join(path)]): path for path, _ in keys_of(TABLE) if ANY_NAME not in path}
     found = [name for name in (_names_without_separator() if names is None else names) if name in undivided]
     return [

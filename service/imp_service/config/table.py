@@ -1,4 +1,4 @@
-"""How the table of keys is declared: every key is a field of a frozen dataclass, with its kind, default and text."""
+"""Declares the table of keys: every key is a field of a frozen dataclass, with its kind, default and description."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from imp_service.config.toml import KeyPath
 T = TypeVar("T")
 S = TypeVar("S")
 
-# Stands for any name where a path leads through names that the user chooses, as models.NAME.path.
+# Placeholder for a name that the user chooses, as in models.NAME.path.
 ANY_NAME = "NAME"
 
 _NODE = "imp.conf"
@@ -20,16 +20,16 @@ _NODE = "imp.conf"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: what it may be, what it is when nobody sets it, and one line about it."""
+    """One key: the kind of its value, its default, and one line of description."""
 
     kind: Kind[object]
     default: object
     text: str
-    # Shown, commented out, in the shipped file where the default is to be unset (None).
+    # The value in the shipped imp.conf, commented out, if the default is None (unset).
     example: object = None
-    # A running server takes a new value; every other key needs a restart.
+    # A running server takes a new value at a reload; other keys need a restart.
     reloads: bool = False
-    # The shipped file shows it.
+    # False: the shipped imp.conf does not show it.
     shipped: bool = True
 
 
@@ -40,13 +40,13 @@ class Section:
     make: Callable[..., object]
     text: str
     nodes: Mapping[str, "Node"]
-    # A key that a plain string in the section's place sets: rope_scaling = "none".
+    # The key that a plain string in place of the section sets: rope_scaling = "none".
     shorthand: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A table whose names are the user's own: models.NAME, gemm."<pattern>"."""
+    """A table with names that the user chooses: models.NAME, gemm."<pattern>"."""
 
     item: Key | Section
     text: str
@@ -61,14 +61,14 @@ Node = Key | Section | Named
 def key(
     kind: Kind[T], default: T, text: str, *, example: object = None, reloads: bool = False, shipped: bool = True
 ) -> T:
-    """A field of a section. What it returns is a dataclass field; its type is the value's, for the type checker."""
+    """Declares a key. Returns a dataclass field, typed as the value for the type checker."""
     node = Key(kind, default, text, example, reloads, shipped)
     field: Any = dataclasses.field(default_factory=lambda: default, metadata={_NODE: node})
     return field  # type: ignore[no-any-return]
 
 
 def section(make: Callable[[], S], text: str, *, shorthand: str | None = None) -> S:
-    """A section within a section."""
+    """Declares a section within a section."""
     node = Section(make, text, nodes_of(make), shorthand)
     field: Any = dataclasses.field(default_factory=make, metadata={_NODE: node})
     return field  # type: ignore[no-any-return]
@@ -90,7 +90,7 @@ def nodes_of(settings: Any) -> Mapping[str, Node]:
 
 
 def find(root: Section, path: KeyPath) -> Node | None:
-    """The node at `path`, names of the user's own included; None if no such key is known."""
+    """The node at `path`, which may include names that the user chose; None for an unknown key."""
     node: Node | None = root
     for name in path:
         match node:

@@ -1,4 +1,4 @@
-"""TOML as imp writes it: literals, keys and their dotted paths, and how long texts are cut for messages."""
+"""Writes TOML literals, keys and dotted paths, and shortens texts for messages."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def excerpt(text: str, most: int, *, keep: Literal["start", "end"] = "start") -> str:
-    """At most `most` characters of a text that came from outside, control characters escaped: for messages."""
+    """At most `most` characters of an untrusted text, with control characters escaped, for messages."""
     if not text.isprintable():
         ends = text[:most] if keep == "start" else text[-most:]
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in ends)
@@ -68,7 +68,7 @@ def read_path(text: str) -> KeyPath | None:
 
 
 def read_value(text: str) -> object:
-    """`text` as a TOML value, or itself where it is none: outside of a file strings need no quotes."""
+    """`text` as a TOML value, or `text` itself if it is not TOML: outside of a file, strings need no quotes."""
     try:
         document = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

@@ -10,7 +10,7 @@ from imp_service.config.toml import KeyPath, excerpt, write_path
 @dataclass(frozen=True, slots=True)
 class Origin:
     source: Literal["default", "file", "environment", "--set", "--model", "option", "auto"]
-    # File and line, variable, an option of a command, or the reason in words of what `auto` became.
+    # File and line, a variable, an option, or the reason for the value that replaced `auto`.
     place: str = ""
 
     def __str__(self) -> str:
@@ -19,7 +19,7 @@ class Origin:
         return f"{self.source}: {self.place}" if self.place else self.source
 
     def where(self, path: KeyPath) -> str:
-        """How an error names the value at `path` that came from here: file:line:key; an option's name says it all."""
+        """How an error names the value at `path` from this origin: file:line:key, or the name of an option."""
         if self.source in ("option", "--model"):
             return str(self)
         key = excerpt(write_path(path), 100)
@@ -31,7 +31,7 @@ class Origin:
 
 DEFAULT = Origin("default")
 
-# A source of values: where the one at a path comes from.
+# Returns the origin of the value at a path.
 OriginOf = Callable[[KeyPath], Origin]
 
 
@@ -45,13 +45,13 @@ Tree = dict[str, "Tree | Value"]
 
 
 def branch(path: KeyPath, leaf: "Tree | Value") -> Tree:
-    """A tree with nothing but `leaf` at `path`."""
+    """A tree that holds only `leaf` at `path`."""
     tree: Tree = {path[-1]: leaf}
     return branch(path[:-1], tree) if len(path) > 1 else tree
 
 
 def merged(low: Tree, high: Tree) -> Tree:
-    """Both, where they meet the higher one; neither is changed."""
+    """A merged copy; values of `high` replace those of `low`."""
     result = dict(low)
     for name, node in high.items():
         below = low.get(name)
@@ -60,7 +60,7 @@ def merged(low: Tree, high: Tree) -> Tree:
 
 
 def value_at(tree: Tree, path: KeyPath) -> Value | None:
-    """What was said of this key; None: nothing, or it is a section."""
+    """The value at `path`; None if it is unset or a section."""
     node: Tree | Value | None = tree
     for name in path:
         node = node.get(name) if isinstance(node, dict) else None
@@ -68,7 +68,7 @@ def value_at(tree: Tree, path: KeyPath) -> Value | None:
 
 
 def origin_at(tree: Tree, path: KeyPath) -> Origin:
-    """Where the value at `path` came from; for a section, its first value."""
+    """The origin of the value at `path`; for a section, that of its first value."""
     node: Tree | Value | None = tree
     for name in path:
         node = node.get(name) if isinstance(node, dict) else None

@@ -22,12 +22,12 @@ class Base:
 
     @property
     def documents(self) -> list[Document]:
-        """What they say."""
+        """The parsed documents."""
         return [yaml.safe_load(text) for text in self.texts]
 
     @property
     def name(self) -> str:
-        """What all of it is called."""
+        """The name of all objects."""
         return str(workload(self.documents)["metadata"]["name"])
 
     @property
@@ -58,5 +58,5 @@ def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[tuple[str, int], dic
 
 
 def _folder() -> Path:
-    # An editable install has two folders of one package: sources, and what the build made.
+    # An editable install has two folders for the package: the sources and the build.
     return next(path for folder in imp_service.__path__ if (path := Path(folder, "kubernetes")).is_dir())

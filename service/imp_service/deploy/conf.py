@@ -1,4 +1,4 @@
-"""The imp.conf of a pod: every value that differs from the defaults, and nothing else, with its base's comments."""
+"""The imp.conf of a pod: the values that differ from the defaults, with the comments of the base."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -11,10 +11,12 @@ from imp_service.config.tree import DEFAULT
 
 
 def pod_conf(config: Config, base: Path) -> str:
-    """Strict TOML, read back by imp to the same settings. `base` is the file that `config` was read from."""
+    """TOML that imp reads back as the same settings. `base` is the file that `config` was read from."""
     lines = base.read_text().splitlines()
-    said = (entry for entry in config.entries() if entry.value is not None and entry.origin != DEFAULT)
-    blocks = [_block(section, entries, lines) for section, entries in groupby(said, key=lambda entry: entry.path[:-1])]
+    changed = (entry for entry in config.entries() if entry.value is not None and entry.origin != DEFAULT)
+    blocks = [
+        _block(section, entries, lines) for section, entries in groupby(changed, key=lambda entry: entry.path[:-1])
+    ]
     return "\n".join([*_head(lines), *blocks])
 
 
@@ -34,7 +36,7 @@ def _block(section: tuple[str, ...], entries: Iterator[Entry], lines: list[str])
 
 
 def _comments(entry: Entry, lines: list[str]) -> tuple[list[str], str]:
-    """The comments above and behind a value that still comes from the file."""
+    """The comments above and after a value that comes from the file."""
     if entry.origin.source != "file":
         return [], ""
     number = int(entry.origin.place.rpartition(":")[2]) - 1

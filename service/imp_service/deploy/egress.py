@@ -1,15 +1,15 @@
-"""What a pod may reach: the collector of its spans, as rules of a NetworkPolicy."""
+"""The egress rules of the NetworkPolicy: pods may reach the collector of their spans."""
 
 import ipaddress
 from urllib.parse import urlsplit
 
 from imp_service.config import Settings
 
-# Where an address of OTLP over gRPC names none.
+# The default port of OTLP over gRPC.
 OTLP_PORT = 4317
 Rule = dict[str, object]
 _DNS: Rule = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
-# What names of Services have behind SERVICE.NAMESPACE, where it cannot be taken for a domain.
+# Suffixes of Service names, after SERVICE.NAMESPACE. A name without one may be an external domain.
 _CLUSTER_ENDS = (("svc",), ("svc", "cluster", "local"))
 
 

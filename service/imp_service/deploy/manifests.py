@@ -1,4 +1,4 @@
-"""Fills a base in: names, images, resources, replicas, the model's volume, egress and the ConfigMap."""
+"""Fills in a base: names, images, resources, replicas, the volume of the model, egress and the ConfigMap."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ POD: Path = ("spec", "template", "spec")
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What a base is filled in with. None leaves what the base says."""
+    """The values to fill in. None keeps the value of the base."""
 
     conf: str  # the text of imp.conf
     resources: Resources
@@ -54,7 +54,7 @@ def fill(base: Base, filling: Filling) -> list[str]:
 
 
 def placeholders(texts: Sequence[str]) -> list[str]:
-    """Images that nobody has named yet."""
+    """Images that are still placeholders."""
     pod = workload([yaml.safe_load(text) for text in texts])["spec"]["template"]["spec"]
     images = [container["image"] for _, container in containers_of(pod)]
     return [image for image in images if image.startswith(PLACEHOLDER)]
@@ -74,7 +74,7 @@ def _rename(template: Template, name: str) -> None:
 
 
 def _labels(node: object, path: Path) -> Iterator[Path]:
-    """Where the instance is named: labels and selectors alike."""
+    """The paths of labels and selectors that name the instance."""
     inner: Iterator[tuple[Any, object]] = iter(())
     if isinstance(node, dict):
         inner = iter(node.items())
@@ -127,14 +127,14 @@ def _set_model_volume(
 
 
 def _conf_map(name: str, conf: str) -> Document:
-    # Named after its content, as Kustomize does: pods restart when it changes, and roll back with the one they had.
+    # The name has a digest of the content, as in Kustomize: new content makes new pods, and a roll-back restores it.
     digest = hashlib.sha256(conf.encode()).hexdigest()[:10]
     metadata = {"name": f"{name}-conf-{digest}", "labels": {INSTANCE_LABEL: name}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"imp.conf": conf}}
 
 
 class _Writer(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
+    """Writes multi-line texts as blocks."""
 
 
 def _write_text(writer: _Writer, text: str) -> yaml.ScalarNode:

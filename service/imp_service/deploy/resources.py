@@ -1,14 +1,14 @@
-"""What a pod asks the cluster for: memory from the plan, CPUs from the threads."""
+"""The resources of a pod: memory from the plan, CPUs from the threads."""
 
 from dataclasses import dataclass
 
-# Of Python, sockets and what the plan rounds; a tidy number besides.
+# Margin for Python, sockets and rounding.
 STEP_BYTES = 16 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Requests and limits alike: memory that is promised and not there ends the process, not a request."""
+    """Requests equal limits: the kernel ends the process if the node lacks the memory."""
 
     memory_bytes: int
     cpus: int
@@ -22,7 +22,7 @@ def memory_quantity(n_bytes: int) -> str:
 def cpus_for(threads: int) -> int:
     """One more than the compute threads.
 
-    The service's own thread runs beside them: with a quota of `threads` alone the kernel would stop all of them
-    together in the middle of a step.
+    The thread of the service needs its own CPU: with a quota of `threads`, the kernel would stop all threads in the
+    middle of a step.
     """
     return threads + 1

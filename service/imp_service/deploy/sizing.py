@@ -1,4 +1,4 @@
-"""What pods shall not decide by the machine that they land on: their settings, and the plan behind them."""
+"""Settings and memory plan of the pods, independent of the node that runs them."""
 
 import math
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ MODEL_FOLDER = "/model"
 class Sizing:
     """One kind of pod for one model."""
 
-    config: Config  # what stands in the pods' imp.conf
+    config: Config  # for the imp.conf of the pods
     report: ModelReport
-    is_cache_auto: bool  # nobody said how large it is
+    is_cache_auto: bool  # kv.bytes was auto
 
     @property
     def threads(self) -> int:
-        """Compute threads, which the bases and so the pods always state."""
+        """Compute threads; the bases always set them."""
         threads = self.config.settings.device.threads
         assert isinstance(threads, int)  # narrows
         return threads
@@ -41,14 +41,14 @@ class Sizing:
 
 
 def base_settings(base: Base, assignments: Sequence[str | Assignment]) -> Config:
-    """The base's imp.conf under texts of --set; nothing of this machine's own environment or files."""
+    """The imp.conf of the base with --set; ignores the environment and the files of this machine."""
     return load(str(base.conf), assignments, variables={})
 
 
 def size(config: Config, model: str | None) -> Sizing:
-    """Plans the model at this path, or the built-in one, without a limit: what is planned becomes the limit.
+    """Plans the memory of the model at this path, or of the built-in one. The plan becomes the limit of the pod.
 
-    The cache takes what `kv.bytes` says, where it is auto 4 sequences of full context. Raises the core's errors.
+    The cache has `kv.bytes`, or room for 4 sequences of full context if that is auto. Raises the core's errors.
     """
     local = select_model(config, model) if model is not None else _without_path(config)
     report = inspect_model(open_file(local), local, MemoryLimit(None, "what the pod is given"))
@@ -63,7 +63,7 @@ def size(config: Config, model: str | None) -> Sizing:
 
 
 def termination_seconds(base: Base, config: Config) -> int:
-    """The drain's own time, and the margin that the base leaves beyond its own."""
+    """The time of the drain, plus the margin of the base."""
     before, after = base_settings(base, []).settings.drain, config.settings.drain
     longer = (after.delay + after.grace) - (before.delay + before.grace)
     stated: int = base.pod["terminationGracePeriodSeconds"]

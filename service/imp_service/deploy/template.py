@@ -1,4 +1,4 @@
-"""Changes values of a YAML document in its text, so that comments, order and layout stay as they are."""
+"""Edits values in the text of a YAML document; keeps comments, order and layout."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,18 +9,18 @@ Path = tuple[str | int, ...]
 
 
 class Template:
-    """One document. A path that does not exist is a bug, and raises KeyError or IndexError."""
+    """One document. A path that does not exist raises KeyError or IndexError."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @property
     def data(self) -> Any:
-        """What the document says now."""
+        """The parsed document."""
         return yaml.safe_load(self.text)
 
     def set(self, path: Path, value: object) -> None:
-        """Replaces a value that is on one line."""
+        """Replaces a value on a single line."""
         node = _node_at(self._root(), path)
         assert node.start_mark.line == node.end_mark.line, f"{path}: a value of several lines"
         self._splice(node.start_mark.index, node.end_mark.index, _inline(value))
@@ -32,7 +32,7 @@ class Template:
         self._splice(node.start_mark.index, node.end_mark.index, "".join(f"\n{indent}- {_inline(i)}" for i in items))
 
     def insert(self, path: Path, line: str) -> None:
-        """Puts a line, `key: value`, before the one in which the value at `path` has its key."""
+        """Inserts a line, `key: value`, before the line with the key of `path`."""
         lines = self.text.splitlines(keepends=True)
         key, _ = _pair(_node_at(self._root(), path[:-1]), path[-1])
         number = key.start_mark.line
@@ -41,7 +41,7 @@ class Template:
         self.text = "".join(lines)
 
     def remove_item(self, path: Path) -> None:
-        """Removes an item of a list that is on one line, and the comment above it."""
+        """Removes a list item on a single line, and the comment above it."""
         node = _node_at(self._root(), path)
         first = last = node.start_mark.line
         assert node.end_mark.line == last, f"{path}: an item of several lines"
@@ -80,6 +80,6 @@ def _pair(node: yaml.Node, name: object) -> tuple[yaml.Node, yaml.Node]:
 
 
 def _inline(value: object) -> str:
-    """As a part of a line, also within brackets."""
+    """The value in flow style, for a part of a line."""
     text: str = yaml.safe_dump([value], default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
     return text.strip()[1:-1]

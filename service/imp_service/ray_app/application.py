@@ -8,9 +8,9 @@ from imp_service.config import Config, ConfigError, load
 from imp_service.config.tree import Origin, origin_at
 from imp_service.ray_app.replica import Replica
 
-# What only listeners of one's own have. Ray's proxy has its own ports, certificates and rules.
-_PROXYS_OWN = ("listen", "tls", "auth", "keepalive", "connection")
-# Reads that come while every place of a generation is taken.
+# Sections about imp's own listeners: Ray's proxy has its own.
+_LISTENER_SECTIONS = ("listen", "tls", "auth", "keepalive", "connection")
+# Further calls, such as reads, while all places of generations are taken.
 _READS = 64
 
 
@@ -21,13 +21,13 @@ def application(arguments: Mapping[str, object]) -> serve.Application:
     path = str(options.pop("config")) if "config" in options else None
     assignments = [f"{'model.path' if name == 'model' else name}={value}" for name, value in options.items()]
     config = load(path, assignments)
-    _refuse_what_the_proxy_decides(config)
+    _refuse_listener_sections(config)
     settings = config.settings
     deployment = serve.deployment(
         Replica,
         name="imp",
         num_replicas=n_replicas,
-        # The engine batches and refuses: Ray must hand over all that the engine would queue.
+        # The engine queues and refuses requests itself, so Ray must not hold them back.
         max_ongoing_requests=settings.scheduler.max_running + settings.scheduler.max_waiting + _READS,
         graceful_shutdown_timeout_s=settings.drain.grace.total_seconds(),
         ray_actor_options={"num_cpus": settings.device.threads if isinstance(settings.device.threads, int) else 1},
@@ -35,8 +35,8 @@ def application(arguments: Mapping[str, object]) -> serve.Application:
     return deployment.bind(path, assignments)
 
 
-def _refuse_what_the_proxy_decides(config: Config) -> None:
-    for section in _PROXYS_OWN:
+def _refuse_listener_sections(config: Config) -> None:
+    for section in _LISTENER_SECTIONS:
         origin: Origin = origin_at(config.tree, (section,))
         if origin.source != "default":
-            raise ConfigError(origin.where((section,)), "Ray's proxy listens in imp's place, expected no such section")
+            raise ConfigError(origin.where((section,)), "Ray's proxy listens instead of imp, expected no such section")

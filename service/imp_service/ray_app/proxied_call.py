@@ -1,8 +1,8 @@
-"""A call that Ray's proxy took: what servicers ask of a gRPC context, answered by what the proxy sent along.
+"""A call through Ray's proxy: implements the gRPC context of servicers on top of Ray's.
 
-Ray carries trailing metadata and the details of a status back to the client with a message, and with nothing else. So
-each stream ends in a message of no bytes, which no reply of imp.v1 is; proxied_services.py takes it out again. What a
-message carries may be what was set after it, for Ray looks when it sends: so nothing that was set is taken back.
+Ray sends trailing metadata and status details to the client only together with a message. So each stream ends with an
+empty message, which imp.v1 never sends; proxied_services.py removes it. Ray reads the metadata when it sends, possibly
+after later changes, so values that were set are never removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Behavior = Callable[[Any, Any], Awaitable[bytes | None]]
 
 
 class Reply:
-    """Bytes in the place of a message: Ray serializes what methods return."""
+    """Serialized bytes in place of a message, since Ray serializes what methods return."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -31,17 +31,17 @@ class Reply:
 
 
 class ProxiedContext:
-    """The part of grpc.aio.ServicerContext that the path of a call uses. On the loop's thread."""
+    """The part of grpc.aio.ServicerContext that imp uses. On the thread of the event loop."""
 
     def __init__(self, proxy: RayServegRPCContext, contents: AsyncIterator[bytes]) -> None:
         self._proxy = proxy
         self._contents = contents
         self._initial: Pairs = ()
-        # One message at a time: the writer waits until Ray has come for the next.
+        # One message at a time: write() waits until Ray has taken it.
         self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def invocation_metadata(self) -> Pairs:
-        """What the client sent."""
+        """The metadata of the client."""
         return tuple(self._proxy.invocation_metadata())
 
     def peer(self) -> str:
@@ -49,10 +49,10 @@ class ProxiedContext:
         return str(self._proxy.peer())
 
     def time_remaining(self) -> None:
-        """The proxy keeps the deadline, and cancels the call when it has passed."""
+        """None: the proxy enforces the deadline and cancels the call."""
 
     async def send_initial_metadata(self, pairs: Pairs) -> None:
-        """Goes with every message; proxied_services.py makes it initial."""
+        """Sent with every message; proxied_services.py turns it into initial metadata."""
         self._initial = pairs
         self._proxy.set_trailing_metadata(list(pairs))
 
@@ -61,16 +61,16 @@ class ProxiedContext:
         return await anext(self._contents, grpc.aio.EOF)
 
     async def write(self, message: bytes) -> None:
-        """Returns when the message is on its way."""
+        """Returns when Ray has taken the message."""
         self.outbox.put_nowait(message)
         await self.outbox.join()
 
     def set_trailing_metadata(self, pairs: Pairs) -> None:
-        """Goes with the end of a stream, and with the reply of a unary call."""
+        """Sent with the end of a stream, or the reply of a unary call."""
         self._proxy.set_trailing_metadata([*self._initial, *pairs])
 
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Pairs = ()) -> NoReturn:
-        """Ends the call as its status; nothing after it is sent."""
+        """Ends the call with this status."""
         self._proxy.set_code(code)
         self._proxy.set_details(details)
         self._proxy.set_trailing_metadata([*self._initial, *trailing_metadata])
@@ -93,7 +93,7 @@ async def answer_unary(behavior: Behavior, contents: AsyncIterator[bytes], proxy
 async def answer_stream(
     behavior: Behavior, contents: AsyncIterator[bytes], proxy: RayServegRPCContext
 ) -> AsyncIterator[Reply]:
-    """Every message, then one of no bytes. Leaving the iterator cancels the call."""
+    """All messages, then an empty one. Closing the iterator cancels the call."""
     context = ProxiedContext(proxy, contents)
     call = asyncio.ensure_future(behavior(contents, context))
     call.add_done_callback(lambda _: context.outbox.put_nowait(None))

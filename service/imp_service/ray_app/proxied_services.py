@@ -1,4 +1,4 @@
-"""The services of imp.v1 in Ray's gRPC proxy: bytes in and out, and the end of each call put back in its place."""
+"""The services of imp.v1 in Ray's gRPC proxy: passes serialized messages and restores metadata."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     tokenizer_pb2.DESCRIPTOR.services_by_name["TokenizerService"],
     model_pb2.DESCRIPTOR.services_by_name["ModelService"],
 )
-# Initial metadata of imp.v1, which comes as trailing metadata beside every message.
+# Prefix of initial metadata of imp.v1, which arrives as trailing metadata with every message.
 _OURS = "imp-"
 
 
 def add_services_to_server(servicer: object, server: grpc.aio.Server) -> None:
-    """What Ray's option grpc_servicer_functions names. The servicer is Ray's stand-in and is never called."""
+    """Called by Ray, as its option grpc_servicer_functions names it. The servicer is a placeholder of Ray."""
     for service in SERVICES:
         server.add_generic_rpc_handlers((ProxiedService(service),))
 
@@ -81,6 +81,6 @@ def _without_the_end(routed: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _split(context: Any) -> tuple[list[Any], list[Any]]:
-    """What is initial metadata of an admitted call, and what is trailing."""
+    """The initial and the trailing metadata of an admitted call."""
     pairs = list(context.trailing_metadata())
     return [pair for pair in pairs if pair[0].startswith(_OURS)], [p for p in pairs if not p[0].startswith(_OURS)]

@@ -1,4 +1,4 @@
-"""One replica: a host with an engine of its own, and each method of the services as Ray calls it."""
+"""One replica: a host with its own engine, and the methods that Ray calls."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ContentsOf = Callable[[Any], AsyncIterator[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What a handler is looked up by."""
+    """The key of a handler, as gRPC expects it."""
 
     method: str
     invocation_metadata: tuple[()] = ()
 
 
 class Handlers:
-    """Takes what the path of a call registers with a server."""
+    """Collects handlers in place of a gRPC server."""
 
     def __init__(self) -> None:
         self._services: list[grpc.GenericRpcHandler] = []
@@ -47,17 +47,17 @@ class Handlers:
         self._services += services
 
     def find(self, method: str) -> Behavior:
-        """What answers calls of a method, by its full name. It takes an iterator of messages, as the path registers."""
+        """The handler of a method by its full name. It takes an iterator of messages."""
         sought = cast(grpc.HandlerCallDetails, Sought(method))
         found: Any = next(handler for service in self._services if (handler := service.service(sought)))
         return cast(Behavior, found.stream_unary or found.stream_stream)
 
 
 class Replica:
-    """Made by Ray in a process of its own; its methods are those of the services, put below."""
+    """Ray creates it in a process of its own. The methods of the services are added below."""
 
     async def __init__(self, config: str | None, assignments: list[str]) -> None:  # type: ignore[misc]  # Ray awaits it
-        leave_no_core()  # the process is this replica's alone
+        leave_no_core()  # the process belongs to this replica
         settings = load_config(config, assignments)
         self._host = Host(settings)
         self._host.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
@@ -68,11 +68,11 @@ class Replica:
             path.register(cast(grpc.aio.Server, self._handlers), service, servicer)
 
     def behavior(self, method: str) -> Behavior:
-        """What answers calls of a method, by its full name."""
+        """The handler of a method by its full name."""
         return self._handlers.find(method)
 
     def check_health(self) -> None:
-        """Ray replaces a replica where this raises: its engine is gone for good."""
+        """Raises if the engine has failed for good; then Ray replaces the replica."""
         if self._host.fault.done():
             raise self._host.fault.result()
 
@@ -101,7 +101,7 @@ async def _one(content: bytes) -> AsyncIterator[bytes]:
 
 
 def _add(method: MethodDescriptor) -> None:
-    # Ray routes by the bare name: no two services may share one.
+    # Ray routes by the name without the service, so names must be unique.
     assert not hasattr(Replica, method.name), method.full_name
     name = f"/{method.containing_service.full_name}/{method.name}"
     contents_of: ContentsOf = aiter if method.client_streaming else _one

@@ -1,4 +1,4 @@
-"""InferenceService behind a proxy that picks a replica for each call: whole generations, and no sessions."""
+"""InferenceService behind a proxy that chooses a replica for each call: generations only, no sessions."""
 
 from collections.abc import AsyncIterator
 from typing import NoReturn
@@ -12,7 +12,7 @@ from imp_service.serving.refusal import Refusal
 
 
 class SessionlessInference(InferenceServicer):
-    """A session lives in one instance: behind this host nothing leads its steps there."""
+    """Refuses sessions: a session lives in one instance, and the proxy does not route to it."""
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> None:  # noqa: N802
         _require_whole(request)

@@ -123,11 +123,11 @@ class Server:
     def _address(self, text: str) -> Address:
         """The address to bind. `[::]` means every address of the machine, so without IPv6 it becomes `0.0.0.0`."""
         address = Address(text)
-        if address.over_ipv4 == address or has_ipv6():
+        if address.without_ipv6 == address or has_ipv6():
             return address
-        message = f"this kernel has no IPv6: {address.over_ipv4.text} in place of {text}"
+        message = f"this kernel has no IPv6: {address.without_ipv6.text} in place of {text}"
         self._host.telemetry.log.warning("listen", message=message)
-        return address.over_ipv4
+        return address.without_ipv6
 
     async def _listen_for_scrapes(self, address: Address) -> None:
         listening, self.metrics_address = bind_socket(address)

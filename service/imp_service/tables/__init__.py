@@ -1,4 +1,4 @@
-"""The core's tables as data: what a sampler's fields, the engine's options and a request's parts may be."""
+"""The core's tables as data: fields of the sampler, options of the engine, limits and reasons."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from imp_service._core import LIMITS, EngineField, SamplerField, engine_fields, reasons, sampler_fields
 
-# Those of imp.v1's DryOptions, which is a message within SamplingOptions.
+# Prefix of the fields of DryOptions, a message within SamplingOptions.
 DRY = "dry."
 _FIELDS = {field.name: field for field in sampler_fields()}
 
-# By the names of their messages' fields.
+# By the field names of their messages.
 SAMPLER_FIELDS: Mapping[str, SamplerField] = {n: field for n, field in _FIELDS.items() if not n.startswith(DRY)}
 DRY_FIELDS: Mapping[str, SamplerField] = {n[len(DRY) :]: field for n, field in _FIELDS.items() if n.startswith(DRY)}
 # By the attributes of the core's EngineOptions.
 ENGINE_FIELDS: Mapping[str, EngineField] = {field.name: field for field in engine_fields()}
-# Each with the name of its class of errors.
+# Reason -> name of its error class.
 REASONS: Mapping[str, str] = reasons()
 
 __all__ = ["DRY_FIELDS", "ENGINE_FIELDS", "LIMITS", "REASONS", "SAMPLER_FIELDS", "EngineField", "SamplerField"]

@@ -1,4 +1,4 @@
-"""What a server tells of itself: metrics, structured log lines and spans. Knows no gRPC and no engine."""
+"""Metrics, structured log lines and trace spans of a server. Independent of gRPC and of the engine."""
 
 from imp_service.telemetry.call_record import CallFacts, CallRecord
 from imp_service.telemetry.engine_numbers import EngineNumbers, kv_usage

@@ -1,4 +1,4 @@
-"""The one line that every call leaves in the log. Never what was asked or answered."""
+"""The access log: one line for each call, without prompts and answers."""
 
 from imp_service.telemetry.call_record import CallFacts
 from imp_service.telemetry.log import Log
@@ -10,13 +10,13 @@ class AccessLog:
 
     def __init__(self, log: Log, model: str) -> None:
         self._log = log
-        # The served name; told again once it is known.
+        # The served name; set when the model is known.
         self.model = model
 
     def __call__(self, facts: CallFacts) -> None:
-        """Every call that finished has its line; of others, which a client can cause at will, so many a second.
+        """Logs every finished call. Lines of other outcomes are limited, since a client can cause them at will.
 
-        A health check has a line at debug, but where it is refused or fails.
+        Health checks are logged at debug, unless they are refused or fail.
         """
         fields = access_fields(facts, self.model)
         if facts.method.is_health and facts.outcome in ("finished", "cancelled", "timed_out"):
@@ -30,7 +30,7 @@ class AccessLog:
 
 
 def access_fields(facts: CallFacts, model: str) -> dict[str, Field]:
-    """What the line says, in its order."""
+    """The fields of the line, in their order."""
     fields: dict[str, Field] = {
         "id": facts.request_id,
         "tenant": facts.tenant,

@@ -1,4 +1,4 @@
-"""One call from its start to its one ending: what it adds to the counters, its access line and its span."""
+"""Records one call: its counters, its access log line and its span."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 from imp_service.telemetry.method import Method
 from imp_service.telemetry.metrics import Metrics
 
-# Codes that tell of a fault of ours, whenever they come.
+# Codes of server faults: such a call has failed, even before anything was evaluated.
 FAULTS = frozenset({"INTERNAL", "DATA_LOSS", "UNKNOWN"})
 
 
 class UsedTokens(Protocol):
-    """Tokens that a request used: what its reply says."""
+    """Tokens that a request used, as its reply reports them."""
 
     @property
     def prompt_tokens(self) -> int: ...
@@ -37,7 +37,7 @@ class SpentTime(Protocol):
 
 @dataclass(slots=True)
 class CallFacts:
-    """What is known of a call: the access line and the span are made of it. Never a prompt, never a token."""
+    """The data of a call for its access log line and its span. Holds no prompt and no tokens."""
 
     method: Method
     request_id: str
@@ -61,16 +61,16 @@ Ending = Callable[[CallFacts], None]
 
 @dataclass(slots=True)
 class CallRecord:
-    """Written on the event loop by whoever serves the call; only ended() must be called, and once."""
+    """Updated on the event loop while the call runs. ended() must be called exactly once."""
 
     facts: CallFacts
     metrics: Metrics
     clock: Callable[[], float]
-    # Each is told of the call at its end.
+    # Each is called at the end of the call.
     endings: Sequence[Ending] = ()
     _is_started: bool = False
     _is_ended: bool = False
-    # When each stream's last token came.
+    # The time of the last token of each stream.
     _last_token: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class CallRecord:
             self.metrics.active.inc()
 
     def started(self, n_prompt: int, n_cached: int) -> None:
-        """The prompt is evaluated. Again for each prefill of a stream of steps."""
+        """A prompt was evaluated; a stream of steps calls this for each prefill."""
         self._is_started = True
         self.facts.n_prompt += n_prompt
         self.facts.n_cached += n_cached
@@ -89,7 +89,7 @@ class CallRecord:
         self.metrics.prompt_cached.inc(n_cached)
 
     def sampled(self, n_tokens: int, at: float, stream: int = 0) -> None:
-        """`n_tokens` more of what one sequence's caller will get came from the engine, at `at` of the clock."""
+        """The engine produced `n_tokens` more tokens of a sequence at time `at`."""
         if n_tokens <= 0:
             return
         last = self._last_token.get(stream)
@@ -117,7 +117,7 @@ class CallRecord:
             self._count_outputs(n_tokens)
 
     def finished(self, reasons: Sequence[str], usage: UsedTokens | None, timings: SpentTime | None) -> None:
-        """The generation has its result: each sequence's finish reason. ended() follows."""
+        """The generation is complete, with the finish reason of each sequence. ended() follows."""
         self.facts.reasons = tuple(reasons)
         self.facts.timings = timings
         if usage is not None and usage.output_tokens > self.facts.n_output:
@@ -129,7 +129,7 @@ class CallRecord:
             self.metrics.queue_seconds.observe(timings.queue)
 
     def ended(self, code: str, reason: str = "") -> None:
-        """The status, by the name of its gRPC code and the reason of the error table. A second one is our bug."""
+        """Ends the call with the name of a gRPC code and a reason of the error table. A second call is a bug."""
         if self._is_ended:
             raise RuntimeError(f"{self.facts.request_id} ended twice")
         self._is_ended = True
@@ -149,7 +149,7 @@ class CallRecord:
             ending(facts)
 
     def _outcome(self, code: str) -> str:
-        """An error before anything was evaluated is a refusal, after it a failure."""
+        """An error is a refusal before anything was evaluated, and a failure after that."""
         if code == "OK":
             return "finished"
         if code == "CANCELLED":

@@ -1,4 +1,4 @@
-"""The engine's own counters as metrics, read when they are asked for: nothing is polled and nothing is kept twice."""
+"""The engine's counters as metrics, read at each scrape."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ NS = 1e-9
 
 
 class Durations(Protocol):
-    """The core's DurationHistogram: counts[i] lie from 2^(i-1) up to 2^i microseconds, the last above."""
+    """The core's DurationHistogram: counts[i] is for 2^(i-1) to 2^i microseconds, the last for longer ones."""
 
     @property
     def counts(self) -> Sequence[int]: ...
@@ -29,11 +29,11 @@ class StepGraphs(Protocol):
     def failures(self) -> int: ...
     @property
     def last_failure(self) -> str:
-        """The device's word for it; empty where none failed."""
+        """The device's message; empty if none failed."""
 
 
 class EngineNumbers(Protocol):
-    """What is read of the core's EngineStats."""
+    """The part of the core's EngineStats that is exported."""
 
     @property
     def n_preemptions(self) -> int: ...
@@ -58,23 +58,23 @@ class EngineNumbers(Protocol):
 
 
 def kv_usage(numbers: EngineNumbers) -> float:
-    """Share of KV blocks that sequences hold; what is cached can be had at once, and counts as free."""
+    """The fraction of KV blocks that sequences hold. Cached blocks count as free, since they can be evicted."""
     total = numbers.blocks_live + numbers.blocks_cached + numbers.blocks_free
     return numbers.blocks_live / total if total else 0.0
 
 
 class EngineCollector(Collector):
-    """Reads `numbers` at each scrape; there are no engine series before there is an engine."""
+    """Reads `numbers` at each scrape. Exports nothing before the engine exists."""
 
     def __init__(self, numbers: Callable[[], EngineNumbers | None]) -> None:
         self._numbers = numbers
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there is depends on the engine."""
+        """Empty: the series depend on the engine."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The families as they are now."""
+        """The current values."""
         numbers = self._numbers()
         if numbers is None:
             return
@@ -88,14 +88,14 @@ class EngineCollector(Collector):
         yield GaugeMetricFamily(
             "imp_kv_cache_usage_ratio", "Share of KV blocks that sequences hold.", value=kv_usage(numbers)
         )
-        preempted = "Sequences put back to be computed again."
+        preempted = "Preempted sequences, which are computed again."
         yield CounterMetricFamily("imp_preemptions", preempted, value=numbers.n_preemptions)
-        silent = "How long the engine has been at what it is doing; 0 while there is nothing to do."
+        silent = "Time since the engine's last progress; 0 while it has no work."
         yield GaugeMetricFamily("imp_engine_silence_seconds", silent, value=numbers.silence_ns * NS)
-        if numbers.graphs is not None:  # what the device does not do has no series
-            captured = "Steps captured, to be done again: one for each batch size that was met."
+        if numbers.graphs is not None:  # no series on a device without step graphs
+            captured = "Steps captured as graphs for replay, one for each batch size."
             yield CounterMetricFamily("imp_graph_captures", captured, value=numbers.graphs.captures)
-            failed = "Captures that came to nothing; such steps are launched op by op."
+            failed = "Failed captures; such steps are launched op by op."
             yield CounterMetricFamily("imp_graph_capture_failures", failed, value=numbers.graphs.failures)
         yield histogram("imp_step_seconds", "Engine steps.", numbers.steps)
         freed = "From the command that cancels a run to its blocks being free."
@@ -103,7 +103,7 @@ class EngineCollector(Collector):
 
 
 def histogram(name: str, text: str, durations: Durations) -> HistogramMetricFamily:
-    """Every second power of two is a bound: they tell apart enough."""
+    """Exports every second power of two as a bound."""
     counts = durations.counts
     n_finite = len(counts) - 1
     bounds = [2**i * 1e-6 for i in range(0, n_finite, 2)]

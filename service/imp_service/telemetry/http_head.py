@@ -1,4 +1,4 @@
-"""The head of an HTTP request, as far as a page of metrics needs it: method, path and host, strictly read."""
+"""Parses the head of an HTTP request for the metrics page: method, path and host."""
 
 import re
 from http import HTTPStatus
@@ -10,12 +10,12 @@ MAX_PATH = 256
 _REQUEST = re.compile(rb"([A-Z]+) ([!-~]+) HTTP/1\.[01]")
 _HOST = re.compile(rb"host[ \t]*:[ \t]*(.*?)[ \t]*", re.IGNORECASE)
 _NAME = re.compile(r"\[(?P<six>[0-9A-Fa-f:.]+)\](?::\d+)?|(?P<name>[A-Za-z0-9._-]+)(?::\d+)?")
-# A browser that was lured to a name of somebody's own sends that name; these nobody can own.
-_INNER = (".svc", ".cluster.local", ".local", ".internal")
+# Protection against DNS rebinding: an attacker can own other names, but none of these.
+_INTERNAL = (".svc", ".cluster.local", ".local", ".internal")
 
 
 class BadRequest(Exception):
-    """What is not served, with the status that says so."""
+    """A request that is not served, with its HTTP status."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -31,7 +31,7 @@ def read_head(head: bytes) -> bool:
     hosts = [match.group(1).decode("latin-1") for field in fields if (match := _HOST.fullmatch(field))]
     if len(hosts) > 1:
         raise BadRequest(HTTPStatus.BAD_REQUEST)
-    if hosts and not is_ours(hosts[0]):
+    if hosts and not is_local_host(hosts[0]):
         raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST)
     if len(request.group(2)) > MAX_PATH:
         raise BadRequest(HTTPStatus.REQUEST_URI_TOO_LONG)
@@ -42,8 +42,8 @@ def read_head(head: bytes) -> bool:
     return request.group(1) == b"HEAD"
 
 
-def is_ours(host: str) -> bool:
-    """Whether a Host header may name this listener: an address, or a name that only means something nearby."""
+def is_local_host(host: str) -> bool:
+    """Whether a Host header may name this listener: an IP address, a single word or an internal name."""
     match = _NAME.fullmatch(host)
     if match is None:
         return False
@@ -51,5 +51,5 @@ def is_ours(host: str) -> bool:
     try:
         ip_address(name)
     except ValueError:
-        return match["six"] is None and ("." not in name or name.endswith(_INNER))
+        return match["six"] is None and ("." not in name or name.endswith(_INTERNAL))
     return True

@@ -1,4 +1,4 @@
-"""How many lines of one kind a second may have; what is beyond is counted, and told with the next one."""
+"""Limits the lines of each event per second; counts further lines and reports the count with the next line."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class _Second:
 
 
 class LineLimit:
-    """A count for each event, of which there are few: they are words of ours."""
+    """Counts lines for each event. Events are fixed words, so there are few."""
 
     def __init__(self, per_second: int, clock: Callable[[], float]) -> None:
         self._per_second = per_second
@@ -21,11 +21,11 @@ class LineLimit:
         self.n_suppressed = 0
 
     def set_limit(self, per_second: int) -> None:
-        """From now on."""
+        """Sets the limit from now on."""
         self._per_second = per_second
 
     def admit(self, event: str) -> int | None:
-        """None where the line is one too many; else how many were held back since the last one."""
+        """None if the line exceeds the limit; else the number of suppressed lines since the last one."""
         now = self._clock()
         second = self._events.setdefault(event, _Second(now))
         if now - second.began >= 1.0:
@@ -39,7 +39,7 @@ class LineLimit:
         return n
 
     def take_suppressed(self) -> dict[str, int]:
-        """What was held back and not yet told, by event."""
+        """The suppressed lines that are not reported yet, by event."""
         found = {event: second.n_suppressed for event, second in self._events.items() if second.n_suppressed}
         for second in self._events.values():
             second.n_suppressed = 0

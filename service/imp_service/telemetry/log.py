@@ -1,4 +1,4 @@
-"""The log of one server: structured lines on a descriptor, bounded in number and length. Never a prompt."""
+"""The log of a server: structured lines of limited rate and length, without prompts."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ STDERR = 2
 
 
 class Log:
-    """Any thread may write, and never waits. `event` is a fixed word of ours; what varies goes into the fields."""
+    """Any thread may write; writing never blocks. `event` is a fixed word; variable parts go into fields."""
 
     def __init__(
         self,
@@ -31,12 +31,12 @@ class Log:
         self._least = LEVELS.index(settings.level)
         self._wall = wall
         self._limit = LineLimit(settings.max_lines_per_second, clock)
-        # Its own copy: whatever becomes of number 2, no line goes to what is opened in its place.
+        # A copy: if descriptor 2 is closed and reused, no line goes to the wrong file.
         self._descriptor = _copy(descriptor)
         self._writer = LogWriter(self._descriptor, as_text if kind == "text" else as_json)
 
     def follow(self, settings: LogSettings) -> None:
-        """Takes the level and the limit of new settings."""
+        """Applies the level and the limit of new settings."""
         self._least = LEVELS.index(settings.level)
         self._limit.set_limit(settings.max_lines_per_second)
 
@@ -50,29 +50,29 @@ class Log:
         }
 
     def debug(self, event: str, *, message: str = "", **fields: Field) -> None:
-        """What only a developer wants."""
+        """A line for developers."""
         self._write("debug", event, message, fields)
 
     def info(self, event: str, *, message: str = "", **fields: Field) -> None:
-        """What is as it should be: every line is written."""
+        """A line about normal operation, never limited."""
         self._write("info", event, message, fields)
 
     def notice(self, event: str, *, message: str = "", **fields: Field) -> None:
-        """Like info, of what a client can cause at will: so many a second."""
+        """As info(), but limited: for lines that a client can cause at will."""
         self._limited("info", event, message, fields)
 
     def warning(self, event: str, *, message: str = "", **fields: Field) -> None:
-        """What somebody should look at: so many a second of each event."""
+        """A problem that an operator should look at; limited per event."""
         self._limited("warning", event, message, fields)
 
     def error(self, event: str, *, message: str = "", **fields: Field) -> None:
-        """What went wrong here: so many a second of each event."""
+        """An error of the server; limited per event."""
         self._limited("error", event, message, fields)
 
     def raised(self, event: str, error: BaseException, **fields: Field) -> None:
-        """An error with where it came from: innermost frame last, without the values in it.
+        """An exception with its stack frames, innermost last, without values.
 
-        Words are told of our own errors alone: those of others may hold what a caller sent.
+        Only imp's own errors are logged with their message: that of others may hold what a client sent.
         """
         frames = tuple(
             f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}"
@@ -84,7 +84,7 @@ class Log:
         self._limited("error", event, message, {**fields, "frames": frames[-MAX_FRAMES:]})
 
     def close(self) -> None:
-        """Tells what was held back, writes what waits, and drops what comes later."""
+        """Reports suppressed lines, writes what is queued, and drops later lines."""
         for event, n in self._limit.take_suppressed().items():
             self._write("warning", event, "lines were held back", {"suppressed": n})
         if self._writer.close() and self._descriptor >= 0:
@@ -104,7 +104,7 @@ class Log:
 
 
 def _copy(descriptor: int) -> int:
-    """-1 where there is nothing to copy: then every line counts as failed."""
+    """A copy; -1 if the descriptor is closed, and then every line counts as failed."""
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, STDERR + 1)
     except OSError:

@@ -1,4 +1,4 @@
-"""Leads what libraries say (grpc, asyncio, warnings, unhandled errors) into the log of a process's one server."""
+"""Redirects messages of libraries, warnings and unhandled exceptions into the log of the server."""
 
 import logging
 import sys
@@ -10,14 +10,14 @@ from imp_service.telemetry.log import Log
 
 
 class CaptureHandler(logging.Handler):
-    """Turns records of the logging module into lines; the logger's name is their event."""
+    """Writes records of the logging module as log lines; the event is the name of the logger."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes a record; what cannot be formatted is told by the name of its error."""
+        """Writes a record. If it cannot be formatted, writes the name of the error."""
         try:
             message = record.getMessage()
         except Exception as reason:
@@ -34,13 +34,13 @@ class CaptureHandler(logging.Handler):
 
 
 def _is_lost_connection(error: BaseException) -> bool:
-    """Whether gRPC could not send, since the other side had gone: the call's own record tells that it did."""
+    """Whether gRPC could not send because the client had gone, which the access log reports already."""
     kind = type(error)
     return (kind.__module__, kind.__name__) == ("grpc._cython.cygrpc", "ExecuteBatchError")
 
 
 def capture(log: Log) -> Callable[[], None]:
-    """Takes over the process's loggers, warnings and hooks; what is returned gives them back."""
+    """Redirects the process's loggers, warnings and exception hooks; returns a function that restores them."""
     handler = CaptureHandler(log)
     root = logging.getLogger()
     before = (root.handlers[:], sys.unraisablehook, threading.excepthook)
@@ -50,13 +50,13 @@ def capture(log: Log) -> Callable[[], None]:
     def unraisable(found: Any) -> None:
         log.raised("unraisable", found.exc_value or RuntimeError(str(found.exc_type)))
 
-    def in_thread(found: threading.ExceptHookArgs) -> None:
+    def on_thread_error(found: threading.ExceptHookArgs) -> None:
         log.raised("thread", found.exc_value or RuntimeError(str(found.exc_type)))
 
-    sys.unraisablehook, threading.excepthook = unraisable, in_thread
+    sys.unraisablehook, threading.excepthook = unraisable, on_thread_error
 
-    def give_back() -> None:
+    def restore() -> None:
         logging.captureWarnings(False)
         root.handlers[:], sys.unraisablehook, threading.excepthook = before
 
-    return give_back
+    return restore

@@ -1,11 +1,11 @@
-"""One log line: what it says, and how it is written as JSON or as text. Control characters never come through."""
+"""One log line, and its format as JSON or as text. Control characters are escaped."""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-# Of one text in a line, escapes included: what a client chose must not fill a disk.
+# Characters of one text in a line, escapes included: a client must not be able to fill a disk.
 MAX_TEXT = 128
 MAX_MESSAGE = 512
 MAX_FRAMES = 24
@@ -15,7 +15,7 @@ Field = str | int | float | bool | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """What happened. `event` is a fixed word of ours: lines are counted and limited by it."""
+    """One event. `event` is a fixed word: lines are counted and limited by it."""
 
     at: float  # seconds since the epoch
     level: str
@@ -53,12 +53,12 @@ def _literal(value: Field) -> str:
         return _quoted(value, MAX_TEXT)
     if isinstance(value, tuple):
         return "[" + ", ".join(_quoted(item, MAX_TEXT) for item in value[:MAX_FRAMES]) + "]"
-    # Of a type that nobody should give: better as a text than not at all.
+    # default=str: a value of an unexpected type is still logged.
     return json.dumps(round(value, 6) if isinstance(value, float) else value, default=str)
 
 
 def _bare(value: Field) -> str:
-    """Without quotes where nothing in it needs them."""
+    """Without quotes if the value needs none."""
     text = _literal(value)
     is_plain = isinstance(value, str) and value and text[1:-1] == value and not set(value) & set(' ="')
     return text[1:-1] if is_plain else text

@@ -1,4 +1,4 @@
-"""The methods that calls are counted under: what registration knows of each, so that labels have a bound."""
+"""The registered RPC methods: labels of metrics come from them, never from a client."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,18 +13,18 @@ class Method:
     service: str
     name: str
     type: MethodType
-    # It asks the model for something: it is counted among the requests.
+    # It uses the model: it counts as a request.
     is_request: bool = False
-    # A health check: a kubelet makes one every few seconds.
+    # It is a health check: a kubelet makes one every few seconds.
     is_health: bool = False
 
     @property
     def path(self) -> str:
-        """As gRPC has it."""
+        """The path in gRPC."""
         return f"/{self.service}/{self.name}"
 
 
-# Where calls are counted whose method nobody registered: a label never comes from a client.
+# The label of calls whose method is not registered.
 UNKNOWN = Method("unknown", "unknown", "unary")
 
 
@@ -39,5 +39,5 @@ class Methods:
         self._by_path[method.path] = method
 
     def find(self, path: str) -> Method:
-        """The method at a path, UNKNOWN where there is none."""
+        """The method at a path, or UNKNOWN."""
         return self._by_path.get(path, UNKNOWN)

@@ -10,7 +10,7 @@ from imp_service.telemetry.engine_numbers import EngineCollector, EngineNumbers
 from imp_service.telemetry.method import Method
 from imp_service.telemetry.weighted_histogram import WeightedHistogram
 
-# From a model that fits a laptop's cache to one that waits in a long queue.
+# In seconds: from a tiny model to a request in a long queue.
 FIRST_TOKEN_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 INTER_TOKEN_BOUNDS = (
     0.0005,
@@ -42,7 +42,7 @@ class DroppedLines(Collector):
         self._n_dropped = n_dropped
 
     def collect(self) -> Iterator[Metric]:
-        """The family as it is now."""
+        """The current values."""
         text = "Log lines not written: too many of a kind, too many waiting, or writing failed."
         family = CounterMetricFamily("imp_log_lines_dropped", text, labels=["cause"])
         for cause, n in self._n_dropped().items():
@@ -51,7 +51,7 @@ class DroppedLines(Collector):
 
 
 class _Exported(Collector):
-    """A registry without the times at which each series was made: they would double what is sent, to nobody's use."""
+    """A registry without the _created samples, which would double the size of the page."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

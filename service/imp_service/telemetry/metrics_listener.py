@@ -1,4 +1,4 @@
-"""GET /metrics over HTTP, on a listener of its own: a few connections, one request each, everything bounded."""
+"""Serves GET /metrics over HTTP, with limits on connections, sizes and times."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from imp_service.telemetry.http_head import BadRequest, read_head
 
 MAX_CONNECTIONS = 32
 MAX_HEAD_BYTES = 8192
-# For the whole of a connection: a scraper that takes longer has given up itself.
+# Seconds for a whole connection.
 TIMEOUT = 10.0
-# Rendering takes a millisecond of the event loop: beyond so many a second, what was rendered last is sent again.
+# Rendering takes a millisecond of the event loop. Above this rate the last page is sent again.
 RENDERS_PER_SECOND = 10
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsListener:
-    """From start() to stop(), on the event loop's thread."""
+    """Serves from start() to stop(), on the thread of the event loop."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class MetricsListener:
         timeout: float = TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
-        """`listening` is bound, to a port or to a Unix socket's path, and belongs to the listener from now on."""
+        """`listening` is a bound TCP or Unix socket, which the listener owns from now on."""
         self._listening = listening
         self._render = render
         self._clock = clock
@@ -44,11 +44,11 @@ class MetricsListener:
         self._allowance = float(RENDERS_PER_SECOND)
 
     async def start(self) -> None:
-        """Takes connections from now on."""
+        """Accepts connections from now on."""
         self._server = await asyncio.start_server(self._accept, sock=self._listening, limit=MAX_HEAD_BYTES)
 
     async def stop(self) -> None:
-        """Closes the listener and every connection. A Unix socket's file stays."""
+        """Closes the listener and all connections. The file of a Unix socket stays."""
         if self._server is None:
             self._listening.close()
             return
@@ -70,10 +70,10 @@ class MetricsListener:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError):
-            pass  # whoever is so slow, or gone, gets nothing
+            pass  # the client is too slow, or gone
         finally:
             self._connections.discard(task)
-            # Nothing is kept for a reader that does not read.
+            # Discards data that the client does not read.
             with suppress(OSError):
                 writer.transport.abort()
 
@@ -96,7 +96,7 @@ class MetricsListener:
         await writer.drain()
 
     def _fresh_page(self) -> bytes:
-        """The metrics now, or as of a moment ago where they are asked for in a flood."""
+        """The current metrics, or the last page if requests come too fast."""
         now = self._clock()
         self._allowance = min(self._allowance + (now - self._page_at) * RENDERS_PER_SECOND, RENDERS_PER_SECOND)
         self._page_at = now

@@ -1,4 +1,4 @@
-"""What one server tells of itself: metrics, log lines and spans, built from its settings."""
+"""Metrics, log and tracing of one server, created from its settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """Used on the event loop's thread, but for the log, which any thread may write."""
+    """Used on the thread of the event loop, except the log, which any thread may write."""
 
     def __init__(
         self,
@@ -30,10 +30,7 @@ class Telemetry:
         log_to: int = STDERR,
         tracer: Tracer | None = None,
     ) -> None:
-        """`log_to` is a descriptor, of which a copy is kept until close(). Raises ConfigError.
-
-        Without a `tracer` one is made where the settings ask for it.
-        """
+        """`log_to` is a descriptor. Without a `tracer`, the settings decide. Raises ConfigError."""
         self._clock = clock
         self._methods = Methods()
         self.metrics = Metrics()
@@ -45,12 +42,12 @@ class Telemetry:
         self._tracer = make_tracer(settings.tracing) if tracer is None else tracer
 
     def add_method(self, method: Method) -> None:
-        """Makes a method known: calls of any other are counted as unknown."""
+        """Registers a method. Calls of other methods count as unknown."""
         self._methods.add(method)
         self.metrics.add_method(method)
 
     def set_model(self, name: str, **facts: str) -> None:
-        """Says what is served, once it is."""
+        """Sets the name and the facts of the served model."""
         self._access.model = name
         self.metrics.set_model({"model": name, **facts})
 
@@ -65,14 +62,14 @@ class Telemetry:
         return CallRecord(facts, self.metrics, self._clock, endings)
 
     def close(self) -> None:
-        """Writes and sends what waits; what comes later is dropped."""
+        """Writes and sends what is queued; drops what comes later."""
         if self._tracer is not None:
             self._tracer.close()
         self.log.close()
 
 
 def make_tracer(settings: TracingSettings) -> Tracer | None:
-    """None where tracing is off: then nothing of it is imported. Raises ConfigError."""
+    """None if tracing is off: OpenTelemetry is not imported then. Raises ConfigError."""
     if settings.endpoint is None:
         return None
     from imp_service.telemetry.tracing import Tracer

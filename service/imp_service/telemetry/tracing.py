@@ -1,6 +1,6 @@
 """Spans of calls: one each, joined to the caller's trace, sent to an OpenTelemetry collector.
 
-OpenTelemetry is imported where tracing is switched on, and nowhere else.
+OpenTelemetry is imported only if tracing is on.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SHUTDOWN_MS = 2000
 
 
 class Tracer:
-    """Begins spans and ends them; they are exported by a thread of OpenTelemetry's, from a bounded queue."""
+    """Starts and ends spans. A thread of OpenTelemetry exports them from a bounded queue."""
 
     def __init__(self, settings: TracingSettings, exporter: SpanExporter | None = None) -> None:
-        """Raises ConfigError where OpenTelemetry is not installed. A given `exporter` gets each span as it ends."""
+        """Raises ConfigError if OpenTelemetry is not installed. `exporter` gets each span as it ends."""
         try:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
@@ -41,7 +41,7 @@ class Tracer:
         except ImportError as error:
             message = f"set, but {error.name or 'opentelemetry'} is not installed; {EXTRA}"
             raise ConfigError("tracing.endpoint", message) from None
-        # Of its own: the process's global provider belongs to whoever hosts it.
+        # Not the global provider: that belongs to the host process.
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(settings.sample)),
             resource=Resource.create({"service.name": "imp", "service.version": __version__}),
@@ -52,7 +52,7 @@ class Tracer:
         self._propagator = TraceContextTextMapPropagator()
 
     def begin(self, method: str, traceparent: str, tracestate: str) -> Callable[[CallFacts], None]:
-        """A span that begins now; what is returned ends it with what the call became."""
+        """Starts a span; returns a function that ends it with the facts of the call."""
         from opentelemetry.trace import SpanKind
 
         carrier = {"traceparent": traceparent, "tracestate": tracestate} if traceparent else {}
@@ -61,7 +61,7 @@ class Tracer:
         return lambda facts: _end(span, facts)
 
     def close(self) -> None:
-        """Sends what waits, for a moment."""
+        """Sends queued spans, for at most SHUTDOWN_MS."""
         self._provider.force_flush(SHUTDOWN_MS)
         self._provider.shutdown()
 

@@ -1,4 +1,4 @@
-"""A histogram that takes many equal observations at once: tokens come in batches, and each of them is observed."""
+"""A histogram that takes several equal observations at once, since tokens come in batches."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,13 @@ from prometheus_client.utils import floatToGoString
 
 
 def buckets_of(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Cumulative buckets as the exposition has them; the last of `counts` is what lies above every bound."""
+    """Cumulative buckets for the exposition; the last of `counts` is above every bound."""
     names = [*map(floatToGoString, bounds), "+Inf"]
     return [(name, float(total)) for name, total in zip(names, accumulate(counts), strict=True)]
 
 
 class WeightedHistogram(Collector):
-    """Written by one thread; a reader of another sees each bucket as it is, and the count as their sum."""
+    """One thread writes. Another thread may read: the count is the sum of the buckets that it sees."""
 
     def __init__(self, name: str, documentation: str, bounds: Sequence[float]) -> None:
         self._name = name
@@ -40,6 +40,6 @@ class WeightedHistogram(Collector):
         return [HistogramMetricFamily(self._name, self._documentation)]
 
     def collect(self) -> Iterable[Metric]:
-        """The family as it is now."""
+        """The current values."""
         buckets = buckets_of(self._bounds, self._counts)
         return [HistogramMetricFamily(self._name, self._documentation, buckets=buckets, sum_value=self._sum)]

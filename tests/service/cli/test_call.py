@@ -53,8 +53,8 @@ def test_generate_is_meant_where_no_method_is_typed(call, server):
     status, _, err = call("call", "--target", address, "health")
     assert (status, err.splitlines()[-1]) == (
         64,
-        "imp: error: USAGE: health: a method comes right after imp call, before its options; "
-        "where it is none, write imp call generate …",
+        "imp: error: USAGE: health: expected a method right after imp call, before its options; "
+        "if it is an argument, write imp call generate …",
     )
 
 

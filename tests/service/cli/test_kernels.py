@@ -54,7 +54,7 @@ def test_gemm_16_where_kernels_have_only_been_emulated_none_runs_and_each_is_lis
         "rejected",
         "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels",
     ] in lines
-    assert "--set model.overrides.unvalidated_kernels=true takes them" in err
+    assert "--set model.overrides.unvalidated_kernels=true allows them" in err
     status, out, err = call(*question, "--set", "model.overrides.unvalidated_kernels=true")
     assert (status, err) == (0, "")
     assert "accepted" in out

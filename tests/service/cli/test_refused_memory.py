@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.failure import describe
-from imp_service.config.errors import refused_by_system
+from imp_service.config.errors import system_refusal
 from imp_service.rpc.replies.statuses import failure_of
 from support.limited import MIB, limited
 from support.patience import HANGS_AFTER
@@ -71,7 +71,7 @@ def test_y01_the_core_refuses_and_never_aborts(deed: str) -> None:
     ],
 )
 def test_y01_what_the_system_refused_is_no_bug(error: Exception) -> None:
-    assert refused_by_system(error)
+    assert system_refusal(error)
     assert describe(error)[0] == "NO_MEMORY"
     assert failure_of(error, request_id="r").reason == "NO_MEMORY"
 
@@ -80,5 +80,5 @@ def test_y01_what_the_system_refused_is_no_bug(error: Exception) -> None:
     "error", [RuntimeError("another"), ImportError("No module named 'x'"), OSError(errno.ENOENT, "no such file")]
 )
 def test_hon_1_what_is_wrong_with_us_is_not_taken_for_it(error: Exception) -> None:
-    assert refused_by_system(error) == ""
+    assert system_refusal(error) == ""
     assert describe(error)[0] in ("BUG", "IO_FAILED")

@@ -22,7 +22,7 @@ def finished(index: int = 0) -> GenerateResponse:
 def check(*messages: GenerateResponse, n_sequences: int = 1) -> None:
     order = StreamOrder(n_sequences)
     for message in messages:
-        order.see(message)
+        order.check(message)
     order.end()
 
 
@@ -74,8 +74,8 @@ def test_rpc_2_a_stop_token_that_is_kept_comes_and_is_not_in_the_usage(match: di
     end = GenerateResponse(finished=GenerationFinished(usage={"output_tokens": 2}, match=match))
     kept, plain = StreamOrder(keeps_match=True), StreamOrder()
     for message in (STARTED, chunk(0, 2 if "text" in match else 3), end):
-        kept.see(message)
+        kept.check(message)
     kept.end()
     for message in (STARTED, chunk(0, 2), end):
-        plain.see(message)
+        plain.check(message)
     plain.end()

@@ -10,7 +10,7 @@ from imp_service.config.address import Address
 
 
 @pytest.mark.parametrize(
-    ("text", "host", "port", "is_of_this_machine", "reached_here"),
+    ("text", "host", "port", "is_local", "local_text"),
     [
         ("127.0.0.1:50051", "127.0.0.1", 50051, True, "127.0.0.1:50051"),
         ("127.8.0.1:1", "127.8.0.1", 1, True, "127.8.0.1:1"),
@@ -22,10 +22,10 @@ from imp_service.config.address import Address
         ("imp.example:443", "imp.example", 443, False, "imp.example:443"),
     ],
 )
-def test_a_port(text: str, host: str, port: int, is_of_this_machine: bool, reached_here: str) -> None:
+def test_a_port(text: str, host: str, port: int, is_local: bool, local_text: str) -> None:
     address = Address(text)
     assert (address.host, address.port, address.socket_path) == (host, port, None)
-    assert (address.is_of_this_machine, address.reached_here) == (is_of_this_machine, reached_here)
+    assert (address.is_local, address.local_text) == (is_local, local_text)
     assert Address(address.with_port(12)).port == 12
     assert Address(address.with_port(12)).host == host
 
@@ -33,7 +33,7 @@ def test_a_port(text: str, host: str, port: int, is_of_this_machine: bool, reach
 def test_a_socket() -> None:
     address = Address("unix:///run/imp:1/imp.sock")
     assert address.socket_path == Path("/run/imp:1/imp.sock")
-    assert (address.is_of_this_machine, address.reached_here) == (True, address.text)
+    assert (address.is_local, address.local_text) == (True, address.text)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class StreamedAnswer:
 
     def _checked(self, responses: "Iterator[GenerateResponse]") -> "Iterator[GenerateResponse]":
         for response in responses:
-            self._order.see(response)
+            self._order.check(response)
             self.text += _text_of(response)
             if response.HasField("started"):
                 self.started = response.started

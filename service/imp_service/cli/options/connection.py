@@ -171,4 +171,4 @@ def _is_local(address: str) -> bool:
     """Whether a gRPC address, such as dns:///localhost:50051, is of this machine."""
     from imp_service.config.address import Address
 
-    return address.startswith("unix:") or Address(address.rpartition("/")[2]).is_of_this_machine
+    return address.startswith("unix:") or Address(address.rpartition("/")[2]).is_local

@@ -76,8 +76,8 @@ def call_line(service: "Service") -> str:
     words = ["imp", "call", "generate", "Once upon a time"]
     # Prefers an address of this machine; a wildcard address is reached by loopback.
     addresses = [Address(text) for text in service.server.addresses]
-    chosen = next((address for address in addresses if address.is_of_this_machine), addresses[0])
-    target = chosen.reached_here
+    chosen = next((address for address in addresses if address.is_local), addresses[0])
+    target = chosen.local_text
     if target != DEFAULT_ADDRESS:
         words += ["--target", target]
     if settings.tls.cert is not None and chosen.socket_path is None:

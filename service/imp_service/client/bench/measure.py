@@ -44,7 +44,7 @@ async def measure_request(stub: InferenceServiceStub, request: GenerateRequest, 
     try:
         async for response in stub.Generate(request, metadata=metadata):
             now = time.perf_counter()
-            order.see(response)
+            order.check(response)
             if response.chunk.token_ids:
                 result.arrivals.append((now, len(response.chunk.token_ids)))
         order.end()

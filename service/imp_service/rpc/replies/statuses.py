@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 from google.protobuf.message import Message
 
-from imp_service.config.errors import refused_by_system
+from imp_service.config.errors import system_refusal
 from imp_service.core import Error
 from imp_service.generation.validate import FieldsInvalid, Violation
 from imp_service.pb.inference_pb2 import StepError
@@ -119,7 +119,7 @@ def failure_of(error: BaseException, *, request_id: str) -> Failure:
     """The failure that an exception becomes. Of an unexpected one the caller gets only the request id in the log."""
     if isinstance(error, asyncio.CancelledError):
         return Failure(CANCELLED, "the call was cancelled", request_id)
-    if refused_by_system(error):
+    if system_refusal(error):
         return Failure("NO_MEMORY", "an allocation failed; nothing has changed", request_id)
     reason = error.reason if isinstance(error, Error | TextError | Refusal) else BUG
     if reason == BUG or reason not in ERRORS:
