@@ -35,10 +35,10 @@ class LanguageModel:
 
     Any number of threads may use it at once. A generation or a session belongs to one thread at a time.
 
-    Options are keywords: `help(model.generate)` lists them all. Each is a field of an option class, which has the same
-    name: `temperature=0` is `sampling=SamplingOptions(temperature=0)`. Four have a shorter way: `stop` and
-    `stop_token_ids` are the `strings` and `token_ids` of `StopOptions`, `cache_salt` is the `salt` of `CacheOptions`,
-    and `json_schema`, `regex`, `gbnf`, `choices` and `json_object` are the kinds of a `ConstraintSpec`.
+    Options are keywords: `help(model.generate)` lists them all. Each is a field of an option class: `temperature=0` is
+    `sampling=SamplingOptions(temperature=0)`. Names differ where the class says what the field is of: `stop` and
+    `stop_token_ids` are the `strings` and `token_ids` of `StopOptions`, `cache_salt` is the `salt` of `CacheOptions`.
+    `json_schema`, `regex`, `gbnf`, `choices` and `json_object` are the kinds of a `ConstraintSpec`.
     """
 
     def __init__(self, runtime: ModelRuntime) -> None:
