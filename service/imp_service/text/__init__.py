@@ -62,7 +62,7 @@ __all__ = [
     "UnknownPreTokenizer",
 ]
 
-# jinja2 and llguidance cost a tenth of a second; who only continues a text needs neither.
+# jinja2 and llguidance take a tenth of a second to import. A plain continuation of a text needs neither.
 _MODULES = {
     "ChatTemplate": "templates.chat_template",
     "RenderedChat": "templates.chat_template",

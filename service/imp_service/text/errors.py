@@ -1,4 +1,4 @@
-"""The text layer's errors: each carries the reason, path and message that a reply or an exit line is made of."""
+"""The errors of imp_service.text. Each has a reason, a path and a message, for a status or an exit line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from contextlib import contextmanager
 
 
 class TextError(Exception):
-    """Base of the room's errors.
-
-    `path` is a metadata key for a model's fault and a proto field path for a caller's.
-    """
+    """Base class. `path` is a metadata key if the model is at fault, and a proto field path if the caller is."""
 
     reason = "BUG"
 
@@ -43,7 +40,7 @@ class TokenizerInvalid(TextError):
 
 
 class UnknownPreTokenizer(TokenizerInvalid):
-    """`tokenizer.ggml.pre` names no known way of cutting text into words, and none was named by the caller."""
+    """`tokenizer.ggml.pre` names no known pre-tokenizer, and no override names one."""
 
 
 class TemplateInvalid(TextError):
@@ -53,7 +50,7 @@ class TemplateInvalid(TextError):
 
 
 class TemplateFailed(TextError):
-    """Rendering a chat raised, or went beyond a limit."""
+    """Rendering a chat failed or exceeded a limit."""
 
     reason = "TEMPLATE_FAILED"
 
@@ -65,13 +62,13 @@ class NoChatTemplate(TextError):
 
 
 class FieldInvalid(TextError):
-    """A field of a request has a value it may not have."""
+    """A field of a request has an invalid value."""
 
     reason = "FIELD_INVALID"
 
 
 class TooManyTokens(Exception):
-    """A text has more tokens than the caller's limit; the caller turns this into its own error."""
+    """A text has more tokens than a limit. The caller raises its own error for this."""
 
     def __init__(self, n_tokens: int) -> None:
         super().__init__(f"at least {n_tokens} tokens")
@@ -80,7 +77,7 @@ class TooManyTokens(Exception):
 
 
 class NativePanic(TextError):
-    """A native library panicked: our bug or its, never the caller's; only that call fails."""
+    """A native library panicked. That is a bug, never the caller's fault. Only the one call fails."""
 
     reason = "BUG"
 
@@ -89,8 +86,8 @@ class NativePanic(TextError):
 def native_boundary(library: str) -> Iterator[None]:
     """Turns a panic of a Rust library into `NativePanic`.
 
-    pyo3 raises panics as a BaseException whose class each extension makes for itself, so that it can only be told by
-    its name; letting it pass would end the thread it reaches.
+    pyo3 raises a panic as a BaseException. Each extension has its own class for it, so only the name identifies it.
+    Uncaught, it would end the thread.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Bounds of the text layer, the `[text]` and `[limits]` keys of imp.conf that it reads."""
+"""The limits of imp_service.text, from the keys of [text] and [limits] in imp.conf."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class TextLimits:
-    """What one template, one rendering and one constraint may cost."""
+    """Limits of one template, one rendering and one constraint."""
 
     # Chat templates.
     template_bytes: int = 1 * MIB
@@ -18,7 +18,7 @@ class TextLimits:
     # Largest string or sequence that one operator, filter or method of a template may make.
     template_operand_bytes: int = 1 * MIB
     template_macro_depth: int = 32
-    # Processor time of one rendering: iterations are counted, but what one iteration costs is the template's choice.
+    # Processor time of one rendering. Iterations are limited too, but a single one can take long.
     template_ms: int = 5_000
     render_bytes: int = 4 * MIB
 

@@ -1,4 +1,4 @@
-"""Finds stop strings in a growing text: the match that ends first, of those that end together the longest."""
+"""Finds stop strings in a growing text: the match that ends first; the longest if several end at the same byte."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StringMatch:
-    """A stop string that was completed: `text[start:end]`, in bytes."""
+    """A stop string that was found: `text[start:end]`, in bytes."""
 
     index: int
     start: int
@@ -19,8 +19,7 @@ class StringMatch:
 class StopStrings:
     """The strings of one request, compiled: an Aho-Corasick automaton over their UTF-8.
 
-    Immutable, shared by the request's sequences. A byte costs two look-ups on average at most, however many strings
-    there are and however near their misses.
+    Immutable; the request's sequences share it. A byte takes at most two look-ups on average, for any strings.
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
@@ -28,9 +27,9 @@ class StopStrings:
         self._lengths = [len(string.encode()) for string in strings]
         self._next: list[dict[int, int]] = [{}]
         self._fallback = [0]
-        # The string that is complete in a state: the longest that the text ends in.
+        # For each state the longest string that the text ends with, or None.
         self.completes: list[int | None] = [None]
-        # Bytes at the end of the text that may be the beginning of a string yet to be completed.
+        # For each state the number of bytes at the end of the text that may begin a string.
         self.n_open = [0]
         for index, string in enumerate(strings):
             self._insert(string.encode(), index)
@@ -41,7 +40,7 @@ class StopStrings:
         return self._lengths[index]
 
     def step(self, state: int, byte: int) -> int:
-        """The state after one more byte; 0 is the state in which nothing has begun."""
+        """The state after one more byte. In state 0 no string has begun."""
         while state and byte not in self._next[state]:
             state = self._fallback[state]
         return self._next[state].get(byte, 0)
@@ -68,7 +67,7 @@ class StopStrings:
             if self.completes[state] is None:
                 self.completes[state] = self.completes[fallback]
             if not self._next[state]:
-                # Nothing is longer than this string: only its own endings may still grow.
+                # No string begins with this one, so only a suffix of it may begin another.
                 self.n_open[state] = self.n_open[fallback]
 
 
@@ -89,14 +88,13 @@ class StopMatcher:
 
     @property
     def n_held(self) -> int:
-        """Bytes at the end of the text that may be the beginning of a stop string."""
+        """The number of bytes at the end of the text that may begin a stop string."""
         return self._strings.n_open[self._state]
 
     def feed(self, data: bytes, *, may_end: bool) -> StringMatch | None:
-        """Goes over more bytes, up to the first match.
+        """Reads more bytes, up to the first match.
 
-        With `may_end` false a completed string is passed over: it neither ends anything nor is held back, but bytes
-        of it may still be the beginning of a match that is completed later.
+        With `may_end` false a match is ignored and its text is not held back. Its bytes may still begin a later match.
         """
         strings, state = self._strings, self._state
         for offset, byte in enumerate(data, start=1):
@@ -110,9 +108,9 @@ class StopMatcher:
         return None
 
     def mark(self) -> tuple[int, int]:
-        """The state, to come back to with `rewind`."""
+        """The state, for `rewind`."""
         return self._state, self._n_bytes
 
     def rewind(self, mark: tuple[int, int]) -> None:
-        """Forgets what was fed since `mark`."""
+        """Goes back to a state of `mark`."""
         self._state, self._n_bytes = mark

@@ -1,4 +1,4 @@
-"""JSON from a caller, read strictly: bounded in size and depth, without NaN, and with no key twice."""
+"""Parses JSON from a caller strictly: with limits of size and depth, and without NaN and repeated keys."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parse_strict_json(text: str, path: str, *, max_bytes: int, max_depth: int) -
 
 
 def json_depth(text: str) -> int:
-    """How deep brackets nest, whether or not they match."""
+    """The nesting depth of brackets, whether or not they match."""
     depth = deepest = 0
     for match in _STRING_OR_BRACKET.finditer(text):
         bracket = match.group()

@@ -1,4 +1,4 @@
-"""Compiles constraints on output within limits of time and memory; equal constraints share one program."""
+"""Compiles constraints on output within limits of time and memory. Equal constraints share one program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from imp_service.text.tokens.tokenizer import Tokenizer
 
 
 class ConstraintCompiler:
-    """Compiles for one vocabulary, and keeps what it compiled within a bound. Any thread may call.
+    """Compiles for one vocabulary, and caches programs up to a limit of memory. Any thread may call.
 
     Compiling takes up to twice `compile_ms` of processor time, most of it in another process: keep it off an event
     loop. One constraint is compiled at a time.
@@ -35,9 +35,9 @@ class ConstraintCompiler:
         eos_ids: Iterable[int] | None = None,
         limits: TextLimits | None = None,
     ) -> None:
-        """`vocab_size` is the model's: masks have that many bits, those beyond the tokenizer's ids never set.
+        """`vocab_size` is the model's: a mask has that many bits. Bits beyond the tokenizer's ids are never set.
 
-        `eos_ids` are allowed exactly where the output may end; by default the tokenizer's.
+        `eos_ids` are allowed exactly where the output may end. By default they are the tokenizer's.
         """
         self._limits = limits or TextLimits()
         ends = tuple(sorted(tokenizer.eos_ids if eos_ids is None else set(eos_ids)))

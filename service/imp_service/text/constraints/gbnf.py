@@ -1,8 +1,8 @@
-"""GBNF grammars: parsed into rules, checked, and written out for the library without changing their language.
+"""Checks GBNF grammars, and writes them in the library's notation without changing their language.
 
-The library cuts its input into the longest tokens that fit before it parses, which would lose members of a grammar
-that is defined over characters. So a grammar without recursion becomes one regular expression, and in one with
-recursion every character is a token of its own, of which none is longer than another.
+Before it parses, the library splits its input into the longest lexemes that match. That would lose texts of a grammar
+over characters. So a grammar without recursion becomes one regular expression, and in a grammar with recursion each
+character is a lexeme of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from imp_service.text.constraints.grammar_checks import MAX_EXPANSION, find_endl
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 
-# Of the regular expression that a grammar without recursion becomes; a longer one stays a grammar.
+# The longest regular expression that a grammar becomes. If it would be longer, the grammar stays one.
 _MAX_REGEX = 1 << 16
 
 
@@ -28,7 +28,7 @@ class CompiledGrammar:
 
 
 def compile_gbnf(source: str, path: str, limits: TextLimits) -> CompiledGrammar:
-    """`FieldInvalid` names the offset of what is wrong."""
+    """Raises `FieldInvalid` with the offset of the error."""
     n_bytes = len(source.encode("utf-8", "surrogatepass"))
     if n_bytes > limits.constraint_bytes:
         raise FieldInvalid(path, f"{n_bytes} bytes, limit {limits.constraint_bytes}")
@@ -93,7 +93,7 @@ def _ends(node: Node, ending: Set[str]) -> bool:
 
 
 def _children_first(rules: dict[str, Node]) -> list[str] | None:
-    """The rules that root needs, each after those it refers to; None where some refer to themselves."""
+    """The rules that root needs, each after those it refers to; None if rules are recursive."""
     needs = {name: {reference.rule for reference in _references(node)} for name, node in rules.items()}
     order: list[str] = []
     state: dict[str, bool] = {}
@@ -115,7 +115,7 @@ def _children_first(rules: dict[str, Node]) -> list[str] | None:
 
 
 def _check_expansion(rules: dict[str, Node], order: list[str] | None, path: str) -> None:
-    """With repeats written out a rule stays small; where rules recur, each is measured by itself."""
+    """Limits the size of rules with their repeats written out. If rules are recursive, each is measured alone."""
     sizes: dict[str, int] = {}
     for name in order if order is not None else rules:
         sizes[name] = _expansion(rules[name], sizes)

@@ -1,4 +1,4 @@
-"""Reads GBNF grammars into rules; `gbnf` checks them and writes them out."""
+"""Parses GBNF grammars into rules, which gbnf.py checks and writes out."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other; empty: nothing."""
+    """Items in order; the empty sequence matches the empty text."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of them."""
+    """One of several options."""
 
     options: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """At least `least` times; at most `most`, None: any number."""
+    """An item `least` to `most` times; None: any number."""
 
     item: Node
     least: int
@@ -53,7 +53,7 @@ Node = Characters | Reference | Sequence | Choice | Repeat
 
 
 def parse_gbnf(source: str, path: str, limits: TextLimits) -> dict[str, Node]:
-    """The rules by name; `FieldInvalid` names the offset of what is wrong."""
+    """The rules by name. Raises `FieldInvalid` with the offset of the error."""
     return _Parser(source, path, limits).parse()
 
 

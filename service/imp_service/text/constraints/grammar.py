@@ -1,4 +1,4 @@
-"""Checks a request's constraint and writes it as one grammar in the library's notation."""
+"""Checks a request's constraint, and writes it as a grammar in the library's notation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADER = '%llguidance {"no_forcing": true}\n'
 
 
 def write_grammar(constraint: ConstraintSpec, limits: TextLimits) -> str:
-    """`FieldInvalid` names what is wrong or too large."""
+    """Raises `FieldInvalid` if the constraint is invalid or too large."""
     return _GRAMMARS[constraint.kind](constraint, limits)
 
 

@@ -14,10 +14,10 @@ Key = TypeVar("Key")
 
 
 def find_endless(needs: Mapping[Key, Set[Key]], ends: Callable[[Key, Set[Key]], bool]) -> list[Key]:
-    """The keys that never end, in order.
+    """The keys whose recursion never ends, in order.
 
-    `ends` says whether a key ends, given the keys that are known to; a key is asked again when one that it needs
-    turns out to end.
+    `ends` returns whether a key ends, given the keys that are known to end. It is called again for a key when one that
+    the key needs turns out to end.
     """
     needed_by: dict[Key, list[Key]] = {key: [] for key in needs}
     for key, needed in needs.items():
@@ -39,7 +39,7 @@ def find_endless(needs: Mapping[Key, Set[Key]], ends: Callable[[Key, Set[Key]], 
     return [key for key in needs if key not in ending]
 
 
-# Characters of the expression with every counted repeat written out.
+# The most characters of an expression with every counted repeat written out.
 MAX_EXPANSION = 1 << 17
 _COUNTED = re.compile(r"\{(\d{1,9})(?:(,)(\d{1,9})?)?\}")
 _BRACED_ESCAPE = re.compile(r"\\[xuUpPN]\{[^}]*\}")
@@ -48,13 +48,13 @@ _GROUP_HEAD = re.compile(r"\(\?(?:[a-zA-Z-]*:|P?<[A-Za-z_][^>]*>)")
 
 
 def check_regex(source: str, path: str, limits: TextLimits) -> None:
-    """`FieldInvalid` at an offset of what is too large. What is ill-formed otherwise the library finds."""
+    """Raises `FieldInvalid` with the offset of anything too large. Syntax errors are left to the library."""
     if not source:
         raise FieldInvalid(path, "empty")
     n_bytes = len(source.encode("utf-8", "surrogatepass"))
     if n_bytes > limits.regex_bytes:
         raise FieldInvalid(path, f"{n_bytes} bytes, limit {limits.regex_bytes}")
-    # Per open group: what came before it, and its own sequence so far; the last atom may yet be repeated.
+    # For each open group the size before it. `size` is that of the current sequence, `last` that of its last atom.
     before: list[int] = []
     size = last = position = 0
     while position < len(source):
@@ -124,5 +124,5 @@ def _after_class(source: str, start: int, path: str, limits: TextLimits) -> int:
 
 
 def quote_for_regex(text: str) -> str:
-    """An expression that matches the text alone."""
+    """An expression that matches exactly this text."""
     return "".join(char if char.isascii() and char.isalnum() else f"\\x{{{ord(char):X}}}" for char in text)

@@ -1,4 +1,4 @@
-"""Checks a caller's JSON Schema: only what is enforced is accepted, and every part of it can come to an end."""
+"""Checks a JSON Schema of a caller: every keyword must be enforceable, and every schema must have a finite value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean",
 
 
 def check_json_schema(source: str, path: str, limits: TextLimits) -> Schema:
-    """The schema, once it is known that all of it will be enforced; `FieldInvalid` names what will not be."""
+    """The parsed schema. Raises `FieldInvalid` for anything that cannot be enforced."""
     if not source.strip():
         raise FieldInvalid(path, "empty")
     root = parse_strict_json(source, path, max_bytes=limits.constraint_bytes, max_depth=limits.nesting)
@@ -126,7 +126,7 @@ class _SchemaChecker:
             raise self._fail(pointers[key], "refers to itself without an end: no finite value satisfies it")
 
     def _parts(self, schema: Schema) -> Iterator[object]:
-        """Other schemas that a value's end may depend on."""
+        """Other schemas that the existence of a finite value may depend on."""
         if "$ref" in schema:
             yield self._resolve("", schema["$ref"])
         for keyword in ("anyOf", "oneOf", "allOf", "prefixItems"):
@@ -179,5 +179,5 @@ def _list(value: object) -> list[object]:
 
 
 def _escape(name: str) -> str:
-    """A name in a JSON pointer; long ones are cut, since pointers go into messages."""
+    """A name in a JSON pointer, cut if long, since messages contain pointers."""
     return name[:64].replace("~", "~0").replace("/", "~1")

@@ -1,8 +1,8 @@
-"""A compiled constraint: what all its sequences share in the library, replaced when it is spent.
+"""A compiled constraint, which its sequences share. It is compiled again when it is exhausted.
 
-The library builds the states of its lexer as texts reach them, for all sequences of a program together, up to a fixed
-number; from then on the program refuses everything. So a program starts with room for few states, and one that has
-no room left is compiled again, with more: what is charged for it is what it may come to hold.
+The library adds states to its lexer when texts reach them, for all sequences of a program together, up to a fixed
+number. Beyond that the program refuses everything. So a program starts with a low number of states, and is compiled
+again with a higher one if needed. The memory of that number of states is charged in advance.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConstraintProgram:
         n_bytes: int,
         ledger: MemoryLedger,
     ) -> None:
-        """`compile_for` compiles with room for so many states; `n_bytes` is what it holds without any."""
+        """`compile_for` compiles with a given number of states. `n_bytes` is the memory without any state."""
         self._compile_for = compile_for
         self._n_bytes = n_bytes
         self._ledger = ledger
@@ -90,7 +90,7 @@ class ConstraintProgram:
 
 
 def first_line(message: str) -> str:
-    """The library's message without the source lines that it prints below."""
+    """The first line of the library's message, without the lines of source code."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     said = next(
         (line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0] if lines else ""

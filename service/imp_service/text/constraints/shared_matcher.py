@@ -1,4 +1,4 @@
-"""The library's objects that the sequences of one constraint share, and the memory that is counted for them."""
+"""The library's object that the sequences of a constraint share, and a count of the memory of all such objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE_BYTES = 1536
 
 
 class MemoryLedger:
-    """Bytes of everything compiled that is still in use, or kept for reuse. Any thread may call."""
+    """Counts the memory of compiled programs that are in use or cached. Any thread may call."""
 
     def __init__(self, on_growth: Callable[[], None]) -> None:
         """`on_growth` is called after each charge, on the thread that makes it."""
@@ -42,11 +42,11 @@ class SharedMatcher:
 
     def __init__(self, matcher: LLMatcher, step: int) -> None:
         self._matcher = matcher
-        # Of STATE_STEPS.
+        # The index in STATE_STEPS.
         self.step = step
 
     def copy(self) -> LLMatcher:
-        """For one sequence."""
+        """A copy for one sequence."""
         return self._matcher.deep_copy()
 
 

@@ -1,4 +1,4 @@
-"""The state of one sequence in its constraint: which tokens may come next, and whether the text may or must end."""
+"""The state of one sequence in its constraint: the tokens that may come next, and whether the text may or must end."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _TOKENS_PER_REFILL = 64
 
 
 class ConstraintState:
-    """Follows one sequence. Not for use by two threads at once; computing a mask releases Python's lock.
+    """Follows one sequence. Only one thread at a time may use it; computing a mask releases Python's lock.
 
-    If the program that it shares with others is exhausted, it goes on with a fresh one, and allows the same tokens.
+    If the shared program is exhausted, the state goes on with a new one, which allows the same tokens.
     """
 
     def __init__(self, program: ConstraintProgram) -> None:
@@ -45,7 +45,7 @@ class ConstraintState:
 
     @property
     def n_accepted(self) -> int:
-        """Outputs followed so far."""
+        """The number of accepted outputs."""
         return len(self._tokens) + self._n_after_end
 
     @property
@@ -61,7 +61,7 @@ class ConstraintState:
 
     @property
     def only_end_is_possible(self) -> bool:
-        """Nothing but the end is possible: the sequence ends here, whatever its least length."""
+        """Only an end token is possible: the sequence ends here, whatever its minimum length."""
         return self.mask() == self._words.end_mask and self.may_end
 
     def mask(self) -> bytes:
@@ -90,7 +90,7 @@ class ConstraintState:
         return True
 
     def rollback(self, n_tokens: int) -> None:
-        """Forgets the last outputs."""
+        """Drops the last outputs."""
         if not 0 <= n_tokens <= self.n_accepted:
             raise ValueError(f"rollback of {n_tokens} outputs, {self.n_accepted} were accepted")
         n_after_end = min(n_tokens, self._n_after_end)
@@ -103,7 +103,7 @@ class ConstraintState:
             self._mask = None
 
     def fork(self) -> ConstraintState:
-        """A copy that goes its own way."""
+        """An independent copy."""
         copy = ConstraintState.__new__(ConstraintState)
         copy._program, copy._words, copy._shared = self._program, self._words, self._shared
         copy._matcher = self._matcher.deep_copy()

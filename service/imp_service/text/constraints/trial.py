@@ -1,5 +1,7 @@
-"""Compiles each constraint in a separate process first, which has limits of time and memory. The server itself compiles
-only constraints that stayed within them."""
+"""Compiles each constraint on trial in a separate process with limits of time and memory.
+
+The server itself compiles only constraints that stayed within these limits.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ _WORKER = str(Path(__file__).with_name("trial_worker.py"))
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What the worker found."""
+    """The worker's result."""
 
     # The library's error message; empty if the grammar compiles.
     error: str
@@ -54,7 +56,7 @@ class TrialCompiler:
         self._lock = threading.Lock()
         self._worker: subprocess.Popen[bytes] | None = None
         self._end_worker: Callable[[], object] = lambda: None
-        # The worker has said that it takes requests. One that ends before that could not start, whatever it was asked.
+        # The worker has reported that it takes requests. One that ends before that could not start.
         self._is_ready = False
         self._is_closed = False
 

@@ -1,4 +1,4 @@
-"""What one rendering of a chat template may still cost, and the sizes of what it makes."""
+"""The limits of one rendering of a chat template: its time, its iterations, and the sizes of its values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PRINTED_RENDERINGS = 3
 # Bytes in one list or mapping, in multiples of what one string may have; a conversation is made of several strings.
 _CONTAINER_OPERANDS = 8
 _CONTAINER_VALUES = 1 << 18
-# Looking at the clock costs as much as an iteration.
+# Reading the clock takes as long as an iteration.
 _ITERATIONS_A_LOOK = 64
 
 
 class BudgetExceeded(TemplateRuntimeError):
-    """The template wants more than it may have."""
+    """The rendering exceeds a limit."""
 
 
 class Budget:
@@ -29,7 +29,7 @@ class Budget:
 
     def __init__(self, limits: TextLimits, clock: Callable[[], float] = time.thread_time) -> None:
         self.limits = limits
-        # Time of this thread alone: a busy machine changes no outcome.
+        # The processor time of this thread, so that a busy machine does not change the result.
         self._clock = clock
         self._deadline = clock() + limits.template_ms / 1000
         self._n_iterations = 0
@@ -39,7 +39,7 @@ class Budget:
         self._macro_depth = 0
 
     def charge(self, n_iterations: int) -> None:
-        """Iterations, whether a loop's or those inside a filter."""
+        """Counts iterations of loops and inside filters."""
         self._n_iterations += n_iterations
         if self._n_iterations > self.limits.template_iterations:
             raise BudgetExceeded(f"more than {self.limits.template_iterations} iterations")
@@ -49,7 +49,7 @@ class Budget:
                 raise BudgetExceeded(f"rendering takes more than {self.limits.template_ms} ms")
 
     def count(self, items: Iterable[object]) -> Iterator[object]:
-        """The items, each charged as it is taken."""
+        """The items, each counted as an iteration."""
         for item in items:
             self.charge(1)
             yield item
@@ -70,7 +70,7 @@ class Budget:
             raise BudgetExceeded(f"makes values of more than {_WORK_OPERANDS * limit} bytes in all")
 
     def container(self, value: object) -> None:
-        """A list or mapping that was made: its size with everything in it, shared parts counted as often as met."""
+        """Checks the size of a list or mapping with everything in it. Shared parts count each time."""
         limit = _CONTAINER_OPERANDS * self.limits.template_operand_bytes
         n_bytes = n_values = 0
         waiting: list[object] = [value]
@@ -88,14 +88,14 @@ class Budget:
                 raise BudgetExceeded(f"a list or mapping of more than {limit} bytes or {_CONTAINER_VALUES} values")
 
     def made(self, value: object) -> None:
-        """Any value that a call, filter or operator made."""
+        """Checks a value that a call, filter or operator has made."""
         if isinstance(value, str):
             self.operand(len(value))
         elif isinstance(value, (list, tuple, dict)):
             self.container(value)
 
     def walk(self, value: object) -> None:
-        """A filter is about to go over the value."""
+        """Counts the iterations of a filter over the value."""
         if isinstance(value, Sized) and not isinstance(value, str):
             self.charge(len(value))
         else:

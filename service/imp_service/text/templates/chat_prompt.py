@@ -1,4 +1,4 @@
-"""A conversation as callers send it: its rules, and the variables that a template sees."""
+"""A conversation as callers send it: the rules of its fields, and the variables that a template gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Roles that may be part of a special token that the template puts together, as in '<|' + role + '|>'.
 _USUAL_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function", "ipython", "model"})
 
-# Names that the renderer itself sets, and those that a template takes for its own.
+# Names that the renderer sets, and names with a meaning in templates.
 RESERVED_VARIABLES = frozenset(
     {
         *("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template"),
@@ -79,7 +79,7 @@ def offers_tools(chat: ChatPrompt) -> bool:
 
 
 def template_variables(chat: ChatPrompt, path: str = "chat") -> dict[str, object]:
-    """What the template sees of a conversation whose fields are valid."""
+    """The template's variables for a conversation whose fields are valid."""
     continues = bool(chat.continue_final_message)
     adds_prompt = not continues if chat.add_generation_prompt is None else chat.add_generation_prompt
     return {
@@ -150,7 +150,7 @@ def _with_parsed_arguments(call: dict[str, object], path: str) -> dict[str, obje
     try:
         arguments = parse_strict_json(function["arguments"], path, max_bytes=MAX_TOOLS_BYTES, max_depth=MAX_TOOLS_DEPTH)
     except FieldInvalid:
-        # A model may have written arguments that are no JSON; the template then shows them as they are.
+        # A model may have written arguments that are not JSON. The template then gets the string.
         return call
     return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
 

@@ -1,4 +1,4 @@
-"""A model's chat template: compiled once, renders conversations to text in which only the template wrote specials."""
+"""A model's chat template, compiled once. Of the text it renders, only its own text can become special tokens."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from imp_service.text.tokens.tokenizer import TextSpan, Tokenizer
 _MAX_MESSAGE_BYTES = 200
 _QUOTED = re.compile(r"'([^']*)'")
 _TYPE_NAMES = frozenset({"dict object", "list object", "str object", "int object", "None"})
-# Characters that stand for none: one that the conversation lacks marks where its last message ends.
+# Unicode's noncharacters. One that the conversation does not contain marks the end of its last message.
 _NONCHARACTERS = tuple(chr(point) for point in range(0xFDD0, 0xFDF0))
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedChat:
-    """A prompt. `spans` join to `text` and say where special tokens may be read."""
+    """A prompt. `text` is the concatenated `spans`; each span says whether it may contain special tokens."""
 
     text: str
     spans: tuple[TextSpan, ...]
@@ -46,16 +46,16 @@ class ChatTemplate:
         limits: TextLimits | None = None,
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
-        """`special_tokens` are the template's variables such as bos_token; what they hold counts as the template's.
+        """`special_tokens` are variables such as bos_token. Their text counts as written by the template.
 
-        `key` names the template in the error of one that cannot be compiled.
+        `key` names the template in errors.
         """
         self._source = source
         self._limits = limits or TextLimits()
         self._special_tokens = {name: TemplateText.trusted(text) for name, text in special_tokens.items()}
         environment = TemplateEnvironment(now)
         self._template = _compile(environment, source, key, self._limits)
-        # What a rendering may stumble over.
+        # Unknown filters and tests: a rendering that reaches one fails.
         self.warnings = tuple(f"{key}: {words}" for words in environment.unknown_names)
 
     @classmethod
@@ -68,7 +68,7 @@ class ChatTemplate:
         limits: TextLimits | None = None,
         now: Callable[[], datetime] = datetime.now,
     ) -> ChatTemplate:
-        """The template under a key of a model file; `NoChatTemplate` where it has none."""
+        """The template under a key of a model file. Raises `NoChatTemplate` if there is none."""
         source = metadata.get(key)
         if source is None:
             raise NoChatTemplate("chat", "the model has no chat template")
@@ -94,7 +94,7 @@ class ChatTemplate:
         return self._source
 
     def render(self, chat: ChatPrompt) -> RenderedChat:
-        """The prompt; `FieldInvalid` for a conversation that breaks a rule, `TemplateFailed` where rendering raised."""
+        """The prompt. Raises `FieldInvalid` for an invalid conversation, `TemplateFailed` if rendering fails."""
         for violation in find_violations(chat):
             raise violation
         variables = template_variables(chat) | self._special_tokens
@@ -133,7 +133,7 @@ class ChatTemplate:
             yield piece
 
     def _without_quotes(self, error: TemplateError) -> str:
-        """The library's words, unless they quote what is not the template's: a key may be of the conversation."""
+        """The library's message, unless it quotes text that is not the template's: it may be the conversation's."""
         message = error.message or ""
         is_own = all(quote in self._source or quote in _TYPE_NAMES for quote in _QUOTED.findall(message))
         return _shown(message) if message and is_own else f"{type(error).__name__} in the template"
@@ -152,7 +152,7 @@ def _compile(environment: TemplateEnvironment, source: str, key: str, limits: Te
 
 
 def _mark_end(chat: ChatPrompt, variables: dict[str, object]) -> str:
-    """Appends a character to the final message that occurs nowhere else: there the prompt ends."""
+    """Appends a character to the final message that occurs nowhere else. The prompt ends at that character."""
     everything = repr(chat)
     marker = next(
         (char for char in _NONCHARACTERS if char not in everything and _escaped(char) not in everything), None
@@ -170,6 +170,6 @@ def _escaped(char: str) -> str:
 
 
 def _shown(message: str) -> str:
-    """A template's words on one line: control characters escaped, at most 200 bytes."""
+    """A template's message on one line: control characters are escaped, and it has at most 200 bytes."""
     line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in message)
     return line.encode("utf-8", "replace")[:_MAX_MESSAGE_BYTES].decode("utf-8", "ignore")

@@ -1,4 +1,4 @@
-"""Chooses one of a model's chat templates: the one that the settings name, else by whether a conversation has tools."""
+"""Chooses a chat template: the one that the settings name, or else by whether the conversation has tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOOLS_KEY = f"{TEMPLATE_KEY}.tool_use"
 
 
 class TemplateChoice:
-    """Immutable; may be used from any thread. Templates are compiled where they are first used, or by compile_all()."""
+    """Any thread may use it. Templates are compiled at their first use, or by compile_all()."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TemplateChoice:
 
     @property
     def source(self) -> str | None:
-        """The text of the template of conversations without tools, whether or not it compiles; None: there is none."""
+        """The source of the template for conversations without tools, even if it does not compile; None if missing."""
         source = self._metadata.get(self._default)
         if isinstance(source, bytes):
             return source.decode("utf-8", "replace")
@@ -60,12 +60,12 @@ class TemplateChoice:
 
     @property
     def default(self) -> ChatTemplate:
-        """Of conversations without tools."""
+        """The template for conversations without tools."""
         return self._compiled(self._default)
 
     @property
     def with_tools(self) -> ChatTemplate:
-        """Of conversations with tools."""
+        """The template for conversations with tools."""
         return self._compiled(self._with_tools)
 
     def compile_all(self) -> list[str]:
@@ -76,7 +76,7 @@ class TemplateChoice:
         return [words for template in templates for words in template.warnings]
 
     def _compiled(self, key: str) -> ChatTemplate:
-        """Compiled once, even if that fails; two threads at the same time may do it twice."""
+        """The template under a key, compiled once, even if that fails. Two threads at once may both compile it."""
         outcome = self._outcomes.get(key)
         if outcome is None:
             outcome = self._outcomes[key] = self._compile(key)

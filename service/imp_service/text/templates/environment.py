@@ -1,4 +1,4 @@
-"""The sandbox in which chat templates run: bounded in steps, sizes and time, and without access to Python objects."""
+"""The sandbox of chat templates: with limits of steps, sizes and time, and without access to Python objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from imp_service.text.templates.operations import (
 )
 from imp_service.text.templates.template_text import TemplateText, join_printed, join_texts
 
-# What may be called on a value, by its type; everything else of it is out of reach.
+# The methods that a template may call, by the type of the value.
 _METHODS: tuple[tuple[type, frozenset[str]], ...] = (
     (str, STRING_METHODS),
     (dict, frozenset({"get", "items", "keys", "values", "copy"})),
@@ -44,7 +44,7 @@ class RaisedByTemplate(TemplateRuntimeError):
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """Compiles one template: its literals are the environment's. Immutable after that; renders on any thread."""
+    """Compiles one template, and keeps its literals. Immutable after that; renders on any thread."""
 
     # All of them: those that are not intercepted would be computed while compiling.
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})

@@ -1,4 +1,4 @@
-"""`'…'.format(…)` of chat templates: fields by position or name, narrow, and without a way to attributes or items."""
+"""`'…'.format(…)` in chat templates: fields by position or name, with limited width, without attributes or items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewrites a chat template's tree: what is unbounded, or would forget its origin, goes through the environment."""
+"""Rewrites a template's syntax tree: loops, joins and literals call the environment, which limits and tracks them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators, string methods and filters of chat templates: bounded, and careful about who wrote which text."""
+"""The operators, string methods and filters of chat templates. They have limits, and track which text is trusted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Text inside a chat template that remembers which of its characters the template wrote.
+"""Strings of a chat template that record which of their characters the template wrote.
 
-Only the template may write special tokens: what a caller wrote is text, wherever the template puts it. Literals of the
-template are trusted; a string of any other origin is not, so an operation that forgets the origin errs to that side.
+Only the template may write special tokens: text of a caller stays plain text wherever the template puts it. Literals of
+the template are trusted, and every other string is not. So an operation that loses the origin is on the safe side.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ids to the bytes they stand for: the one definition of `Detokenize`, which streaming follows token by token."""
+"""Token ids to bytes. `Detokenize` and streaming both use it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """What a detokenizer needs to know of a vocabulary."""
+    """The facts of a vocabulary that a detokenizer needs."""
 
     token_bytes: Sequence[bytes]
-    # Ids that are no text.
+    # Ids of special tokens, which are not text.
     special: frozenset[int]
     bos: int | None
-    # The tokenizer puts a space before the text. It is taken off again where the ids begin with `bos`, which marks
-    # them as a whole text; ids that go on after a prompt keep every space.
+    # The tokenizer puts a space before the text. The detokenizer removes it if the ids begin with `bos`, so are a whole
+    # text. Ids that continue a prompt keep every space.
     adds_space_prefix: bool
 
 

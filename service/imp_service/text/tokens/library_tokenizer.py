@@ -1,4 +1,4 @@
-"""Builds the `tokenizers` object that merges text into ids, one recipe per kind of vocabulary."""
+"""Builds the object of the `tokenizers` library, in one way for each kind of vocabulary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEVER = -1e9
 
 
 def build_backend(vocabulary: Vocabulary) -> Tokenizer:
-    """A tokenizer of plain text: it knows no control token, so that no text can become one."""
+    """A tokenizer of plain text. It does not contain control tokens, so that no text can become one."""
     ids = _ids_by_name(vocabulary)
     names = list(ids)
     match vocabulary.kind:

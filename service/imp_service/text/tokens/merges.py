@@ -1,4 +1,4 @@
-"""A vocabulary's list of merges as pairs: all at once, as there are hundreds of thousands, hardly ever a wrong one."""
+"""Parses a vocabulary's list of merges into pairs, all at once, since there are hundreds of thousands."""
 
 from __future__ import annotations
 

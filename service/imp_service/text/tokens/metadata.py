@@ -1,4 +1,4 @@
-"""Typed reads of a model file's key-values, which arrive as plain Python and NumPy values."""
+"""Reads a model file's metadata with checks of types. The values are plain Python and NumPy values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREFIX = "tokenizer.ggml."
 
 
 class TokenizerMetadata:
-    """The `tokenizer.*` keys of a model file; every complaint names the key."""
+    """The `tokenizer.*` keys of a model file. Every error names the key."""
 
     def __init__(self, metadata: Mapping[str, object]) -> None:
         self.metadata = metadata

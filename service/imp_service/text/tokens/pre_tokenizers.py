@@ -1,4 +1,4 @@
-r"""How byte-level vocabularies cut text into words before merging: one row per name of `tokenizer.ggml.pre`.
+r"""How byte-level vocabularies split text into words before merging: one row for each name of `tokenizer.ggml.pre`.
 
 The patterns are those of the models' own tokenizer.json files, in Oniguruma's syntax, which the `tokenizers` library
 runs as they are. A piece that no pattern matches stays whole. Names whose rule needs quadratic time (`tiny_aya`,
@@ -15,7 +15,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 
 class Step(Enum):
-    """Cuts that the library has by name."""
+    """Splits that the library has by name."""
 
     EACH_DIGIT = "each numeric character by itself"
     DIGIT_RUNS = "runs of numeric characters"
@@ -25,7 +25,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """The facts that a name of `tokenizer.ggml.pre` stands for."""
+    """The pre-tokenizer of a name of `tokenizer.ggml.pre`."""
 
     # Applied in order, each to the pieces of the one before. A string is a regular expression.
     steps: tuple[str | Step, ...]
