@@ -1,7 +1,6 @@
 """What must happen before libraries are imported: checks of memory and threads, and environment variables."""
 
 import os
-import threading
 from typing import TYPE_CHECKING
 
 from imp_service.cli.failure import CommandError
@@ -44,6 +43,8 @@ def require_threads(settings: "Settings") -> None:
 
 def _count_startable(n: int) -> int:
     """How many of n threads the system lets run at the same time."""
+    import threading  # imported here: few commands need it
+
     stop = threading.Event()
     threads: list[threading.Thread] = []
     try:
