@@ -1,5 +1,5 @@
 // What this machine can run, the kernels there are, and why one is chosen.
-#include "bindings/bind_backend.h"
+#include "bindings/register.h"
 
 #include <pybind11/stl.h>
 

@@ -1,5 +1,5 @@
 // The engine over a model, its options and its numbers.
-#include "bindings/bind_engine.h"
+#include "bindings/register.h"
 
 #include <pybind11/stl.h>
 

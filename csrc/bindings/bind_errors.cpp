@@ -1,5 +1,5 @@
 // Makes one Python exception class for each class in the table of reasons.
-#include "bindings/bind_errors.h"
+#include "bindings/register.h"
 
 #include <filesystem>
 #include <new>

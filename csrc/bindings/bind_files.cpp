@@ -1,5 +1,5 @@
 // Model files: metadata as Python values, tensors as a table.
-#include "bindings/bind_files.h"
+#include "bindings/register.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>

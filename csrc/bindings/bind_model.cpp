@@ -1,5 +1,5 @@
 // Loading models, and what there is to know about one.
-#include "bindings/bind_model.h"
+#include "bindings/register.h"
 
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>

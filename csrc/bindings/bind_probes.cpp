@@ -1,5 +1,5 @@
 // The probes of memory, arithmetic and kernels, each on a team of threads that lives for one call.
-#include "bindings/bind_probes.h"
+#include "bindings/register.h"
 
 #include <pybind11/stl.h>
 

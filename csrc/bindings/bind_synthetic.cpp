@@ -1,5 +1,5 @@
 // Checkpoints of random weights, described from Python.
-#include "bindings/bind_synthetic.h"
+#include "bindings/register.h"
 
 #include <pybind11/stl.h>
 

@@ -1,5 +1,5 @@
 // The core's tables as data.
-#include "bindings/bind_tables.h"
+#include "bindings/register.h"
 
 #include <pybind11/stl.h>
 

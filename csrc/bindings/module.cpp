@@ -1,14 +1,7 @@
 // The extension `_core`: every room registers what Python may see of it.
 #include <pybind11/pybind11.h>
 
-#include "bindings/bind_backend.h"
-#include "bindings/bind_engine.h"
-#include "bindings/bind_errors.h"
-#include "bindings/bind_files.h"
-#include "bindings/bind_model.h"
-#include "bindings/bind_probes.h"
-#include "bindings/bind_synthetic.h"
-#include "bindings/bind_tables.h"
+#include "bindings/register.h"
 
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() = "imp's core: model files, models and the engine";

@@ -7,11 +7,18 @@
 #include <type_traits>
 
 #include "tensor/quant/decode.h"
-#include "tensor/quant/load_block.h"
 #include "tensor/quant/with_block.h"
 
 namespace imp {
 namespace {
+
+// Blocks lie at any alignment.
+template <class Block>
+Block load_block(const std::byte* blocks, std::int64_t index) noexcept {
+  Block block;
+  std::memcpy(&block, blocks + index * static_cast<std::int64_t>(sizeof(Block)), sizeof(Block));
+  return block;
+}
 
 template <class Block>
 void dequantize(const std::byte* blocks, float* out, std::int64_t n_blocks) noexcept {
@@ -20,7 +27,7 @@ void dequantize(const std::byte* blocks, float* out, std::int64_t n_blocks) noex
     return;
   }
   for (std::int64_t n = 0; n < n_blocks; ++n, out += Block::kElements) {
-    quant::decode_groups(quant::load_block<Block>(blocks, n), 0, Block::kGroups, out);
+    quant::decode_groups(load_block<Block>(blocks, n), 0, Block::kGroups, out);
   }
 }
 

@@ -1,7 +1,7 @@
 // The extension `_testing`: the inner rooms, for the tests alone.
 #include <pybind11/pybind11.h>
 
-#include "bindings/bind_errors.h"
+#include "bindings/register.h"
 #include "native/module/base.h"
 #include "native/module/engine.h"
 #include "native/module/files.h"

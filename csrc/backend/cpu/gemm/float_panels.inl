@@ -243,3 +243,8 @@ void multiply_packed(const GemmArgs& args) {
 
 }  // namespace
 }  // namespace imp::cpu
+
+#define IMP_DEFINE_FLOAT_RUN(name, Element, isa)  \
+  void run_##name##_##isa(const GemmArgs& args) { \
+    multiply_packed<Element>(args);               \
+  }

@@ -4,6 +4,15 @@
 #include "backend/cpu/gemm/quantized/types.h"
 #include "backend/gemm_args.h"
 
+// Calls `use(name, Element, isa)` for each type of floats; Element is its name in float_panels.inl.
+// clang-format off
+#define IMP_FLOAT_TYPES(use, isa) \
+  use(f32, F32, isa) \
+  use(f16, F16, isa) \
+  use(f8_e4m3, F8, isa) \
+  use(bf16, PairBF16, isa)
+// clang-format on
+
 namespace imp::cpu {
 
 #define IMP_DECLARE_RUN(name, Type, isa) void run_##name##_##isa(const GemmArgs& args);
@@ -12,21 +21,12 @@ IMP_QUANTIZED_TYPES(IMP_DECLARE_RUN, avx2vnni)
 IMP_QUANTIZED_TYPES(IMP_DECLARE_RUN, avx2)
 IMP_QUANTIZED_TYPES(IMP_DECLARE_RUN, neondot)
 IMP_QUANTIZED_TYPES(IMP_DECLARE_RUN, generic)
+IMP_FLOAT_TYPES(IMP_DECLARE_RUN, avx512)
+IMP_FLOAT_TYPES(IMP_DECLARE_RUN, avx2)
+IMP_FLOAT_TYPES(IMP_DECLARE_RUN, generic)
 #undef IMP_DECLARE_RUN
 
-void run_f32_avx512(const GemmArgs& args);
-void run_f32_avx2(const GemmArgs& args);
-void run_f32_generic(const GemmArgs& args);
-void run_f16_avx512(const GemmArgs& args);
-void run_f16_avx2(const GemmArgs& args);
-void run_f16_generic(const GemmArgs& args);
-void run_f8_e4m3_avx512(const GemmArgs& args);
-void run_f8_e4m3_avx2(const GemmArgs& args);
-void run_f8_e4m3_generic(const GemmArgs& args);
 void run_bf16_avx512bf16(const GemmArgs& args);
-void run_bf16_avx512(const GemmArgs& args);
-void run_bf16_avx2(const GemmArgs& args);
-void run_bf16_generic(const GemmArgs& args);
 void run_dequant_avx512(const GemmArgs& args);
 void run_dequant_avx2(const GemmArgs& args);
 void run_reference(const GemmArgs& args);

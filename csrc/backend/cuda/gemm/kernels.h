@@ -4,9 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cuda/gemm/tile_types.h"
+#include "backend/cuda/gemm/tiles.h"
 #include "backend/gemm.h"
 #include "backend/gemm_launch.h"
+
+// The function of a kernel of the list, from the template launch_KERNEL.
+#define IMP_DECLARE_LAUNCH(name, Type, kernel) void launch_##name##_##kernel(const GemmLaunch& launch);
+#define IMP_DEFINE_LAUNCH(name, Type, kernel)               \
+  void launch_##name##_##kernel(const GemmLaunch& launch) { \
+    launch_##kernel<DType::Type>(launch);                   \
+  }
 
 namespace imp::cuda {
 

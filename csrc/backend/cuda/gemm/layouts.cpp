@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cuda/gemm/tile_types.h"
 #include "backend/cuda/gemm/tiles.h"
 #include "base/error.h"
 

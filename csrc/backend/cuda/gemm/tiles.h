@@ -21,6 +21,24 @@
 #include "backend/gemm.h"
 #include "base/ceil_div.h"
 
+// The types with tiles, in the order of the kernel list. Calls `use(name, Type, kernel)` for each; `Type` is its name
+// in DType. It has a Tile, a WeightStep and its moves in layouts.cpp; one with integer codes also has TileCodes.
+// clang-format off
+#define IMP_INTEGER_TILE_TYPES(use, kernel) \
+  use(q8_0, Q8_0, kernel) \
+  use(q4_0, Q4_0, kernel) \
+  use(q4_k, Q4_K, kernel) \
+  use(q5_k, Q5_K, kernel) \
+  use(q6_k, Q6_K, kernel)
+#define IMP_FLOAT_TILE_TYPES(use, kernel) \
+  use(f8_e4m3, F8_E4M3, kernel) \
+  use(f16, F16, kernel) \
+  use(bf16, BF16, kernel)
+#define IMP_TILE_TYPES(use, kernel) \
+  IMP_INTEGER_TILE_TYPES(use, kernel) \
+  IMP_FLOAT_TILE_TYPES(use, kernel)
+// clang-format on
+
 namespace imp::cuda {
 
 inline constexpr int kTileRows = static_cast<int>(kPanelRows);

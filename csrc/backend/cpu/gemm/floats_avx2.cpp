@@ -1,10 +1,13 @@
-// Any weight type, dequantized during the product, with AVX2 instructions.
+// Kernels over float weights in panels, and over any type that is dequantized as it is multiplied, with AVX2
+// instructions.
 #include "backend/cpu/gemm/dequantized.h"
 #include "backend/cpu/gemm/float_panels.inl"
 #include "backend/cpu/gemm/interleave.inl"
 #include "backend/cpu/gemm/kernels.h"
 
 namespace imp::cpu {
+
+IMP_FLOAT_TYPES(IMP_DEFINE_FLOAT_RUN, avx2)
 
 void run_dequant_avx2(const GemmArgs& args) {
   multiply_dequantized(args, {kTilePanels, interleave, multiply_panels});

@@ -1,11 +1,9 @@
-// F32 weights in panels, with AVX2 instructions.
+// Kernels over float weights in panels, for any processor.
 #include "backend/cpu/gemm/float_panels.inl"
 #include "backend/cpu/gemm/kernels.h"
 
 namespace imp::cpu {
 
-void run_f32_avx2(const GemmArgs& args) {
-  multiply_packed<F32>(args);
-}
+IMP_FLOAT_TYPES(IMP_DEFINE_FLOAT_RUN, generic)
 
 }  // namespace imp::cpu

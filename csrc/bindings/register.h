@@ -1,0 +1,22 @@
+// What the rooms show Python: a function each, which module.cpp calls in this order.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace imp::bindings {
+
+// Adds Error and its subclasses to the module `_core`. Each has `.reason` (str), `.message` (str) and `.details`
+// (dict[str, str]).
+void register_errors(pybind11::module_& module);
+// Translates C++ errors that the functions of this extension throw, and of no other, into the errors of `_core`.
+void translate_errors();
+void register_backend(pybind11::module_& module);
+void register_probes(pybind11::module_& module);
+void register_tables(pybind11::module_& module);
+void register_files(pybind11::module_& module);
+void register_synthetic(pybind11::module_& module);
+void register_model(pybind11::module_& module);
+// Engine, EngineOptions, EngineStats, the parts of commands, and the events. After the errors and the class Model.
+void register_engine(pybind11::module_& module);
+
+}  // namespace imp::bindings
