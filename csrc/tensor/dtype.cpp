@@ -2,8 +2,8 @@
 #include "tensor/dtype.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 
 #include "tensor/quant/decode.h"
@@ -36,42 +36,9 @@ constexpr DTypeTraits row(DType dtype, std::string_view name) noexcept {
   return {dtype, name, Block::kElements, sizeof(Block), dequantize<Block>};
 }
 
-constexpr std::array kTable{
-    row<quant::BlockF32>(DType::F32, "f32"),
-    row<quant::BlockF16>(DType::F16, "f16"),
-    row<quant::BlockBF16>(DType::BF16, "bf16"),
-    row<quant::BlockQ4_0>(DType::Q4_0, "q4_0"),
-    row<quant::BlockQ4_1>(DType::Q4_1, "q4_1"),
-    row<quant::BlockQ5_0>(DType::Q5_0, "q5_0"),
-    row<quant::BlockQ5_1>(DType::Q5_1, "q5_1"),
-    row<quant::BlockQ8_0>(DType::Q8_0, "q8_0"),
-    row<quant::BlockQ2_K>(DType::Q2_K, "q2_k"),
-    row<quant::BlockQ3_K>(DType::Q3_K, "q3_k"),
-    row<quant::BlockQ4_K>(DType::Q4_K, "q4_k"),
-    row<quant::BlockQ5_K>(DType::Q5_K, "q5_k"),
-    row<quant::BlockQ6_K>(DType::Q6_K, "q6_k"),
-    row<quant::BlockIQ4_NL>(DType::IQ4_NL, "iq4_nl"),
-    row<quant::BlockIQ4_XS>(DType::IQ4_XS, "iq4_xs"),
-    row<quant::BlockMXFP4>(DType::MXFP4, "mxfp4"),
-    row<quant::BlockTQ1_0>(DType::TQ1_0, "tq1_0"),
-    row<quant::BlockTQ2_0>(DType::TQ2_0, "tq2_0"),
-    row<quant::BlockIQ1_S>(DType::IQ1_S, "iq1_s"),
-    row<quant::BlockIQ1_M>(DType::IQ1_M, "iq1_m"),
-    row<quant::BlockIQ2_XXS>(DType::IQ2_XXS, "iq2_xxs"),
-    row<quant::BlockIQ2_XS>(DType::IQ2_XS, "iq2_xs"),
-    row<quant::BlockIQ2_S>(DType::IQ2_S, "iq2_s"),
-    row<quant::BlockIQ3_XXS>(DType::IQ3_XXS, "iq3_xxs"),
-    row<quant::BlockIQ3_S>(DType::IQ3_S, "iq3_s"),
-    row<quant::BlockF8_E4M3>(DType::F8_E4M3, "f8_e4m3"),
-};
-
-constexpr bool in_enum_order() {
-  for (std::size_t i = 0; i < kTable.size(); ++i) {
-    if (static_cast<std::size_t>(kTable[i].dtype) != i) return false;
-  }
-  return kTable.back().dtype == DType::F8_E4M3;
-}
-static_assert(in_enum_order());
+#define IMP_ROW(name, Type) row<quant::Block##Type>(DType::Type, #name),
+constexpr DTypeTraits kTable[] = {IMP_DTYPES(IMP_ROW)};
+#undef IMP_ROW
 
 }  // namespace
 
@@ -85,7 +52,7 @@ const DTypeTraits& traits(DType dtype) noexcept {
 
 std::optional<DType> dtype_from_name(std::string_view name) noexcept {
   const auto row = std::ranges::find(kTable, name, &DTypeTraits::name);
-  return row == kTable.end() ? std::nullopt : std::optional(row->dtype);
+  return row == std::end(kTable) ? std::nullopt : std::optional(row->dtype);
 }
 
 std::string dtype_names() {

@@ -10,34 +10,40 @@
 
 namespace imp {
 
-enum class DType : std::uint8_t {
-  F32,
-  F16,
-  BF16,
-  Q4_0,
-  Q4_1,
-  Q5_0,
-  Q5_1,
-  Q8_0,
-  Q2_K,
-  Q3_K,
-  Q4_K,
-  Q5_K,
-  Q6_K,
-  IQ4_NL,
-  IQ4_XS,
-  MXFP4,
-  TQ1_0,
-  TQ2_0,
-  IQ1_S,
-  IQ1_M,
-  IQ2_XXS,
-  IQ2_XS,
-  IQ2_S,
-  IQ3_XXS,
-  IQ3_S,
-  F8_E4M3,
-};
+// Calls `use(name, Type)` for each type; its block is quant::BlockType.
+// clang-format off
+#define IMP_DTYPES(use) \
+  use(f32, F32) \
+  use(f16, F16) \
+  use(bf16, BF16) \
+  use(q4_0, Q4_0) \
+  use(q4_1, Q4_1) \
+  use(q5_0, Q5_0) \
+  use(q5_1, Q5_1) \
+  use(q8_0, Q8_0) \
+  use(q2_k, Q2_K) \
+  use(q3_k, Q3_K) \
+  use(q4_k, Q4_K) \
+  use(q5_k, Q5_K) \
+  use(q6_k, Q6_K) \
+  use(iq4_nl, IQ4_NL) \
+  use(iq4_xs, IQ4_XS) \
+  use(mxfp4, MXFP4) \
+  use(tq1_0, TQ1_0) \
+  use(tq2_0, TQ2_0) \
+  use(iq1_s, IQ1_S) \
+  use(iq1_m, IQ1_M) \
+  use(iq2_xxs, IQ2_XXS) \
+  use(iq2_xs, IQ2_XS) \
+  use(iq2_s, IQ2_S) \
+  use(iq3_xxs, IQ3_XXS) \
+  use(iq3_s, IQ3_S) \
+  use(f8_e4m3, F8_E4M3)
+// clang-format on
+
+#define IMP_ENUMERATOR(name, Type) Type,
+enum class DType : std::uint8_t { IMP_DTYPES(IMP_ENUMERATOR) };
+#undef IMP_ENUMERATOR
 
 // Decodes n_blocks consecutive blocks to n_blocks · block_elements floats, exactly as the format defines. `blocks` may
 // have any alignment; the ranges must not overlap. Any thread may call it in any flush-to-zero mode: only MXFP4 has

@@ -32,61 +32,12 @@ namespace imp::quant {
 // Calls use.operator()<Block>() with the block of the type.
 template <class Use>
 decltype(auto) with_block(DType type, const Use& use) {
-  switch (type) {
-    case DType::F32:
-      return use.template operator()<BlockF32>();
-    case DType::F16:
-      return use.template operator()<BlockF16>();
-    case DType::BF16:
-      return use.template operator()<BlockBF16>();
-    case DType::Q4_0:
-      return use.template operator()<BlockQ4_0>();
-    case DType::Q4_1:
-      return use.template operator()<BlockQ4_1>();
-    case DType::Q5_0:
-      return use.template operator()<BlockQ5_0>();
-    case DType::Q5_1:
-      return use.template operator()<BlockQ5_1>();
-    case DType::Q8_0:
-      return use.template operator()<BlockQ8_0>();
-    case DType::Q2_K:
-      return use.template operator()<BlockQ2_K>();
-    case DType::Q3_K:
-      return use.template operator()<BlockQ3_K>();
-    case DType::Q4_K:
-      return use.template operator()<BlockQ4_K>();
-    case DType::Q5_K:
-      return use.template operator()<BlockQ5_K>();
-    case DType::Q6_K:
-      return use.template operator()<BlockQ6_K>();
-    case DType::IQ4_NL:
-      return use.template operator()<BlockIQ4_NL>();
-    case DType::IQ4_XS:
-      return use.template operator()<BlockIQ4_XS>();
-    case DType::MXFP4:
-      return use.template operator()<BlockMXFP4>();
-    case DType::TQ1_0:
-      return use.template operator()<BlockTQ1_0>();
-    case DType::TQ2_0:
-      return use.template operator()<BlockTQ2_0>();
-    case DType::IQ1_S:
-      return use.template operator()<BlockIQ1_S>();
-    case DType::IQ1_M:
-      return use.template operator()<BlockIQ1_M>();
-    case DType::IQ2_XXS:
-      return use.template operator()<BlockIQ2_XXS>();
-    case DType::IQ2_XS:
-      return use.template operator()<BlockIQ2_XS>();
-    case DType::IQ2_S:
-      return use.template operator()<BlockIQ2_S>();
-    case DType::IQ3_XXS:
-      return use.template operator()<BlockIQ3_XXS>();
-    case DType::IQ3_S:
-      return use.template operator()<BlockIQ3_S>();
-    case DType::F8_E4M3:
-      break;
-  }
-  return use.template operator()<BlockF8_E4M3>();
+#define IMP_CASE(name, Type) \
+  case DType::Type:          \
+    return use.template operator()<Block##Type>();
+  switch (type) { IMP_DTYPES(IMP_CASE) }
+#undef IMP_CASE
+  __builtin_unreachable();
 }
 
 }  // namespace imp::quant
