@@ -50,13 +50,16 @@ def test_gemm_1_names_are_unique_and_lead_to_their_code() -> None:
     assert len(set(names)) == len(names)
     assert names[-1] == "reference"
     kernels = ROOT / "csrc/backend/cpu/gemm"
-    listed = re.findall(r"^  use\((\w+), ", (kernels / "quantized/types.h").read_text(), re.MULTILINE)
+    lists = {"QUANTIZED": "quantized/types.h", "FLOAT": "kernels.h"}
+    types = {
+        kind: re.findall(r"^  use\((\w+), ", (kernels / name).read_text(), re.MULTILINE) for kind, name in lists.items()
+    }
     found = {}
     for path in kernels.rglob("*.cpp"):
         text = path.read_text()
         defined = re.findall(r"^void run_(\w+)\(const GemmArgs&", text, re.MULTILINE)
-        for isa in re.findall(r"^IMP_QUANTIZED_TYPES\(IMP_DEFINE_RUN, (\w+)\)", text, re.MULTILINE):
-            defined += [f"{dtype}_{isa}" for dtype in listed]
+        for kind, isa in re.findall(r"^IMP_(\w+)_TYPES\(IMP_DEFINE_(?:FLOAT_)?RUN, (\w+)\)", text, re.MULTILINE):
+            defined += [f"{dtype}_{isa}" for dtype in types[kind]]
         for name in defined:
             if not name.endswith(ELSEWHERE):
                 assert found.setdefault(name, path) == path

@@ -37,7 +37,7 @@ decltype(auto) with_block(DType type, const Use& use) {
     return use.template operator()<Block##Type>();
   switch (type) { IMP_DTYPES(IMP_CASE) }
 #undef IMP_CASE
-  __builtin_unreachable();
+  return use.template operator()<BlockF32>();  // no type comes here
 }
 
 }  // namespace imp::quant
