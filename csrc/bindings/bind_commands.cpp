@@ -60,7 +60,7 @@ void register_command_parts(py::module_& module) {
            py::arg("must_fit") = limits.must_fit, py::arg("stop_tokens").noconvert() = limits.stop_tokens,
            py::arg("eos_tokens").noconvert() = limits.eos_tokens, py::arg("ends_at_eos") = limits.ends_at_eos);
 
-  py::class_<RunReturns>(module, "RunReturns", "What a run tells beside tokens.")
+  py::class_<RunReturns>(module, "RunReturns", "What a run returns besides tokens.")
       .def(py::init(
                [](bool logprobs, std::int32_t n_candidates, bool logits, bool scores, std::int32_t n_score_candidates) {
                  return RunReturns{.logprobs = logprobs,

@@ -1,4 +1,4 @@
-// What the engine tells, as Python sees it.
+// The engine's events, as Python sees them.
 #pragma once
 
 #include <pybind11/pybind11.h>

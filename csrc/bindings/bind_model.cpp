@@ -105,7 +105,7 @@ void register_overrides(py::module_& module) {
       .def_readwrite("suppress_tokens", &ModelOverrides::suppress_tokens);
 }
 
-// What a load is told beside the file and its overrides.
+// Arguments of a load besides the file and its overrides.
 struct PythonLoadOptions {
   DeviceOptions device;
   LoadOptions load;
@@ -289,7 +289,7 @@ void register_model(py::module_& module) {
                              [](const LoadedModel& self) { return self.model->config().suppressed_tokens; })
       .def_property_readonly(
           "scratch_bytes", [](const LoadedModel& self) { return self.backend->scratch_bytes(); },
-          "Held by the ops, beside activations.")
+          "Held by the ops, besides activations.")
       .def_property_readonly(
           "windows",
           [](const LoadedModel& self) {

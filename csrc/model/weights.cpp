@@ -93,39 +93,39 @@ std::vector<std::size_t> file_order(const WeightPlan& plan) {
 }
 
 // Counts bytes read and reports every hundredth of them, since the callback may wait for Python's lock.
-class Told {
+class ProgressMeter {
  public:
-  Told(const WeightPlan& plan, const LoadProgress& progress) : progress_(progress) {
+  ProgressMeter(const WeightPlan& plan, const LoadProgress& progress) : progress_(progress) {
     for (const PlannedWeight& weight : plan.weights) total_ += weight.tensor->n_bytes;
   }
   void add(std::uint64_t n_bytes) {
     done_ += n_bytes;
-    if (!progress_ || (done_ < total_ && done_ - told_ < total_ / 100)) return;
-    told_ = done_;
+    if (!progress_ || (done_ < total_ && done_ - reported_ < total_ / 100)) return;
+    reported_ = done_;
     progress_(done_, total_);
   }
   std::uint64_t done() const noexcept { return done_; }
   // The bytes counted since then are read again.
-  void go_back_to(std::uint64_t done) noexcept { done_ = told_ = done; }
+  void go_back_to(std::uint64_t done) noexcept { done_ = reported_ = done; }
 
  private:
   const LoadProgress& progress_;
-  std::uint64_t total_ = 0, done_ = 0, told_ = 0;
+  std::uint64_t total_ = 0, done_ = 0, reported_ = 0;
 };
 
 std::vector<Matrix> load_matrices(const ModelFile& file, std::span<const PlacedMatrix> matrices, int head_dim,
-                                  Backend& backend, Told& told) {
+                                  Backend& backend, ProgressMeter& meter) {
   std::vector<LinearRequest> requests;
   for (const PlacedMatrix& matrix : matrices) {
     requests.push_back({source_of(file, matrix, head_dim), matrix.weight->plan});
   }
-  return backend.load_linears(requests, [&](std::uint64_t n_bytes) { told.add(n_bytes); });
+  return backend.load_linears(requests, [&](std::uint64_t n_bytes) { meter.add(n_bytes); });
 }
 
 // Empty if no packed weights can be used.
-std::vector<Matrix> load_packed(std::span<const PlacedMatrix> matrices, Backend& backend, Told& told,
+std::vector<Matrix> load_packed(std::span<const PlacedMatrix> matrices, Backend& backend, ProgressMeter& meter,
                                 PackedWeights& packed) {
-  const std::uint64_t done_before = told.done();
+  const std::uint64_t done_before = meter.done();
   try {
     const std::unique_ptr<const PackedFile> file = packed.cache->open();
     std::vector<LinearRequest> requests;
@@ -135,12 +135,12 @@ std::vector<Matrix> load_packed(std::span<const PlacedMatrix> matrices, Backend&
       requests.push_back(
           {{.name = weight.tensor->name, .problem = weight.problem, .read = {}, .read_packed = read}, weight.plan});
     }
-    std::vector<Matrix> loaded = backend.load_linears(requests, [&](std::uint64_t n_bytes) { told.add(n_bytes); });
+    std::vector<Matrix> loaded = backend.load_linears(requests, [&](std::uint64_t n_bytes) { meter.add(n_bytes); });
     packed.was_read = true;
     return loaded;
   } catch (const ModelError& error) {
     packed.why = error.what();
-    told.go_back_to(done_before);
+    meter.go_back_to(done_before);
     return {};
   }
 }
@@ -173,14 +173,14 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
   Weights weights;
   const std::vector<WeightPlace> places = weight_places(model.config, *model.architecture->names, weights);
   IMP_CHECK(places.size() == plan.weights.size());
-  Told told(plan, progress);
+  ProgressMeter meter(plan, progress);
   PlacedMatrices matrices;
   for (const std::size_t i : file_order(plan)) {
     const PlannedWeight& weight = plan.weights[i];
     const WeightPlace& place = places[i];
     if (weight.use == WeightUse::vector) {
       *std::get<Values*>(place.slot) = load_values(file, *weight.tensor, place, model.config.head_dim, backend);
-      told.add(weight.tensor->n_bytes);
+      meter.add(weight.tensor->n_bytes);
     } else {
       matrices.add(weight, place);
     }
@@ -192,9 +192,9 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
   }
   if (packed) {
     packed->cache.emplace(packed->folder, file, matrices.all, model.config.head_dim);
-    loaded = load_packed(matrices.all, backend, told, *packed);
+    loaded = load_packed(matrices.all, backend, meter, *packed);
   }
-  if (loaded.empty()) loaded = load_matrices(file, matrices.all, model.config.head_dim, backend, told);
+  if (loaded.empty()) loaded = load_matrices(file, matrices.all, model.config.head_dim, backend, meter);
   for (std::size_t i = 0; i < loaded.size(); ++i) {
     Matrix& slot = *matrices.slots[i];
     slot = std::move(loaded[i]);

@@ -426,7 +426,7 @@ class Model:
     @property
     def scratch_bytes(self) -> int:
         """
-        Held by the ops, beside activations.
+        Held by the ops, besides activations.
         """
     @property
     def suppressed_tokens(self) -> list[int]:
@@ -464,7 +464,7 @@ class RunLimits:
         ...
 class RunReturns:
     """
-    What a run tells beside tokens.
+    What a run returns besides tokens.
     """
     def __init__(self, *, logprobs: bool = False, n_candidates: typing.SupportsInt | typing.SupportsIndex = 0, logits: bool = False, scores: bool = False, n_score_candidates: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
         ...

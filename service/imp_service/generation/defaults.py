@@ -98,8 +98,8 @@ def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) ->
 def sampling_warnings(metadata: Mapping[str, object], wanted: DefaultSampling) -> list[str]:
     """Why parts of the file's sampler are not used. A part that the settings replace has no warning."""
     found = read_file_sampling(metadata)
-    told = [text for name, text in found.warnings.items() if getattr(wanted, name) is None]
-    return [*told, found.unknown] if found.unknown else told
+    unused = [text for name, text in found.warnings.items() if getattr(wanted, name) is None]
+    return [*unused, found.unknown] if found.unknown else unused
 
 
 def resolve(asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:

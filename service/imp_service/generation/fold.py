@@ -81,7 +81,7 @@ class GenerationFold:
         self._n_untold_ends = 0
         self._is_start_told = False
         self._turn = 0  # the stream of the next reply
-        # What the engine must be told now, in order. Who tells it empties the list.
+        # Commands for the engine, in order. Whoever sends them empties the list.
         self.commands: list[Command] = [
             self._allow(stream, 0) for stream in self._streams if stream.constraint is not None
         ]

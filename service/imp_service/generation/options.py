@@ -61,7 +61,7 @@ class StopOptions:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What comes back beside token ids."""
+    """What comes back besides token ids."""
 
     text: bool = True
     logprobs: bool = False

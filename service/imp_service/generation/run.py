@@ -52,7 +52,7 @@ class GenerationPlan:
 
 
 def returns_of(output: OutputOptions) -> RunReturns:
-    """What the engine returns beside tokens."""
+    """What the engine returns besides tokens."""
     return RunReturns(
         logprobs=output.logprobs,
         n_candidates=output.top_logprobs,
@@ -213,9 +213,9 @@ class GenerationRun:
         commands = self.fold.commands
         if not commands:
             return
-        told = commands.copy()
+        pending = commands.copy()
         commands.clear()
-        for command in told:
+        for command in pending:
             sequence = self._plan.sequences[command.stream]
             if isinstance(command, Follow):
                 self._following.add(command.stream)

@@ -27,7 +27,7 @@ def step_limits(options: StepOptions, eos_tokens: Sequence[int]) -> RunLimits:
 
 
 def step_returns(options: StepOptions) -> RunReturns:
-    """What the engine returns beside the token."""
+    """What the engine returns besides the token."""
     return RunReturns(
         logprobs=options.sample,
         n_candidates=options.top_logprobs,

@@ -54,8 +54,8 @@ class Chart:
             place = f'x1="{self._x(i):.1f}" x2="{self._x(i):.1f}" y1="{self._y(low):.1f}" y2="{self._y(high):.1f}"'
             parts.append(f'<line class="{style}" {place}/>')
         for x, y, value, label in points:
-            told = escape(f"{series.name}, {label}: {self.text(value)}")
-            parts.append(f'<circle class="{style}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{told}</title></circle>')
+            title = escape(f"{series.name}, {label}: {self.text(value)}")
+            parts.append(f'<circle class="{style}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{title}</title></circle>')
         return parts
 
     def _names(self, series: Sequence[Series]) -> list[str]:

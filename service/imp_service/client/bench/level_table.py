@@ -11,7 +11,7 @@ HEADINGS = (
 
 
 def level_row(level: LevelReport) -> tuple[str, ...]:
-    """What stands below HEADINGS for a number of streams."""
+    """The cells below HEADINGS for a number of streams."""
     return (
         str(level.level),
         rate_text(level.median_tokens_per_s),

@@ -74,7 +74,7 @@ def offers_tools(chat: ChatPrompt) -> bool:
     """The conversation has tools."""
     try:
         return _parse_tools(chat.tools_json, "chat.tools_json") is not None
-    except FieldInvalid:  # told where it is rendered
+    except FieldInvalid:  # reported where it is rendered
         return False
 
 
