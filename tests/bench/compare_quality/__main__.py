@@ -24,7 +24,7 @@ from bench.compare_quality.engines.reference_rows import ReferenceRows  # noqa: 
 from bench.compare_quality.report import HEADING, Comparison, Reading, lines  # noqa: E402
 from bench.compare_quality.rows import Sequences  # noqa: E402
 from imp_service import _core  # noqa: E402
-from imp_service.cli.arguments import count  # noqa: E402
+from imp_service.cli.arguments import positive_integer  # noqa: E402
 from imp_service.config import ConfigError  # noqa: E402
 from imp_service.core.errors import Error  # noqa: E402
 from imp_service.text import Tokenizer  # noqa: E402
@@ -50,9 +50,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("models", type=Path, nargs="+", metavar="FILE", help="GGUF files")
     parser.add_argument("--kv", default=["f16"], type=words, metavar="TYPE,…", help="types of both engines' caches")
     parser.add_argument("--text", type=Path, metavar="FILE", help="tokens of this text; default: any tokens")
-    parser.add_argument("--sequences", type=count, default=8, metavar="N", help="default: %(default)s")
-    parser.add_argument("--tokens", type=count, default=128, metavar="N", help="of each sequence; default: %(default)s")
-    parser.add_argument("--threads", type=count, default=2, metavar="N", help="default: %(default)s")
+    parser.add_argument("--sequences", type=positive_integer, default=8, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--tokens", type=positive_integer, default=128, metavar="N", help="of each sequence; default: %(default)s"
+    )
+    parser.add_argument("--threads", type=positive_integer, default=2, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--entropy",
         type=float,

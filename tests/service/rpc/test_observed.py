@@ -252,7 +252,7 @@ def test_r16_a_lost_wake_up_ends_as_stalled(monkeypatch: pytest.MonkeyPatch) -> 
         served.wait_until(lambda: len(requests) == 1 and all(not each.is_open for each in requests), "it is made")
         # It is seen standing still, and again when its time is over.
         for _ in range(2):
-            served.call(served.host.watchdog.look)
+            served.call(served.host.watchdog.check)
             served.jump(61)
         stalled = ended.result()
         assert (stalled.code, stalled.reason) == ("INTERNAL", "STALLED")
