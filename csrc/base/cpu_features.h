@@ -52,7 +52,7 @@ inline constexpr CpuFeatures avx512bf16{CpuFeature::avx2, CpuFeature::avx512, Cp
 inline constexpr CpuFeatures neondot{CpuFeature::neon_dot};
 }  // namespace needs
 
-// Of this machine.
+// The features of this machine.
 CpuFeatures detect_cpu_features() noexcept;
 
 // The name for messages: "AVX-512 VNNI".

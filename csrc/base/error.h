@@ -11,8 +11,8 @@
 
 namespace imp {
 
-// Every reason, and the class of errors that have it: the one table of reasons. The enum, Python's classes and what the
-// service makes of an event come from it; the service maps each to one gRPC status, the command line to one exit code.
+// The one table of error reasons, each with its class of errors. The enum, Python's classes and the service's handling
+// of events come from it. The service maps each reason to one gRPC status, the command line to one exit code.
 #define IMP_REASONS(X)                    \
   /* the caller's request */              \
   X(FIELD_INVALID, InvalidArgument)       \
@@ -115,7 +115,7 @@ class ModelError : public Error {
  public:
   using Error::Error;
 };
-// KV blocks, memory or queue places are lacking; the same call may succeed later.
+// Not enough KV blocks, memory or queue places; the same call may succeed later.
 class ResourceExhausted : public Error {
  public:
   using Error::Error;

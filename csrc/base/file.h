@@ -16,7 +16,7 @@ using PreadFunction = std::function<std::int64_t(int fd, void* out, std::size_t 
 
 enum class Links : std::uint8_t { FOLLOW, REFUSE };
 
-// A version of a file, as far as the file system tells versions apart.
+// A version of a file, as far as the file system can distinguish versions.
 struct FileStamp {
   std::uint64_t size_bytes = 0;
   std::int64_t modified_s = 0;
@@ -37,7 +37,7 @@ class File {
 
   const std::string& name() const noexcept { return name_; }
   std::uint64_t size_bytes() const noexcept { return stamp_.size_bytes; }
-  const FileStamp& stamp() const noexcept { return stamp_; }  // of its opening
+  const FileStamp& stamp() const noexcept { return stamp_; }  // when it was opened
   // Whether it belongs to this user or root, and is not writable by everybody.
   bool is_only_ours() const;
 

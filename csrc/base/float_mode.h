@@ -34,9 +34,9 @@ inline constexpr FloatMode kComputeMode = std::uint64_t{1} << 24;
 #endif
 
 // While it lives, this thread rounds to nearest, flushes denormal results to zero and reads denormal inputs as zero.
-// Some vector instructions have only this mode, so all instruction sets agree in it, with one exception: x86 rounds a
-// result up to 2^-126, the least normal number, if it is below by at most 2^-151. ARM flushes it, since it checks
-// before rounding. Does nothing on other processors.
+// Some vector instructions have only this mode, so all instruction sets agree in it, with one exception: x86 detects
+// underflow after rounding and keeps a result that rounds up to 2^-126, the least normal number. ARM detects it before
+// rounding and flushes such a result (at most 2^-151 too small). Does nothing on other processors.
 class ComputeFloatMode {
  public:
 #if IMP_X86 || IMP_ARM

@@ -1,4 +1,4 @@
-// One lock, one rename.
+// Locks the temporary file, flushes it to disk and renames it.
 #include "base/new_file.h"
 
 #include <fcntl.h>

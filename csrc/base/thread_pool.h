@@ -1,4 +1,4 @@
-// A fixed thread pool that runs one parallel loop at a time, with the caller as a member.
+// A fixed thread pool that runs one parallel loop at a time. The caller takes part.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ class ThreadPool {
 
   int n_threads() const noexcept;
 
-  // Calls body(task, thread) once for each task in [0, n_tasks). Tasks are claimed one by one, so that a slow core
-  // delays no other, and a late thread is not waited for. thread is in [0, n_threads) and selects scratch; the caller
-  // is thread 0. Allocates nothing. body must not throw.
+  // Calls body(task, thread) once for each task in [0, n_tasks). Threads claim tasks one by one, so that a slow core
+  // delays no other, and no thread waits for a late one. thread is in [0, n_threads) and selects scratch; the caller is
+  // thread 0. Allocates nothing. body must not throw.
   template <class Body>
   void run(int n_tasks, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
