@@ -1,4 +1,4 @@
-// The types a tensor's elements can have: one traits row each.
+// The types of a tensor's elements: one row of traits each.
 #pragma once
 
 #include <cstddef>

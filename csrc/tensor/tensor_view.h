@@ -1,4 +1,4 @@
-// A typed look at a tensor's bytes that belong to someone else.
+// A typed view of a tensor's bytes, which it does not own.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 namespace imp {
 
 // dims[0] is the contiguous dimension (the length of a row) and the others follow outwards, 1 where unused. Rows lie
-// without gaps, each of row_bytes(dtype, dims[0]). The maker has checked that `data` covers them all.
+// without gaps, each of row_bytes(dtype, dims[0]). The creator has checked that `data` covers them all.
 struct TensorView {
   DType dtype = DType::F32;
   std::array<std::int64_t, 4> dims{1, 1, 1, 1};

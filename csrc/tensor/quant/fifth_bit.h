@@ -5,7 +5,7 @@
 
 namespace imp::quant {
 
-// Bit i of 32 little-endian bits, moved to where it belongs in a 5-bit number.
+// Bit i of 32 little-endian bits, as the highest bit of a 5-bit number.
 constexpr int fifth_bit(const std::uint8_t (&high_bits)[4], int i) noexcept {
   return ((high_bits[i / 8] >> (i % 8)) & 1) << 4;
 }

@@ -1,4 +1,4 @@
-// What the types of grids share: several weights are one row of a grid that the format fixes, with signs beside it.
+// Shared by the types with a grid (codebook): one of its rows holds several weights; their signs are stored beside it.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace imp::quant {
 
-// A grid whose codes of `bits` bits, the first one lowest, are replaced by their levels at compile time.
+// The rows of a grid with each code of `bits` bits, lowest first, replaced by its level at compile time.
 template <std::size_t length, int bits, std::size_t n_rows, std::size_t n_levels>
 constexpr auto with_levels(const std::uint16_t (&codes)[n_rows], const float (&levels)[n_levels]) {
   static_assert(n_levels == 1 << bits);
@@ -22,10 +22,10 @@ constexpr auto with_levels(const std::uint16_t (&codes)[n_rows], const float (&l
   return rows;
 }
 
-// What codes of 2 bits mean in all grids of such; none is 3.
+// The levels of all grids with codes of 2 bits; no code is 3.
 IMP_DEVICE_TABLE float kTwoBitLevels[4] = {8, 25, 43, 0};
 
-// Seven signs, and an eighth that makes the number of negative ones even.
+// Adds an eighth sign to seven, so that the number of negative ones is even.
 constexpr unsigned eight_signs(unsigned seven) noexcept {
   return seven | (static_cast<unsigned>(std::popcount(seven)) & 1) << 7;
 }
@@ -58,7 +58,7 @@ struct LevelGrid {
   std::memcpy(out, &values, sizeof values);
 }
 
-// Here the levels themselves are kept.
+// On the host the table holds levels instead of codes.
 template <int length, int bits, const auto& codes, const auto& levels>
 struct LevelGrid {
   static constexpr auto kRows = with_levels<length, bits>(codes, levels);

@@ -158,7 +158,7 @@ IMP_DEVICE_TABLE std::uint16_t kIq1Grid[2048] = {
     0xaaa0, 0xaaa2, 0xaaa8, 0xaaaa,
 };
 
-// Eight weights: each of the row's numbers, less 1, and the eighth, times the scale.
+// Eight weights: (code − 1 + eighth) · scale for each code of the row.
 IMP_DEVICE_CODE void put_trits(unsigned row, float eighth, float scale, float* out) noexcept {
   for (int i = 0; i < 8; ++i) out[i] = scale * (static_cast<float>(static_cast<int>(row >> (2 * i) & 3) - 1) + eighth);
 }

@@ -1,5 +1,5 @@
-// Block of IQ1_M: 256 weights in 16 groups of 16: (d · (2 · scale + 1)) · (t ± ⅛), scale of 3 bits, t of −1, 0 and 1, 8
-// of them at a time a row of the grid of IQ1_S.
+// Block of IQ1_M: 256 weights in 16 groups of 16: (d · (2 · scale + 1)) · (t ± ⅛). scale has 3 bits; t is −1, 0 or 1. A
+// row of the grid of IQ1_S holds 8 t.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct BlockIQ1_M {
   static constexpr int kElements = 256, kGroups = 16;
 
   std::uint8_t rows[32];       // byte j: low bits of the row of weights 8j to 8j + 7
-  std::uint8_t high_bits[16];  // a nibble for each row, the low half first: its three high bits, the eighths' sign
-  std::uint16_t scales[4];     // of each 3 bits for each of four groups, then 4 of d, an f16, the low ones first
+  std::uint8_t high_bits[16];  // a nibble per row, low half first: three high bits, then the sign of ⅛
+  std::uint16_t scales[4];     // each: 3 bits for each of four groups, then 4 bits of d (f16), lowest first
 };
 static_assert(sizeof(BlockIQ1_M) == 56);
 

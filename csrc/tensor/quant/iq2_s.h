@@ -1,5 +1,5 @@
-// Block of IQ2_S: 256 weights in 16 groups of 16: (d · (scale + ½) / 4) · ± level, scale of 4 bits, 8 levels at a time
-// a row of a grid of 1024.
+// Block of IQ2_S: 256 weights in 16 groups of 16: (d · (scale + ½) / 4) · ± level. scale has 4 bits. A row of the grid
+// of 1024 rows holds 8 levels.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Block of IQ2_XXS: 256 weights in 8 groups of 32: (d · (scale + ½) / 4) · ± level, scale of 4 bits, 8 levels at a time
-// a row of a grid of 256.
+// Block of IQ2_XXS: 256 weights in 8 groups of 32: (d · (scale + ½) / 4) · ± level. scale has 4 bits. A row of the grid
+// of 256 rows holds 8 levels.
 #pragma once
 
 #include <cstdint>

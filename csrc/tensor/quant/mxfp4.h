@@ -1,5 +1,5 @@
-// Block of MXFP4: 32 weights 2^(exponent - 128) · level, one of 15 levels: the 4-bit floats of two exponent bits and
-// one mantissa bit, doubled so that they are integers.
+// Block of MXFP4: 32 weights 2^(exponent - 128) · level. A level is a 4-bit float with two exponent bits and one
+// mantissa bit (E2M1), doubled to an integer.
 #pragma once
 
 #include <bit>
@@ -19,8 +19,8 @@ static_assert(sizeof(BlockMXFP4) == 17);
 
 IMP_DEVICE_TABLE std::int8_t kFp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// The levels at the two smallest exponents, where small ones are subnormal: a processor that flushes those must not
-// multiply them.
+// The weights at the two smallest exponents. Some are subnormal: a processor that flushes subnormals cannot compute
+// them.
 IMP_DEVICE_TABLE float kOfLowest[2][16] = {
     {0, 0x1p-128F, 0x2p-128F, 0x3p-128F, 0x4p-128F, 0x6p-128F, 0x8p-128F, 0xCp-128F, 0, -0x1p-128F, -0x2p-128F,
      -0x3p-128F, -0x4p-128F, -0x6p-128F, -0x8p-128F, -0xCp-128F},

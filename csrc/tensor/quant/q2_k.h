@@ -24,7 +24,7 @@ IMP_DEVICE_CODE void decode(const BlockQ2_K& block, int begin, int end, float* o
   for (int group = begin; group < end; ++group) {
     const float scale = d * static_cast<float>(block.scales[group] & 0x0f);
     const float min = dmin * static_cast<float>(block.scales[group] >> 4);
-    // Half h = group / 8 of the block; shift s = group / 2 % 4; groups of odd number are the upper 16 bytes.
+    // Half h = group / 8 of the block; shift s = group / 2 % 4; odd groups are the upper 16 bytes.
     const std::uint8_t* quants = block.quants + group / 8 * 32 + group % 2 * 16;
     const int shift = group / 2 % 4 * 2;
     for (int i = 0; i < 16; ++i) out[16 * group + i] = scale * static_cast<float>((quants[i] >> shift) & 3) - min;

@@ -28,7 +28,7 @@ IMP_DEVICE_CODE void decode(const BlockQ3_K& block, int begin, int end, float* o
   const float d = f16_to_f32(block.d);
   for (int group = begin; group < end; ++group) {
     const float scale = d * static_cast<float>(scale_of(block, group) - 32);
-    // Half h = group / 8 of the block; shift s = group / 2 % 4; groups of odd number are the upper 16 bytes.
+    // Half h = group / 8 of the block; shift s = group / 2 % 4; odd groups are the upper 16 bytes.
     const std::uint8_t* quants = block.quants + group / 8 * 32 + group % 2 * 16;
     const std::uint8_t* high_bits = block.high_bits + group % 2 * 16;
     const int shift = group / 2 % 4 * 2;

@@ -22,7 +22,7 @@ IMP_DEVICE_CODE void decode(const BlockQ6_K& block, int begin, int end, float* o
   const float d = f16_to_f32(block.d);
   for (int group = begin; group < end; ++group) {
     const float scale = d * static_cast<float>(block.scales[group]);
-    // Half h = group / 8 of the block, 32 weights s = group / 2 % 4 of it, 16 of those at `offset`.
+    // The group is in half group / 8 of the block, in quarter group / 2 % 4 of that half, from `offset` on.
     const int half = group / 8;
     const int quarter = group / 2 % 4;
     const int offset = group % 2 * 16;

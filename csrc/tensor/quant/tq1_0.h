@@ -1,4 +1,4 @@
-// Block of TQ1_0: 256 weights d · (t − 1), t of 3 values, five to a byte.
+// Block of TQ1_0: 256 weights d · (t − 1); t is 0, 1 or 2, five to a byte.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace imp::quant {
 
-// A byte is the fraction, in 256ths rounded up, whose digits in base 3 are the weights' t, the first one leading.
+// The weights' t are base-3 digits of a fraction, the first one leading. A byte is the fraction in 256ths, rounded up.
 struct BlockTQ1_0 {
   static constexpr int kElements = 256, kGroups = 1;
 
@@ -22,7 +22,7 @@ static_assert(sizeof(BlockTQ1_0) == 54);
 // The first n_digits of each byte, digit by digit.
 template <int n_bytes>
 IMP_DEVICE_CODE void put_digits(const std::uint8_t (&bytes)[n_bytes], int n_digits, float d, float* out) noexcept {
-  int shift = 1;  // by this a digit becomes the leading one, and what was before it goes
+  int shift = 1;  // makes a digit the leading one; those before it overflow
   for (int digit = 0; digit < n_digits; ++digit, shift *= 3, out += n_bytes) {
     for (int i = 0; i < n_bytes; ++i) {
       const int rest = static_cast<std::uint8_t>(bytes[i] * shift);

@@ -1,4 +1,4 @@
-// From a type, which is known when a program runs, to its block, which is known when it is compiled.
+// Dispatches from a type at run time to its block, a type at compile time.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -37,7 +37,7 @@ decltype(auto) with_block(DType type, const Use& use) {
     return use.template operator()<Block##Type>();
   switch (type) { IMP_DTYPES(IMP_CASE) }
 #undef IMP_CASE
-  return use.template operator()<BlockF32>();  // no type comes here
+  return use.template operator()<BlockF32>();  // unreachable
 }
 
 }  // namespace imp::quant
