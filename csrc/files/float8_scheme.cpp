@@ -1,4 +1,4 @@
-// The four formats that describe such weights.
+// The four formats that describe 8-bit weights.
 #include "files/float8_scheme.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class SchemeReader {
 
   Float8Scheme read() const {
     const auto method = word("quant_method");
-    // The older format has none.
+    // The older format has no method.
     if (!method && section_ == kSections[1]) return read_compressed_tensors();
     if (method == "fp8") return read_fp8();
     if (method == "fbgemm_fp8") return {};

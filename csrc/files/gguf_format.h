@@ -37,7 +37,7 @@ inline constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 inline constexpr std::uint32_t kArrayType = 9;
 std::optional<ValueType> scalar_type(std::uint32_t id) noexcept;
 
-// A tensor type by its number in the file. One without a dtype exists, but imp does not read it.
+// A tensor type by its number in the file. imp does not read types without a dtype.
 struct TensorType {
   std::uint32_t id;
   std::string_view name;

@@ -37,7 +37,7 @@ std::uint64_t read_count(ByteReader& reader, const File& file, const std::string
   return count;
 }
 
-// Dimensions, and with the type the size.
+// Checks the dimensions, and derives the size from them.
 void check_shape(const File& file, const std::string& what, TensorInfo& tensor) {
   std::int64_t n_elements = 1;
   for (int i = 0; i < tensor.n_dims; ++i) {

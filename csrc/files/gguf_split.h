@@ -1,4 +1,4 @@
-// Sets of GGUF files: what the first file says of the others.
+// Sets of GGUF files: the keys that describe the set.
 #pragma once
 
 #include <cstdint>

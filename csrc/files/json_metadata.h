@@ -8,10 +8,10 @@
 
 namespace imp {
 
-// Reads a JSON file whose value is an object. A member of an object becomes `outer.inner`; an array of numbers,
-// booleans or strings is one value; an element of any other array becomes `outer.0`. Integers that fit are u64 or i64,
-// other numbers f64. Errors, here and in the getters, are MODEL_CONFIG, or MODEL_LIMIT if the file is too large or too
-// deep.
+// Reads a JSON file whose value is an object. A member of an object becomes `outer.inner`. An array of numbers,
+// booleans or strings becomes one value; an element of any other array becomes `outer.0`. Integers that fit are u64 or
+// i64, other numbers f64. Errors, here and in the getters, are MODEL_CONFIG, or MODEL_LIMIT if the file is too large or
+// too deep.
 Metadata read_json_metadata(const File& file);
 
 // Reads a whole file of at most max_bytes; MODEL_LIMIT if it is larger.

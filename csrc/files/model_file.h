@@ -51,7 +51,7 @@ class ModelFile {
   // In file order.
   std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
   const TensorInfo* find(std::string_view name) const noexcept;
-  // Oddities that are no errors, one sentence each.
+  // Oddities that are not errors, one sentence each.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
   // The open files of the set in the order of TensorInfo::shard, which is that of their names. Empty if the model has

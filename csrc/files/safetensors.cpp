@@ -19,7 +19,7 @@
 namespace imp {
 namespace {
 
-// The keys of config.json, and those of generation_config.json, if it exists, with the prefix `generation_config.`.
+// The keys of config.json and, with the prefix `generation_config.`, those of generation_config.json if it exists.
 Metadata read_config(const std::string& path, const PreadFunction& pread) {
   const auto config = std::filesystem::path(path).replace_filename("config.json");
   Metadata metadata = read_json_metadata(File(config.string(), pread));

@@ -1,4 +1,4 @@
-// Finds the shard, reads, and looks whether it is still the same file.
+// Reads from a tensor's shard, and checks that the file is unchanged.
 #include "files/sharded_file.h"
 
 namespace imp {
