@@ -14,7 +14,7 @@ std::vector<std::int32_t> ascending(std::vector<std::int32_t> ids) {
   return ids;
 }
 
-// Sets a field and notes that the user did.
+// Sets a field and records the override as its origin.
 class Overlay {
  public:
   explicit Overlay(Origins& origins) : origins_(origins) {}

@@ -66,7 +66,7 @@ class Decoder final : public ForwardPass, private StepBody {
   std::vector<Rows> angles_;  // of each rope [rows, dims]
 };
 
-// What a decoder needs of its backend, apart from weights.
+// What a decoder needs from its backend, apart from weights.
 WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits);
 
 // Bytes of a decoder's activations, apart from logits.

@@ -29,9 +29,9 @@ struct ModelOverrides {
   std::optional<double> rope_theta;  // of the layers without a window
   RopeScalingOverride rope_scaling;  // the same
   std::vector<GemmOverride> gemm;
-  bool deterministic = false;  // a row's bits do not depend on how many rows it comes with, where that costs speed
+  bool deterministic = false;  // a row's bits do not depend on the batch, even where that costs speed
   bool unvalidated_kernels =
-      false;  // kernels that have not run on their hardware may, without an override that names them
+      false;  // allows kernels that have not run on their hardware without an override that names them
   std::optional<std::vector<std::int32_t>> eos_token_ids;    // instead of the file's
   std::optional<std::vector<std::int32_t>> suppress_tokens;  // in addition to ids without a token
 };

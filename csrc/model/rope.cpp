@@ -10,7 +10,7 @@
 namespace imp {
 namespace {
 
-// The range of pairs over which YaRN passes from unscaled (below `first`) to scaled (above `last`).
+// The pairs over which YaRN (NTK-by-parts) passes from unscaled (below `first`) to scaled (above `last`).
 struct Ramp {
   double first = 0;
   double last = 0;

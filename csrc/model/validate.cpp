@@ -1,4 +1,4 @@
-// The rules of a configuration, and what each expects.
+// Checks each field of a configuration, and says what it expects.
 #include "model/validate.h"
 
 #include <cmath>

@@ -105,7 +105,7 @@ class ProgressMeter {
     progress_(done_, total_);
   }
   std::uint64_t done() const noexcept { return done_; }
-  // The bytes counted since then are read again.
+  // The bytes counted since then will be read again.
   void go_back_to(std::uint64_t done) noexcept { done_ = reported_ = done; }
 
  private:

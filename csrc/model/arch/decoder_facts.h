@@ -1,4 +1,4 @@
-// Facts that formats state differently and that are settled alike.
+// Facts that the formats state differently but derive alike.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ void read_vocabulary(FactReader& facts, std::string_view embedding, std::optiona
 // Refuses an id that is no token. The service decides which tokens end a generation, since it knows their text.
 void check_end_token(const FactReader& facts, std::string_view whole_key, std::uint32_t token);
 
-// Biases, where layer 0 has them: checkpoints state them by their tensors.
+// Biases: the model has them if layer 0 has their tensors.
 void read_biases(FactReader& facts, const TensorNames& names);
 
 // Layers that see a window among layers that see all keys.
 struct MixedWindows {
   int window = 0;
-  int period = 1;  // of each so many layers the last sees all keys
+  int period = 1;  // the last of every `period` layers sees all keys
   int rope = 0;    // index of the windowed layers' rope
 };
 std::vector<bool> windowed_by_period(const ModelConfig& config, int period);
 void set_windows(ModelConfig& config, const std::vector<bool>& windowed, const MixedWindows& windows);
 
-// What gemma 2 and 3 share: scaled embedding, norms before and after, gelu.
+// Shared by Gemma 2 and 3: scaled embedding, norms before and after, gelu.
 void set_gemma(ModelConfig& config);
 
 }  // namespace imp

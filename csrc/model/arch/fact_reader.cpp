@@ -176,7 +176,7 @@ void FactReader::refuse_tensor(Reason reason, std::string_view tensor, std::stri
 std::vector<std::string> FactReader::unread_keys() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : file_.metadata().entries()) {
-    // Notes of the header and defaults for generation are no hyper-parameters, and null has no effect.
+    // The header's notes and generation defaults are no hyper-parameters; null has no effect.
     if (key.starts_with("__metadata__.") || key.starts_with("generation_config.")) continue;
     if (value.type == ValueType::NONE) continue;
     if (!key.starts_with(prefix_) || asked_.contains(key)) continue;

@@ -82,7 +82,7 @@ void read_scaling(FactReader& facts, RopeScaling& scaling) {
   facts.find_number("rope_attention_factor", "rope.scaling.yarn_attn_factor", yarn_attention_factor);
   facts.find_number("rope_attention_factor", "rope.scaling.attn_factor", scaling.attention_factor);
   scaling.attention_factor *= yarn_attention_factor;
-  facts.has("rope.scaling.finetuned");  // history, not arithmetic
+  facts.has("rope.scaling.finetuned");  // how the model was trained: no effect
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ void read_gguf_decoder(FactReader& facts) {
   facts.count("ffn_size", "feed_forward_length", model_limits::kFfn, config.ffn_size);
   read_heads(facts);
   facts.number("norm_epsilon", "attention.layer_norm_rms_epsilon", config.norm_epsilon);
-  facts.has("attention.layer_norm_epsilon");  // of a norm that these families lack
+  facts.has("attention.layer_norm_epsilon");  // for LayerNorm, which these families lack
   if (facts.has("attention.causal") && !facts.find_flag("attention.causal")) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "attention.causal", "false", "true");
   }

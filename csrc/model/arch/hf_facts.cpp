@@ -31,7 +31,7 @@ void read_heads(FactReader& facts, int default_head_dim) {
 }
 
 void read_activation(FactReader& facts) {
-  facts.has("hidden_act");  // if both are given, the other counts
+  facts.has("hidden_act");  // hidden_activation overrides it
   const std::string_view key = facts.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   const auto word = facts.find_word("activation", key);
   if (!word) return;
@@ -94,7 +94,7 @@ void read_scaling(FactReader& facts, const std::string& at, RopeScaling& scaling
   facts.find_number("rope_high_freq_factor", at + "high_freq_factor", scaling.high_freq_factor);
   facts.find_flag("rope_truncated", at + "truncate", scaling.truncated);
   read_yarn_magnitude(facts, at, scaling);
-  facts.has(at + "finetuned");  // history, not arithmetic
+  facts.has(at + "finetuned");  // how the model was trained: no effect
 }
 
 // Checkpoints of one model_type may also be classifiers or encoders.
@@ -110,7 +110,7 @@ void refuse_other_tasks(FactReader& facts) {
   facts.refuse(Reason::MODEL_UNSUPPORTED, "architectures", found.empty() ? "none" : found, "one ending in ForCausalLM");
 }
 
-// The file has read and checked it already if it has such weights.
+// The file reader has already checked these keys if there are 8-bit weights.
 void read_quantization(FactReader& facts) {
   if (!float8_scheme(facts.file().metadata())) return;
   for (const auto& [key, value] : facts.file().metadata().entries()) {
@@ -180,7 +180,7 @@ void read_hf_windows(FactReader& facts, const MixedWindows& defaults) {
   ModelConfig& config = facts.config;
   MixedWindows windows = defaults;
   facts.find_count("windows", "sliding_window_size", model_limits::kContext, windows.window);
-  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);  // counts if both are given
+  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);  // it counts if both are given
   const StringArray* types = facts.find_words("windows", "layer_types");
   if (!types) {
     facts.find_count("windows", "sliding_window_pattern", model_limits::kLayers, windows.period);

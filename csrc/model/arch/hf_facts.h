@@ -21,7 +21,7 @@ void refuse_optional_windows(FactReader& facts);
 // Experts; each family has its own keys for number and size.
 void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_view ffn_size_key);
 
-// For families that may have layers without experts. No published model has.
+// For families that may have layers without experts. No published model has any.
 void refuse_dense_layers(FactReader& facts);
 
 // A key that null disables and that has a default if missing.

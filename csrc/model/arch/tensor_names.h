@@ -46,8 +46,8 @@ struct TensorNames {
   std::string expert_weight(int i, int expert, std::string_view name) const {
     return in_layer(i, experts) + std::to_string(expert) + "." + std::string(name) + ".weight";
   }
-  // Whether a tensor's name has the prefix of these architectures. If so and nothing reads it, the model computes
-  // something unknown. Any other tensor is ignored.
+  // Whether a tensor's name has the prefix of these architectures. If nothing reads such a tensor, the model computes
+  // something that imp does not know. Any other tensor is ignored.
   bool is_ours(std::string_view tensor) const noexcept;
 
  private:
