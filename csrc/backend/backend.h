@@ -168,8 +168,8 @@ class Backend {
   virtual Rows make_rows(int n_rows, int width) = 0;
   // Up to n_rows rows, otherwise as above.
   virtual ExpertRows make_expert_rows(int n_rows, const ExpertRouting& routing) = 0;
-  // Sizes the scratch of the ops for these weights; called once per decoder before its first step. The decoders of a
-  // backend share the scratch. It never shrinks.
+  // Sizes the scratch of the ops for these weights. Called once per decoder before its first step. The decoders of a
+  // backend share the scratch, which never shrinks.
   virtual void reserve(const WorkspaceNeeds& needs) = 0;
   // The scratch that a backend would hold after reserve(needs). Reads only the problem and the plan of each weight.
   // Throws InvalidArgument for an unsupported layer, as reserve() does.
@@ -188,8 +188,8 @@ class Backend {
   // How steps ran so far; empty if the backend captures no graphs. Called by the thread of the ops.
   virtual std::optional<StepGraphCounts> step_graphs() const noexcept { return std::nullopt; }
 
-  // Runs a step. A backend may capture what `body` does and replay it, without calling `body`, for a later batch of the
-  // same shape on the same cache. So `body` must depend on nothing else that changes. Throws DeviceError(DEVICE_FAULT).
+  // Runs a step. A backend may capture the ops of `body` and replay them, without calling `body`, for a later batch of
+  // the same shape and cache. So `body` must depend on nothing else that changes. Throws DeviceError(DEVICE_FAULT).
   virtual void run_step(const Batch& batch, KvPool& pool, StepBody& body) = 0;
 
   // out[i, :] = scale · table[tokens[i], :]; the table may be the output head itself (tied weights).

@@ -13,13 +13,13 @@ namespace imp {
 
 struct DeviceKind {
   std::string_view name;
-  const char* missing;  // why it is not in this build, and what to do; null: it is
+  const char* missing;  // why this build lacks it, and what to do; null if it has it
   std::unique_ptr<Backend> (*make)(const DeviceOptions&);
   std::span<const GemmKernel> (*kernels)() noexcept;
-  std::optional<DeviceCaps> (*known_caps)(std::string_view gpu) noexcept;  // null: it is no GPU
+  std::optional<DeviceCaps> (*known_caps)(std::string_view gpu) noexcept;  // null if it is no GPU
 };
 
-// Kinds that another library brings: none, but where one that is linked defines this function.
+// Kinds from another library: empty unless a linked library defines this function.
 std::span<const DeviceKind> brought_device_kinds() noexcept;
 
 }  // namespace imp

@@ -105,14 +105,14 @@ struct GemmLaunch;
 
 struct GemmKernel {
   std::string_view
-      name;         // its function is run_NAME on a CPU, launch_NAME on a GPU; = test id = log word = imp.conf word
+      name;         // its function is run_NAME on a CPU, launch_NAME on a GPU; also its name in tests, logs, imp.conf
   DType weight;     // ignored if any_weight is set
   bool any_weight;  // the kernel goes through the type's dequantizer
   WeightLayout layout;
   ActivationFormat activations;
   int max_m;  // most rows per call
   ReductionId reduction;
-  bool validated;  // it has run on the hardware that it is for, as tests run every kernel of a CPU
+  bool validated;  // it has run on its hardware; tests run every CPU kernel
   // nullptr if the kernel fits a weight of its type on this device, else the reason in words. It does not check the
   // CPU's features: `needs` lists them.
   const char* (*refuses)(const GemmProblem&, const DeviceCaps&);

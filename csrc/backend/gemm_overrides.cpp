@@ -26,7 +26,7 @@ bool matches_glob(std::string_view glob, std::string_view text) {
   return glob.find_first_not_of('*', g) == std::string_view::npos;
 }
 
-// The override that applies, or none.
+// The override that applies, or null.
 template <class Applies>
 const GemmOverride* only_one(std::span<const GemmOverride> overrides, const Applies& applies) {
   const GemmOverride* chosen = nullptr;

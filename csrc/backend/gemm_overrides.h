@@ -1,4 +1,4 @@
-// Which override applies to which weight.
+// Matches overrides to weights.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace imp {
 
-// Throws ModelError(OVERRIDE_INVALID) for one that names no kernel of the list.
+// Throws ModelError(OVERRIDE_INVALID) for an override that names an unknown kernel.
 void require_known(std::span<const GemmKernel> kernels, std::span<const GemmOverride> overrides);
-// The override that applies, or null. Throws ModelError(OVERRIDE_INVALID) where two of equal rank disagree.
+// The override that applies, or null. Throws ModelError(OVERRIDE_INVALID) if two of equal rank disagree.
 const GemmOverride* override_for(std::span<const GemmOverride> overrides, DType weight, std::string_view tensor_name);
 
 }  // namespace imp

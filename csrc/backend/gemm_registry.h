@@ -10,17 +10,17 @@
 
 namespace imp {
 
-// A kernel of a plan: runs for up to max_m rows, which is at most its own max_m.
+// A kernel of a plan. It runs for up to max_m rows, which is at most its own max_m.
 struct PlannedKernel {
   const GemmKernel* kernel = nullptr;
   int max_m = kAnyRows;
 };
 
-// What a plan's kernels must have in common, and how mature they must be.
+// Which kernels may form a plan.
 struct PlanPolicy {
-  // Whether all use one activation format and one reduction id, so that the bits of a row do not depend on the batch.
+  // All kernels use one activation format and one reduction id, so that the bits of a row do not depend on the batch.
   bool one_reduction = true;
-  bool unvalidated_kernels = false;  // takes them as it takes the others
+  bool unvalidated_kernels = false;  // chosen like validated ones
 };
 
 // The kernels of one weight. The first whose max_m is at least m runs. All share one layout.
@@ -65,27 +65,26 @@ class GemmRegistry {
   // `kernels` is in order of preference. Its last row, `reference`, takes every weight type and any number of rows, and
   // never refuses.
   GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps) : kernels_(kernels), caps_(caps) {}
-  // `tuning` has the preferences of each type by ascending max_m, the last for any m. Throws InvalidArgument if it has
-  // not, or if it names a kernel that is unknown or of another type.
+  // `tuning` has the preferences of each type by ascending max_m, the last for any m. Throws InvalidArgument for
+  // another order, and for a kernel that is unknown or of another type.
   GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps, std::vector<GemmPreference> tuning);
 
-  // The first kernel that does not refuse, and whose layout and reduction some kernel can complete for every m,
-  // decides layout and reduction; then kernels of the same layout and reduction for larger m, in the list's order; of
-  // the layout alone where the policy lets reductions mix.
-  // The tuning's kernels take their place where all of them fit and share that layout and reduction: it changes no
-  // bit of a result, and no override.
-  // A kernel that is not validated is taken only by the policy or an override. Throws ModelError(OVERRIDE_INVALID)
-  // where an override names a kernel that is unknown (listing those of the weight's type) or that refuses (with its
-  // reason), or where two of equal rank disagree, and MODEL_UNSUPPORTED where only those fit, naming them. tensor_name
+  // A plan begins with the first kernel that does not refuse and whose layout and reduction some kernels can complete
+  // for every m. It continues with kernels of the same layout and reduction for larger m, in the list's order; if the
+  // policy lets reductions mix, of the same layout. The tuning's kernels replace these if all of them fit and share
+  // that layout and reduction: no bit of a result changes, and overrides stay.
+  // Only the policy or an override admits a kernel that is not validated. Throws ModelError(OVERRIDE_INVALID) if an
+  // override names a kernel that is unknown (listing those of the weight's type) or that refuses (with its reason), or
+  // if two of equal rank disagree. Throws MODEL_UNSUPPORTED, with names, if only unvalidated kernels fit. tensor_name
   // may be empty: then only type names match.
   GemmPlan plan(const GemmProblem& problem, std::string_view tensor_name, std::span<const GemmOverride> overrides,
                 const PlanPolicy& policy = {}) const;
-  // A line for each kernel that could multiply the weight's type, in the list's order; none is accepted where
-  // none that fits is validated. Throws as plan() does for overrides.
+  // A line for each kernel that could multiply the weight's type, in the list's order. None is accepted if no kernel
+  // that fits is validated. Throws as plan() does for overrides.
   std::vector<GemmCandidate> explain(const GemmProblem& problem, std::string_view tensor_name,
                                      std::span<const GemmOverride> overrides, const PlanPolicy& policy = {}) const;
-  // The kernels that a tuning may choose for up to max_m rows of such a weight: those that give the bits of the untuned
-  // plan from its layout, in the order of the list.
+  // The kernels that a tuning may choose for up to max_m rows of such a weight: those with the bits and the layout of
+  // the untuned plan, in the order of the list.
   std::vector<std::string_view> interchangeable(const GemmProblem& problem, int max_m) const;
   std::span<const GemmKernel> kernels() const noexcept { return kernels_; }
   const DeviceCaps& caps() const noexcept { return caps_; }

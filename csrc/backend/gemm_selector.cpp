@@ -35,7 +35,7 @@ void require_tuning(std::span<const GemmKernel> kernels, std::span<const GemmPre
   }
 }
 
-// The kernels that could multiply the weight, were they validated, and that satisfy `applies`.
+// The kernels that satisfy `applies` and could multiply the weight if they were validated.
 template <class Applies>
 std::vector<const GemmKernel*> Selector::waiting_kernels(const Applies& applies) const {
   std::vector<const GemmKernel*> found;

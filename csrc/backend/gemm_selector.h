@@ -14,7 +14,7 @@ const GemmKernel* find_kernel(std::span<const GemmKernel> kernels, std::string_v
 bool multiplies(const GemmKernel& kernel, DType weight);
 // Whether two kernels give the same bits from the same layout.
 bool same_sums(const GemmKernel& a, const GemmKernel& b);
-// Throws InvalidArgument unless the tuning is as GemmRegistry requires it.
+// Throws InvalidArgument unless the tuning is as GemmRegistry requires.
 void require_tuning(std::span<const GemmKernel> kernels, std::span<const GemmPreference> tuning);
 
 struct Selection {
@@ -30,7 +30,7 @@ class Selector {
            std::span<const GemmPreference> tuning, const PlanPolicy& policy)
       : kernels_(kernels), caps_(caps), problem_(problem), tuning_(tuning), policy_(policy) {}
 
-  // Without kernels where none that fits is validated.
+  // Has no kernels if none that fits is validated.
   Selection select(std::string_view tensor_name, std::span<const GemmOverride> overrides) const;
   // Like select(), but throws if it finds none.
   Selection require(std::string_view tensor_name, std::span<const GemmOverride> overrides) const;
@@ -38,7 +38,7 @@ class Selector {
   std::string refusal(const GemmKernel& kernel) const;
   // Whether a plan that begins with `first` may continue with this kernel.
   bool fits(const GemmKernel& kernel, const GemmKernel& first) const;
-  // Why a plan cannot begin with a kernel that fits: no others complete it for every m.
+  // Why a plan cannot begin with a kernel that fits: no other kernels complete it for every m.
   std::string incomplete(const GemmKernel& first) const;
 
  private:

@@ -18,8 +18,8 @@ std::string names_of(std::span<const GemmKernel* const> kernels) {
   return names;
 }
 
-// The kernels that a pattern's weights can use. A glob may match weights of any type: the first few kernels and the
-// last one, which takes all.
+// The kernels for the weights that a pattern matches. A glob may match weights of any type: lists the first few kernels
+// and the last one, which takes all.
 std::string known_for(std::span<const GemmKernel> kernels, const std::string& pattern) {
   constexpr std::size_t kFew = 6;
   const std::optional<DType> weight = dtype_from_name(pattern);

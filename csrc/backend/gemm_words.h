@@ -1,4 +1,4 @@
-// The words of the kernel selection: its refusals and its explanations.
+// The texts of kernel selection: refusals and explanations.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ inline constexpr const char* kRowsDependOnTheBatch =
 [[noreturn]] void refuse_second(const GemmOverride& override, const GemmOverride& first);
 [[noreturn]] void refuse_without_match(const GemmOverride& override);
 [[noreturn]] void refuse_tuning(const GemmPreference& preference, const std::string& why);
-// `waiting` could multiply the weights, were they validated.
+// `waiting` could multiply the weights if they were validated.
 [[noreturn]] void refuse_unvalidated(DType weight, std::span<const GemmKernel* const> waiting);
 
 // Why a plan that begins with `first` ends after `reached` rows. `waiting` take more, but are not validated.

@@ -19,7 +19,7 @@ struct DeviceOptions {
   std::vector<int> cpus;  // CPU of each thread; empty: not pinned
   MemoryOptions memory;   // of weights and KV
   std::vector<GemmPreference> tuning;
-  // Where to look for cuBLASLt, in order: files, or names for the dynamic loader. Empty: it is not used.
+  // Where to look for cuBLASLt, in order: files, or names for the dynamic loader. Empty: do not use it.
   std::vector<std::string> cublaslt = {};
 };
 

@@ -32,7 +32,7 @@ enum class Op : std::uint8_t {
   count,
 };
 
-// In the order of Op.
+// In the order of the enumeration Op.
 inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count)> kOpNames = {
     "embed",         "rms_norm",       "add_norm",         "rope_angles",   "rope",        "append_kv", "rope_append",
     "attend_decode", "attend_prefill", "gated_activation", "route_experts", "mix_experts", "add",       "add_gated",

@@ -1,6 +1,5 @@
-// The numbers of a sampler, and the one table of what each may be. Everything that checks, describes or sets one of
-// them reads this table: the engine here, and over `_core.sampler_fields()` the service's checks, imp.conf, replies and
-// help.
+// The numbers of a sampler, and the one table of their ranges and meanings. The engine reads it here. The service's
+// checks, imp.conf, replies and help read it through `_core.sampler_fields()`.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace imp {
 
-// All but the lists and the seed, each resolved. An initial value is the default where neither a request, imp.conf nor
-// the model's file has one; it leaves the distribution as it is.
+// All fields except the lists and the seed, each resolved. An initial value is the default if neither a request,
+// imp.conf nor the model's file sets one; it leaves the distribution unchanged.
 struct SamplerValues {
   float temperature = 1;
   std::int32_t top_k = 0;
@@ -30,7 +29,7 @@ struct SamplerValues {
 };
 
 struct SamplerField {
-  std::string_view name;  // in imp.v1's SamplingOptions; those of "dry." are in its DryOptions
+  std::string_view name;  // in imp.v1's SamplingOptions; after "dry." in its DryOptions
   std::variant<float SamplerValues::*, std::int32_t SamplerValues::*> member;
   double low = 0;
   double high = 0;
@@ -39,7 +38,7 @@ struct SamplerField {
   bool above = false;  // low itself is out of range
 };
 
-inline constexpr double kNoBound = std::numeric_limits<double>::infinity();  // but that of the type
+inline constexpr double kNoBound = std::numeric_limits<double>::infinity();  // only the type's
 
 inline constexpr SamplerField kSamplerFields[] = {
     {.name = "temperature",
@@ -124,10 +123,10 @@ inline constexpr SamplerField kSamplerFields[] = {
      .example = 0},
 };
 
-// A number without a row fails here.
+// Fails if a number has no row.
 static_assert(sizeof(SamplerValues) == std::size(kSamplerFields) * sizeof(float));
 
-inline constexpr double kMaxBias = 100;     // either way
-inline constexpr int kMaxLogitBias = 1024;  // of one request, each for a token of its own
+inline constexpr double kMaxBias = 100;     // in magnitude
+inline constexpr int kMaxLogitBias = 1024;  // per request, one for each token
 
 }  // namespace imp

@@ -14,7 +14,7 @@ constexpr bool is_greedy(const SamplerParams& params) {
   return params.temperature < kGreedyBelow || params.top_k == 1;
 }
 
-// 0: all.
+// 0 means all tokens.
 constexpr int active_top_k(const SamplerParams& params, int vocab_size) {
   return params.top_k > 0 && params.top_k < vocab_size ? params.top_k : 0;
 }

@@ -8,7 +8,7 @@
 #include "base/device_code.h"
 
 namespace imp {
-// Every file that is compiled for an instruction set gets a copy of its own.
+// Every file that is compiled for an instruction set gets its own copy.
 namespace {
 
 struct SinCos {

@@ -9,7 +9,7 @@ namespace imp {
 
 // `file` has F8_E4M3 codes, a byte each. A file without such tensors is returned unchanged. The result has tensors of
 // blocks (tensor/quant/f8_e4m3.h): `X.weight` with the scales of `X.weight_scale` or `X.weight_scale_inv`, one per
-// tensor, per row, or per tile of the configured size. It reads scales at once. The result lists neither them
+// tensor, per row, or per tile of the configured size. It reads scales at once. The result lists neither these
 // nor the scales of activations.
 //
 // Throws ModelError: MODEL_UNSUPPORTED if the configuration describes other weights, MODEL_TENSOR for missing scales,
