@@ -35,8 +35,8 @@ int splits_of(int n_tokens) {
 // Least number of tasks per thread, so that threads finish at about the same time.
 constexpr int kTasksPerThread = 4;
 
-// Scratch for the splits of all tiles that may be divided: those above a share of the call. A tile that finds no
-// scratch is not divided, which costs time but changes no bit. So the scratch is bounded.
+// Scratch for the splits of all tiles that may be divided: those above a share of the call. So the scratch is
+// bounded. A tile that finds no scratch is not divided, which costs time but changes no bit.
 std::size_t states_floats(int max_context, int head_dim, int n_threads) {
   if (n_threads == 1) return 0;
   constexpr std::size_t kMost = (std::size_t{64} << 20) / sizeof(float);
@@ -126,8 +126,8 @@ AttentionState Attention::split_state(const Tile& tile, int split) const {
   return state_at(states + static_cast<std::size_t>(split - tile.first_split) * stride, tile.queries);
 }
 
-// A few rows process several kv heads at once, which lie side by side in memory. But a short cache has too few splits
-// to keep the threads busy; then each kv head is a tile.
+// A few rows process several kv heads at once, since these are contiguous in memory. But a short cache has too few
+// splits to keep the threads busy; then each kv head is a tile.
 int Attention::kv_heads_per_tile(const SequenceRows& sequence, const AttentionParams& params,
                                  std::int64_t total_splits) const {
   const int queries = sequence.n_rows * group_size(params);

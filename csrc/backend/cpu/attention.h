@@ -30,7 +30,7 @@ class Attention {
 
  private:
   friend struct TestAccess;
-  // Some rows of one sequence, for the query heads of some kv heads or some query heads of one, and their splits.
+  // Some rows of one sequence and their splits, for all query heads of some kv heads or some query heads of one.
   struct Tile {
     const SequenceRows* sequence;
     AttentionTile queries;

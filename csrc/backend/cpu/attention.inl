@@ -5,8 +5,8 @@
 //
 // Scores have tokens in vector lanes and sum over head_dim in order. Values have head_dim in lanes and sum over tokens
 // in order. Only the sum of the softmax weights crosses lanes. So the number of queries, panels or lanes per loop
-// changes no bit. A few queries read memory in its order: some panels at a time, for all kv heads of the tile. Many
-// queries share what a cache holds. Masked keys never enter a result: the cache may hold NaN there.
+// changes no bit. A few queries read memory in order: some panels at a time, for all kv heads of the tile. Many queries
+// share panels in a CPU cache. Masked keys never enter a result: the cache may hold NaN there.
 #pragma once
 
 #include "backend/cpu/attention_scores.inl"
@@ -46,7 +46,7 @@ void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScr
 void merge(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into) {
   const int n_queries = tile.n_queries();
   const int width = padded_to_lanes(tile.head_dim);
-  // For all queries at once. Results of queries outside it are undefined.
+  // For all queries at once. Results of queries that see no key of the split are undefined.
   float greatest[kTileQueries], old_factors[kTileQueries], new_factors[kTileQueries];
   for (int i = 0; i < n_queries; i += kLanes) {
     const Lanes before = load_up_to(into.greatest + i, n_queries - i);

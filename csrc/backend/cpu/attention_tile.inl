@@ -14,7 +14,7 @@ constexpr int kAccumulators = 5;
 #endif
 
 // Queries that share one read of K and of V. With few registers, many queries with one vector each are fastest.
-// Quantized blocks need accumulators of their own beside the totals.
+// Quantized blocks need accumulators in addition to the totals.
 template <class Kept>
 constexpr int kScoreAccumulators = Kept::kQuantized ? kAccumulators / 2 : kAccumulators;
 template <class Kept>

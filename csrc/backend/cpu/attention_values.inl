@@ -112,8 +112,8 @@ inline void add_values_of_query(const HeadValues& v, KeyRange tokens, const floa
   }
 }
 
-// Queries of a block may see different keys. Steps that all see are processed together. The tokens before and after are
-// processed per query.
+// Queries of a block may see different keys. Steps that all of them see are processed together; the tokens before and
+// after, per query.
 struct CommonSteps {
   int begin, end;  // equal if no step is common: then all tokens come after
 };
@@ -150,7 +150,7 @@ inline void add_values_after(const HeadValues& v, CommonSteps common, const KeyR
   }
 }
 
-// In memory order. Each query's tokens stay in ascending order, here and below.
+// Reads V in memory order. Each query's tokens stay in ascending order, here and below.
 template <class Kept, int n_queries>
 inline void add_values_of_queries(const HeadValues& v, const KeyRange* seen, int count, const float* weights,
                                   float* values) {

@@ -12,9 +12,9 @@
 namespace imp::cpu {
 
 // K by layer, block, kv head and panel [head_dim][16 tokens]; then V by layer, block, kv head and panel [16
-// tokens][head_dim, padded to 16]. For bfloat16 neighbours are in pairs, as SplitPanels describes. So attention's lanes
-// are tokens for K and elements for V, and the heads of consecutive blocks form one long stream. Separate runs of a few
-// KiB would be read at a third of the speed.
+// tokens][head_dim, padded to 16]. bfloat16 is stored in pairs of neighbours, see SplitPanels. So attention's lanes are
+// tokens for K and elements for V, and the heads of consecutive blocks form one long stream. Separate runs of a few KiB
+// would be read at a third of the speed.
 class CpuKvPool final : public KvPool {
  public:
   // Throws InvalidArgument for an impossible geometry, or ResourceExhausted(NO_MEMORY).

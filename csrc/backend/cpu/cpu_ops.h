@@ -12,7 +12,7 @@
 
 namespace imp::cpu {
 
-// Rows and caches are processed 16 elements at a time; storage is padded to a multiple of it.
+// Rows and caches are processed 16 elements at a time; storage is padded to a multiple of 16.
 constexpr int kPanelTokens = 16;
 constexpr int kSplitPanels = kSplitTokens / kPanelTokens;
 // Queries per pass over a split's keys and values.
@@ -24,7 +24,7 @@ constexpr int padded_to_lanes(int n) {
 
 // The queries of consecutive rows of one sequence, for n_heads heads of each of some neighbouring kv heads. Ordered by
 // kv head, then row, then head; at most kTileQueries. A tile of several kv heads has all their query heads, so that
-// they are contiguous.
+// these are contiguous.
 struct AttentionTile {
   const float* q;  // first query of row 0; heads are head_dim apart
   std::ptrdiff_t row_stride;

@@ -95,7 +95,7 @@ struct KeptBF16 {
   static Part read(Row row, int element) {
     return part_of_pairs<part>(load_words(row + element));
   }
-  // One of each pair, 0 the even; the other is zero.
+  // One element of each pair (0: the even one); the other becomes zero.
   template <int part>
   static Part read_one(Row row, int element, int which) {
     const std::uint32_t mask = which == 0 ? 0x0000FFFF : 0xFFFF0000;

@@ -12,7 +12,7 @@ namespace {
 constexpr int kBlock = 32;      // elements that share a scale
 constexpr int kBlockWords = 8;  // of four codes each
 
-// See attention.
+// See attention_quantized.inl.
 struct KeptQ8 {
   static constexpr bool kQuantized = true;
   static constexpr int kElements = 1;

@@ -95,7 +95,7 @@ inline std::uint32_t mask_bits(Mask mask) {
   return part(0) | part(1) | part(2) | part(3);
 }
 
-// Not the NEON instructions, which return NaN if either operand is NaN and order -0 below +0.
+// Not vminq and vmaxq, which return NaN if either operand is NaN and order -0 below +0.
 inline Lanes min(Lanes a, Lanes b) {
   return select(less(a, b), a, b);
 }

@@ -1,4 +1,4 @@
-// The shortest prefix of an order with a given mass (weighted selection), found by radix search without sorting.
+// The shortest prefix of an order with a given mass: a weighted radix select, without sorting.
 #pragma once
 
 #include <array>

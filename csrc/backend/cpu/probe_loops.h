@@ -1,4 +1,4 @@
-// The loops that probe the machine's limits, one set per instruction set.
+// Loops that measure the machine's limits, one set per instruction set.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Loops that keep a core's ports busy. The including file has included probe_vectors.inl, and defines in its anonymous
-// namespace kChains and, over `Floats` and `Ints`, multiply_add and dot_add with the operations that one call does,
-// kFloatOps and kIntOps.
+// Loops that keep a core's execution ports busy. The including file includes probe_vectors.inl first. In its anonymous
+// namespace it defines kChains, multiply_add and dot_add on `Floats` and `Ints`, and kFloatOps and kIntOps, the
+// operations of one call.
 #include "backend/cpu/probe_loops.h"
 
 namespace imp::cpu {
@@ -39,7 +39,7 @@ std::int32_t multiply_ints(std::int64_t n_rounds) {
   for (std::int64_t i = 0; i < n_rounds; ++i) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) {
-      touch(first);  // for each, so that no part of a dot product is shared
+      touch(first);  // in each chain, so that the compiler shares no part of a dot product
       sums[c] = dot_add(sums[c], first, second);
     }
   }
@@ -49,7 +49,7 @@ std::int32_t multiply_ints(std::int64_t n_rounds) {
 }
 
 ProbeLoops loops() {
-  // Without a bfloat16 instruction, it widens to float32.
+  // Without a bfloat16 instruction, bfloat16 is widened to float32.
   return {read_streams,        multiply_floats,   multiply_ints,      multiply_floats,
           kChains * kFloatOps, kChains * kIntOps, kChains * kFloatOps};
 }

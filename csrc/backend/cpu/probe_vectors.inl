@@ -1,5 +1,5 @@
-// The vectors that a probe's loops keep busy, kVectorBytes wide, which the including file defines in its anonymous
-// namespace; how memory is read in them, and how a compiler is kept from seeing through them.
+// Vectors for the probe loops, reads of memory into them, and touch(), which keeps the compiler from optimizing loops
+// away. The including file defines kVectorBytes in its anonymous namespace.
 #include <cstddef>
 #include <cstdint>
 

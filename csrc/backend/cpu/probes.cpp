@@ -49,8 +49,8 @@ double rate(ThreadPool& pool, double seconds, const Body& body) {
   return static_cast<double>(n_rounds) / busy;
 }
 
-// Operations per second of a loop on registers with `ops` per round. Keeps its results, so that the compiler keeps the
-// loop.
+// Operations per second of a loop on registers with `ops` per round. Keeps its results, so that the compiler does not
+// remove the loop.
 template <class Result>
 double ops_per_s(ThreadPool& pool, double seconds, Result (*multiply)(std::int64_t n_rounds), std::int64_t ops) {
   constexpr std::int64_t kRounds = 200'000;

@@ -98,7 +98,7 @@ constexpr std::int64_t elements_of<F8>(std::int64_t n_rows, std::int64_t k) {
   return n_rows * (k / 64) * static_cast<std::int64_t>(sizeof(PanelBlockF8_E4M3)) / kLanes;
 }
 
-// Reads P panels side by side, step by step. Calls back before each run of kRun steps.
+// Reads P panels side by side, step by step. Call begin_run() before each run of kRun steps.
 template <class Element, int P>
 struct PanelReader {
   static constexpr std::int64_t kRun = INT64_MAX;

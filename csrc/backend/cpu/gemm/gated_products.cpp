@@ -8,7 +8,7 @@
 namespace imp::cpu {
 namespace {
 
-// Outputs of one product per task: with those of the other product and the weights they fill an L2 cache.
+// Outputs of one product per task: with the other product's outputs and the weights they fill an L2 cache.
 constexpr std::int64_t kFloatsAtOnce = 1 << 16;
 
 std::int64_t outputs_at_once(int n_rows) {

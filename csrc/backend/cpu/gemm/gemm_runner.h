@@ -101,7 +101,7 @@ class GemmRunner {
   // Adds a product that costs `panel_cost` per panel of 16 outputs.
   void add(const GemmProduct& product, std::int64_t panel_cost);
   void count(const GemmKernel& kernel) noexcept;
-  // Adds the product of grouped rows. prepare_grouped(format) makes those that `inputs` lacks.
+  // Adds the product of grouped rows. prepare_grouped(format) makes the formats that `inputs` lacks.
   template <class PrepareGrouped>
   void add_experts(const ExpertTerm& term, const ExpertRows& rows, Inputs& inputs,
                    const PrepareGrouped& prepare_grouped);

@@ -13,7 +13,7 @@ Word flip_top_bits(Word word) noexcept {
   return word ^ 0x80808080U;
 }
 
-// Moves each of a word's 32 bits: in its number, bits p and q, p > q, are exchanged.
+// Moves bit i of a word to the number that results if bits p and q of i, p > q, are exchanged (a delta swap).
 template <unsigned p, unsigned q, class Word>
 Word exchange(Word word) noexcept {
   constexpr unsigned kDistance = (1U << p) - (1U << q);

@@ -1,4 +1,4 @@
-// Codes in one AVX-512 register, multiplied by VNNI instructions.
+// Codes in one AVX-512 register, multiplied by vpdpbusd (VNNI).
 #pragma once
 
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-// Codes in four registers, multiplied by AArch64's dot-product instructions.
+// Codes in four registers, multiplied by AArch64's dot-product instruction (sdot).
 #pragma once
 
 #include <arm_neon.h>

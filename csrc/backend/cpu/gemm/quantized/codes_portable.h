@@ -25,7 +25,7 @@ inline Codes place(Codes c) {
   constexpr std::uint32_t mask = 0x01010101U * ((1U << n) - 1);
   return {((c.v >> from) & mask) << to};
 }
-// Not inlined, here and below: long scalar loops with several callers.
+// Not inlined, here and below, since these are long scalar loops with several callers.
 [[gnu::noinline]] Codes look_up(const std::uint8_t (&levels)[16], Codes c) {
   std::uint8_t bytes[64];
   __builtin_memcpy(bytes, &c.v, sizeof bytes);

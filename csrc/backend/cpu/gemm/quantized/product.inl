@@ -9,8 +9,8 @@
 namespace imp::cpu {
 namespace {
 
-// Which blocks of a panel prefetch others: the one after `wait` others, and then every `period`-th, prefetches the data
-// `ahead` bytes further. A negative wait never ends.
+// Which blocks of a panel prefetch: after `wait` blocks, every `period`-th block prefetches the data `ahead` bytes
+// further. A negative wait never ends.
 struct Prefetching {
   std::ptrdiff_t ahead = 0;
   int wait = -1;
@@ -29,7 +29,7 @@ struct Tile {
   Prefetching prefetching;
 };
 
-// More than one core's memory latency times bandwidth.
+// More than the product of one core's memory latency and bandwidth.
 constexpr std::ptrdiff_t kAheadBytes = 16 << 10;
 // One or two rows multiply as fast as memory is read, and the hardware prefetches best: software prefetches would cost
 // a tenth to a third of the bandwidth. More rows leave pauses between reads, in which the hardware falls behind.
