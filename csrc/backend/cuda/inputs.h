@@ -26,7 +26,7 @@ struct SequencesOnDevice {
 };
 
 // Ops name parts of the batch by host spans. A span of the last uploaded batch maps to its device copy. Any other span
-// is copied at once, which a captured step cannot do.
+// is copied at once, which a captured step must not do.
 class Inputs {
  public:
   explicit Inputs(Stream& stream) : stream_(stream) {}

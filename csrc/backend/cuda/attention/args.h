@@ -14,12 +14,12 @@ struct AttentionArgs {
   Rows q, out;  // [rows, n_heads · head_dim]
   int n_heads = 0;
   int group = 0;  // query heads per kv head
-  // The softmax uses base 2. (query times q_factor) times key is the score itself; if soft_cap is not 0 it is an x
-  // whose score is soft_cap · tanh(x · ln 2 / 2).
+  // The softmax uses base 2. With x = (query · q_factor) · key, the score is x, or soft_cap · tanh(x · ln 2 / 2) if
+  // soft_cap is not 0.
   float q_factor = 0;
   float soft_cap = 0;
   int window = 0;  // 0: all
-  // States of splits that are processed apart (split-K), by split and head: greatest score and sum of weights
+  // States of splits that are processed in parallel (split-K), by split and head: greatest score and sum of weights
   // [n_states][n_heads][2], and sums of weighted values [n_states][n_heads][head_dim].
   int n_states = 0;
   float* split_sums = nullptr;

@@ -45,7 +45,7 @@ class Attention {
     int head_dim = 0;
 
     std::size_t state_bytes() const;
-    // Splits that are processed apart: those of all sequences, or as many as memory allows states for.
+    // Splits that are processed in parallel: those of all sequences, or as many as memory allows states for.
     int n_states() const;
     std::size_t n_bytes() const { return static_cast<std::size_t>(n_states()) * state_bytes(); }
   };

@@ -5,8 +5,8 @@
 
 namespace imp::cuda {
 
-// The cache blocks of up to 32 runs of 16 keys from `first` on, one per lane. `blocks` are those of the sequence. Skips
-// blocks whose keys are masked.
+// The cache blocks of up to 32 runs of 16 keys from `first` on, one per lane. `blocks` are those of the sequence.
+// Blocks whose keys are masked are not read.
 __device__ __forceinline__ int block_of_lane(const KvPlaces& cache, const std::int32_t* blocks, int n_runs, int first,
                                              const KeyRange& seen) {
   const int lane = lane_of_thread();
@@ -29,8 +29,8 @@ __device__ __forceinline__ RunOfKeys run_of_keys(const KvPlaces& cache, int bloc
   return {cache.part(block, kv_head, which), cache.place_of(first), begin, end > begin ? end - begin : 0};
 }
 
-// What one of kThreads threads copies of each run, in chunks of 16 bytes: the same columns of every kRows-th row.
-// 16-bit elements go to place_in_rows(); quantized codes are contiguous.
+// One thread's share of the copies of a run, in chunks of 16 bytes: the same columns of every kRows-th row. kThreads
+// threads share a run. 16-bit elements go to place_in_rows(); quantized codes are contiguous.
 template <int kElementBytes, int kColumns, int kThreads>
 struct ShareOfRows {
   static constexpr int kRowBytes = kColumns * kElementBytes;
@@ -38,7 +38,7 @@ struct ShareOfRows {
   static constexpr int kRows = kThreads / kChunks;
   static constexpr int kTimes = ceil_div(kStepKeys, kRows);
 
-  int row;        // the first; none: the columns are beyond head_dim
+  int row;        // the first; kNone: the columns are beyond head_dim
   unsigned from;  // bytes from the first row's first
   unsigned to;
 
@@ -46,7 +46,7 @@ struct ShareOfRows {
     if constexpr (kElementBytes == 2) return static_cast<unsigned>(place_in_rows<kColumns>(row, chunk)) * 2;
     return static_cast<unsigned>(row * kRowBytes + chunk * 16);
   }
-  // Rows kRows apart differ in bits of their own, so XOR moves between them.
+  // Rows kRows apart differ only in address bits of their own, so XOR moves between them.
   static constexpr bool repeats() {
     for (int row = 0; row < kStepKeys; ++row) {
       const int first = row % kRows;
@@ -67,7 +67,7 @@ struct ShareOfRows {
             place(row, chunk)};
   }
 
-  // Starts to copy what `rows` lacks. The run's first row is `keys`; later ones are head_dim elements apart.
+  // Starts to copy the thread's share of the run to `rows`. Keys in the cache are head_dim elements apart.
   __device__ __forceinline__ void begin(const RunOfKeys& run, int head_dim, std::byte* rows) const {
     if (kRows > kStepKeys && row >= kStepKeys) return;
     const auto row_bytes = static_cast<unsigned>(head_dim * kElementBytes);
@@ -98,7 +98,7 @@ __device__ __forceinline__ void begin_scales(const KvPlaces& cache, const RunOfK
   arch::begin_copy16(scales + thread * 16, from, run.n > 0);
 }
 
-// What one of kThreads threads copies of kColumns columns of keys: 16-bit rows, or codes and scales. Rows have kDim
+// One thread's share of the copies of kColumns columns of keys: 16-bit rows, or codes and scales. Rows have kDim
 // columns.
 template <class Kv, int kKeys, int kColumns, int kDim, int kThreads>
 struct ShareOfKeys {

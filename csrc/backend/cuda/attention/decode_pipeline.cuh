@@ -1,4 +1,4 @@
-// The order of work in a decode block, and its pipeline of cache reads.
+// The order of work in a decode block, and its multi-stage pipeline (cp.async) of cache reads.
 //
 // Four warps process a split, a group of four tiles of keys. Each warp reads eight pieces: K of its own tile, 16 keys
 // at a time, then a quarter of V's columns of every tile. No two warps read the same bytes, so a warp fetches ahead,
@@ -134,8 +134,8 @@ struct KvPipeline {
     }
   }
 
-  // Returns the next piece in shared memory. When it is there, every lane is done with the piece before, whose stage is
-  // then filled with the piece kAhead later.
+  // Returns the next piece in shared memory. Once it has arrived, every lane is done with the piece before, whose stage
+  // is then filled with the piece kAhead later.
   __device__ __forceinline__ const std::byte* take_keys(const DecodeGroup& now, int run) {
     std::byte* const later = await();
     if (run + kAhead < kTileSteps) {

@@ -1,4 +1,4 @@
-// What C++ cannot say of a GPU's instructions, as PTX. Kernels use these names and nothing below them.
+// GPU instructions that C++ cannot express, as PTX. Kernels use only these names.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -57,7 +57,7 @@ __device__ __forceinline__ float reciprocal_near(float x) {
   asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
   return y;
 }
-// Bits of a where the mask is set, else of b.
+// (value & mask) | bits, in one instruction.
 __device__ __forceinline__ std::uint32_t and_or(std::uint32_t value, std::uint32_t mask, std::uint32_t bits) {
   std::uint32_t d;
   asm("lop3.b32 %0,%1,%2,%3,0xea;" : "=r"(d) : "r"(value), "r"(mask), "r"(bits));
@@ -69,7 +69,7 @@ __device__ __forceinline__ std::uint32_t copied(std::uint32_t value) {
   asm volatile("mov.b32 %0,%1;" : "=r"(d) : "r"(value));
   return d;
 }
-// The low, or the high, half in both halves.
+// The low (or the high) half, repeated in both halves.
 __device__ __forceinline__ std::uint32_t repeat_low(std::uint32_t pair) {
   return __byte_perm(pair, 0, 0x1010);
 }
@@ -105,8 +105,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
 // Loads four 8x8 matrices of 16-bit elements (ldmatrix). Lane l gives the address of row l % 8 of matrix l / 8 (16
-// bytes each). It gets in d[i], of matrix i, elements 2 · (l % 4) and the next of row l / 4; if transposed, of column l
-// / 4.
+// bytes). It gets, in d[i], elements 2 · (l % 4) and the next of row l / 4 of matrix i; if transposed, of column l / 4.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&d)[4], const void* shared_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
                : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
@@ -143,7 +142,7 @@ __device__ __forceinline__ Vec16 load_streamed(const void* from) {
   return v;
 }
 
-// See LaunchShape::overlaps_predecessor.
+// Programmatic dependent launch; see LaunchShape::overlaps_predecessor.
 __device__ __forceinline__ void wait_for_predecessor() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }

@@ -1,15 +1,15 @@
-// What Hopper's processors alone have, as PTX: barriers that count bytes, copies of tiles, products of warpgroups. Only
-// gemm/wgmma uses it.
+// Instructions that only Hopper has, as PTX: mbarriers that count bytes, copies of tiles (TMA), and products of
+// warpgroups (wgmma). Only gemm/wgmma uses them.
 #pragma once
 
-#include <cuda.h>  // types alone: the driver's function is looked up
+#include <cuda.h>  // types only: the driver's function is looked up
 
 #include "backend/cuda/device/arch.cuh"
 #include "backend/cuda/device/cuda_status.cuh"
 #include "backend/cuda/device/stream.h"
 #include "backend/cuda/device/warpgroup.h"
 
-// Whether the device that is compiled for has all of this.
+// Whether the target has all of this (sm_90a).
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define IMP_HOPPER 1
 #endif
@@ -92,7 +92,7 @@ __device__ __forceinline__ void begin_tile_copy(void* shared, const TensorMap& m
       : "memory");
 }
 
-// A warpgroup releases registers to the block, or takes them. Each does so once, at the beginning of its role.
+// A warpgroup releases registers to the block, or takes them (setmaxnreg), once, at the beginning of its role.
 template <int kRegisters>
 __device__ __forceinline__ void keep_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -128,7 +128,7 @@ __device__ __forceinline__ void wait_for_products() {
 
 // d[64x128] += a[64x16] · b[16x128] with float32 sums, asynchronously. Warp w has rows 16 · w and on, of a and of d, in
 // the order of arch::mma_f16: d[j] is that shape's d of columns 8 · j and on. Columns of b are rows of a tile in shared
-// memory. Do not touch d and a before the product was waited for.
+// memory. Do not touch d or a until wait_for_products() has returned.
 __device__ __forceinline__ void multiply_f16(float (&d)[kProductGroups][4], const std::uint32_t (&a)[4],
                                              std::uint64_t tile) {
   IMP_MULTIPLY("f16.f16");

@@ -1,4 +1,4 @@
-// What is launched, and on which stream.
+// The shape of a launch, and the stream of a matrix kernel's launch.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace imp::cuda {
 struct LaunchShape {
   dim3 grid, block;
   std::size_t shared_bytes = 0;  // dynamic
-  // Only for kernels that run arch::wait_for_predecessor() before they touch what another kernel wrote or reads.
+  // Programmatic dependent launch: needs arch::wait_for_predecessor() before accesses to other kernels' data.
   bool overlaps_predecessor = false;
 };
 

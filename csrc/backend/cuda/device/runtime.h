@@ -1,4 +1,4 @@
-// What the backend asks of the device's runtime.
+// The functions of the device's runtime that the backend uses.
 #pragma once
 
 #include <cstddef>

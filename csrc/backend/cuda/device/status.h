@@ -1,4 +1,4 @@
-// The result of a runtime call as a value: inside this room nothing throws before a step ends.
+// The result of a runtime call as a value: the CUDA backend throws only at the end of a step.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What one load moves at most.
+// The most that one load moves: 16 bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The shape of a product that a warpgroup makes.
+// The shape of a warpgroup's product (wgmma).
 #pragma once
 
 #include "backend/cuda/device/tile_places.h"

@@ -7,8 +7,7 @@ struct BlockPlace {
   int row_block, pass;
 };
 
-// Neighbouring passes share the same weights; soon after, others share the same rows of x. So both are still in the L2
-// cache.
+// Neighbouring blocks share weights, and blocks soon after share rows of x. So both are still in the L2 cache.
 constexpr BlockPlace place_in_order(int block, int n_row_blocks, int n_passes) {
   constexpr int kPassesTogether = 16;
   const int first = block / (kPassesTogether * n_row_blocks) * kPassesTogether;

@@ -1,4 +1,4 @@
-// Converts F8_E4M3 codes to float16 with bit operations: on every GPU as fast as the newer ones' instruction.
+// Converts F8_E4M3 codes to float16 with bit operations: as fast as newer GPUs' instruction, and on every GPU.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"

@@ -8,7 +8,7 @@
 namespace imp::cuda {
 
 // Float16 scales are multiples of each row's unit, chosen so that the row's greatest is 2^15. A scale shared by a whole
-// row is exact. Another may be 2^12 times smaller before its smallest weights become subnormal.
+// row is exact. Others may be 2^12 times smaller before their smallest weights become subnormal.
 struct RowUnits {
   static constexpr int kLeastScale = (127 - 100)
                                      << 23;  // 2^-100 as bits: the only smaller one is 0 (quant::kLeastF8Scale)

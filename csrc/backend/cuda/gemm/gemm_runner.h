@@ -70,7 +70,7 @@ class GemmRunner {
     GemmLaunchTerm term;
   };
 
-  // What the op before has written along with its rows.
+  // The prepared rows that the previous op wrote along with its own.
   struct Ready {
     const float* x = nullptr;
     int n_rows = 0;

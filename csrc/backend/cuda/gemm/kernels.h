@@ -8,7 +8,7 @@
 #include "backend/gemm.h"
 #include "backend/gemm_launch.h"
 
-// The function of a kernel of the list, from the template launch_KERNEL.
+// Declares the function of a listed kernel, an instance of the template launch_KERNEL.
 #define IMP_DECLARE_LAUNCH(name, Type, kernel) void launch_##name##_##kernel(const GemmLaunch& launch);
 #define IMP_DEFINE_LAUNCH(name, Type, kernel)               \
   void launch_##name##_##kernel(const GemmLaunch& launch) { \
@@ -17,7 +17,7 @@
 
 namespace imp::cuda {
 
-// Up to four rows of q8_rows. The shared memory of a block:
+// Up to four rows of q8_rows. dp4a_shared_bytes is the shared memory of a block.
 std::size_t dp4a_shared_bytes(std::int64_t k) noexcept;
 IMP_INTEGER_TILE_TYPES(IMP_DECLARE_LAUNCH, dp4a)
 
@@ -36,7 +36,7 @@ IMP_TILE_TYPES(IMP_DECLARE_LAUNCH, wgmma)
 
 // The same formats, and faster for many rows. Never for experts.
 IMP_TILE_TYPES(IMP_DECLARE_LAUNCH, cublaslt)
-// Bounded for any weight.
+// The scratch, which is bounded for any weight.
 std::size_t cublaslt_scratch_bytes(const GemmProblem& problem, int m);
 void prepare_cublaslt(const GemmProblem& problem, void* stream);
 

@@ -16,9 +16,9 @@
 namespace imp::cuda {
 namespace {
 
-// Staged at a time, twice: large enough to hide the latency of a copy.
+// Bytes staged at a time, double-buffered: large enough to hide the latency of a copy.
 constexpr std::int64_t kBatchBytes = std::int64_t{32} << 20;
-// Read and packed by one thread, then copied at once.
+// Bytes read and packed by one thread, then copied at once.
 constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 
 // A weight and its destination.

@@ -22,7 +22,7 @@ constexpr int kStepElements = 64, kTileSteps = kTileElements / kStepElements;
 constexpr int kStepProducts = kStepElements / 16;
 
 using Fragment = std::uint32_t[4];
-// The index of (block, row) in a step, for the lane's two rows.
+// A word for each (block, row) of a step, for the lane's two rows.
 using ScaleWords = std::uint32_t[2][2];
 
 __device__ __forceinline__ arch::Vec16 load_cached(const std::byte* from) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ std::uint16_t load_half(const std::byte* from) {
   return *reinterpret_cast<const std::uint16_t*>(from);
 }
 
-// Converts without a conversion instruction: codes of up to 10 bits are placed behind the exponent of 1024, whose last
+// Converts codes to float16 without a conversion instruction: up to 10 bits become the last bits of 1024, whose last
 // place is 1. Two at once; factor and offset restore the code exactly.
 constexpr std::uint32_t kBehind1024 = 0x64006400;
 constexpr std::uint32_t kOnes = 0x3c003c00, kSixteenths = 0x2c002c00;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void nibble_weights(std::uint32_t codes, std::uint32_
   odd = weights_of(odd, kFactor, kOffset, by.scale, by.minus_minimum);
 }
 
-// The fragment of a product. scale_of(row) is for its 16 elements in one of a lane's two rows.
+// The fragment of a product. scale_of(row) returns the CodeScale of its 16 elements in one of a lane's two rows.
 template <int kMoreBits, int kZero, class ScaleOf>
 __device__ __forceinline__ void nibble_fragment(int product, const arch::Vec16& codes, const arch::Vec16& more,
                                                 int more_shift, const ScaleOf& scale_of, Fragment& a) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void share_words(std::uint32_t mine, int lane, ScaleW
 template <DType kType>
 struct WeightStep;
 
-// For weights that are complete in float16: nothing to prepare before a step, and factor 1 after it.
+// For weights that float16 represents in full: nothing to prepare before a step, and factor 1 after it.
 struct WithoutUnits {
   __device__ __forceinline__ void begin(const std::byte*, int, int) {}
   template <int kGroups>

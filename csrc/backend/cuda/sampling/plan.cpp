@@ -1,4 +1,4 @@
-// Packs requests for the device. The host counts what a history means for the logits.
+// Packs requests for the device. The host computes the adjustments that follow from a history.
 #include "backend/cuda/sampling/plan.h"
 
 #include <algorithm>

@@ -52,7 +52,7 @@ std::string text_of(std::int64_t n, std::int64_t k) {
 
 }  // namespace
 
-// A weight shape, and what of x and the product does not depend on the number of rows.
+// A weight shape, and the descriptors of a product with it. Some of these also need the number of rows.
 struct CublasLt::Shape {
   bool is_bfloat16;
   std::int64_t n, k;

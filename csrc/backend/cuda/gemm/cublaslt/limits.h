@@ -1,4 +1,4 @@
-// How much cuBLASLt's products take at most.
+// Upper bounds of the memory that products by cuBLASLt take.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace imp::cuda {
 
-// Weights as large as fill a GPU with a prompt's usual chunk; products that its cache may hold until they are finished.
+// The decoded weights fill a GPU with a usual prefill chunk; the products may stay in its L2 cache until finished.
 struct CublasLtLimits {
   static constexpr std::int64_t weight_bytes = std::int64_t{128} << 20;  // decoded at a time, of all products that are
                                                                          // made at once

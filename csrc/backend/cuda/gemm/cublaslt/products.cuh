@@ -20,8 +20,8 @@ constexpr int staged_chunk(int row, int chunk) {
   return row * CublasLtKernel::kRowBytes + (chunk ^ row % CublasLtKernel::kRowChunks) * kLaneBytes;
 }
 
-// One warp per tile, one block for several tiles along k. Rows of `out` are contiguous, n_tiles long, with elements in
-// the order of the fragments, which activations share. A row's unit holds its scale.
+// One warp per tile, one block for several tiles along k. Rows of `out` are contiguous, n_tiles tiles long. Their
+// elements are in the order of the fragments, as in prepared activations. A row's unit holds its scale.
 template <DType kType>
 __global__ void __launch_bounds__(CublasLtKernel::kThreads)
     cublaslt_weights_kernel(const std::byte* tiles, int n_tiles, std::byte* out, float* units) {
