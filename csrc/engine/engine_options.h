@@ -1,5 +1,5 @@
-// The engine's options, and the one table of those that imp.conf has: the engine checks them by it, and over
-// `_core.engine_fields()` imp.conf has its ranges, defaults and words from it.
+// The engine's options, and the one table of those in imp.conf. The engine checks values by it. imp.conf takes ranges,
+// defaults and descriptions from it through `_core.engine_fields()`.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ struct EngineOptions {
   int prefill_per_decode = 6;        // rows of prompts for each decode row of the same step; 0: as many as fit
   int decode_per_tenant = 12;        // decode rows per tenant in a step that several tenants share; 0: no bound
   std::int64_t max_wait_ms = 60000;  // a run that waited this long goes before higher priorities
-  double tenant_share = 0.5;         // most of running, waiting, prefix cache and idle sessions while others want them
-  bool evict_sessions = false;       // close the longest idle session where blocks are lacking
+  double tenant_share = 0.5;         // largest share of running, waiting, cache and idle sessions while others wait
+  bool evict_sessions = false;       // close the longest idle session if blocks are lacking
   bool prefix_cache = true;
   int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
   int max_candidates = kLimits.top_logprobs;                // the most that a run may ask for
   std::optional<HashSecret> cache_secret;                   // of the prefix keys; absent: drawn from the system
-  int max_queued_events = 65536;                            // the loop pauses where nobody drains them
+  int max_queued_events = 65536;                            // the loop pauses if nobody drains them
   int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
   std::vector<std::int32_t> suppressed_tokens;  // never drawn
-  std::optional<int> cpu;                       // where the engine's thread stays, the first of the backend's team
+  std::optional<int> cpu;                       // CPU of the engine's thread: that of the backend's thread 0
 };
 
 struct EngineField {

@@ -29,7 +29,7 @@ Failure failure_of(Reason lacking, const Make& make) noexcept {
   }
 }
 
-// The failure of any exception, as the table of errors words it.
+// The failure of any exception, with the reason from the table of errors.
 Failure failure_of(const std::exception_ptr& thrown) noexcept;
 
 }  // namespace imp

@@ -31,7 +31,7 @@ class KeyTable {
     slots_[slot_of(key_of(number), key_of)] = number;
   }
 
-  // Empties a slot and moves later entries of the probe sequence back, so that searches still find them.
+  // Empties a slot and moves later entries of the probe sequence back (backward shift deletion).
   template <class KeyOf>
   void erase(std::int32_t number, const KeyOf& key_of) {
     const std::size_t mask = slots_.size() - 1;

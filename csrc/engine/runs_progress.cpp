@@ -150,7 +150,7 @@ void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
   ++state_.stats.n_outputs;
 }
 
-// Ends a run that has its last output, in the order of precedence.
+// Ends a run that has its last output. Checks the conditions in order of precedence.
 void Runs::end_where_due(Sequence& sequence) {
   const Run& run = *sequence.run;
   if (!run.started) return;

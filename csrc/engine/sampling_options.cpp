@@ -1,4 +1,4 @@
-// Holds a sampler to the table of its fields.
+// Checks sampling options against the table of sampler fields.
 #include "engine/sampling_options.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string from_to(double low, double high, bool above = false) {
   return text.str();
 }
 
-// The ends in the type of the value: the float nearest to 0.01 is in a range that begins there. NaN is outside.
+// Rounds the bounds to the value's type: the float nearest to 0.01 is in a range from 0.01 on. NaN is outside.
 template <class T>
 bool is_within(const SamplerField& field, T value) {
   const T low = static_cast<T>(field.low);

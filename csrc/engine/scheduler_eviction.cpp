@@ -78,7 +78,7 @@ Sequence* Scheduler::longest_idle_above_share(const Sequence& wanting) {
   return found;
 }
 
-// Owners of a block beside the sessions that are to end.
+// Owners of a block other than the sessions that are to end.
 int Scheduler::owners_left(std::int32_t block) const {
   return blocks_.allocator().owners(block) - n_leaving_[static_cast<std::size_t>(block)];
 }
@@ -95,8 +95,8 @@ int Scheduler::leave(Sequence& session) {
   return n_freed;
 }
 
-// Ends as many idle sessions as it takes to make n_needed blocks available; none, and returns false, if all that may
-// end would not do.
+// Ends as many idle sessions as it takes to make n_needed blocks available. If all that may end are not enough, ends
+// none and returns false.
 bool Scheduler::evict_sessions(const Sequence& wanting, int n_needed, StepPlan& plan) {
   int n_available = blocks_.n_available();
   while (n_available < n_needed) {

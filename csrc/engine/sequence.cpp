@@ -1,4 +1,4 @@
-// What a sequence does to itself.
+// Operations on one sequence.
 #include "engine/sequence.h"
 
 #include <algorithm>
