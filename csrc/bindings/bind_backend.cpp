@@ -1,4 +1,4 @@
-// What this machine can run, the kernels there are, and why one is chosen.
+// What this machine can run, its kernels, and why a plan chooses one.
 #include "bindings/register.h"
 
 #include <pybind11/stl.h>
@@ -53,7 +53,7 @@ GemmProblem problem_of(const std::string& weight, std::int64_t n, std::int64_t k
 py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, const std::string& device,
                  const std::string& isa, const std::string& gpu, const PythonTuning& tuning, bool deterministic,
                  bool unvalidated, const std::vector<std::string>& cublaslt, const std::string& kernel) {
-  std::unique_ptr<Backend> here;  // where it is asked what it can do
+  std::unique_ptr<Backend> here;  // asked for its capabilities
   if (device != "cpu" && gpu == "auto") {
     DeviceOptions options;
     options.kind = device;

@@ -16,7 +16,7 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
-// Its numbers come as keywords: the table of the sampler's fields names them.
+// The numbers are keywords, named by the table of the sampler's fields.
 SamplingOptions make_sampling(std::vector<std::int32_t> dry_breakers, const std::map<std::int32_t, float>& logit_bias,
                               std::uint64_t seed, py::dict numbers) {
   SamplingOptions options{.values = {}, .dry_breakers = std::move(dry_breakers), .logit_bias = {}, .seed = seed};

@@ -1,4 +1,4 @@
-// The engine's commands as methods with keyword arguments, for whatever has submit(std::vector<Command>).
+// The engine's commands as methods with keyword arguments, for any class with submit(std::vector<Command>).
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -22,7 +22,7 @@ std::vector<std::uint32_t> mask_of_bytes(const pybind11::bytes& bytes);
 SequenceKind sequence_kind(const std::string& word);
 EndReason end_reason(const std::string& word);
 
-// Checks and queues without Python's lock.
+// Checks and queues without the GIL.
 template <class Self>
 void submit_unlocked(Self& self, std::vector<Command> commands) {
   const pybind11::gil_scoped_release unlocked;

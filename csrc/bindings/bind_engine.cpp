@@ -1,4 +1,4 @@
-// The engine over a model, its options and its numbers.
+// The engine, its options and its statistics.
 #include "bindings/register.h"
 
 #include <pybind11/stl.h>
@@ -93,12 +93,12 @@ void register_stats(py::module_& module) {
       .def_readonly("stopped", &EngineStats::stopped);
 }
 
-// The engine with the memory that its events go round in.
+// The engine, and a spare event vector for drain_events().
 class PythonEngine {
  public:
   PythonEngine(LoadedModel& model, const EngineOptions& options)
       : lease_(model), engine_(std::make_unique<Engine>(*model.backend, *model.decoder, options)) {}
-  // The thread ends with the step that it is in: Python goes on meanwhile.
+  // Releases the GIL while the engine's thread ends its step.
   ~PythonEngine() {
     const py::gil_scoped_release unlocked;
     engine_.reset();
@@ -112,7 +112,7 @@ class PythonEngine {
   void let_go() { engine_->let_go(); }
 
   py::list drain_events() {
-    // Taken out, so that two callers at once do not share it.
+    // Moved out, so that two concurrent callers do not share it.
     std::vector<Event> events;
     {
       const py::gil_scoped_release unlocked;
@@ -130,7 +130,7 @@ class PythonEngine {
   const Engine& engine() const noexcept { return *engine_; }
 
  private:
-  const ModelLease lease_;  // given back when the engine's thread has ended
+  const ModelLease lease_;  // released after the engine's thread has ended
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
   std::vector<Event> spare_;

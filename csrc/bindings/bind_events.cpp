@@ -61,7 +61,7 @@ void register_parts(py::module_& module) {
       .def_readonly("blocked_ns", &RunTimings::blocked_ns);
 }
 
-// Names as numbers into a list: a profile has a hundred thousand ops of a dozen names.
+// Names are indices into a list: a profile has a hundred thousand ops of a dozen names.
 py::tuple ops_of(const ProfileEvent& profile) {
   std::vector<std::string_view> names;
   const auto n = static_cast<py::ssize_t>(profile.ops.size());

@@ -1,4 +1,4 @@
-// The engine's events, as Python sees them.
+// The engine's events as Python objects.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -18,8 +18,8 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
-// Strings in arrays are bytes: a token may be any bytes, and must survive. A string alone is text for people; what is
-// not UTF-8 in it becomes surrogates, from which `encode("utf-8", "surrogateescape")` gives the bytes back.
+// Strings in arrays become bytes, since a token may be any bytes. A single string becomes str: bytes that are not UTF-8
+// become surrogates, which `encode("utf-8", "surrogateescape")` turns back into the bytes.
 struct ToPython {
   py::object operator()(std::monostate) const { return py::none(); }
   py::object operator()(std::uint64_t value) const { return py::int_(value); }

@@ -1,4 +1,4 @@
-// Loading models, and what there is to know about one.
+// Loading, planning and describing models.
 #include "bindings/register.h"
 
 #include <pybind11/functional.h>
@@ -143,7 +143,7 @@ py::dict memory_dict(const MemoryPlan& plan) {
                   py::arg("n_blocks") = plan.n_blocks, py::arg("max_context") = plan.max_context);
 }
 
-// The plan where it all fits, else None and the sentence that says by how much it does not.
+// The plan and ""; or None and the error message if it does not fit.
 py::tuple divide(const MemoryRequest& request) {
   try {
     return py::make_tuple(memory_dict(plan_memory(request)), "");
@@ -170,7 +170,7 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
       py::arg("refusal") = division[1]);
 }
 
-// The callback is Python's: it is called with the lock held, and what it raises ends the load.
+// Calls Python's callback with the GIL held. An exception that it raises ends the load.
 LoadProgress with_lock(PythonProgress progress) {
   if (!progress) return {};
   return [report = std::move(*progress)](std::uint64_t done, std::uint64_t total) {
@@ -198,7 +198,7 @@ bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on)
   const std::optional<PackedWeights>& packed = self.model->packed();
   if (!packed) throw FieldInvalid("packed_cache", "none was given");
   if (!packed->cache) throw FieldInvalid("packed_cache", packed->why);
-  constexpr int kPiecesPerQuestion = 32;  // each has to wait for Python's lock
+  constexpr int kPiecesPerQuestion = 32;  // each has to wait for the GIL
   int n_pieces = 0;
   const auto ask = [&] {
     if (n_pieces++ % kPiecesPerQuestion != 0) return true;
@@ -209,7 +209,7 @@ bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on)
   return self.model->write_packed(ask);
 }
 
-// An attribute that `find` finds in a part of the options.
+// Binds a member of the options, which `find` returns, as an attribute.
 template <class Find>
 void def_attribute(py::class_<PythonLoadOptions>& bound, const char* name, Find find, const char* text = "") {
   using Value = std::remove_reference_t<decltype(find(std::declval<PythonLoadOptions&>()))>;

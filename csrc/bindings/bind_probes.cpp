@@ -1,4 +1,4 @@
-// The probes of memory, arithmetic and kernels, each on a team of threads that lives for one call.
+// The probes of memory, arithmetic and kernels, each on a thread pool that lives for one call.
 #include "bindings/register.h"
 
 #include <pybind11/stl.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Probe = double (*)(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 
-// Thread 0 of a pool is its caller: one that is made for this, so that pinning it does not move Python's.
+// Thread 0 of a pool is its caller. Here that is a new thread, so that pinning does not affect Python's thread.
 template <class Body>
 auto on_pool(int threads, const std::vector<int>& cpus, const Body& body) {
   const py::gil_scoped_release unlocked;

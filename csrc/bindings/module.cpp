@@ -1,4 +1,4 @@
-// The extension `_core`: every room registers what Python may see of it.
+// The extension module `_core`.
 #include <pybind11/pybind11.h>
 
 #include "bindings/register.h"

@@ -1,4 +1,4 @@
-// What the rooms show Python: a function each, which module.cpp calls in this order.
+// The functions that register the bindings, in the order in which module.cpp calls them.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,7 +8,7 @@ namespace imp::bindings {
 // Adds Error and its subclasses to the module `_core`. Each has `.reason` (str), `.message` (str) and `.details`
 // (dict[str, str]).
 void register_errors(pybind11::module_& module);
-// Translates C++ errors that the functions of this extension throw, and of no other, into the errors of `_core`.
+// Translates C++ errors of this extension's functions, and of no other, into the errors of `_core`.
 void translate_errors();
 void register_backend(pybind11::module_& module);
 void register_probes(pybind11::module_& module);
@@ -16,7 +16,7 @@ void register_tables(pybind11::module_& module);
 void register_files(pybind11::module_& module);
 void register_synthetic(pybind11::module_& module);
 void register_model(pybind11::module_& module);
-// Engine, EngineOptions, EngineStats, the parts of commands, and the events. After the errors and the class Model.
+// Engine, EngineOptions, EngineStats, the parts of commands, and the events. Needs the errors and the class Model.
 void register_engine(pybind11::module_& module);
 
 }  // namespace imp::bindings

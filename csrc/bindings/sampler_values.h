@@ -1,4 +1,4 @@
-// A sampler's numbers by keyword, as the table of its fields names them.
+// Converts a sampler's numbers to and from Python keywords.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -23,7 +23,7 @@ inline pybind11::object value_of(const SamplerField& field, const SamplerValues&
   return std::visit([&](auto member) { return pybind11::object(pybind11::cast(values.*member)); }, field.member);
 }
 
-// Takes what it knows out of `keywords`. Raises TypeError where a value is no number of the field's type.
+// Moves the known fields from `keywords` to `values`. Raises TypeError if a value does not fit its field's type.
 inline void take_values(pybind11::dict& keywords, SamplerValues& values) {
   for (const SamplerField& field : kSamplerFields) {
     const std::string keyword = keyword_of(field);

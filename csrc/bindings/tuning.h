@@ -1,4 +1,4 @@
-// A tuning as Python hands it over.
+// A tuning as a Python list.
 #pragma once
 
 #include <optional>

@@ -49,7 +49,7 @@ struct EngineStats {
 };
 
 // submit and drain_events may be called from any thread. The engine's thread never waits for a caller and never takes
-// Python's lock. It pauses only while max_queued_events wait to be drained.
+// the GIL. It pauses only while max_queued_events wait to be drained.
 class Engine {
  public:
   // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend.

@@ -92,7 +92,7 @@ std::vector<std::size_t> file_order(const WeightPlan& plan) {
   return order;
 }
 
-// Counts bytes read and reports every hundredth of them, since the callback may wait for Python's lock.
+// Counts bytes read and reports every hundredth of them, since the callback may wait for the GIL.
 class ProgressMeter {
  public:
   ProgressMeter(const WeightPlan& plan, const LoadProgress& progress) : progress_(progress) {
