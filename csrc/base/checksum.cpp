@@ -14,7 +14,7 @@ constexpr std::size_t kLanes = 8, kStepBytes = 8 * kLanes;
 
 using Lanes = std::array<std::uint64_t, kLanes>;
 
-// The shift moves high bits to where the product spreads them. Without it a change of a word's highest bit would stay
+// The shift moves high bits to where the product spreads them. Otherwise a change of a word's highest bit would remain
 // one bit, which a change in the next word could undo.
 std::uint64_t mix(std::uint64_t sum, std::uint64_t word) noexcept {
   sum ^= word;

@@ -49,8 +49,8 @@ int Scheduler::blocks_held(std::span<Sequence* const> sessions) {
 }
 
 // A tenant's share is tenant_share of all blocks, but at most an equal part for each tenant with idle sessions and for
-// the tenant that wants blocks. Of the other tenants, looks at those whose idle sessions hold more than a share and can
-// free blocks, and takes the longest idle session of the one that holds most.
+// the tenant that wants blocks. Looks at the other tenants whose idle sessions hold more than a share and can free
+// blocks. Takes the longest idle session of the one that holds most.
 Sequence* Scheduler::longest_idle_above_share(const Sequence& wanting) {
   std::ranges::sort(idle_sessions_, {}, [](const Sequence* session) -> const std::string& { return session->tenant; });
   const auto of_one_tenant = [](const Sequence* a, const Sequence* b) { return a->tenant == b->tenant; };

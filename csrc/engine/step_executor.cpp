@@ -18,7 +18,7 @@ const std::uint32_t* bits(const TokenMask& mask) {
   return mask.empty() ? nullptr : mask.data();
 }
 
-// Results that need the host: logits rows, or candidates where nothing is drawn.
+// Results that need the host: logits rows, or candidates if nothing is drawn.
 bool wants_more(const Draw& draw) {
   return draw.sequence->run->returns.logits || (!draw.is_drawn() && !draw.candidates.empty());
 }
@@ -198,7 +198,7 @@ void StepExecutor::add_requests(Step& step) const {
   step.results.assign(step.requests.size(), {});
 }
 
-// Where nothing is drawn, the candidates come from a score request for an arbitrary token.
+// If nothing is drawn, the candidates come from a score request for an arbitrary token.
 void StepExecutor::sample(Step& step) {
   add_requests(step);
   if (!step.requests.empty()) {

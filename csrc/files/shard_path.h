@@ -6,8 +6,8 @@
 
 namespace imp {
 
-// The real path of the file `name` beside `first_path`. `name` comes from a checkpoint: anything but a plain file
-// name is refused, and so is a symbolic link that leaves both the directory of first_path and the one where the first
+// The real path of the file `name` in the directory of `first_path`. `name` comes from a checkpoint: refuses anything
+// but a plain file name, and a symbolic link that leaves both the directory of first_path and the one where the first
 // file really lies (a download cache keeps a set as links into one directory). Throws MODEL_SHARD; opens nothing.
 std::string shard_path(const std::string& first_path, std::string_view name);
 

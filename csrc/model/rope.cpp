@@ -15,7 +15,7 @@ struct Ramp {
   double first = 0;
   double last = 0;
   double scaled_part(double pair) const {
-    const double width = first == last ? 0.001 : last - first;  // no division by zero where both ends fall together
+    const double width = first == last ? 0.001 : last - first;  // avoids a division by zero if both ends are equal
     return std::clamp((pair - first) / width, 0.0, 1.0);
   }
 };

@@ -21,7 +21,7 @@ inline void hide_unseen(KeyRange seen, int panel, float* scores) {
   store(scores + panel, select(is_seen, load(scores + panel), broadcast(-__builtin_inff())));
 }
 
-// Turns the scaled dot products of one query into exp(score - greatest), or zero where masked, in the form that Kept
+// Turns the scaled dot products of one query into exp(score - greatest), or zero for masked keys, in the form that Kept
 // multiplies. The sum adds the weights in that form.
 template <class Kept>
 inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* scores) {

@@ -9,7 +9,7 @@
 namespace imp::cpu {
 
 // Each runs on all threads of the pool for about the given time, with the best instructions that `caps` allows. Returns
-// the rate of all threads together. Run them beside a benchmark.
+// the rate of all threads together. Run them right before or after a benchmark.
 double probe_read_bytes_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 double probe_f32_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);
 double probe_bf16_ops_per_s(ThreadPool& pool, const DeviceCaps& caps, double seconds);

@@ -25,7 +25,7 @@ class FactReader {
   const ModelFile& file() const noexcept { return file_; }
   bool has_tensor(std::string_view name) const noexcept { return file_.find(name) != nullptr; }
   bool has(std::string_view key);      // null counts as missing
-  bool is_null(std::string_view key);  // for keys where null says more than a missing key
+  bool is_null(std::string_view key);  // for keys where null and a missing key differ
 
   // Any integer. Notes no origin.
   std::optional<std::uint64_t> find_integer(std::string_view key);
