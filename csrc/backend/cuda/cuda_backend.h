@@ -88,7 +88,7 @@ class CudaBackend final : public Backend {
 
  private:
   friend struct TestAccess;
-  // Counts an op and, where ops are traced, times it until the device has done it.
+  // Counts an op and, if ops are traced, times it until the device has finished it.
   class Running;
   Running run(Op op) noexcept;
   Running run(std::string_view kernel) noexcept;

@@ -1,8 +1,8 @@
 // Attention of 16 query rows over tiles of 64 keys, in a warp's registers: the online softmax of FlashAttention on
 // matrix instructions.
 //
-// All kernels use these functions in this order. So the bits of a row depend neither on the kernel nor on the rows
-// beside it. A tile or split that a row does not see leaves its state unchanged.
+// All kernels use these functions in this order. So the bits of a row depend neither on the kernel nor on the other
+// rows. A tile or split that a row does not see leaves its state unchanged.
 #pragma once
 
 #include "backend/cuda/attention/args.h"
@@ -145,7 +145,7 @@ __device__ __forceinline__ void weigh(const float (&scores)[kScoreColumns][4], c
 }
 
 // The state of the online softmax over one or more splits: for the lane's two rows the greatest score, in sums[2 · row]
-// the sum of the weights as multiplied, and values in blocks of 8 columns.
+// the sum of the rounded weights, and values in blocks of 8 columns.
 template <int kColumns>
 struct AttentionState {
   float greatest[2];

@@ -5,7 +5,7 @@
 
 namespace imp::cuda {
 
-// In CMake's notation, separated by spaces: "80-real 90a-real". Without -real or -virtual an entry is both.
+// In CMake's notation, separated by spaces: "80-real 90a-real". An entry without -real or -virtual is both.
 std::string_view images_of_build() noexcept;
 
 // Whether one of the images runs on such a GPU; 90 means 9.0.

@@ -119,7 +119,7 @@ void Event::record(Stream& stream) {
 }
 
 void Event::wait(Stream& stream) const {
-  // An event that was never recorded has passed.
+  // An event that was never recorded counts as finished.
   if (state_->made.is_ok()) stream.keep(to_status(cudaEventSynchronize(state_->event)));
 }
 

@@ -11,7 +11,7 @@
 //   mins(i)            if kHasMin
 //   half_scales(i)     if kHasHalfScales: integers [row][half] that the codes of each 16 are multiplied by first
 // Codes include zero points: they are left-aligned in their bytes, so that flipping the highest bit subtracts the zero
-// point; scales are smaller by the same shift. For fragment and half_scales, i must be a constant in unrolled loops.
+// point; scales shrink by the same shift. For fragment and half_scales, i must be a constant in unrolled loops.
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"

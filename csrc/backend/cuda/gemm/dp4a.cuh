@@ -1,9 +1,9 @@
 // Quantized weights times up to four rows of int8, with dp4a (a dot product of four int8 per lane): a GEMV for decode.
 //
-// Split-K inside a block: a block computes 16 columns of out, and its warps slices of k; the rows of x are in shared
-// memory. Of four blocks of 32 elements, lane 4 · g + t has parts of the dot products of rows g and g + 8. These exact
-// integers are transposed so that t has all of block t, which it scales. Its sum is the chain of blocks that are t
-// modulo 4.
+// Split-K inside a block (sliced-K): a block computes 16 columns of out, and its warps slices of k; the rows of x are
+// in shared memory. Lane 4 · g + t has parts of the dot products of rows g and g + 8 with four blocks of 32 elements.
+// These exact integers are transposed so that lane t has all of block t, which it scales. Its sum is the chain of the
+// blocks t, t + 4 …
 #pragma once
 
 #include "backend/cuda/gemm/decode_tile.cuh"

@@ -77,7 +77,7 @@ class GemmRunner {
     ActivationFormat format = ActivationFormat::f32;
   };
 
-  Inputs inputs_of(Rows x) noexcept;  // takes what is ready, which is then no longer ready
+  Inputs inputs_of(Rows x) noexcept;  // takes what is ready, at most once
   static Scratch scratch_for(const WorkspaceNeeds& needs);
   const Prepared& prepare(Rows x, ActivationFormat format, Inputs& inputs);
 

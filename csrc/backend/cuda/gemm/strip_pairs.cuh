@@ -103,7 +103,7 @@ __device__ __forceinline__ void write_strips(const TileWork& work, const TilePla
                                              int first_column, const float* staged, int factor_offset, int lane) {
   const GemmLaunchTerm& term = work.terms[place.term];
   const bool is_gated = work.fusion != GemmFusion::none;
-  // Of one strip a lane writes a row and every other column; of two strips, a row of one and every column.
+  // A lane writes a row of one strip: every other column of a single strip, every column if there are two.
   const bool is_one = is_gated || kStrips == 1;
   const int row = lane % kTileRows, strip = is_one ? 0 : lane / kTileRows;
   const std::int64_t n = std::int64_t{strip == 0 ? pair.strip[0] : pair.strip[1]} * kTileRows + row;

@@ -25,7 +25,7 @@ static __device__ __forceinline__ int nibble_at(const std::byte* tile, int row, 
 static __device__ __forceinline__ std::byte nibbles_at(const std::byte* tile, int row, int low_k, int high_k) {
   return static_cast<std::byte>(nibble_at(tile, row, low_k) | nibble_at(tile, row, high_k) << 4);
 }
-// Byte i of those whose halves belong to two neighbouring blocks, in the file and in the tile.
+// Byte i of those that hold halves (nibbles) of two neighbouring blocks, in the file and in the tile.
 static __device__ __forceinline__ std::byte paired_nibbles(const std::byte* tile, int row, int i) {
   return tile[nibble_offset(row, i / 32 * 64 + i % 32)];
 }

@@ -1,4 +1,4 @@
-// The work of a launch on tiles: a block computes 16 columns of some rows of out, and its warps slices of k (split-K).
+// The work of a launch on tiles: a block computes 16 columns of some rows of out, its warps slices of k (sliced-K).
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
@@ -14,7 +14,7 @@ namespace imp::cuda {
 constexpr int kMaxSlices = 8;  // of k, one per warp
 constexpr int kTileThreads = kMaxSlices * kWarpSize;
 
-// GemmLaunch for blocks.
+// GemmLaunch as blocks read it.
 struct TileWork {
   GemmLaunchTerm terms[GemmLaunch::kMaxTerms];
   int n_terms = 0;
@@ -46,7 +46,7 @@ constexpr TileRange slice_of(int n_tiles, int slice) {
   return {slice * n_tiles / n_slices, (slice + 1) * n_tiles / n_slices};
 }
 
-// Passes over at most `columns` rows of out for m rows, for any distribution of rows over experts.
+// The number of passes over at most `columns` of the m rows of out, for any distribution of rows over experts.
 constexpr int n_passes_of(int m, int n_experts, int columns) {
   const int whole = ceil_div(m, columns);
   if (n_experts == 0) return whole;
@@ -186,7 +186,7 @@ inline int n_products_of(const TileWork& work) {
   return work.fusion == GemmFusion::none ? 1 : 2;
 }
 
-// For a kernel whose blocks compute `columns` rows of out and need shared memory beside the sums.
+// For a kernel whose blocks compute `columns` rows of out and need this shared memory in addition to the sums.
 inline LaunchShape shape_of(const TileWork& work, int columns, std::size_t shared_bytes) {
   const int n_slices = n_slices_of(work.n_tiles);
   std::int64_t n_strips = 0;

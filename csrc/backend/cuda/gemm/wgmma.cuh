@@ -116,7 +116,7 @@ struct StripFeed {
   }
 };
 
-// A group of products. It reads the fragments until it was waited for.
+// Starts a group of products. Do not touch the fragments until it has ended.
 template <DType kType>
 __device__ __forceinline__ void begin_group(std::uint64_t x, const StepFragments& fragments, ProductSums& sums) {
   constexpr std::uint64_t kProductBytes = 16 * 2 / 16;  // in the unit of descriptors

@@ -1,4 +1,4 @@
-// The end of the shortest prefix of an order that holds a given mass (weighted selection), found by a radix search
+// The end of the shortest prefix of an order that holds a given mass: a weighted radix select. It finds the prefix
 // without sorting.
 #pragma once
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ bool is_before(const Cut& a, const Cut& b) {
   return a.key < b.key || (a.key == b.key && a.id < b.id);
 }
 
-// A range of an order: all ids between two keys, or some ids of one key.
+// A range of an order: all elements with keys from low to high, or if these are equal, ids from first to last.
 struct Run {
   Mass low, high;
   std::uint32_t first, last;
@@ -61,7 +61,7 @@ struct CutMemory {
   Cut cut;
 };
 
-// In two halves with a carry: the compiler makes loops of 64-bit atomics in shared memory.
+// In two halves with a carry, since 64-bit atomics in shared memory compile to loops.
 __device__ __forceinline__ void add_mass(CutMemory& memory, int part, Mass mass) {
   const auto low = static_cast<unsigned>(mass);
   const unsigned before = atomicAdd(&memory.mass_low[part], low);
