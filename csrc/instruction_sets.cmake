@@ -1,6 +1,6 @@
-# Which files are compiled for which instruction set, and which of them this processor's family has.
+# The flags of each instruction set, and the sets that the target processor's family has.
 #
-# A file whose name ends in an instruction set is compiled for it and run only where the CPU has it.
+# A file whose name ends in an instruction set is compiled for it and runs only if the CPU has it.
 set(flags_avx2 -mavx2 -mfma -mf16c)
 set(flags_avx2vnni ${flags_avx2} -mavxvnni)
 set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
@@ -11,7 +11,7 @@ set(flags_avx512vnni ${flags_avx512} -mavx512vnni)
 set(flags_avx512bf16 ${flags_avx512vnni} -mavx512bf16)
 set(flags_neondot -march=armv8.2-a+dotprod)
 
-# For code that differs between the families; empty for one without kernels of its own.
+# A definition for code that differs between families; empty for a family without its own kernels.
 set(imp_processor_definition)
 set(imp_instruction_sets)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -22,7 +22,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(imp_instruction_sets neondot)
 endif()
 
-# Gives files of instruction sets their flags, and takes those of other processors out of the list.
+# Gives the files of instruction sets their flags, and removes those for other processors from the list.
 function(imp_sources_for_this_processor list)
   set(kept)
   foreach(source IN LISTS ${list})

@@ -19,7 +19,7 @@ struct AttentionParams {
   int n_heads = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
-  float scale = 0;     // of q · k
+  float scale = 0;     // multiplies q · k
   float soft_cap = 0;  // logit soft-capping: cap · tanh(score / cap); 0: none
   int window = 0;      // sliding window: a query sees keys at positions > p - window; 0: all
 };

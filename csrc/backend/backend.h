@@ -126,7 +126,7 @@ struct WorkspaceNeeds {
 class StepBody {
  public:
   virtual ~StepBody() = default;
-  virtual int max_rows() const noexcept = 0;  // of a batch in which each row has logits
+  virtual int max_rows() const noexcept = 0;  // rows of a batch in which each row has logits
   virtual void run(const Batch& batch, KvPool& pool) = 0;
 };
 

@@ -31,7 +31,7 @@ struct EngineOptions {
   bool prefix_cache = true;
   int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
   int max_candidates = kLimits.top_logprobs;                // the most that a run may ask for
-  std::optional<HashSecret> cache_secret;                   // of the prefix keys; absent: drawn from the system
+  std::optional<HashSecret> cache_secret;                   // secret of the prefix keys; absent: drawn from the system
   int max_queued_events = 65536;                            // the loop pauses if nobody drains them
   int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
   std::vector<std::int32_t> suppressed_tokens;  // never drawn

@@ -72,7 +72,7 @@ struct FinishedEvent {
   SequenceId sequence = 0;
   std::uint32_t stream = 0;
   FinishReason reason = FinishReason::stop;
-  std::int32_t stop_token = -1;            // of the request or the model; -1: none ended the run
+  std::int32_t stop_token = -1;            // the request's or the model's; -1: none ended the run
   bool eos = false;                        // the stop token is an eos token of the model
   float stop_logprob = 0;                  // of the stop token, and
   std::vector<Candidate> stop_candidates;  // its alternatives, if requested

@@ -87,7 +87,7 @@ class KvBlocks {
   int max_cached_;
   BlockAllocator allocator_;
   PrefixCache cache_;
-  std::vector<std::int32_t> unowned_;  // of unindex()
+  std::vector<std::int32_t> unowned_;  // scratch of unindex()
 };
 
 }  // namespace imp

@@ -8,13 +8,13 @@
 namespace imp {
 namespace {
 
-// The device alone can draw its next token: the host has no mask, no penalty and no sibling to handle.
+// The device can draw the next token alone: the host has no mask, no penalty and no sibling to handle.
 bool draws_on_device(const Sequence& sequence) noexcept {
   const Run& run = *sequence.run;
   return run.started && run.siblings.empty() && !run.constrained && !has_penalties(sequence.params);
 }
 
-// The run ends with the token that it draws now, whichever token that is.
+// The run ends with the token that it draws now, whatever the token is.
 bool is_last_output(const Sequence& sequence, int max_context) noexcept {
   const Run& run = *sequence.run;
   return run.n_outputs + 1 == run.limits.max_outputs || static_cast<int>(sequence.tokens.size()) + 1 > max_context;

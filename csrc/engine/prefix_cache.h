@@ -79,7 +79,7 @@ class PrefixCache {
   std::vector<std::int32_t> ids_;  // [n_blocks, block_tokens]
   KeyTable blocks_;                // by key
   EvictableBlocks evictable_;
-  std::vector<std::int32_t> stack_;  // of remove()
+  std::vector<std::int32_t> stack_;  // scratch of remove()
 };
 
 }  // namespace imp

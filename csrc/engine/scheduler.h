@@ -112,7 +112,7 @@ class Scheduler {
   Sequence* victim() const noexcept;
 
   void admit(std::int64_t now_ns, Budget& budget, StepPlan& plan);
-  // The state of one admission pass: which waiting runs are passed over.
+  // The state of one admission pass, which decides which waiting runs are passed over.
   struct Entry {
     int n_used = 0;              // places taken
     bool is_full = false;        // no place for a run; from then on only tenants below their equal share are admitted
@@ -151,17 +151,17 @@ class Scheduler {
   std::vector<Sequence*> running_;        // by priority, then order
   std::vector<Sequence*> waiting_;        // in no order
   std::vector<Sequence*> idle_sessions_;  // idle sessions, in no order
-  std::vector<Sequence*> leaving_;        // of evict_sessions: idle sessions that end if all of them free enough
+  std::vector<Sequence*> leaving_;        // scratch of evict_sessions: idle sessions that end if they free enough
   std::vector<int> n_leaving_;            // per block: owners that are in leaving_
-  std::vector<Sequence*> prefills_;       // of plan_prefills
-  std::vector<Sequence*> decodes_;        // of choose_decodes
-  std::vector<Tenant*> sharing_;          // of choose_decodes: tenants with work for the step
-  std::vector<std::uint64_t> marks_;      // of blocks_held: per block, the last count that included it
+  std::vector<Sequence*> prefills_;       // scratch of plan_prefills
+  std::vector<Sequence*> decodes_;        // scratch of choose_decodes
+  std::vector<Tenant*> sharing_;          // scratch of choose_decodes: tenants with work for the step
+  std::vector<std::uint64_t> marks_;      // scratch of blocks_held: per block, the last count that included it
   std::uint64_t last_mark_ = 0;
   std::uint64_t next_order_ = 0;
   std::uint64_t next_turn_ = 0;
   std::uint64_t n_steps_ = 0;
-  int pacing_rows_ = 0;  // of choose_decodes: the decode rows that limit the prefill rows
+  int pacing_rows_ = 0;  // set by choose_decodes: the decode rows that limit the prefill rows
   std::uint64_t n_preemptions_ = 0;
   bool starved_ = false;  // a running generation lacked a block and nobody could be preempted
 

@@ -77,7 +77,7 @@ struct Scheduling {
   Tenant* tenant = nullptr;  // while it has a run
   bool preempted = false;    // lost its blocks and waits at the head of the queue
   bool is_chosen = false;    // may decode in the step being planned
-  std::uint64_t order = 0;   // of arrival
+  std::uint64_t order = 0;   // order of arrival
   std::uint64_t turn = 0;    // grows with each row; the sequence of a tenant with the lowest goes next
   std::int64_t queued_ns = 0;
   std::int64_t idle_since_ns = 0;  // a session's last use

@@ -77,7 +77,7 @@ struct ModelConfig {
   // attention
   bool qkv_bias = false;
   bool output_bias = false;      // of attention's output
-  float attention_scale = 0;     // of q · k
+  float attention_scale = 0;     // multiplies q · k
   float attention_soft_cap = 0;  // cap · tanh(score / cap); 0: none
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [n_layers]

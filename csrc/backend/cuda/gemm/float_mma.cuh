@@ -1,9 +1,9 @@
 // Float16 or bfloat16 weights times any number of rows of the same type, or F8_E4M3 times float16, with matrix
 // instructions (mma).
 //
-// Split-K inside a block: a block computes 16 columns of out for 8 · kGroups rows, and its warps slices of k. Weights
-// are the instructions' left operand, as tiles hold them; rows of x are its columns. Lane 4 · g + t has sums of rows g
-// and g + 8 of the strip by columns 2t and 2t + 1 of each group.
+// Split-K inside a block (sliced-K): a block computes 16 columns of out for 8 · kGroups rows, its warps slices of k.
+// Weights are the left operand of mma, as tiles hold them; rows of x are the columns of the right one. Lane 4 · g + t
+// has sums of rows g and g + 8 of the strip by columns 2t and 2t + 1 of each group.
 #pragma once
 
 #include "backend/cuda/gemm/e4m3.cuh"

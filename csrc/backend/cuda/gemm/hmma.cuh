@@ -16,7 +16,7 @@ namespace imp::cuda {
 template <DType kType>
 struct Hmma {
   static constexpr int kWarpColumns = 64;
-  // Integers are decoded once for all of a block's columns; floats are worth sharing between two warps.
+  // One warp decodes a weight for all of a block's columns. Undecoded (float) weights are shared by two warps.
   static constexpr bool kDecodes = kType != DType::F16 && kType != DType::BF16;
   static constexpr int kStripWarps = 4, kColumnWarps = kDecodes ? 1 : 2;
   static constexpr int kWarps = kStripWarps * kColumnWarps, kThreads = kWarps * kWarpSize;

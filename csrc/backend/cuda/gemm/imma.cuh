@@ -1,8 +1,8 @@
 // Quantized weights times any number of rows of int8, with integer matrix instructions (mma). Same bits as dp4a.cuh.
 //
-// Split-K inside a block: a block computes 16 columns of out for 8 · kGroups rows, and its warps slices of k. Weights
-// are the instructions' left operand, rows of x its columns. Lane 4 · g + t has sums of rows g and g + 8 of the strip
-// by columns 2t and 2t + 1 of each group: four chains each, by block number modulo 4.
+// Split-K inside a block (sliced-K): a block computes 16 columns of out for 8 · kGroups rows, its warps slices of k.
+// Weights are the left operand of mma; rows of x are the columns of the right one. Lane 4 · g + t has sums of rows g
+// and g + 8 of the strip by columns 2t and 2t + 1 of each group: four chains each, by block number modulo 4.
 #pragma once
 
 #include "backend/cuda/gemm/decode_tile.cuh"

@@ -18,7 +18,7 @@ struct Reference {
   static constexpr int kStride = kDepth + 1;  // floats of a decoded row; the extra one avoids bank conflicts
 };
 
-// GemmLaunch for blocks.
+// GemmLaunch as blocks read it.
 struct ReferenceWork {
   GemmLaunchTerm terms[GemmLaunch::kMaxTerms];
   int n_terms = 0;
