@@ -1,9 +1,9 @@
 // A file of weights in their memory layout: written once, then read back without conversion.
 //
 // The file has a header, the key, a checksum of each piece, and the parts:
-//   0 magic · 8 version (u32) · 12 zero (u32) · 16 bytes of the key (u64) · 24 pieces (u64) · 32 begin of the parts
-//   (u64) 40 bytes of the file (u64) · 48 checksum of key and pieces' checksums (u64) · 56 zero (u64) 64 the key,
-//   padded to 8 · a u64 per piece · padding to 64 · the parts, each padded to 64
+//   0 magic · 8 version (u32) · 12 zero (u32) · 16 bytes of the key (u64) · 24 pieces (u64)
+//   32 begin of the parts (u64) · 40 bytes of the file (u64) · 48 checksum of key and pieces' checksums (u64)
+//   56 zero (u64) · 64 the key, padded to 8 · a u64 per piece · padding to 64 · the parts, each padded to 64
 // The reader trusts nothing but the checksums: it computes all other fields itself and rejects a file that differs.
 #pragma once
 

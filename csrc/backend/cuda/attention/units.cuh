@@ -28,7 +28,7 @@ struct FoundUnit {
   int within = 0;     // index in the sequence
 };
 
-// Sequence i has count(i) units, after those of earlier sequences. Called by whole warps.
+// Finds a unit. Sequence i has count(i) units, after those of earlier sequences. Called by whole warps.
 template <class Count>
 __device__ __forceinline__ FoundUnit find_unit(int number, int n_sequences, const Count& count) {
   const int lane = lane_of_thread();

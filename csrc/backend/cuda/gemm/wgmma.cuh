@@ -1,10 +1,10 @@
 // Tile16 weights times many rows of float16 or bfloat16, with Hopper's warpgroup products (wgmma).
 //
-// Warp specialization as in CUTLASS: a producer warpgroup copies steps of 64 elements of 128 rows
-// of x into a ring in shared memory (TMA), and two consumer warpgroups multiply. It differs in that weights are the
-// register operand: each warp decodes two strips in registers, one during the products of the other. If there are too
-// few such blocks for all processors, blocks are a quarter as large: one consumer warpgroup, one strip per warp. Both
-// sizes sum in the same order.
+// Warp specialization as in CUTLASS: a producer warpgroup copies steps of 64 elements of 128 rows of x into a ring in
+// shared memory (TMA), and two consumer warpgroups multiply. It differs in that weights are the register operand: each
+// warp decodes two strips in registers, one during the products of the other. If there are too few such blocks for all
+// processors, blocks are a quarter as large: one consumer warpgroup, one strip per warp. Both sizes sum in the same
+// order.
 #pragma once
 
 #include "backend/cuda/device/hopper.cuh"

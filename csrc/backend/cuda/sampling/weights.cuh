@@ -7,7 +7,7 @@
 
 namespace imp::cuda {
 
-// Ascends as logits descend; -0 and +0 share one.
+// A sort key that ascends as logits descend; -0 and +0 share it.
 __device__ __forceinline__ std::uint32_t place_of(float logit) {
   const int word = __float_as_int(logit);
   const int key = word ^ (word >> 31 & 0x7FFFFFFF);

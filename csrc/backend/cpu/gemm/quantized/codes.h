@@ -4,10 +4,8 @@
 //   Codes                     4 unsigned bytes of each of 16 rows
 //   place<from, n, to>(c)     bits [from, from + n) of each byte, moved to [to, to + n); the others zero
 //   look_up(levels, c)        levels[byte], bytes below 16
-//   Operand<range>            codes in the form that the multiplication needs, prepared once for all rows of
-// activations
-//   Dots<range, part>         16 sums of code · activation over a part of 32 elements, 4 at a time, minus the zero
-// point
+//   Operand<range>            codes as the multiplication needs them, prepared once for all rows of activations
+//   Dots<range, part>         16 sums of (code - zero point) · activation over a part of 32 elements, 4 at a time
 #pragma once
 
 #include "backend/cpu/gemm/quantized/activation_block.h"

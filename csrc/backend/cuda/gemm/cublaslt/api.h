@@ -28,7 +28,7 @@ constexpr int kLayoutColumns = 3, kLayoutStride = 4;
 constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3;
 constexpr int kAlgorithmSplits = 2, kAlgorithmReduction = 3;
 
-// Of split-K: a scheme, and masks of allowed schemes.
+// Split-K reduction schemes as a mask: none, and all.
 constexpr std::uint32_t kNoReduction = 0, kAnyReduction = 7;
 
 struct Algorithm {  // opaque
