@@ -1,6 +1,7 @@
 """Generations read by tasks of asyncio: the same tokens, a loop that goes on, and nothing left of who leaves."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -139,7 +140,7 @@ def test_lib_4_a_task_that_is_cancelled_before_its_run_begins_ends_it_too(model:
 
 
 def test_lib_4_what_is_left_early_holds_nothing(model: LanguageModel) -> None:
-    before = blocks_in_use(model)
+    before, threads_before = blocks_in_use(model), set(threading.enumerate())
 
     async def leave() -> Any:
         async for _ in model.generate_async(PROMPTS[0], ignore_eos=True):
@@ -154,8 +155,9 @@ def test_lib_4_what_is_left_early_holds_nothing(model: LanguageModel) -> None:
 
     asyncio.run(leave())
     assert blocks_in_use(model) <= before + 1
-    threads = [each for each in threading.enumerate() if each.name.startswith("imp-generation")]
-    for thread in threads:  # a dropped executor ends its thread, but does not wait for it
+    gc.collect()  # a dropped executor ends its thread when it is collected, and does not wait for it
+    threads = set(threading.enumerate()) - threads_before
+    for thread in threads:
         thread.join(HANGS_AFTER)
     assert not any(thread.is_alive() for thread in threads)
 
