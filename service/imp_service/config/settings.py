@@ -143,7 +143,7 @@ class KvCache:
     bytes: int | Auto = key(
         AutoOr(Size(1024, 64 * 1024 * GIB)),
         AUTO,
-        "KV cache; auto: half of the memory beside the weights, or a stated context; at most 4 full contexts",
+        "KV cache; auto: half of the memory after the weights, or a stated context; at most 4 full contexts",
     )
     dtype: str | Auto = key(
         AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
