@@ -95,10 +95,10 @@ def test_hon_5_what_one_stage_skips_and_another_runs_is_decided(tmp_path: Path) 
         ran = subprocess.run([*command, "."], cwd=tmp_path, env=environment, capture_output=True, check=False)
         assert ran.returncode == 0, ran.stdout
     assert skipped_everywhere(reports[:1]) == {
-        "test_one": "one is not installed",
-        "test_two::test_b": "a stage runs it",
-        "test_two::test_c[1]": "no 1 here",
-        "test_two::test_c[2]": "no 2 here",
+        "test_one": ["one is not installed"],
+        "test_two::test_b": ["a stage runs it"],
+        "test_two::test_c[1]": ["no 1 here"],
+        "test_two::test_c[2]": ["no 2 here"],
     }
     left = skipped_everywhere(reports)
     assert sorted(left) == ["test_one", "test_two::test_c[1]", "test_two::test_c[2]"]
@@ -108,3 +108,12 @@ def test_hon_5_what_one_stage_skips_and_another_runs_is_decided(tmp_path: Path) 
     assert [problem.splitlines()[0] for problem in problems] == ["   1  one is not installed", "   1  no 2 here"]
     assert "left undecided by `the stage for one`: test_one" in problems[0]
     assert "not in tests/house/skips.toml: test_two::test_c[2]" in problems[1]
+
+
+@pytest.mark.parametrize("reasons", [["the stage runs it", "no 1 here"], ["no 1 here", "the stage runs it"]])
+def test_hon_5_the_stage_that_a_test_is_deferred_to_gives_the_reason(reasons: list[str]) -> None:
+    known = [Known("the stage runs it", decided_by="the stage"), Known("no 1 here", allowed="It has no 1.")]
+    assert verdict({"test_one": reasons}, known) == (["   1  no 1 here\n      It has no 1."], [])
+    assert verdict({"test_one": reasons}, known[:1])[1] == [
+        "   1  no 1 here\n      not in tests/house/skips.toml: test_one"
+    ]

@@ -35,10 +35,10 @@ def known_skips() -> list[Known]:
     return [Known(**entry) for entry in tomllib.loads(LIST.read_text())["skip"]]
 
 
-def skipped_everywhere(reports: Iterable[Path]) -> dict[str, str]:
-    """Test -> why it was skipped, of those that no report says were run. A module that was skipped is one test."""
+def skipped_everywhere(reports: Iterable[Path]) -> dict[str, list[str]]:
+    """Test -> the reasons of the reports that skip it, if no report ran it. A module that was skipped is one test."""
     ran: set[str] = set()
-    skipped: dict[str, str] = {}
+    skipped: dict[str, list[str]] = {}
     for report in reports:
         for case in ET.parse(report).iter("testcase"):
             module, name = case.get("classname", ""), case.get("name", "")
@@ -47,8 +47,8 @@ def skipped_everywhere(reports: Iterable[Path]) -> dict[str, str]:
             if found is None:
                 ran |= {test, module}
             elif found.get("type") != "pytest.xfail":
-                skipped[test] = _reason(found)
-    return {test: why for test, why in sorted(skipped.items()) if test not in ran}
+                skipped.setdefault(test, []).append(_reason(found))
+    return {test: reasons for test, reasons in sorted(skipped.items()) if test not in ran}
 
 
 def _reason(skipped: ET.Element) -> str:
@@ -59,22 +59,35 @@ def _reason(skipped: ET.Element) -> str:
     return str(ast.literal_eval(skipped.text or "")[2]).removeprefix("Skipped: ")
 
 
-def verdict(skipped: dict[str, str], known: Sequence[Known]) -> tuple[list[str], list[str]]:
-    """Lines that tell what was skipped and why that is allowed, and what is wrong with the rest."""
+def verdict(skipped: dict[str, list[str]], known: Sequence[Known]) -> tuple[list[str], list[str]]:
+    """Lines that say what was skipped and why that is allowed, and the problems: skips that are not allowed."""
     by_reason: dict[str, list[str]] = {}
-    for test, reason in skipped.items():
-        by_reason.setdefault(reason, []).append(test)
+    for test, reasons in skipped.items():
+        by_reason.setdefault(_last_word(reasons, known), []).append(test)
     lines, problems = [], []
     for reason, tests in by_reason.items():
-        entry = next((entry for entry in known if entry.matches(reason)), None)
-        told = f"{len(tests):4}  {reason}"
+        entry = _entry(reason, known)
+        counted = f"{len(tests):4}  {reason}"
         if entry is None:
-            problems.append(f"{told}\n      not in tests/house/skips.toml: {', '.join(tests[:5])}")
+            problems.append(f"{counted}\n      not in tests/house/skips.toml: {', '.join(tests[:5])}")
         elif not entry.allowed:
-            problems.append(f"{told}\n      left undecided by `{entry.decided_by}`: {', '.join(tests[:5])}")
+            problems.append(f"{counted}\n      left undecided by `{entry.decided_by}`: {', '.join(tests[:5])}")
         else:
-            lines.append(f"{told}\n      {entry.allowed}")
+            lines.append(f"{counted}\n      {entry.allowed}")
     return lines, problems
+
+
+def _entry(reason: str, known: Sequence[Known]) -> Known | None:
+    return next((entry for entry in known if entry.matches(reason)), None)
+
+
+def _last_word(reasons: Sequence[str], known: Sequence[Known]) -> str:
+    """The reason that counts. One stage may defer a test to another, which skips it for a reason of its own."""
+    for reason in reasons:
+        entry = _entry(reason, known)
+        if entry is None or entry.allowed:
+            return reason
+    return reasons[0]
 
 
 def main(reports: Sequence[str]) -> int:
