@@ -11,8 +11,9 @@ import pytest
 
 from imp_service.generation.validate import Violation
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
-from imp_service.rpc.replies.error_table import ERRORS, Detail
-from imp_service.rpc.replies.statuses import Failure
+from imp_service.rpc.replies.statuses import status_code, trailing_metadata
+from imp_service.serving.errors.error_table import ERRORS, Detail
+from imp_service.serving.errors.failures import Failure
 from support.patience import BUILD_SECONDS, HANGS_AFTER
 from support.scripted_server import scripted_server
 
@@ -29,9 +30,9 @@ def fail(request: GenerateRequest, context: grpc.ServicerContext) -> Iterator[Ge
         request.text, f"what happened: {request.text} 100 %", "r-1", dict.fromkeys(row.metadata, "7"), violations
     )
     # Without the pushback: that it makes a client wait is tested where it is meant to.
-    trailing = tuple(pair for pair in failure.trailing_metadata() if pair[0] == "grpc-status-details-bin")
+    trailing = tuple(pair for pair in trailing_metadata(failure) if pair[0] == "grpc-status-details-bin")
     context.set_trailing_metadata(trailing)
-    context.abort(row.code, failure.message)
+    context.abort(status_code(failure), failure.message)
     yield GenerateResponse()
 
 
@@ -41,7 +42,7 @@ def told(reason: str) -> tuple[str, list[str]]:
     named = f" {reason}" if row.has_reason else ""
     fields = ["  stop.max_tokens: 0, expected more", "  text: not this"]
     has_fields = Detail.BAD_REQUEST in row.details
-    return f"{row.code.name}{named}: what happened: {reason} 100 %", fields if has_fields else []
+    return f"{row.code}{named}: what happened: {reason} 100 %", fields if has_fields else []
 
 
 @pytest.mark.parametrize("language", ["cpp", "curl"])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.rpc.replies.error_table import ERRORS
 from imp_service.rpc.requests.field_rules import RULES
+from imp_service.serving.errors.error_table import ERRORS
 from imp_service.serving.security.authentication import NO_POLICY, POLICIES
 from imp_service.tables import REASONS
 from support.raw_calls import SERVICES

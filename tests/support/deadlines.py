@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from imp_service.rpc import call
+from imp_service.serving import calls
 from support.patience import HANGS_AFTER
 
 # A busy machine is now and then this much slower than it was a moment ago.
@@ -29,4 +29,4 @@ def let_requests_travel(patch: pytest.MonkeyPatch) -> None:
     A caller's own timer starts before the server's; the server takes that for at most TRAVEL_SECONDS, and a busy
     machine for more.
     """
-    patch.setattr(call, "TRAVEL_SECONDS", HANGS_AFTER)
+    patch.setattr(calls, "TRAVEL_SECONDS", HANGS_AFTER)

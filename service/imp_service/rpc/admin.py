@@ -7,7 +7,7 @@ import asyncio
 from imp_service.config import ConfigError
 from imp_service.core import DoneEvent
 from imp_service.pb import admin_pb2 as pb
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.durations import seconds_of, timestamp
 from imp_service.rpc.model import write_load
 from imp_service.rpc.requests.check_request import checked_without_model
@@ -34,7 +34,7 @@ class AdminServicer:
         # The engine records one profile at a time.
         self._profiling = asyncio.Lock()
 
-    async def Drain(self, request: pb.DrainRequest, call: Call) -> None:  # noqa: N802
+    async def Drain(self, request: pb.DrainRequest, call: GrpcCall) -> None:  # noqa: N802
         checked_without_model(request, self._host)
         drain = self._host.drain
         drain.begin(seconds_of(request.timeout) if request.HasField("timeout") else None)
@@ -48,32 +48,32 @@ class AdminServicer:
         finally:
             over.cancel()
 
-    async def Resume(self, request: pb.ResumeRequest, call: Call) -> pb.ResumeResponse:  # noqa: N802
+    async def Resume(self, request: pb.ResumeRequest, call: GrpcCall) -> pb.ResumeResponse:  # noqa: N802
         self._host.drain.resume()
         return pb.ResumeResponse()
 
-    async def Abort(self, request: pb.AbortRequest, call: Call) -> pb.AbortResponse:  # noqa: N802
+    async def Abort(self, request: pb.AbortRequest, call: GrpcCall) -> pb.AbortResponse:  # noqa: N802
         checked_without_model(request, self._host)
         requests = self._host.requests
         ended = requests.abort_all() if request.all else requests.abort(frozenset(request.request_ids))
         return pb.AbortResponse(aborted_request_ids=ended)
 
-    async def ListRequests(self, request: pb.ListRequestsRequest, call: Call) -> pb.ListRequestsResponse:  # noqa: N802
+    async def ListRequests(self, request: pb.ListRequestsRequest, call: GrpcCall) -> pb.ListRequestsResponse:  # noqa: N802
         running_first = sorted(self._host.requests, key=lambda each: not each.has_started)
         return pb.ListRequestsResponse(requests=map(write_request, running_first), time=timestamp(self._host.wall()))
 
-    async def ListSessions(self, request: pb.ListSessionsRequest, call: Call) -> pb.ListSessionsResponse:  # noqa: N802
+    async def ListSessions(self, request: pb.ListSessionsRequest, call: GrpcCall) -> pb.ListSessionsResponse:  # noqa: N802
         now = self._host.wall()
         sessions = (write_session(each, now) for each in self._host.sessions.facts())
         return pb.ListSessionsResponse(sessions=sessions, time=timestamp(now))
 
-    async def FlushCache(self, request: pb.FlushCacheRequest, call: Call) -> pb.FlushCacheResponse:  # noqa: N802
+    async def FlushCache(self, request: pb.FlushCacheRequest, call: GrpcCall) -> pb.FlushCacheResponse:  # noqa: N802
         client = self._host.model.client
         done = await engine_answer(client, client.engine.flush)
         assert isinstance(done, DoneEvent)  # narrows
         return pb.FlushCacheResponse(freed_blocks=done.freed_blocks)
 
-    async def Profile(self, request: pb.ProfileRequest, call: Call) -> None:  # noqa: N802
+    async def Profile(self, request: pb.ProfileRequest, call: GrpcCall) -> None:  # noqa: N802
         if not self._host.settings.features.profile:
             raise Refusal("FEATURE_DISABLED", "features.profile is switched off", {"feature": "features.profile"})
         checked_without_model(request, self._host)
@@ -83,7 +83,7 @@ class AdminServicer:
         while piece := await self._host.workers.run(lambda: next(pieces, b""), SMALL_BYTES):
             await call.write(pb.ProfileResponse(data=piece))
 
-    async def Reload(self, request: pb.ReloadRequest, call: Call) -> pb.ReloadResponse:  # noqa: N802
+    async def Reload(self, request: pb.ReloadRequest, call: GrpcCall) -> pb.ReloadResponse:  # noqa: N802
         try:
             outcome = await self._host.reload.run()
         except ConfigError as error:
@@ -92,12 +92,12 @@ class AdminServicer:
             changed_keys=outcome.changed, restart_keys=outcome.needs_restart, file_keys=outcome.files
         )
 
-    async def _send_progress(self, call: Call) -> None:
+    async def _send_progress(self, call: GrpcCall) -> None:
         load = write_load(self._host.load.snapshot())
         await call.write(pb.DrainResponse(load=load, drained=self._host.drain.is_drained))
 
 
-def profile_seconds(request: pb.ProfileRequest, call: Call) -> float:
+def profile_seconds(request: pb.ProfileRequest, call: GrpcCall) -> float:
     """The most seconds that a profile records."""
     limit = seconds_of(request.time_limit) if request.HasField("time_limit") else PROFILE_SECONDS
     remaining = call.time_remaining()

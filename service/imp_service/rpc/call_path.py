@@ -20,11 +20,12 @@ from google.protobuf.message_factory import GetMessageClass
 
 from imp_service.config.derived import approximations
 from imp_service.generation.validate import FieldsInvalid, invalid
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.replies.encoded import Reply
-from imp_service.rpc.replies.error_table import DRAINING, MESSAGE_TOO_LARGE
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
-from imp_service.rpc.replies.statuses import TrailingMetadata, drop_frames, reported_failure
+from imp_service.rpc.replies.statuses import TrailingMetadata, status_code, trailing_metadata
+from imp_service.serving.errors.error_table import DRAINING, MESSAGE_TOO_LARGE
+from imp_service.serving.errors.failures import drop_frames, reported_failure
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.request_metadata import RequestMetadata, read_request_metadata
@@ -35,8 +36,8 @@ from imp_service.telemetry.method import MethodType
 T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Method = Callable[[Any, Call], Awaitable[Reply | None]]
-Parse = Callable[[bytes, Call], Message]
+Method = Callable[[Any, GrpcCall], Awaitable[Reply | None]]
+Parse = Callable[[bytes, GrpcCall], Message]
 # (client streaming, server streaming) -> the method's type in metrics.
 KINDS: dict[tuple[bool, bool], MethodType] = {
     (False, False): "unary",
@@ -86,7 +87,7 @@ class CallPath:
         # Messages are parsed here, so that a malformed one fails like any other bad request.
         parse = self._parser(descriptor)
 
-        async def read_one(call: Call) -> Reply | None:
+        async def read_one(call: GrpcCall) -> Reply | None:
             content = await call.context.read()
             if content is grpc.aio.EOF:
                 raise invalid("request", "found no message, expected one")
@@ -100,7 +101,7 @@ class CallPath:
             return await _without_frames(running)
 
         async def answer_many(contents: AsyncIterator[bytes], context: Context) -> None:
-            def read_all(call: Call) -> Awaitable[Reply | None]:
+            def read_all(call: GrpcCall) -> Awaitable[Reply | None]:
                 return method(_each_parsed(parse, contents, call), call)
 
             running = self._run(counted.path, policy, read_all, context)
@@ -119,7 +120,7 @@ class CallPath:
         from_string = GetMessageClass(descriptor.input_type).FromString
         most = self._host.settings.limits.max_message_bytes
 
-        def parse(content: bytes, call: Call) -> Message:
+        def parse(content: bytes, call: GrpcCall) -> Message:
             call.n_request_bytes = len(content)
             if len(content) > most:
                 words = f"the request has {len(content)} bytes, at most limits.max_message_bytes = {most} are allowed"
@@ -133,7 +134,7 @@ class CallPath:
         return parse
 
     async def _run(
-        self, method: str, policy: Policy, answer: Callable[[Call], Awaitable[Reply | None]], context: Context
+        self, method: str, policy: Policy, answer: Callable[[GrpcCall], Awaitable[Reply | None]], context: Context
     ) -> bytes | None:
         pairs = tuple(context.invocation_metadata() or ())
         metadata, violations = _read(pairs)
@@ -165,12 +166,12 @@ class CallPath:
             return None if reply is None else reply.SerializeToString()
         return None
 
-    def _begin(self, method: str, context: Context, metadata: RequestMetadata, policy: Policy) -> Call:
+    def _begin(self, method: str, context: Context, metadata: RequestMetadata, policy: Policy) -> GrpcCall:
         request_id = secrets.token_hex(8)
         peer = context.peer()
         task = asyncio.current_task()
         assert task is not None  # narrows: a coroutine runs in one
-        call = Call(
+        call = GrpcCall(
             method=method,
             context=context,
             instance_id=self._host.instance_id,
@@ -187,19 +188,19 @@ class CallPath:
         self._host.calls.enter(call, is_request=policy.is_request)
         return call
 
-    async def _fail(self, call: Call, error: Exception, policy: Policy) -> None:
+    async def _fail(self, call: GrpcCall, error: Exception, policy: Policy) -> None:
         failure = reported_failure(error, call, self._host.telemetry.log)
         if error is call.ending and failure.reason == DRAINING:
             failure = replace(failure, metadata={**failure.metadata, "tokens_emitted": str(call.n_sent_tokens)})
         if failure.reason == "KV_FULL" and not failure.can_never_fit:
             n_lacking = int(failure.metadata["needed"]) - int(failure.metadata["available"])
             failure = replace(failure, retry_after=self._host.sessions.seconds_until_blocks(n_lacking))
-        trailing = (*failure.trailing_metadata(), *self._load(policy))
+        trailing = (*trailing_metadata(failure), *self._load(policy))
         if not call.is_admitted:
             trailing = (*trailing, *call.identity)
-        self._end(call, failure.code.name, failure.reason)
+        self._end(call, failure.row.code, failure.reason)
         try:
-            await call.context.abort(failure.code, failure.message, trailing)
+            await call.context.abort(status_code(failure), failure.message, trailing)
         except grpc.aio.AbortError:
             raise
         except Exception as unsent:
@@ -213,7 +214,7 @@ class CallPath:
         host = self._host
         return ((ORCA_KEY, orca_report(host.load.snapshot(), host.settings.scheduler.max_running)),)
 
-    def _end(self, call: Call, code: str, reason: str = "") -> None:
+    def _end(self, call: GrpcCall, code: str, reason: str = "") -> None:
         """Records the end of a call. Nothing can end it in another way from here on."""
         self._host.calls.leave(call)
         call.task = None
@@ -243,6 +244,6 @@ def _read(pairs: Metadata) -> tuple[RequestMetadata, FieldsInvalid | None]:
         return RequestMetadata(), error
 
 
-async def _each_parsed(parse: Parse, contents: AsyncIterator[bytes], call: Call) -> AsyncIterator[Message]:
+async def _each_parsed(parse: Parse, contents: AsyncIterator[bytes], call: GrpcCall) -> AsyncIterator[Message]:
     async for content in contents:
         yield parse(content, call)

@@ -9,13 +9,14 @@ from typing import cast
 from imp_service.generation import SamplingOptions, StepOptions, StepOutput
 from imp_service.generation.replies import HeldScores
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.call import Call
 from imp_service.rpc.durations import duration
-from imp_service.rpc.replies.statuses import reported_failure
+from imp_service.rpc.replies.statuses import step_error
 from imp_service.rpc.replies.write_replies import add_scores, write_step_output
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.read_requests import read_sampling, read_step, request_digest
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
+from imp_service.serving.calls import Call
+from imp_service.serving.errors.failures import reported_failure
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.served_model import ServedModel
@@ -124,7 +125,7 @@ class DecodeStep:
             await self._host.workers.write(lambda: _add_all(scored))
 
     def _step_error(self, error: Exception, call: Call) -> pb.StepError:
-        return reported_failure(error, call, self._host.telemetry.log).step_error()
+        return step_error(reported_failure(error, call, self._host.telemetry.log))
 
 
 def _add_all(scored: list[tuple[pb.StepOutput, HeldScores]]) -> None:

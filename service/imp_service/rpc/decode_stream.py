@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.decode_step import DecodeStep
 from imp_service.rpc.prefill import Prefill
-from imp_service.rpc.replies.statuses import reported_failure
+from imp_service.rpc.replies.statuses import step_error
 from imp_service.rpc.requests.check_request import checked, paths_under
 from imp_service.rpc.session_changes import SessionChanges
+from imp_service.serving.errors.failures import reported_failure
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase, draining
 from imp_service.serving.session.held_session import HeldSession
@@ -25,7 +26,7 @@ Answer = asyncio.Task[pb.DecodeStreamResponse]
 class DecodeStream:
     """One stream. Its requests run concurrently, but those that name the same session run in their order."""
 
-    def __init__(self, host: Host, call: Call) -> None:
+    def __init__(self, host: Host, call: GrpcCall) -> None:
         self._host = host
         self._prefill = Prefill(host)
         self._step = DecodeStep(host)
@@ -105,7 +106,7 @@ class DecodeStream:
             return await self._answered(request, n_bytes)
         except Exception as error:  # also a bug: it must not end the stream and with it every session
             failure = reported_failure(error, self._call, self._host.telemetry.log)
-            return pb.DecodeStreamResponse(error=failure.step_error())
+            return pb.DecodeStreamResponse(error=step_error(failure))
 
     async def _answered(self, request: pb.DecodeStreamRequest, n_bytes: int) -> pb.DecodeStreamResponse:
         self._host.lifecycle.require_open()

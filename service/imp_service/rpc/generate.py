@@ -11,7 +11,7 @@ from imp_service.generation import Chunk, Finished, GenerationRequest, Started
 from imp_service.generation.output_stream import unread_token_bytes
 from imp_service.generation.replies import PART_TOKENS, Reply
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.replies.encoded import Encoded
 from imp_service.rpc.replies.whole_generation import WholeGeneration
 from imp_service.rpc.replies.write_replies import encode_started, write_reply
@@ -35,7 +35,7 @@ class Generate:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    async def stream(self, request: pb.GenerateRequest, call: Call) -> None:
+    async def stream(self, request: pb.GenerateRequest, call: GrpcCall) -> None:
         """Sends every reply as a message."""
         async with self._running(request, call) as generation:
             while (reply := await generation.next_reply()) is not None:
@@ -46,7 +46,7 @@ class Generate:
                 await call.write(content)
                 call.n_sent_tokens += n_tokens
 
-    async def unary(self, request: pb.GenerateUnaryRequest, call: Call) -> pb.GenerateUnaryResponse:
+    async def unary(self, request: pb.GenerateUnaryRequest, call: GrpcCall) -> pb.GenerateUnaryResponse:
         """All messages merged into one."""
         async with self._running(request.request, call, unary=request) as generation:
             whole = WholeGeneration(generation.n_sequences)
@@ -54,7 +54,7 @@ class Generate:
                 await self._add(reply, request.request, call, whole)
         return whole.response()
 
-    async def _encoded(self, reply: Reply, request: pb.GenerateRequest, call: Call) -> Encoded:
+    async def _encoded(self, reply: Reply, request: pb.GenerateRequest, call: GrpcCall) -> Encoded:
         if not is_large(reply):
             return Encoded(self._message(reply, request, call).SerializeToString())
         if isinstance(reply, Started):
@@ -62,13 +62,13 @@ class Generate:
             return await self._host.workers.write(lambda: encode_started(started, call.request_id, name))
         return await self._host.workers.write(lambda: Encoded(self._message(reply, request, call).SerializeToString()))
 
-    async def _add(self, reply: Reply, request: pb.GenerateRequest, call: Call, whole: WholeGeneration) -> None:
+    async def _add(self, reply: Reply, request: pb.GenerateRequest, call: GrpcCall, whole: WholeGeneration) -> None:
         if is_large(reply):
             await self._host.workers.write(lambda: whole.add(self._message(reply, request, call)))
         else:
             whole.add(self._message(reply, request, call))
 
-    def _message(self, reply: Reply, request: pb.GenerateRequest, call: Call) -> pb.GenerateResponse:
+    def _message(self, reply: Reply, request: pb.GenerateRequest, call: GrpcCall) -> pb.GenerateResponse:
         if isinstance(reply, Finished) and reply.reason == "cancelled":
             # The caller did not cancel it: its session was released.
             raise self._host.sessions.why_missing(call.tenant, request.session_id)
@@ -76,7 +76,7 @@ class Generate:
 
     @asynccontextmanager
     async def _running(
-        self, request: pb.GenerateRequest, call: Call, unary: pb.GenerateUnaryRequest | None = None
+        self, request: pb.GenerateRequest, call: GrpcCall, unary: pb.GenerateUnaryRequest | None = None
     ) -> AsyncIterator[GenerationStream]:
         """A generation from its admission to its end. Whatever it holds is released, however it ends."""
         host, began = self._host, self._host.clock()
@@ -114,14 +114,14 @@ class Generate:
             async with generation:
                 yield generation
 
-    async def _compiled(self, wanted: GenerationRequest, call: Call) -> object:
+    async def _compiled(self, wanted: GenerationRequest, call: GrpcCall) -> object:
         """The program of its constraint. Planning finds it as long as there is a reference to it."""
         text, constraint = self._host.model.text, wanted.constraint
         if constraint is None:
             return None
         return text.find(constraint) or await self._host.constraints.run(lambda: text.compile(constraint), call.tenant)
 
-    def _planner(self, request: pb.GenerateRequest, wanted: GenerationRequest, call: Call, holds: ExitStack) -> Any:
+    def _planner(self, request: pb.GenerateRequest, wanted: GenerationRequest, call: GrpcCall, holds: ExitStack) -> Any:
         """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
         model = self._host.model
         if request.WhichOneof("prompt") != "session_id":
@@ -159,7 +159,7 @@ def is_large(reply: Reply) -> bool:
     return isinstance(reply, Chunk) and len(reply.candidates) > PART_TOKENS
 
 
-def refuse_late(call: Call) -> None:
+def refuse_late(call: GrpcCall) -> None:
     """Raises DEADLINE_EXCEEDED if the caller's deadline has passed."""
     if call.is_late:
         raise Refusal("DEADLINE_EXCEEDED", "the deadline has passed")

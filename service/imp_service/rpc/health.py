@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1.health_pb2 import DESCRIPTOR, HealthCheckRequest, HealthCheckResponse
 
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.serving.lifecycle import Lifecycle
 
 LIVENESS = "liveness"
@@ -46,13 +46,13 @@ class Health:
         ready = _SERVING if self._lifecycle.is_ready else _NOT_SERVING
         return {**dict.fromkeys(self._services, ready), LIVENESS: _SERVING if self._is_alive else _NOT_SERVING}
 
-    async def Check(self, request: HealthCheckRequest, call: Call) -> HealthCheckResponse:  # noqa: N802
+    async def Check(self, request: HealthCheckRequest, call: GrpcCall) -> HealthCheckResponse:  # noqa: N802
         status = self.statuses().get(request.service)
         if status is None:
             await call.context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
         return HealthCheckResponse(status=status)
 
-    async def List(self, request: Message, call: Call) -> Message:  # noqa: N802
+    async def List(self, request: Message, call: GrpcCall) -> Message:  # noqa: N802
         # Only newer releases of grpcio-health-checking have this method, and its message.
         kind: Any = DESCRIPTOR.services_by_name["Health"].methods_by_name["List"].output_type
         reply: Any = GetMessageClass(kind)()
@@ -60,7 +60,7 @@ class Health:
             reply.statuses[name].status = status
         return cast(Message, reply)
 
-    async def Watch(self, request: HealthCheckRequest, call: Call) -> None:  # noqa: N802
+    async def Watch(self, request: HealthCheckRequest, call: GrpcCall) -> None:  # noqa: N802
         if self._n_watchers >= MAX_WATCHERS:
             await call.context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHERS} watch already")
         self._n_watchers += 1

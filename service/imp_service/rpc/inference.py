@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from google.protobuf.message import Message
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.decode_step import DecodeStep
 from imp_service.rpc.decode_stream import DecodeStream
 from imp_service.rpc.generate import Generate
@@ -27,29 +27,29 @@ class InferenceServicer:
         self._decode_step = DecodeStep(host)
         self._changes = SessionChanges(host)
 
-    async def Generate(self, request: pb.GenerateRequest, call: Call) -> None:  # noqa: N802
+    async def Generate(self, request: pb.GenerateRequest, call: GrpcCall) -> None:  # noqa: N802
         await self._generate.stream(request, call)
 
-    async def GenerateUnary(self, request: pb.GenerateUnaryRequest, call: Call) -> Message:  # noqa: N802
+    async def GenerateUnary(self, request: pb.GenerateUnaryRequest, call: GrpcCall) -> Message:  # noqa: N802
         return await self._generate.unary(request, call)
 
-    async def Prefill(self, request: pb.PrefillRequest, call: Call) -> Message:  # noqa: N802
+    async def Prefill(self, request: pb.PrefillRequest, call: GrpcCall) -> Message:  # noqa: N802
         return await self._prefill.answer(request, call)
 
-    async def DecodeStep(self, request: pb.DecodeStepRequest, call: Call) -> Message:  # noqa: N802
+    async def DecodeStep(self, request: pb.DecodeStepRequest, call: GrpcCall) -> Message:  # noqa: N802
         return await self._decode_step.answer(request, call)
 
-    async def ForkSession(self, request: pb.ForkSessionRequest, call: Call) -> Message:  # noqa: N802
+    async def ForkSession(self, request: pb.ForkSessionRequest, call: GrpcCall) -> Message:  # noqa: N802
         return await self._changes.fork(request, call)
 
-    async def TruncateSession(self, request: pb.TruncateSessionRequest, call: Call) -> Message:  # noqa: N802
+    async def TruncateSession(self, request: pb.TruncateSessionRequest, call: GrpcCall) -> Message:  # noqa: N802
         return await self._changes.truncate(request, call)
 
-    async def ReleaseSession(self, request: pb.ReleaseSessionRequest, call: Call) -> Message:  # noqa: N802
+    async def ReleaseSession(self, request: pb.ReleaseSessionRequest, call: GrpcCall) -> Message:  # noqa: N802
         return await self._changes.release(request, call)
 
-    async def DecodeStream(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: Call) -> None:  # noqa: N802
+    async def DecodeStream(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: GrpcCall) -> None:  # noqa: N802
         await DecodeStream(self._host, call).answer(requests)
 
-    async def Embed(self, request: pb.EmbedRequest, call: Call) -> Message:  # noqa: N802
+    async def Embed(self, request: pb.EmbedRequest, call: GrpcCall) -> Message:  # noqa: N802
         raise Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "Embed"})

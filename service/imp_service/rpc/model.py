@@ -14,7 +14,7 @@ from imp_service.core.weights import count_parameters, weight_format
 from imp_service.generation import DryOptions, ModelRuntime, SamplingOptions
 from imp_service.pb import model_pb2 as pb
 from imp_service.pb import types_pb2
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.durations import duration, seconds_of, timestamp
 from imp_service.rpc.requests.check_request import checked, checked_without_model
 from imp_service.serving.background_work import WeightsDigest
@@ -36,21 +36,21 @@ class ModelServicer:
         self._host = host
         self._digest = WeightsDigest(host)
 
-    async def GetModelInfo(self, request: pb.GetModelInfoRequest, call: Call) -> pb.GetModelInfoResponse:  # noqa: N802
+    async def GetModelInfo(self, request: pb.GetModelInfoRequest, call: GrpcCall) -> pb.GetModelInfoResponse:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
         model, sha256 = self._host.model, self._digest.sha256
         # On a worker: the first call counts parameters and hashes the tokenizer.
         return await self._host.workers.write(lambda: write_model_info(model, served, sha256))
 
     async def GetServerInfo(  # noqa: N802
-        self, request: pb.GetServerInfoRequest, call: Call
+        self, request: pb.GetServerInfoRequest, call: GrpcCall
     ) -> pb.GetServerInfoResponse:
         return write_server_info(self._host)
 
-    async def GetLoad(self, request: pb.GetLoadRequest, call: Call) -> pb.GetLoadResponse:  # noqa: N802
+    async def GetLoad(self, request: pb.GetLoadRequest, call: GrpcCall) -> pb.GetLoadResponse:  # noqa: N802
         return pb.GetLoadResponse(load=write_load(self._host.load.snapshot()))
 
-    async def WatchLoad(self, request: pb.WatchLoadRequest, call: Call) -> None:  # noqa: N802
+    async def WatchLoad(self, request: pb.WatchLoadRequest, call: GrpcCall) -> None:  # noqa: N802
         checked_without_model(request, self._host)
         interval = seconds_of(request.min_interval) if request.HasField("min_interval") else DEFAULT_INTERVAL
         async for snapshot in self._host.load.watch(interval):

@@ -14,7 +14,6 @@ from imp_service.generation import ModelRuntime, SamplingOptions, StepOutput
 from imp_service.generation.replies import HeldScores
 from imp_service.generation.validate import invalid
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.call import Call
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.replies.write_replies import add_scores, write_step_output, write_timings
 from imp_service.rpc.requests.check_request import checked
@@ -27,6 +26,7 @@ from imp_service.rpc.requests.read_requests import (
     request_digest,
 )
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
+from imp_service.serving.calls import Call
 from imp_service.serving.host import Host
 from imp_service.serving.served_model import ServedModel
 from imp_service.serving.session.commands import (

@@ -6,9 +6,9 @@ import asyncio
 from typing import cast
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.call import Call
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.read_requests import request_digest
+from imp_service.serving.calls import Call
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.session.commands import begin_fork, begin_truncate, check_end

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from imp_service.generation import ModelRuntime
 from imp_service.generation.validate import invalid
 from imp_service.pb import tokenizer_pb2 as pb
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.replies.encoded import Encoded, Pieces
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.read_requests import ID_BYTES, read_chat, reading_bytes
@@ -45,25 +45,25 @@ class TokenizerServicer:
         self._host = host
         self._archive: asyncio.Task[Archive] | None = None
 
-    async def Tokenize(self, request: pb.TokenizeRequest, call: Call) -> Encoded:  # noqa: N802
+    async def Tokenize(self, request: pb.TokenizeRequest, call: GrpcCall) -> Encoded:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
         tokenizer = self._host.model.tokenizer
         n_bytes = sum(len(text.encode()) for text in request.texts)
         return await self._host.workers.run(lambda: tokenize(request, tokenizer, served), n_bytes)
 
-    async def Detokenize(self, request: pb.DetokenizeRequest, call: Call) -> Encoded:  # noqa: N802
+    async def Detokenize(self, request: pb.DetokenizeRequest, call: GrpcCall) -> Encoded:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
         tokenizer = self._host.model.tokenizer
         n_bytes = ID_BYTES * sum(len(item.ids) for item in request.token_ids)
         return await self._host.workers.run(lambda: detokenize(request, tokenizer, served), n_bytes)
 
-    async def ApplyChatTemplate(self, request: pb.ApplyChatTemplateRequest, call: Call) -> Encoded:  # noqa: N802
+    async def ApplyChatTemplate(self, request: pb.ApplyChatTemplateRequest, call: GrpcCall) -> Encoded:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
         model = self._host.model
         n_bytes = reading_bytes(read_chat(request.chat))
         return await self._host.workers.run(lambda: apply_chat_template(request, model, served), n_bytes)
 
-    async def GetTokenizer(self, request: pb.GetTokenizerRequest, call: Call) -> None:  # noqa: N802
+    async def GetTokenizer(self, request: pb.GetTokenizerRequest, call: GrpcCall) -> None:  # noqa: N802
         archive = await self._made_archive()
         content = archive.content
         n_piece = min(PIECE_BYTES, self._host.settings.limits.max_message_bytes // 2)

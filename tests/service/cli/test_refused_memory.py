@@ -12,7 +12,7 @@ import pytest
 
 from imp_service.cli.failure import describe
 from imp_service.config.errors import system_refusal
-from imp_service.rpc.replies.statuses import failure_of
+from imp_service.serving.errors.failures import failure_of
 from support.limited import MIB, limited
 from support.patience import HANGS_AFTER
 

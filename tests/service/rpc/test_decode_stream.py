@@ -9,7 +9,7 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.decode_stream import MAX_UNANSWERED, DecodeStream
 from support.deadlines import deadline_beyond
 from support.patience import HANGS_AFTER
@@ -199,7 +199,7 @@ def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
 
     async def drive() -> list[int]:
         taken = []
-        stream = asyncio.ensure_future(DecodeStream(served.host, cast(Call, call)).answer(requests()))
+        stream = asyncio.ensure_future(DecodeStream(served.host, cast(GrpcCall, call)).answer(requests()))
         for _ in range(3):
             await settle()
             taken.append(n_taken)

@@ -10,8 +10,9 @@ from grpc import StatusCode
 from imp_service.core import make_error
 from imp_service.core.errors import KIND_OF_REASON, field_invalid
 from imp_service.generation.validate import FieldsInvalid, Violation
-from imp_service.rpc.replies.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback, Retry
-from imp_service.rpc.replies.statuses import Failure, failure_of
+from imp_service.rpc.replies.statuses import status_code, step_error, trailing_metadata
+from imp_service.serving.errors.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback, Retry
+from imp_service.serving.errors.failures import Failure, failure_of
 from imp_service.serving.refusal import Refusal
 from imp_service.text import FieldInvalid, NativePanic, NoChatTemplate, TemplateFailed, TextError
 from support.error_rows import DocumentedRow, documented_rows
@@ -42,7 +43,7 @@ def named_rows() -> list[DocumentedRow]:
 
 
 def details_of(failure: Failure) -> Details:
-    return read_details(failure.trailing_metadata())
+    return read_details(trailing_metadata(failure))
 
 
 def test_rpc_40_the_table_is_the_documents() -> None:
@@ -53,7 +54,7 @@ def test_rpc_40_the_table_is_the_documents() -> None:
     assert set(ERRORS) == rows.keys() | {CANCELLED, DEADLINE_EXCEEDED}
     for reason, row in rows.items():
         ours = ERRORS[reason]
-        assert (reason, ours.code.name, ours.retry.value) == (reason, row.code, row.retry)
+        assert (reason, ours.code, ours.retry.value) == (reason, row.code, row.retry)
         assert (reason, set(ours.metadata)) == (reason, set(row.metadata))
         assert (reason, {detail.value for detail in ours.details}) == (reason, set(row.details))
         pushback = "" if ours.pushback is Pushback.NONE else ours.pushback.value
@@ -66,7 +67,7 @@ def test_rpc_40_each_row_on_the_wire(row: DocumentedRow) -> None:
     error = Refusal(row.reason, f"why {row.reason}", {key: f"<{key}>" for key in row.metadata})
     failure = failure_of(error, request_id="r-1")
     found = details_of(failure)
-    assert failure.code is StatusCode[row.code]
+    assert status_code(failure) is StatusCode[row.code]
     assert (found.code, found.reason, found.domain) == (NUMBERS[row.code], row.reason, "imp.v1")
     assert found.metadata == {key: f"<{key}>" for key in row.metadata}
     assert set(found.others) == set(row.details)
@@ -75,7 +76,7 @@ def test_rpc_40_each_row_on_the_wire(row: DocumentedRow) -> None:
         assert found.pushback_ms == (-1 if row.pushback == "pushback never" else round(found.retry_seconds * 1000))
     if row.reason != "BUG":
         assert failure.message == found.message == f"why {row.reason}"
-    step = failure.step_error()
+    step = step_error(failure)
     assert (step.code, step.reason, step.message) == (NUMBERS[row.code], row.reason, failure.message)
 
 
@@ -112,8 +113,8 @@ def test_rpc_40_a_refusal_says_when_to_come_back() -> None:
 def test_rpc_40_endings_of_grpc_itself_name_no_reason() -> None:
     gone = failure_of(asyncio.CancelledError(), request_id="")
     late = failure_of(Refusal("DEADLINE_EXCEEDED", "the deadline has passed"), request_id="")
-    assert [gone.code, late.code] == [StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED]
-    assert gone.trailing_metadata() == late.trailing_metadata() == ()
+    assert [status_code(gone), status_code(late)] == [StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED]
+    assert trailing_metadata(gone) == trailing_metadata(late) == ()
 
 
 @pytest.mark.parametrize(
@@ -129,14 +130,14 @@ def test_rpc_40_endings_of_grpc_itself_name_no_reason() -> None:
 )
 def test_rpc_6_violations_have_paths(error: Exception, paths: list[str]) -> None:
     failure = failure_of(error, request_id="")
-    assert failure.code is StatusCode.INVALID_ARGUMENT
+    assert status_code(failure) is StatusCode.INVALID_ARGUMENT
     assert details_of(failure).paths == paths
     assert all(path in failure.message for path in paths)
 
 
 def test_rpc_6_many_violations_stay_within_a_clients_bound() -> None:
     violations = [Violation(f"sampling.logit_bias[{i}]", "token 70000, expected below 512") for i in range(1024)]
-    trailing = failure_of(FieldsInvalid(violations), request_id="").trailing_metadata()
+    trailing = trailing_metadata(failure_of(FieldsInvalid(violations), request_id=""))
     assert sum(len(key) + len(value) * 4 // 3 for key, value in trailing) < 6 * 1024
     [*told, rest] = read_details(trailing).others["BadRequest"].field_violations
     assert [violation.field for violation in told] == [v.path for v in violations[: len(told)]]
@@ -146,7 +147,7 @@ def test_rpc_6_many_violations_stay_within_a_clients_bound() -> None:
 
 def test_a_chat_without_a_template_is_no_field_error() -> None:
     failure = failure_of(NoChatTemplate("chat", "the model has no chat template"), request_id="")
-    assert (failure.reason, failure.code) == ("NO_CHAT_TEMPLATE", StatusCode.FAILED_PRECONDITION)
+    assert (failure.reason, status_code(failure)) == ("NO_CHAT_TEMPLATE", StatusCode.FAILED_PRECONDITION)
 
 
 class Unmapped(TextError):
@@ -171,12 +172,12 @@ def test_rpc_14_rpc_41_what_nobody_expected_says_nothing(error: Exception) -> No
     assert failure.message == "internal error; the log has it under request id r-42"
     assert (found.code, found.reason, found.metadata) == (NUMBERS["INTERNAL"], "BUG", {})
     assert found.others["RequestInfo"].request_id == "r-42"
-    assert b"secret" not in dict(failure.trailing_metadata())["grpc-status-details-bin"]
+    assert b"secret" not in dict(trailing_metadata(failure))["grpc-status-details-bin"]
 
 
 def test_an_allocation_that_fails_is_no_bug() -> None:
     failure = failure_of(MemoryError("std::bad_alloc"), request_id="")
-    assert (failure.reason, failure.code) == ("NO_MEMORY", StatusCode.RESOURCE_EXHAUSTED)
+    assert (failure.reason, status_code(failure)) == ("NO_MEMORY", StatusCode.RESOURCE_EXHAUSTED)
     assert "bad_alloc" not in failure.message
 
 

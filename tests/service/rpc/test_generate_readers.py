@@ -18,7 +18,7 @@ from imp_service.generation.output_stream import OutputStream, unread_token_byte
 from imp_service.generation.replies import Candidate
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from support.failed_calls import FailedCall, failed
 from support.gate import ALL_STEPS, HELD, gate
 from support.generations import counted, in_one, result_of, saying, spelled, streamed
@@ -152,7 +152,7 @@ def test_r05_gen_18_a_deadline_that_has_passed_is_never_scheduled(monkeypatch: p
         steps = served.stats().n_steps
         with monkeypatch.context() as patch:
             # It was under way for as long as its caller would wait.
-            patch.setattr(Call, "time_remaining", lambda _: 0.0)
+            patch.setattr(GrpcCall, "time_remaining", lambda _: 0.0)
             for run in (streamed, in_one):
                 assert failed(lambda run=run: run(served, ask([300], 4), timeout=60)).code == DEADLINE
         assert served.stats().n_steps == steps

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import tokenizer_pb2 as tok
-from imp_service.rpc.call import Call
+from imp_service.rpc.call import GrpcCall
 from support.raw_calls import call
 from support.served import Served, serve
 
@@ -67,7 +67,7 @@ def held() -> Counter[str]:
     for each in gc.get_objects():
         # By its type alone: some objects of other libraries warn when they are asked for their class.
         kind = type(each)
-        if kind is Call or (issubclass(kind, Message) and each.DESCRIPTOR.file.package == "imp.v1"):
+        if kind is GrpcCall or (issubclass(kind, Message) and each.DESCRIPTOR.file.package == "imp.v1"):
             kinds[kind.__name__] += 1
         elif kind is FrameType and "imp_service" in each.f_code.co_filename:
             kinds[each.f_code.co_qualname] += 1

@@ -4,7 +4,8 @@ import grpc
 import pytest
 
 from imp_service.core import make_error
-from imp_service.rpc.replies.statuses import failure_of
+from imp_service.rpc.replies.statuses import status_code, trailing_metadata
+from imp_service.serving.errors.failures import failure_of
 from imp_service.serving.refusal import Refusal
 from support.status_checker import SECRET, StatusViolation, check_status
 
@@ -13,7 +14,7 @@ Pairs = tuple[tuple[str, str | bytes], ...]
 
 def trailing(error: Exception) -> tuple[grpc.StatusCode, str, Pairs]:
     failure = failure_of(error, request_id="7")
-    return failure.code, failure.message, failure.trailing_metadata()
+    return status_code(failure), failure.message, trailing_metadata(failure)
 
 
 @pytest.mark.parametrize(

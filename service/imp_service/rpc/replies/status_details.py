@@ -10,6 +10,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from imp_service.generation.validate import Violation
 from imp_service.rpc.durations import duration
+from imp_service.serving.errors.failures import shown
 
 DOMAIN = "imp.v1"
 # A client takes 8 KiB of metadata by default, with the details in base64. With more it reports another error.
@@ -77,9 +78,3 @@ def request_info(request_id: str) -> Message:
     """The request id, to find the error in the log."""
     info: Message = error_details_pb2.RequestInfo(request_id=request_id)
     return info
-
-
-def shown(text: str, max_bytes: int) -> str:
-    """The text for a status: control characters are escaped, and it is cut to `max_bytes`."""
-    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    return line.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")

@@ -9,9 +9,9 @@ from typing import Any
 
 from imp_service.core import InvalidArgument
 from imp_service.generation.validate import FieldsInvalid, Violation, refuse
-from imp_service.rpc.replies.error_table import FIELD_INVALID
-from imp_service.rpc.replies.statuses import violations_of
 from imp_service.rpc.requests.field_rules import findings
+from imp_service.serving.errors.error_table import FIELD_INVALID
+from imp_service.serving.errors.failures import violations_of
 from imp_service.serving.host import Host
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import TextError

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from grpc import StatusCode
-
 
 class Detail(Enum):
     """Messages of google.rpc that a reason has besides ErrorInfo."""
@@ -47,7 +45,7 @@ class Pushback(Enum):
 class ErrorRow:
     """One row. `metadata` has the keys of ErrorInfo, `retry_after` the default delay of RetryInfo in seconds."""
 
-    code: StatusCode
+    code: str  # the name of a code of google.rpc
     retry: Retry
     metadata: tuple[str, ...] = ()
     details: tuple[Detail, ...] = ()
@@ -59,8 +57,8 @@ class ErrorRow:
 
 _BAD_REQUEST = (Detail.BAD_REQUEST,)
 _RETRY = (Detail.RETRY_INFO,)
-_INVALID, _RANGE, _MISSING = StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE, StatusCode.NOT_FOUND
-_STATE, _FULL, _AWAY = StatusCode.FAILED_PRECONDITION, StatusCode.RESOURCE_EXHAUSTED, StatusCode.UNAVAILABLE
+_INVALID, _RANGE, _MISSING = "INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND"
+_STATE, _FULL, _AWAY = "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNAVAILABLE"
 _CONTEXT = ("prompt_tokens", "max_context_tokens")
 # Seconds: about as long as a step of a session takes, and as a place in the queue takes to become free.
 _STEP, _PLACE = 0.05, 1.0
@@ -82,9 +80,9 @@ ERRORS: Mapping[str, ErrorRow] = {
     "SESSION_NOT_FOUND": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id",)),
     "SESSION_EXPIRED": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id",)),
     "SESSION_LOST": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id", "instance_id")),
-    "REQUEST_ID_IN_USE": ErrorRow(StatusCode.ALREADY_EXISTS, Retry.NO, ("request_id",)),
-    "POSITION_MISMATCH": ErrorRow(StatusCode.ABORTED, Retry.AFTER_READING, ("expected", "held")),
-    "SESSION_BUSY": ErrorRow(StatusCode.ABORTED, Retry.YES, details=_RETRY, retry_after=_STEP),
+    "REQUEST_ID_IN_USE": ErrorRow("ALREADY_EXISTS", Retry.NO, ("request_id",)),
+    "POSITION_MISMATCH": ErrorRow("ABORTED", Retry.AFTER_READING, ("expected", "held")),
+    "SESSION_BUSY": ErrorRow("ABORTED", Retry.YES, details=_RETRY, retry_after=_STEP),
     "NO_CANDIDATE": ErrorRow(_STATE, Retry.NO, ("position",)),
     "NO_PENDING_TOKEN": ErrorRow(_STATE, Retry.NO, ("held",)),
     "FEATURE_DISABLED": ErrorRow(_STATE, Retry.NO, details=(Detail.PRECONDITION_FAILURE,)),
@@ -102,16 +100,16 @@ ERRORS: Mapping[str, ErrorRow] = {
     MESSAGE_TOO_LARGE: ErrorRow(_FULL, Retry.NO, ("message_bytes", "max_message_bytes"), pushback=Pushback.NEVER),
     "LOADING": ErrorRow(_AWAY, Retry.YES, details=_RETRY, retry_after=_PLACE),
     DRAINING: ErrorRow(_AWAY, Retry.YES_ELSEWHERE, details=_RETRY, pushback=Pushback.ZERO),
-    DEADLINE_EXCEEDED: ErrorRow(StatusCode.DEADLINE_EXCEEDED, Retry.NO, has_reason=False),
-    CANCELLED: ErrorRow(StatusCode.CANCELLED, Retry.NOT_ASKED, has_reason=False),
-    "NOT_SUPPORTED_BY_MODEL": ErrorRow(StatusCode.UNIMPLEMENTED, Retry.NO, ("feature",)),
-    "NOT_SUPPORTED_BY_HOST": ErrorRow(StatusCode.UNIMPLEMENTED, Retry.NO, ("feature",)),
-    "TOKEN_MISSING": ErrorRow(StatusCode.UNAUTHENTICATED, Retry.NO),
-    "TOKEN_INVALID": ErrorRow(StatusCode.UNAUTHENTICATED, Retry.NO),
-    "NOT_ALLOWED": ErrorRow(StatusCode.PERMISSION_DENIED, Retry.NO),
-    "NON_FINITE": ErrorRow(StatusCode.INTERNAL, Retry.ONCE, ("position",)),
-    "DEVICE_FAULT": ErrorRow(StatusCode.INTERNAL, Retry.ELSEWHERE),
-    "STALLED": ErrorRow(StatusCode.INTERNAL, Retry.ONCE),
-    BUG: ErrorRow(StatusCode.INTERNAL, Retry.NO, details=(Detail.REQUEST_INFO,)),
-    "WEIGHTS_CORRUPT": ErrorRow(StatusCode.DATA_LOSS, Retry.NO, ("tensor",)),
+    DEADLINE_EXCEEDED: ErrorRow(DEADLINE_EXCEEDED, Retry.NO, has_reason=False),
+    CANCELLED: ErrorRow(CANCELLED, Retry.NOT_ASKED, has_reason=False),
+    "NOT_SUPPORTED_BY_MODEL": ErrorRow("UNIMPLEMENTED", Retry.NO, ("feature",)),
+    "NOT_SUPPORTED_BY_HOST": ErrorRow("UNIMPLEMENTED", Retry.NO, ("feature",)),
+    "TOKEN_MISSING": ErrorRow("UNAUTHENTICATED", Retry.NO),
+    "TOKEN_INVALID": ErrorRow("UNAUTHENTICATED", Retry.NO),
+    "NOT_ALLOWED": ErrorRow("PERMISSION_DENIED", Retry.NO),
+    "NON_FINITE": ErrorRow("INTERNAL", Retry.ONCE, ("position",)),
+    "DEVICE_FAULT": ErrorRow("INTERNAL", Retry.ELSEWHERE),
+    "STALLED": ErrorRow("INTERNAL", Retry.ONCE),
+    BUG: ErrorRow("INTERNAL", Retry.NO, details=(Detail.REQUEST_INFO,)),
+    "WEIGHTS_CORRUPT": ErrorRow("DATA_LOSS", Retry.NO, ("tensor",)),
 }

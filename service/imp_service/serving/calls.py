@@ -1,0 +1,92 @@
+"""One call as its handler sees it, whoever brought it: its caller, its deadline, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from imp_service.telemetry import CallRecord
+
+# The longest time that a request takes from the client to here.
+TRAVEL_SECONDS = 0.1
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Call(ABC):
+    """Made for each call before its handler runs. Handlers raise errors; CallPath turns them into failures.
+
+    Each transport has a subclass, which also sends replies.
+    """
+
+    method: str  # "/imp.v1.InferenceService/Generate"
+    instance_id: str
+    request_id: str  # the server's, until the request names its own
+    peer: str
+    record: CallRecord
+    # Runs the call. None after its end: the task refers to its exception, whose frames refer to the call.
+    task: asyncio.Task[Any] | None
+    tenant: str = ""
+    priority: int = 0
+    is_admitted: bool = False
+    approximations: str = ""
+    # Of the latest request message.
+    n_request_bytes: int = 0
+    # Output tokens that were sent; a drain reports them if it ends the call.
+    n_sent_tokens: int = 0
+    # The error that end() gave the call.
+    ending: Exception | None = None
+    # While the identity is being sent, no failure may be sent: end() waits for it.
+    _is_admitting: bool = False
+
+    @property
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """What the head of every reply tells about the call, also that of a refused call, so it can be retried."""
+        pairs = (("imp-request-id", self.request_id), ("imp-instance-id", self.instance_id))
+        return (*pairs, ("imp-approximations", self.approximations)) if self.approximations else pairs
+
+    @abstractmethod
+    def time_remaining(self) -> float | None:
+        """Seconds until the caller's deadline; None without one."""
+
+    @abstractmethod
+    async def _send_identity(self) -> None:
+        """Sends the head of the reply. The call can no longer be refused then."""
+
+    @property
+    def is_late(self) -> bool:
+        """The caller's deadline has passed."""
+        remaining = self.time_remaining()
+        return remaining is not None and remaining <= 0
+
+    @property
+    def was_ended_by_deadline(self) -> bool:
+        """Whether a cancelled call has reached its deadline. The client's timer began earlier, by the travel time."""
+        remaining = self.time_remaining()
+        return remaining is not None and remaining <= TRAVEL_SECONDS
+
+    async def admit(self) -> None:
+        """Sends the head of the reply, unless it was sent."""
+        if self.is_admitted:
+            return
+        self.is_admitted = self._is_admitting = True
+        try:
+            await self._send_identity()
+        except Exception as error:
+            raise caller_has_gone() from error
+        self._is_admitting = False
+        if self.ending is not None:
+            raise self.ending
+
+    def end(self, error: Exception) -> None:
+        """Cancels the handler; the call then ends with this error. Later errors are ignored."""
+        if self.ending is None:
+            self.ending = error
+            if not self._is_admitting and self.task is not None:
+                self.task.cancel()
+
+
+def caller_has_gone() -> asyncio.CancelledError:
+    """For a call whose caller has gone: the transport is about to cancel its task."""
+    return asyncio.CancelledError("nothing can be sent")

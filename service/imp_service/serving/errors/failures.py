@@ -1,0 +1,119 @@
+"""Turns any exception into the failure of a call: a reason, a sentence for a person, and details for a program."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from imp_service.config.errors import system_refusal
+from imp_service.core import Error
+from imp_service.generation.validate import FieldsInvalid, Violation
+from imp_service.serving.calls import Call
+from imp_service.serving.errors.error_table import BUG, CANCELLED, ERRORS, FIELD_INVALID, ErrorRow, Retry
+from imp_service.serving.refusal import Refusal
+from imp_service.telemetry.log import Log
+from imp_service.text import TextError
+
+# The core adds its whole capacity to the details if the request can never fit. Callers do not get this detail.
+CAPACITY = "total"
+MAX_MESSAGE_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a call, or one session's step in it, fails. Each transport has its own form of it."""
+
+    reason: str
+    message: str
+    request_id: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    violations: Sequence[Violation] = ()
+    retry_after: float | None = None
+    can_never_fit: bool = False
+
+    @property
+    def row(self) -> ErrorRow:
+        """The reason's row in the error table."""
+        return ERRORS[self.reason]
+
+    @property
+    def is_bug(self) -> bool:
+        """An unexpected exception. The log has its traceback; the caller does not get it."""
+        return self.reason == BUG
+
+    @property
+    def delay(self) -> float:
+        """Seconds until the caller may retry, if its reason allows that."""
+        return self.row.retry_after if self.retry_after is None else self.retry_after
+
+
+def failure_of(error: BaseException, *, request_id: str) -> Failure:
+    """The failure that an exception becomes. Of an unexpected one the caller gets only the request id in the log."""
+    if isinstance(error, asyncio.CancelledError):
+        return Failure(CANCELLED, "the call was cancelled", request_id)
+    if system_refusal(error):
+        return Failure("NO_MEMORY", "an allocation failed; nothing has changed", request_id)
+    reason = error.reason if isinstance(error, Error | TextError | Refusal) else BUG
+    if reason == BUG or reason not in ERRORS:
+        return Failure(BUG, f"internal error; the log has it under request id {request_id}", request_id)
+    if isinstance(error, TextError):
+        violation = Violation(error.path, error.message)
+        return Failure(reason, shown(str(violation), MAX_MESSAGE_BYTES), request_id, violations=(violation,))
+    assert isinstance(error, Error | Refusal)  # narrows
+    metadata = dict(error.details)
+    capacity = metadata.pop(CAPACITY, None) if ERRORS[reason].retry is Retry.UNLESS_NEVER else None
+    return Failure(
+        reason,
+        shown(error.message, MAX_MESSAGE_BYTES),
+        request_id,
+        metadata=metadata,
+        violations=violations_of(error),
+        retry_after=error.retry_after if isinstance(error, Refusal) else None,
+        can_never_fit=capacity is not None,
+    )
+
+
+def violations_of(error: Error | Refusal) -> Sequence[Violation]:
+    """The fields that an error is about. The core puts the field in its details and before its message."""
+    if isinstance(error, FieldsInvalid):
+        return error.violations
+    if error.reason != FIELD_INVALID:
+        return ()
+    path = error.details.get("field", "")
+    return (Violation(path, error.message.removeprefix(f"{path}: ")),)
+
+
+def reported_failure(error: Exception, call: Call, log: Log) -> Failure:
+    """The failure of a call or of one session's step in it. A bug is logged with the call's request id.
+
+    Drops the traceback of the error.
+    """
+    failure = failure_of(error, request_id=call.request_id)
+    if failure.is_bug:
+        log.raised("bug", error, request_id=call.request_id, method=call.method)
+    drop_frames(error)
+    return failure
+
+
+def drop_frames(error: BaseException) -> None:
+    """Drops the tracebacks of an error and of its causes.
+
+    Their frames refer to the request, and often to the error itself. Such a cycle, perhaps with a prompt of a
+    megabyte, lives until the next full garbage collection.
+    """
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        each = left.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = None
+        left += (each.__cause__, each.__context__)
+
+
+def shown(text: str, max_bytes: int) -> str:
+    """The text for a caller: control characters are escaped, and it is cut to `max_bytes`."""
+    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return line.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
