@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from imp_service.rpc.policies import POLICIES
 from imp_service.rpc.requests.field_rules import RULES
 from imp_service.serving.errors.error_table import ERRORS
-from imp_service.serving.security.authentication import NO_POLICY, POLICIES
+from imp_service.serving.security.authentication import NO_POLICY
 from imp_service.tables import REASONS
 from support.raw_calls import SERVICES
 from support.request_fields import request_messages

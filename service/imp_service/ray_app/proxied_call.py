@@ -76,11 +76,6 @@ class ProxiedContext:
         self._proxy.set_trailing_metadata([*self._initial, *trailing_metadata])
         raise grpc.aio.AbortError
 
-    def code(self) -> grpc.StatusCode:
-        """The status that was set."""
-        code: grpc.StatusCode = self._proxy.code()
-        return code
-
 
 async def answer_unary(behavior: Behavior, contents: AsyncIterator[bytes], proxy: RayServegRPCContext) -> Reply:
     """The reply. It is empty if the call failed; the status is sent separately."""

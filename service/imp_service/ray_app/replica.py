@@ -14,7 +14,7 @@ from imp_service.config import load as load_config
 from imp_service.ray_app.proxied_call import Behavior, Reply, answer_stream, answer_unary
 from imp_service.ray_app.proxied_services import SERVICES
 from imp_service.ray_app.sessionless import SessionlessInference
-from imp_service.rpc.call_path import CallPath
+from imp_service.rpc.call_path import GrpcCallPath
 from imp_service.rpc.server import INFERENCE, make_servicers
 from imp_service.serving.host import Host
 from imp_service.serving.loading import make_model
@@ -62,7 +62,7 @@ class Replica:
         self._host = Host(settings)
         self._host.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
         self._handlers = Handlers()
-        path = CallPath(self._host, Authentication(None, public_health=True))
+        path = GrpcCallPath(self._host, Authentication(None, public_health=True))
         servicers: Mapping[Any, object] = {**make_servicers(self._host), INFERENCE: SessionlessInference(self._host)}
         for service, servicer in servicers.items():
             path.register(cast(grpc.aio.Server, self._handlers), service, servicer)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 
 from imp_service.rpc.replies.encoded import Reply
+from imp_service.rpc.replies.statuses import TrailingMetadata
 from imp_service.serving.calls import Call, caller_has_gone
 
 
@@ -34,3 +35,14 @@ class GrpcCall(Call):
             await self.context.write(message.SerializeToString())
         except Exception as error:
             raise caller_has_gone() from error
+
+    async def abort(self, code: grpc.StatusCode, message: str, trailing: TrailingMetadata = ()) -> NoReturn:
+        """Ends the call with a status. Raises gRPC's AbortError."""
+        self.own_code = code.name
+        try:
+            await self.context.abort(code, message, trailing)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:
+            raise caller_has_gone() from error
+        raise AssertionError("gRPC's abort() raises")

@@ -49,7 +49,7 @@ class Health:
     async def Check(self, request: HealthCheckRequest, call: GrpcCall) -> HealthCheckResponse:  # noqa: N802
         status = self.statuses().get(request.service)
         if status is None:
-            await call.context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
+            await call.abort(grpc.StatusCode.NOT_FOUND, "no such service")
         return HealthCheckResponse(status=status)
 
     async def List(self, request: Message, call: GrpcCall) -> Message:  # noqa: N802
@@ -62,7 +62,7 @@ class Health:
 
     async def Watch(self, request: HealthCheckRequest, call: GrpcCall) -> None:  # noqa: N802
         if self._n_watchers >= MAX_WATCHERS:
-            await call.context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHERS} watch already")
+            await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHERS} watch already")
         self._n_watchers += 1
         try:
             last = None

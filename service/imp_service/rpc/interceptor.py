@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from imp_service.rpc.policies import policy_of
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.security.authentication import Authentication
 
@@ -37,7 +38,7 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
         if self._is_checked(method) and handler is not None:
             return handler
         try:
-            self._authentication.check(method, tuple(handler_call_details.invocation_metadata))
+            self._authentication.check(*policy_of(method), tuple(handler_call_details.invocation_metadata))
         except Refusal as refusal:
             # UNIMPLEMENTED, but only for callers with a valid token.
             if handler is None and refusal.reason == "NOT_ALLOWED":

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2
 from imp_service.config.address import Address
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
 from imp_service.rpc.admin import AdminServicer
-from imp_service.rpc.call_path import CallPath
+from imp_service.rpc.call_path import GrpcCallPath
 from imp_service.rpc.health import Health
 from imp_service.rpc.inference import InferenceServicer
 from imp_service.rpc.interceptor import AuthenticationInterceptor
@@ -80,7 +80,7 @@ class Server:
         self._file_watcher: FileWatcher | None = None
         self._authentication = Authentication(self._tokens(), public_health=host.settings.auth.public_health)
         self._tls = self._certificate()
-        self._path = CallPath(host, self._authentication)
+        self._path = GrpcCallPath(host, self._authentication)
 
     async def start(self) -> None:
         """Binds every listener, or none if one of them fails. Health is bound first."""

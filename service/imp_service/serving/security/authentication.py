@@ -1,8 +1,8 @@
-"""Checks a call's bearer token: whether its roles allow the service, and which tenant it belongs to."""
+"""Checks a call's bearer token: whether its roles allow what is called, and which tenant it belongs to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imp_service.serving.refusal import Refusal
@@ -16,7 +16,7 @@ ANYONE = "anyone"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What every method of one service requires."""
+    """What a call requires."""
 
     role: str
     # Refused while the model is loading or the server drains.
@@ -27,17 +27,7 @@ class Policy:
     is_health: bool = False
 
 
-POLICIES: Mapping[str, Policy] = {
-    "imp.v1.InferenceService": Policy("data", needs_model=True, is_request=True),
-    "imp.v1.TokenizerService": Policy("read", needs_model=True),
-    "imp.v1.ModelService": Policy("read"),
-    "imp.v1.AdminService": Policy("admin"),
-    "grpc.channelz.v1.Channelz": Policy("admin"),
-    "grpc.health.v1.Health": Policy(ANYONE, is_health=True),
-    "grpc.reflection.v1.ServerReflection": Policy(ANYONE),
-    "grpc.reflection.v1alpha.ServerReflection": Policy(ANYONE),
-}
-
+# Of what nobody has thought of: no token has its role.
 NO_POLICY = Policy("nobody")
 
 
@@ -46,21 +36,22 @@ SCHEME = "bearer"
 
 
 class Authentication:
-    """Without a token file everyone who can connect may call every service of the listener."""
+    """Without a token file everyone who can connect may call everything that the listener has."""
 
     def __init__(self, tokens: ReloadedFiles[Tokens] | None, *, public_health: bool) -> None:
         self._tokens = tokens
         self._public_health = public_health
 
-    def check(self, method: str, metadata: Metadata) -> str | None:
-        """The tenant of the caller's token; None if the call's metadata decides. Raises the refusal."""
-        service = method[1:].partition("/")[0]
-        policy = POLICIES.get(service)
-        if self._tokens is None or (policy is not None and policy.is_health and self._public_health):
+    def check(self, policy: Policy, called: str, metadata: Metadata) -> str | None:
+        """The tenant of the caller's token; None if the call's metadata decides. Raises the refusal.
+
+        `called` names what has the policy.
+        """
+        if self._tokens is None or (policy.is_health and self._public_health):
             return None
         token = self._token(self._tokens.value, metadata)
-        if policy is None or not may_call(token, policy):
-            raise Refusal("NOT_ALLOWED", f"this token may not call {service if policy else 'this service'}")
+        if not may_call(token, policy):
+            raise Refusal("NOT_ALLOWED", f"this token may not call {called}")
         return _tenant(token, metadata)
 
     def _token(self, tokens: Tokens, metadata: Metadata) -> Token:
@@ -75,7 +66,7 @@ class Authentication:
 
 
 def may_call(token: Token, policy: Policy) -> bool:
-    """Whether the token has the role that the service requires."""
+    """Whether the token has the role that the policy requires."""
     return policy.role == ANYONE or policy.role in token.roles
 
 
