@@ -83,6 +83,8 @@ def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequenc
     options = [
         "--all",
         "-n0",
+        # Or pytest-cov takes itself for the master of several processes, and names no tests.
+        "--dist=no",
         "-q",
         "--tb=short",
         "-p",
