@@ -10,9 +10,10 @@ from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.decode_step import DecodeStep
 from imp_service.rpc.prefill import Prefill
 from imp_service.rpc.replies.statuses import step_error
-from imp_service.rpc.requests.check_request import checked, paths_under
+from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.session_changes import SessionChanges
 from imp_service.serving.errors.failures import reported_failure
+from imp_service.serving.errors.field_paths import paths_under
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase, draining
 from imp_service.serving.session.held_session import HeldSession

@@ -22,12 +22,12 @@ from imp_service.rpc.requests.read_requests import (
     read_prompt,
     read_sampling,
     read_step,
-    reading_bytes,
     request_digest,
 )
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
 from imp_service.serving.calls import Call
 from imp_service.serving.host import Host
+from imp_service.serving.prompt_cost import reading_bytes
 from imp_service.serving.served_model import ServedModel
 from imp_service.serving.session.commands import (
     Extension,

@@ -14,8 +14,9 @@ from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.replies.encoded import Encoded, Pieces
 from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_requests import ID_BYTES, read_chat, reading_bytes
+from imp_service.rpc.requests.read_requests import read_chat
 from imp_service.serving.host import Host
+from imp_service.serving.prompt_cost import ID_BYTES, reading_bytes
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import FieldInvalid, TextSpan, Tokenizer
 

@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from imp_service.core import InvalidArgument
-from imp_service.generation.validate import FieldsInvalid, Violation, refuse
+from imp_service.generation.validate import Violation, refuse
 from imp_service.rpc.requests.field_rules import findings
-from imp_service.serving.errors.error_table import FIELD_INVALID
-from imp_service.serving.errors.failures import violations_of
 from imp_service.serving.host import Host
 from imp_service.serving.served_model import ServedModel
-from imp_service.text import TextError
-
-
-@contextmanager
-def paths_under(member: str) -> Iterator[None]:
-    """Prefixes the fields in errors raised within the `with` block: `temperature` becomes `member.temperature`."""
-    try:
-        yield
-    except InvalidArgument as error:
-        if not member or error.reason != FIELD_INVALID:
-            raise
-        inner = violations_of(error)
-        raise FieldsInvalid([Violation(f"{member}.{each.path}", each.message) for each in inner]) from error
-    except TextError as error:
-        if not member:
-            raise
-        raise type(error)(f"{member}.{error.path}", error.message) from error
-
 
 # If no field is invalid, this reason comes before the others.
 _FIRST_REASON = "MODEL_NOT_SERVED"

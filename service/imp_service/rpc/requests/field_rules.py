@@ -16,7 +16,7 @@ from imp_service.generation.validate import (
 )
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests import message_rules as whole
-from imp_service.rpc.requests.read_requests import chat_bytes, read_chat
+from imp_service.rpc.requests.read_requests import read_chat
 from imp_service.rpc.requests.rules import (
     Anything,
     AtMost,
@@ -34,6 +34,7 @@ from imp_service.rpc.requests.rules import (
     Texts,
     TokenIds,
 )
+from imp_service.serving.prompt_cost import chat_bytes
 from imp_service.serving.served_model import ServedModel
 from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 from imp_service.text.limits import TextLimits

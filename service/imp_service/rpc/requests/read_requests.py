@@ -22,7 +22,6 @@ from imp_service.generation.options import Prompt
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.requests.rules import shortest
-from imp_service.serving.workers import SMALL_BYTES
 from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 
@@ -147,10 +146,6 @@ def _shortened(values: dict[str, Any]) -> dict[str, Any]:
     return {name: shortest(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
-# The cost of reading an id, in bytes of text.
-ID_BYTES = 4
-
-
 def read_chat(chat: types_pb2.ChatPrompt) -> ChatPrompt:
     """A conversation."""
     return ChatPrompt(
@@ -163,24 +158,6 @@ def read_chat(chat: types_pb2.ChatPrompt) -> ChatPrompt:
         continue_final_message=chat.continue_final_message if chat.HasField("continue_final_message") else None,
         template_kwargs_json=chat.template_kwargs_json,
     )
-
-
-def chat_bytes(chat: ChatPrompt) -> int:
-    """The bytes of all texts of a conversation."""
-    texts = [chat.tools_json, chat.template_kwargs_json]
-    for each in chat.messages:
-        texts += [each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json]
-    return sum(len(text.encode()) for text in texts)
-
-
-def reading_bytes(prompt: Prompt) -> int:
-    """The cost of tokenizing a prompt, in bytes of text. It decides whether a worker does it."""
-    if isinstance(prompt, str):
-        return len(prompt.encode())
-    if isinstance(prompt, ChatPrompt):
-        # A template may take long even for a short conversation.
-        return max(SMALL_BYTES, chat_bytes(prompt))
-    return ID_BYTES * len(prompt)
 
 
 DIGEST_BYTES = 16

@@ -1,0 +1,169 @@
+"""A generation from its admission to its end, whichever transport asked for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+
+from imp_service.config.server_settings import SlowClient
+from imp_service.generation import Chunk, Finished, GenerationRequest, Started
+from imp_service.generation.output_stream import unread_token_bytes
+from imp_service.generation.replies import PART_TOKENS, Reply
+from imp_service.generation.run import GenerationPlan
+from imp_service.serving.calls import Call
+from imp_service.serving.errors.field_paths import Rename, paths_renamed
+from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
+from imp_service.serving.host import Host
+from imp_service.serving.prompt_cost import planning_bytes
+from imp_service.serving.refusal import Refusal
+from imp_service.telemetry import CallRecord
+
+# A whole reply is merged from chunks of this size.
+WHOLE_CHUNK_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How output is cut into the messages of a stream."""
+
+    # In one message.
+    max_tokens: int
+    # Seconds that a token may wait to share a message.
+    max_delay: float
+    # The server itself merges all output into one reply. It is never a slow reader.
+    is_whole: bool = False
+
+
+WHOLE = Delivery(WHOLE_CHUNK_TOKENS, math.inf, is_whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuedSession:
+    """The session that a generation continues. It has no prompt then."""
+
+    session_id: str
+    # The request has no sampler of its own.
+    keeps_sampler: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A generation that a caller wants, and what its transport adds to it."""
+
+    request: GenerationRequest
+    delivery: Delivery
+    # By the host's clock: when the time limit begins.
+    began: float
+    # Refuses a reply that could be too large to send, given the number of the prompt's tokens.
+    check_size: Callable[[int], None]
+    session: ContinuedSession | None = None
+    # The caller's names of fields in errors; None: those of imp.v1's GenerateRequest.
+    rename: Rename | None = None
+
+
+class Generations:
+    """Runs generations of one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @asynccontextmanager
+    async def running(self, wanted: Wanted, call: Call) -> AsyncIterator[GenerationStream]:
+        """A generation whose fields are checked. Whatever it holds is released, however it ends."""
+        host, request = self._host, wanted.request
+        host.model.require_fitting(request.prompt)
+        with ExitStack() as holds:
+            plan = self._planner(wanted, call, holds)
+            running = holds.enter_context(host.requests.admit(call.request_id, call.tenant, call.peer, call.end))
+            queued = host.model.client.engine.stats().queued
+            with (
+                paths_renamed(wanted.rename) if wanted.rename else nullcontext(),
+                host.admission.admit(request.num_sequences, queued, call.time_remaining()),
+            ):
+                program = await self._compiled(request, call)
+                planned = await host.workers.run(plan, planning_bytes(request))
+                del program
+                wanted.check_size(planned.n_prompt_tokens)
+                refuse_late(call)
+                # Submitted with an abort that came during planning, which then takes effect before the first step.
+                with host.model.client.together():
+                    generation = self._submitted(planned, wanted, call)
+                    running.run(generation, planned.n_prompt_tokens)
+            async with generation:
+                yield generation
+
+    def _submitted(self, planned: GenerationPlan, wanted: Wanted, call: Call) -> GenerationStream:
+        host, request = self._host, wanted.request
+        return GenerationStream(
+            host.model.client,
+            planned,
+            outbox_limits(request, wanted.delivery, host.settings.slow_client),
+            Watcher(host, call.record, request.num_sequences),
+            clock=host.clock,
+            begin_work=host.workers.begin,
+            time_limit=(request.stop.time_limit or math.inf) - (host.clock() - wanted.began),
+            interrupt=call.end,
+        )
+
+    async def _compiled(self, request: GenerationRequest, call: Call) -> object:
+        """The program of its constraint. Planning finds it as long as there is a reference to it."""
+        text, constraint = self._host.model.text, request.constraint
+        if constraint is None:
+            return None
+        return text.find(constraint) or await self._host.constraints.run(lambda: text.compile(constraint), call.tenant)
+
+    def _planner(self, wanted: Wanted, call: Call, holds: ExitStack) -> Callable[[], GenerationPlan]:
+        """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
+        model, session = self._host.model, wanted.session
+        if session is None:
+            return lambda: model.plan(wanted.request)
+        held = holds.enter_context(self._host.sessions.use(call.tenant, session.session_id))
+        return lambda: held.session.plan(wanted.request, keeps_sampler=session.keeps_sampler)
+
+
+class Watcher:
+    """Records the engine's events in the call's record and in the estimate of the queue's wait."""
+
+    def __init__(self, host: Host, record: CallRecord, n_sequences: int) -> None:
+        self._host = host
+        self._record = record
+        self._n_sequences = n_sequences
+        # A bound method, since it is called for each token.
+        self.sampled = record.sampled
+
+    def started(self, n_prompt: int, n_cached: int) -> None:
+        """The prompt is evaluated."""
+        self._record.started(n_prompt, n_cached)
+        self._host.admission.began(self._n_sequences, self._host.model.client.engine.stats().queued)
+
+    def finished(self, replies: Sequence[Finished]) -> None:
+        """Every sequence has ended. The last reply has the totals."""
+        last = replies[-1]
+        self._record.finished([reply.reason for reply in replies], last.usage, last.timings)
+
+
+def is_large(reply: Reply) -> bool:
+    """Whether writing a reply takes too long for the event loop."""
+    if isinstance(reply, Started):
+        return len(reply.held_scores) > PART_TOKENS
+    return isinstance(reply, Chunk) and len(reply.candidates) > PART_TOKENS
+
+
+def refuse_late(call: Call) -> None:
+    """Raises DEADLINE_EXCEEDED if the caller's deadline has passed."""
+    if call.is_late:
+        raise Refusal("DEADLINE_EXCEEDED", "the deadline has passed")
+
+
+def outbox_limits(request: GenerationRequest, delivery: Delivery, slow_client: SlowClient) -> OutboxLimits:
+    """How output is merged and may wait."""
+    is_whole = delivery.is_whole
+    return OutboxLimits(
+        max_tokens=delivery.max_tokens,
+        max_delay=delivery.max_delay,
+        max_bytes=math.inf if is_whole else slow_client.bytes,
+        timeout=math.inf if is_whole else slow_client.timeout.total_seconds(),
+        token_bytes=unread_token_bytes(request.output, seeks_stop=bool(request.stop.strings)),
+    )

@@ -1,0 +1,36 @@
+"""The cost of reading a prompt, in bytes of text. It decides whether a worker does it."""
+
+from __future__ import annotations
+
+from imp_service.generation import GenerationRequest
+from imp_service.generation.options import Prompt
+from imp_service.serving.workers import SMALL_BYTES
+from imp_service.text import ChatPrompt
+
+# The cost of reading an id.
+ID_BYTES = 4
+
+
+def planning_bytes(wanted: GenerationRequest) -> int:
+    """The cost of planning a generation. Some options take long even for a short prompt."""
+    n_bytes = reading_bytes(wanted.prompt)
+    takes_long = wanted.constraint is not None or wanted.sampling.has_breakers
+    return max(SMALL_BYTES, n_bytes) if takes_long else n_bytes
+
+
+def reading_bytes(prompt: Prompt) -> int:
+    """The cost of tokenizing a prompt."""
+    if isinstance(prompt, str):
+        return len(prompt.encode())
+    if isinstance(prompt, ChatPrompt):
+        # A template may take long even for a short conversation.
+        return max(SMALL_BYTES, chat_bytes(prompt))
+    return ID_BYTES * len(prompt)
+
+
+def chat_bytes(chat: ChatPrompt) -> int:
+    """The bytes of all texts of a conversation."""
+    texts = [chat.tools_json, chat.template_kwargs_json]
+    for each in chat.messages:
+        texts += [each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json]
+    return sum(len(text.encode()) for text in texts)
