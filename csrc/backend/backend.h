@@ -240,12 +240,12 @@ class Backend {
 
   // Each term's out[p, :] = x[row of p, :] · (its expert's weight)ᵀ for every grouped row p. Each row's input is
   // prepared once for all its experts, and each expert's weights are read once for all its rows.
-  virtual void linear_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) = 0;
+  virtual void expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) = 0;
 
   // out[p, :] = grouped[p, :] · (its expert's weight)ᵀ
-  virtual void linear_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) = 0;
+  virtual void expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) = 0;
 
-  // out[i, :] = sum of weight · grouped[place, :] over the experts of row i, by descending score.
+  // out[i, :] = sum of weight · grouped[its grouped row, :] over the experts of row i, by descending score.
   virtual void mix_experts(Rows grouped, const ExpertRows& rows, Rows out) = 0;
 
   // x += y

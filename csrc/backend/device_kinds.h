@@ -20,6 +20,6 @@ struct DeviceKind {
 };
 
 // Kinds from another library: empty unless a linked library defines this function.
-std::span<const DeviceKind> brought_device_kinds() noexcept;
+std::span<const DeviceKind> extra_device_kinds() noexcept;
 
 }  // namespace imp

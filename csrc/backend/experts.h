@@ -21,11 +21,11 @@ struct ExpertRows {
   int n_rows = 0;  // of the batch; n_rows · n_used are grouped
   int n_experts = 0;
   int n_used = 0;
-  std::int32_t* experts = nullptr;  // [n_rows, n_used], by descending score
-  float* weights = nullptr;         // [n_rows, n_used]
-  std::int32_t* places = nullptr;   // [n_rows, n_used]: the grouped row
-  std::int32_t* begins = nullptr;   // [n_experts + 1]: first grouped row of each expert
-  std::int32_t* sources = nullptr;  // [grouped rows]: row in the batch; null if the backend needs none
+  std::int32_t* experts = nullptr;       // [n_rows, n_used], by descending score
+  float* weights = nullptr;              // [n_rows, n_used]
+  std::int32_t* grouped_rows = nullptr;  // [n_rows, n_used]: index among the grouped rows
+  std::int32_t* begins = nullptr;        // [n_experts + 1]: first grouped row of each expert
+  std::int32_t* sources = nullptr;       // [grouped rows]: row in the batch; null if the backend needs none
 };
 
 // Bytes of an ExpertRows for n_rows.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/gemm_words.h"
+#include "backend/gemm_messages.h"
 
 namespace imp {
 namespace {

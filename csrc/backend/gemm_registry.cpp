@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/gemm_messages.h"
 #include "backend/gemm_selector.h"
-#include "backend/gemm_words.h"
 
 namespace imp {
 

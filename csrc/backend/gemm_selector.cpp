@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/gemm_messages.h"
 #include "backend/gemm_overrides.h"
-#include "backend/gemm_words.h"
 #include "base/error.h"
 
 namespace imp {
@@ -35,13 +35,13 @@ void require_tuning(std::span<const GemmKernel> kernels, std::span<const GemmPre
   }
 }
 
-// The kernels that satisfy `applies` and could multiply the weight if they were validated.
+// The kernels that satisfy `applies` and would be allowed if they were validated.
 template <class Applies>
-std::vector<const GemmKernel*> Selector::waiting_kernels(const Applies& applies) const {
+std::vector<const GemmKernel*> Selector::unvalidated_candidates(const Applies& applies) const {
   std::vector<const GemmKernel*> found;
   for (const GemmKernel& kernel : kernels_) {
-    if (!multiplies(kernel, problem_.weight) || is_taken(kernel) || is_out_of_question(kernel)) continue;
-    if (applies(kernel) && unfitness(kernel).empty()) found.push_back(&kernel);
+    if (!multiplies(kernel, problem_.weight) || is_allowed(kernel) || is_unvalidated_library(kernel)) continue;
+    if (applies(kernel) && rejection(kernel).empty()) found.push_back(&kernel);
   }
   return found;
 }
@@ -71,22 +71,22 @@ Selection Selector::select(std::string_view tensor_name, std::span<const GemmOve
 Selection Selector::require(std::string_view tensor_name, std::span<const GemmOverride> overrides) const {
   Selection selection = select(tensor_name, overrides);
   if (!selection.chosen.empty()) return selection;
-  const auto waiting = waiting_kernels([](const GemmKernel&) { return true; });
-  IMP_CHECK(!waiting.empty());  // else the list does not end in one that takes everything
-  refuse_unvalidated(problem_.weight, waiting);
+  const auto unvalidated = unvalidated_candidates([](const GemmKernel&) { return true; });
+  IMP_CHECK(!unvalidated.empty());  // else the list does not end in one that takes everything
+  refuse_unvalidated(problem_.weight, unvalidated);
 }
 
 std::string Selector::refusal(const GemmKernel& kernel) const {
-  if (is_out_of_question(kernel)) return kUnvalidated;
-  if (std::string reason = unfitness(kernel); !reason.empty()) return reason;
-  if (!is_taken(kernel)) return kUnvalidated;
+  if (is_unvalidated_library(kernel)) return kUnvalidated;
+  if (std::string reason = rejection(kernel); !reason.empty()) return reason;
+  if (!is_allowed(kernel)) return kUnvalidated;
   return {};
 }
 
 // `first`, then kernels of its layout and sums for larger m; before it, kernels for fewer rows than it is meant for.
 // Empty if they do not reach every m.
 std::vector<PlannedKernel> Selector::complete(const GemmKernel& first) const {
-  std::vector<PlannedKernel> chosen = as_far_as_they_reach(first);
+  std::vector<PlannedKernel> chosen = partial_plan(first);
   if (chosen.back().kernel->max_m == kAnyRows) chosen.back().max_m = kAnyRows;
   if (chosen.back().max_m != kAnyRows) chosen.clear();
   return chosen;
@@ -115,25 +115,25 @@ void Selector::tune(Selection& selection) const {
 }
 
 std::string Selector::incomplete(const GemmKernel& first) const {
-  const int reached = std::max(first.max_m, as_far_as_they_reach(first).back().max_m);
-  const auto waiting =
-      waiting_kernels([&](const GemmKernel& kernel) { return rows_for(kernel) > reached && fits(kernel, first); });
-  return why_incomplete(first, reached, policy_.one_reduction, waiting);
+  const int reached = std::max(first.max_m, partial_plan(first).back().max_m);
+  const auto unvalidated = unvalidated_candidates(
+      [&](const GemmKernel& kernel) { return rows_for(kernel) > reached && fits(kernel, first); });
+  return why_incomplete(first, reached, policy_.one_reduction, unvalidated);
 }
 
-// Does not ask whether a library is available, since that would open it.
-bool Selector::is_out_of_question(const GemmKernel& kernel) const {
-  return kernel.reduction == ReductionId::library && !is_taken(kernel);
+// Such a kernel is rejected first, since its refusal would open the library to find out whether it is available.
+bool Selector::is_unvalidated_library(const GemmKernel& kernel) const {
+  return kernel.reduction == ReductionId::library && !is_allowed(kernel);
 }
 
 // The reason why this policy never takes the kernel, not even by an override; empty if it may take it.
-std::string Selector::unfitness(const GemmKernel& kernel) const {
+std::string Selector::rejection(const GemmKernel& kernel) const {
   if (policy_.one_reduction && kernel.reduction == ReductionId::library) return kRowsDependOnTheBatch;
   return imp::refusal(kernel, problem_, caps_);
 }
 
-// The kernels of complete(), even if they do not reach every m.
-std::vector<PlannedKernel> Selector::as_far_as_they_reach(const GemmKernel& first) const {
+// The kernels of complete(), even if they do not take every m.
+std::vector<PlannedKernel> Selector::partial_plan(const GemmKernel& first) const {
   std::vector<PlannedKernel> chosen = for_fewer_rows(first);
   chosen.push_back({&first, rows_for(first)});
   for (const GemmKernel& kernel : kernels_) {
@@ -170,7 +170,7 @@ int Selector::rows_for(const GemmKernel& kernel) const {
 const GemmKernel* Selector::forced(const GemmOverride& override) const {
   const GemmKernel* const kernel = find_kernel(kernels_, override.kernel);
   if (!multiplies(*kernel, problem_.weight)) refuse_other_type(override, kernel->weight, problem_.weight);
-  if (const std::string reason = unfitness(*kernel); !reason.empty()) refuse(override, reason);
+  if (const std::string reason = rejection(*kernel); !reason.empty()) refuse(override, reason);
   return kernel;
 }
 

@@ -42,18 +42,18 @@ class Selector {
   std::string incomplete(const GemmKernel& first) const;
 
  private:
-  bool is_taken(const GemmKernel& kernel) const { return kernel.validated || policy_.unvalidated_kernels; }
-  bool is_out_of_question(const GemmKernel& kernel) const;
-  std::string unfitness(const GemmKernel& kernel) const;
+  bool is_allowed(const GemmKernel& kernel) const { return kernel.validated || policy_.unvalidated_kernels; }
+  bool is_unvalidated_library(const GemmKernel& kernel) const;
+  std::string rejection(const GemmKernel& kernel) const;
   int rows_for(const GemmKernel& kernel) const;
   const GemmKernel* forced(const GemmOverride& override) const;
   std::vector<PlannedKernel> complete(const GemmKernel& first) const;
-  std::vector<PlannedKernel> as_far_as_they_reach(const GemmKernel& first) const;
+  std::vector<PlannedKernel> partial_plan(const GemmKernel& first) const;
   std::vector<PlannedKernel> for_fewer_rows(const GemmKernel& first) const;
   bool may_follow(const GemmKernel& kernel, std::span<const PlannedKernel> chosen, const GemmKernel& first) const;
   void tune(Selection& selection) const;
   template <class Applies>
-  std::vector<const GemmKernel*> waiting_kernels(const Applies& applies) const;
+  std::vector<const GemmKernel*> unvalidated_candidates(const Applies& applies) const;
 
   std::span<const GemmKernel> kernels_;
   const DeviceCaps& caps_;

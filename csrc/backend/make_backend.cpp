@@ -16,7 +16,7 @@
 
 namespace imp {
 
-[[gnu::weak]] std::span<const DeviceKind> brought_device_kinds() noexcept {
+[[gnu::weak]] std::span<const DeviceKind> extra_device_kinds() noexcept {
   return {};
 }
 
@@ -47,7 +47,7 @@ const DeviceKind* find(std::span<const DeviceKind> kinds, std::string_view name)
 
 const DeviceKind& find(const std::string& name) {
   const DeviceKind* kind = find(kKinds, name);
-  if (kind == nullptr) kind = find(brought_device_kinds(), name);
+  if (kind == nullptr) kind = find(extra_device_kinds(), name);
   if (kind == nullptr) {
     throw FieldInvalid("device", "'" + name + "', expected one of: cpu, cuda");
   }
@@ -58,7 +58,7 @@ const DeviceKind& find(const std::string& name) {
 }
 
 std::optional<DeviceCaps> known_gpu(std::string_view name) {
-  for (const std::span<const DeviceKind> kinds : {std::span<const DeviceKind>(kKinds), brought_device_kinds()}) {
+  for (const std::span<const DeviceKind> kinds : {std::span<const DeviceKind>(kKinds), extra_device_kinds()}) {
     for (const DeviceKind& kind : kinds) {
       if (kind.known_caps == nullptr) continue;
       if (const auto caps = kind.known_caps(name)) return caps;
@@ -73,7 +73,7 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
   return find(options.kind).make(options);
 }
 
-GpuAnswer find_gpu() {
+FoundGpu find_gpu() {
 #if IMP_CUDA
   return cuda::find_gpu();
 #else

@@ -24,12 +24,12 @@ struct DeviceOptions {
 };
 
 // The GPU of this machine, if imp can use it.
-struct GpuAnswer {
+struct FoundGpu {
   std::string name;
   std::string refusal;  // why it cannot be used; empty: it can
   bool has_validated_kernels = false;
 };
-GpuAnswer find_gpu();
+FoundGpu find_gpu();
 
 // The matrix kernels of a kind of device, in order of preference. Throws DeviceError(DEVICE_MISSING) if this build
 // lacks them.

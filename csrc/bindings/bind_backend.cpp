@@ -117,7 +117,7 @@ void register_backend(py::module_& module) {
   module.def(
       "find_gpu",
       [] {
-        const GpuAnswer gpu = find_gpu();
+        const FoundGpu gpu = find_gpu();
         return py::make_tuple(gpu.name, gpu.refusal, gpu.has_validated_kernels);
       },
       "The GPU's name, why imp cannot use one (empty: it can), and whether kernels for it have run on such hardware.");

@@ -190,10 +190,10 @@ void Decoder::route(const LayerWeights& w) {
 
 void Decoder::experts(const LayerWeights& w) {
   route(w);
-  backend_.linear_to_experts(normed_, routed_,
-                             std::array{ExpertTerm{w.expert_gates, gate_}, ExpertTerm{w.expert_ups, up_}});
+  backend_.expert_linear_in(normed_, routed_,
+                            std::array{ExpertTerm{w.expert_gates, gate_}, ExpertTerm{w.expert_ups, up_}});
   backend_.gated_activation(config_.activation, gate_, up_, gate_);
-  backend_.linear_of_experts(gate_, routed_, {w.expert_downs, grouped_});
+  backend_.expert_linear_out(gate_, routed_, {w.expert_downs, grouped_});
   backend_.mix_experts(grouped_, routed_, branch_);
   if (config_.shared_ffn_size > 0) backend_.add_gated(branch_, shared_, shared_score_);
 }

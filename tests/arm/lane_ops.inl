@@ -102,7 +102,7 @@ void put_integers(const LaneInputs& in, LaneOutputs& out) {
   std::uint8_t codes[16];  // those of NaN are none
   for (int k = 0; k < 16; ++k)
     codes[k] = static_cast<std::uint8_t>(in.bytes[k] - ((in.bytes[k] & 0x7F) == 0x7F ? 1 : 0));
-  put(out, "load_e4m3_small", load_e4m3_small(codes));
+  put(out, "load_e4m3_scaled", load_e4m3_scaled(codes));
   std::int8_t pairs[16][2];
   __builtin_memcpy(pairs, in.halves, sizeof pairs);
   put(out, "load_i8_pairs", load_i8_pairs(pairs));

@@ -188,7 +188,7 @@ void store_i8(std::int8_t* to, const IntLanes& x) {
   for (std::size_t i = 0; i < 16; ++i) to[i] = static_cast<std::int8_t>(x.v[i]);
 }
 
-Lanes load_e4m3_small(const std::uint8_t* from) {
+Lanes load_e4m3_scaled(const std::uint8_t* from) {
   return of_each<Lanes>([&](std::size_t i) {
     const int exponent = from[i] >> 3 & 15, mantissa = from[i] & 7;
     const float magnitude =

@@ -97,8 +97,8 @@ void send_to_experts(Bench& bench, DType dtype, std::string_view kernel) {
     bench.gpu->route_experts(bench.rows(m, routing.n_experts), routing, sent);
     const Rows grouped = bench.rows(2 * m, n);
     const ExpertTerm terms[] = {{experts, grouped}};
-    bench.gpu->linear_to_experts(bench.rows(m, k), sent, terms);
-    bench.gpu->linear_of_experts(bench.rows(2 * m, k), sent, terms[0]);
+    bench.gpu->expert_linear_in(bench.rows(m, k), sent, terms);
+    bench.gpu->expert_linear_out(bench.rows(2 * m, k), sent, terms[0]);
     bench.gpu->mix_experts(grouped, sent, bench.rows(m, n));
   }
 }

@@ -21,9 +21,9 @@ inline void hide_unseen(KeyRange seen, int panel, float* scores) {
   store(scores + panel, select(is_seen, load(scores + panel), broadcast(-__builtin_inff())));
 }
 
-// Turns the scaled dot products of one query into exp(score - greatest), or zero for masked keys, in the form that Kept
-// multiplies. The sum adds the weights in that form.
-template <class Kept>
+// Turns the scaled dot products of one query into exp(score - greatest), or zero for masked keys, in the form that
+// KvStorage multiplies. The sum adds the weights in that form.
+template <class KvStorage>
 inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* scores) {
   const int first = seen.begin / kPanelTokens * kPanelTokens;
   if (tile.soft_cap > 0) {
@@ -38,7 +38,7 @@ inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* sco
   Lanes sum_of_weights = zero();
   for (int t = first; t < seen.end; t += kPanelTokens) {
     const Lanes weight = exp(load(scores + t) - broadcast(greatest));
-    sum_of_weights = sum_of_weights + Kept::store_weights(scores, t, weight);
+    sum_of_weights = sum_of_weights + KvStorage::store_weights(scores, t, weight);
   }
   return {greatest, sum(sum_of_weights)};
 }

@@ -15,14 +15,15 @@ constexpr int kAccumulators = 5;
 
 // Queries that share one read of K and of V. With few registers, many queries with one vector each are fastest.
 // Quantized blocks need accumulators in addition to the totals.
-template <class Kept>
-constexpr int kScoreAccumulators = Kept::kQuantized ? kAccumulators / 2 : kAccumulators;
-template <class Kept>
-constexpr int kScoreQueries = kAccumulators >= 16 || Kept::kQuantized ? kScoreAccumulators<Kept> / 2 : kAccumulators;
-template <class Kept>
-constexpr int kValueQueries = kAccumulators >= 16 ? 8
-                              : Kept::kQuantized  ? 2
-                                                  : kAccumulators;
+template <class KvStorage>
+constexpr int kScoreAccumulators = KvStorage::kQuantized ? kAccumulators / 2 : kAccumulators;
+template <class KvStorage>
+constexpr int kScoreQueries =
+    kAccumulators >= 16 || KvStorage::kQuantized ? kScoreAccumulators<KvStorage> / 2 : kAccumulators;
+template <class KvStorage>
+constexpr int kValueQueries = kAccumulators >= 16     ? 8
+                              : KvStorage::kQuantized ? 2
+                                                      : kAccumulators;
 
 // The greatest power of two up to 8 that is at most n.
 constexpr int power_within(int n) {

@@ -103,7 +103,7 @@ ExpertRows CpuBackend::make_expert_rows(int n_rows, const ExpertRouting& routing
           .n_used = routing.n_used,
           .experts = experts,
           .weights = reinterpret_cast<float*>(experts + n_grouped),
-          .places = experts + 2 * n_grouped,
+          .grouped_rows = experts + 2 * n_grouped,
           .begins = experts + 3 * n_grouped};
 }
 

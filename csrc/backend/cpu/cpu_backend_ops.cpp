@@ -176,23 +176,24 @@ std::string_view CpuBackend::kernel_name(const ExpertTerm& term, const ExpertRow
   return term.weights.front()->plan().kernel_for(average).name;
 }
 
-void CpuBackend::linear_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
+void CpuBackend::expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
   const OpTimer timer(trace_, kernel_name(terms.front(), rows));
-  gemm_.run_to_experts(x, rows, terms);
+  gemm_.run_expert_in(x, rows, terms);
 }
 
-void CpuBackend::linear_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
+void CpuBackend::expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
   const OpTimer timer(trace_, kernel_name(term, rows));
-  gemm_.run_of_experts(grouped, rows, term);
+  gemm_.run_expert_out(grouped, rows, term);
 }
 
 void CpuBackend::mix_experts(Rows grouped, const ExpertRows& rows, Rows out) {
   const OpTimer timer = run(Op::mix_experts);
   for_pieces(out.n_rows, out.width, [&](int row, int first, int n) {
     const std::ptrdiff_t at = std::ptrdiff_t{row} * rows.n_used;
-    const WeighedRows parts = {grouped.data + first, grouped.stride, rows.places + at, rows.weights + at, rows.n_used};
+    const WeighedRows parts = {grouped.data + first, grouped.stride, rows.grouped_rows + at, rows.weights + at,
+                               rows.n_used};
     ops_.mix(parts, n, row_of(out, row) + first);
   });
 }

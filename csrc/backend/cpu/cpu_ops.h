@@ -118,7 +118,7 @@ struct SamplingOps {
 struct WeighedRows {
   const float* first;     // row 0 of the matrix, from the first element needed
   std::ptrdiff_t stride;  // floats
-  const std::int32_t* places;
+  const std::int32_t* grouped_rows;
   const float* weights;
   int n_rows;
 };

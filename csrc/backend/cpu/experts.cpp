@@ -43,8 +43,8 @@ void group_by_expert(const ExpertRows& rows) {
   std::fill_n(rows.begins, rows.n_experts + 1, 0);
   for (int i = 0; i < n_grouped; ++i) ++rows.begins[rows.experts[i] + 1];
   for (int expert = 0; expert < rows.n_experts; ++expert) rows.begins[expert + 1] += rows.begins[expert];
-  // Each begin advances to the next one while its expert's rows get their places; then it is moved back.
-  for (int i = 0; i < n_grouped; ++i) rows.places[i] = rows.begins[rows.experts[i]]++;
+  // Each begin advances to the next one while the rows of its expert are numbered; then it is moved back.
+  for (int i = 0; i < n_grouped; ++i) rows.grouped_rows[i] = rows.begins[rows.experts[i]]++;
   std::copy_backward(rows.begins, rows.begins + rows.n_experts, rows.begins + rows.n_experts + 1);
   rows.begins[0] = 0;
 }

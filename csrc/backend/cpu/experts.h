@@ -10,7 +10,7 @@ namespace imp::cpu {
 void choose_experts(const CpuOps& ops, const ExpertRouting& routing, float* scores, std::int32_t* experts,
                     float* weights);
 
-// Fills in places and begins from the chosen experts.
+// Fills in grouped_rows and begins from the chosen experts.
 void group_by_expert(const ExpertRows& rows);
 
 }  // namespace imp::cpu

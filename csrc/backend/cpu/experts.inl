@@ -24,7 +24,7 @@ void mix(const WeighedRows& rows, int n, float* out) {
   for (int i = 0; i < n; i += kLanes) {
     Lanes total = zero();
     for (int r = 0; r < rows.n_rows; ++r) {
-      const Lanes part = load_up_to(rows.first + rows.places[r] * rows.stride + i, n - i);
+      const Lanes part = load_up_to(rows.first + rows.grouped_rows[r] * rows.stride + i, n - i);
       total = fma(part, broadcast(rows.weights[r]), total);
     }
     store_up_to(out + i, total, n - i);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "backend/cpu/gemm/quantized/quantize_block.inl"
-#include "backend/cpu/kv_kept.inl"
+#include "backend/cpu/kv_storage.inl"
 
 namespace imp::cpu {
 namespace {
@@ -13,17 +13,19 @@ constexpr int kBlock = 32;      // elements that share a scale
 constexpr int kBlockWords = 8;  // of four codes each
 
 // See attention_quantized.inl.
-struct KeptQ8 {
+struct KvStorageQ8 {
   static constexpr bool kQuantized = true;
   static constexpr int kElements = 1;
   using Queries = const void* const*;  // of blocks
 
-  static const void* factors_of(const float* row, int n, float* room) {
-    auto* blocks = reinterpret_cast<ActivationBlock*>(room);
+  static const void* factors_of(const float* row, int n, float* scratch) {
+    auto* blocks = reinterpret_cast<ActivationBlock*>(scratch);
     for (int d = 0; d < n; d += kBlock) quantize_block(row + d, *blocks++);
-    return room;
+    return scratch;
   }
-  static Lanes store_weights(float* scores, int token, Lanes x) { return KeptAlone::store_weights(scores, token, x); }
+  static Lanes store_weights(float* scores, int token, Lanes x) {
+    return KvStorageUnpaired::store_weights(scores, token, x);
+  }
 };
 
 // A block of a key or value. Its codes use the scale as rounded for storage.

@@ -178,7 +178,7 @@ inline IntLanes load_u8(const std::uint8_t* from) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
 }
 // 16 numbers of F8_E4M3 that are not NaN, scaled by 2^-8: then they are half floats with the same bits after the sign.
-inline Lanes load_e4m3_small(const std::uint8_t* from) {
+inline Lanes load_e4m3_scaled(const std::uint8_t* from) {
   const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   const __m256i halves = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16(static_cast<short>(0xBF80)));
   return {_mm512_cvtph_ps(halves)};

@@ -207,7 +207,7 @@ inline IntLanes load_u8(const std::uint8_t* from) {
            vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))), vreinterpretq_s32_u32(vmovl_high_u16(high))}};
 }
 // 16 numbers of F8_E4M3 that are not NaN, scaled by 2^-8: then they are half floats with the same bits after the sign.
-inline Lanes load_e4m3_small(const std::uint8_t* from) {
+inline Lanes load_e4m3_scaled(const std::uint8_t* from) {
   const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(from));
   const auto halves = [](int16x8_t words) {
     return vreinterpretq_f16_u16(vandq_u16(vreinterpretq_u16_s16(vshlq_n_s16(words, 7)), vdupq_n_u16(0xBF80)));

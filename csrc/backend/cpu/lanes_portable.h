@@ -218,7 +218,7 @@ inline Lanes load_f16(const std::uint16_t* from) {
   return from_bits(out | sign);
 }
 // 16 numbers of F8_E4M3 that are not NaN, scaled by 2^-8.
-inline Lanes load_e4m3_small(const std::uint8_t* from) {
+inline Lanes load_e4m3_scaled(const std::uint8_t* from) {
   const IntLanes code = load_u8(from);
   const IntLanes sign = shift_left<24>(code & broadcast_int(0x80));
   const IntLanes magnitude = code & broadcast_int(0x7F);

@@ -5,7 +5,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/elementwise.inl"
 #include "backend/cpu/experts.inl"
-#include "backend/cpu/kv_store.inl"
+#include "backend/cpu/kv_append.inl"
 #include "backend/cpu/norm.inl"
 #include "backend/cpu/rope.inl"
 #include "backend/cpu/sampling.inl"
@@ -13,9 +13,9 @@
 namespace imp::cpu {
 namespace {
 
-template <class Kept>
+template <class KvStorage>
 constexpr KvOps kv_ops() {
-  return {.append = append<Kept>, .attend_split = attend_split<Kept>};
+  return {.append = append<KvStorage>, .attend_split = attend_split<KvStorage>};
 }
 
 constexpr CpuOps kTable = {
@@ -31,10 +31,10 @@ constexpr CpuOps kTable = {
     .soft_cap = soft_cap,
     .softmax = softmax,
     .mix = mix,
-    .kv = {kv_ops<KeptF32>(),
-           kv_ops<KeptF16>(),
-           kv_ops<KeptBF16>(),
-           {.append = append_quantized, .attend_split = attend_split<KeptQ8>}},
+    .kv = {kv_ops<KvStorageF32>(),
+           kv_ops<KvStorageF16>(),
+           kv_ops<KvStorageBF16>(),
+           {.append = append_quantized, .attend_split = attend_split<KvStorageQ8>}},
     .merge = merge,
     .finish = finish,
     .sampling = {.scan = scan, .gather = gather, .weigh = weigh, .block_masses = block_masses, .surprises = surprises},

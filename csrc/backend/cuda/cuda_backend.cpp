@@ -134,7 +134,7 @@ ExpertRows CudaBackend::make_expert_rows(int n_rows, const ExpertRouting& routin
           .n_used = routing.n_used,
           .experts = experts,
           .weights = reinterpret_cast<float*>(experts + n_grouped),
-          .places = experts + 2 * n_grouped,
+          .grouped_rows = experts + 2 * n_grouped,
           .begins = experts + 4 * n_grouped,
           .sources = experts + 3 * n_grouped};
 }

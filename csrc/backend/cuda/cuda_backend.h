@@ -70,8 +70,8 @@ class CudaBackend final : public Backend {
               Rows q, Rows out) override;
   void gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) override;
   void route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) override;
-  void linear_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) override;
-  void linear_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) override;
+  void expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) override;
+  void expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) override;
   void mix_experts(Rows grouped, const ExpertRows& rows, Rows out) override;
   void add(Rows x, Rows y) override;
   void add_gated(Rows x, Rows y, Rows gates) override;

@@ -22,18 +22,18 @@ void CudaBackend::embed(std::span<const std::int32_t> tokens, const Linear& tabl
   if (tokens.empty()) return;
   const Running running = run(Op::embed);
   const auto& rows = static_cast<const CudaLinear&>(table);
-  cuda::embed(stream_, inputs_.tokens(tokens), sampler_.answers(), static_cast<int>(tokens.size()), rows.bytes(),
+  cuda::embed(stream_, inputs_.tokens(tokens), sampler_.device_results(), static_cast<int>(tokens.size()), rows.bytes(),
               rows.problem().weight, rows.plan().layout, rows.problem().k, scale, out);
 }
 
 void CudaBackend::rms_norm(Rows x, const Norm& norm, Rows out) {
   const Running running = run(Op::rms_norm);
-  cuda::rms_norm(stream_, x, norm.weight->data(), norm.epsilon, out, gemm_.write_along(out, norm.reader));
+  cuda::rms_norm(stream_, x, norm.weight->data(), norm.epsilon, out, gemm_.reserve_prepared(out, norm.reader));
 }
 
 void CudaBackend::add_norm(Rows x, Rows y, const Norm& norm, Rows out) {
   const Running running = run(Op::add_norm);
-  cuda::add_norm(stream_, x, y, norm.weight->data(), norm.epsilon, out, gemm_.write_along(out, norm.reader));
+  cuda::add_norm(stream_, x, y, norm.weight->data(), norm.epsilon, out, gemm_.reserve_prepared(out, norm.reader));
 }
 
 void CudaBackend::linear(Rows x, std::span<const LinearTerm> terms) {
@@ -64,7 +64,7 @@ void CudaBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRow
   if (k.n_rows == 0) return;
   const Running running = run(Op::append_kv);
   const auto& cache = static_cast<const CudaKvPool&>(pool);
-  append_rows(stream_, cache.geometry().dtype, cache.places(layer), inputs_.sequences(sequences), k, v);
+  append_rows(stream_, cache.geometry().dtype, cache.layer_view(layer), inputs_.sequences(sequences), k, v);
 }
 
 void CudaBackend::rope_append(KvPool& pool, int layer, std::span<const SequenceRows> sequences, int head_dim,
@@ -80,7 +80,7 @@ void CudaBackend::rope_append(KvPool& pool, int layer, std::span<const SequenceR
                     .q_norm = {data_of(q.norm.weight), q.norm.epsilon},
                     .k_norm = {data_of(k.norm.weight), k.norm.epsilon},
                     .rope = {head_dim, rope.dims / 2, rope.style == RopeStyle::adjacent},
-                    .cache = cache.places(layer),
+                    .cache = cache.layer_view(layer),
                     .sequences = inputs_.sequences(sequences)});
 }
 
@@ -103,16 +103,16 @@ void CudaBackend::route_experts(Rows scores, const ExpertRouting& routing, const
   cuda::route_experts(stream_, scores, routing, out);
 }
 
-void CudaBackend::linear_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
+void CudaBackend::expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
   const Running running = run(terms.front().weights.front()->plan().kernel_for(1).name);
-  gemm_.run_to_experts(x, rows, terms);
+  gemm_.run_expert_in(x, rows, terms);
 }
 
-void CudaBackend::linear_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
+void CudaBackend::expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
   const Running running = run(term.weights.front()->plan().kernel_for(1).name);
-  gemm_.run_of_experts(grouped, rows, term);
+  gemm_.run_expert_out(grouped, rows, term);
 }
 
 void CudaBackend::mix_experts(Rows grouped, const ExpertRows& rows, Rows out) {

@@ -48,14 +48,14 @@ class Inputs {
 
  private:
   // Offset of each part, in words.
-  struct Places {
+  struct Offsets {
     std::int64_t tokens, positions, logits_rows, first_rows, row_counts, first_positions, first_blocks, sequence_of,
         blocks, end;
   };
-  static Places places(int max_rows, std::int64_t n_blocks);
-  void put(std::int64_t place, std::span<const std::int32_t> values);
+  static Offsets offsets(int max_rows, std::int64_t n_blocks);
+  void put(std::int64_t offset, std::span<const std::int32_t> values);
   // Values of the uploaded batch, or values that are sent now.
-  const std::int32_t* staged(std::int64_t place, std::span<const std::int32_t> values,
+  const std::int32_t* staged(std::int64_t offset, std::span<const std::int32_t> values,
                              std::span<const std::int32_t> of_batch);
   void stage_sequences(std::span<const SequenceRows> sequences);
   void send(std::int64_t begin, std::int64_t end);
@@ -64,7 +64,7 @@ class Inputs {
   Stream& stream_;
   int max_rows_ = 0;
   std::int64_t n_blocks_ = 0;
-  Places at_{};
+  Offsets offsets_{};
   // Double buffer: the device may still read one while the host writes the other.
   std::array<std::shared_ptr<std::byte>, 2> host_;
   std::array<Event, 2> sent_;

@@ -54,7 +54,7 @@ std::unique_ptr<Backend> make_cuda_backend(const DeviceOptions& options) {
   return std::make_unique<CudaBackend>(facts, options);
 }
 
-GpuAnswer find_gpu() {
+FoundGpu find_gpu() {
   DeviceFacts facts;
   std::string reason = refusal(facts);
   const auto is_validated = [](const GemmKernel& kernel) { return !kernel.any_weight && kernel.validated; };

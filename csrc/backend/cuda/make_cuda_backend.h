@@ -13,7 +13,7 @@ namespace imp::cuda {
 
 // Throws DeviceError(DEVICE_MISSING), with the reason, if no GPU can be used.
 std::unique_ptr<Backend> make_cuda_backend(const DeviceOptions& options);
-GpuAnswer find_gpu();
+FoundGpu find_gpu();
 // Its matrix kernels in order of preference, and the capabilities of a device by name: known for H200 and A100.
 std::span<const GemmKernel> kernels() noexcept;
 std::optional<DeviceCaps> known_caps(std::string_view device) noexcept;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/attention/attention.h"
-#include "backend/cuda/attention/divided.cuh"
+#include "backend/cuda/attention/split_schedule.cuh"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/runtime.h"
 #include "native/module/gemm.h"

@@ -4,7 +4,7 @@
 
 namespace imp {
 
-std::span<const DeviceKind> brought_device_kinds() noexcept {
+std::span<const DeviceKind> extra_device_kinds() noexcept {
   static constexpr DeviceKind kKinds[] = {
       {"cuda_emulated", nullptr, cuda::make_cuda_backend, cuda::kernels, cuda::known_caps}};
   return kKinds;

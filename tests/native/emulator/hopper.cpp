@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "backend/cuda/device/tile_places.h"
+#include "backend/cuda/device/tile_swizzle.h"
 #include "native/emulator/emu.h"
 #include "native/emulator/faults.h"
 

@@ -15,16 +15,18 @@ struct TestAccess {
 
   static void fill_scratch(CudaBackend& backend, std::uint8_t value) {
     Stream& stream = backend.stream_;
-    const auto fill_room = [&](const GemmRunner::Room& room) { fill(stream, room.memory.get(), value, room.n_bytes); };
-    std::ranges::for_each(backend.gemm_.prepared_, fill_room);
-    fill_room(backend.gemm_.gate_);
-    fill_room(backend.gemm_.kernel_scratch_);
+    const auto fill_buffer = [&](const GemmRunner::ScratchBuffer& buffer) {
+      fill(stream, buffer.memory.get(), value, buffer.n_bytes);
+    };
+    std::ranges::for_each(backend.gemm_.prepared_, fill_buffer);
+    fill_buffer(backend.gemm_.gate_);
+    fill_buffer(backend.gemm_.kernel_scratch_);
     fill(stream, backend.attention_.scratch_.get(), value, backend.attention_.scratch_bytes());
     Sampler& sampler = backend.sampler_;
-    const std::size_t asked = sampler.limits_.asked_bytes(), answers = sampler.limits_.answer_bytes();
+    const std::size_t request_bytes = sampler.limits_.request_bytes(), result_bytes = sampler.limits_.result_bytes();
     fill(stream, sampler.asked_.get(), value, asked);
-    fill(stream, sampler.answers_.get(), value, answers);
-    fill(stream, sampler.adjusted_.get(), value, sampler.scratch_bytes() - asked - answers);
+    fill(stream, sampler.device_results_.get(), value, result_bytes);
+    fill(stream, sampler.adjusted_.get(), value, sampler.scratch_bytes() - request_bytes - result_bytes);
     fill_words(sampler.plan_.counts_, value);
     fill_words(sampler.plan_.matches_, value);
   }

@@ -1,7 +1,7 @@
 // `_testing`: where the CUDA backend's kernels put things and in which order: their index arithmetic.
 #include <pybind11/pybind11.h>
 
-#include "backend/cuda/device/tile_places.h"
+#include "backend/cuda/device/tile_swizzle.h"
 #include "backend/cuda/gemm/block_order.h"
 #include "backend/cuda/gemm/cublaslt/cut.h"
 #include "native/module/gemm.h"
@@ -16,7 +16,7 @@ void register_testing_cuda_places(py::module_& module) {
       [](int n_row_blocks, int n_passes) {
         py::list order;
         for (int block = 0; block < n_row_blocks * n_passes; ++block) {
-          const cuda::BlockPlace place = cuda::place_in_order(block, n_row_blocks, n_passes);
+          const cuda::BlockPosition place = cuda::block_position(block, n_row_blocks, n_passes);
           order.append(py::make_tuple(place.row_block, place.pass));
         }
         return order;

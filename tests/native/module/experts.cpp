@@ -36,7 +36,7 @@ py::tuple route_experts(TestingDevice& device, const Floats& scores, int n_used,
   const ExpertRows rows = route(device, scores, routing_of(scores, n_used, normalized, scale));
   return py::make_tuple(to_ints(device, rows.experts, {rows.n_rows, n_used}),
                         to_array<Floats>(device, rows.weights, {rows.n_rows, n_used}),
-                        to_ints(device, rows.places, {rows.n_rows, n_used}),
+                        to_ints(device, rows.grouped_rows, {rows.n_rows, n_used}),
                         to_ints(device, rows.begins, {rows.n_experts + 1}));
 }
 
@@ -68,17 +68,17 @@ py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& 
   const Rows grouped = device.empty_rows(rows.n_rows * n_used, n);
   const ExpertTerm term = {weights, grouped};
   if (of_experts) {
-    backend.linear_of_experts(device.to_rows(x), rows, term);
+    backend.expert_linear_out(device.to_rows(x), rows, term);
   } else {
-    backend.linear_to_experts(device.to_rows(x), rows, {&term, 1});
+    backend.expert_linear_in(device.to_rows(x), rows, {&term, 1});
   }
   const Rows mixed = device.empty_rows(rows.n_rows, n);
   backend.mix_experts(grouped, rows, mixed);
   const Floats products = device.to_array(grouped);
-  const Ints places = to_ints(device, rows.places, {rows.n_rows * n_used});
+  const Ints grouped_rows = to_ints(device, rows.grouped_rows, {rows.n_rows * n_used});
   Floats by_row({rows.n_rows, n_used, n});
   for (int i = 0; i < rows.n_rows * n_used; ++i) {
-    std::copy_n(products.data(places.at(i), 0), n, by_row.mutable_data() + i * n);
+    std::copy_n(products.data(grouped_rows.at(i), 0), n, by_row.mutable_data() + i * n);
   }
   return py::make_tuple(by_row, device.to_array(mixed));
 }

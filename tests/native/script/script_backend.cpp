@@ -143,10 +143,10 @@ void ScriptBackend::gated_activation(GatedActivation, Rows, Rows, Rows) {
 void ScriptBackend::route_experts(Rows, const ExpertRouting&, const ExpertRows&) {
   no_op();
 }
-void ScriptBackend::linear_to_experts(Rows, const ExpertRows&, std::span<const ExpertTerm>) {
+void ScriptBackend::expert_linear_in(Rows, const ExpertRows&, std::span<const ExpertTerm>) {
   no_op();
 }
-void ScriptBackend::linear_of_experts(Rows, const ExpertRows&, const ExpertTerm&) {
+void ScriptBackend::expert_linear_out(Rows, const ExpertRows&, const ExpertTerm&) {
   no_op();
 }
 void ScriptBackend::mix_experts(Rows, const ExpertRows&, Rows) {

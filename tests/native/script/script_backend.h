@@ -56,8 +56,8 @@ class ScriptBackend final : public Backend {
   void attend(const KvPool&, int, std::span<const SequenceRows>, const AttentionParams&, Rows, Rows) override;
   void gated_activation(GatedActivation, Rows, Rows, Rows) override;
   void route_experts(Rows, const ExpertRouting&, const ExpertRows&) override;
-  void linear_to_experts(Rows, const ExpertRows&, std::span<const ExpertTerm>) override;
-  void linear_of_experts(Rows, const ExpertRows&, const ExpertTerm&) override;
+  void expert_linear_in(Rows, const ExpertRows&, std::span<const ExpertTerm>) override;
+  void expert_linear_out(Rows, const ExpertRows&, const ExpertTerm&) override;
   void mix_experts(Rows, const ExpertRows&, Rows) override;
   void add(Rows, Rows) override;
   void add_gated(Rows, Rows, Rows) override;

@@ -7,21 +7,21 @@
 
 namespace imp::cpu {
 
-GemmRunner::Prepared GemmRunner::prepare_to_experts(Rows x, const ExpertRows& rows, ActivationFormat format) {
+GemmRunner::Prepared GemmRunner::prepare_expert_in(Rows x, const ExpertRows& rows, ActivationFormat format) {
   const PrepareRow prepare_row = prepare_row_[format];
   const std::ptrdiff_t stride = activation_bytes(format, x.width);
-  std::byte* const grouped = room_for(format, stride * x.n_rows * rows.n_used);
+  std::byte* const grouped = prepared_buffer(format, stride * x.n_rows * rows.n_used);
   for_rows(x.n_rows, [&](int row) {
     const float* const from = x.data + row * x.stride;
-    const std::int32_t* const places = rows.places + std::ptrdiff_t{row} * rows.n_used;
-    std::byte* const first = grouped + places[0] * stride;
+    const std::int32_t* const grouped_rows = rows.grouped_rows + std::ptrdiff_t{row} * rows.n_used;
+    std::byte* const first = grouped + grouped_rows[0] * stride;
     if (prepare_row != nullptr) {
       prepare_row(from, x.width, first);
     } else {
       std::memcpy(first, from, static_cast<std::size_t>(stride));
     }
     for (int i = 1; i < rows.n_used; ++i) {
-      std::memcpy(grouped + places[i] * stride, first, static_cast<std::size_t>(stride));
+      std::memcpy(grouped + grouped_rows[i] * stride, first, static_cast<std::size_t>(stride));
     }
   });
   return {grouped, stride};
@@ -48,18 +48,18 @@ void GemmRunner::add_experts(const ExpertTerm& term, const ExpertRows& rows, Inp
   }
 }
 
-void GemmRunner::run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
+void GemmRunner::run_expert_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0) return;
   IMP_CHECK(terms.size() <= kMaxExpertTerms && x.n_rows == rows.n_rows);
   Inputs inputs;
   begin();
   for (const ExpertTerm& term : terms) {
-    add_experts(term, rows, inputs, [&](ActivationFormat format) { return prepare_to_experts(x, rows, format); });
+    add_experts(term, rows, inputs, [&](ActivationFormat format) { return prepare_expert_in(x, rows, format); });
   }
   finish();
 }
 
-void GemmRunner::run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
+void GemmRunner::run_expert_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
   IMP_CHECK(grouped.n_rows == rows.n_rows * rows.n_used);
   Inputs inputs;

@@ -121,7 +121,7 @@ struct PanelReader<F8, P> {
       scales[p] = load(blocks[p]->scales) * broadcast(0x1p8F);  // codes are loaded smaller by this factor
     }
   }
-  Lanes read(int p, std::int64_t i) const { return load_e4m3_small(blocks[p]->codes[i % kRun]) * scales[p]; }
+  Lanes read(int p, std::int64_t i) const { return load_e4m3_scaled(blocks[p]->codes[i % kRun]) * scales[p]; }
 };
 
 // T rows from `row` on times P panels, with the sums in registers for the whole k.

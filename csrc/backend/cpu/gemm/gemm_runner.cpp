@@ -104,7 +104,7 @@ std::size_t GemmRunner::scratch_bytes() const noexcept {
   return total_bytes({prepared_bytes_, scratch_stride_, gated_floats_});
 }
 
-std::byte* GemmRunner::room_for(ActivationFormat format, std::ptrdiff_t n_bytes) const {
+std::byte* GemmRunner::prepared_buffer(ActivationFormat format, std::ptrdiff_t n_bytes) const {
   IMP_CHECK(static_cast<std::size_t>(n_bytes) <= prepared_bytes_[format]);
   return prepared_[format].get();
 }
@@ -115,7 +115,7 @@ GemmRunner::Prepared GemmRunner::prepare(Rows x, ActivationFormat format) {
     return {reinterpret_cast<const std::byte*>(x.data), x.stride * static_cast<std::ptrdiff_t>(sizeof(float))};
   }
   const std::ptrdiff_t stride = prepared_bytes(format, x.width);
-  std::byte* const prepared = room_for(format, stride * x.n_rows);
+  std::byte* const prepared = prepared_buffer(format, stride * x.n_rows);
   for_rows(x.n_rows, [&](int row) { prepare_row(x.data + row * x.stride, x.width, prepared + row * stride); });
   return {prepared, stride};
 }

@@ -62,9 +62,9 @@ class GemmRunner {
   void run(Rows x, std::span<const LinearTerm> terms);
   // out = activation(gate, up) of both products, combined in parts that fit a CPU cache.
   void run_gated(Rows x, const GatedTerm& term, Activate activate);
-  // See Backend. Each input row is prepared once and copied to the places where its experts read it.
-  void run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
-  void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
+  // See Backend. Each input row is prepared once and copied for each of its experts.
+  void run_expert_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
+  void run_expert_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
 
   // Products run by each kernel, in the registry's order. Any thread may read it.
   std::vector<std::uint64_t> launches() const;
@@ -89,9 +89,9 @@ class GemmRunner {
   // Calls body(row) for each row, on the pool if there are many.
   template <class Body>
   void for_rows(int n_rows, const Body& body);
-  std::byte* room_for(ActivationFormat format, std::ptrdiff_t n_bytes) const;
+  std::byte* prepared_buffer(ActivationFormat format, std::ptrdiff_t n_bytes) const;
   Prepared prepare(Rows x, ActivationFormat format);
-  Prepared prepare_to_experts(Rows x, const ExpertRows& rows, ActivationFormat format);
+  Prepared prepare_expert_in(Rows x, const ExpertRows& rows, ActivationFormat format);
 
   static std::size_t gated_floats(int max_rows);
 

@@ -3,13 +3,13 @@
 
 #include "backend/attention_splits.h"
 #include "backend/cuda/inputs.h"
-#include "backend/cuda/kv/kv_places.h"
+#include "backend/cuda/kv/kv_layer_view.h"
 #include "backend/rows.h"
 
 namespace imp::cuda {
 
 struct AttentionArgs {
-  KvPlaces cache;
+  KvLayerView cache;
   SequencesOnDevice sequences;
   Rows q, out;  // [rows, n_heads · head_dim]
   int n_heads = 0;

@@ -95,7 +95,7 @@ void Attention::reserve(int max_sequences, int max_context, const AttentionParam
 void Attention::run(const CudaKvPool& pool, int layer, std::span<const SequenceRows> sequences,
                     const SequencesOnDevice& on_device, const AttentionParams& params, Rows q, Rows out) {
   const DType type = pool.geometry().dtype;
-  AttentionArgs args = {.cache = pool.places(layer),
+  AttentionArgs args = {.cache = pool.layer_view(layer),
                         .sequences = on_device,
                         .q = q,
                         .out = out,

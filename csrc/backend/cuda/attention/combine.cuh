@@ -5,7 +5,7 @@
 // and one addition per split.
 #pragma once
 
-#include "backend/cuda/attention/divided.cuh"
+#include "backend/cuda/attention/split_schedule.cuh"
 
 namespace imp::cuda {
 
@@ -21,21 +21,21 @@ struct alignas(16) WeighedState {
   float before, here, sum;
 };
 
-struct CombineRoom {
+struct CombineSharedMemory {
   alignas(16) float values[Combine::kStages][Combine::kSplits][Combine::kColumns];
   WeighedState states[Combine::kSplits];
 };
 
 // Starts to fetch the warp's columns of a run of the states [first, first + n) of a head.
 __device__ __forceinline__ void begin_states(const AttentionArgs& args, const StatesOfSequence& found, int run,
-                                             int head, int first_column, CombineRoom& room) {
+                                             int head, int first_column, CombineSharedMemory& exchange) {
   const int begin = run * Combine::kSplits;
   const int column = lane_of_thread() % Combine::kLanesOfSplit * 4;
   for (int i = lane_of_thread() / Combine::kLanesOfSplit; i < Combine::kSplits;
        i += kWarpSize / Combine::kLanesOfSplit) {
     if (begin + i >= found.n || first_column + column >= args.cache.head_dim) break;
     const std::int64_t state = static_cast<std::int64_t>(found.first + begin + i) * args.n_heads + head;
-    arch::begin_copy16(&room.values[run % Combine::kStages][i][column],
+    arch::begin_copy16(&exchange.values[run % Combine::kStages][i][column],
                        args.split_values + state * args.cache.head_dim + first_column + column);
   }
   arch::end_copy_group();
@@ -46,18 +46,18 @@ __global__ void __launch_bounds__(kWarpSize) combine_kernel(AttentionArgs args) 
   const int sequence = static_cast<int>(blockIdx.x);
   const StatesOfSequence found = states_of(args, sequence);
   if (found.n == 0) return;
-  __shared__ CombineRoom room;
+  __shared__ CombineSharedMemory exchange;
   const int parts = ceil_div(args.cache.head_dim, Combine::kColumns);
   const int head = static_cast<int>(blockIdx.y) / parts;
   const int first_column = static_cast<int>(blockIdx.y) % parts * Combine::kColumns;
   const int lane = lane_of_thread();
   IMP_UNROLL
-  for (int run = 0; run < Combine::kStages - 1; ++run) begin_states(args, found, run, head, first_column, room);
+  for (int run = 0; run < Combine::kStages - 1; ++run) begin_states(args, found, run, head, first_column, exchange);
 
   float greatest_before = -INFINITY;  // of the earlier runs
   float sum = 0, value = 0;
   for (int run = 0; run * Combine::kSplits < found.n; ++run) {
-    begin_states(args, found, run + Combine::kStages - 1, head, first_column, room);
+    begin_states(args, found, run + Combine::kStages - 1, head, first_column, exchange);
     const int first = run * Combine::kSplits;
     const int n = found.n - first < Combine::kSplits ? found.n - first : Combine::kSplits;
     float greatest = -INFINITY, own_sum = 0;
@@ -69,17 +69,17 @@ __global__ void __launch_bounds__(kWarpSize) combine_kernel(AttentionArgs args) 
     const float through = fmaxf(greatest_before, greatest_through_lane(greatest));
     const float up = __shfl_up_sync(kAllLanes, through, 1);
     const MergeFactors factors = merge_factors(lane == 0 ? greatest_before : up, greatest);
-    room.states[lane] = {factors.before, factors.here, own_sum};
+    exchange.states[lane] = {factors.before, factors.here, own_sum};
     greatest_before = __shfl_sync(kAllLanes, through, kWarpSize - 1);
     arch::wait_for_copies<Combine::kStages - 1>();
     __syncwarp();
-    const auto& values = room.values[run % Combine::kStages];
+    const auto& values = exchange.values[run % Combine::kStages];
     if (run == 0) {
-      sum = room.states[0].sum;
+      sum = exchange.states[0].sum;
       value = values[0][lane];
     }
     for (int i = run == 0 ? 1 : 0; i < n; ++i) {
-      const WeighedState state = room.states[i];
+      const WeighedState state = exchange.states[i];
       const MergeFactors of_state = {0, state.before, state.here};
       sum = merged(of_state, sum, state.sum);
       value = merged(of_state, value, values[i][lane]);

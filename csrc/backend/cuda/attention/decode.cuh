@@ -10,7 +10,7 @@
 namespace imp::cuda {
 
 // Shared memory that a block's warps exchange.
-struct DecodeRoom {
+struct DecodeSharedMemory {
   arch::Vec16* weights;  // of a group of tiles: [tile][step][lane]
   float* greatest;       // [tile][row] of the group, double-buffered: a warp may be a group ahead
   arch::Vec16* query;    // of the item: [step][lane]
@@ -25,35 +25,36 @@ struct DecodeWarp {
   bool has_before;
 
   // Each warp prepares a part of the query for all.
-  __device__ __forceinline__ void begin(const AttentionArgs& args, const DecodeItem& item, const DecodeRoom& room) {
+  __device__ __forceinline__ void begin(const AttentionArgs& args, const DecodeItem& item,
+                                        const DecodeSharedMemory& exchange) {
     const float* q[2];
     IMP_UNROLL
     for (int which = 0; which < 2; ++which) {
       const int head = row_of_lane(which);
-      q[which] = head < item.n_heads ? args.q.data + place_of_head(args, item, head, args.q) : nullptr;
+      q[which] = head < item.n_heads ? args.q.data + offset_of_head(args, item, head, args.q) : nullptr;
     }
     IMP_ROLLED
     for (int step = warp_of_thread(); step < kDim / 16; step += kAttentionWarps) {
       std::uint32_t a[4];
       load_query<Kv>(q, args.cache.head_dim, args.q_factor, step, a);
-      room.query[step * kWarpSize + lane_of_thread()] = {{a[0], a[1], a[2], a[3]}};
+      exchange.query[step * kWarpSize + lane_of_thread()] = {{a[0], a[1], a[2], a[3]}};
     }
     state.clear();
     before.clear();
     has_before = false;
   }
 
-  __device__ __forceinline__ static std::int64_t place_of_head(const AttentionArgs& args, const DecodeItem& item,
-                                                               int head, const Rows& rows) {
+  __device__ __forceinline__ static std::int64_t offset_of_head(const AttentionArgs& args, const DecodeItem& item,
+                                                                int head, const Rows& rows) {
     return args.sequences.first_rows[item.sequence] * rows.stride +
            static_cast<std::int64_t>(item.kv_head * args.group + item.first_head + head) * args.cache.head_dim;
   }
 
   // Computes the scores of the warp's own tile and publishes their maximum.
   __device__ __forceinline__ void score(const DecodeGroup& now, float soft_cap, KvPipeline<Kv, kDim>& pipeline,
-                                        const DecodeRoom& room, float (&scores)[kScoreColumns][4]) {
+                                        const DecodeSharedMemory& exchange, float (&scores)[kScoreColumns][4]) {
     const auto load_fragment = [&](int step, std::uint32_t (&a)[4]) {
-      const arch::Vec16 words = room.query[step * kWarpSize + lane_of_thread()];
+      const arch::Vec16 words = exchange.query[step * kWarpSize + lane_of_thread()];
       IMP_UNROLL
       for (int i = 0; i < 4; ++i) a[i] = words.word[i];
     };
@@ -77,43 +78,44 @@ struct DecodeWarp {
     }
     if (lane_of_thread() % 4 != 0) return;
     IMP_UNROLL
-    for (int row = 0; row < 2; ++row) room.greatest[own * kTileRows + row_of_lane(row)] = greatest[row];
+    for (int row = 0; row < 2; ++row) exchange.greatest[own * kTileRows + row_of_lane(row)] = greatest[row];
   }
 
   // Publishes the weights of the warp's own tile, relative to the greatest score of the split so far.
-  __device__ __forceinline__ void show_weights(const float (&scores)[kScoreColumns][4], const DecodeRoom& room) const {
+  __device__ __forceinline__ void publish_weights(const float (&scores)[kScoreColumns][4],
+                                                  const DecodeSharedMemory& exchange) const {
     const int own = warp_of_thread();
     float greatest[2] = {state.greatest[0], state.greatest[1]};
     for (int tile = 0; tile <= own; ++tile) {
       IMP_UNROLL
       for (int row = 0; row < 2; ++row) {
-        greatest[row] = fmaxf(greatest[row], room.greatest[tile * kTileRows + row_of_lane(row)]);
+        greatest[row] = fmaxf(greatest[row], exchange.greatest[tile * kTileRows + row_of_lane(row)]);
       }
     }
     std::uint32_t weights[kTileSteps][4];
     weigh<Kv>(scores, greatest, weights);
     IMP_UNROLL
     for (int step = 0; step < kTileSteps; ++step) {
-      room.weights[(own * kTileSteps + step) * kWarpSize + lane_of_thread()] = {
+      exchange.weights[(own * kTileSteps + step) * kWarpSize + lane_of_thread()] = {
           {weights[step][0], weights[step][1], weights[step][2], weights[step][3]}};
     }
   }
 
   // Adds the warp's columns of the values of all tiles.
   __device__ __forceinline__ void add_group(const DecodeGroup& now, const DecodeGroup& next,
-                                            KvPipeline<Kv, kDim>& pipeline, const DecodeRoom& room) {
+                                            KvPipeline<Kv, kDim>& pipeline, const DecodeSharedMemory& exchange) {
     IMP_ROLLED
     for (int within = 0; within < kGroupTiles; ++within) {
       const std::byte* const taken = pipeline.take_values(now, next, within);
       if (!now.has_tile(within)) continue;
       float greatest[2];
       IMP_UNROLL
-      for (int row = 0; row < 2; ++row) greatest[row] = room.greatest[within * kTileRows + row_of_lane(row)];
+      for (int row = 0; row < 2; ++row) greatest[row] = exchange.greatest[within * kTileRows + row_of_lane(row)];
       state.rescale(greatest);
       std::uint32_t weights[kTileSteps][4];
       IMP_UNROLL
       for (int step = 0; step < kTileSteps; ++step) {
-        const arch::Vec16 words = room.weights[(within * kTileSteps + step) * kWarpSize + lane_of_thread()];
+        const arch::Vec16 words = exchange.weights[(within * kTileSteps + step) * kWarpSize + lane_of_thread()];
         IMP_UNROLL
         for (int word = 0; word < 4; ++word) weights[step][word] = words.word[word];
       }
@@ -153,7 +155,7 @@ struct DecodeWarp {
       if (row >= item.n_heads) continue;
       const std::int64_t head =
           static_cast<std::int64_t>(item.state) * args.n_heads + item.kv_head * args.group + item.first_head + row;
-      float* const to = item.is_whole() ? args.out.data + place_of_head(args, item, row, args.out)
+      float* const to = item.is_whole() ? args.out.data + offset_of_head(args, item, row, args.out)
                                         : args.split_values + head * args.cache.head_dim;
       const float divisor = item.is_whole() ? state.sums[2 * which] : 1.0F;
       if (!item.is_whole() && warp_of_thread() == 0 && lane_of_thread() % 4 == 0) {
@@ -176,7 +178,7 @@ template <class Kv, int kDim>
 __global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs args) {
   using Shape = Decode<Kv, kDim>;
   IMP_DYNAMIC_SHARED(std::byte, shared);
-  WorkSearch search;
+  SplitScheduler search;
   DecodeGroup now = first_group_of(args, search, static_cast<int>(blockIdx.x));
   KvPipeline<Kv, kDim> pipeline(args, shared + warp_of_thread() * Shape::kWarpBytes);
   pipeline.begin(now);
@@ -184,21 +186,21 @@ __global__ void __launch_bounds__(kAttentionThreads) decode_kernel(AttentionArgs
   bool is_odd = false;
   while (now.exists()) {
     const DecodeGroup next = group_after(args, search, now);
-    const DecodeRoom room = {
+    const DecodeSharedMemory exchange = {
         reinterpret_cast<arch::Vec16*>(shared + Shape::kWeightsAt),
         reinterpret_cast<float*>(shared + Shape::kGreatestAt) + (is_odd ? kGroupTiles * kTileRows : 0),
         reinterpret_cast<arch::Vec16*>(shared + Shape::kQueryAt)};
     is_odd = !is_odd;
     if (now.is_first()) {
-      mine.begin(args, now.item, room);
+      mine.begin(args, now.item, exchange);
       __syncthreads();
     }
     float scores[kScoreColumns][4];
-    mine.score(now, args.soft_cap, pipeline, room, scores);
+    mine.score(now, args.soft_cap, pipeline, exchange, scores);
     __syncthreads();
-    if (now.has_tile(warp_of_thread())) mine.show_weights(scores, room);
+    if (now.has_tile(warp_of_thread())) mine.publish_weights(scores, exchange);
     __syncthreads();
-    mine.add_group(now, next, pipeline, room);
+    mine.add_group(now, next, pipeline, exchange);
     mine.end_split(now.is_last());
     if (now.is_last()) mine.write(args, now.item);
     now = next;

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "backend/cuda/attention/copies.cuh"
-#include "backend/cuda/attention/divided.cuh"
+#include "backend/cuda/attention/split_schedule.cuh"
 
 namespace imp::cuda {
 
@@ -17,16 +17,16 @@ template <class Kv, int kDim>
 struct Decode {
   static constexpr int kStages = kDim <= 128 ? 4 : 3;      // pieces of a warp: one in use, the others in flight
   static constexpr int kColumns = kDim / kAttentionWarps;  // columns of V per warp
-  using KeyCodes = CodedRows<kStepKeys, kDim, kDim>;
-  using ValueCodes = CodedRows<kTileKeys, kColumns, kDim>;
+  using KeyCodes = QuantizedRows<kStepKeys, kDim, kDim>;
+  using ValueCodes = QuantizedRows<kTileKeys, kColumns, kDim>;
 
   // Bytes of shared memory: each warp's pieces, its dequantized rows, and the exchange between warps.
   static constexpr int kRowsBytes = kStepKeys * kDim * 2;  // = kTileKeys · kColumns · 2
   static constexpr int kPieceBytes = !Kv::kQuantized                         ? kRowsBytes
                                      : KeyCodes::kBytes > ValueCodes::kBytes ? KeyCodes::kBytes
                                                                              : ValueCodes::kBytes;
-  static constexpr int kExpandedAt = kStages * kPieceBytes;
-  static constexpr int kWarpBytes = kExpandedAt + (Kv::kQuantized ? kRowsBytes : 0);
+  static constexpr int kDequantizedAt = kStages * kPieceBytes;
+  static constexpr int kWarpBytes = kDequantizedAt + (Kv::kQuantized ? kRowsBytes : 0);
   static constexpr int kWeightsAt = kAttentionWarps * kWarpBytes;  // [tile][step][lane], 16 bytes each
   static constexpr int kGreatestAt = kWeightsAt + kGroupTiles * kTileSteps * kWarpSize * 16;  // [tile][row], twice
   static constexpr int kQueryAt = kGreatestAt + 2 * kGroupTiles * kTileRows * 4;  // [step][lane], 16 bytes each
@@ -52,10 +52,10 @@ struct DecodeItem {
   }
 };
 
-__device__ __forceinline__ DecodeItem find_item(const AttentionArgs& args, WorkSearch& search, int number) {
+__device__ __forceinline__ DecodeItem find_item(const AttentionArgs& args, SplitScheduler& search, int number) {
   const int tiles_of_group = ceil_div(args.group, kTileRows);
   const int heads = args.cache.n_kv_heads * tiles_of_group;
-  const FoundWork work = search.find(args, number / heads);
+  const WorkItem work = search.find(args, number / heads);
   DecodeItem item;
   if (work.sequence < 0) return item;
   item.sequence = work.sequence;
@@ -92,13 +92,13 @@ __device__ __forceinline__ DecodeGroup group_of(const AttentionArgs& args, int n
   return {number, item, split, block_of_lane(args.cache, item.blocks, kRuns, split * kSplitTokens, item.seen)};
 }
 
-__device__ __forceinline__ DecodeGroup first_group_of(const AttentionArgs& args, WorkSearch& search, int number) {
+__device__ __forceinline__ DecodeGroup first_group_of(const AttentionArgs& args, SplitScheduler& search, int number) {
   const DecodeItem item = find_item(args, search, number);
   return group_of(args, number, item, item.first_split());
 }
 
 // The block's next group, of this item or the next.
-__device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, WorkSearch& search,
+__device__ __forceinline__ DecodeGroup group_after(const AttentionArgs& args, SplitScheduler& search,
                                                    const DecodeGroup& group) {
   if (group.is_last()) return first_group_of(args, search, group.number + static_cast<int>(gridDim.x));
   return group_of(args, group.number, group.item, group.split + 1);
@@ -160,9 +160,10 @@ struct KvPipeline {
     if constexpr (!Kv::kQuantized) {
       return reinterpret_cast<const std::uint16_t*>(taken);
     } else {
-      auto* const rows = reinterpret_cast<std::uint16_t*>(shared + Shape::kExpandedAt);
+      auto* const rows = reinterpret_cast<std::uint16_t*>(shared + Shape::kDequantizedAt);
       const int first = now.tile(warp_of_thread()) * kTileKeys + piece * kStepKeys;
-      expand_rows<kStepKeys, kDim, kDim, kWarpSize>(args.cache, taken, 0, lane_of_thread(), first, now.item.seen, rows);
+      dequantize_rows<kStepKeys, kDim, kDim, kWarpSize>(args.cache, taken, 0, lane_of_thread(), first, now.item.seen,
+                                                        rows);
       __syncwarp();
       return rows;
     }
@@ -172,10 +173,10 @@ struct KvPipeline {
     if constexpr (!Kv::kQuantized) {
       return reinterpret_cast<const std::uint16_t*>(taken);
     } else {
-      auto* const rows = reinterpret_cast<std::uint16_t*>(shared + Shape::kExpandedAt);
-      expand_rows<kTileKeys, Shape::kColumns, kDim, kWarpSize>(args.cache, taken, warp_of_thread() * Shape::kColumns,
-                                                               lane_of_thread(), now.tile(within) * kTileKeys,
-                                                               now.item.seen, rows);
+      auto* const rows = reinterpret_cast<std::uint16_t*>(shared + Shape::kDequantizedAt);
+      dequantize_rows<kTileKeys, Shape::kColumns, kDim, kWarpSize>(args.cache, taken,
+                                                                   warp_of_thread() * Shape::kColumns, lane_of_thread(),
+                                                                   now.tile(within) * kTileKeys, now.item.seen, rows);
       __syncwarp();
       return rows;
     }

@@ -31,7 +31,7 @@ __device__ __forceinline__ void zero_non_finite(std::uint16_t* values, const Non
     std::uint64_t keys = 0;
     IMP_ROLLED
     for (int key = 0; key < kTileKeys; ++key) {
-      std::uint16_t* const at = values + place_in_rows<kPitch>(key, column / kChunkElements) + column % kChunkElements;
+      std::uint16_t* const at = values + swizzled_index<kPitch>(key, column / kChunkElements) + column % kChunkElements;
       if ((*at & kLow) != kLow) continue;
       keys |= std::uint64_t{1} << key;
       *at = 0;

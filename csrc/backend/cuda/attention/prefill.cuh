@@ -23,11 +23,11 @@ struct Prefill {
 
   // Offsets in shared memory.
   static constexpr int kTileBytes = kTileKeys * kDim * 2;
-  static constexpr int kCodedBytes = Kv::kQuantized ? CodedRows<kTileKeys, kDim, kDim>::kBytes : 0;
+  static constexpr int kQuantizedBytes = Kv::kQuantized ? QuantizedRows<kTileKeys, kDim, kDim>::kBytes : 0;
   static constexpr int kValuesAt = kTileBytes;
-  static constexpr int kCodedKeysAt = 2 * kTileBytes;
-  static constexpr int kCodedValuesAt = kCodedKeysAt + kCodedBytes;
-  static constexpr int kStatesAt = kCodedValuesAt + kCodedBytes;
+  static constexpr int kQuantizedKeysAt = 2 * kTileBytes;
+  static constexpr int kQuantizedValuesAt = kQuantizedKeysAt + kQuantizedBytes;
+  static constexpr int kStatesAt = kQuantizedValuesAt + kQuantizedBytes;
   static constexpr int kQueriesAt = kStatesAt + kBlockRows * kDim * 4;
   static constexpr int kNonFiniteAt = kQueriesAt + (kKeepsQuery ? 0 : kBlockRows * kDim * 2);
   static constexpr int kFoundAt = kNonFiniteAt + kDim * 8;
@@ -57,7 +57,7 @@ __device__ __forceinline__ PrefillRows find_rows(const AttentionArgs& args, int 
     const int n_rows = all.row_counts[i];
     return n_rows > 1 ? ceil_div(n_rows * args.group, block_rows) : 0;
   };
-  const FoundUnit unit = find_unit(number, all.n_sequences, n_tiles);
+  const UnitOfSequence unit = find_unit(number, all.n_sequences, n_tiles);
   const int n_pairs = all.row_counts[unit.sequence] * args.group;
   // The last rows see the most keys and go first.
   const int first = (n_tiles(unit.sequence) - 1 - unit.within) * block_rows;
@@ -228,8 +228,8 @@ struct TileCopies {
   }
 
   __device__ __forceinline__ void begin(int which, int tile, int blocks) const {
-    std::byte* const to = shared + (which == 0 ? (Kv::kQuantized ? Shape::kCodedKeysAt : 0)
-                                               : (Kv::kQuantized ? Shape::kCodedValuesAt : Shape::kValuesAt));
+    std::byte* const to = shared + (which == 0 ? (Kv::kQuantized ? Shape::kQuantizedKeysAt : 0)
+                                               : (Kv::kQuantized ? Shape::kQuantizedValuesAt : Shape::kValuesAt));
     IMP_ROLLED
     for (int run = 0; run < kTileSteps; ++run) {
       const int block = __shfl_sync(kAllLanes, blocks, run);
@@ -248,8 +248,8 @@ __device__ __forceinline__ void finish_tile(const AttentionArgs& args, const Pre
   using Shape = Prefill<Kv, kDim>;
   __syncthreads();
   if constexpr (Kv::kQuantized) {
-    expand_rows<kTileKeys, kDim, kDim, kAttentionThreads>(
-        args.cache, shared + (which == 0 ? Shape::kCodedKeysAt : Shape::kCodedValuesAt), 0,
+    dequantize_rows<kTileKeys, kDim, kDim, kAttentionThreads>(
+        args.cache, shared + (which == 0 ? Shape::kQuantizedKeysAt : Shape::kQuantizedValuesAt), 0,
         static_cast<int>(threadIdx.x), tile * kTileKeys, rows.seen,
         reinterpret_cast<std::uint16_t*>(shared + (which == 0 ? 0 : Shape::kValuesAt)));
     __syncthreads();

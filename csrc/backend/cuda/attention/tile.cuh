@@ -28,9 +28,9 @@ constexpr int swizzled(int row, int chunk) {
   constexpr int kSpread = kChunks < 8 ? kChunks : 8;
   return chunk ^ (row / (8 / kSpread) % kSpread);
 }
-// The place of an element that begins a chunk.
+// The index of an element that begins a chunk.
 template <int kColumns>
-constexpr int place_in_rows(int row, int chunk) {
+constexpr int swizzled_index(int row, int chunk) {
   return row * kColumns + swizzled<kColumns / kChunkElements>(row, chunk) * kChunkElements;
 }
 
@@ -80,7 +80,7 @@ __device__ __forceinline__ void add_scores(const Query& query, const std::uint16
   for (int step = 0; step < kDim / 16; ++step) {
     std::uint32_t a[4], b[4];
     query(step, a);
-    arch::load_matrices(b, keys + place_in_rows<kDim>(row, 2 * step + lane / 8 % 2));
+    arch::load_matrices(b, keys + swizzled_index<kDim>(row, 2 * step + lane / 8 % 2));
     Kv::mma(left, a, {b[0], b[1]});
     Kv::mma(right, a, {b[2], b[3]});
   }
@@ -95,7 +95,7 @@ __device__ __forceinline__ void finish_scores(float (&scores)[kScoreColumns][4],
       IMP_UNROLL
       for (int i = 0; i < 4; ++i) {
         // 1 - tanh(x / 2) = 2 / (e^x + 1)
-        scores[j][i] = fmaf(-2.0F * soft_cap, arch::reciprocal_near(arch::exp2_near(scores[j][i]) + 1.0F), soft_cap);
+        scores[j][i] = fmaf(-2.0F * soft_cap, arch::rcp_approx(arch::exp2_approx(scores[j][i]) + 1.0F), soft_cap);
       }
     }
   }
@@ -127,7 +127,7 @@ __device__ __forceinline__ void greatest_of_rows(const float (&scores)[kScoreCol
 
 // 2^(score - greatest), with 0 in place of a greatest score of -infinity.
 __device__ __forceinline__ float weight_of(float score, float greatest) {
-  return arch::exp2_near(score - (greatest == -INFINITY ? 0.0F : greatest));
+  return arch::exp2_approx(score - (greatest == -INFINITY ? 0.0F : greatest));
 }
 
 template <class Kv>
@@ -197,7 +197,7 @@ __device__ __forceinline__ void add_values(const std::uint32_t (&weights)[kTileS
     IMP_UNROLL
     for (int pair = 0; pair < kColumns / 16; ++pair) {
       std::uint32_t b[4];
-      arch::load_matrices_transposed(b, values + place_in_rows<kPitch>(step * kStepKeys + row, chunk + 2 * pair));
+      arch::load_matrices_transposed(b, values + swizzled_index<kPitch>(step * kStepKeys + row, chunk + 2 * pair));
       Kv::mma(state.values[2 * pair], weights[step], {b[0], b[1]});
       Kv::mma(state.values[2 * pair + 1], weights[step], {b[2], b[3]});
     }

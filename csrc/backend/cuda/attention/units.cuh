@@ -23,14 +23,14 @@ __device__ __forceinline__ float greatest_through_lane(float value) {
   return value;
 }
 
-struct FoundUnit {
+struct UnitOfSequence {
   int sequence = -1;  // none: there are fewer units
   int within = 0;     // index in the sequence
 };
 
 // Finds a unit. Sequence i has count(i) units, after those of earlier sequences. Called by whole warps.
 template <class Count>
-__device__ __forceinline__ FoundUnit find_unit(int number, int n_sequences, const Count& count) {
+__device__ __forceinline__ UnitOfSequence find_unit(int number, int n_sequences, const Count& count) {
   const int lane = lane_of_thread();
   int before = 0;
   for (int first = 0; first < n_sequences; first += kWarpSize) {

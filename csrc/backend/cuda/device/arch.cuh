@@ -46,13 +46,13 @@ __device__ __forceinline__ std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_
   return d;
 }
 // 2^x within 2 ulp; 1 for zeros, 0 if the result would be subnormal, NaN for NaN. Its bits depend on the device.
-__device__ __forceinline__ float exp2_near(float x) {
+__device__ __forceinline__ float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
   return y;
 }
 // 1 / x within 1 ulp; 0 for infinity. Its bits depend on the device.
-__device__ __forceinline__ float reciprocal_near(float x) {
+__device__ __forceinline__ float rcp_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
   return y;

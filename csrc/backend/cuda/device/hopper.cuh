@@ -61,7 +61,7 @@ __device__ __forceinline__ void init_barrier(std::uint64_t* barrier, unsigned n_
   asm volatile("mbarrier.init.shared::cta.b64 [%0],%1;" ::"r"(address_of(barrier)), "r"(n_arrivals) : "memory");
 }
 // Call after initializing barriers, before the block's threads synchronize to use them.
-__device__ __forceinline__ void show_barriers() {
+__device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ __forceinline__ void arrive(std::uint64_t* barrier) {

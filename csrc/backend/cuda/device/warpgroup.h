@@ -1,7 +1,7 @@
 // The shape of a warpgroup's product (wgmma).
 #pragma once
 
-#include "backend/cuda/device/tile_places.h"
+#include "backend/cuda/device/tile_swizzle.h"
 
 namespace imp::cuda::hopper {
 

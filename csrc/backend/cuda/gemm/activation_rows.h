@@ -55,7 +55,7 @@ struct PreparedRows {
   std::byte* rows = nullptr;  // activation_row_bytes apart
 };
 // Only formats in which an element depends on its block alone.
-constexpr bool is_written_along(ActivationFormat format) noexcept {
+constexpr bool can_be_fused(ActivationFormat format) noexcept {
   return format == ActivationFormat::q8_rows || format == ActivationFormat::bf16_rows;
 }
 

@@ -3,12 +3,12 @@
 
 namespace imp::cuda {
 
-struct BlockPlace {
+struct BlockPosition {
   int row_block, pass;
 };
 
 // Neighbouring blocks share weights, and blocks soon after share rows of x. So both are still in the L2 cache.
-constexpr BlockPlace place_in_order(int block, int n_row_blocks, int n_passes) {
+constexpr BlockPosition block_position(int block, int n_row_blocks, int n_passes) {
   constexpr int kPassesTogether = 16;
   const int first = block / (kPassesTogether * n_row_blocks) * kPassesTogether;
   const int n_left = n_passes - first, n_together = n_left < kPassesTogether ? n_left : kPassesTogether;

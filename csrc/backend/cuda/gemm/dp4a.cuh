@@ -12,7 +12,7 @@
 
 namespace imp::cuda {
 
-constexpr int kDp4aColumns = 4;  // at most
+constexpr int kDp4aBatchRows = 4;  // at most
 
 // Sums v[i] over the four lanes of a group; lane t gets the sum for i = t.
 static __device__ __forceinline__ int transposed_sum(const int (&v)[4], int t) {
@@ -50,13 +50,13 @@ struct QuadCodes {
 };
 
 // Adds a quad with this first block to the chains of each row of x.
-template <class Codes, int kColumns>
+template <class Codes, int kBatchRows>
 __device__ __forceinline__ void add_quad(const Codes& codes, const std::byte* x, int n_tiles, int block, int t,
-                                         float (&chains)[kColumns][2]) {
+                                         float (&chains)[kBatchRows][2]) {
   const QuadCodes<Codes> weights(codes, t);
   IMP_UNROLL
-  for (int column = 0; column < kColumns; ++column) {
-    const std::byte* const row = x + column * n_tiles * kRowBytesOfTile;
+  for (int batch_row = 0; batch_row < kBatchRows; ++batch_row) {
+    const std::byte* const row = x + batch_row * n_tiles * kRowBytesOfTile;
     const int* const x_codes = reinterpret_cast<const int*>(row + block * kBlockElements) + t;
     int dots[2][4];
     IMP_UNROLL
@@ -68,36 +68,36 @@ __device__ __forceinline__ void add_quad(const Codes& codes, const std::byte* x,
     const BlockInput input = block_input(scaled.x, scaled.y);
     IMP_UNROLL
     for (int h = 0; h < 2; ++h) {
-      chains[column][h] = add_block<Codes>(static_cast<float>(transposed_sum(dots[h], t)), weights.scale[h],
-                                           weights.min[h], input, chains[column][h]);
+      chains[batch_row][h] = add_block<Codes>(static_cast<float>(transposed_sum(dots[h], t)), weights.scale[h],
+                                              weights.min[h], input, chains[batch_row][h]);
     }
   }
 }
 
 // Stores (0 + 2) + (1 + 3) of the chains of a group's lanes where the slices are merged.
-template <int kColumns>
-__device__ __forceinline__ void store_sums(const float (&chains)[kColumns][2], float* sums, int lane) {
+template <int kBatchRows>
+__device__ __forceinline__ void store_sums(const float (&chains)[kBatchRows][2], float* sums, int lane) {
   IMP_UNROLL
-  for (int column = 0; column < kColumns; ++column) {
+  for (int batch_row = 0; batch_row < kBatchRows; ++batch_row) {
     IMP_UNROLL
     for (int h = 0; h < 2; ++h) {
-      float sum = chains[column][h];
+      float sum = chains[batch_row][h];
       sum += __shfl_xor_sync(kAllLanes, sum, 2);
       sum += __shfl_xor_sync(kAllLanes, sum, 1);
-      if (lane % 4 == 0) sums[column * kSumStride + lane / 4 + 8 * h] = sum;
+      if (lane % 4 == 0) sums[batch_row * kSumStride + lane / 4 + 8 * h] = sum;
     }
   }
 }
 
 // Starts to copy the block's rows of x to shared memory.
-template <int kColumns>
-__device__ __forceinline__ void begin_copies(const TileWork& work, const TilePlace& place, std::byte* shared) {
+template <int kBatchRows>
+__device__ __forceinline__ void begin_copies(const TileWork& work, const OutputTile& output, std::byte* shared) {
   const int row_bytes = work.n_tiles * kRowBytesOfTile;
   IMP_UNROLL
-  for (int column = 0; column < kColumns; ++column) {
-    const std::byte* const row = find_x(work, place, column);
+  for (int batch_row = 0; batch_row < kBatchRows; ++batch_row) {
+    const std::byte* const row = find_x(work, output, batch_row);
     for (int at = static_cast<int>(threadIdx.x) * 16; at < row_bytes; at += static_cast<int>(blockDim.x) * 16) {
-      arch::begin_copy16(shared + column * row_bytes + at, row + at);
+      arch::begin_copy16(shared + batch_row * row_bytes + at, row + at);
     }
   }
   arch::end_copy_group();
@@ -105,24 +105,24 @@ __device__ __forceinline__ void begin_copies(const TileWork& work, const TilePla
 
 // Blocks per processor whose registers fit without spilling.
 template <class Codes>
-constexpr int dp4a_blocks(int columns) {
-  return columns == 1 && !Codes::kHasMin ? 3 : 2;
+constexpr int dp4a_blocks(int batch_rows) {
+  return batch_rows == 1 && !Codes::kHasMin ? 3 : 2;
 }
 
 // Loads the next chunk of weights during the products of this one, and the first one while x arrives.
-template <DType kType, int kColumns>
-__global__ void __launch_bounds__(kTileThreads, dp4a_blocks<TileCodes<kType>>(kColumns))
+template <DType kType, int kBatchRows>
+__global__ void __launch_bounds__(kTileThreads, dp4a_blocks<TileCodes<kType>>(kBatchRows))
     dp4a_kernel(const __grid_constant__ TileWork work) {
   using Codes = TileCodes<kType>;
   IMP_DYNAMIC_SHARED(std::byte, x);
-  float* const sums = reinterpret_cast<float*>(x + kColumns * work.n_tiles * kRowBytesOfTile);
+  float* const sums = reinterpret_cast<float*>(x + kBatchRows * work.n_tiles * kRowBytesOfTile);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, slice = static_cast<int>(threadIdx.x) / kWarpSize;
 
-  TilePlace place;
-  if (!find_place(work, kColumns, &place)) return;
+  OutputTile output;
+  if (!find_output_tile(work, kBatchRows, &output)) return;
   const bool is_pair = work.fusion != GemmFusion::none;
-  const std::byte* strip = find_strip(work, place, place.term, Codes::kTileBytes);
-  const std::byte* const second = is_pair ? find_strip(work, place, 1, Codes::kTileBytes) : strip;
+  const std::byte* strip = find_strip(work, output, output.term, Codes::kTileBytes);
+  const std::byte* const second = is_pair ? find_strip(work, output, 1, Codes::kTileBytes) : strip;
   if (strip == nullptr || second == nullptr) return;
 
   const TileRange tiles = slice_of(work.n_tiles, slice);
@@ -130,14 +130,14 @@ __global__ void __launch_bounds__(kTileThreads, dp4a_blocks<TileCodes<kType>>(kC
   const auto load = [&](Codes& codes, int chunk) {
     codes.load(strip + chunk / Codes::kChunks * Codes::kTileBytes, chunk % Codes::kChunks, lane);
   };
-  begin_copies<kColumns>(work, place, x);
+  begin_copies<kBatchRows>(work, output, x);
   Codes next;
   load(next, begin);
   arch::wait_for_copies<0>();
   __syncthreads();
 
   for (int product = 0;; ++product) {
-    float chains[kColumns][2] = {};
+    float chains[kBatchRows][2] = {};
     for (int chunk = begin; chunk < end; ++chunk) {
       Codes codes = next;
       if (chunk + 1 < end) load(next, chunk + 1);
@@ -146,13 +146,13 @@ __global__ void __launch_bounds__(kTileThreads, dp4a_blocks<TileCodes<kType>>(kC
         add_quad(codes, x, work.n_tiles, quad * kQuadBlocks, lane % 4, chains);
       }
     }
-    store_sums(chains, sums_of(sums, product, slice, kColumns), lane);
+    store_sums(chains, sums_of(sums, product, slice, kBatchRows), lane);
     if (product == (is_pair ? 1 : 0)) break;
     strip = second;
     load(next, begin);
   }
   __syncthreads();
-  write_out<kColumns>(work, place, sums, 0);
+  write_out<kBatchRows>(work, output, sums, 0);
 }
 
 }  // namespace imp::cuda

@@ -44,7 +44,7 @@ struct RowUnits {
   __device__ __forceinline__ void finish(float (&sums)[kGroups][4]) const {
     IMP_UNROLL
     for (int row = 0; row < 2; ++row) {
-      const float unit = kOfSmallHalves / per_unit[row];
+      const float unit = kScaledHalvesFactor / per_unit[row];
       IMP_UNROLL
       for (int group = 0; group < kGroups; ++group) {
         sums[group][2 * row] *= unit;
@@ -75,7 +75,7 @@ struct WeightStep<DType::F8_E4M3> : RowUnits {
     for (int row = 0; row < 2; ++row) words[0][row] = arch::pack_f16(in_units[row], in_units[row]);
   }
   __device__ __forceinline__ void decode(int product, int, const ScaleWords& words, Fragment& a) const {
-    small_fragment(codes[product / 2], product % 2, a);
+    scaled_fragment(codes[product / 2], product % 2, a);
     IMP_UNROLL
     for (int r = 0; r < 4; ++r) a[r] = arch::fma_f16x2(a[r], words[0][r % 2], 0);
   }

@@ -15,15 +15,15 @@ void launch_groups(const GemmLaunch& launch, const TileWork& work) {
 // wait for reads of x, and a single pass lacks registers.
 template <DType kType>
 void launch_mma(const GemmLaunch& launch) {
-  constexpr int kMostColumns = kType == DType::F8_E4M3 ? 16 : 32;
+  constexpr int kMaxBatchRows = kType == DType::F8_E4M3 ? 16 : 32;
   const TileWork work = tile_work_of(launch);
-  switch (columns_for(work, 8, kMostColumns)) {
+  switch (batch_rows_for(work, 8, kMaxBatchRows)) {
     case 8:
       return launch_groups<kType, 1>(launch, work);
     case 16:
       return launch_groups<kType, 2>(launch, work);
     default:
-      return launch_groups<kType, kMostColumns / 8>(launch, work);
+      return launch_groups<kType, kMaxBatchRows / 8>(launch, work);
   }
 }
 

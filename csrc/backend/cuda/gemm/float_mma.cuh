@@ -81,9 +81,9 @@ struct Chunk<DType::F8_E4M3> {
     for (int block = 0; block < 2; ++block) {
       std::uint32_t a[kProducts][4];
       IMP_UNROLL
-      for (int i = 0; i < kProducts; ++i) small_fragment(codes[block * 2 + i / 2], i % 2, a[i]);
-      const float scale[2] = {__uint_as_float(scales.word[block * 2]) * kOfSmallHalves,
-                              __uint_as_float(scales.word[block * 2 + 1]) * kOfSmallHalves};
+      for (int i = 0; i < kProducts; ++i) scaled_fragment(codes[block * 2 + i / 2], i % 2, a[i]);
+      const float scale[2] = {__uint_as_float(scales.word[block * 2]) * kScaledHalvesFactor,
+                              __uint_as_float(scales.word[block * 2 + 1]) * kScaledHalvesFactor};
       IMP_UNROLL
       for (int group = 0; group < kGroups; ++group) {
         const std::byte* const from = x[group] + (first_element + block * kFloatBlockElements) * 2;
@@ -104,8 +104,8 @@ __device__ __forceinline__ void store_sums(const float (&of_groups)[kGroups][4],
   for (int group = 0; group < kGroups; ++group) {
     IMP_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const int column = group * 8 + lane % 4 * 2 + i % 2;
-      sums[column * kSumStride + lane / 4 + i / 2 * 8] = of_groups[group][i];
+      const int batch_row = group * 8 + lane % 4 * 2 + i % 2;
+      sums[batch_row * kSumStride + lane / 4 + i / 2 * 8] = of_groups[group][i];
     }
   }
 }
@@ -113,15 +113,15 @@ __device__ __forceinline__ void store_sums(const float (&of_groups)[kGroups][4],
 // Loads the next chunk of weights during the products of this one.
 template <DType kType, int kGroups>
 __global__ void __launch_bounds__(kTileThreads, 2) mma_kernel(const __grid_constant__ TileWork work) {
-  constexpr int kColumns = kGroups * 8;
+  constexpr int kBatchRows = kGroups * 8;
   IMP_DYNAMIC_SHARED(float, shared_sums);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, slice = static_cast<int>(threadIdx.x) / kWarpSize;
 
-  TilePlace place;
-  if (!find_place(work, kColumns, &place)) return;
+  OutputTile output;
+  if (!find_output_tile(work, kBatchRows, &output)) return;
   const bool is_pair = work.fusion != GemmFusion::none;
-  const std::byte* strip = find_strip(work, place, place.term, Tile<kType>::kBytes);
-  const std::byte* const second = is_pair ? find_strip(work, place, 1, Tile<kType>::kBytes) : strip;
+  const std::byte* strip = find_strip(work, output, output.term, Tile<kType>::kBytes);
+  const std::byte* const second = is_pair ? find_strip(work, output, 1, Tile<kType>::kBytes) : strip;
   if (strip == nullptr || second == nullptr) return;
 
   const TileRange tiles = slice_of(work.n_tiles, slice);
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) mma_kernel(const __grid_const
   next.load(strip, begin, lane);
   const std::byte* x[kGroups];  // of column g, from element 2t on
   IMP_UNROLL
-  for (int group = 0; group < kGroups; ++group) x[group] = find_x(work, place, group * 8 + lane / 4) + lane % 4 * 4;
+  for (int group = 0; group < kGroups; ++group) x[group] = find_x(work, output, group * 8 + lane / 4) + lane % 4 * 4;
 
   for (int product = 0;; ++product) {
     float sums[kGroups][4] = {};
@@ -140,14 +140,14 @@ __global__ void __launch_bounds__(kTileThreads, 2) mma_kernel(const __grid_const
       if (chunk + 1 < end) next.load(strip, chunk + 1, lane);
       weights.add(x, chunk * Chunk<kType>::kElements, sums);
     }
-    store_sums(sums, sums_of(shared_sums, product, slice, kColumns), lane);
+    store_sums(sums, sums_of(shared_sums, product, slice, kBatchRows), lane);
     if (product == (is_pair ? 1 : 0)) break;
     strip = second;
     next.load(strip, begin, lane);
   }
   __syncthreads();
   // Rows of float16 have their factor after their elements.
-  write_out<kColumns>(work, place, shared_sums, kType == DType::BF16 ? 0 : work.n_tiles * kTileElements * 2);
+  write_out<kBatchRows>(work, output, shared_sums, kType == DType::BF16 ? 0 : work.n_tiles * kTileElements * 2);
 }
 
 }  // namespace imp::cuda

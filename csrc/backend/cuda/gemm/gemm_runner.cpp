@@ -64,7 +64,7 @@ std::size_t GemmRunner::Scratch::total() const noexcept {
   return std::accumulate(prepared.begin(), prepared.end(), gate + kernels);
 }
 
-void GemmRunner::Room::grow(std::size_t needed) {
+void GemmRunner::ScratchBuffer::grow(std::size_t needed) {
   if (needed <= n_bytes) return;
   memory.reset();  // free the old one first, so that both need not fit
   n_bytes = 0;
@@ -118,15 +118,15 @@ std::size_t GemmRunner::scratch_bytes() const noexcept {
 
 // ---- inputs
 
-PreparedRows GemmRunner::write_along(Rows x, const Linear* reader) {
+PreparedRows GemmRunner::reserve_prepared(Rows x, const Linear* reader) {
   forget();
   if (reader == nullptr || x.n_rows == 0) return {};
   const ActivationFormat format = reader->plan().kernel_for(x.n_rows).activations;
-  if (!is_written_along(format)) return {};
-  const Room& room = prepared_[format];
-  IMP_CHECK(static_cast<std::size_t>(activation_row_bytes(format, x.width) * x.n_rows) <= room.n_bytes);
+  if (!can_be_fused(format)) return {};
+  const ScratchBuffer& buffer = prepared_[format];
+  IMP_CHECK(static_cast<std::size_t>(activation_row_bytes(format, x.width) * x.n_rows) <= buffer.n_bytes);
   ready_ = {x.data, x.n_rows, format};
-  return {format, room.memory.get()};
+  return {format, buffer.memory.get()};
 }
 
 GemmRunner::Inputs GemmRunner::inputs_of(Rows x) noexcept {
@@ -144,11 +144,11 @@ const GemmRunner::Prepared& GemmRunner::prepare(Rows x, ActivationFormat format,
   if (format == ActivationFormat::f32) {
     return input = {reinterpret_cast<const std::byte*>(x.data), x.stride * static_cast<std::ptrdiff_t>(sizeof(float))};
   }
-  const Room& room = prepared_[format];
+  const ScratchBuffer& buffer = prepared_[format];
   const std::ptrdiff_t stride = activation_row_bytes(format, x.width);
-  IMP_CHECK(static_cast<std::size_t>(stride * x.n_rows) <= room.n_bytes);
-  prepare_rows(stream_, x, format, room.memory.get());
-  return input = {room.memory.get(), stride};
+  IMP_CHECK(static_cast<std::size_t>(stride * x.n_rows) <= buffer.n_bytes);
+  prepare_rows(stream_, x, format, buffer.memory.get());
+  return input = {buffer.memory.get(), stride};
 }
 
 // ---- launches
@@ -262,13 +262,13 @@ void GemmRunner::launch_experts(const Batch& batch, std::span<const ExpertTerm> 
   launch(batch, products_, inputs);
 }
 
-void GemmRunner::run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
+void GemmRunner::run_expert_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0) return;
   IMP_CHECK(x.n_rows == rows.n_rows);
   launch_experts({.x = x, .m = rows.n_rows * rows.n_used, .experts = &rows, .sources = rows.sources}, terms);
 }
 
-void GemmRunner::run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
+void GemmRunner::run_expert_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
   IMP_CHECK(grouped.n_rows == rows.n_rows * rows.n_used);
   launch_experts({.x = grouped, .m = grouped.n_rows, .experts = &rows}, {&term, 1});

@@ -31,7 +31,7 @@ class GemmRunner {
 
   // Where to write rows that the product with `reader` reads in the next call, in its format; nowhere without a reader
   // or if the format does not allow it. If another op follows instead, it calls forget().
-  PreparedRows write_along(Rows x, const Linear* reader);
+  PreparedRows reserve_prepared(Rows x, const Linear* reader);
   void forget() noexcept { ready_ = {}; }
 
   // See Backend. The input is prepared once for all terms of one format; the terms of one kernel share a launch.
@@ -39,8 +39,8 @@ class GemmRunner {
   // One launch if both products use one kernel that fuses them.
   void run_gated(Rows x, const GatedTerm& term, GatedActivation kind);
   // An expert has at most as many rows as the batch: that number selects the kernels.
-  void run_to_experts(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
-  void run_of_experts(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
+  void run_expert_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms);
+  void run_expert_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term);
 
  private:
   friend struct TestAccess;
@@ -51,7 +51,7 @@ class GemmRunner {
     std::size_t total() const noexcept;
   };
   // Device scratch for one purpose.
-  struct Room {
+  struct ScratchBuffer {
     std::shared_ptr<std::byte> memory;
     std::size_t n_bytes = 0;
     void grow(std::size_t needed);
@@ -96,10 +96,10 @@ class GemmRunner {
 
   const GemmRegistry& registry_;
   Stream& stream_;
-  ByFormat<Room> prepared_;
+  ByFormat<ScratchBuffer> prepared_;
   Ready ready_;
-  Room gate_;
-  Room kernel_scratch_;
+  ScratchBuffer gate_;
+  ScratchBuffer kernel_scratch_;
   ExpertTables tables_;
   std::vector<Product> products_;  // of this call
   LaunchCounts& launches_;

@@ -11,7 +11,7 @@ void launch_hmma(const GemmLaunch& launch) {
   using Shape = Hmma<kType>;
   const TileWork work = tile_work_of(launch);
   const int n_blocks = n_row_blocks_of(work, strips_of_block(work.fusion, Shape::kStripWarps)) *
-                       n_passes_of(work.m, work.n_experts, Shape::kColumns);
+                       n_passes_of(work.m, work.n_experts, Shape::kBatchRows);
   cuda::launch(stream_of(launch), hmma_kernel<kType>,
                {.grid = static_cast<unsigned>(n_blocks), .block = Shape::kThreads, .shared_bytes = Shape::kSharedBytes},
                work);

@@ -7,7 +7,7 @@
 // and 64 of the block's columns, which are rows of x.
 #pragma once
 
-#include "backend/cuda/device/tile_places.h"
+#include "backend/cuda/device/tile_swizzle.h"
 #include "backend/cuda/gemm/float8_steps.cuh"
 #include "backend/cuda/gemm/strip_pairs.cuh"
 
@@ -15,15 +15,15 @@ namespace imp::cuda {
 
 template <DType kType>
 struct Hmma {
-  static constexpr int kWarpColumns = 64;
+  static constexpr int kWarpBatchRows = 64;
   // One warp decodes a weight for all of a block's columns. Undecoded (float) weights are shared by two warps.
   static constexpr bool kDecodes = kType != DType::F16 && kType != DType::BF16;
-  static constexpr int kStripWarps = 4, kColumnWarps = kDecodes ? 1 : 2;
-  static constexpr int kWarps = kStripWarps * kColumnWarps, kThreads = kWarps * kWarpSize;
-  static constexpr int kColumns = kColumnWarps * kWarpColumns;
+  static constexpr int kStripWarps = 4, kBatchRowWarps = kDecodes ? 1 : 2;
+  static constexpr int kWarps = kStripWarps * kBatchRowWarps, kThreads = kWarps * kWarpSize;
+  static constexpr int kBatchRows = kBatchRowWarps * kWarpBatchRows;
   static constexpr int kBlocks = kDecodes ? 3 : 1;  // per processor: with at most 168 registers per thread
-  static constexpr int kStages = 4, kStageBytes = kColumns * kTileRowBytes;
-  static constexpr int kStagedFloats = staged_floats(kWarpColumns);
+  static constexpr int kStages = 4, kStageBytes = kBatchRows * kTileRowBytes;
+  static constexpr int kStagedFloats = staged_floats(kWarpBatchRows);
   // The ring of stages; after the last step, the sums.
   static constexpr std::size_t kRingBytes = std::size_t{kStages} * kStageBytes;
   static constexpr std::size_t kStagedBytes = std::size_t{kWarps} * kStagedFloats * sizeof(float);
@@ -35,18 +35,18 @@ template <DType kType>
 struct StepCopies {
   using Shape = Hmma<kType>;
   static constexpr int kRowChunks = kTileRowBytes / 16;
-  static constexpr int kRows = Shape::kColumns * kRowChunks / Shape::kThreads;  // per thread
+  static constexpr int kRows = Shape::kBatchRows * kRowChunks / Shape::kThreads;  // per thread
 
   const std::byte* x;
   unsigned from[kRows];  // offsets in chunks from x
   int to;                // offset of the first in a stage
 
-  __device__ __forceinline__ StepCopies(const TileWork& work, const TilePlace& place) : x(work.x) {
+  __device__ __forceinline__ StepCopies(const TileWork& work, const OutputTile& output) : x(work.x) {
     const int thread = static_cast<int>(threadIdx.x), chunk = thread % kRowChunks;
     to = static_cast<int>(swizzled(static_cast<std::uint32_t>(thread) * 16));
     IMP_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      const std::byte* const row = find_x(work, place, (thread + i * Shape::kThreads) / kRowChunks);
+      const std::byte* const row = find_x(work, output, (thread + i * Shape::kThreads) / kRowChunks);
       from[i] = static_cast<unsigned>((row - x) / 16 + chunk);
     }
   }
@@ -65,12 +65,12 @@ struct StepCopies {
 template <DType kType, class LoadNext>
 __device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], int step, const std::byte* x, int lane,
                                          const LoadNext& load_next,
-                                         float (&sums)[2][Hmma<kType>::kWarpColumns / 8][4]) {
+                                         float (&sums)[2][Hmma<kType>::kWarpBatchRows / 8][4]) {
   ScaleWords words[2];
   IMP_UNROLL
   for (int strip = 0; strip < 2; ++strip) weights[strip].make_words(step, lane, words[strip]);
   // A lane's row in the four matrices that one ldmatrix loads: two groups of columns by two of eight elements.
-  const int column = lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
+  const int batch_row = lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
   IMP_UNROLL
   for (int i = 0; i < kStepProducts; ++i) {
     Fragment a[2];
@@ -78,9 +78,9 @@ __device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], 
     for (int strip = 0; strip < 2; ++strip) weights[strip].decode(i, step, words[strip], a[strip]);
     if (i == kStepProducts - 1) load_next();
     const std::byte* const row =
-        x + swizzled(static_cast<std::uint32_t>(column * kTileRowBytes + (2 * i + chunk) * 16));
+        x + swizzled(static_cast<std::uint32_t>(batch_row * kTileRowBytes + (2 * i + chunk) * 16));
     IMP_UNROLL
-    for (int pair = 0; pair < Hmma<kType>::kWarpColumns / 16; ++pair) {
+    for (int pair = 0; pair < Hmma<kType>::kWarpBatchRows / 16; ++pair) {
       std::uint32_t b[4];
       arch::load_matrices(b, row + pair * 16 * kTileRowBytes);
       IMP_UNROLL
@@ -106,14 +106,15 @@ __global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
   using Shape = Hmma<kType>;
   IMP_DYNAMIC_SHARED(std::byte, shared);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const int first_column = warp % Shape::kColumnWarps * Shape::kWarpColumns;
+  const int first_batch_row = warp % Shape::kBatchRowWarps * Shape::kWarpBatchRows;
 
-  TilePlace place;
+  OutputTile output;
   StripPair pair;
-  if (!find_strips_place(work, strips_of_block(work.fusion, Shape::kStripWarps), Shape::kColumns, &place)) return;
-  if (!find_strip_pair(work, place, warp / Shape::kColumnWarps, Tile<kType>::kBytes, &pair)) return;
+  if (!find_output_tile_of_strips(work, strips_of_block(work.fusion, Shape::kStripWarps), Shape::kBatchRows, &output))
+    return;
+  if (!find_strip_pair(work, output, warp / Shape::kBatchRowWarps, Tile<kType>::kBytes, &pair)) return;
 
-  const StepCopies<kType> copies(work, place);
+  const StepCopies<kType> copies(work, output);
   const int n_steps = work.n_tiles * kTileSteps;
   IMP_UNROLL
   for (int step = 0; step < Shape::kStages - 1; ++step) {
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
     weights[i].load(pair.tiles[i], 0, lane);
   }
 
-  float sums[2][Shape::kWarpColumns / 8][4] = {};
+  float sums[2][Shape::kWarpBatchRows / 8][4] = {};
   for (int step = 0; step < n_steps; ++step) {
     const auto load_next = [&] {
       const int next = (step + 1) % kTileSteps;
@@ -143,8 +144,8 @@ __global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
     if (step + Shape::kStages - 1 < n_steps) copies.begin(step + Shape::kStages - 1, shared);
     arch::end_copy_group();
     add_step<kType>(weights, step % kTileSteps,
-                    shared + step % Shape::kStages * Shape::kStageBytes + first_column * kTileRowBytes, lane, load_next,
-                    sums);
+                    shared + step % Shape::kStages * Shape::kStageBytes + first_batch_row * kTileRowBytes, lane,
+                    load_next, sums);
   }
   __syncthreads();
   float* const staged = reinterpret_cast<float*>(shared) + warp * Shape::kStagedFloats;
@@ -152,8 +153,8 @@ __global__ void __launch_bounds__(Hmma<kType>::kThreads, Hmma<kType>::kBlocks)
   for (int i = 0; i < 2; ++i) weights[i].finish(sums[i]);
   stage_sums(sums, lane, staged);
   __syncwarp();
-  write_strips<Shape::kWarpColumns>(work, place, pair, first_column, staged,
-                                    factor_offset_of<WeightStep<kType>>(work.n_tiles), lane);
+  write_strips<Shape::kWarpBatchRows>(work, output, pair, first_batch_row, staged,
+                                      factor_offset_of<WeightStep<kType>>(work.n_tiles), lane);
 }
 
 }  // namespace imp::cuda

@@ -8,13 +8,13 @@ namespace {
 
 template <DType kType, int kGroups>
 void launch_groups(const GemmLaunch& launch, const TileWork& work) {
-  cuda::launch(stream_of(launch), imma_kernel<kType, kGroups>, shape_of(work, kGroups * kGroupColumns, 0), work);
+  cuda::launch(stream_of(launch), imma_kernel<kType, kGroups>, shape_of(work, kGroups * kGroupBatchRows, 0), work);
 }
 
 template <DType kType>
 void launch_imma(const GemmLaunch& launch) {
   const TileWork work = tile_work_of(launch);
-  switch (columns_for(work, kGroupColumns, 4 * kGroupColumns) / kGroupColumns) {
+  switch (batch_rows_for(work, kGroupBatchRows, 4 * kGroupBatchRows) / kGroupBatchRows) {
     case 1:
       return launch_groups<kType, 1>(launch, work);
     case 2:

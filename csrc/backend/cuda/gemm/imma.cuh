@@ -11,7 +11,7 @@
 
 namespace imp::cuda {
 
-constexpr int kGroupColumns = 8;
+constexpr int kGroupBatchRows = 8;
 
 // Offsets of what a lane reads of x for a group, in 4-byte words from the start of x, so that each fits a register.
 struct GroupInput {
@@ -94,18 +94,18 @@ __device__ __forceinline__ void add_quad(const Codes& weights, int quad, const T
 }
 
 template <int kGroups>
-__device__ __forceinline__ void find_inputs(const TileWork& work, const TilePlace& place, int lane,
+__device__ __forceinline__ void find_inputs(const TileWork& work, const OutputTile& output, int lane,
                                             GroupInput (&x)[kGroups]) {
-  const auto row_of = [&](int column) {
-    return static_cast<std::uint32_t>((find_x(work, place, column) - work.x) / 4);
+  const auto row_of = [&](int batch_row) {
+    return static_cast<std::uint32_t>((find_x(work, output, batch_row) - work.x) / 4);
   };
   const int t = lane % 4;
   IMP_UNROLL
   for (int group = 0; group < kGroups; ++group) {
-    const int column = group * kGroupColumns;
-    x[group].codes = row_of(column + lane / 4) + static_cast<std::uint32_t>(t);
+    const int batch_row = group * kGroupBatchRows;
+    x[group].codes = row_of(batch_row + lane / 4) + static_cast<std::uint32_t>(t);
     IMP_UNROLL
-    for (int j = 0; j < 2; ++j) x[group].scaled[j] = row_of(column + t * 2 + j);
+    for (int j = 0; j < 2; ++j) x[group].scaled[j] = row_of(batch_row + t * 2 + j);
   }
 }
 
@@ -117,8 +117,8 @@ __device__ __forceinline__ void store_sums(const float (&chains)[kGroups][4][4],
     IMP_UNROLL
     for (int i = 0; i < 4; ++i) {
       const float (&chain)[4][4] = chains[group];
-      const int column = group * kGroupColumns + lane % 4 * 2 + i % 2;
-      sums[column * kSumStride + lane / 4 + i / 2 * 8] = (chain[0][i] + chain[2][i]) + (chain[1][i] + chain[3][i]);
+      const int batch_row = group * kGroupBatchRows + lane % 4 * 2 + i % 2;
+      sums[batch_row * kSumStride + lane / 4 + i / 2 * 8] = (chain[0][i] + chain[2][i]) + (chain[1][i] + chain[3][i]);
     }
   }
 }
@@ -133,15 +133,15 @@ template <DType kType, int kGroups>
 __global__ void __launch_bounds__(kTileThreads, imma_blocks(kGroups))
     imma_kernel(const __grid_constant__ TileWork work) {
   using Codes = TileCodes<kType>;
-  constexpr int kColumns = kGroups * kGroupColumns;
+  constexpr int kBatchRows = kGroups * kGroupBatchRows;
   IMP_DYNAMIC_SHARED(float, sums);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, slice = static_cast<int>(threadIdx.x) / kWarpSize;
 
-  TilePlace place;
-  if (!find_place(work, kColumns, &place)) return;
+  OutputTile output;
+  if (!find_output_tile(work, kBatchRows, &output)) return;
   const bool is_pair = work.fusion != GemmFusion::none;
-  const std::byte* strip = find_strip(work, place, place.term, Codes::kTileBytes);
-  const std::byte* const second = is_pair ? find_strip(work, place, 1, Codes::kTileBytes) : strip;
+  const std::byte* strip = find_strip(work, output, output.term, Codes::kTileBytes);
+  const std::byte* const second = is_pair ? find_strip(work, output, 1, Codes::kTileBytes) : strip;
   if (strip == nullptr || second == nullptr) return;
 
   const TileRange tiles = slice_of(work.n_tiles, slice);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kTileThreads, imma_blocks(kGroups))
   Codes next;
   if (kFetchesAhead) load(next, begin);
   GroupInput x[kGroups];
-  find_inputs(work, place, lane, x);
+  find_inputs(work, output, lane, x);
 
   for (int product = 0;; ++product) {
     float chains[kGroups][4][4] = {};
@@ -170,13 +170,13 @@ __global__ void __launch_bounds__(kTileThreads, imma_blocks(kGroups))
         add_quad(codes, quad, work, x, chains);
       }
     }
-    store_sums(chains, sums_of(sums, product, slice, kColumns), lane);
+    store_sums(chains, sums_of(sums, product, slice, kBatchRows), lane);
     if (product == (is_pair ? 1 : 0)) break;
     strip = second;
     if (kFetchesAhead) load(next, begin);
   }
   __syncthreads();
-  write_out<kColumns>(work, place, sums, 0);
+  write_out<kBatchRows>(work, output, sums, 0);
 }
 
 }  // namespace imp::cuda

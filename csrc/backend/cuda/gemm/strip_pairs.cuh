@@ -23,20 +23,20 @@ inline __host__ __device__ int n_row_blocks_of(const TileWork& work, int block_s
 }
 
 // The block's first strip and its rows of out. False if the block has no work. The same for all threads.
-static __device__ __forceinline__ bool find_strips_place(const TileWork& work, int block_strips, int columns,
-                                                         TilePlace* place) {
-  const int n_passes = n_passes_of(work.m, work.n_experts, columns);
-  const BlockPlace at = place_in_order(static_cast<int>(blockIdx.x), n_row_blocks_of(work, block_strips), n_passes);
-  place->term = 0;
-  place->strip = at.row_block;
-  while (place->strip >= row_blocks_of(work, place->term, block_strips)) {
-    place->strip -= row_blocks_of(work, place->term++, block_strips);
+static __device__ __forceinline__ bool find_output_tile_of_strips(const TileWork& work, int block_strips,
+                                                                  int batch_rows, OutputTile* output) {
+  const int n_passes = n_passes_of(work.m, work.n_experts, batch_rows);
+  const BlockPosition at = block_position(static_cast<int>(blockIdx.x), n_row_blocks_of(work, block_strips), n_passes);
+  output->term = 0;
+  output->strip = at.row_block;
+  while (output->strip >= row_blocks_of(work, output->term, block_strips)) {
+    output->strip -= row_blocks_of(work, output->term++, block_strips);
   }
-  place->strip *= block_strips;
-  if (work.n_experts > 0) return find_expert_rows(work, at.pass, columns, place);
-  place->expert = 0;
-  place->first = at.pass * columns;
-  place->end = smaller_of(place->first + columns, work.m);
+  output->strip *= block_strips;
+  if (work.n_experts > 0) return find_expert_rows(work, at.pass, batch_rows, output);
+  output->expert = 0;
+  output->first = at.pass * batch_rows;
+  output->end = smaller_of(output->first + batch_rows, work.m);
   return true;
 }
 
@@ -47,27 +47,27 @@ struct StripPair {
 };
 // False if the weight belongs to another kernel.
 template <int kStrips = 2>
-__device__ __forceinline__ bool find_strip_pair(const TileWork& work, const TilePlace& place, int warp, int tile_bytes,
-                                                StripPair* pair) {
+__device__ __forceinline__ bool find_strip_pair(const TileWork& work, const OutputTile& output, int warp,
+                                                int tile_bytes, StripPair* pair) {
   const bool is_gated = work.fusion != GemmFusion::none;
-  const int last = static_cast<int>(strips_of(work.terms[place.term].n)) - 1;
+  const int last = static_cast<int>(strips_of(work.terms[output.term].n)) - 1;
   IMP_UNROLL
   for (int i = 0; i < kStrips; ++i) {
-    pair->strip[i] = place.strip + (is_gated ? warp : kStrips * warp + i);
-    TilePlace one = place;
+    pair->strip[i] = output.strip + (is_gated ? warp : kStrips * warp + i);
+    OutputTile one = output;
     one.strip = smaller_of(pair->strip[i], last);
-    pair->tiles[i] = find_strip(work, one, is_gated ? i : place.term, tile_bytes);
+    pair->tiles[i] = find_strip(work, one, is_gated ? i : output.term, tile_bytes);
     if (pair->tiles[i] == nullptr) return false;
   }
   return true;
 }
 
 // The place of a strip's sum by row and column. Lanes that read or write have no bank conflicts.
-constexpr int staged_at(int strip, int row, int column) {
-  return column * 32 + ((strip * kTileRows + row) ^ (column / 2 % 4 * 8));
+constexpr int staged_at(int strip, int row, int batch_row) {
+  return batch_row * 32 + ((strip * kTileRows + row) ^ (batch_row / 2 % 4 * 8));
 }
-constexpr int staged_floats(int columns) {
-  return columns * 32;
+constexpr int staged_floats(int batch_rows) {
+  return batch_rows * 32;
 }
 
 // sums[s][j] is the matrix instruction's result for strip s and columns 8 · j and on.
@@ -86,10 +86,10 @@ __device__ __forceinline__ void stage_sums(const float (&sums)[kStrips][kGroups]
 }
 
 // The factor of the row of x that a column belongs to.
-static __device__ __forceinline__ float factor_of(const TileWork& work, const TilePlace& place, int column,
+static __device__ __forceinline__ float factor_of(const TileWork& work, const OutputTile& output, int batch_row,
                                                   int factor_offset) {
   if (factor_offset == 0) return 1.0F;
-  return *reinterpret_cast<const float*>(find_x(work, place, column) + factor_offset);
+  return *reinterpret_cast<const float*>(find_x(work, output, batch_row) + factor_offset);
 }
 
 static __device__ __forceinline__ float bias_of(const GemmLaunchTerm& term, std::int64_t n) {
@@ -98,10 +98,10 @@ static __device__ __forceinline__ float bias_of(const GemmLaunchTerm& term, std:
 
 // Writes a warp's part of out: `columns` rows of it from the place's row + first_column on. Multiplies by the rows'
 // factors, if they have any at factor_offset, and adds the bias last.
-template <int kColumns, int kStrips = 2>
-__device__ __forceinline__ void write_strips(const TileWork& work, const TilePlace& place, const StripPair& pair,
-                                             int first_column, const float* staged, int factor_offset, int lane) {
-  const GemmLaunchTerm& term = work.terms[place.term];
+template <int kBatchRows, int kStrips = 2>
+__device__ __forceinline__ void write_strips(const TileWork& work, const OutputTile& output, const StripPair& pair,
+                                             int first_batch_row, const float* staged, int factor_offset, int lane) {
+  const GemmLaunchTerm& term = work.terms[output.term];
   const bool is_gated = work.fusion != GemmFusion::none;
   // A lane writes a row of one strip: every other column of a single strip, every column if there are two.
   const bool is_one = is_gated || kStrips == 1;
@@ -110,16 +110,16 @@ __device__ __forceinline__ void write_strips(const TileWork& work, const TilePla
   const float bias = bias_of(term, n), up_bias = is_gated ? bias_of(work.terms[1], n) : 0.0F;
   const bool has_bias = term.bias != nullptr, up_has_bias = is_gated && work.terms[1].bias != nullptr;
   const int at_once = is_one ? 2 : 1, side = is_one ? lane / kTileRows : 0;
-  for (int base = 0; base < kColumns; base += kWarpSize) {
-    const float factors = factor_of(work, place, first_column + base + lane, factor_offset);
+  for (int base = 0; base < kBatchRows; base += kWarpSize) {
+    const float factors = factor_of(work, output, first_batch_row + base + lane, factor_offset);
     for (int i = 0; i < kWarpSize; i += at_once) {
       const float factor = __shfl_sync(kAllLanes, factors, i + side);
-      const int column = base + i + side, p = place.first + first_column + column;
-      if (p >= place.end || n >= term.n) continue;
-      float value = staged[staged_at(strip, row, column)] * factor;
+      const int batch_row = base + i + side, p = output.first + first_batch_row + batch_row;
+      if (p >= output.end || n >= term.n) continue;
+      float value = staged[staged_at(strip, row, batch_row)] * factor;
       if (has_bias) value += bias;
       if (is_gated) {
-        float up = staged[staged_at(1, row, column)] * factor;
+        float up = staged[staged_at(1, row, batch_row)] * factor;
         if (up_has_bias) up += up_bias;
         value = gate_of(work.fusion, value) * up;
       }

@@ -8,14 +8,14 @@ namespace {
 
 template <class Shape>
 int n_wgmma_blocks(const TileWork& work) {
-  return n_row_blocks_of(work, wgmma_strips<Shape>(work)) * n_passes_of(work.m, 0, Shape::kColumns);
+  return n_row_blocks_of(work, wgmma_strips<Shape>(work)) * n_passes_of(work.m, 0, Shape::kBatchRows);
 }
 
 template <DType kType, class Shape>
 void launch_blocks(Stream& stream, const TileWork& work) {
   const std::int64_t k = std::int64_t{work.n_tiles} * kTileElements;
   const hopper::TensorMap x =
-      hopper::make_tensor_map(stream, work.x, k, work.m, std::int64_t{work.x_stride}, Shape::kColumns);
+      hopper::make_tensor_map(stream, work.x, k, work.m, std::int64_t{work.x_stride}, Shape::kBatchRows);
   cuda::launch(stream, wgmma_kernel<kType, Shape>,
                {.grid = static_cast<unsigned>(n_wgmma_blocks<Shape>(work)),
                 .block = static_cast<unsigned>(Shape::kThreads),

@@ -14,9 +14,9 @@
 namespace imp::cuda {
 
 struct Wgmma {
-  static constexpr int kColumns = hopper::kProductColumns;
-  static constexpr int kStages = 6, kStageBytes = kColumns * kTileRowBytes;
-  static constexpr int kStagedFloats = staged_floats(kColumns);
+  static constexpr int kBatchRows = hopper::kProductColumns;
+  static constexpr int kStages = 6, kStageBytes = kBatchRows * kTileRowBytes;
+  static constexpr int kStagedFloats = staged_floats(kBatchRows);
   static constexpr int kProducerRegisters = 24;
 };
 
@@ -44,11 +44,11 @@ inline __host__ __device__ int wgmma_strips(const TileWork& work) {
 }
 
 // The stage of a step in the ring, and the phase of that use of the stage.
-struct RingPlace {
+struct RingSlot {
   int stage;
   unsigned phase;
 };
-constexpr RingPlace ring_place(int step) {
+constexpr RingSlot ring_slot(int step) {
   return {step % Wgmma::kStages, static_cast<unsigned>(step / Wgmma::kStages) & 1U};
 }
 
@@ -68,12 +68,12 @@ struct Ring {
       hopper::init_barrier(full + stage, 1);
       hopper::init_barrier(empty + stage, static_cast<unsigned>(n_consumer_warps));
     }
-    hopper::show_barriers();
+    hopper::fence_barrier_init();
   }
   // By one thread.
   __device__ __forceinline__ void fill(const hopper::TensorMap& x, int first_row, int n_steps) const {
     for (int step = 0; step < n_steps; ++step) {
-      const auto [stage, phase] = ring_place(step);
+      const auto [stage, phase] = ring_slot(step);
       hopper::wait(empty + stage, phase ^ 1);  // waits for the phase before; a stage's first use has none
       hopper::arrive_expecting(full + stage, Wgmma::kStageBytes);
       hopper::begin_tile_copy(stages + stage * Wgmma::kStageBytes, x, step * kStepElements, first_row, full + stage);
@@ -81,12 +81,12 @@ struct Ring {
   }
   // The descriptor of a step's tile, once it has arrived.
   __device__ __forceinline__ std::uint64_t wait_for(int step) const {
-    const auto [stage, phase] = ring_place(step);
+    const auto [stage, phase] = ring_slot(step);
     hopper::wait(full + stage, phase);
     return tile_descriptor(hopper::address_of(stages + stage * Wgmma::kStageBytes));
   }
   // By one thread of each warp.
-  __device__ __forceinline__ void leave(int step) const { hopper::arrive(empty + ring_place(step).stage); }
+  __device__ __forceinline__ void leave(int step) const { hopper::arrive(empty + ring_slot(step).stage); }
 };
 
 using ProductSums = float[hopper::kProductGroups][4];
@@ -186,27 +186,27 @@ __device__ __forceinline__ void run_wgmma_block(const hopper::TensorMap& x, cons
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpSize;
   const int n_steps = work.n_tiles * kTileSteps;
   const Ring ring(shared, Shape::kBarriersAt);
-  TilePlace place;
-  if (!find_strips_place(work, wgmma_strips<Shape>(work), Wgmma::kColumns, &place)) return;
+  OutputTile output;
+  if (!find_output_tile_of_strips(work, wgmma_strips<Shape>(work), Wgmma::kBatchRows, &output)) return;
   if (thread == 0) ring.begin(Shape::kConsumerWarps);
   __syncthreads();
   if (thread < hopper::kWarpgroupThreads) {
     hopper::keep_registers<Wgmma::kProducerRegisters>();
-    if (thread == 0) ring.fill(x, place.first, n_steps);
+    if (thread == 0) ring.fill(x, output.first, n_steps);
     __syncthreads();
   } else {
     hopper::take_registers<Shape::kConsumerRegisters>();
     const int warp = thread / kWarpSize - hopper::kWarpgroupThreads / kWarpSize;
     StripPair pair;
-    find_strip_pair<Shape::kStrips>(work, place, warp, Tile<kType>::kBytes, &pair);
+    find_strip_pair<Shape::kStrips>(work, output, warp, Tile<kType>::kBytes, &pair);
     ProductSums sums[Shape::kStrips] = {};
     multiply_strips<kType>(pair, ring, n_steps, lane, sums);
     __syncthreads();  // no warp reads the ring any more
     float* const staged = reinterpret_cast<float*>(shared) + warp * Wgmma::kStagedFloats;
     stage_sums(sums, lane, staged);
     __syncwarp();
-    write_strips<Wgmma::kColumns, Shape::kStrips>(work, place, pair, 0, staged,
-                                                  factor_offset_of<WeightStep<kType>>(work.n_tiles), lane);
+    write_strips<Wgmma::kBatchRows, Shape::kStrips>(work, output, pair, 0, staged,
+                                                    factor_offset_of<WeightStep<kType>>(work.n_tiles), lane);
   }
 }
 

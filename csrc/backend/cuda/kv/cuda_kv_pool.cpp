@@ -64,7 +64,7 @@ CudaKvPool::~CudaKvPool() {
   synchronize(stream_);
 }
 
-KvPlaces CudaKvPool::places(int layer) const noexcept {
+KvLayerView CudaKvPool::layer_view(int layer) const noexcept {
   return {.layer = this->layer(layer),
           .part_bytes = static_cast<int>(part_bytes(geometry_)),
           .n_kv_heads = geometry_.n_kv_heads,

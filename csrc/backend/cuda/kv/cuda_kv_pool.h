@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "backend/cuda/device/stream.h"
-#include "backend/cuda/kv/kv_places.h"
+#include "backend/cuda/kv/kv_layer_view.h"
 #include "backend/kv_pool.h"
 
 namespace imp::cuda {
@@ -27,7 +27,7 @@ class CudaKvPool final : public KvPool {
   std::size_t n_bytes() const noexcept override { return static_cast<std::size_t>(geometry_.n_layers) * layer_bytes_; }
 
   std::byte* layer(int layer) const noexcept { return memory_.get() + static_cast<std::size_t>(layer) * layer_bytes_; }
-  KvPlaces places(int layer) const noexcept;
+  KvLayerView layer_view(int layer) const noexcept;
   std::size_t layer_bytes() const noexcept { return layer_bytes_; }
   std::size_t block_bytes() const noexcept { return block_bytes_; }  // of one layer
   std::int32_t spare_block() const noexcept { return geometry_.n_blocks; }

@@ -70,32 +70,34 @@ __device__ __forceinline__ void store_quantized(const Elements8& elements, bool 
 }
 
 // The place in the cache of a row of the batch.
-struct RowPlace {
+struct CacheSlot {
   std::int32_t block;
-  int place;  // in the block
+  int offset;  // in the block
 };
 
-__device__ __forceinline__ RowPlace place_of_row(const KvPlaces& cache, const SequencesOnDevice& sequences, int row) {
+__device__ __forceinline__ CacheSlot slot_of_row(const KvLayerView& cache, const SequencesOnDevice& sequences,
+                                                 int row) {
   const int sequence = sequences.sequence_of[row];
   const int position = sequences.first_positions[sequence] + row - sequences.first_rows[sequence];
-  return {sequences.blocks[sequences.first_blocks[sequence] + cache.block_of(position)], cache.place_of(position)};
+  return {sequences.blocks[sequences.first_blocks[sequence] + cache.block_of(position)],
+          cache.offset_in_block(position)};
 }
 
 // A warp's work: one head of a row's K or V.
 template <class Kv>
-__device__ __forceinline__ void append_head(const KvPlaces& cache, const RowPlace& at, int kv_head, int which,
+__device__ __forceinline__ void append_head(const KvLayerView& cache, const CacheSlot& slot, int kv_head, int which,
                                             const float* head) {
   const int lane = static_cast<int>(threadIdx.x % kWarpSize);
-  std::byte* const part = cache.part(at.block, kv_head, which);
+  std::byte* const part = cache.part(slot.block, kv_head, which);
   for (int first = 0; first < cache.head_dim; first += kWarpSize * kAppendElements) {
     const int d = first + lane * kAppendElements;
     const bool exists = d < cache.head_dim;
     const Elements8 elements = exists ? load_elements(head + d) : Elements8{};
     if constexpr (Kv::kQuantized) {
-      std::byte* const scale = part + cache.first_scale() + at.place * cache.scale_bytes() + d / kKvGroup * 2;
-      store_quantized(elements, exists, part + at.place * cache.head_dim + d, scale);
+      std::byte* const scale = part + cache.first_scale() + slot.offset * cache.scale_bytes() + d / kKvGroup * 2;
+      store_quantized(elements, exists, part + slot.offset * cache.head_dim + d, scale);
     } else {
-      if (exists) store_rounded<Kv>(elements, part + (at.place * cache.head_dim + d) * 2);
+      if (exists) store_rounded<Kv>(elements, part + (slot.offset * cache.head_dim + d) * 2);
     }
   }
 }
@@ -103,13 +105,13 @@ __device__ __forceinline__ void append_head(const KvPlaces& cache, const RowPlac
 // One warp for each kv head of K and V of each row.
 template <class Kv>
 __global__ void __launch_bounds__(kAppendThreads)
-    append_kernel(KvPlaces cache, SequencesOnDevice sequences, Rows k, Rows v) {
+    append_kernel(KvLayerView cache, SequencesOnDevice sequences, Rows k, Rows v) {
   const int number = static_cast<int>(blockIdx.x * (kAppendThreads / kWarpSize) + threadIdx.x / kWarpSize);
   const int row = number / (2 * cache.n_kv_heads);
   if (row >= k.n_rows) return;
   const int kv_head = number / 2 % cache.n_kv_heads, which = number % 2;
   const Rows& from = which == 0 ? k : v;
-  append_head<Kv>(cache, place_of_row(cache, sequences, row), kv_head, which,
+  append_head<Kv>(cache, slot_of_row(cache, sequences, row), kv_head, which,
                   from.data + row * from.stride + kv_head * cache.head_dim);
 }
 
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__(kAppendThreads) rope_append_kernel(RopeAppendA
     rotate_head(values, args.rope, args.k_norm, cosines);
     __syncwarp();
   }
-  append_head<Kv>(args.cache, place_of_row(args.cache, args.sequences, row), kv_head, is_key ? 0 : 1, values);
+  append_head<Kv>(args.cache, slot_of_row(args.cache, args.sequences, row), kv_head, is_key ? 0 : 1, values);
 }
 
 namespace {
@@ -148,7 +150,7 @@ LaunchShape shape_for(int n_heads) {
 
 }  // namespace
 
-void append_rows(Stream& stream, DType type, const KvPlaces& cache, const SequencesOnDevice& sequences, Rows k,
+void append_rows(Stream& stream, DType type, const KvLayerView& cache, const SequencesOnDevice& sequences, Rows k,
                  Rows v) {
   const LaunchShape shape = shape_for(k.n_rows * 2 * cache.n_kv_heads);
   with_kv_type(type, [&]<class Kv>() { launch(stream, append_kernel<Kv>, shape, cache, sequences, k, v); });

@@ -3,7 +3,7 @@
 
 #include "backend/cuda/device/stream.h"
 #include "backend/cuda/inputs.h"
-#include "backend/cuda/kv/kv_places.h"
+#include "backend/cuda/kv/kv_layer_view.h"
 #include "backend/cuda/ops/rope_args.h"
 #include "backend/rows.h"
 #include "tensor/dtype.h"
@@ -15,11 +15,12 @@ struct RopeAppendArgs {
   Rows q, k, v, angles;
   HeadNorm q_norm, k_norm;
   RopeShape rope;
-  KvPlaces cache;
+  KvLayerView cache;
   SequencesOnDevice sequences;
 };
 
-void append_rows(Stream& stream, DType type, const KvPlaces& cache, const SequencesOnDevice& sequences, Rows k, Rows v);
+void append_rows(Stream& stream, DType type, const KvLayerView& cache, const SequencesOnDevice& sequences, Rows k,
+                 Rows v);
 void rope_append_rows(Stream& stream, DType type, const RopeAppendArgs& args);
 
 }  // namespace imp::cuda

@@ -45,7 +45,7 @@ void with_kv_type(DType type, const Run& run) {
 }
 
 // Codes 0 and 1, or 2 and 3, of four, times the scale in both halves of `scales`.
-__device__ __forceinline__ std::uint32_t expand_codes(std::uint32_t codes, int which, std::uint32_t scales) {
+__device__ __forceinline__ std::uint32_t dequantize_codes(std::uint32_t codes, int which, std::uint32_t scales) {
   // 1024 + (code + 128) as float16 has the code's bits in its low bits, with one bit flipped.
   const std::uint32_t turned = codes ^ 0x80808080U;
   const std::uint32_t pair = which == 0 ? turned : turned >> 16;

@@ -59,13 +59,13 @@ static __global__ void __launch_bounds__(kElementThreads)
 
 // The weighted sum of the experts' outputs of a row, by descending score.
 static __global__ void __launch_bounds__(kElementThreads)
-    mix_experts_kernel(Rows grouped, const std::int32_t* places, const float* weights, int n_used, Rows out) {
+    mix_experts_kernel(Rows grouped, const std::int32_t* grouped_rows, const float* weights, int n_used, Rows out) {
   int i = 0;
   if (!find_element(out.width, &i)) return;
   float total = 0;
   for (int used = 0; used < n_used; ++used) {
     const auto at = static_cast<std::ptrdiff_t>(blockIdx.x) * n_used + used;
-    total = fmaf(grouped.data[places[at] * grouped.stride + i], weights[at], total);
+    total = fmaf(grouped.data[grouped_rows[at] * grouped.stride + i], weights[at], total);
   }
   element(out, i) = total;
 }
@@ -104,7 +104,7 @@ void gather_rows(Stream& stream, Rows x, const std::int32_t* rows, Rows out) {
 }
 
 void mix_experts(Stream& stream, Rows grouped, const ExpertRows& rows, Rows out) {
-  launch(stream, mix_experts_kernel, one_thread_each(out), grouped, rows.places, rows.weights, rows.n_used, out);
+  launch(stream, mix_experts_kernel, one_thread_each(out), grouped, rows.grouped_rows, rows.weights, rows.n_used, out);
 }
 
 }  // namespace imp::cuda

@@ -17,7 +17,7 @@ constexpr int kGroupThreads = 1024;
 
 // Sort keys: a greater score has a greater key, of equal scores the lower expert. NaN comes first, so that it is chosen
 // and reported. No two experts share a key, and none has the greatest possible one.
-__device__ __forceinline__ unsigned long long place_in_order(float score, int expert) {
+__device__ __forceinline__ unsigned long long selection_key(float score, int expert) {
   if (score == 0) score = 0;  // -0 equals +0
   const int bits = __float_as_int(score);
   const int key = score != score ? 0x7FFFFFFE : bits ^ (bits >> 31 & 0x7FFFFFFF);
@@ -47,8 +47,8 @@ static __global__ void __launch_bounds__(kRouteThreads)
   for (int i = 0; i < routing.n_used; ++i) {
     unsigned long long best = 0;
     for (int expert = lane; expert < routing.n_experts; expert += kWarpSize) {
-      const unsigned long long place = place_in_order(of_row[expert], expert);
-      if (place < last && place > best) best = place;
+      const unsigned long long key = selection_key(of_row[expert], expert);
+      if (key < last && key > best) best = key;
     }
     last = warp_max(best);
     const int chosen = static_cast<int>(0xFFFFFFFFU - static_cast<unsigned>(last));
@@ -96,9 +96,9 @@ static __global__ void __launch_bounds__(kGroupThreads) group_by_expert_kernel(E
     int begin = rows.begins[expert];
     for_each_entry(rows, expert, [&](int i, unsigned lanes) {
       if ((lanes >> lane & 1U) != 0) {
-        const int place = begin + __popc(lanes & ((1U << lane) - 1));
-        rows.places[i] = place;
-        rows.sources[place] = i / rows.n_used;
+        const int grouped_row = begin + __popc(lanes & ((1U << lane) - 1));
+        rows.grouped_rows[i] = grouped_row;
+        rows.sources[grouped_row] = i / rows.n_used;
       }
       begin += __popc(lanes);
     });

@@ -38,9 +38,9 @@ __device__ __forceinline__ void apply_step(float* row, const Adjustment* begin, 
 // One block per request. Row i of `adjusted` belongs to request i, and is written only if the request changes its
 // logits.
 __global__ void __launch_bounds__(SamplingShape::kThreads)
-    adjust_rows_kernel(Rows logits, const Asked* asked, const Adjustment* entries, const std::uint32_t* masks,
-                       Rows adjusted) {
-  const Asked& request = asked[blockIdx.x];
+    adjust_rows_kernel(Rows logits, const DeviceRequest* requests, const Adjustment* entries,
+                       const std::uint32_t* masks, Rows adjusted) {
+  const DeviceRequest& request = requests[blockIdx.x];
   if (!request.is_adjusted) return;
   float* const row = adjusted.data + blockIdx.x * adjusted.stride;
   for_each_logit(logits.data + request.logits_row * logits.stride, logits.width,

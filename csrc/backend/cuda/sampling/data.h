@@ -14,7 +14,7 @@ struct Adjustment {
 };
 
 // A request to sample a token or to score one.
-struct Asked {
+struct DeviceRequest {
   std::uint64_t random;  // bits of the draw
   SamplerValues values;  // top_k as active_top_k() has it
   std::int32_t logits_row;
@@ -26,7 +26,7 @@ struct Asked {
   bool is_greedy, keeps_all, is_adjusted, wants_logprob;
 };
 
-struct Answer {
+struct DeviceResult {
   double log_sum;   // of e^(logit - greatest) over the raw logits, if log-probabilities are needed
   float greatest;   // raw logit
   float least;      // raw logit

@@ -16,16 +16,16 @@ LaunchShape one_block_each(int n_requests) {
 }  // namespace
 
 void adjust_rows(Stream& stream, Rows logits, int n_requests, const SamplingMemory& memory) {
-  launch(stream, adjust_rows_kernel, one_block_each(n_requests), logits, memory.asked, memory.adjustments, memory.masks,
-         memory.adjusted);
+  launch(stream, adjust_rows_kernel, one_block_each(n_requests), logits, memory.requests, memory.adjustments,
+         memory.masks, memory.adjusted);
 }
 
 void report_rows(Stream& stream, Rows logits, int n_requests, const SamplingMemory& memory) {
-  launch(stream, report_kernel, one_block_each(n_requests), logits, memory.asked, memory.answers, memory.candidates);
+  launch(stream, report_kernel, one_block_each(n_requests), logits, memory.requests, memory.results, memory.candidates);
 }
 
 void choose_tokens(Stream& stream, Rows logits, int n_requests, const SamplingMemory& memory) {
-  launch(stream, choose_kernel, one_block_each(n_requests), logits, memory.adjusted, memory.asked, memory.answers);
+  launch(stream, choose_kernel, one_block_each(n_requests), logits, memory.adjusted, memory.requests, memory.results);
 }
 
 }  // namespace imp::cuda

@@ -9,10 +9,10 @@ namespace imp::cuda {
 
 // Device pointers.
 struct SamplingMemory {
-  const Asked* asked = nullptr;
+  const DeviceRequest* requests = nullptr;
   const Adjustment* adjustments = nullptr;
   const std::uint32_t* masks = nullptr;
-  Answer* answers = nullptr;
+  DeviceResult* results = nullptr;
   Candidate* candidates = nullptr;
   Rows adjusted;  // [requests]
 };

@@ -59,12 +59,12 @@ std::size_t SamplingLimits::n_candidates() const noexcept {
   return longest + static_cast<std::size_t>(max_requests - 1) * std::min(longest, kUsualCandidates);
 }
 
-std::size_t SamplingLimits::asked_bytes() const noexcept {
-  return static_cast<std::size_t>(max_requests) * sizeof(Asked) + n_units() * sizeof(Adjustment);
+std::size_t SamplingLimits::request_bytes() const noexcept {
+  return static_cast<std::size_t>(max_requests) * sizeof(DeviceRequest) + n_units() * sizeof(Adjustment);
 }
 
-std::size_t SamplingLimits::answer_bytes() const noexcept {
-  return static_cast<std::size_t>(max_requests) * sizeof(Answer) + n_candidates() * sizeof(Candidate);
+std::size_t SamplingLimits::result_bytes() const noexcept {
+  return static_cast<std::size_t>(max_requests) * sizeof(DeviceResult) + n_candidates() * sizeof(Candidate);
 }
 
 void SamplingPlan::set_limits(const SamplingLimits& limits) {
@@ -74,8 +74,8 @@ void SamplingPlan::set_limits(const SamplingLimits& limits) {
 }
 
 void SamplingPlan::begin(std::byte* memory) noexcept {
-  asked_ = reinterpret_cast<Asked*>(memory);
-  units_ = reinterpret_cast<Adjustment*>(asked_ + limits_.max_requests);
+  requests_ = reinterpret_cast<DeviceRequest*>(memory);
+  units_ = reinterpret_cast<Adjustment*>(requests_ + limits_.max_requests);
   n_requests_ = 0;
   n_units_ = 0;
   n_candidates_ = 0;
@@ -83,7 +83,7 @@ void SamplingPlan::begin(std::byte* memory) noexcept {
 }
 
 std::size_t SamplingPlan::used_bytes() const noexcept {
-  return static_cast<std::size_t>(limits_.max_requests) * sizeof(Asked) + n_units_ * sizeof(Adjustment);
+  return static_cast<std::size_t>(limits_.max_requests) * sizeof(DeviceRequest) + n_units_ * sizeof(Adjustment);
 }
 
 bool SamplingPlan::has_room(std::size_t n_units, std::size_t n_candidates) const noexcept {
@@ -91,19 +91,19 @@ bool SamplingPlan::has_room(std::size_t n_units, std::size_t n_candidates) const
          n_candidates <= limits_.n_candidates() - n_candidates_;
 }
 
-Asked& SamplingPlan::take(int logits_row, std::size_t n_candidates) {
-  Asked& asked = asked_[n_requests_++];
-  asked = {};
-  asked.logits_row = logits_row;
-  asked.token = -1;
-  asked.n_candidates = static_cast<std::int32_t>(n_candidates);
-  asked.first_candidate = static_cast<std::int32_t>(n_candidates_);
-  asked.first_mask_word = -1;
+DeviceRequest& SamplingPlan::take(int logits_row, std::size_t n_candidates) {
+  DeviceRequest& packed = requests_[n_requests_++];
+  packed = {};
+  packed.logits_row = logits_row;
+  packed.token = -1;
+  packed.n_candidates = static_cast<std::int32_t>(n_candidates);
+  packed.first_candidate = static_cast<std::int32_t>(n_candidates_);
+  packed.first_mask_word = -1;
   n_candidates_ += n_candidates;
-  return asked;
+  return packed;
 }
 
-void SamplingPlan::put_adjustments(const SampleRequest& request, int vocab_size, Asked& asked) {
+void SamplingPlan::put_adjustments(const SampleRequest& request, int vocab_size, DeviceRequest& packed) {
   const AdjustmentScratch scratch = {vocab_size, counts_.data(), matches_.data()};
   std::size_t n_of_step[kAdjustmentSteps] = {};
   std::size_t n = n_units_;
@@ -111,19 +111,19 @@ void SamplingPlan::put_adjustments(const SampleRequest& request, int vocab_size,
     units_[n++] = {token, amount};
     ++n_of_step[static_cast<std::size_t>(step)];
   });
-  asked.steps[0] = static_cast<std::int32_t>(n_units_);
+  packed.steps[0] = static_cast<std::int32_t>(n_units_);
   for (int step = 0; step < kAdjustmentSteps; ++step) {
-    asked.steps[step + 1] = asked.steps[step] + static_cast<std::int32_t>(n_of_step[step]);
+    packed.steps[step + 1] = packed.steps[step] + static_cast<std::int32_t>(n_of_step[step]);
   }
   const std::size_t n_biases = n_of_step[static_cast<std::size_t>(AdjustmentStep::bias)];
   sort_by_token({units_ + (n - n_biases), n_biases});
   n_units_ = n;
 }
 
-void SamplingPlan::put_masks(const SampleRequest& request, int vocab_size, Asked& asked) {
+void SamplingPlan::put_masks(const SampleRequest& request, int vocab_size, DeviceRequest& packed) {
   auto* const words = reinterpret_cast<std::uint32_t*>(units_ + n_units_);
   for (std::size_t i = 0; i < mask_words(vocab_size); ++i) words[i] = allowed_of(request, i);
-  asked.first_mask_word = static_cast<std::int32_t>(2 * n_units_);
+  packed.first_mask_word = static_cast<std::int32_t>(2 * n_units_);
   n_units_ += mask_units(vocab_size);
 }
 
@@ -135,17 +135,17 @@ bool SamplingPlan::add(const SampleRequest& request, int vocab_size) {
   IMP_CHECK(params.logit_bias.size() <= kMaxLogitBias);
   const std::size_t n_candidates = std::min(request.candidates.size(), static_cast<std::size_t>(vocab_size));
   if (!has_room(units_of(request, vocab_size), n_candidates)) return false;
-  Asked& asked = take(request.logits_row, n_candidates);
-  asked.random = draw_bits(params.seed, request.sequence, request.index);
-  asked.values = params;
-  asked.values.top_k = active_top_k(params, vocab_size);
-  asked.is_greedy = is_greedy(params);
-  asked.keeps_all = keeps_all(params, vocab_size);
-  asked.is_adjusted = !leaves_logits(request);
-  asked.wants_logprob = request.logprob;
-  if (asked.is_adjusted) put_adjustments(request, vocab_size, asked);
-  if (has_masks(request)) put_masks(request, vocab_size, asked);
-  is_adjusted_ = is_adjusted_ || asked.is_adjusted;
+  DeviceRequest& packed = take(request.logits_row, n_candidates);
+  packed.random = draw_bits(params.seed, request.sequence, request.index);
+  packed.values = params;
+  packed.values.top_k = active_top_k(params, vocab_size);
+  packed.is_greedy = is_greedy(params);
+  packed.keeps_all = keeps_all(params, vocab_size);
+  packed.is_adjusted = !leaves_logits(request);
+  packed.wants_logprob = request.logprob;
+  if (packed.is_adjusted) put_adjustments(request, vocab_size, packed);
+  if (has_masks(request)) put_masks(request, vocab_size, packed);
+  is_adjusted_ = is_adjusted_ || packed.is_adjusted;
   return true;
 }
 
@@ -153,9 +153,9 @@ bool SamplingPlan::add(const ScoreRequest& request, int vocab_size) {
   IMP_CHECK(vocab_size <= limits_.vocab_size && request.token >= 0 && request.token < vocab_size);
   const std::size_t n_candidates = std::min(request.candidates.size(), static_cast<std::size_t>(vocab_size));
   if (!has_room(0, n_candidates)) return false;
-  Asked& asked = take(request.logits_row, n_candidates);
-  asked.token = request.token;
-  asked.wants_logprob = true;
+  DeviceRequest& packed = take(request.logits_row, n_candidates);
+  packed.token = request.token;
+  packed.wants_logprob = true;
   return true;
 }
 

@@ -23,15 +23,15 @@ struct SamplingLimits {
   std::size_t units_of_longest() const noexcept;
   std::size_t n_units() const noexcept;
   std::size_t n_candidates() const noexcept;
-  std::size_t asked_bytes() const noexcept;   // [max_requests] Asked, then the units
-  std::size_t answer_bytes() const noexcept;  // [max_requests] Answer, then the candidates
+  std::size_t request_bytes() const noexcept;  // [max_requests] DeviceRequest, then the units
+  std::size_t result_bytes() const noexcept;   // [max_requests] DeviceResult, then the candidates
 };
 
 class SamplingPlan {
  public:
   void set_limits(const SamplingLimits& limits);
 
-  // Packs the next requests into limits.asked_bytes() at `memory`.
+  // Packs the next requests into limits.request_bytes() at `memory`.
   void begin(std::byte* memory) noexcept;
   // Returns false and adds nothing if the round is full.
   bool add(const SampleRequest& request, int vocab_size);
@@ -45,12 +45,12 @@ class SamplingPlan {
  private:
   friend struct TestAccess;
   bool has_room(std::size_t n_units, std::size_t n_candidates) const noexcept;
-  Asked& take(int logits_row, std::size_t n_candidates);
-  void put_adjustments(const SampleRequest& request, int vocab_size, Asked& asked);
-  void put_masks(const SampleRequest& request, int vocab_size, Asked& asked);
+  DeviceRequest& take(int logits_row, std::size_t n_candidates);
+  void put_adjustments(const SampleRequest& request, int vocab_size, DeviceRequest& packed);
+  void put_masks(const SampleRequest& request, int vocab_size, DeviceRequest& packed);
 
   SamplingLimits limits_;
-  Asked* asked_ = nullptr;
+  DeviceRequest* requests_ = nullptr;
   Adjustment* units_ = nullptr;
   int n_requests_ = 0;
   std::size_t n_units_ = 0;

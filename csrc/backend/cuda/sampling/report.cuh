@@ -12,12 +12,12 @@ __device__ __forceinline__ float logprob_of(float logit, float greatest, double 
   return static_cast<float>(static_cast<double>(logit) - static_cast<double>(greatest) - log_sum);
 }
 
-struct ReportMemory {
-  ScanMemory scan;
-  CutMemory cut;
+struct ReportSharedMemory {
+  ScanSharedMemory scan;
+  CutSharedMemory cut;
 };
 
-__device__ __forceinline__ double log_sum_of(const float* row, int n, float greatest, ReportMemory& memory) {
+__device__ __forceinline__ double log_sum_of(const float* row, int n, float greatest, ReportSharedMemory& memory) {
   Mass total = 0;
   for_each_logit(row, n, [&](int, float logit) { total += weight_of(logit, greatest, 1.0F); });
   total = over_block(total, Sum{}, memory.scan.best);
@@ -25,47 +25,47 @@ __device__ __forceinline__ double log_sum_of(const float* row, int n, float grea
 }
 
 // One thread per listed element: writes it to its place in the order.
-__device__ __forceinline__ void write_in_order(const CutMemory& memory, const float* row, const Answer& answer,
-                                               Candidate* out) {
+__device__ __forceinline__ void write_in_order(const CutSharedMemory& memory, const float* row,
+                                               const DeviceResult& result, Candidate* out) {
   const int own = static_cast<int>(threadIdx.x);
   if (own >= memory.n_listed) return;
   const Mass key = memory.keys[own];
   const std::uint32_t id = memory.ids[own];
-  int place = 0;
+  int rank = 0;
   for (int i = 0; i < memory.n_listed; ++i) {
-    place += is_before({memory.keys[i], memory.ids[i]}, {key, id}) ? 1 : 0;
+    rank += is_before({memory.keys[i], memory.ids[i]}, {key, id}) ? 1 : 0;
   }
   const auto token = static_cast<std::int32_t>(id);
-  out[place] = {token, logprob_of(row[token], answer.greatest, answer.log_sum)};
+  out[rank] = {token, logprob_of(row[token], result.greatest, result.log_sum)};
 }
 
 // Lists the elements from one place in the order up to another: at most kListed.
 template <class Order>
 __device__ __forceinline__ void list_between(const Order& order, const float* row, int n, const Cut& first,
-                                             const Cut& last, CutMemory& memory) {
+                                             const Cut& last, CutSharedMemory& memory) {
   if (threadIdx.x == 0) memory.n_listed = 0;
   __syncthreads();
   for_each_logit(row, n, [&](int id, float logit) {
     const Cut at = {order.key(id, logit), static_cast<std::uint32_t>(id)};
     if (is_before(at, first) || is_before(last, at)) return;
-    const int place = atomicAdd(&memory.n_listed, 1);
-    memory.keys[place] = at.key;
-    memory.ids[place] = at.id;
+    const int rank = atomicAdd(&memory.n_listed, 1);
+    memory.keys[rank] = at.key;
+    memory.ids[rank] = at.id;
   });
   __syncthreads();
 }
 
 // In portions that fit the list. n_candidates is at most n.
-__device__ __forceinline__ void list_candidates(const float* row, int n, const Answer& answer, int n_candidates,
-                                                Candidate* out, ReportMemory& memory) {
-  const ByLogit<true> order(Kept::all(answer.greatest, 1.0F), answer.least);
+__device__ __forceinline__ void list_candidates(const float* row, int n, const DeviceResult& result, int n_candidates,
+                                                Candidate* out, ReportSharedMemory& memory) {
+  const ByLogit<true> order(CandidateFilter::all(result.greatest, 1.0F), result.least);
   Cut first = {0, 0};
   for (int done = 0; done < n_candidates; done += SamplingShape::kListed) {
     const int upto = done + SamplingShape::kListed < n_candidates ? done + SamplingShape::kListed : n_candidates;
     const auto needed_of = [upto](Mass) { return static_cast<Mass>(upto); };
     const Cut last = find_cut(order, row, n, order.whole(), needed_of, memory.cut);
     list_between(order, row, n, first, last, memory.cut);
-    write_in_order(memory.cut, row, answer, out + done);
+    write_in_order(memory.cut, row, result, out + done);
     __syncthreads();
     first = {last.key, last.id + 1};
   }
@@ -73,23 +73,23 @@ __device__ __forceinline__ void list_candidates(const float* row, int n, const A
 
 // One block per request. Scores its token if it has one.
 __global__ void __launch_bounds__(SamplingShape::kThreads)
-    report_kernel(Rows logits, const Asked* asked, Answer* answers, Candidate* candidates) {
-  __shared__ ReportMemory memory;
-  const Asked& request = asked[blockIdx.x];
+    report_kernel(Rows logits, const DeviceRequest* requests, DeviceResult* results, Candidate* candidates) {
+  __shared__ ReportSharedMemory memory;
+  const DeviceRequest& request = requests[blockIdx.x];
   const float* const row = logits.data + request.logits_row * logits.stride;
   const RowScan found = scan_row(row, logits.width, memory.scan);
-  Answer answer = {};
-  answer.status = found.is_finite ? SampleStatus::ok : SampleStatus::non_finite;
-  answer.token = request.token;
-  answer.id = found.id;
-  answer.greatest = found.greatest;
-  answer.least = found.least;
+  DeviceResult result = {};
+  result.status = found.is_finite ? SampleStatus::ok : SampleStatus::non_finite;
+  result.token = request.token;
+  result.id = found.id;
+  result.greatest = found.greatest;
+  result.least = found.least;
   if (found.is_finite && (request.wants_logprob || request.n_candidates > 0)) {
-    answer.log_sum = log_sum_of(row, logits.width, found.greatest, memory);
-    list_candidates(row, logits.width, answer, request.n_candidates, candidates + request.first_candidate, memory);
-    if (request.token >= 0) answer.logprob = logprob_of(row[request.token], found.greatest, answer.log_sum);
+    result.log_sum = log_sum_of(row, logits.width, found.greatest, memory);
+    list_candidates(row, logits.width, result, request.n_candidates, candidates + request.first_candidate, memory);
+    if (request.token >= 0) result.logprob = logprob_of(row[request.token], found.greatest, result.log_sum);
   }
-  if (threadIdx.x == 0) answers[blockIdx.x] = answer;
+  if (threadIdx.x == 0) results[blockIdx.x] = result;
 }
 
 }  // namespace imp::cuda

@@ -24,7 +24,7 @@ std::size_t adjusted_bytes(const SamplingLimits& limits) {
 }
 
 std::size_t bytes_of(const SamplingLimits& limits) {
-  return limits.asked_bytes() + limits.answer_bytes() + adjusted_bytes(limits);
+  return limits.request_bytes() + limits.result_bytes() + adjusted_bytes(limits);
 }
 
 SamplingLimits widened(const SamplingLimits& limits, int max_rows, int vocab_size, int max_context) {
@@ -47,11 +47,11 @@ void Sampler::reserve(int max_rows, int vocab_size, int max_context) {
   const SamplingLimits wider = widened(limits_, max_rows, vocab_size, max_context);
   if (wider == limits_) return;
   for (Round& round : rounds_) {
-    round.asked = allocate_staging(wider.asked_bytes());
-    round.answers = allocate_staging(wider.answer_bytes());
+    round.requests = allocate_staging(wider.request_bytes());
+    round.results = allocate_staging(wider.result_bytes());
   }
-  asked_ = allocate_on_device(wider.asked_bytes());
-  answers_ = allocate_on_device(wider.answer_bytes());
+  device_requests_ = allocate_on_device(wider.request_bytes());
+  device_results_ = allocate_on_device(wider.result_bytes());
   adjusted_ = allocate_on_device(adjusted_bytes(wider));
   limits_ = wider;
   plan_.set_limits(limits_);
@@ -59,12 +59,12 @@ void Sampler::reserve(int max_rows, int vocab_size, int max_context) {
 
 SamplingMemory Sampler::memory(int vocab_size) const noexcept {
   const auto n = static_cast<std::size_t>(limits_.max_requests);
-  const std::byte* const units = asked_.get() + n * sizeof(Asked);
-  return {.asked = reinterpret_cast<const Asked*>(asked_.get()),
+  const std::byte* const units = device_requests_.get() + n * sizeof(DeviceRequest);
+  return {.requests = reinterpret_cast<const DeviceRequest*>(device_requests_.get()),
           .adjustments = reinterpret_cast<const Adjustment*>(units),
           .masks = reinterpret_cast<const std::uint32_t*>(units),
-          .answers = reinterpret_cast<Answer*>(answers_.get()),
-          .candidates = reinterpret_cast<Candidate*>(answers_.get() + n * sizeof(Answer)),
+          .results = reinterpret_cast<DeviceResult*>(device_results_.get()),
+          .candidates = reinterpret_cast<Candidate*>(device_results_.get() + n * sizeof(DeviceResult)),
           .adjusted = {.data = reinterpret_cast<float*>(adjusted_.get()),
                        .n_rows = limits_.max_requests,
                        .width = vocab_size,
@@ -75,7 +75,7 @@ template <class Request>
 std::size_t Sampler::plan_round(std::span<const Request> requests, int vocab_size) {
   IMP_CHECK(n_begun_ - n_finished_ < rounds_.size());
   const ComputeFloatMode mode;  // penalties as the CPU computes them
-  plan_.begin(round(n_begun_).asked.get());
+  plan_.begin(round(n_begun_).requests.get());
   std::size_t n = 0;
   while (n < requests.size() && plan_.add(requests[n], vocab_size)) ++n;
   IMP_CHECK(n > 0);
@@ -98,14 +98,14 @@ void Sampler::report(Rows logits) {
 }
 
 void Sampler::send() {
-  copy_to_device(stream_, asked_.get(), round(n_begun_).asked.get(), plan_.used_bytes());
+  copy_to_device(stream_, device_requests_.get(), round(n_begun_).requests.get(), plan_.used_bytes());
 }
 
 void Sampler::receive() {
   const std::size_t n_bytes =
-      static_cast<std::size_t>(limits_.max_requests) * sizeof(Answer) + plan_.n_candidates() * sizeof(Candidate);
+      static_cast<std::size_t>(limits_.max_requests) * sizeof(DeviceResult) + plan_.n_candidates() * sizeof(Candidate);
   Round& begun = round(n_begun_++);
-  copy_to_host(stream_, begun.answers.get(), answers_.get(), n_bytes);
+  copy_to_host(stream_, begun.results.get(), device_results_.get(), n_bytes);
   begun.done.record(stream_);
   begun.n_requests = plan_.n_requests();
 }
@@ -114,14 +114,16 @@ template <class Request>
 void Sampler::read(const Round& round, std::span<const Request> requests, std::span<SampleResult> results) {
   round.done.wait(stream_);
   if (!stream_.is_ok()) return;
-  const auto* const asked = reinterpret_cast<const Asked*>(round.asked.get());
-  const auto* const answers = reinterpret_cast<const Answer*>(round.answers.get());
-  const auto* const candidates = reinterpret_cast<const Candidate*>(answers + limits_.max_requests);
+  const auto* const device_requests = reinterpret_cast<const DeviceRequest*>(round.requests.get());
+  const auto* const device_results = reinterpret_cast<const DeviceResult*>(round.results.get());
+  const auto* const candidates = reinterpret_cast<const Candidate*>(device_results + limits_.max_requests);
   for (std::size_t i = 0; i < static_cast<std::size_t>(round.n_requests); ++i) {
-    results[i] = {.status = answers[i].status, .token = answers[i].token, .logprob = answers[i].logprob};
-    if (answers[i].status == SampleStatus::non_finite) continue;
+    results[i] = {
+        .status = device_results[i].status, .token = device_results[i].token, .logprob = device_results[i].logprob};
+    if (device_results[i].status == SampleStatus::non_finite) continue;
     if (requests[i].candidates.empty()) continue;
-    std::copy_n(candidates + asked[i].first_candidate, asked[i].n_candidates, requests[i].candidates.begin());
+    std::copy_n(candidates + device_requests[i].first_candidate, device_requests[i].n_candidates,
+                requests[i].candidates.begin());
   }
 }
 

@@ -34,8 +34,10 @@ class Sampler {
   void finish(std::span<const SampleRequest> requests, std::span<SampleResult> results);
   // Drops the rounds in flight; the device is done with them.
   void forget() noexcept { n_finished_ = n_begun_; }
-  // The device answers of the last round begun; nullptr if nothing was reserved.
-  const Answer* answers() const noexcept { return reinterpret_cast<const Answer*>(answers_.get()); }
+  // The results of the last round begun, on the device; nullptr if nothing was reserved.
+  const DeviceResult* device_results() const noexcept {
+    return reinterpret_cast<const DeviceResult*>(device_results_.get());
+  }
 
   // Both wait for the device, even with a round in flight. If the stream has failed, they leave the results unchanged.
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
@@ -43,10 +45,10 @@ class Sampler {
 
  private:
   friend struct TestAccess;
-  // A round on the host, until its answers are read.
+  // A round on the host, until its results are read.
   struct Round {
-    std::shared_ptr<std::byte> asked;    // limits_.asked_bytes()
-    std::shared_ptr<std::byte> answers;  // limits_.answer_bytes()
+    std::shared_ptr<std::byte> requests;  // limits_.request_bytes()
+    std::shared_ptr<std::byte> results;   // limits_.result_bytes()
     int n_requests = 0;
     Event done;
   };
@@ -72,8 +74,8 @@ class Sampler {
   SamplingPlan plan_;
   std::array<Round, 2> rounds_;
   std::size_t n_begun_ = 0, n_finished_ = 0;
-  std::shared_ptr<std::byte> asked_, answers_;  // as in a round, on the device
-  std::shared_ptr<std::byte> adjusted_;         // a row per request
+  std::shared_ptr<std::byte> device_requests_, device_results_;  // as in a round, on the device
+  std::shared_ptr<std::byte> adjusted_;                          // a row per request
 };
 
 }  // namespace imp::cuda

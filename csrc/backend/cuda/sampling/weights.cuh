@@ -8,7 +8,7 @@
 namespace imp::cuda {
 
 // A sort key that ascends as logits descend; -0 and +0 share it.
-__device__ __forceinline__ std::uint32_t place_of(float logit) {
+__device__ __forceinline__ std::uint32_t sort_key_of(float logit) {
   const int word = __float_as_int(logit);
   const int key = word ^ (word >> 31 & 0x7FFFFFFF);
   return ~(static_cast<std::uint32_t>(key == -1 ? 0 : key) ^ 0x80000000U);
@@ -31,22 +31,23 @@ struct RowScan {
   bool is_finite;
 };
 
-struct ScanMemory {
+struct ScanSharedMemory {
   Mass best[SamplingShape::kWarps];
   std::uint32_t words[SamplingShape::kWarps];
 };
 
-__device__ __forceinline__ RowScan scan_row(const float* row, int n, ScanMemory& memory) {
+__device__ __forceinline__ RowScan scan_row(const float* row, int n, ScanSharedMemory& memory) {
   Mass best = ~Mass{0};
-  // Complements, so that each needs a minimum: of the least logit's place, and of the bits of the greatest magnitude.
+  // Complements, so that each needs a minimum: of the least logit's sort key, and of the bits of the greatest
+  // magnitude.
   std::uint32_t last = ~0U;
   std::uint32_t magnitude = ~0U;
   for_each_logit(row, n, [&](int id, float logit) {
-    const std::uint32_t place = place_of(logit);
+    const std::uint32_t sort_key = sort_key_of(logit);
     const std::uint32_t bits = __float_as_uint(logit) & 0x7FFFFFFFU;
-    best = Least{}(best, static_cast<Mass>(place) << 32 | static_cast<Mass>(id));
+    best = Least{}(best, static_cast<Mass>(sort_key) << 32 | static_cast<Mass>(id));
     magnitude = Least{}(magnitude, ~bits);
-    if (bits < 0x7F800000U) last = Least{}(last, ~place);
+    if (bits < 0x7F800000U) last = Least{}(last, ~sort_key);
   });
   best = over_block(best, Least{}, memory.best);
   last = over_block(last, Least{}, memory.words);
@@ -58,11 +59,11 @@ __device__ __forceinline__ RowScan scan_row(const float* row, int n, ScanMemory&
   return {row[id], least, id, ~magnitude < 0x7F800000U};
 }
 
-// The ids that a draw may return: those of non-zero weight that every filter so far keeps.
-struct Kept {
+// The candidates of a draw: tokens of non-zero weight that every filter so far keeps.
+struct CandidateFilter {
   float greatest, temperature;
-  // Up to and including this one, in the order of places, then ids.
-  std::uint32_t last_place;
+  // Up to and including this one, in the order of sort keys, then ids.
+  std::uint32_t last_sort_key;
   std::uint32_t last_id;
   Mass least_weight;
   // Up to and including this one, in the order of distances from the entropy, then ids.
@@ -71,14 +72,14 @@ struct Kept {
   Mass last_distance;
   double total, entropy;  // before this filter
 
-  __device__ static Kept all(float greatest, float temperature) {
+  __device__ static CandidateFilter all(float greatest, float temperature) {
     return {greatest, temperature, ~0U, ~0U, 1, false, ~0U, ~Mass{0}, 0, 0};
   }
 
-  // 0: not kept.
+  // 0: not a candidate.
   __device__ __forceinline__ Mass weight(int id, float logit) const {
-    const std::uint32_t place = place_of(logit);
-    if (place > last_place || (place == last_place && static_cast<std::uint32_t>(id) > last_id)) return 0;
+    const std::uint32_t sort_key = sort_key_of(logit);
+    if (sort_key > last_sort_key || (sort_key == last_sort_key && static_cast<std::uint32_t>(id) > last_id)) return 0;
     const Mass found = weight_of(logit, greatest, temperature);
     if (found < least_weight) return 0;
     if (is_typical) {

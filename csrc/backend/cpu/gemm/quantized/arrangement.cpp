@@ -29,25 +29,25 @@ namespace {
 
 constexpr std::size_t kRows = 16;
 
-constexpr Run kQ8_0[] = {{2, 4, 8, Change::plus_128}, {0, 2, 1}};
-constexpr Run kQ4_0[] = {{2, 4, 4}, {0, 2, 1}};
+constexpr UnitRun kQ8_0[] = {{2, 4, 8, Change::plus_128}, {0, 2, 1}};
+constexpr UnitRun kQ4_0[] = {{2, 4, 4}, {0, 2, 1}};
 constexpr const auto& kIQ4_NL = kQ4_0;
-constexpr Run kMXFP4[] = {{1, 4, 4}, {0, 1, 1}};
-constexpr Run kTQ2_0[] = {{0, 4, 16}, {64, 2, 1}};
-constexpr Run kQ4_1[] = {{4, 4, 4}, {0, 2, 2}};
-constexpr Run kQ5_0[] = {{6, 4, 4}, {2, 4, 1, Change::spread_bits}, {0, 2, 1}};
-constexpr Run kQ5_1[] = {{8, 4, 4}, {4, 4, 1, Change::spread_bits}, {0, 2, 2}};
-constexpr Run kQ2_K[] = {{16, 4, 16}, {0, 1, 16}, {80, 2, 2}};
-constexpr Run kQ3_K[] = {{0, 4, 24}, {96, 1, 12}, {108, 2, 1}};
-constexpr Run kQ4_K[] = {{16, 4, 32}, {4, 1, 12}, {0, 2, 2}};
-constexpr Run kQ5_K[] = {{16, 4, 40}, {4, 1, 12}, {0, 2, 2}};
-constexpr Run kQ6_K[] = {{0, 4, 48}, {192, 2, 8}, {208, 2, 1}};  // of a block after regroup_q6_k
-constexpr Run kIQ4_XS[] = {{8, 4, 32}, {4, 1, 4}, {2, 2, 1}, {0, 2, 1}};
-constexpr Run kF8_E4M3[] = {{4, 1, 64}, {0, 4, 1}};
+constexpr UnitRun kMXFP4[] = {{1, 4, 4}, {0, 1, 1}};
+constexpr UnitRun kTQ2_0[] = {{0, 4, 16}, {64, 2, 1}};
+constexpr UnitRun kQ4_1[] = {{4, 4, 4}, {0, 2, 2}};
+constexpr UnitRun kQ5_0[] = {{6, 4, 4}, {2, 4, 1, Change::spread_bits}, {0, 2, 1}};
+constexpr UnitRun kQ5_1[] = {{8, 4, 4}, {4, 4, 1, Change::spread_bits}, {0, 2, 2}};
+constexpr UnitRun kQ2_K[] = {{16, 4, 16}, {0, 1, 16}, {80, 2, 2}};
+constexpr UnitRun kQ3_K[] = {{0, 4, 24}, {96, 1, 12}, {108, 2, 1}};
+constexpr UnitRun kQ4_K[] = {{16, 4, 32}, {4, 1, 12}, {0, 2, 2}};
+constexpr UnitRun kQ5_K[] = {{16, 4, 40}, {4, 1, 12}, {0, 2, 2}};
+constexpr UnitRun kQ6_K[] = {{0, 4, 48}, {192, 2, 8}, {208, 2, 1}};  // of a block after regroup_q6_k
+constexpr UnitRun kIQ4_XS[] = {{8, 4, 32}, {4, 1, 4}, {2, 2, 1}, {0, 2, 1}};
+constexpr UnitRun kF8_E4M3[] = {{4, 1, 64}, {0, 4, 1}};
 
-constexpr std::size_t bytes_of(std::span<const Run> runs) {
+constexpr std::size_t bytes_of(std::span<const UnitRun> runs) {
   std::size_t total = 0;
-  for (const Run& run : runs) total += static_cast<std::size_t>(run.unit_bytes * run.n_units);
+  for (const UnitRun& run : runs) total += static_cast<std::size_t>(run.unit_bytes * run.n_units);
   return total;
 }
 
@@ -92,7 +92,7 @@ void change(Change what, std::byte* unit) noexcept {
 
 // Moves one row's units of a run: contiguous in the file, every 16th in the panel.
 template <Way way, std::size_t unit, class File, class Panel>
-void move_units(File* file, Panel* panel, const Run& run) noexcept {
+void move_units(File* file, Panel* panel, const UnitRun& run) noexcept {
   for (int i = 0; i < run.n_units; ++i, file += unit, panel += kRows * unit) {
     if constexpr (way == Way::to_panel) {
       std::memcpy(panel, file, unit);
@@ -105,8 +105,8 @@ void move_units(File* file, Panel* panel, const Run& run) noexcept {
 }
 
 template <Way way, class File, class Panel>
-void move_block(std::span<const Run> runs, File* file, Panel* panel, std::size_t row) noexcept {
-  for (const Run& run : runs) {
+void move_block(std::span<const UnitRun> runs, File* file, Panel* panel, std::size_t row) noexcept {
+  for (const UnitRun& run : runs) {
     const auto unit = static_cast<std::size_t>(run.unit_bytes);
     File* const in_file = file + run.file_offset;
     Panel* const in_panel = panel + row * unit;
@@ -122,8 +122,8 @@ void move_block(std::span<const Run> runs, File* file, Panel* panel, std::size_t
 }
 
 // Moves a block of 16 rows of the file, `stride` bytes apart, at once: like move_block for each of them.
-void turn_block(std::span<const Run> runs, const std::byte* rows, std::size_t stride, std::byte* panel) noexcept {
-  for (const Run& run : runs) {
+void turn_block(std::span<const UnitRun> runs, const std::byte* rows, std::size_t stride, std::byte* panel) noexcept {
+  for (const UnitRun& run : runs) {
     const std::byte* const from = rows + run.file_offset;
     const auto n_units = static_cast<std::size_t>(run.n_units);
     if (run.unit_bytes == 1) {
@@ -159,7 +159,7 @@ void regroup_lines_q6_k(std::byte* panel) noexcept {
 
 void pack_part(DType dtype, const std::byte* rows, std::size_t n_rows, std::size_t n_blocks,
                std::byte* panel) noexcept {
-  const std::span<const Run> runs = arrangement(dtype);
+  const std::span<const UnitRun> runs = arrangement(dtype);
   const std::size_t block = bytes_of(runs);
   std::byte regrouped[sizeof(PanelBlockQ6_K) / kRows];
   for (std::size_t b = 0; b < n_blocks; ++b) {
@@ -177,7 +177,7 @@ void pack_part(DType dtype, const std::byte* rows, std::size_t n_rows, std::size
 
 }  // namespace
 
-std::span<const Run> arrangement(DType dtype) noexcept {
+std::span<const UnitRun> arrangement(DType dtype) noexcept {
   switch (dtype) {
 #define IMP_RETURN_RUNS(name, Type, isa) \
   case DType::Type:                      \
@@ -193,7 +193,7 @@ std::span<const Run> arrangement(DType dtype) noexcept {
 void pack_blocks(DType dtype, const std::byte* rows, int n_rows, std::int64_t n_blocks, std::byte* panel) noexcept {
   const auto blocks = static_cast<std::size_t>(n_blocks);
   if (n_rows < static_cast<int>(kRows)) return pack_part(dtype, rows, static_cast<std::size_t>(n_rows), blocks, panel);
-  const std::span<const Run> runs = arrangement(dtype);
+  const std::span<const UnitRun> runs = arrangement(dtype);
   const std::size_t block = bytes_of(runs);
   for (std::size_t b = 0; b < blocks; ++b, rows += block, panel += kRows * block) {
     turn_block(runs, rows, blocks * block, panel);
@@ -203,7 +203,7 @@ void pack_blocks(DType dtype, const std::byte* rows, int n_rows, std::int64_t n_
 
 void unpack_blocks(DType dtype, const std::byte* panel, std::int64_t row, std::int64_t n_blocks,
                    std::byte* out) noexcept {
-  const std::span<const Run> runs = arrangement(dtype);
+  const std::span<const UnitRun> runs = arrangement(dtype);
   const std::size_t block = bytes_of(runs);
   for (std::size_t b = 0; b < static_cast<std::size_t>(n_blocks); ++b) {
     move_block<Way::to_file>(runs, out + b * block, panel + b * kRows * block, static_cast<std::size_t>(row));

@@ -18,7 +18,7 @@ enum class Change : std::uint8_t {
 
 // A run of equal units in a block of the file. The panel block has the runs in the listed order, and each unit 16
 // times, once per row.
-struct Run {
+struct UnitRun {
   int file_offset;
   int unit_bytes;  // 1, 2 or 4
   int n_units;
@@ -26,7 +26,7 @@ struct Run {
 };
 
 // Empty for types without panel blocks.
-std::span<const Run> arrangement(DType dtype) noexcept;
+std::span<const UnitRun> arrangement(DType dtype) noexcept;
 
 // Moves n_blocks blocks of each of n_rows (1 to 16) consecutive rows of the file into a zeroed panel.
 void pack_blocks(DType dtype, const std::byte* rows, int n_rows, std::int64_t n_blocks, std::byte* panel) noexcept;

@@ -50,11 +50,11 @@ inline std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c
   const auto high = [](std::uint32_t v) { return static_cast<std::uint16_t>(v >> 16); };
   return one(low(a), low(b), low(c)) | static_cast<std::uint32_t>(one(high(a), high(b), high(c))) << 16;
 }
-inline float exp2_near(float x) {
+inline float exp2_approx(float x) {
   const float y = std::exp2(x);
   return y < 0x1p-126F ? 0.0F : y;
 }
-inline float reciprocal_near(float x) {
+inline float rcp_approx(float x) {
   return 1.0F / x;
 }
 inline std::uint32_t and_or(std::uint32_t value, std::uint32_t mask, std::uint32_t bits) {

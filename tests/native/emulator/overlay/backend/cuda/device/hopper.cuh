@@ -25,7 +25,7 @@ inline std::uint32_t address_of(const void* shared) {
 inline void init_barrier(std::uint64_t* barrier, unsigned n_arrivals) {
   emu::init_barrier(barrier, n_arrivals);
 }
-inline void show_barriers() {}
+inline void fence_barrier_init() {}
 inline void arrive(std::uint64_t* barrier) {
   emu::arrive(barrier, 0);
 }

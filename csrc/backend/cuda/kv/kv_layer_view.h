@@ -1,4 +1,4 @@
-// Addresses of the keys and values of one layer on the device.
+// A view of the keys and values of one layer on the device.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ constexpr int kKvGroup = 32;
 // A part is the K or the V of one kv head in one block. For 16-bit types it is [tokens][head_dim]; for q8_0 codes
 // [tokens][head_dim], then scales, float16 [tokens][head_dim / 32]. Parts are ordered [kv head][K, V] and aligned to 16
 // bytes.
-struct KvPlaces {
+struct KvLayerView {
   std::byte* layer = nullptr;
   int part_bytes = 0;
   int n_kv_heads = 0;
@@ -28,7 +28,7 @@ struct KvPlaces {
     return layer + std::uint64_t{number} * static_cast<std::uint32_t>(part_bytes);
   }
   constexpr int block_of(int position) const { return position >> token_bits; }
-  constexpr int place_of(int position) const { return position & (block_tokens() - 1); }
+  constexpr int offset_in_block(int position) const { return position & (block_tokens() - 1); }
   // In a part: the offset of the scales, and their bytes per token.
   constexpr int first_scale() const { return head_dim << token_bits; }
   constexpr int scale_bytes() const { return head_dim / kKvGroup * 2; }

@@ -1,4 +1,4 @@
-#include "backend/gemm_words.h"
+#include "backend/gemm_messages.h"
 
 #include <optional>
 #include <vector>
@@ -62,21 +62,23 @@ void refuse_tuning(const GemmPreference& preference, const std::string& why) {
   throw FieldInvalid("tuning", type_name(preference.weight) + ": " + why);
 }
 
-void refuse_unvalidated(DType weight, std::span<const GemmKernel* const> waiting) {
-  throw ModelError(Reason::MODEL_UNSUPPORTED,
-                   "weights of " + type_name(weight) + ": no kernel for them has run on hardware of this kind yet; " +
-                       "model.overrides.unvalidated_kernels = true takes those that have not: " + names_of(waiting));
+void refuse_unvalidated(DType weight, std::span<const GemmKernel* const> unvalidated) {
+  throw ModelError(
+      Reason::MODEL_UNSUPPORTED,
+      "weights of " + type_name(weight) + ": no kernel for them has run on hardware of this kind yet; " +
+          "model.overrides.unvalidated_kernels = true takes those that have not: " + names_of(unvalidated));
 }
 
 std::string why_incomplete(const GemmKernel& first, int reached, bool one_reduction,
-                           std::span<const GemmKernel* const> waiting) {
+                           std::span<const GemmKernel* const> unvalidated) {
   std::string text = "takes up to " + std::to_string(first.max_m) + " rows, ";
   if (reached > first.max_m) text += "others up to " + std::to_string(reached) + ", ";
   std::string family = "of its layout (" + std::string(name_of(first.layout)) + ")";
   if (one_reduction) family += " and reduction (" + std::string(name_of(first.reduction)) + ")";
-  if (waiting.empty()) return text + "and no kernel " + family + " takes more";
+  if (unvalidated.empty()) return text + "and no kernel " + family + " takes more";
   return text + "and those " + family +
-         " that take more have not run on their hardware (unvalidated_kernels = true takes them): " + names_of(waiting);
+         " that take more have not run on their hardware (unvalidated_kernels = true takes them): " +
+         names_of(unvalidated);
 }
 
 std::string why(const Selection& selection, const GemmKernel& kernel) {

@@ -30,16 +30,16 @@ constexpr bool is_divided(int claimed, int claimed_through, int n_states) {
 }
 
 // A split of a divided sequence, or a whole sequence.
-struct FoundWork {
+struct WorkItem {
   int sequence = -1;  // none: there is no more
   int within = 0;     // index of the split in the sequence
   int state = -1;     // index of the split's state in the pool; none: the sequence is whole
 };
 
-// Finds work items by number. Whole warps ask for ascending numbers.
-class WorkSearch {
+// Finds work items by number. Called by whole warps, with ascending numbers.
+class SplitScheduler {
  public:
-  __device__ __forceinline__ FoundWork find(const AttentionArgs& args, int number) {
+  __device__ __forceinline__ WorkItem find(const AttentionArgs& args, int number) {
     const int lane = lane_of_thread();
     for (; first_ < args.sequences.n_sequences; first_ += kWarpSize) {
       const int n_splits = first_ + lane < args.sequences.n_sequences ? splits_of(args, first_ + lane).n : 0;

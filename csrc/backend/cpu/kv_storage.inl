@@ -14,7 +14,7 @@ namespace imp::cpu {
 namespace {
 
 // Float32 storage, multiplied by float32.
-struct KeptAlone {
+struct KvStorageUnpaired {
   static constexpr bool kQuantized = false;
   static constexpr int kElements = 1;
   static constexpr int kParts = 1;
@@ -43,7 +43,7 @@ struct KeptAlone {
   static IntLanes words_of(const float* row, int n) { return bits(load_up_to(row, n)); }
 };
 
-struct KeptF32 : KeptAlone {
+struct KvStorageF32 : KvStorageUnpaired {
   using Element = float;
   using Row = const Element*;
   static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
@@ -54,7 +54,7 @@ struct KeptF32 : KeptAlone {
   static void write(Element* to, IntLanes words) { store(to, from_bits(words)); }
 };
 
-struct KeptF16 : KeptAlone {
+struct KvStorageF16 : KvStorageUnpaired {
   using Element = std::uint16_t;
   using Row = const Element*;
   static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
@@ -66,7 +66,7 @@ struct KeptF16 : KeptAlone {
 };
 
 // Bfloat16 storage. Queries and weights are rounded to bfloat16; sums are float32.
-struct KeptBF16 {
+struct KvStorageBF16 {
   static constexpr bool kQuantized = false;
   static constexpr int kElements = 2;
   static constexpr int kParts = kPairParts;

@@ -19,12 +19,12 @@ inline constexpr const char* kRowsDependOnTheBatch =
 [[noreturn]] void refuse_second(const GemmOverride& override, const GemmOverride& first);
 [[noreturn]] void refuse_without_match(const GemmOverride& override);
 [[noreturn]] void refuse_tuning(const GemmPreference& preference, const std::string& why);
-// `waiting` could multiply the weights if they were validated.
-[[noreturn]] void refuse_unvalidated(DType weight, std::span<const GemmKernel* const> waiting);
+// `unvalidated` could multiply the weights if they were validated.
+[[noreturn]] void refuse_unvalidated(DType weight, std::span<const GemmKernel* const> unvalidated);
 
-// Why a plan that begins with `first` ends after `reached` rows. `waiting` take more, but are not validated.
+// Why a plan that begins with `first` ends after `reached` rows. `unvalidated` take more, but are not validated.
 std::string why_incomplete(const GemmKernel& first, int reached, bool one_reduction,
-                           std::span<const GemmKernel* const> waiting);
+                           std::span<const GemmKernel* const> unvalidated);
 // "by order, up to 8 rows". A kernel that a tuning chose for small and large m has both ranges.
 std::string why(const Selection& selection, const GemmKernel& kernel);
 std::string why_not(const Selector& selector, const Selection& selection, const GemmKernel& kernel);

@@ -1,46 +1,46 @@
 // Writes tokens' keys and values to the cache.
 #pragma once
 
-#include "backend/cpu/kv_kept.inl"
+#include "backend/cpu/kv_storage.inl"
 #include "backend/cpu/lanes_transpose.h"
 
 namespace imp::cpu {
 namespace {
 
 // A token of K is a column of its panel. A whole panel of tokens is transposed in registers.
-template <class Kept>
-void append_keys(const PanelRows& rows, typename Kept::Element* panel) {
-  constexpr int kTogether = kLanes * Kept::kElements;
+template <class KvStorage>
+void append_keys(const PanelRows& rows, typename KvStorage::Element* panel) {
+  constexpr int kTogether = kLanes * KvStorage::kElements;
   for (int d = 0; d < rows.head_dim; d += kTogether) {
     const int left = rows.head_dim - d;
-    const int n = (left < kTogether ? left : kTogether) / Kept::kElements;
-    typename Kept::Element* const to = panel + d / Kept::kElements * kPanelTokens;
+    const int n = (left < kTogether ? left : kTogether) / KvStorage::kElements;
+    typename KvStorage::Element* const to = panel + d / KvStorage::kElements * kPanelTokens;
     if (rows.n_tokens == kPanelTokens) {
       IntLanes words[kLanes];
       for (int token = 0; token < kLanes; ++token)
-        words[token] = Kept::words_of(rows.k + token * rows.k_stride + d, left);
+        words[token] = KvStorage::words_of(rows.k + token * rows.k_stride + d, left);
       transpose(words);
-      for (int i = 0; i < n; ++i) Kept::write(to + i * kPanelTokens, words[i]);
+      for (int i = 0; i < n; ++i) KvStorage::write(to + i * kPanelTokens, words[i]);
       continue;
     }
     for (int token = 0; token < rows.n_tokens; ++token) {
-      typename Kept::Element column[kLanes];
-      Kept::write(column, Kept::words_of(rows.k + token * rows.k_stride + d, left));
+      typename KvStorage::Element column[kLanes];
+      KvStorage::write(column, KvStorage::words_of(rows.k + token * rows.k_stride + d, left));
       for (int i = 0; i < n; ++i) to[i * kPanelTokens + rows.first_token + token] = column[i];
     }
   }
 }
 
 // A token of V is a row; its padding becomes zero.
-template <class Kept>
-void append_values(const PanelRows& rows, typename Kept::Element* panel) {
+template <class KvStorage>
+void append_values(const PanelRows& rows, typename KvStorage::Element* panel) {
   const int width = padded_to_lanes(rows.head_dim);
   for (int token = 0; token < rows.n_tokens; ++token) {
-    typename Kept::Element* const row = panel + (rows.first_token + token) / Kept::kElements * width;
+    typename KvStorage::Element* const row = panel + (rows.first_token + token) / KvStorage::kElements * width;
     for (int d = 0; d < rows.head_dim; d += kLanes) {
       const float* const from = rows.v + token * rows.v_stride + d;
-      if constexpr (Kept::kElements == 1) {
-        Kept::write(row + d, Kept::words_of(from, rows.head_dim - d));
+      if constexpr (KvStorage::kElements == 1) {
+        KvStorage::write(row + d, KvStorage::words_of(from, rows.head_dim - d));
       } else {
         // The token's half of words that it shares with a neighbour.
         const bool is_odd = (rows.first_token + token) % 2 != 0;
@@ -48,17 +48,17 @@ void append_values(const PanelRows& rows, typename Kept::Element* panel) {
         const IntLanes lower = broadcast_int(0x0000FFFF);
         const IntLanes rounded = round_bf16(load_up_to(from, rows.head_dim - d));
         const IntLanes before = load_words(row + d);
-        Kept::write(row + d, is_odd ? (before & lower) | (rounded & upper)
-                                    : (before & upper) | shift_right_logical<16>(rounded));
+        KvStorage::write(row + d, is_odd ? (before & lower) | (rounded & upper)
+                                         : (before & upper) | shift_right_logical<16>(rounded));
       }
     }
   }
 }
 
-template <class Kept>
+template <class KvStorage>
 void append(const PanelRows& rows, void* k_panel, void* v_panel) {
-  append_keys<Kept>(rows, static_cast<typename Kept::Element*>(k_panel));
-  append_values<Kept>(rows, static_cast<typename Kept::Element*>(v_panel));
+  append_keys<KvStorage>(rows, static_cast<typename KvStorage::Element*>(k_panel));
+  append_values<KvStorage>(rows, static_cast<typename KvStorage::Element*>(v_panel));
 }
 
 }  // namespace
