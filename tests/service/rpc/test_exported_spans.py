@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from imp_service.pb import inference_pb2 as pb
 from support.served import ask, serve
 from support.span_collector import span_collector
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 UNARY = "imp.v1.InferenceService/GenerateUnary"
+
+
+@pytest.fixture(autouse=True)
+def exported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overrides OpenTelemetry's defaults: 5 s from a span to its export, 10 s for an export to fail."""
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 
 
 def test_obs_6_a_collector_gets_the_span_of_a_call_in_its_callers_trace() -> None:

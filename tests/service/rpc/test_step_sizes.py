@@ -58,9 +58,9 @@ def test_rpc_35_scores_of_a_long_prefill(served: Served) -> None:
     n = len(prompt)
     while is_too_large(lambda: calls.prefill(prompt[:n], "scored", position=0, step=options), "step.scores"):  # noqa: B023
         assert (len(served.host.sessions), served.stats().n_prefill_rows) == (n_sessions, n_rows)
-        (answer,) = calls.stub.DecodeStream(iter([pb.DecodeStreamRequest(prefill=prefill(prompt[:n], step=options))]))
-        assert answer.error.reason == "FIELD_INVALID" and "prefill.step.scores" in answer.error.message
         n -= 1
+    (answer,) = calls.stub.DecodeStream(iter([pb.DecodeStreamRequest(prefill=prefill(prompt[: n + 1], step=options))]))
+    assert answer.error.reason == "FIELD_INVALID" and "prefill.step.scores" in answer.error.message
     reply = calls.prefill(prompt[:n], "scored", position=0, step=options)
     assert len(reply.output.scores.candidates) == n < len(prompt)
     assert MESSAGE_BYTES // 2 < reply.ByteSize() <= MESSAGE_BYTES
