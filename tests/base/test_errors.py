@@ -36,6 +36,7 @@ def test_another_cause_is_no_want_of_memory() -> None:
         _testing.throw_filesystem_error(errno.EIO)
 
 
+@pytest.mark.long
 def test_an_error_of_another_extension_stays_its_own(tmp_path: Path) -> None:
     # The compiler that built imp.
     source, built = tmp_path / "other.cpp", tmp_path / f"other{sysconfig.get_config_var('EXT_SUFFIX')}"

@@ -12,10 +12,13 @@ from support.patience import BUILD_SECONDS, HANGS_AFTER
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "demo_golden.json").read_text())
 STORY, WEATHER = GOLDEN["models"]["target"]["prompts"][:2]
 LANGUAGES = ("python", "node", "cpp", "curl")
+# A quick run builds no C++, and tries each of the other languages on one of the two transports.
+QUICK = {("python", "unix"), ("node", "tcp"), ("curl", "unix")}
 # The first to need an example in C++ builds it.
 pytestmark = pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
 
 
+@pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_rpc_29_a_text_is_printed_as_the_model_says_it(language, target, run):
     result = run(language, "generate", target, STORY["text"], str(len(STORY["output_ids"])))
@@ -26,6 +29,7 @@ def test_rpc_29_a_text_is_printed_as_the_model_says_it(language, target, run):
         assert finished == f"[FINISH_REASON_MAX_TOKENS, {len(STORY['output_ids'])} tokens]"
 
 
+@pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_rpc_29_a_failure_is_told_with_code_and_reason(language, target, run):
     result = run(language, "generate", target, "Once", "100000")
@@ -34,6 +38,7 @@ def test_rpc_29_a_failure_is_told_with_code_and_reason(language, target, run):
     assert "100000" in result.stderr and "16384" in result.stderr
 
 
+@pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_rpc_29_a_failure_names_the_field(language, target, run):
     result = run(language, "generate", target, "")
@@ -44,6 +49,7 @@ def test_rpc_29_a_failure_names_the_field(language, target, run):
         assert len(fields) == 1 and fields[0].startswith("  text: ")
 
 
+@pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_rpc_29_a_deadline_ends_a_text_in_the_middle(language, target, run):
     result = run(language, "generate", target, STORY["text"], "16000", "0.5")

@@ -16,6 +16,7 @@ STEPS = 24
 pytestmark = pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
 
 
+@pytest.mark.sweep(quick=lambda language, target: (language, target) == ("node", "tcp"))
 @pytest.mark.parametrize("language", ["node", "cpp"])
 def test_rpc_29_a_loop_of_steps_says_what_the_model_says(language, target, run):
     result = run(language, "steps", target, STORY["text"], str(STEPS))
