@@ -17,7 +17,7 @@ from gpu_check.stages.numerics import files_of_tests
 ROOT = Path(__file__).resolve().parents[2]
 EMULATED, MARK = "cuda_emulated", "emulated_only"
 COLLECT = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "support.required_gpu",
-           "--collect-only")  # fmt: skip
+           "--assert=plain", "--collect-only")  # fmt: skip
 
 
 def collected(paths: Iterable[Path]) -> subprocess.CompletedProcess[str]:

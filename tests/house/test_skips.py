@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def reasons_in(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, text_of(named[0] if named else node.args[0] if is_text and node.args else None)
 
 
+@cache
 def all_reasons() -> list[tuple[str, str]]:
     return [
         (f"{path.relative_to(ROOT)}:{line}", reason)
