@@ -95,6 +95,7 @@ def test_kvq_1_krn_1_krn_2_attention_equals_float64(devices: list[core.Device], 
 CHUNKS = (1, 7, 17)
 
 
+@pytest.mark.sweep
 @with_dtypes([GEOMETRIES[1], GEOMETRIES[6], GEOMETRIES[9], GEOMETRIES[10]])
 def test_kvq_8_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(
     devices: list[core.Device], heads: Heads, dtype: str
@@ -147,6 +148,7 @@ def test_hon_2_a_batch_of_both_kinds_counts_both() -> None:
     assert [after[kind] - before[kind] for kind in ("attend_decode", "attend_prefill")] == [1, 1]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("device", [DEVICES[0], BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
 def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device, dtype: str) -> None:
@@ -164,6 +166,7 @@ def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device,
         assert_same_bits(result, results[0])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("device", [BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
 def test_gen_24_kv_3_later_tokens_change_no_earlier_result(device: core.Device, dtype: str) -> None:

@@ -34,6 +34,7 @@ def chosen_by(scores: Array, n_used: int) -> Array:
     return np.argsort(-scores.astype(np.float64), axis=1, kind="stable")[:, :n_used]
 
 
+@pytest.mark.sweep
 @each_family
 @pytest.mark.parametrize(("n_experts", "n_used"), [(1, 1), (4, 2), (8, 8), (60, 4), (128, 8), (257, 33)])
 @pytest.mark.parametrize("normalized", [True, False])
@@ -131,6 +132,7 @@ class Experts:
         return np.stack([[x[i] @ self.weights[e].values.T for e in row] for i, row in enumerate(self.chosen)])
 
 
+@pytest.mark.sweep
 @each_family
 @pytest.mark.parametrize("dtype", WEIGHT_TYPES)
 def test_mod_17_each_row_is_multiplied_with_its_experts(devices: Devices, dtype: str) -> None:

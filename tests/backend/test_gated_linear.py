@@ -39,6 +39,7 @@ def rows_of(devices: list[core.Device], many: int) -> int:
 ROWS = [1, 5, 70]
 
 
+@pytest.mark.sweep
 @each_family
 @pytest.mark.parametrize("m", ROWS)
 @pytest.mark.parametrize(

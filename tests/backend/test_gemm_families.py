@@ -10,6 +10,7 @@ from backend.gemm_families import CASES, FAMILIES, KERNELS, k_of
 from imp_service import _testing as core
 from support.bits import assert_same_bits
 from support.block_scales import EXPONENTS, FLOAT16_SCALES, set_float16
+from support.quick_run import Repeats
 from support.weights import (
     FLOAT_TYPES,
     WEIGHT_TYPES,
@@ -45,10 +46,10 @@ def test_det_7_every_family_has_a_member_to_equal() -> None:
 
 
 @pytest.mark.parametrize(("weight", "reduction"), PACKED)
-def test_det_7_d07_gemm_11_members_agree_on_all_shapes(weight: str, reduction: str) -> None:
+def test_det_7_d07_gemm_11_members_agree_on_all_shapes(weight: str, reduction: str, repeats: Repeats) -> None:
     members = TOGETHER[weight, reduction]
     rng = np.random.default_rng(len(members))
-    for n in range(1, 258):
+    for n in range(1, 258, 257 // repeats(257)):
         # 257 shapes of n, with k from 1 to 257 where the type allows it, in an order of no pattern.
         k = k_of(weight, 1 + n * 97 % 257)
         assert_members_agree(members, random_weight(weight, n, k), random_rows(int(rng.integers(1, 20)), k, seed=n))
@@ -128,6 +129,7 @@ def test_d08_extreme_block_exponents_have_a_defined_product(weight: str) -> None
         assert not finite[-1], reduction
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("kernel", "weight"), CASES)
 def test_gemm_11_a_row_has_the_same_bits_in_any_company(kernel: str, weight: str) -> None:
     # Rows of weights for several tiles and a part; of floats a k of a whole run in the second-level cache and one more.

@@ -11,6 +11,7 @@ from imp_service import _testing as core
 from support import sampling_oracle as oracle
 from support import tolerances
 from support.devices import BEST, DEVICES, GPUS, ISAS
+from support.quick_run import Repeats
 from support.sampler_requests import (
     VOCAB,
     Fields,
@@ -152,7 +153,8 @@ def filters(rng: np.random.Generator, vocab: int) -> Iterator[Fields]:
 
 
 @pytest.mark.parametrize(("vocab", "n_rows"), [(VOCAB, 1000), (3000, 60)])
-def test_smp_8_support_sets_are_exact(vocab: int, n_rows: int) -> None:
+def test_smp_8_support_sets_are_exact(vocab: int, n_rows: int, repeats: Repeats) -> None:
+    n_rows = repeats(n_rows)
     rng = np.random.default_rng(vocab)
     compared, wrong_by_one = 0, 0
     for i, row in enumerate(normal_rows(vocab, n_rows, vocab)):

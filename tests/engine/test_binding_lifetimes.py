@@ -17,6 +17,7 @@ from imp_service.core import EngineClient, Error
 from imp_service.generation.replies import Chunk
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
+from support.quick_run import Repeats
 from support.served_models import built_in
 
 OPTIONS: dict[str, Any] = {"n_blocks": 64, "max_context": 256, "max_running": 8}
@@ -26,8 +27,8 @@ def script_engine() -> Any:
     return _testing.ThreadedEngine(_testing.Script("counter", vocab_size=256), _core.EngineOptions(**OPTIONS))
 
 
-def test_y20_an_engine_that_is_dropped_at_work_takes_its_model_along() -> None:
-    for n_steps in range(20):
+def test_y20_an_engine_that_is_dropped_at_work_takes_its_model_along(repeats: Repeats) -> None:
+    for n_steps in range(0, 20, 20 // repeats(20)):
         model = _core.Model.load(_core.open_model_file(demo_model_path()))
         engine = _core.Engine(model, _core.EngineOptions(n_blocks=model.n_blocks, max_context=model.max_context))
         for ticket in range(1, 5):

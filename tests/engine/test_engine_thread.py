@@ -127,7 +127,7 @@ def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> 
         engine.let_go()
         collect(engine, 8)
         assert engine.stats().n_steps == steps + 1
-    engine.generate(1, 1000, [1], limits=_core.RunLimits(max_outputs=30_000), **GREEDY)
+    engine.generate(1, 1000, [1], limits=_core.RunLimits(max_outputs=10_000), **GREEDY)
     engine.wait_for_steps_locked(engine.stats().n_steps + 1)
     engine.hold()
     engine.generate(2, 1001, [1], limits=_core.RunLimits(max_outputs=1), **GREEDY)

@@ -73,13 +73,13 @@ def test_sch_16_who_comes_while_a_step_is_under_way_gets_its_own(device: str, tm
     """Others that need the host for theirs: none is told what another drew, and all they asked for is there."""
     model = model_on(device, tmp_path)
     engine, alone = engine_over(model), engine_over(model)
-    tickets = streams(engine, 24)
+    tickets = streams(engine, 12)
     while len(engine.tokens(tickets[0])) < 5:
         engine.turn()
     assert engine.core.stats().n_steps_ahead > 0
     arrivals = [engine.generate(prompt(9 + i, VOCABULARY, seed=20 + i), **LATE[late]) for i in range(2)]
     engine.turn_until_idle()
-    assert [engine.tokens(ticket) for ticket in tickets] == held_back(model, 24)
+    assert [engine.tokens(ticket) for ticket in tickets] == held_back(model, 12)
     for i, ticket in enumerate(arrivals):
         expected = alone.generate(prompt(9 + i, VOCABULARY, seed=20 + i), **LATE[late])
         alone.turn_until_idle()

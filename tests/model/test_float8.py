@@ -71,6 +71,7 @@ def test_mod_24_every_scheme_gives_the_logits_of_its_weights(scheme: str, tmp_pa
     assert distance(got, plain.oracle().logits(tokens)) > 100 * bound
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("scheme", ["blocks", "small_blocks", "channels"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mod_24_every_family_has_them(family: str, scheme: str, tmp_path: Path) -> None:

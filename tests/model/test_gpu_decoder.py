@@ -40,6 +40,7 @@ def test_every_architecture_equals_the_definition(device: str, family: str, tmp_
     assert rms_distance(got, np.roll(model.oracle().logits(tokens), 1, axis=0)) > 10 * bound
 
 
+@pytest.mark.sweep(quick=lambda dtype, **_: dtype in (*TILED, "f32", "q5_1", "iq2_xs", "mxfp4"))
 @pytest.mark.parametrize("dtype", TYPES)
 def test_every_weight_type_is_within_its_bound(device: str, dtype: str, tmp_path: Path) -> None:
     model = of_type(dtype)

@@ -62,6 +62,7 @@ def bound(model: TinyModel, file_type: str) -> float:
     return float16_cache_bound(model) if file_type in ("f32", "f16") else int8_activations_bound(model)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("file_type", TYPES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_equal_those_of_llama_cpp(family: str, file_type: str, tmp_path: Path) -> None:
@@ -89,6 +90,7 @@ def test_hon_1_other_weights_are_seen(file_type: str, tmp_path: Path) -> None:
     assert rms_distance(got, other) > 3 * bound(model, file_type)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("file_type", TYPES)
 @pytest.mark.parametrize("change", ["used", "order"])
 def test_mod_17_hon_1_another_routing_is_seen(change: str, file_type: str, tmp_path: Path) -> None:

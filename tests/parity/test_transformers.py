@@ -170,6 +170,7 @@ def change_norm(peer: Any) -> None:
         peer.model.layers[2].input_layernorm.weight[7] += 0.05
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("change", [change_weight, change_norm])
 @pytest.mark.parametrize("name", CASES)
 def test_hon_1_another_weight_is_seen(name: str, change: Callable[[Any], None], tmp_path: Path) -> None:
@@ -230,6 +231,7 @@ def test_gen_22_keys_of_yarn_beside_another_kind_have_no_effect(kind: str, tmp_p
 EXPERT_CASES = [name for name, case in CASES.items() if "expert_count" in case[4]]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", EXPERT_CASES)
 @pytest.mark.parametrize("change", ["normalized", "used", "order"])
 def test_mod_17_hon_1_another_routing_is_seen(name: str, change: str, tmp_path: Path) -> None:

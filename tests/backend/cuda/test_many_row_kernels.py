@@ -75,6 +75,7 @@ def test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else(device: str, kind
     assert is_within(out, *product(x.exact, weight))
 
 
+@pytest.mark.sweep
 @each_device
 @each_kind
 @each_type
@@ -129,6 +130,7 @@ def test_gemm_10_a_float_scale_that_a_row_shares_is_not_rounded(device: str, kin
         assert is_within(out, exact, tolerances.rounding_of_sum(4) * np.abs(exact)) == is_shared
 
 
+@pytest.mark.sweep(quick=lambda dtype, **_: dtype in ("q8_0", "q6_k", "f16"))
 @each_device
 @each_type
 def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dtype: str) -> None:
@@ -173,6 +175,7 @@ GATES = [
 ]
 
 
+@pytest.mark.sweep(quick=lambda kernel, **_: dtype_of(kernel) in ("q6_k", "f16"))
 @each_device
 @pytest.mark.parametrize(("kernel", "activation"), GATES)
 def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, activation: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from imp_service import _testing as core
 from support import sampling_oracle as oracle
 from support.devices import BEST, GPU_KINDS, GPUS, ISAS, emulated_only
+from support.quick_run import Repeats
 from support.sampler_requests import VOCAB, Array, Fields, normal_rows, random_fields
 
 each_gpu = pytest.mark.parametrize("gpu", GPUS, ids=lambda device: device.name.replace(" ", "_"))
@@ -87,9 +88,9 @@ def awkward_requests(seed: int, rows: Array, n: int) -> list[Fields]:
 
 @each_gpu
 @pytest.mark.parametrize(("vocab", "n"), [(VOCAB, 140), (1, 8), (2, 16), (1500, 40), (5003, 16)])
-def test_smp_25_the_device_samples_as_the_cpu_does(gpu: core.Device, vocab: int, n: int) -> None:
+def test_smp_25_the_device_samples_as_the_cpu_does(gpu: core.Device, vocab: int, n: int, repeats: Repeats) -> None:
     rows = awkward_rows(vocab, vocab)
-    requests = awkward_requests(vocab, rows, n)
+    requests = awkward_requests(vocab, rows, max(repeats(n), min(n, len(rows))))
     expected = bits_of(core.sample(BEST, rows, requests))
     found = bits_of(core.sample(gpu, rows, requests))
     for request, one, other in zip(requests, found, expected, strict=True):
@@ -97,8 +98,8 @@ def test_smp_25_the_device_samples_as_the_cpu_does(gpu: core.Device, vocab: int,
     if vocab == VOCAB:
         assert {status for status, *_ in found} == {"ok", "non_finite", "no_candidate"}
     if vocab >= VOCAB:  # negative control: another draw is seen
-        others = [{**request, "seed": request["seed"] + 1} for request in requests]
-        assert bits_of(core.sample(gpu, rows, others)) != expected
+        others = [{**request, "seed": request["seed"] + 1} for request in requests[:20]]
+        assert bits_of(core.sample(gpu, rows, others)) != expected[:20]
 
 
 @emulated_only

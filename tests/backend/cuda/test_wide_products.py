@@ -21,6 +21,10 @@ FEW = [*((f"{dtype}_dp4a", 4) for dtype in INTEGER_TYPES), *((f"{dtype}_imma", 5
 MANY = [(f"{dtype}_hmma", 5) for dtype in TILE_TYPES]
 
 
+# A quick run takes one kernel of each kind.
+QUICK = ("q8_0_dp4a", "q4_k_imma", "f16_mma", "q6_k_hmma")
+
+
 def one_of_each_tile(x: Floats) -> Floats:
     """The rest is zero: what one of them adds is then more than all that rounding may do."""
     kept = np.zeros_like(x)
@@ -29,6 +33,7 @@ def one_of_each_tile(x: Floats) -> Floats:
     return kept
 
 
+@pytest.mark.sweep(quick=lambda kernel, **_: kernel in QUICK)
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize(("kernel", "m"), [*FEW, *MANY])
 def test_gemm_10_rows_of_many_tiles_are_summed_to_their_end(device: str, kernel: str, m: int) -> None:

@@ -104,6 +104,7 @@ def test_cmd_6_several_words_are_one_prompt(call) -> None:
     assert call("run", "Once", "upon", "a", "time", *greedy)[:2] == call("run", "Once upon a time", *greedy)[:2]
 
 
+@pytest.mark.sweep(quick=lambda words: words[0] != "tune")
 @pytest.mark.parametrize("words", [["inspect"], ["k8s"], ["tune", "--reps", "1"]])
 def test_cmd_6_a_model_needs_no_option(words: list[str], call) -> None:
     Path("model.gguf").write_bytes(demo_model_path().read_bytes())

@@ -15,6 +15,7 @@ from imp_service.config.errors import system_refusal
 from imp_service.serving.errors.failures import failure_of
 from support.limited import MIB, limited
 from support.patience import HANGS_AFTER
+from support.quick_run import Repeats
 
 ROOT = Path(__file__).parents[3]
 # From less than Python's libraries take to more than the whole start does.
@@ -28,6 +29,7 @@ def ended(words: list[str], n_bytes: int) -> tuple[int, str]:
     return ran.returncode, ran.stderr
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("n_mib", ADDRESSES)
 @pytest.mark.parametrize(
     "words", [["run", "--max-tokens", "1", "a"], ["serve", "--listen", "127.0.0.1:0"]], ids=["run", "serve"]
@@ -45,9 +47,10 @@ def test_y01_with_room_it_answers() -> None:
 
 
 @pytest.mark.parametrize("deed", ["open", "inspect", "load", "probe", "time"])
-def test_y01_the_core_refuses_and_never_aborts(deed: str) -> None:
+def test_y01_the_core_refuses_and_never_aborts(deed: str, repeats: Repeats) -> None:
     """Wherever the limit falls: a thread's stack, a chunk of the arena, a small allocation."""
     sizes = [*range(0, MIB, MIB // 16), *range(MIB, 32 * MIB, MIB), *range(32 * MIB, 512 * MIB, 16 * MIB)]
+    sizes = sizes[:: 20 // repeats(20)]
     sizes.append(4096 * MIB)  # whatever the plan leaves to texts and messages
     command = [sys.executable, "-m", "support.refused_growth", deed, *map(str, sizes)]
     quiet = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "tests")}

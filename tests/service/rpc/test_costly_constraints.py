@@ -11,6 +11,7 @@ import pytest
 from imp_service.pb import types_pb2
 from support.failed_calls import failed
 from support.generations import byte_tokens, in_one, streamed, vocabulary
+from support.quick_run import Repeats
 from support.served import Served, ask, serve
 
 COSTLY = [
@@ -56,8 +57,8 @@ def test_txt_31_t53_a_costly_constraint_is_refused_and_nobody_waits_for_it(serve
     assert n_served > 0, "all waited for the refusals"
 
 
-def test_txt_32_requests_of_one_long_string_schema_go_on(served: Served) -> None:
-    for seed in range(100):
+def test_txt_32_requests_of_one_long_string_schema_go_on(served: Served, repeats: Repeats) -> None:
+    for seed in range(repeats(100)):
         sampling = types_pb2.SamplingOptions(temperature=1.5, seed=seed)
         result = streamed(served, ask("tell me", 12, sampling=sampling, constraint=LONG_STRING))
         assert result.output.reason in ("MAX_TOKENS", "STOP")

@@ -12,6 +12,7 @@ import pytest
 from imp_service.pb.admin_pb2 import AbortRequest
 from support.endings import Ending, Endings
 from support.known_outputs import known_outputs
+from support.quick_run import Repeats
 from support.served import Served, serve
 
 N_REQUESTS = 2000 if os.environ.get("IMP_RELEASE") == "1" else 280
@@ -53,7 +54,8 @@ def drain(served: Served, grace: float) -> None:
     served.call(drain.resume)
 
 
-def test_p5_every_request_ends_once_and_leaves_nothing(served: Served) -> None:
+def test_p5_every_request_ends_once_and_leaves_nothing(served: Served, repeats: Repeats) -> None:
+    n_requests = repeats(N_REQUESTS)
     known = known_outputs(24, 5)
     one_drain = threading.Lock()
     admin = served.admin
@@ -75,7 +77,7 @@ def test_p5_every_request_ends_once_and_leaves_nothing(served: Served) -> None:
 
     begun = served.metric("imp_requests_started_total")
     with ThreadPoolExecutor(N_CLIENTS) as pool:
-        found = list(pool.map(end, range(N_REQUESTS)))
+        found = list(pool.map(end, range(n_requests)))
     # Each way comes to its own end at least once: on a busy machine others may have been faster so far.
     missing = {way for way, own in OWN.items() if own not in {each.status for each in found if each.way == way}}
     while missing and len(found) < 2 * N_REQUESTS:

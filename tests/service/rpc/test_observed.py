@@ -21,6 +21,7 @@ from imp_service.serving.generation_stream import GenerationStream
 from support.deadlines import deadline_beyond, let_requests_travel
 from support.failed_calls import failed
 from support.gate import HELD, Gate, gate
+from support.quick_run import Repeats
 from support.scraped import outcomes, scrape, series_of
 from support.served import Served, ask, serve
 from support.served_models import ENDLESS, scripted
@@ -128,10 +129,10 @@ def end_in_some_way(served: Served, kind: str, held: Gate) -> list[str]:
     return [kind]
 
 
-def test_obs_1_each_kind_of_end_has_its_own_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_obs_1_each_kind_of_end_has_its_own_count(monkeypatch: pytest.MonkeyPatch, repeats: Repeats) -> None:
     let_requests_travel(monkeypatch)
     draw = random.Random(3)
-    asked = draw.choices(["finished", "refused", "cancelled", "failed"], k=240) + ["timed_out"] * 3
+    asked = draw.choices(["finished", "refused", "cancelled", "failed"], k=repeats(240)) + ["timed_out"] * 3
     # However far a stream gets in its time, it does not draw the token that fails.
     table = [FAILING + 1 + i % 100 for i in range(ENDLESS["max_context"])]
     script = {"failing_token": FAILING}

@@ -146,6 +146,7 @@ def test_p34_every_penalty_is_the_definitions_however_a_token_is_drawn(calls: Se
     assert reference.tokens(found, {}) != found
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["window", "dry"])
 @pytest.mark.parametrize("run", [streamed, in_one])
 def test_p34_eight_sequences_have_each_their_own_penalties(calls: SessionCalls, run: Any, name: str) -> None:

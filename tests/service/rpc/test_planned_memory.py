@@ -24,6 +24,7 @@ from support.command_line import clean_environment
 from support.control_group import memory_group, peak_bytes
 from support.manifests import imp_of
 from support.patience import HANGS_AFTER
+from support.quick_run import Repeats
 from support.server_process import ServerProcess
 
 MEGABYTE = 1_000_000
@@ -130,24 +131,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("planned")
 
 
-def test_y02_a_hundred_prompts_of_a_megabyte_beside_a_thousand_ordinary_requests(folder: Path) -> None:
+def test_y02_a_hundred_prompts_of_a_megabyte_beside_a_thousand_ordinary_requests(
+    folder: Path, repeats: Repeats
+) -> None:
+    n = repeats(1000)
     with limited_server(folder) as (server, limit), ThreadPoolExecutor(64) as threads:
         load = Load(server)
-        for i in range(1000):
+        for i in range(n):
             threads.submit(load, "ordinary", ordinary(i))
             if i % 10 == 0:
                 threads.submit(load, "long", generate((WORDS, LETTERS)[i % 20 // 10]))
         threads.shutdown(wait=True)
         assert server.process.poll() is None, "killed"
-        assert load.ends == {("ordinary", "OK"): 1000, ("long", "OUT_OF_RANGE"): 100}
+        assert load.ends == {("ordinary", "OK"): n, ("long", "OUT_OF_RANGE"): n // 10}
         assert peak_bytes(server.pid) < limit
         assert load.longest < PATIENCE
 
 
-def test_y02_a_mix_of_all_calls_at_their_largest(folder: Path) -> None:
+def test_y02_a_mix_of_all_calls_at_their_largest(folder: Path, repeats: Repeats) -> None:
+    n = repeats(6)
     with limited_server(folder) as (server, limit), ThreadPoolExecutor(32) as threads:
         load = Load(server)
-        for i in range(6):
+        for i in range(n):
             threads.submit(load, "words", tokenize(WORDS))
             threads.submit(load, "letters", tokenize(LETTERS))
             threads.submit(load, "offsets", tokenize(WORDS, offsets=True))
@@ -164,6 +169,6 @@ def test_y02_a_mix_of_all_calls_at_their_largest(folder: Path) -> None:
         kinds = {"words", "letters", "offsets", "counted", "chat", "ids", "session", "scored", "ordinary"}
         assert {name for name, code in load.ends if code in ("OK", "OUT_OF_RANGE")} == kinds
         assert {code for _, code in load.ends} <= {"OK", "OUT_OF_RANGE", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"}
-        assert load.ends["ordinary", "OK"] == load.ends["scored", "OK"] == 60
+        assert load.ends["ordinary", "OK"] == load.ends["scored", "OK"] == 10 * n
         assert peak_bytes(server.pid) < limit
         assert load.longest < PATIENCE

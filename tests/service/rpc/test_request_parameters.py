@@ -17,6 +17,7 @@ from imp_service.serving.served_model import ServedModel
 from support.failed_calls import failed
 from support.generations import in_one, streamed
 from support.process_numbers import ProcessNumbers
+from support.quick_run import Repeats
 from support.served import Served, ask, serve
 from support.server_process import server_process
 from support.status_checker import SECRET
@@ -88,17 +89,18 @@ def test_rpc_35_p16_scores_of_a_prompt_up_to_the_size_of_a_message(served: Serve
     assert 0.7 * 64 * 1024 < found.started.ByteSize() <= 64 * 1024
 
 
-def test_p16_scores_of_the_longest_prompts_sixty_four_at_once(tmp_path: Path) -> None:
+def test_p16_scores_of_the_longest_prompts_sixty_four_at_once(tmp_path: Path, repeats: Repeats) -> None:
     """Each has them all, and what they took is given back: a third round finds the memory that the second left."""
+    n_calls = repeats(64)
     output = types_pb2.OutputOptions(prompt_logprobs=True, top_logprobs=2)
     requests = [pb.GenerateUnaryRequest(request=ask(longest_prompt(i), 1, output=output)) for i in range(4)]
     resident = []
     with server_process(tmp_path, settings=("kv.bytes=64MiB",)) as server, server.inference() as stub:
         for _ in range(3):
-            calls = [stub.GenerateUnary.future(requests[i % 4], timeout=120) for i in range(64)]
+            calls = [stub.GenerateUnary.future(requests[i % 4], timeout=120) for i in range(n_calls)]
             replies = [call.result().started for call in calls]
             assert {len(reply.prompt.candidates) for reply in replies} == {511}
-            assert [reply.prompt == replies[i % 4].prompt for i, reply in enumerate(replies)] == [True] * 64
+            assert [reply.prompt == replies[i % 4].prompt for i, reply in enumerate(replies)] == [True] * n_calls
             resident.append(ProcessNumbers.of(server.pid).resident_bytes)
         assert server.terminate() == 0
     assert resident[2] <= resident[1] + 16 * 1024**2
