@@ -84,6 +84,12 @@ class ModelOverrides:
         "which of the file's chat templates; unset: tool_use if a chat has tools",
         example="tool_use",
     )
+    dialect: str | None = key(
+        Text("a dialect", pattern="[a-z0-9-]{1,32}"),
+        None,
+        "how the model writes reasoning and tool calls; unset: found from its chat template",
+        example="hermes",
+    )
     rope_scaling: RopeScaling = section(
         RopeScaling, "scaling of rotary positions for a longer context than trained", shorthand="type"
     )

@@ -76,7 +76,7 @@ class ModelRuntime:
             file.close()
 
     def prepare_chats(self) -> None:
-        """Compiles the chat templates, before a conversation needs one.
+        """Compiles the chat templates and finds the dialect, before a conversation needs them.
 
         A template that the settings name must compile. If one of the file's own does not, that is a warning; with
         `model.strict` it is an error.
@@ -90,6 +90,7 @@ class ModelRuntime:
                 raise
             found = [f"{error}; conversations are refused"]
         self.warnings = (*self.warnings, *found)
+        _ = self.text.dialect
 
     def plan(self, request: GenerationRequest) -> GenerationPlan:
         """A generation ready to be submitted. May be called from any thread."""

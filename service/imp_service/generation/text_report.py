@@ -29,6 +29,8 @@ class TextReport:
     fault: str
     has_template: bool
     template_fault: str
+    # How the model writes reasoning and tool calls; empty without a tokenizer.
+    dialect: str
     ends: Sequence[EndToken]
     warnings: Sequence[str]
 
@@ -39,7 +41,7 @@ def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size
         side = TextSide(metadata, settings, vocab_size)
     except TextError as error:
         ends = [EndToken(i, "", sources) for i, sources in _stated(metadata, n_tokens, settings).items()]
-        return TextReport("", str(error), TEMPLATE_KEY in metadata, "", ends, ())
+        return TextReport("", str(error), TEMPLATE_KEY in metadata, "", "", ends, ())
     tokenizer, fault, warnings = side.tokenizer, "", []
     try:
         warnings = side.templates.compile_all()
@@ -51,6 +53,7 @@ def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size
         fault="",
         has_template=side.template_source is not None,
         template_fault=fault,
+        dialect=side.dialect.name,
         ends=[
             EndToken(i, tokenizer.token_bytes(i).decode("utf-8", "replace"), sources)
             for i, sources in tokenizer.special.ends.items()

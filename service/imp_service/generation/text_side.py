@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from imp_service.text.templates.choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
     from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat
+    from imp_service.text.channels.dialect import Dialect
+    from imp_service.text.tokens.detokenizer import TokenTable
 
 
 class TextSide:
@@ -43,6 +46,7 @@ class TextSide:
             file=None if overrides.chat_template is None else _read_template(overrides.chat_template, self._limits),
             name=overrides.chat_template_name,
         )
+        self._named_dialect = None if overrides.dialect is None else _named_dialect(overrides.dialect)
 
     def chat_ids(self, chat: ChatPrompt, *, most: int | None = None) -> list[int]:
         """The tokens of a conversation. The template writes the special tokens; those in messages stay text.
@@ -54,6 +58,20 @@ class TextSide:
     def render(self, chat: ChatPrompt) -> RenderedChat:
         """The text of a conversation, written by its template."""
         return self.templates.of(chat).render(chat)
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """How the model writes reasoning and tool calls. The first use renders a conversation, which takes a moment."""
+        from imp_service.text.channels.find_dialect import find_dialect
+
+        return find_dialect(lambda chat: self.render(chat).text, self.tokenizer, self._named_dialect)
+
+    @cached_property
+    def channel_table(self) -> TokenTable:
+        """The tokenizer's table with the dialect's framing as text."""
+        from imp_service.text.channels.channel_stream import visible
+
+        return visible(self.tokenizer.table, self.dialect, self.tokenizer.eos_ids)
 
     def compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
         """The constraint compiled for this vocabulary. Raises FieldInvalid, also if no text fits it."""
@@ -93,6 +111,12 @@ def build_tokenizer(metadata: Mapping[str, object], settings: Settings) -> Token
         raise TokenizerInvalid("tokenizer.json", "imp reads no text from a directory of safetensors; use a GGUF file")
     overrides = settings.model.overrides
     return Tokenizer.from_metadata(metadata, pre=overrides.pre_tokenizer, end_ids=overrides.eos_token_ids)
+
+
+def _named_dialect(name: str) -> Dialect:
+    from imp_service.text.channels.find_dialect import named_dialect
+
+    return named_dialect(name)
 
 
 def _read_template(path: str, limits: TextLimits) -> bytes:

@@ -79,11 +79,14 @@ class TextStream:
         if self._has_ended:
             raise RuntimeError("the stream has ended")
         self._n_outputs += 1
-        data = self._detokenizer.feed(token_id)
+        return self.add(self._detokenizer.feed(token_id), self._n_outputs)
+
+    def add(self, data: bytes, n_outputs: int) -> TextDelta:
+        """Takes text that comes in another way than by feed(), as a part of the output with this number from 1."""
         if not self._stop.strings.strings:
             return TextDelta(self._decoder.decode(data))
         n_before = self._matcher.n_bytes
-        match = self._matcher.feed(data, may_end=self._n_outputs >= self._stop.min_tokens)
+        match = self._matcher.feed(data, may_end=n_outputs >= self._stop.min_tokens)
         waiting = self._held + data
         if match is None:
             cut = len(waiting) - self._matcher.n_held
@@ -114,6 +117,12 @@ class TextStream:
             return ""
         self._has_ended = True
         held, self._held = self._held, b""
+        return self._decoder.decode(held, True)
+
+    def cut(self) -> str:
+        """What was waiting, where something that is no text comes next. What is added after it begins anew."""
+        held, self._held = self._held, b""
+        self._matcher = StopMatcher(self._stop.strings)
         return self._decoder.decode(held, True)
 
     def mark(self) -> StreamMark:

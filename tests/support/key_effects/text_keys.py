@@ -53,6 +53,12 @@ def ends(_: Path, settings: tuple[str, ...]) -> list[int]:
         return model.eos_tokens
 
 
+def dialect(_: Path, settings: tuple[str, ...]) -> str:
+    """How the model writes tool calls."""
+    with model_of(settings) as model:
+        return model.text.dialect.name
+
+
 def pre_tokenizer(_: Path, settings: tuple[str, ...]) -> str:
     """How text is cut into words."""
     with model_of(settings) as model:
@@ -160,6 +166,7 @@ LARGE = ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"type": "integer", "multipl
 TEXT_EFFECTS: dict[str, Effect] = {
     "model.strict": Effect("true", serving_a_broken_template, "OK", INVALID),
     "model.overrides.chat_template_name": Effect("none", loading, "OK", INVALID),
+    "model.overrides.dialect": Effect("llama3", dialect, "plain", "llama3"),
     "model.overrides.eos_token_ids": Effect("[3, 5]", ends, [2045, 2047], [3, 5]),
     "model.overrides.pre_tokenizer": Effect("gpt-2", pre_tokenizer, "qwen2", "gpt-2"),
     TEMPLATE_KEY: Effect("{folder}/" + TEMPLATE_FILE, rendered, False, True),

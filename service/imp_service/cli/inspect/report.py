@@ -51,6 +51,7 @@ def report_object(
         "tokenizer_fault": text.fault or None,
         "has_chat_template": text.has_template,
         "chat_template_fault": text.template_fault or None,
+        "dialect": text.dialect or None,
         "ends": [asdict(end) for end in text.ends],
         "facts": [asdict(fact) for fact in report.facts],
         "tensor_types": [asdict(row) for row in summarize(file.tensors)],
@@ -97,7 +98,7 @@ def write_report(
 
 
 def _write_text(out: TextIO, text: "TextReport") -> None:
-    """The tokenizer, the chat template, and the tokens that end a text."""
+    """The tokenizer, the chat template, the dialect, and the tokens that end a text."""
     if text.fault:
         out.write(f"text: none, neither imp run nor imp chat works: {excerpt(text.fault, 400)}\n")
     else:
@@ -105,6 +106,8 @@ def _write_text(out: TextIO, text: "TextReport") -> None:
         works = "no (imp run works, imp chat does not)" if not text.has_template else "yes"
         fault = f"broken (imp run works, imp chat does not): {excerpt(text.template_fault, 400)}"
         out.write(f"chat template: {fault if text.template_fault else works}\n")
+        calls = "plain (all output is content)" if text.dialect == "plain" else text.dialect
+        out.write(f"dialect: {calls}\n")
     out.write("\nends\n" if text.ends else "\nends: none: a text runs to its limit\n")
     rows = [(str(end.token_id), excerpt(end.text, 64), excerpt(", ".join(end.sources), 300)) for end in text.ends]
     write_table(out, ("id", "token", "source"), rows, "  ")

@@ -1,0 +1,129 @@
+"""Calls as a caller gets them: the name first, then the arguments as growing JSON."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from string import ascii_letters, digits
+
+from imp_service.text.channels.dialect import CallIdShape
+from imp_service.text.channels.pieces import Kind, Piece
+from imp_service.text.channels.schema_types import types_of_parameter
+from imp_service.text.channels.tools import Tool
+from imp_service.text.channels.typed_value import TypedValue
+
+_ALPHABET = ascii_letters + digits
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """What is new of one call. Only its first delta has the id and the name; all `arguments` joined are JSON."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+def joined_calls(deltas: Sequence[ToolCallDelta]) -> list[ToolCallDelta]:
+    """The deltas of each call as one."""
+    found: dict[int, ToolCallDelta] = {}
+    for each in deltas:
+        sofar = found.get(each.index, ToolCallDelta(each.index))
+        found[each.index] = ToolCallDelta(
+            each.index, sofar.id or each.id, sofar.name or each.name, sofar.arguments + each.arguments
+        )
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CallIds:
+    """The ids of the calls of one output: the same for the same request and seed."""
+
+    shape: CallIdShape
+    # What tells this output from others: the seed, the prompt's size, the number of the sequence.
+    origin: tuple[int, ...]
+
+    def of(self, index: int) -> str:
+        """The id of a call."""
+        digest = blake2b(repr((*self.origin, index)).encode(), digest_size=32).digest()
+        number = int.from_bytes(digest)
+        letters = []
+        for _ in range(self.shape.length):
+            number, letter = divmod(number, len(_ALPHABET))
+            letters.append(_ALPHABET[letter])
+        return self.shape.prefix + "".join(letters)
+
+
+class CallWriter:
+    """Makes deltas of the pieces of calls."""
+
+    def __init__(self, tools: Sequence[Tool], ids: CallIds) -> None:
+        self._schemas: Mapping[str, object] = {tool.name: tool.schema for tool in tools}
+        self._ids = ids
+        self._index = -1
+        self._name = b""
+        self._given_id = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._n_parameters = 0
+        self._value: TypedValue | None = None
+        self._has_object = False
+
+    def take(self, piece: Piece) -> ToolCallDelta | None:
+        """What a piece adds, if anything."""
+        match piece.kind:
+            case Kind.NAME:
+                self._name, self._given_id = piece.data, b""
+            case Kind.ID:
+                self._given_id = piece.data
+            case Kind.HEAD_END:
+                return self._open()
+            case _:
+                return self._more(self._arguments(piece))
+        return None
+
+    def finish(self) -> ToolCallDelta | None:
+        """What was waiting of a call that the output's end cuts."""
+        if self._value is not None:
+            return self._more(self._value.finish(is_complete=False))
+        return self._more(self._decoder.decode(b"", True))
+
+    def _open(self) -> ToolCallDelta:
+        self._index += 1
+        self._n_parameters, self._value, self._has_object = 0, None, False
+        self._decoder.reset()
+        return ToolCallDelta(self._index, self._given_id.decode() or self._ids.of(self._index), self._name.decode())
+
+    def _arguments(self, piece: Piece) -> str:
+        match piece.kind:
+            case Kind.ARGUMENTS:
+                self._has_object = True
+                return self._decoder.decode(piece.data)
+            case Kind.KEY:
+                return self._begin_parameter(piece.data.decode())
+            case Kind.VALUE if self._value is not None:
+                return self._value.feed(piece.data)
+            case Kind.VALUE_END if self._value is not None:
+                value, self._value = self._value, None
+                return value.finish()
+            case Kind.CALL_END:
+                return self._close()
+        return ""
+
+    def _begin_parameter(self, key: str) -> str:
+        before = ", " if self._n_parameters else "{"
+        self._n_parameters += 1
+        self._value = TypedValue(types_of_parameter(self._schemas.get(self._name.decode()), key))
+        return f"{before}{json.dumps(key, ensure_ascii=False)}: "
+
+    def _close(self) -> str:
+        rest = self._decoder.decode(b"", True)
+        if self._has_object:
+            return rest
+        return "}" if self._n_parameters else "{}"
+
+    def _more(self, arguments: str) -> ToolCallDelta | None:
+        return ToolCallDelta(self._index, arguments=arguments) if arguments else None

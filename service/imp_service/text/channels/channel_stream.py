@@ -1,0 +1,120 @@
+"""One output's tokens to channels as they come: content, which may end at a stop string, reasoning and calls."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from imp_service.text.channels.calls import CallIds, CallWriter, ToolCallDelta, joined_calls
+from imp_service.text.channels.dialect import Dialect
+from imp_service.text.channels.pieces import Kind, Piece
+from imp_service.text.channels.splitter import ChannelSplitter
+from imp_service.text.channels.tools import Tool
+from imp_service.text.text_stream import NO_STOP, StopRules, TextStream
+from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
+
+
+@dataclass(slots=True)
+class ChannelDelta:
+    """What is new in each channel. `match` is the stop string that ended the content, and with it the output."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolCallDelta] = field(default_factory=list)
+    match: str | None = None
+
+
+def joined(deltas: Sequence[ChannelDelta]) -> ChannelDelta:
+    """Several in order as one."""
+    return ChannelDelta(
+        "".join(each.text for each in deltas),
+        "".join(each.reasoning for each in deltas),
+        joined_calls([call for each in deltas for call in each.tool_calls]),
+        deltas[-1].match if deltas else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ParsePlan:
+    """How the outputs of one request are parsed."""
+
+    dialect: Dialect
+    # The prompt has opened the reasoning.
+    in_reasoning: bool
+    # None: not known, so that any name is one of a function.
+    tools: tuple[Tool, ...] | None
+    # Of the request: see CallIds.
+    origin: tuple[int, ...]
+
+
+def visible(table: TokenTable, dialect: Dialect, ends: frozenset[int]) -> TokenTable:
+    """The table with the control tokens that are part of the dialect's framing as text."""
+    framing = {i for i in table.special - ends if table.token_bytes[i] and dialect.frames_with(table.token_bytes[i])}
+    return replace(table, special=table.special - framing)
+
+
+class ChannelStream:
+    """Follows one sequence's outputs. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        table: TokenTable,
+        plan: ParsePlan,
+        stop: StopRules = NO_STOP,
+        *,
+        sequence: int = 0,
+        special_tokens: bool = False,
+    ) -> None:
+        """`table` has the framing as text: see visible()."""
+        self._detokenizer = Detokenizer(table, special_tokens=special_tokens)
+        names = None if plan.tools is None else frozenset(tool.name for tool in plan.tools)
+        self._splitter = ChannelSplitter(plan.dialect, in_reasoning=plan.in_reasoning, names=names)
+        self._content = TextStream(table, stop)
+        self._reasoning = codecs.getincrementaldecoder("utf-8")("replace")
+        self._calls = CallWriter(plan.tools or (), CallIds(plan.dialect.ids, (*plan.origin, sequence)))
+        self._n_outputs = 0
+        self._has_ended = False
+        self.has_stop_strings = bool(stop.strings.strings)
+
+    def feed(self, token_id: int) -> ChannelDelta:
+        """Takes the next output. Not to be called after a match or after `finish`."""
+        self._n_outputs += 1
+        return self._told(self._splitter.feed(self._detokenizer.feed(token_id)))
+
+    def feed_all(self, token_ids: Sequence[int]) -> ChannelDelta:
+        """What these outputs add, taken at once. Not for a stream with stop strings."""
+        return self._told(self._splitter.feed(b"".join([self._detokenizer.feed(each) for each in token_ids])))
+
+    def finish(self) -> ChannelDelta:
+        """What was waiting, once no token will follow."""
+        if self._has_ended:
+            return ChannelDelta()
+        delta = self._told(self._splitter.finish())
+        if not self._has_ended:
+            delta.text += self._content.finish()
+            delta.reasoning += self._reasoning.decode(b"", True)
+            if (call := self._calls.finish()) is not None:
+                delta.tool_calls = joined_calls([*delta.tool_calls, call])
+        return delta
+
+    def _told(self, pieces: Sequence[Piece]) -> ChannelDelta:
+        delta = ChannelDelta()
+        for piece in pieces:
+            if piece.kind is Kind.CONTENT:
+                added = self._content.add(piece.data, self._n_outputs)
+                delta.text += added.text
+                if added.match is not None:
+                    delta.match, self._has_ended = added.match, True
+                    break
+                continue
+            # Framing comes between: no stop string and no character goes on behind it.
+            delta.text += self._content.cut()
+            if piece.kind is Kind.REASONING:
+                delta.reasoning += self._reasoning.decode(piece.data)
+            elif piece.kind is Kind.MARKER:
+                delta.reasoning += self._reasoning.decode(b"", True)
+            elif (call := self._calls.take(piece)) is not None:
+                delta.tool_calls.append(call)
+        delta.tool_calls = joined_calls(delta.tool_calls)
+        return delta

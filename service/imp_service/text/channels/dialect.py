@@ -1,0 +1,137 @@
+"""What a dialect is: how the models of a family write reasoning and tool calls. A dialect is a row of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from imp_service.text.channels.pattern import MAX_BLANKS, Pattern, newline_forms
+
+# The JSON object of the arguments follows a head of JSON. The head ends where the object begins.
+OBJECT = "{"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A text that is no output itself, with the line breaks that belong to it."""
+
+    text: str
+    # At most so many line breaks before and after it are part of the marker.
+    before: int = 0
+    after: int = 0
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The marker with each number of line breaks before it."""
+        return newline_forms(self.text, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Where reasoning begins and ends. It begins where the output begins, or in the prompt."""
+
+    begin: Marker
+    end: Marker
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Arguments as a list of parameters, each with its value as text. Without it arguments are a JSON object."""
+
+    # The pattern before a value, with $key.
+    begin: str
+    end: Marker
+    # What follows the last parameter.
+    close: str
+    # At most so many line breaks before a value are not part of it.
+    after_begin: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """One way to write calls: begin, opening, head, arguments, a tail; then between and the next head, or end.
+
+    All but `begin` are patterns: see pattern.py.
+    """
+
+    # None: the output as a whole is calls. Such a call must name a function that the request offers.
+    begin: Marker | None
+    head: str
+    # Once, before the first head.
+    opening: str = ""
+    # One of these follows the arguments; a constraint writes the first.
+    tails: tuple[str, ...] = ()
+    # What stands between two calls behind one `begin`. Empty: each call has its own.
+    between: str = ""
+    end: str = ""
+    # At most so many line breaks after `end` are part of it.
+    after_end: int = 0
+    parameters: Parameters | None = None
+
+    @property
+    def first_pattern(self) -> Pattern:
+        """What leads from `begin` to the first byte of the first call's arguments."""
+        return self._pattern(self.opening + self.head)
+
+    @property
+    def next_pattern(self) -> Pattern:
+        """What leads to the arguments of the next call behind the same `begin`."""
+        return self._pattern(self.between + self.head)
+
+    def _pattern(self, source: str) -> Pattern:
+        return Pattern(source) if self.parameters else Pattern(source + OBJECT, n_ahead=len(OBJECT))
+
+    def patterns(self) -> Iterator[Pattern]:
+        """All that may have to be held until they match."""
+        yield self.first_pattern
+        if self.between:
+            yield self.next_pattern
+        yield from (Pattern(source) for source in (*self.tails, self.end) if source)
+        if self.parameters:
+            yield Pattern(self.parameters.begin)
+            yield Pattern(self.parameters.close)
+
+
+@dataclass(frozen=True, slots=True)
+class CallIdShape:
+    """What ids of calls look like: a prefix, then letters and digits."""
+
+    prefix: str = "call_"
+    length: int = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a family of models writes its output."""
+
+    name: str
+    reasoning: Reasoning | None = None
+    # The first is the form of calls that a constraint forces.
+    forms: tuple[CallForm, ...] = ()
+    ids: CallIdShape = CallIdShape()
+
+    def preferring(self, form: CallForm) -> Dialect:
+        """The same with this form as the first."""
+        return replace(self, forms=(form, *(each for each in self.forms if each is not form)))
+
+    def frames_with(self, token: bytes) -> bool:
+        """Whether a token's text is a part of the framing, and so is no output."""
+        return any(token in text.encode() for text in self._framing())
+
+    def _framing(self) -> Iterator[str]:
+        if self.reasoning:
+            yield from (self.reasoning.begin.text, self.reasoning.end.text)
+        for form in self.forms:
+            yield form.begin.text if form.begin else ""
+            yield form.parameters.end.text if form.parameters else ""
+            yield from (pattern.source for pattern in form.patterns())
+
+    @property
+    def longest_marker(self) -> int:
+        """The most bytes that wait for what follows them."""
+        markers = [self.reasoning.begin, self.reasoning.end] if self.reasoning else []
+        lengths = [len(each.text) + each.before + MAX_BLANKS for each in markers]
+        for form in self.forms:
+            n_begin = len(form.begin.text) + form.begin.before if form.begin else 0
+            lengths += [n_begin + pattern.most_bytes for pattern in form.patterns()]
+        return max(lengths, default=0)

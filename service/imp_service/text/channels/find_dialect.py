@@ -1,0 +1,91 @@
+"""Finds the dialect of a model: renders a conversation with a call, and looks for the row that reads the call back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+
+from imp_service.text.channels.channel_stream import ChannelStream, ParsePlan, joined, visible
+from imp_service.text.channels.dialect import Dialect
+from imp_service.text.channels.dialects import DIALECTS, PLAIN
+from imp_service.text.channels.tools import read_tools
+from imp_service.text.errors import TemplateInvalid, TextError
+from imp_service.text.templates.chat_prompt import ChatMessage, ChatPrompt
+from imp_service.text.tokens.tokenizer import Tokenizer
+
+OVERRIDE = "model.overrides.dialect"
+Render = Callable[[ChatPrompt], str]
+
+_NAME = "find_station"
+_ARGUMENTS = {"city": 'Z\u00fcrich "HB"', "platform": 7, "is_open": True, "lines": ["S3", "S9"]}
+_TYPES = {"city": "string", "platform": "integer", "is_open": "boolean", "lines": "array"}
+_SCHEMA = {"type": "object", "properties": {name: {"type": kind} for name, kind in _TYPES.items()}}
+_FUNCTION = {"name": _NAME, "description": "Finds a station.", "parameters": _SCHEMA}
+TOOLS_JSON = json.dumps([{"type": "function", "function": _FUNCTION}])
+# Nine letters and digits, as some templates ask for.
+_CALL = {"id": "a1b2c3d4e", "type": "function", "function": {"name": _NAME, "arguments": _ARGUMENTS}}
+_QUESTION = ChatMessage("user", "Where do I change trains?")
+_ANSWER = ChatMessage("assistant", "", tool_calls_json=json.dumps([_CALL]))
+
+
+def find_dialect(render: Render, tokenizer: Tokenizer, named: Dialect | None = None) -> Dialect:
+    """The dialect of a model's chat template. `plain` if no row reads back the call that the template wrote.
+
+    Its first form of calls is the one that the template writes. If the settings name a row, that is the dialect.
+    """
+    otherwise = PLAIN if named is None else named
+    try:
+        before, written = _rendered_call(render)
+        ids = tokenizer.encode(written, add_special_tokens=False, parse_special_tokens=True)
+    except TextError:
+        return otherwise
+    for candidate in _candidates(DIALECTS.values() if named is None else [named]):
+        if _reads_back(candidate, before, ids, tokenizer):
+            return DIALECTS[candidate.name].preferring(candidate.forms[0])
+    return otherwise
+
+
+def named_dialect(name: str) -> Dialect:
+    """The row that the settings name; TemplateInvalid if there is none."""
+    if name not in DIALECTS:
+        raise TemplateInvalid(OVERRIDE, f"{name}: no such dialect, known: {', '.join(DIALECTS)}")
+    return DIALECTS[name]
+
+
+def opens_reasoning(dialect: Dialect, prompt: str) -> bool:
+    """The prompt ends where its reasoning begins."""
+    return dialect.reasoning is not None and prompt.rstrip().endswith(dialect.reasoning.begin.text)
+
+
+def _rendered_call(render: Render) -> tuple[str, str]:
+    """The prompt before the assistant's call, and what the template writes from there on.
+
+    The prompt may have what the whole conversation has not, such as tools in its last message. Then what follows the
+    question is read, with the header of the assistant's turn.
+    """
+    prompt = render(ChatPrompt((_QUESTION,), TOOLS_JSON))
+    whole = render(ChatPrompt((_QUESTION, _ANSWER), TOOLS_JSON, add_generation_prompt=False))
+    if whole.startswith(prompt):
+        return prompt, whole[len(prompt) :]
+    before, _, written = whole.rpartition(_QUESTION.content)
+    return before, written
+
+
+def _candidates(rows: Iterable[Dialect]) -> Iterator[Dialect]:
+    """Each row with one form of calls alone."""
+    for row in rows:
+        for form in row.forms:
+            yield Dialect(row.name, row.reasoning, (form,), row.ids)
+
+
+def _reads_back(dialect: Dialect, before: str, ids: list[int], tokenizer: Tokenizer) -> bool:
+    plan = ParsePlan(dialect, opens_reasoning(dialect, before), read_tools(TOOLS_JSON), (0,))
+    stream = ChannelStream(visible(tokenizer.table, dialect, tokenizer.eos_ids), plan)
+    told = joined([stream.feed_all(ids), stream.finish()])
+    if len(told.tool_calls) != 1 or _NAME in told.text + told.reasoning:
+        return False
+    call = told.tool_calls[0]
+    try:
+        return call.name == _NAME and json.loads(call.arguments) == _ARGUMENTS
+    except ValueError:
+        return False

@@ -1,0 +1,91 @@
+"""Reads on as long as one of several patterns may match, and says which one does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from imp_service.text.channels.pattern import Pattern, PatternMatcher
+from imp_service.text.channels.pieces import GAPS, Kind, Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A pattern, and what to do when it has matched."""
+
+    pattern: Pattern
+    action: Callable[[], None]
+    # The names that $name may have; None: any.
+    names: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An option whose pattern was read, and the bytes after it."""
+
+    option: Option
+    pieces: list[Piece]
+    rest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """No pattern matches: all bytes that were read since the marker."""
+
+    rest: bytes
+
+
+class PatternChoice:
+    """The options at one place of an output. No pattern begins with another one."""
+
+    def __init__(self, options: Sequence[Option], marker: bytes) -> None:
+        """`marker` was read before the patterns, and is held with them."""
+        self._tried = [(PatternMatcher(option.pattern), option) for option in options]
+        self.marker = marker
+        self._read = b""
+
+    @property
+    def held(self) -> bytes:
+        """What was read, with the marker."""
+        return self.marker + self._read
+
+    def feed(self, data: bytes) -> Match | Mismatch | None:
+        """Reads up to the end of a match. None: the bytes may become one."""
+        for n, byte in enumerate(data, start=1):
+            self._tried = [each for each in self._tried if each[0].feed(byte)]
+            if not self._tried:
+                return Mismatch(self._read + data)
+            matcher, option = self._tried[0]
+            if matcher.is_matched:
+                read = self._read + data[:n]
+                if not _names_a_function(matcher, option, read):
+                    return Mismatch(self._read + data)
+                n_kept = len(read) - option.pattern.n_ahead
+                return Match(option, self._pieces(matcher, read[:n_kept]), read[n_kept:] + data[n:])
+        self._read += data
+        return None
+
+    def named(self) -> list[Piece] | None:
+        """At the end of the output: the pieces of a call whose name is complete, or None."""
+        for matcher, option in self._tried:
+            if any(gap.name == "$name" for gap in matcher.gaps) and _names_a_function(matcher, option, self._read):
+                return self._pieces(matcher, self._read)
+        return None
+
+    def _pieces(self, matcher: PatternMatcher, read: bytes) -> list[Piece]:
+        found, at = [Piece(Kind.MARKER, self.marker)], 0
+        for gap in matcher.gaps:
+            found += [Piece(Kind.MARKER, read[at : gap.start]), Piece(GAPS[gap.name], read[gap.start : gap.end])]
+            at = gap.end
+        return [*found, Piece(Kind.MARKER, read[at:])]
+
+
+def _names_a_function(matcher: PatternMatcher, option: Option, read: bytes) -> bool:
+    for gap in matcher.gaps:
+        try:
+            name = read[gap.start : gap.end].decode()
+        except UnicodeDecodeError:
+            return False
+        if gap.name == "$name" and option.names is not None and name not in option.names:
+            return False
+    return True

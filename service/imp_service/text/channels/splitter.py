@@ -1,0 +1,229 @@
+"""Splits a growing output into the pieces of a dialect. What only looks like a call is content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from imp_service.text.channels.dialect import CallForm, Dialect, Marker
+from imp_service.text.channels.json_object import ObjectScanner
+from imp_service.text.channels.pattern import Pattern
+from imp_service.text.channels.pattern_choice import Match, Option, PatternChoice
+from imp_service.text.channels.pieces import Kind, Piece, merged
+from imp_service.text.stop_matcher import StopMatcher, StopStrings
+
+Action = Callable[[], None]
+
+
+class ChannelSplitter:
+    """Follows one output. However its bytes come in pieces, the result is the same.
+
+    It is always in one state, whose reader takes bytes and returns those that the next state's reader takes. At any
+    time it holds at most `dialect.longest_marker` bytes, until it is clear what they are.
+    """
+
+    def __init__(self, dialect: Dialect, *, in_reasoning: bool, names: frozenset[str] | None) -> None:
+        """`in_reasoning`: the prompt has opened the reasoning. `names` are the functions that the request offers.
+
+        None: any. If they are none, nothing is a call.
+        """
+        self._dialect = dialect
+        self._names = names
+        self._forms = dialect.forms if names is None or names else ()
+        self._out: list[Piece] = []
+        self._reader: Callable[[bytes], bytes]
+        # What waits for the bytes that follow, and what it is if none follow.
+        self._held = b""
+        self._held_kind = Kind.CONTENT
+        self._matcher: StopMatcher
+        self._choice: PatternChoice | None = None
+        self._otherwise: Action
+        self._n_newlines = 0
+        self._then: Action
+        self._form: CallForm
+        self._scanner: ObjectScanner
+        if in_reasoning and dialect.reasoning is not None:
+            self._skip(dialect.reasoning.begin.after, self._begin_reasoning)
+        else:
+            self._begin_output()
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The pieces that these bytes complete."""
+        while data:
+            data = self._reader(data)
+        return self._taken()
+
+    def finish(self) -> list[Piece]:
+        """What was held, once nothing follows. A call whose name is known is told."""
+        named = None if self._choice is None else self._choice.named()
+        if named is not None:
+            self._out += named
+            self._emit(Kind.HEAD_END)
+        else:
+            self._emit(self._held_kind, self._waiting)
+        self._held, self._choice = b"", None
+        return self._taken()
+
+    @property
+    def n_held(self) -> int:
+        """Bytes that wait for what follows."""
+        return len(self._waiting)
+
+    @property
+    def _waiting(self) -> bytes:
+        return self._held if self._choice is None else self._choice.held
+
+    def _taken(self) -> list[Piece]:
+        out, self._out = self._out, []
+        return merged(out)
+
+    def _emit(self, kind: Kind, data: bytes = b"") -> None:
+        self._out.append(Piece(kind, data))
+
+    # States: the beginning of the output, content, reasoning.
+
+    def _begin_output(self) -> None:
+        options = [self._head(form, form.first_pattern) for form in self._forms if form.begin is None]
+        if self._dialect.reasoning:
+            begin = self._dialect.reasoning.begin
+            options.append(Option(Pattern(" " + begin.text), lambda: self._skip(begin.after, self._begin_reasoning)))
+        self._try(options, self._begin_content, Kind.CONTENT)
+
+    def _begin_content(self) -> None:
+        self._find(_begins(self._forms), Kind.CONTENT, self._begin_call)
+
+    def _begin_reasoning(self) -> None:
+        assert self._dialect.reasoning is not None  # narrows
+        end = self._dialect.reasoning.end
+        self._find(end.forms, Kind.REASONING, lambda marker: self._end_section(marker, end, self._begin_content))
+
+    # States: a call.
+
+    def _begin_call(self, marker: bytes) -> None:
+        begun = [form for form in self._forms if form.begin and marker.endswith(form.begin.text.encode())]
+        options = [self._head(form, form.first_pattern) for form in begun]
+        self._try(options, self._begin_content, Kind.CONTENT, marker)
+
+    def _head(self, form: CallForm, pattern: Pattern) -> Option:
+        return Option(pattern, lambda: self._begin_arguments(form), self._names if form.begin is None else None)
+
+    def _begin_arguments(self, form: CallForm) -> None:
+        self._form = form
+        self._emit(Kind.HEAD_END)
+        if form.parameters:
+            self._between_parameters()
+        else:
+            self._scanner = ObjectScanner()
+            self._reader = self._read_object
+
+    def _read_object(self, data: bytes) -> bytes:
+        end = self._scanner.feed(data)
+        self._emit(Kind.ARGUMENTS, data[:end])
+        if end is None:
+            return b""
+        self._end_call()
+        return data[end:]
+
+    def _between_parameters(self) -> None:
+        written = self._form.parameters
+        assert written is not None  # narrows
+        begin = Option(Pattern(written.begin), lambda: self._skip(written.after_begin, self._begin_value))
+        self._try([begin, Option(Pattern(written.close), self._end_call)], self._end_call, Kind.MARKER)
+
+    def _begin_value(self) -> None:
+        assert self._form.parameters is not None  # narrows
+        end = self._form.parameters.end
+        self._find(end.forms, Kind.VALUE, lambda marker: self._end_section(marker, end, self._end_value))
+
+    def _end_value(self) -> None:
+        self._emit(Kind.VALUE_END)
+        self._between_parameters()
+
+    def _end_call(self) -> None:
+        self._emit(Kind.CALL_END)
+        tails = [Option(Pattern(tail), self._after_tail) for tail in self._form.tails]
+        self._try(tails, self._after_tail, Kind.MARKER)
+
+    def _after_tail(self) -> None:
+        form = self._form
+        options = [self._head(form, form.next_pattern)] if form.between else []
+        if form.end:
+            options.append(Option(Pattern(form.end), lambda: self._skip(form.after_end, self._begin_content)))
+        self._try(options, self._begin_content, Kind.MARKER)
+
+    # Readers: up to a marker.
+
+    def _find(self, markers: tuple[str, ...], kind: Kind, then: Callable[[bytes], None]) -> None:
+        """Bytes are of this kind up to the next marker."""
+        self._matcher = StopMatcher(_strings(markers))
+        # Half of the marker behind a value is none of the value.
+        self._held_kind = Kind.MARKER if kind is Kind.VALUE else kind
+        self._reader = lambda data: self._read_to_marker(data, kind, then)
+
+    def _read_to_marker(self, data: bytes, kind: Kind, then: Callable[[bytes], None]) -> bytes:
+        n_before = self._matcher.n_bytes - len(self._held)
+        match = self._matcher.feed(data, may_end=True)
+        waiting, self._held = self._held + data, b""
+        if match is None:
+            cut = len(waiting) - self._matcher.n_held
+            self._emit(kind, waiting[:cut])
+            self._held = waiting[cut:]
+            return b""
+        start, end = match.start - n_before, match.end - n_before
+        self._emit(kind, waiting[:start])
+        then(waiting[start:end])
+        return waiting[end:]
+
+    def _end_section(self, marker: bytes, written: Marker, then: Action) -> None:
+        self._emit(Kind.MARKER, marker)
+        self._skip(written.after, then)
+
+    # Readers: line breaks, which are part of the framing.
+
+    def _skip(self, most: int, then: Action) -> None:
+        self._n_newlines, self._then = most, then
+        self._reader = self._read_newlines
+
+    def _read_newlines(self, data: bytes) -> bytes:
+        n = 0
+        while n < min(len(data), self._n_newlines) and data[n : n + 1] == b"\n":
+            n += 1
+        self._emit(Kind.MARKER, data[:n])
+        self._n_newlines -= n
+        if n < len(data):
+            self._then()
+        return data[n:]
+
+    # Readers: patterns.
+
+    def _try(self, options: Sequence[Option], otherwise: Action, held_kind: Kind, marker: bytes = b"") -> None:
+        """Reads on as long as an option may match. `marker` was read before them: without a match it is content."""
+        if not options:
+            otherwise()
+            return
+        self._choice, self._otherwise, self._held_kind = PatternChoice(options, marker), otherwise, held_kind
+        self._reader = self._read_pattern
+
+    def _read_pattern(self, data: bytes) -> bytes:
+        choice = self._choice
+        assert choice is not None  # narrows
+        outcome = choice.feed(data)
+        if outcome is None:
+            return b""
+        self._choice = None
+        if isinstance(outcome, Match):
+            self._out += outcome.pieces
+            outcome.option.action()
+        else:
+            self._emit(Kind.CONTENT, choice.marker)
+            self._otherwise()
+        return outcome.rest
+
+
+@lru_cache(maxsize=256)
+def _strings(forms: tuple[str, ...]) -> StopStrings:
+    return StopStrings(forms)
+
+
+def _begins(forms: Sequence[CallForm]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for form in forms if form.begin for text in form.begin.forms))

@@ -1,0 +1,283 @@
+"""Output as channels: every byte in one of them, whatever the pieces, and only real calls are calls."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imp_service.text import StopRules, StopStrings, Tokenizer
+from imp_service.text.channels.calls import CallIds, CallWriter
+from imp_service.text.channels.channel_stream import ChannelDelta, ChannelStream, ParsePlan, joined, visible
+from imp_service.text.channels.dialects import DIALECTS
+from imp_service.text.channels.pieces import Kind, Piece, merged
+from imp_service.text.channels.splitter import ChannelSplitter
+from imp_service.text.channels.tools import Tool
+from support.dialect_texts import TOOLS, WRITERS, Said
+from support.tiny_vocabularies import byte_level
+
+BYTES = Tokenizer.from_metadata(byte_level())
+NAMES = frozenset(tool.name for tool in TOOLS)
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="<[{\n\r\t "), min_size=1, max_size=12)
+VALUES = {
+    "text": st.text(st.characters(codec="utf-8", exclude_characters="<\r"), max_size=12),
+    "count": st.integers(-(10**9), 10**9),
+    "share": st.floats(allow_nan=False, allow_infinity=False),
+    "flag": st.booleans(),
+    "list": st.lists(st.one_of(st.integers(0, 9), WORDS, st.none()), max_size=3),
+    "more": st.dictionaries(WORDS, st.booleans(), max_size=2),
+}
+CALLS = st.tuples(st.sampled_from(sorted(NAMES)), st.fixed_dictionaries({}, optional=VALUES))
+SAID = st.builds(
+    Said,
+    content=st.one_of(st.just(""), WORDS),
+    reasoning=st.one_of(st.just(""), WORDS),
+    calls=st.lists(CALLS, max_size=3),
+)
+# Texts with every marker, whole and broken, of every dialect.
+PARTS = (
+    *("<think>", "</think>", "<tool_call>", "</tool_call>", "<function=find>", "<parameter=text>", "</parameter>"),
+    *("</function>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]", "<|python_tag|>", '{"name": "find"'),
+    *(', "arguments": ', ', "parameters": ', '{"text": "x"}', "}", "]", "[", "\n", " ", "find", "ü", "<", ";", ","),
+)
+TANGLES = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
+
+
+def split(dialect: str, pieces: Sequence[bytes], *, in_reasoning: bool = False) -> list[Piece]:
+    """The pieces of an output that comes in these parts."""
+    splitter = ChannelSplitter(DIALECTS[dialect], in_reasoning=in_reasoning, names=NAMES)
+    found: list[Piece] = []
+    for piece in pieces:
+        found += splitter.feed(piece)
+        assert splitter.n_held <= DIALECTS[dialect].longest_marker
+    return merged([*found, *splitter.finish()])
+
+
+def cut(data: bytes, seed: int) -> list[bytes]:
+    """The bytes in random pieces."""
+    rng = random.Random(seed)
+    cuts = sorted(rng.sample(range(len(data) + 1), min(len(data), rng.randint(0, 8))))
+    return [data[start:end] for start, end in itertools.pairwise([0, *cuts, len(data)])]
+
+
+def read(dialect: str, text: str, *, tools: Sequence[Tool] | None = TOOLS, every: int | None = 1) -> ChannelDelta:
+    """The channels of a text that comes byte by byte, or at once."""
+    plan = ParsePlan(DIALECTS[dialect], False, None if tools is None else tuple(tools), (7,))
+    stream = ChannelStream(visible(BYTES.table, plan.dialect, BYTES.eos_ids), plan)
+    ids = BYTES.encode(text, add_special_tokens=False)
+    step = every or len(ids) or 1
+    return joined([*(stream.feed_all(ids[at : at + step]) for at in range(0, len(ids), step)), stream.finish()])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(text=TANGLES, in_reasoning=st.booleans(), seed=st.integers(0, 2**32))
+def test_chn_1_chn_2_every_byte_is_in_one_piece_whatever_the_splits(
+    dialect: str, text: str, in_reasoning: bool, seed: int
+) -> None:
+    data = text.encode()
+    whole = split(dialect, [data], in_reasoning=in_reasoning)
+    assert b"".join(piece.data for piece in whole) == data
+    assert split(dialect, [bytes([byte]) for byte in data], in_reasoning=in_reasoning) == whole
+    assert split(dialect, cut(data, seed), in_reasoning=in_reasoning) == whole
+
+
+def test_chn_1_plain_output_is_all_content() -> None:
+    text = "<think>a</think><tool_call>"
+    assert split("plain", [text.encode()], in_reasoning=True) == [Piece(Kind.CONTENT, text.encode())]
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
+@given(said=SAID)
+def test_tol_2_what_a_dialect_writes_is_read_back(writer: Callable[[Said], str], said: Said) -> None:
+    text, dialect = writer(said), WRITERS[writer]
+    expected = Said(said.content, said.reasoning, said.calls)
+    if dialect == "llama3":
+        expected = Said("" if said.calls else said.content, "", said.calls)
+    for every in (1, None):
+        found = read(dialect, text, every=every)
+        assert (found.text, found.reasoning) == (expected.content, expected.reasoning)
+        assert [(call.name, json.loads(call.arguments)) for call in found.tool_calls] == list(expected.calls)
+        assert [call.index for call in found.tool_calls] == list(range(len(said.calls)))
+
+
+FORTY = [
+    (WRITERS[writer], writer(Said("Moment ü", "why ✓", [("find", {"text": f'a "{n}"\n', "count": n})] * calls)))
+    for writer in WRITERS
+    for calls in (0, 1, 2, 3)
+    for n in (1, 22)
+]
+
+
+@pytest.mark.parametrize(("dialect", "text"), FORTY)
+def test_tol_2_streamed_is_whole_at_every_split(dialect: str, text: str) -> None:
+    data = text.encode()
+    whole = split(dialect, [data])
+    for at in range(len(data)):
+        assert split(dialect, [data[:at], data[at:]]) == whole
+
+
+LOOKALIKES = [
+    ("hermes", "Write <tool_call> to begin a call."),
+    ("hermes", "<tool_call>\nfind\n</tool_call>"),
+    ("hermes", '<tool_call>{"arguments": {}}</tool_call>'),
+    ("hermes", '{"name": "find", "arguments": {}}'),
+    ("hermes", "The <think> tag."),
+    ("qwen-xml", "<tool_call>\n<function=>\n</tool_call>"),
+    ("qwen-xml", "<function=find>\n</function>"),
+    ("llama3", '{"name": "Bob", "parameters": {"age": 7}}'),
+    ("llama3", 'So: {"name": "find", "parameters": {}}'),
+    ("llama3", '{"name": "find", "parameters": 7}'),
+    ("llama3", "<|python_tag|>print(1)"),
+    ("mistral", "[TOOL_CALLS] is a marker"),
+    ("mistral", '[{"name": "find", "arguments": {}}]'),
+    ("mistral", "see [TOOL_CALLS"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "text"), LOOKALIKES)
+def test_chn_3_what_only_looks_like_a_call_is_content(dialect: str, text: str) -> None:
+    found = read(dialect, text)
+    assert (found.text, found.reasoning, found.tool_calls) == (text, "", [])
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
+def test_chn_3_nothing_is_a_call_if_the_request_offers_no_function(writer: Callable[[Said], str]) -> None:
+    text = writer(Said("Hm", "", [("find", {"text": "x"})]))
+    assert read(WRITERS[writer], text, tools=()).text == text
+
+
+def test_chn_3_text_behind_a_call_is_content() -> None:
+    call = '<tool_call>{"name": "find", "arguments": {}'
+    for rest, content in (("}</tool_call>\nDone", "Done"), (', "more": 1}', ', "more": 1}'), ("</tool_call>x", "x")):
+        found = read("hermes", call + rest)
+        assert (len(found.tool_calls), found.text) == (1, content)
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
+def test_chn_4_a_call_that_is_cut_is_told_as_far_as_it_came(writer: Callable[[Said], str]) -> None:
+    dialect, text = WRITERS[writer], writer(Said("", "", [("find", {"text": "abc", "count": 12})]))
+    whole = read(dialect, text).tool_calls[0]
+    lengths = []
+    for n in range(len(text) + 1):
+        calls = read(dialect, text[:n]).tool_calls
+        if not calls:
+            continue
+        assert (calls[0].name, calls[0].id) == (whole.name, whole.id)
+        assert whole.arguments.startswith(calls[0].arguments)
+        lengths.append(len(calls[0].arguments))
+    assert lengths == sorted(lengths)
+    assert lengths[0] == 0 and lengths[-1] == len(whole.arguments)
+
+
+def as_parameter(schema: object, text: str) -> object:
+    tool = Tool("find", {"type": "object", "properties": {"v": schema}, "$defs": {"n": {"type": "integer"}}}, "")
+    call = f"<tool_call>\n<function=find>\n<parameter=v>\n{text}\n</parameter>\n</function>\n</tool_call>"
+    found = read("qwen-xml", call, tools=[tool])
+    assert read("qwen-xml", call, tools=[tool], every=None) == found
+    return json.loads(found.tool_calls[0].arguments)["v"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "string"}, "5", "5"),
+        ({"type": "string"}, "null", "null"),
+        ({"type": "string"}, ' "a"\n\\ ü\n', ' "a"\n\\ ü\n'),
+        ({"type": "integer"}, " 5", 5),
+        ({"type": "number"}, "5e1", 50.0),
+        ({"type": "integer"}, "five", "five"),
+        ({"type": "number"}, "NaN", "NaN"),
+        ({"type": "boolean"}, "True", True),
+        ({"type": "boolean"}, "false", False),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"type": ["string", "null"]}, "None", None),
+        ({"type": ["string", "null"]}, "5", "5"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5", 5),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5 apples", "5 apples"),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, 2]}, "1", 1),
+        ({"$ref": "#/$defs/n"}, "7", 7),
+        ({"type": "array"}, '["a", {"b": 1}]', ["a", {"b": 1}]),
+        ({"type": "object"}, '{"a": "<b>"}', {"a": "<b>"}),
+        ({"type": "string"}, '{"a": 1}', '{"a": 1}'),
+        ({"type": "integer"}, "x" * 100, "x" * 100),
+        ({}, "7", 7),
+        ({}, "seven", "seven"),
+    ],
+)
+def test_chn_5_a_value_written_as_text_is_json_of_its_type(schema: object, text: str, value: object) -> None:
+    found = as_parameter(schema, text)
+    assert found == value and type(found) is type(value)
+
+
+def test_chn_5_a_parameter_that_no_schema_declares_is_text() -> None:
+    call = "<tool_call><function=find><parameter=other>7</parameter></function></tool_call>"
+    for tools in (TOOLS, None):
+        assert json.loads(read("qwen-xml", call, tools=tools).tool_calls[0].arguments) == {"other": "7"}
+
+
+def test_chn_7_ids_follow_from_the_request_alone() -> None:
+    def ids(dialect: str, *origin: int) -> list[str]:
+        return [CallIds(DIALECTS[dialect].ids, origin).of(index) for index in range(3)]
+
+    assert ids("hermes", 7, 20, 0) == ids("hermes", 7, 20, 0)
+    every = [*ids("hermes", 7, 20, 0), *ids("hermes", 8, 20, 0), *ids("hermes", 7, 21, 0), *ids("hermes", 7, 20, 1)]
+    assert len(set(every)) == 12
+    assert all(each.startswith("call_") and len(each) == 29 and each[5:].isalnum() for each in every)
+    assert all(len(each) == 9 and each.isalnum() for each in ids("mistral", 7, 20, 0))
+
+
+def test_chn_7_an_id_that_the_model_writes_before_its_arguments_is_kept() -> None:
+    found = read("mistral", '[TOOL_CALLS]find[CALL_ID]a1b2c3d4e[ARGS]{"text": "x"}')
+    assert [call.id for call in found.tool_calls] == ["a1b2c3d4e"]
+
+
+def test_chn_4_a_call_in_a_broken_character_stays_valid_text() -> None:
+    writer = CallWriter((), CallIds(DIALECTS["hermes"].ids, (1,)))
+    for piece in (Piece(Kind.NAME, b"f"), Piece(Kind.HEAD_END)):
+        writer.take(piece)
+    first = writer.take(Piece(Kind.ARGUMENTS, b'{"a": "\xc3'))
+    second = writer.take(Piece(Kind.ARGUMENTS, b'\xbc"}'))
+    assert first is not None and second is not None
+    assert first.arguments + second.arguments == '{"a": "ü"}'
+
+
+STOPS = StopRules(StopStrings(("END",)))
+
+
+def streamed(text: str, dialect: str = "hermes") -> tuple[ChannelDelta, int]:
+    """The channels with a stop string, and how many tokens were taken."""
+    plan = ParsePlan(DIALECTS[dialect], False, TOOLS, (7,))
+    stream = ChannelStream(BYTES.table, plan, STOPS)
+    deltas: list[ChannelDelta] = []
+    for n, token in enumerate(BYTES.encode(text, add_special_tokens=False), start=1):
+        deltas.append(stream.feed(token))
+        if deltas[-1].match is not None:
+            assert stream.finish() == ChannelDelta()
+            return joined(deltas), n
+    return joined([*deltas, stream.finish()]), len(text)
+
+
+def test_chn_8_stop_strings_match_content_alone() -> None:
+    text = '<think>END</think>a <tool_call>{"name": "find", "arguments": {"text": "END"}}</tool_call> b END c'
+    found, n = streamed(text)
+    assert (found.match, found.text, found.reasoning) == ("END", "a  b ", "END")
+    assert json.loads(found.tool_calls[0].arguments) == {"text": "END"}
+    assert n == text.rindex("END") + 3
+
+
+def test_chn_8_a_stop_string_does_not_go_on_behind_a_call() -> None:
+    found, _ = streamed('aEN<tool_call>{"name": "find", "arguments": {}}</tool_call>Db')
+    assert (found.match, found.text) == (None, "aENDb")
+
+
+@settings(max_examples=30)
+@given(text=TANGLES)
+def test_chn_8_content_without_calls_stops_as_text_does(text: str) -> None:
+    found, _ = streamed(text.replace("<", "").replace("[", "") + "END and more", "plain")
+    assert found.match == "END" and "END" not in found.text
