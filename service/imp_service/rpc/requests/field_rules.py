@@ -6,45 +6,33 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from imp_service.generation.validate import (
-    MAX_SALT_BYTES,
-    SEQUENCES,
-    TOP_LOGPROBS,
-    Bounds,
-    Violation,
-    count_violations,
-)
+from imp_service.generation.validate import Bounds, count_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests import message_rules as whole
 from imp_service.rpc.requests.read_requests import read_chat
-from imp_service.rpc.requests.rules import (
+from imp_service.rpc.requests.rules import DurationIn, Float, IdsOf, KnownEnum
+from imp_service.serving.rules import generation_rules as values
+from imp_service.serving.rules.kinds import (
     Anything,
-    AtMost,
     Both,
-    DurationIn,
     Feature,
     Finding,
-    KnownEnum,
-    ModelName,
     Name,
     Names,
     Number,
     Rule,
+    Seconds,
     Text,
     Texts,
     TokenIds,
 )
-from imp_service.serving.prompt_cost import chat_bytes
 from imp_service.serving.served_model import ServedModel
 from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
-from imp_service.text.limits import TextLimits
-from imp_service.text.templates.chat_prompt import MAX_MESSAGES, find_violations
 
 HOUR = 3600.0
 MAX_STEP_TOKENS = 256
 MAX_INPUTS = 256
 MAX_ABORTED = 1024
-TEXT_LIMITS = TextLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +63,17 @@ class Steps(Rule):
 
 
 class Chat(Rule):
-    """A conversation: the rules of imp_service.text, and the size of all its texts."""
+    """A conversation."""
 
     def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
-        too_many = list(count_violations(len(value.messages), f"{path}.messages", 1, MAX_MESSAGES))
-        if too_many:
-            yield from too_many
-            return
-        chat = read_chat(value)
-        for error in find_violations(chat, path):
-            yield Violation(error.path, error.message)
-        n_bytes, most = chat_bytes(chat), served.settings.limits.max_prompt_bytes
-        if n_bytes > most:
-            yield Violation(path, f"{n_bytes} bytes in all, expected at most {most}")
+        too_many = list(values.CHAT_MESSAGES.check(value.messages, f"{path}.messages", served))
+        yield from too_many or values.CHAT.check(read_chat(value), path, served)
 
 
 class Inputs(Rule):
     """At most `most` lists of ids, each a list of known tokens."""
 
-    def __init__(self, most: int | None, each: TokenIds) -> None:
+    def __init__(self, most: int | None, each: IdsOf) -> None:
         self._most = most
         self._each = each
 
@@ -106,22 +86,12 @@ class Inputs(Rule):
             yield from self._each.check(item, f"{path}[{i}]", served)
 
 
-def _prompt_bytes(served: ServedModel) -> float:
-    return served.settings.limits.max_prompt_bytes
-
-
 def _known(enum: Any) -> frozenset[int]:
     return frozenset(enum.values())
 
 
-def _bytes(most: int) -> Any:
-    return lambda served: most
-
-
-ANYTHING, NESTED, NAME, MODEL = Anything(), Nested(), Name(), ModelName()
-PROMPT_TEXT = Text(1, _prompt_bytes)
-PROMPT_IDS = TokenIds((1, None))
-CONSTRAINT_SOURCE = Text(1, lambda served: served.settings.text.constraint_bytes)
+ANYTHING, NESTED, NAME = Anything(), Nested(), Name()
+PROMPT_IDS = IdsOf(values.PROMPT_IDS)
 NO_DRAFT_MODEL = Feature(lambda served: False, bool, "speculative decoding is not built into this server")
 SPARSE_POLICIES = (types_pb2.SPARSE_PREFILL_POLICY_AUTO, types_pb2.SPARSE_PREFILL_POLICY_SPARSE)
 NOT_SPARSE = "sparse prefill is not built into this server"
@@ -144,21 +114,21 @@ RULES: Mapping[str, MessageRules] = {
     "DryOptions": MessageRules(dict.fromkeys((*DRY_FIELDS, "breakers"), ANYTHING)),  # with the sampler
     "StopOptions": MessageRules(
         {
-            "max_tokens": AtMost(lambda served: served.settings.limits.max_tokens, "limits.max_tokens"),
+            "max_tokens": values.MAX_TOKENS,
             "min_tokens": ANYTHING,
             "strings": ANYTHING,
             "token_ids": ANYTHING,
             "ignore_eos": ANYTHING,
             "include_match": ANYTHING,
-            "time_limit": DurationIn(0, lambda served: served.settings.limits.request_time.total_seconds(), above=True),
+            "time_limit": DurationIn(values.TIME_LIMIT),
         },
         (whole.as_the_library_checks,),
     ),
     "Constraint": MessageRules(
         {
-            "json_schema": CONSTRAINT_SOURCE,
-            "regex": Text(1, lambda served: served.settings.text.regex_bytes),
-            "gbnf": CONSTRAINT_SOURCE,
+            "json_schema": values.CONSTRAINT_SOURCE,
+            "regex": values.REGEX,
+            "gbnf": values.CONSTRAINT_SOURCE,
             "choices": NESTED,
             "json_object": NESTED,
             "unbounded_whitespace": ANYTHING,
@@ -167,40 +137,31 @@ RULES: Mapping[str, MessageRules] = {
     ),
     "Choices": MessageRules(
         {"values": ANYTHING},
-        (
-            whole.always(
-                "values",
-                Texts(
-                    (1, TEXT_LIMITS.choices),
-                    Text(1, _bytes(TEXT_LIMITS.choice_bytes)),
-                    lambda served: served.settings.text.constraint_bytes,
-                ),
-            ),
-        ),
+        (whole.always("values", values.CHOICES),),
     ),
     "JsonObject": MessageRules({}),
     "OutputOptions": MessageRules(
         {
             "text": ANYTHING,
             "logprobs": ANYTHING,
-            "top_logprobs": Number(TOP_LOGPROBS),
-            "prompt_logprobs": Feature(
-                lambda served: served.settings.features.prompt_logprobs, bool, "features.prompt_logprobs is off"
-            ),
+            "top_logprobs": values.N_TOP_LOGPROBS,
+            "prompt_logprobs": values.PROMPT_LOGPROBS,
             "prompt_token_ids": ANYTHING,
-            "max_chunk_tokens": Number(Bounds(1, 1024, whole=True)),
-            "max_chunk_delay": DurationIn(0, lambda served: 10),
+            "max_chunk_tokens": values.CHUNK_TOKENS,
+            "max_chunk_delay": DurationIn(values.CHUNK_DELAY),
             "special_tokens": ANYTHING,
         }
     ),
-    "CacheOptions": MessageRules({"bypass_prefix": ANYTHING, "salt": Text(0, _bytes(MAX_SALT_BYTES))}),
+    "CacheOptions": MessageRules({"bypass_prefix": ANYTHING, "salt": values.SALT}),
     "SparsePrefillOptions": MessageRules(
         {
             "policy": Both(
                 KnownEnum(_known(types_pb2.SparsePrefillPolicy)),
                 Feature(lambda served: False, lambda policy: policy in SPARSE_POLICIES, NOT_SPARSE),
             ),
-            "keep": Both(Number(Bounds(0, 1, above=True)), Feature(lambda served: False, lambda _: True, NOT_SPARSE)),
+            "keep": Both(
+                Float(Number(Bounds(0, 1, above=True))), Feature(lambda served: False, lambda _: True, NOT_SPARSE)
+            ),
         }
     ),
     "SpeculationOptions": MessageRules(
@@ -212,9 +173,9 @@ RULES: Mapping[str, MessageRules] = {
     # InferenceService.
     "GenerateRequest": MessageRules(
         {
-            "request_id": NAME,
-            "model": MODEL,
-            "text": PROMPT_TEXT,
+            "request_id": values.REQUEST_ID,
+            "model": values.MODEL,
+            "text": values.PROMPT_TEXT,
             "token_ids": PROMPT_IDS,
             "chat": Chat(),
             "session_id": NAME,
@@ -223,7 +184,7 @@ RULES: Mapping[str, MessageRules] = {
             "constraint": NESTED,
             "output": NESTED,
             "cache": NESTED,
-            "num_sequences": Number(SEQUENCES),
+            "num_sequences": values.N_SEQUENCES,
             "sparse_prefill": NESTED,
             "speculation": NESTED,
         },
@@ -233,7 +194,7 @@ RULES: Mapping[str, MessageRules] = {
     "StepOptions": MessageRules(
         {
             "sample": ANYTHING,
-            "top_logprobs": Number(TOP_LOGPROBS),
+            "top_logprobs": values.N_TOP_LOGPROBS,
             "logits": Feature(lambda served: served.settings.features.logits, bool, "features.logits is off"),
             "scores": ANYTHING,
             "allowed_token_mask": ANYTHING,
@@ -243,14 +204,14 @@ RULES: Mapping[str, MessageRules] = {
     "PrefillRequest": MessageRules(
         {
             "session_id": NAME,
-            "model": MODEL,
+            "model": values.MODEL,
             "token_ids": PROMPT_IDS,
-            "text": PROMPT_TEXT,
+            "text": values.PROMPT_TEXT,
             "chat": Chat(),
             "position": ANYTHING,
             "sampling": NESTED,
             "step": NESTED,
-            "ttl": DurationIn(0, lambda served: served.settings.sessions.max_ttl.total_seconds(), above=True),
+            "ttl": DurationIn(Seconds(0, lambda served: served.settings.sessions.max_ttl.total_seconds(), above=True)),
             "cache": NESTED,
             "base": ANYTHING,  # against what the session holds
         },
@@ -277,8 +238,8 @@ RULES: Mapping[str, MessageRules] = {
     "ReleaseSessionRequest": MessageRules({"session_id": NAME}, (whole.required("session_id"),)),
     "EmbedRequest": MessageRules(
         {
-            "model": MODEL,
-            "texts": Texts((0, MAX_INPUTS), PROMPT_TEXT, _prompt_bytes),
+            "model": values.MODEL,
+            "texts": Texts((0, MAX_INPUTS), values.PROMPT_TEXT, values.prompt_bytes),
             "token_ids": Inputs(MAX_INPUTS, PROMPT_IDS),
             "normalize": ANYTHING,
         },
@@ -294,23 +255,23 @@ RULES: Mapping[str, MessageRules] = {
             "offsets": ANYTHING,
         },
         (
-            whole.always("texts", Texts((1, MAX_INPUTS), Text(0, _prompt_bytes), _prompt_bytes)),
+            whole.always("texts", Texts((1, MAX_INPUTS), Text(0, values.prompt_bytes), values.prompt_bytes)),
             whole.offsets_of_ids,
         ),
     ),
     "DetokenizeRequest": MessageRules(
-        {"token_ids": Inputs(None, TokenIds()), "special_tokens": ANYTHING},
+        {"token_ids": Inputs(None, IdsOf(TokenIds())), "special_tokens": ANYTHING},
         (whole.detokenized_ids,),
     ),
     "ApplyChatTemplateRequest": MessageRules({"chat": Chat()}, (whole.required("chat"),)),
     "GetTokenizerRequest": MessageRules({}),
     # ModelService.
-    "GetModelInfoRequest": MessageRules({"model": MODEL}),
+    "GetModelInfoRequest": MessageRules({"model": values.MODEL}),
     "GetServerInfoRequest": MessageRules({}),
     "GetLoadRequest": MessageRules({}),
-    "WatchLoadRequest": MessageRules({"min_interval": DurationIn(0.01, lambda served: HOUR)}),
+    "WatchLoadRequest": MessageRules({"min_interval": DurationIn(Seconds(0.01, lambda served: HOUR))}),
     # AdminService.
-    "DrainRequest": MessageRules({"timeout": DurationIn(0, lambda served: float("inf"))}),
+    "DrainRequest": MessageRules({"timeout": DurationIn(Seconds(0, lambda served: float("inf")))}),
     "ResumeRequest": MessageRules({}),
     "ReloadRequest": MessageRules({}),
     "AbortRequest": MessageRules({"request_ids": Names(MAX_ABORTED), "all": ANYTHING}, (whole.one_way_to_abort,)),
@@ -318,7 +279,7 @@ RULES: Mapping[str, MessageRules] = {
     "ListSessionsRequest": MessageRules({}),
     "FlushCacheRequest": MessageRules({}),
     "ProfileRequest": MessageRules(
-        {"steps": ANYTHING, "time_limit": DurationIn(0, lambda served: HOUR, above=True)},
+        {"steps": ANYTHING, "time_limit": DurationIn(Seconds(0, lambda served: HOUR, above=True))},
         (whole.always("steps", Number(Bounds(1, LIMITS.profile_steps, whole=True))),),
     ),
 }

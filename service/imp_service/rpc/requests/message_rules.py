@@ -9,8 +9,9 @@ from typing import Any
 from imp_service.generation.validate import Violation, mask_violations, sampling_violations, stop_violations
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
 from imp_service.rpc.requests.read_requests import read_sampling, read_stop
-from imp_service.rpc.requests.rules import Finding, Rule
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.rules.generation_rules import CONSTRAINT_KIND, PROMPT_LOGPROBS
+from imp_service.serving.rules.kinds import Finding, Rule
 from imp_service.serving.served_model import ServedModel
 
 MessageRule = Callable[[Any, str, ServedModel], Iterator[Finding]]
@@ -97,9 +98,7 @@ def mask_fits(step: inference_pb2.StepOptions, path: str, served: ServedModel) -
 
 def prompt_scores_allowed(request: inference_pb2.PrefillRequest, path: str, served: ServedModel) -> Iterator[Finding]:
     """A prefill's scores need the same feature as prompt_logprobs."""
-    if request.step.scores and not served.settings.features.prompt_logprobs:
-        feature = under(path, "step.scores")
-        yield Refusal("FEATURE_DISABLED", f"{feature}: features.prompt_logprobs is off", {"feature": feature})
+    yield from PROMPT_LOGPROBS.check(request.step.scores, under(path, "step.scores"), served)
 
 
 def steps_apart(request: inference_pb2.DecodeStepRequest, path: str, served: ServedModel) -> Iterator[Finding]:
@@ -114,9 +113,8 @@ def steps_apart(request: inference_pb2.DecodeStepRequest, path: str, served: Ser
 def constraint_kind_known(constraint: types_pb2.Constraint, path: str, served: ServedModel) -> Iterator[Finding]:
     """The served model supports the kind of constraint."""
     kind = constraint.WhichOneof("kind")
-    if kind is not None and kind not in served.constraints:
-        feature = under(path, kind)
-        yield Refusal("NOT_SUPPORTED_BY_MODEL", f"{feature}: not supported by this model", {"feature": feature})
+    if kind is not None:
+        yield from CONSTRAINT_KIND.check(kind, under(path, kind), served)
 
 
 def whitespace_of_json(constraint: types_pb2.Constraint, path: str, served: ServedModel) -> Iterator[Finding]:

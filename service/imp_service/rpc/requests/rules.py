@@ -1,175 +1,50 @@
-"""Kinds of field rules. Each yields what is wrong with a field's value."""
+"""Kinds of field rules that only messages of protobuf need."""
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
-from imp_service.generation.validate import Bounds, Violation, count_violations, token_violations
+from imp_service.generation.validate import Violation
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
-from imp_service.serving.refusal import Refusal
+from imp_service.serving.rules.kinds import Finding, Number, Rule, Seconds, TokenIds
 from imp_service.serving.served_model import ServedModel
 
-# A refusal is raised only if there is no violation.
-Finding = Violation | Refusal
-Limit = Callable[[ServedModel], float]
-
-_PRINTABLE = re.compile(r"[\x21-\x7E]*")
-MAX_NAME_BYTES = 128
-MAX_MODEL_NAME_BYTES = 256
-
-
-class Rule(ABC):
-    """Checks a field that is set."""
-
-    @abstractmethod
-    def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
-        """What is wrong with the value; nothing if it is valid."""
-
 
 @dataclass(frozen=True, slots=True)
-class Anything(Rule):
-    """Any value of the type, or one that a rule of the message checks."""
+class Float(Rule):
+    """A 32-bit float."""
 
-    def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
-        return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Number(Rule):
-    """A number in a range."""
-
-    bounds: Bounds
+    number: Number
 
     def check(self, value: float, path: str, served: ServedModel) -> Iterable[Finding]:
-        return self.bounds.check(path, shortest(value) if isinstance(value, float) else value)
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost(Rule):
-    """A number up to a limit of the settings; zero there means no limit."""
-
-    limit: Limit
-    what: str
-
-    def check(self, value: int, path: str, served: ServedModel) -> Iterator[Finding]:
-        limit = self.limit(served)
-        if limit and value > limit:
-            yield Violation(path, f"{value}, expected at most {self.what} = {limit}")
+        return self.number.check(shortest(value), path, served)
 
 
 @dataclass(frozen=True, slots=True)
 class DurationIn(Rule):
-    """A duration in a range; `above` excludes the lower end."""
+    """A duration in a range."""
 
-    low: float
-    high: Limit
-    above: bool = False
+    seconds: Seconds
 
     def check(self, value: Duration, path: str, served: ServedModel) -> Iterable[Finding]:
         if not durations.is_valid(value):
             return (Violation(path, f"{value.seconds} s and {value.nanos} ns, expected a valid duration"),)
-        bounds = Bounds(self.low, self.high(served), above=self.above)
-        found = bounds.check(path, durations.seconds_of(value))
-        return (Violation(each.path, f"{each.message} seconds") for each in found)
+        return self.seconds.check(durations.seconds_of(value), path, served)
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Rule):
-    """A text of `least` to `most` bytes."""
+class IdsOf(Rule):
+    """The ids of a TokenIds message."""
 
-    least: int
-    most: Limit
+    ids: TokenIds
 
-    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
-        n_bytes, most = len(value.encode()), self.most(served)
-        if not self.least <= n_bytes <= most:
-            yield Violation(path, f"{n_bytes} bytes, expected {self.least} … {most}")
-
-
-@dataclass(frozen=True, slots=True)
-class Texts(Rule):
-    """A list of texts: their number, the bytes of each, and of all together."""
-
-    counts: tuple[int, int]
-    each: Text
-    total: Limit | None = None
-
-    def check(self, value: Sequence[str], path: str, served: ServedModel) -> Iterator[Finding]:
-        wrong = list(count_violations(len(value), path, *self.counts))
-        if wrong:
-            # Too many are not checked one by one.
-            yield from wrong
-            return
-        for i, text in enumerate(value):
-            yield from self.each.check(text, f"{path}[{i}]", served)
-        total = None if self.total is None else self.total(served)
-        n_bytes = sum(len(text.encode()) for text in value)
-        if total is not None and n_bytes > total:
-            yield Violation(path, f"{n_bytes} bytes in all, expected at most {total}")
-
-
-@dataclass(frozen=True, slots=True)
-class Name(Rule):
-    """An id that a caller chose: printable ASCII. A rule of the message checks whether it may be empty."""
-
-    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
-        n_bytes = len(value.encode())
-        if n_bytes > MAX_NAME_BYTES:
-            yield Violation(path, f"{n_bytes} bytes, expected at most {MAX_NAME_BYTES}")
-        elif not _PRINTABLE.fullmatch(value):
-            yield Violation(path, "expected printable characters of ASCII, no space")
-
-
-@dataclass(frozen=True, slots=True)
-class Names(Rule):
-    """At most `most` ids, none empty."""
-
-    most: int
-
-    def check(self, value: Sequence[str], path: str, served: ServedModel) -> Iterator[Finding]:
-        too_many = list(count_violations(len(value), path, 0, self.most))
-        if too_many:
-            yield from too_many
-            return
-        for i, name in enumerate(value):
-            yield from Name().check(name, f"{path}[{i}]", served)
-            if not name:
-                yield Violation(f"{path}[{i}]", "empty")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelName(Rule):
-    """A name of the served model."""
-
-    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
-        n_bytes = len(value.encode())
-        if n_bytes > MAX_MODEL_NAME_BYTES:
-            yield Violation(path, f"{n_bytes} bytes, expected at most {MAX_MODEL_NAME_BYTES}")
-        elif value not in served.names:
-            names = ", ".join(served.names)
-            yield Refusal("MODEL_NOT_SERVED", f"{path}: this model is not served here", {"served": names})
-
-
-@dataclass(frozen=True, slots=True)
-class TokenIds(Rule):
-    """A list of token ids of the vocabulary, in a TokenIds message or a repeated field."""
-
-    counts: tuple[int, int | None] = (0, None)
-
-    def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
-        ids: Sequence[int] = value
-        if isinstance(value, types_pb2.TokenIds):
-            path, ids = f"{path}.ids", value.ids
-        wrong = list(count_violations(len(ids), path, *self.counts))
-        return wrong or token_violations(path, ids, served.n_tokens)
+    def check(self, value: types_pb2.TokenIds, path: str, served: ServedModel) -> Iterable[Finding]:
+        return self.ids.check(value.ids, f"{path}.ids", served)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,31 +56,6 @@ class KnownEnum(Rule):
     def check(self, value: int, path: str, served: ServedModel) -> Iterator[Finding]:
         if value not in self.known:
             yield Violation(path, f"{value}, expected one of {sorted(self.known)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Both(Rule):
-    """Two rules on one field."""
-
-    first: Rule
-    second: Rule
-
-    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
-        yield from self.first.check(value, path, served)
-        yield from self.second.check(value, path, served)
-
-
-@dataclass(frozen=True, slots=True)
-class Feature(Rule):
-    """A feature that is switched off or not built: refused if the value requests it."""
-
-    is_on: Callable[[ServedModel], bool]
-    asks: Callable[[Any], bool]
-    words: str
-
-    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
-        if self.asks(value) and not self.is_on(served):
-            yield Refusal("FEATURE_DISABLED", f"{path}: {self.words}", {"feature": path})
 
 
 def shortest(value: float) -> float:

@@ -1,0 +1,1 @@
+"""What values the fields of requests may have, whatever form the request has."""
