@@ -1,7 +1,4 @@
-"""Before anything else: numpy's threads, which would spin beside those under test, Ctrl-C, what Hypothesis draws.
-
-Then what of the tests a run takes, in how many processes.
-"""
+"""Sets up the test process (NumPy's threads, Ctrl-C, Hypothesis), selects tests and sets the number of processes."""
 
 from __future__ import annotations
 
@@ -17,15 +14,15 @@ from support import quick_run
 from support.alone import turn
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Options of this run are no options of those that its tests start.
+# The options of this run do not apply to runs of pytest that tests start.
 os.environ.pop("PYTEST_ADDOPTS", None)
 
-# A shell that starts something in the background makes it deaf to Ctrl-C, and the processes of the tests with it.
+# A shell makes its background jobs ignore SIGINT, and processes that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes says how busy the machine is. The same ones are drawn each time, so that who changes nothing
-# breaks nothing; a release looks for others.
+# No deadline: the time of an example depends on the load of the machine. Examples are the same in each run, so that
+# only a change can break a test; a release run draws new ones.
 settings.register_profile(
     "all",
     deadline=None,
@@ -47,13 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def repeats(request: pytest.FixtureRequest) -> quick_run.Repeats:
-    """How often a test does for a quick run what it does so many times for `--all`: a fifth."""
+    """Maps the number of repetitions of `--all` to that of this run: a quick run makes a fifth of them."""
     return lambda n: n if request.config.option.all_cases else n // 5
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is more of the same, unless all is asked for, or a test by its name."""
+    """Deselects the tests that only `--all` runs, unless a test is named on the command line."""
     if config.option.all_cases or any("::" in argument for argument in config.args):
         return
     left_out = quick_run.left_out(items)
@@ -72,13 +69,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes for the whole suite, and none but pytest's own for a few files: starting one takes seconds."""
+    """Two worker processes for the whole suite; none for named files, because starting a worker takes seconds."""
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     return 2 if is_whole and len(os.sched_getaffinity(0)) > 1 else 0
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """A test that is marked `alone` waits for those in the other processes, and they for it."""
+    """Runs a test that is marked `alone` while no other worker process runs a test."""
     with turn(item.config, is_alone=item.get_closest_marker("alone") is not None):
         return (yield)

@@ -23,7 +23,7 @@ from support.endings import Connect
 from support.findings import FINDINGS
 from support.known_outputs import known_outputs
 from support.served_models import built_in
-from support.server_checks import CanarySinger
+from support.server_checks import CanaryLoop
 from support.server_process import ServerProcess, server_process
 from support.status_checker import leaks_in
 
@@ -58,7 +58,7 @@ def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
     with server_process(folder, settings=settings) as server, cutting_proxy(server.address) as proxy:
         watch = Watch(server.pid, plan.sample_seconds)
         with raw_channel(server.address) as channel:
-            singer = CanarySinger(built_in(), checked(channel), rest_seconds=plan.canary_rest_seconds)
+            canary = CanaryLoop(built_in(), checked(channel), rest_seconds=plan.canary_rest_seconds)
             load = Load(
                 [
                     Route(connect_to(server.address), is_cut=False, lease_seconds=plan.lease_seconds),
@@ -70,8 +70,8 @@ def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
             )
             faults, fault_problems = break_things(server, proxy, plan)
             problems = [*fault_problems, *load.stop()]
-            singer.stop()
-            problems += singer.problems
+            canary.stop()
+            problems += canary.problems
             problems += rest_problems(channel, plan.lease_seconds)
         growth = watch.stop()
         problems += [*growth.problems(), *FINDINGS.take(), *end_problems(server)]
@@ -80,7 +80,7 @@ def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
         "problems": problems[:100],
         "n_problems": len(problems),
         "seconds": plan.seconds,
-        "canary_songs": singer.n_sung,
+        "canary_runs": canary.n_runs,
         "faults": faults.n_done,
         "endings": dict(sorted(load.seen.items())),
         "n_requests": sum(load.seen.values()),

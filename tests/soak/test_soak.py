@@ -22,7 +22,7 @@ def test_a_short_soak_with_every_fault_is_good(tmp_path: Path) -> None:
         "bad_requests",
     }
     # Far more where the machine has nothing else to do.
-    assert verdict["n_requests"] > 20 and verdict["canary_songs"] > 3
+    assert verdict["n_requests"] > 20 and verdict["canary_runs"] > 3
 
 
 def test_a_leak_is_a_problem() -> None:

@@ -1,4 +1,4 @@
-"""Whose turn it is among the processes that share the tests."""
+"""Lets a test that is marked `alone` run while no other worker process of this run tests."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-# Any two files that are there will do: a lock leaves no trace on them.
+# The files to lock. Any two existing files work, because flock changes nothing in them.
 ENTRANCE, ROOM = Path(__file__), Path(__file__).with_name("quick_run.py")
 
 
 def turn(config: pytest.Config, is_alone: bool) -> AbstractContextManager[None]:
-    """Holds other processes of this run off a test that must be alone."""
+    """Excludes the other worker processes if the test must be alone; does nothing without workers."""
     return shared_turn(is_alone) if hasattr(config, "workerinput") else nullcontext()
 
 
 @contextmanager
 def shared_turn(is_alone: bool) -> Iterator[None]:
-    """Held by one that is alone, or by any number of others. One that waits to be alone lets no other begin."""
+    """Holds a readers-writer lock: an `alone` test is the writer. While a writer waits, no new reader begins."""
     with ENTRANCE.open() as entrance, ROOM.open() as room:
         fcntl.flock(entrance, fcntl.LOCK_EX)
         fcntl.flock(room, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
@@ -28,4 +28,4 @@ def shared_turn(is_alone: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            fcntl.flock(room, fcntl.LOCK_UN)  # a process that the test started may have it open still
+            fcntl.flock(room, fcntl.LOCK_UN)  # explicitly: a process that the test started may still have it open

@@ -1,4 +1,4 @@
-"""The checks that run after every test of the service, as fixtures that a conftest takes over."""
+"""Fixtures with the checks that run after every test of the service; a conftest imports them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WARM: list[bool] = []
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left() -> Iterator[None]:
-    """Fails a module after which this process holds more descriptors or threads than before it (G4)."""
-    # What gRPC and the shared loop keep for as long as the process lives is there from the first server on.
+    """Fails if this process holds more descriptors or threads after the module than before it (G4)."""
+    # Starts one server before the first count: gRPC and the shared loop keep some descriptors until the process ends.
     if not WARM:
         with serve() as served:
             served.wait_for_rest()
@@ -31,13 +31,13 @@ def nothing_left() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def always_on() -> Iterator[None]:
-    """Fails a test after which a server is not what it was, or of which a call broke a rule of the API."""
+    """Fails if a server is not in its former state after the test, or if a call of the test broke a rule of the API."""
     FINDINGS.take()
     pid = os.getpid()
     before = {served: Level.of(served) for served in LIVE if served.is_checked}
     yield
     problems = [problem for served in LIVE if served in before for problem in problems_of(served, before[served])]
-    # Last: the canary's own calls are checked too.
+    # Read last, so that it includes findings of the canary's own calls.
     problems += FINDINGS.take()
     assert os.getpid() == pid, "G1"
     if problems:

@@ -1,4 +1,4 @@
-"""Sequences in a paged cache, their attention on a device, and how far that is from float64."""
+"""Builds sequences in a paged cache, runs attention on a device, and measures the error against float64."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def attend_all(
 
 
 class Expected:
-    """Of some sequences, their outputs in float64, and how far from them a device may be: made once, asked often."""
+    """The float64 outputs of some sequences and the error that a device may have; computed once per case."""
 
     def __init__(self, heads: Heads, dtype: str, sequences: list[Held], device: core.Device | None = None) -> None:
         self.heads, self.dtype, self.sequences = heads, dtype, sequences
@@ -122,7 +122,7 @@ class Expected:
         return self.distance(actual, self.exact)
 
     def is_missed(self, actual: Array, *, oracle: Heads | None = None, shift: int = 0, roll: int = 0) -> bool:
-        """Whether outputs of other heads, of positions that are shifted, or of values of neighbours are told apart."""
+        """Whether the bound rejects outputs of other heads, of shifted positions or of neighbouring values."""
         return self.distance(actual, self.outputs(oracle, shift, roll)) > 1
 
     def distance(self, actual: Array, exact: Array) -> float:
@@ -136,7 +136,7 @@ class Expected:
         return np.concatenate(found)
 
     def _multiplied(self, held: Held) -> tuple[Array, Array, Array]:
-        """q, K and V as the device multiplies them."""
+        """q, K and V, rounded as the device rounds them before it multiplies."""
         if self.on_gpu:
             k, v = stored_on_gpu(held.k, self.dtype), stored_on_gpu(held.v, self.dtype)
             return multiplied_on_gpu(held.q, self.dtype, self.heads), k, v

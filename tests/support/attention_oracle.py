@@ -23,7 +23,7 @@ def blocks_of(values: Array) -> tuple[Array, Array]:
 
 
 def stored(values: Array, dtype: str) -> Array:
-    """What a cache of the type holds of float32 values, in float64."""
+    """The values that a cache of this type stores for float32 values, in float64."""
     if dtype == "q8_0":
         codes, scales = blocks_of(values)
         with np.errstate(invalid="ignore"):
@@ -38,7 +38,7 @@ def stored(values: Array, dtype: str) -> Array:
 
 
 def multiplied(q: Array, dtype: str) -> Array:
-    """What a query is multiplied as: a cache of bfloat16 has it rounded alike, one in blocks has it in blocks."""
+    """The query as the CPU multiplies it: in the format of a bfloat16 or quantized cache."""
     if dtype != "q8_0":
         return stored(q, dtype) if dtype == "bf16" else q.astype(np.float64)
     blocks = q.reshape(q.shape[0], -1, BLOCK)
@@ -48,14 +48,14 @@ def multiplied(q: Array, dtype: str) -> Array:
 
 
 def stored_on_gpu(values: Array, dtype: str) -> Array:
-    """What a GPU multiplies of a cache: the products of codes and scales are rounded to float16."""
+    """The cached values as a GPU multiplies them: the products of codes and scales are rounded to float16."""
     held = stored(values, dtype)
     return held.astype(np.float16).astype(np.float64) if dtype == "q8_0" else held
 
 
 @dataclass(frozen=True)
 class Heads:
-    """How rows are cut into heads, and what attention does with a score."""
+    """The layout of heads in a row, and the options of attention that change scores."""
 
     n_heads: int
     n_kv_heads: int

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def assert_same_bits(actual: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
-    """Equal bits, except that one NaN is as good as another: instructions differ in which they make."""
+    """Asserts equal bits. All NaNs count as equal, because instructions produce different ones."""
     assert actual.shape == expected.shape
     nan = np.isnan(expected)
     np.testing.assert_array_equal(np.isnan(actual), nan)

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and whom it vouches for."""
+"""Certificates for tests: an authority, and certificates that it signs."""
 
 from __future__ import annotations
 

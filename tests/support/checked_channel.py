@@ -17,7 +17,7 @@ GENERATE_UNARY = "/imp.v1.InferenceService/GenerateUnary"
 
 
 def noted(check: Callable[[], None]) -> None:
-    """Notes a violation for the fixture too: it may arise on a thread that nobody listens to."""
+    """Also records a violation for the fixture, because a test may not see an exception on another thread."""
     try:
         check()
     except (StatusViolation, StreamViolation) as violation:
@@ -26,7 +26,7 @@ def noted(check: Callable[[], None]) -> None:
 
 
 class CheckedStream:
-    """A call whose messages come; everything but reading is the call's own."""
+    """Wraps a streaming call and checks each message as it is read; all else is forwarded to the call."""
 
     def __init__(self, call: Any, checker: StreamChecker) -> None:
         self._call = call
@@ -57,7 +57,7 @@ class CheckingInterceptor(
     grpc.UnaryStreamClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Sees every call of a channel."""
+    """Intercepts every call of a channel."""
 
     def __init__(self, detokenize: Detokenize | None) -> None:
         self._detokenize = detokenize
@@ -72,7 +72,7 @@ class CheckingInterceptor(
     def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
         call = continuation(details, request)
         call.add_done_callback(_check_end)
-        # Bytes that are no request cannot be answered by a stream.
+        # A raw call with invalid bytes gets no stream to check.
         if not isinstance(request, pb.GenerateRequest):
             return call
         return CheckedStream(call, StreamChecker(request, self._detokenize))

@@ -1,4 +1,4 @@
-"""What tests of the command line share: the environment of a process of imp, and files that it is given."""
+"""Environments and model files for tests of the command line."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import imp_service
 from imp_service.models import demo_model_path
 from support.gguf_writer import STRING, Key
 
-# Where the package under test was found: a process of its own must find the same one.
+# The folder of the package under test; subprocesses must import the same one.
 FOUND_IN = Path(imp_service.__file__).parents[1]
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """This process's variables without settings of imp, and with a home of the test's own."""
+    """This process's environment without settings of imp, with `home` as the home directory."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("IMP_")}
     return {**kept, "HOME": str(home), "PYTHONPATH": str(FOUND_IN)}
 
 
 def modules_after(words: list[str], home: Path) -> set[str]:
-    """What a process of its own has imported when it has run `imp` with these words."""
+    """The modules that a subprocess has imported after running `imp` with these words."""
     code = f"import sys\nfrom imp_service.cli.shell import main\nmain({words!r})\nprint('LOADED', *sorted(sys.modules))"
     ran = subprocess.run(
         [sys.executable, "-c", code],

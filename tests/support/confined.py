@@ -1,4 +1,4 @@
-"""A process as a pod of conf/kubernetes confines it: another user, no rights, nothing to write to, no network."""
+"""Confines a process like a pod of conf/kubernetes: another user, no capabilities, a read-only disk, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process under a limit of memory, as a container has it: a control group, where one can be made."""
+"""Runs a process in a control group with a memory limit, as a container does, where the machine allows it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PLACES = ((MOUNT / "memory", "memory.limit_in_bytes"), (MOUNT, "memory.max"))
 
 @contextlib.contextmanager
 def memory_group(limit_bytes: int) -> Iterator[Sequence[str]]:
-    """Words of a command that runs the one after it under the limit; none where no group can be made.
+    """A command prefix that applies the limit; empty if the machine allows no group.
 
-    Whoever calls then holds the process's peak against the limit: what is beyond it in a group is killed.
+    Without a group the caller compares the peak of the process with the limit. In a group the kernel kills the process.
     """
     for parent, name in PLACES:
         group = parent / f"imp-test-{os.getpid()}"
@@ -32,13 +32,13 @@ def memory_group(limit_bytes: int) -> Iterator[Sequence[str]]:
         try:
             yield ("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh")
         finally:
-            with contextlib.suppress(OSError):  # its process may take a moment to go
+            with contextlib.suppress(OSError):  # its process may take a moment to end
                 group.rmdir()
         return
     yield ()
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that a living process has had resident, its files' pages too."""
+    """The peak resident memory of a running process, including the pages of mapped files."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))

@@ -1,4 +1,4 @@
-"""Where cuBLASLt is for a kind of device: what stands for it on the emulated one, NVIDIA's on a real one."""
+"""The path of cuBLASLt for a kind of device: a substitute for the emulated GPU, NVIDIA's library for a real one."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class CuttingProxy:
 
     @property
     def n_connections(self) -> int:
-        """Open now."""
+        """The number of open connections."""
         with self._lock:
             return len(self._pairs) // 2
 
@@ -106,7 +106,7 @@ class CuttingProxy:
 
 @contextlib.contextmanager
 def cutting_proxy(address: str) -> Iterator[CuttingProxy]:
-    """A proxy before `address`, gone with the block."""
+    """A proxy in front of `address`, until the block ends."""
     proxy = CuttingProxy(address)
     try:
         yield proxy

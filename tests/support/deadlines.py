@@ -1,4 +1,4 @@
-"""Deadlines of callers that pass at one place of a request, on a machine of any speed."""
+"""Chooses deadlines that expire at a given point of a request, whatever the speed of the machine."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pytest
 from imp_service.serving import calls
 from support.patience import HANGS_AFTER
 
-# A busy machine is now and then this much slower than it was a moment ago.
-STUMBLES = 5.0
-# What it always has, so that one that was quick by chance is not held to it.
+# A busy machine may suddenly become this many times slower.
+MAX_SLOWDOWN = 5.0
+# The least result, because the measured run may have been unusually fast.
 LEAST_SECONDS = 0.5
 
 
 def deadline_beyond(get_there: Callable[[], object]) -> float:
-    """Seconds in which a request surely comes to a place, told by how long `get_there` takes to bring one there."""
+    """Seconds in which a request surely reaches a point, from the time that `get_there` takes to bring one there."""
     began = time.monotonic()
     get_there()
-    return LEAST_SECONDS + STUMBLES * (time.monotonic() - began)
+    return LEAST_SECONDS + MAX_SLOWDOWN * (time.monotonic() - began)
 
 
 def let_requests_travel(patch: pytest.MonkeyPatch) -> None:
-    """However long a request took to come here, its caller's deadline is known for what it is.
+    """Makes the server recognise a caller's deadline, however long the request travelled.
 
-    A caller's own timer starts before the server's; the server takes that for at most TRAVEL_SECONDS, and a busy
-    machine for more.
+    A caller's timer starts before the server's. The server allows a difference of TRAVEL_SECONDS, which a busy machine
+    may exceed.
     """
     patch.setattr(calls, "TRAVEL_SECONDS", HANGS_AFTER)

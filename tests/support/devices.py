@@ -1,4 +1,4 @@
-"""Backends for tests: the CPU's by instruction set, with one thread and with several, and the GPU's by hardware."""
+"""Devices for tests: the CPU with each instruction set, with one and several threads, and each available GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from imp_service import _testing as core
 
 
 def available_isas() -> list[str]:
-    """The inner loops have four forms; the words between them choose matrix kernels only."""
+    """The instruction sets with inner loops of their own; others differ in matrix kernels only."""
     found = []
     for isa in ("generic", "avx2", "avx512", "avx512bf16"):
         try:
@@ -27,12 +27,12 @@ DEVICES = [core.Device(isa=isa, n_threads=n_threads) for isa in ISAS for n_threa
 BEST = DEVICES[-1]
 
 
-# Whether the tests are run to check a GPU: what has no use for it is for other machines.
+# Whether this run checks a real GPU. Tests that do not use one are left to other machines.
 GPU_IS_REQUIRED = os.environ.get("IMP_REQUIRE_GPU") == "1"
 
 
 def gpu_kinds() -> list[str]:
-    """The emulated GPU, and the real one where there is one; where one is required that alone, or an error."""
+    """The emulated GPU, and the real one if there is one. If a GPU is required: only the real one, or an error."""
     try:
         core.Device(kind="cuda")
     except Exception as error:
@@ -45,12 +45,12 @@ def gpu_kinds() -> list[str]:
 
 GPU_KINDS = gpu_kinds()
 GPUS = [core.Device(kind=kind) for kind in GPU_KINDS]
-# Of which every instruction costs a microsecond: what is tried on it is chosen.
+# Emulated GPUs take a microsecond for each instruction, so tests give them small cases.
 EMULATED = [gpu for gpu, kind in zip(GPUS, GPU_KINDS, strict=True) if kind == "cuda_emulated"]
-# Of what a real GPU cannot be asked: where one is to be checked, such a test shows nothing.
+# For tests that only work on the emulated GPU; a run that checks a real GPU skips them.
 emulated_only = pytest.mark.skipif(GPU_IS_REQUIRED, reason="asks the emulator alone")
 CPU_FAMILIES = [] if GPU_IS_REQUIRED else [DEVICES]
-# Devices whose ops give equal bits: what one of a family gives, all must give.
+# Families of devices: all devices of one family must give equal bits.
 FAMILIES = [*CPU_FAMILIES, *([gpu] for gpu in GPUS)]
 
 each_family = pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an ELF file says of itself: segments, dynamic section, names and places of dynamic symbols."""
+"""Reads an ELF file: segments, dynamic section, names and addresses of dynamic symbols."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Elf:
         return [segment for segment in self.segments if segment.kind == kind]
 
     def x86_features(self) -> int:
-        """The bits that the file's properties state; 0 where they state nothing."""
+        """The bits of the GNU property note; 0 without one."""
         place = self.place_of_x86_features()
         return int(struct.unpack_from("<I", self.content, place)[0]) if place else 0
 

@@ -37,12 +37,12 @@ class Ending:
 
     @property
     def status(self) -> str:
-        """In one word or two."""
+        """The code and the reason, or the finish reason."""
         return " ".join(word for word in (self.code, self.reason or self.finish) if word)
 
 
 class Reader:
-    """Reads a stream as far as it is told to, and knows what its tokens must be."""
+    """Reads part of a stream and compares its tokens with the known ones."""
 
     def __init__(self, way: str, known: Known, stream: Any) -> None:
         self.way = way
@@ -53,7 +53,7 @@ class Reader:
         self._messages: Iterator[pb.GenerateResponse] = iter(stream)
 
     def read(self, n_tokens: int | None = None) -> Ending | None:
-        """Until there are so many tokens; the ending where it ends first."""
+        """Reads until there are `n` tokens; returns the ending if the stream ends first."""
         try:
             while n_tokens is None or len(self.tokens) < n_tokens:
                 message = next(self._messages)
@@ -75,7 +75,7 @@ class Reader:
 
 
 def status_of(error: grpc.RpcError) -> tuple[str, str]:
-    """Its code, and its reason where the server gave it one: a client's own end may cross the server's status."""
+    """The code, and the server's reason if there is one: a client may end a call before the server's status arrives."""
     code = error.code().name
     return code, "" if code in CLIENTS_OWN else read_details(error.trailing_metadata() or ()).reason
 

@@ -1,4 +1,4 @@
-"""A call that must fail, and how it did."""
+"""Runs a call that must fail, and returns its status and details."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.status_details import Details, read_details
 
 
 class FailedCall:
-    """What its caller is told."""
+    """The status of a failed call with its details."""
 
     def __init__(self, error: Any) -> None:
         self.error = error
@@ -39,7 +39,7 @@ class FailedCall:
 
 
 def failed(call: Callable[[], Any]) -> FailedCall:
-    """How the call failed; a call that succeeds fails the test."""
+    """The failure of a call; fails the test if the call succeeds."""
     with pytest.raises(grpc.RpcError) as raised:
         call()
     return FailedCall(raised.value)

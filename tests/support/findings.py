@@ -1,20 +1,20 @@
-"""What the always-on checks of every call found, until a fixture has read it. Filled from any thread."""
+"""Collects violations that the always-on checks find, from any thread, until a fixture reads them."""
 
 from __future__ import annotations
 
 
 class Findings:
-    """A list that is emptied by whoever answers for it."""
+    """A list of violations; take() returns and empties it."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
 
     def add(self, finding: str) -> None:
-        """Notes a violation."""
+        """Adds a violation."""
         self._found.append(finding)
 
     def take(self) -> list[str]:
-        """All since the last time."""
+        """All violations since the last call."""
         taken, self._found = self._found, []
         return taken
 

@@ -1,4 +1,4 @@
-"""How far a whole forward pass may be from float64, relative to the root mean square of the logits."""
+"""Error bounds of a whole forward pass against float64, relative to the root mean square of the logits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw forward passes over tiny models: which rows, in which blocks, in which batches."""
+"""Runs forward passes over tiny models with chosen rows, blocks and batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load(
     cublaslt: Sequence[str] = (),
     **changes: Any,
 ) -> Any:
-    """On a GPU with kernels that may have been emulated alone: they are what is tested."""
+    """Loads the model. On a GPU it allows kernels that are not validated on hardware, because tests check those too."""
     path = source if isinstance(source, Path) else source.write(folder / "m.gguf")
     if device != "cpu":
         changes = {"unvalidated_kernels": True, **changes}

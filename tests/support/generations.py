@@ -30,7 +30,7 @@ class Output:
 
 @dataclasses.dataclass
 class Result:
-    """A generation that ended with OK. `chunks` counts tokens by message; it is empty of a reply in one."""
+    """A generation that ended with OK. `chunks` has the number of tokens of each message; empty for a unary reply."""
 
     started: pb.GenerationStarted
     outputs: list[Output]
@@ -51,7 +51,7 @@ def streamed(served: Served, request: pb.GenerateRequest, **call: Any) -> Result
 
 
 def result_of(messages: Sequence[pb.GenerateResponse]) -> Result:
-    """A whole stream, put together."""
+    """Assembles the messages of a whole stream."""
     n = sum(message.WhichOneof("event") == "finished" for message in messages)
     result = Result(messages[0].started, [Output() for _ in range(n)], types_pb2.Usage(), types_pb2.Timings())
     for message in messages[1:]:
@@ -98,7 +98,7 @@ def counted(served: Served, name: str, **labels: str) -> float:
 
 @cache
 def vocabulary() -> Tokenizer:
-    """The built-in model's."""
+    """The tokenizer of the built-in model."""
     file = open_file(load_config(None, []))
     return Tokenizer.from_metadata(file.metadata)
 

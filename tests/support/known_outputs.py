@@ -1,4 +1,4 @@
-"""Requests on the built-in model whose whole output is known: run alone, in this process, before anything else."""
+"""Requests to the built-in model with their expected outputs, which this process generates beforehand, one by one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from support.workload import PHRASES, run
 
 @dataclass(frozen=True)
 class Known:
-    """A request and every token that it may be answered with."""
+    """A request and the tokens of its whole output."""
 
     request: pb.GenerateRequest
     token_ids: Sequence[int]
 
     def begins_with(self, token_ids: Sequence[int]) -> bool:
-        """Whether this much of an output is right."""
+        """Whether these tokens are the start of the output."""
         return list(token_ids) == list(self.token_ids[: len(token_ids)])
 
 

@@ -1,4 +1,4 @@
-"""A process under limits of the kernel: as it starts, and while it runs."""
+"""Sets resource limits of a process, at its start and while it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def limited(**limits: int) -> Sequence[str]:
-    """Words that go before a command's own; names as prlimit's options have them, such as nofile=64."""
+    """A command prefix that sets limits, named as in prlimit's options, such as nofile=64."""
     program = shutil.which("prlimit")
     if program is None:
         pytest.skip("prlimit is not installed")
@@ -21,11 +21,11 @@ def limited(**limits: int) -> Sequence[str]:
 
 
 def address_bytes(pid: int) -> int:
-    """Addresses that a process has mapped."""
+    """The bytes of address space that a process has mapped."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def limit_growth(pid: int, n_bytes: int) -> None:
-    """From now on the process can map so much more."""
+    """Limits the process to so many bytes of address space beyond what it has mapped now."""
     limit = address_bytes(pid) + n_bytes
     resource.prlimit(pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))

@@ -1,4 +1,4 @@
-"""What this process or another listens on, as the system tells it."""
+"""Lists the addresses that a process listens on, from /proc."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _is_watching: list[bool] = []
 
 
 def watch_holds() -> None:
-    """From now on, for as long as the process lives."""
+    """Starts watching, until the process ends."""
     if not _is_watching:
         _is_watching.append(True)
         gc.callbacks.append(_collected)
@@ -39,7 +39,7 @@ def watch_holds() -> None:
 def _timed(handle: asyncio.Handle) -> None:
     if threading.current_thread().name != LOOP_THREAD:
         return _run(handle)
-    # Afterwards a task no longer tells what it has run.
+    # Read before the step runs: a finished task has lost its coroutine.
     name = name_of(handle._callback)  # type: ignore[attr-defined]
     _collecting.seconds = 0.0
     began = time.thread_time()
@@ -51,7 +51,7 @@ def _timed(handle: asyncio.Handle) -> None:
 
 
 def name_of(callback: Any) -> str:
-    """What a step of the loop runs; empty where it is a test's, or no code of imp."""
+    """The name of the imp code that a step of the loop runs; empty for code of tests and libraries."""
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         function = inspect.unwrap(callback)
@@ -65,7 +65,7 @@ def name_of(callback: Any) -> str:
 
 
 def _codes(awaited: Any) -> Iterator[Any]:
-    """Of a coroutine and of all that it waits for."""
+    """The name of a coroutine with those of the coroutines that it awaits."""
     while awaited is not None:
         codes = (getattr(awaited, name, None) for name in ("cr_code", "gi_code", "ag_code"))
         yield from (code for code in codes if inspect.iscode(code))

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class JumpingClock:
-    """Runs as the real one does, and may be set forward: what waits for an hour need not be waited for."""
+    """The real clock plus an offset that tests increase, so that they need not wait for long timers."""
 
     def __init__(self) -> None:
         self._ahead = 0.0
@@ -35,7 +35,7 @@ class JumpingClock:
 
 
 class LoopThread:
-    """The loop's own time is the clock's: timers of asyncio come due with a jump too.
+    """An event loop in a thread. It uses the clock, so that a jump makes timers of asyncio due.
 
     One for all servers, since grpc.aio may not be used from two loops of one process.
     """
@@ -75,7 +75,7 @@ _STARTED: list[LoopThread] = []
 
 
 def loop_thread() -> LoopThread:
-    """The one of this process, started when first asked for. A daemon: it ends with the process."""
+    """The loop thread of this process, started at the first call; a daemon thread."""
     if not _STARTED:
         _STARTED.append(LoopThread())
     return _STARTED[0]

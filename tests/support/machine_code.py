@@ -1,4 +1,4 @@
-"""What nvcc makes of the CUDA sources: registers, spills and instructions of every kernel, without a GPU."""
+"""Compiles the CUDA sources and reads the registers, spills and instructions of every kernel; needs no GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.products_under_way import instructions, overwritten
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 ROOM = CSRC / "backend" / "cuda"
-# A folder that git ignores: what was compiled once is known.
+# The cache of results, in a folder that git ignores.
 REMEMBERED = ROOT / "build" / "machine-code"
 
 
@@ -99,7 +99,7 @@ def compile_once(source: Path, architecture: str, folder: Path) -> Compiled:
 
 
 def _key(source: Path, architecture: str) -> str:
-    """All that the result depends on: the sources, the compiler, the flags, and what reads its output."""
+    """The cache key: the sources, the compiler, the flags and the code that reads the output."""
     try:
         reader = disassembler()
     except ToolMissing:
@@ -110,7 +110,7 @@ def _key(source: Path, architecture: str) -> str:
 
 
 def compile_source(source: Path, architecture: str, folder: Path) -> Compiled:
-    """Compiles for one architecture ("90a"), and reads what came of it. Throws AssertionError with nvcc's words."""
+    """Compiles for one architecture ("90a") and reads the result. Raises AssertionError with the output of nvcc."""
     cubin = folder / f"{source.parent.name}.{source.stem}.{architecture}.cubin"
     target = f"arch=compute_{architecture},code=sm_{architecture}"
     command = [nvcc(), *build_flags(), "-gencode", target, "-Xptxas", "-v", "-I", str(CSRC), "-cubin"]

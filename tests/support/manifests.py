@@ -1,4 +1,4 @@
-"""What tests of manifests share: the bases as data, the strict schemas of every supported Kubernetes, and Kustomize."""
+"""Reads Kubernetes manifests, validates them with the strict schemas of every supported version, and runs Kustomize."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import yaml
 from packaging.version import Version
 
-# It reads every schema anew for each document, megabytes of JSON.
+# kubernetes_validate reads megabytes of JSON schemas for each document without this cache.
 kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 kubernetes_validate.utils.all_versions = functools.cache(kubernetes_validate.utils.all_versions)
 
@@ -65,7 +65,7 @@ def _kubectl_version() -> str:
 
 
 def kustomized(folder: str | Path) -> list[Document]:
-    """What `kubectl kustomize` makes of a base, an overlay or another folder; it needs no cluster."""
+    """The output of `kubectl kustomize` for a base, an overlay or another folder; needs no cluster."""
     require_kubectl()
     made = subprocess.run(
         ["kubectl", "kustomize", str(KUBERNETES / folder)], capture_output=True, text=True, timeout=60, check=False
@@ -75,7 +75,7 @@ def kustomized(folder: str | Path) -> list[Document]:
 
 
 def refusals(documents: list[Document], since: str = "1.29") -> list[str]:
-    """What the strict schemas of any supported version, or of those from `since` on, say against the documents."""
+    """The errors of the strict schemas of all supported versions, or of those from `since` on."""
     found = []
     for version in (version for version in VERSIONS if Version(version) >= Version(since)):
         for document in documents:

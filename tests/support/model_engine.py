@@ -1,4 +1,4 @@
-"""Runs generations on a real engine over a real model, and collects what is told."""
+"""Runs generations on a real engine over a real model and collects its events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ModelEngine:
         return ticket
 
     def wait(self, *tickets: int) -> None:
-        """Until each has ended."""
+        """Waits until each of these tickets has ended."""
         while not all(self.ended(ticket) for ticket in tickets):
             select.select([self.core.event_descriptor()], [], [])
             for event in self.core.drain_events():
@@ -72,7 +72,7 @@ class ModelEngine:
 
 
 def collect_from(engine: Any, *tickets: int) -> list[Any]:
-    """All that an engine tells until each of these tickets has its ending."""
+    """The events of an engine until each of these tickets has ended."""
     events: list[Any] = []
     left = set(tickets)
     while left:

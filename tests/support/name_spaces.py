@@ -1,4 +1,4 @@
-"""Processes in name spaces of their own, where the machine lets these be made."""
+"""Runs processes in their own Linux namespaces, if the machine allows that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def name_space(*options: str) -> Sequence[str]:
-    """Words that go before a command's own; skips where this machine lets no name spaces be made."""
+    """A command prefix that creates the namespaces; skips the test if this machine does not allow them."""
     words = ["unshare", *options]
     if os.geteuid() != 0:
         words[1:1] = ["--user", "--map-root-user"]

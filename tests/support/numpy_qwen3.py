@@ -1,4 +1,4 @@
-"""A Qwen3-shaped GGUF file computed by NumPy in float64: the second opinion on the built-in models."""
+"""Runs a Qwen3-shaped GGUF file with NumPy in float64: the oracle of the built-in models."""
 
 from __future__ import annotations
 

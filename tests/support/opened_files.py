@@ -1,4 +1,4 @@
-"""Which files of a directory are opened, by whomever: the kernel's own account."""
+"""Records with inotify which files of a directory any process opens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name that fo
 
 @contextlib.contextmanager
 def opened_files(directory: Path) -> Iterator[list[str]]:
-    """Fills the list, when the block ends, with the names of the files in `directory` that were opened in it."""
+    """Fills the list at the end of the block with the files in `directory` that were opened during the block."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(os.O_NONBLOCK)
     assert descriptor >= 0

@@ -1,6 +1,6 @@
-"""How long a test waits for what must come before it says that it hangs."""
+"""Time limits of tests that wait for an event."""
 
-# Seconds, far beyond what anything here takes.
+# Seconds until a wait counts as a hang: far longer than anything here takes.
 HANGS_AFTER = 60.0
-# What a compiler may take for a few files on a machine that does other things too.
+# Seconds that compiling a few files may take on a busy machine.
 BUILD_SECONDS = 900.0

@@ -1,4 +1,4 @@
-"""Chat templates as other servers render them: the library as it is, without any of imp's bounds or marks."""
+"""Renders chat templates as other servers do: with plain Jinja, without the limits and marks of imp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel knows of a process: its memory, descriptors, threads, and the processor time of each thread."""
+"""Reads the memory, descriptors, threads and processor time of a process from /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProcessNumbers:
 
     @classmethod
     def of(cls, pid: int) -> ProcessNumbers:
-        """Of a process that lives."""
+        """Reads the numbers of a running process."""
         folder = Path(f"/proc/{pid}")
         pages = int((folder / "statm").read_text().split()[1])
         times = stat_fields(folder)
@@ -38,7 +38,7 @@ def stat_fields(folder: Path) -> list[str]:
 
 
 def thread_seconds(pid: int) -> dict[int, tuple[str, float]]:
-    """Thread -> its name and the processor time that it has had, to the nanosecond."""
+    """Thread -> its name and its processor time in seconds, read in nanoseconds."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -50,7 +50,7 @@ def thread_seconds(pid: int) -> dict[int, tuple[str, float]]:
 
 
 def thread_switches(pid: int) -> dict[int, int]:
-    """Thread -> how often it has gone to sleep or been put aside."""
+    """Thread -> the number of its context switches."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""Whether a kernel writes registers that products of warpgroups still read or write: undefined, and seen by no run."""
+"""Finds instructions that write registers of a warpgroup product in flight: undefined behaviour that no run shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Instruction:
     operands: str
 
     def registers(self) -> range:
-        """Those that it writes."""
+        """The registers that the instruction writes."""
         found = re.match(r"(?:P\d, )?R(\d+)\b", self.operands)
         if found is None or _NO_RESULT.match(self.word):
             return range(0)
@@ -43,7 +43,7 @@ def in_order_of_running(code: list[Instruction]) -> Iterator[Instruction]:
 
 
 def overwritten(listing: str) -> list[str]:
-    """The instructions at fault, of one kernel's listing by cuobjdump."""
+    """The offending instructions of one kernel's listing by cuobjdump."""
     waiting: list[range] = []  # of products that are in no group yet
     groups: list[list[range]] = []
     found = []

@@ -1,11 +1,11 @@
-"""What a plain `pytest` runs: every test, but of a sweep only as many cases as it takes to see each value once.
+"""Selects the tests of a quick run, which is a plain `pytest`; `pytest --all` runs all tests.
 
-`pytest --all` runs everything. Two marks say what is more of the same:
+A quick run decides every row of the contracts. Two marks name what it leaves out:
 
-`sweep`: of the cases of this test a quick run takes few, which together have each value of each parameter. Arguments
-name what counts, if not every parameter does: a parameter, or several whose combinations count, as in "kernel,weight".
-`quick=` is a function of the parameters that chooses the cases instead.
-`long`: a quick run leaves this test out. Another one decides the same rows in little time.
+`sweep`: a quick run takes a few cases of this test, which together have each value of each parameter. Arguments
+restrict the parameters that count: a name, or several names whose combinations count, as in "kernel,weight". `quick=`
+is a function of the parameters that chooses the cases instead.
+`long`: a quick run leaves this test out. Another test decides the same rows in less time.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def parameters_of(case: pytest.Item) -> dict[str, object]:
 
 
 def values_of(case: pytest.Item, counting: Iterable[str]) -> set[Value]:
-    """What counts of a case's parameters, as text: not every parameter can be hashed."""
+    """The values of a case's counting parameters, as text, because not every value is hashable."""
     parameters = parameters_of(case)
     return {(names, tuple(repr(parameters[name]) for name in names.split(","))) for names in counting or parameters}
 
 
 def cover(cases: Sequence[set[Value]]) -> list[int]:
-    """The places of few cases that have all values: the one with the most new values first, then the next."""
+    """The indices of a few cases that together have all values (greedy set cover)."""
     missing = set[Value]().union(*cases)
     chosen: list[int] = []
     while missing or not chosen:

@@ -1,4 +1,4 @@
-"""One call over HTTP/2 by hand: trailing metadata as it is on the wire, also what gRPC's own client keeps to itself."""
+"""Makes one gRPC call over raw HTTP/2 and returns the trailing metadata as it is on the wire."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def header(name: str, value: str) -> bytes:
 
 
 def frames(connection: socket.socket) -> Iterator[tuple[int, int, bytes]]:
-    """Kind, flags and payload of each, until the connection ends."""
+    """Yields kind, flags and payload of each frame until the connection ends."""
     with connection.makefile("rb") as file:
         while head := file.read(9):
             size = int.from_bytes(head[:3], "big")
@@ -35,7 +35,7 @@ def frames(connection: socket.socket) -> Iterator[tuple[int, int, bytes]]:
 
 
 def trailers_of(address: str, method: str, request: Message) -> bytes:
-    """The block of headers that ends the call."""
+    """The header block that ends the call."""
     host, port = address.rsplit(":", 1)
     message = request.SerializeToString()
     asked = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "test", "te": "trailers"}

@@ -1,4 +1,4 @@
-"""Calls of any method by its path, with bytes for messages: how each ended, and what came before."""
+"""Calls any method by its path with raw bytes, and returns its replies and its status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
 @dataclass(frozen=True)
 class Ended:
-    """A call that is over."""
+    """A finished call."""
 
     code: str
     message: str
@@ -94,6 +94,6 @@ def served_names(channel: grpc.Channel) -> list[str]:
 
 
 def is_served(channel: grpc.Channel, method: str) -> bool:
-    """Whether something answers at the path."""
+    """Whether the server has a method at this path."""
     ended = call(channel, method, b"\xff\xff", n_replies=1)
     return not (ended.code == "UNIMPLEMENTED" and ended.message == "Method not found!")

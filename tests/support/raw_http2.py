@@ -62,7 +62,7 @@ class RawConnection:
         self._socket = socket.create_connection((host, int(port)), HANGS_AFTER)
 
     def send(self, *parts: bytes) -> None:
-        """Everything; a server that has closed meanwhile is what tests are about."""
+        """Sends all bytes; ignores a connection that the server has closed."""
         try:
             self._socket.sendall(b"".join(parts))
         except OSError:
@@ -75,7 +75,7 @@ class RawConnection:
             yield head[3], head[4], int.from_bytes(head[5:9], "big"), self._read(n_bytes)
 
     def is_readable(self, seconds: float) -> bool:
-        """Whether something of the server's comes within this time."""
+        """Whether bytes from the server arrive within this time."""
         return bool(select.select([self._socket], [], [], seconds)[0])
 
     def read_to_end(self) -> bytes:
@@ -86,7 +86,7 @@ class RawConnection:
         return content
 
     def close(self) -> None:
-        """Without a word."""
+        """Closes the connection without GOAWAY."""
         self._socket.close()
 
     def _read(self, n_bytes: int) -> bytes:
@@ -101,7 +101,7 @@ class RawConnection:
 
 @contextmanager
 def raw_connection(address: str, *, greets: bool = True) -> Iterator[RawConnection]:
-    """One that has sent its preface, where it `greets`."""
+    """A connection; with `greets` it has sent the preface."""
     connection = RawConnection(address)
     try:
         if greets:

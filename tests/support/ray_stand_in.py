@@ -102,19 +102,19 @@ class Routed:
 
 
 async def _each(messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Ray hands over an iterator of its own, which has no `read`."""
+    """Ray passes its own request iterator, which has no `read`."""
     async for message in messages:
         yield message
 
 
 def _end(context: Any) -> None:
-    """What Ray sets where the replica set no code."""
+    """The status that Ray sets if the replica set none."""
     if not context.code():
         context.set_code(grpc.StatusCode.OK)
 
 
 class RoutingServer:
-    """What Ray hands to the function of grpc_servicer_functions."""
+    """The server object that Ray passes to a function of grpc_servicer_functions."""
 
     def __init__(self, server: grpc.aio.Server, replicas: Sequence[Replica]) -> None:
         self._server = server

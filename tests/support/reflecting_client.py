@@ -1,4 +1,4 @@
-"""A client that knows no message of imp's: what there is to call, and with what, it learns by reflection."""
+"""A client without stubs: it learns services, methods and messages by reflection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens what must be refused, and checks the form that every refusal has."""
+"""Opens invalid model files and checks the form of the error."""
 
 from __future__ import annotations
 

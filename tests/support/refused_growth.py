@@ -1,4 +1,4 @@
-"""Run as a program: does one thing in forked children, each of which may grow by some bytes more than the last.
+"""Run as a program: repeats one operation in forked children whose memory may grow by given numbers of bytes.
 
 Writes a line for each: the bytes, and `ok`, the reason of the core's error, the interpreter's own class of error, or
 the signal that ended it. The libraries are loaded before, so that what is refused is what imp itself asks for.

@@ -22,6 +22,6 @@ def scrape(served: Served) -> dict[str, float]:
 
 
 def outcomes(series: dict[str, float]) -> dict[str, float]:
-    """Requests that ended, by how."""
+    """The number of ended requests by outcome."""
     start = "imp_requests_ended_total[outcome="
     return {name.removeprefix(start).rstrip("]"): n for name, n in series.items() if name.startswith(start)}

@@ -1,4 +1,4 @@
-"""Drives an engine by hand, over a script or a model: submits, turns, and sorts the events by ticket."""
+"""Drives an engine step by step over a script or a model, and sorts its events by ticket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Failed(Exception):
 
 
 class TurnedEngine:
-    """An engine whose clock and turns belong to the test."""
+    """An engine whose clock and steps the test controls."""
 
     def __init__(self, core: Any) -> None:
         self.core = core

@@ -1,4 +1,4 @@
-"""A gRPC server that says what a test tells it to say: also what an imp server never says."""
+"""A gRPC server whose replies a test defines, including replies that an imp server never sends."""
 
 from __future__ import annotations
 

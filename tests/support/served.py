@@ -23,13 +23,13 @@ from support.checked_channel import checked
 from support.loop_thread import loop_thread
 from support.patience import HANGS_AFTER
 from support.served_models import ServedModel, built_in
-from support.server_checks import CanarySinger, Metadata, last_problems_of
+from support.server_checks import CanaryLoop, Metadata, last_problems_of
 from support.wire import ask, tokens_of
 
 __all__ = ["LIVE", "Served", "ask", "serve", "tokens_of"]
 
 T = TypeVar("T")
-# What runs while a test waits for it: one thread each, and a cache that every test's sequences fit.
+# Settings of a test server: few threads, and a cache that fits the sequences of every test.
 LOOKS_EVERY = 0.001
 DEFAULTS = ("device.threads=1", "kv.bytes=8MiB", "text.threads=1", "drain.grace=5s")
 
@@ -47,7 +47,7 @@ class Served:
         self.model = model
         self.metadata = metadata
         self._credentials = credentials
-        # Off where a test leaves the server ill on purpose.
+        # A test that breaks the server on purpose sets it to False.
         self.is_checked = True
         self.thread = loop_thread()
         self.host: Host
@@ -108,15 +108,15 @@ class Served:
             yield checked(raw, self._detokenize)
 
     @contextlib.contextmanager
-    def canary(self) -> Iterator[CanarySinger]:
-        """Sings beside what the block does; fails where a token is wrong."""
+    def canary(self) -> Iterator[CanaryLoop]:
+        """Generates the canary again and again during the block; fails if a token is wrong."""
         with self.connection() as channel:
-            singer = CanarySinger(self.model, channel, self.metadata)
+            canary = CanaryLoop(self.model, channel, self.metadata)
             try:
-                yield singer
+                yield canary
             finally:
-                singer.stop()
-            assert singer.problems == []
+                canary.stop()
+            assert canary.problems == []
 
     def _open(self, options: Sequence[tuple[str, Any]]) -> grpc.Channel:
         # Else channels to one address share a connection.
@@ -156,7 +156,7 @@ class Served:
         self.thread.jump(seconds)
 
     def log_lines(self, begin: int = 0) -> list[str]:
-        """What it has written since its log was `begin` bytes long."""
+        """The lines of its log after the first `begin` bytes."""
         content = os.pread(self._log.fileno(), self.log_bytes - begin, begin)
         return content.decode().splitlines()
 
@@ -174,7 +174,7 @@ class Served:
         return self.call(self.host.model.client.engine.stats)
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
-        """Until `holds` of the server's state, looked at on its loop; fails where it never comes to hold."""
+        """Waits until `holds` is true of the server's state; evaluates it on the server's loop."""
 
         async def look() -> None:
             give_up = time.monotonic() + HANGS_AFTER / 2
@@ -187,7 +187,7 @@ class Served:
         self.run(look())
 
     def wait_for_rest(self, *, live_blocks: int = 0, sessions: int = 0) -> None:
-        """Until nothing runs or waits, and only `sessions` hold blocks."""
+        """Waits until nothing runs or waits, and only `sessions` hold blocks."""
 
         def is_at_rest() -> bool:
             stats = self.host.model.client.engine.stats()
@@ -197,7 +197,7 @@ class Served:
         self.wait_until(is_at_rest, f"at rest with {sessions} sessions and {live_blocks} blocks")
 
     def wait_for_calls(self) -> None:
-        """Until every request's record is closed: its caller may have its status a moment before."""
+        """Waits until every request's record is closed; a caller may get its status a moment earlier."""
         n_open = self.host.telemetry.metrics.active._value.get
         self.wait_until(
             lambda: (len(self.host.requests), self.host.calls.n_requests, n_open()) == (0, 0, 0),
@@ -209,7 +209,7 @@ class Served:
         return stats.blocks_live + stats.blocks_cached + stats.blocks_free
 
 
-# Those that the always-on checks look at.
+# The running servers; the always-on checks examine them.
 LIVE: list[Served] = []
 
 

@@ -31,7 +31,7 @@ class Canary:
 
 @dataclasses.dataclass(frozen=True)
 class ServedModel:
-    """How it is made from the settings, and a generation by which to tell that it is well."""
+    """A function that makes the model from settings, and a canary that shows whether it works."""
 
     make: MakeModel
     canary: Canary | None = None
@@ -40,7 +40,7 @@ class ServedModel:
 
 @cache
 def built_in() -> ServedModel:
-    """The demo model. Its canary is what a float64 network of another library says."""
+    """The demo model. The tokens of its canary are from a float64 network of another library."""
     prompts = json.loads(DEMO_GOLDEN.read_text(encoding="utf-8"))["models"]["target"]["prompts"]
     canary = Canary(tuple(prompts[0]["prompt_ids"]), tuple(prompts[0]["output_ids"]))
     return ServedModel(lambda config, clock: ModelRuntime(load(config), clock), canary)
@@ -78,7 +78,7 @@ def random_weights(shape: str, mix: str) -> ServedModel:
 
 @dataclasses.dataclass(frozen=True)
 class OtherContext:
-    """A loaded model's facts but for the longest context, which is the script engine's."""
+    """The properties of a loaded model with the maximum context of the script engine."""
 
     real: _core.Model
     max_context: int
@@ -87,7 +87,7 @@ class OtherContext:
         return getattr(self.real, name)
 
 
-# Options of scripted(): a text that is far from its context's end when a test is done with it.
+# Options of scripted() for generations that do not reach the end of the context during a test.
 ENDLESS = {"max_context": 120_000, "n_blocks": 16_000}
 
 

@@ -1,4 +1,4 @@
-"""What holds of a server after every test, whatever the test did to it: G1 to G10 of docs/faults.md."""
+"""Checks the invariants G1 to G10 of docs/faults.md, which hold for a server after every test."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from support.served import Served
 
 Metadata = tuple[tuple[str, str], ...]
-# The outputs of the canary that are asked for after a test.
+# The number of canary tokens that are generated after a test.
 N_CANARY = 6
-# A machine under load may be this slow to free what the catalogue wants freed within 250 ms.
+# docs/faults.md demands 250 ms; a busy test machine may be slower.
 REST_SECONDS = HANGS_AFTER / 2
 
 
 @dataclass(frozen=True)
 class Level:
-    """What a server holds while nothing runs."""
+    """The resources that a server holds while nothing runs."""
 
     sessions: int = 0
     blocks_live: int = 0
@@ -47,7 +47,7 @@ class Level:
 
 
 def problems_of(served: Served, before: Level) -> list[str]:
-    """Of a server that serves, in words; its canary is sung last."""
+    """The problems of a server that serves, as texts; the canary runs last."""
     if not is_well(served):
         return []
     found = [*rest_problems(served, before), *canary_problems(served), *count_problems(served)]
@@ -55,7 +55,7 @@ def problems_of(served: Served, before: Level) -> list[str]:
 
 
 def last_problems_of(served: Served) -> list[str]:
-    """Of a server that is about to end: sessions may be open, and may hold every block; nothing else may be held."""
+    """The problems of a server that is about to stop: only sessions may hold blocks."""
     now = Level.of(served)
     if not now.sessions:
         return problems_of(served, Level())
@@ -63,12 +63,12 @@ def last_problems_of(served: Served) -> list[str]:
 
 
 def is_well(served: Served) -> bool:
-    """It serves, and is not meant to be ill."""
+    """Whether it serves and the test has not broken it on purpose."""
     return served.is_checked and served.call(lambda: served.host.lifecycle.phase) is Phase.SERVING
 
 
 def rest_problems(served: Served, before: Level) -> list[str]:
-    """G3: what is not as it was, after waiting for it. Sessions that a test left have a lease: it is over then."""
+    """G3: resources that are not freed in time. Sessions that the test left open are expired first."""
     if not before.sessions and served.stats().sessions:
         served.jump(served.host.settings.sessions.max_ttl.total_seconds())
     give_up = time.monotonic() + REST_SECONDS
@@ -90,7 +90,7 @@ def _unrest(served: Served, before: Level) -> str:
 
 
 def canary_problems(served: Served) -> list[str]:
-    """G2, G10: a fresh request does not get the tokens that are known."""
+    """G2, G10: a new request does not generate the known tokens."""
     canary = served.model.canary
     if canary is None:
         return []
@@ -100,11 +100,11 @@ def canary_problems(served: Served) -> list[str]:
     except (grpc.RpcError, StreamViolation) as error:
         return [f"G10: a fresh request failed: {error}"]
     found = tokens_of(messages)
-    return [] if found == list(canary.output_ids[:N_CANARY]) else [f"G2: the canary sang {found}"]
+    return [] if found == list(canary.output_ids[:N_CANARY]) else [f"G2: the canary generated {found}"]
 
 
 def count_problems(served: Served) -> list[str]:
-    """G8: requests begun are not requests ended, although none is under way."""
+    """G8: the numbers of started and ended requests differ although none is active."""
     metrics = served.host.telemetry.metrics.registry
 
     def counts() -> tuple[float, float, float]:
@@ -125,7 +125,7 @@ def count_problems(served: Served) -> list[str]:
 
 
 def log_problems(lines: Sequence[str]) -> list[str]:
-    """G6: what a log must not hold; a line of an error may name the place in the source that it came from."""
+    """G6: forbidden texts in a log; the line of an error may name its place in the source."""
     return [
         f"G6: {leaked} in the log: {line}"
         for line in lines
@@ -133,27 +133,27 @@ def log_problems(lines: Sequence[str]) -> list[str]:
     ]
 
 
-class CanarySinger:
-    """Runs the canary again and again beside a test, each time to its golden end (G2)."""
+class CanaryLoop:
+    """Generates the canary again and again in a thread and compares its tokens with the golden ones (G2)."""
 
     def __init__(
         self, model: ServedModel, channel: grpc.Channel, metadata: Metadata = (), rest_seconds: float = 0.0
     ) -> None:
-        """It rests for so long after each song; `metadata` is what its calls need, such as a token."""
+        """It waits `rest_seconds` after each run; `metadata` is sent with its calls, such as a token."""
         assert model.canary is not None, "the model has no canary"
         self._canary: Canary = model.canary
         self._stub = inference_pb2_grpc.InferenceServiceStub(channel)
         self._metadata = (*metadata, ("imp-priority", "100"), ("imp-tenant", "canary"))
         self._rest_seconds = rest_seconds
         self._is_over = threading.Event()
-        self._sang = threading.Event()
-        self.n_sung = 0
+        self._has_run = threading.Event()
+        self.n_runs = 0
         self.problems: list[str] = []
-        self._thread = threading.Thread(target=self._sing, name="canary")
+        self._thread = threading.Thread(target=self._run, name="canary")
         self._thread.start()
 
-    def _sing(self) -> None:
-        while not (self._is_over.is_set() and self.n_sung) and not self.problems:
+    def _run(self) -> None:
+        while not (self._is_over.is_set() and self.n_runs) and not self.problems:
             try:
                 self._once()
             except (grpc.RpcError, StreamViolation) as error:
@@ -165,29 +165,29 @@ class CanarySinger:
         request: Any = ask(self._canary.prompt_ids, len(expected))
         request.stop.ignore_eos = True
         found = tokens_of(list(self._stub.Generate(request, metadata=self._metadata, timeout=HANGS_AFTER)))
-        self.n_sung += 1
-        self._sang.set()
+        self.n_runs += 1
+        self._has_run.set()
         if found != expected:
-            self.problems.append(f"G2: the canary sang {found}")
+            self.problems.append(f"G2: the canary generated {found}")
 
-    def wait_for(self, n_songs: int) -> None:
-        """Until it has sung so many more, or a problem ended it."""
-        wanted = self.n_sung + n_songs
+    def wait_for(self, n_more: int) -> None:
+        """Waits until it has run `n_more` more times or has found a problem."""
+        wanted = self.n_runs + n_more
         give_up = time.monotonic() + HANGS_AFTER
-        while self.n_sung < wanted and not self.problems:
-            assert time.monotonic() < give_up, "the canary is silent"
-            self._sang.wait(0.1)
-            self._sang.clear()
+        while self.n_runs < wanted and not self.problems:
+            assert time.monotonic() < give_up, "the canary does not finish"
+            self._has_run.wait(0.1)
+            self._has_run.clear()
 
     def stop(self) -> None:
-        """Ends with the song that it is in; there is at least one."""
+        """Stops after the current run; there is at least one."""
         self._is_over.set()
         self._thread.join()
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """What this process holds of the kernel's."""
+    """The descriptors and threads of this process."""
 
     descriptors: dict[str, int]
     threads: list[str]
@@ -206,7 +206,7 @@ class Holdings:
 
 
 def left_since(before: Holdings) -> list[str]:
-    """G4: what this process holds beyond `before`, after time for what is on its way out."""
+    """G4: the descriptors and threads that are not released in time."""
     give_up = time.monotonic() + REST_SECONDS
     while True:
         gc.collect()

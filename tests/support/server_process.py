@@ -1,4 +1,4 @@
-"""imp serve as a process of its own: started, waited for, asked, ended; with all that it wrote to stderr."""
+"""Runs `imp serve` as a separate process: starts it, waits for it, calls it, stops it and reads its stderr."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from support.checked_channel import checked
 from support.command_line import clean_environment
 from support.patience import HANGS_AFTER
 from support.served_models import built_in
-from support.server_checks import CanarySinger
+from support.server_checks import CanaryLoop
 from support.traces import HOOK, Configured, acts_inside
 
 
 class ServerProcess:
-    """From start to end. `folder` takes its home, its ready file and its stderr."""
+    """One server process. `folder` is its home and holds its ready file and its stderr."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the server itself."""
+        """The process id of the server."""
         return self.process.pid
 
     @property
     def stderr(self) -> str:
-        """All that it has written so far."""
+        """Its stderr so far."""
         return self.stderr_file.read_text(encoding="utf-8", errors="replace")
 
     def wait_until_ready(self) -> dict[str, Any]:
-        """The content of the ready file; fails where the server ends first."""
+        """The content of the ready file; fails if the server ends first."""
         give_up = time.monotonic() + HANGS_AFTER
         while self._facts is None:
             if self.ready_file.exists():
@@ -112,26 +112,26 @@ class ServerProcess:
             yield inference_pb2_grpc.InferenceServiceStub(channel)
 
     @contextlib.contextmanager
-    def canary(self) -> Iterator[CanarySinger]:
-        """Sings beside what the block does, on a connection that is there before it; fails where a token is wrong.
+    def canary(self) -> Iterator[CanaryLoop]:
+        """Generates the canary again and again during the block, on its own connection; fails if a token is wrong.
 
         The server serves the built-in model.
         """
         with self.connection() as channel:
-            singer = CanarySinger(built_in(), channel)
+            canary = CanaryLoop(built_in(), channel)
             try:
-                singer.wait_for(1)
-                yield singer
+                canary.wait_for(1)
+                yield canary
             finally:
-                singer.stop()
-            assert singer.problems == []
+                canary.stop()
+            assert canary.problems == []
 
-    def sing(self) -> None:
-        """One song of the canary (G2, G10)."""
+    def run_canary(self) -> None:
+        """Generates the canary once and compares its tokens (G2, G10)."""
         with self.connection() as channel:
-            singer = CanarySinger(built_in(), channel)
-            singer.stop()
-            assert singer.problems == []
+            canary = CanaryLoop(built_in(), channel)
+            canary.stop()
+            assert canary.problems == []
 
     def signal(self, number: int) -> None:
         """Sends it a signal."""
@@ -168,13 +168,13 @@ class ServerProcess:
         return self.wait_for_end()
 
     def trace_problems(self) -> list[str]:
-        """G9, of all that it has done so far."""
+        """G9: accesses so far that the configuration does not name."""
         if self._trace is None or not self._trace.exists():
             return []
         return self.configured.problems_in(acts_inside(self._trace))
 
     def kill(self) -> None:
-        """Leaves nothing behind, whatever state it is in."""
+        """Kills the process if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(HANGS_AFTER)
@@ -182,7 +182,7 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def server_process(folder: Path, *arguments: str, **options: Any) -> Iterator[ServerProcess]:
-    """A server process that is gone with the block, and did nothing of which it was not told."""
+    """A server process that is killed with the block; fails if it accessed anything beyond its configuration."""
     server = ServerProcess(folder, *arguments, **options)
     try:
         yield server
@@ -192,7 +192,7 @@ def server_process(folder: Path, *arguments: str, **options: Any) -> Iterator[Se
 
 
 def start_to_its_end(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A start of imp serve that cannot be, and what it said."""
+    """Runs an `imp serve` whose start fails, and returns its status and output."""
     listen = [] if "--listen" in words else ["--listen", "127.0.0.1:0"]
     return subprocess.run(
         [sys.executable, "-P", "-m", "imp_service", "serve", *listen, *words],

@@ -1,4 +1,4 @@
-"""Session RPCs in few words, and how they are refused."""
+"""Short forms of the session RPCs, and of reading their errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARM = types_pb2.SamplingOptions(temperature=0.9, seed=7)
 
 @dataclass
 class SessionCalls:
-    """A client of one tenant. Sessions are greedy unless told otherwise."""
+    """A client of one tenant. Sessions are greedy by default."""
 
     served: Served
     tenant: str = ""
@@ -44,34 +44,34 @@ class SessionCalls:
         return reply
 
     def step(self, session_id: str, tokens: Sequence[int] = (), **fields: Any) -> pb.StepOutput:
-        """One session's step; its failure is the call's."""
+        """A step of one session; raises its failure."""
         (result,) = self.steps(pb.SessionStep(session_id=session_id, token_ids=tokens, **fields)).results
         assert result.session_id == session_id
         output: pb.StepOutput = result.output
         return output
 
     def steps(self, *steps: pb.SessionStep) -> pb.DecodeStepResponse:
-        """Several together."""
+        """A step of several sessions."""
         reply: pb.DecodeStepResponse = self.stub.DecodeStep(
             pb.DecodeStepRequest(steps=steps), metadata=self.metadata, timeout=30
         )
         return reply
 
     def fork(self, session_id: str, **fields: Any) -> pb.ForkSessionResponse:
-        """A copy."""
+        """Forks a session."""
         reply: pb.ForkSessionResponse = self.stub.ForkSession(
             pb.ForkSessionRequest(session_id=session_id, **fields), metadata=self.metadata, timeout=30
         )
         return reply
 
     def truncate(self, session_id: str, position: int) -> int:
-        """How many tokens are held then."""
+        """Truncates a session; returns the number of tokens that it holds."""
         request = pb.TruncateSessionRequest(session_id=session_id, position=position)
         reply: pb.TruncateSessionResponse = self.stub.TruncateSession(request, metadata=self.metadata, timeout=30)
         return reply.position
 
     def release(self, session_id: str) -> bool:
-        """Whether there was one."""
+        """Releases a session; returns whether it existed."""
         request = pb.ReleaseSessionRequest(session_id=session_id)
         released: bool = self.stub.ReleaseSession(request, metadata=self.metadata, timeout=30).released
         return released
@@ -84,11 +84,11 @@ class Sent:
         self._queue: queue.Queue[pb.DecodeStreamRequest | None] = queue.Queue()
 
     def send(self, request: pb.DecodeStreamRequest) -> None:
-        """The next."""
+        """The next answer."""
         self._queue.put(request)
 
     def end(self) -> None:
-        """No more."""
+        """Ends the requests."""
         self._queue.put(None)
 
     def __iter__(self) -> Iterator[pb.DecodeStreamRequest]:
@@ -114,26 +114,26 @@ def prefill(prompt: str | Sequence[int], session_id: str = "", **fields: Any) ->
 
 
 def seconds(value: float) -> Duration:
-    """As a field has it."""
+    """The ids as a field of a request."""
     duration = Duration()
     duration.FromNanoseconds(round(value * 1e9))
     return duration
 
 
 def refusal(call: Callable[[], object]) -> Details:
-    """The status with which a call ends; it is an error where it ends well."""
+    """The status of a failed call; fails the test if the call succeeds."""
     with pytest.raises(grpc.RpcError) as raised:
         call()
     return details_of(raised.value)
 
 
 def details_of(error: Any) -> Details:
-    """What a failed call's status says."""
+    """The details of a failed call's status."""
     details = read_details(error.trailing_metadata() or ())
     assert details.reason, error
     return details
 
 
 def reason(call: Callable[[], object]) -> str:
-    """Just its reason."""
+    """The reason of a failed call."""
     return refusal(call).reason

@@ -1,4 +1,4 @@
-"""A library between a process and the system's: its wall clock jumps and its disk fails when a test says so."""
+"""A preloaded library that lets a test shift the wall clock of a process and make its reads fail."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Shim:
         self.environment = {"LD_PRELOAD": str(library), "SHIM_ORDERS": str(orders)}
 
     def set_wall_clock_ahead(self, seconds: int) -> None:
-        """From now on; below 0 it is behind."""
+        """Shifts the wall clock by so many seconds; may be negative."""
         self._orders[:8] = struct.pack("q", seconds)
 
     def fail_reads_after(self, n_good: int) -> None:
-        """Reads by position fail with EIO but for the first of the process."""
+        """Makes pread fail with EIO after the first `n_good` calls."""
         self._orders[8:16] = struct.pack("q", n_good)
 
     @property
     def n_reads(self) -> int:
-        """By position, so far."""
+        """The number of pread calls so far."""
         (_, _, n_reads) = FIELDS.unpack(self._orders[: FIELDS.size])
         return int(n_reads)

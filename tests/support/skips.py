@@ -1,4 +1,4 @@
-"""What was skipped: reads pytest's JUnit reports, and the list of reasons that are known.
+"""Judges skipped tests: compares pytest's JUnit reports with the list of known reasons.
 
 `python -m support.skips REPORT…` prints the tests that every report skips, and fails where a reason is not allowed.
 """
@@ -82,7 +82,7 @@ def _entry(reason: str, known: Sequence[Known]) -> Known | None:
 
 
 def _last_word(reasons: Sequence[str], known: Sequence[Known]) -> str:
-    """The reason that counts. One stage may defer a test to another, which skips it for a reason of its own."""
+    """The decisive reason. One stage may defer a test to another, which may skip it for a different reason."""
     for reason in reasons:
         entry = _entry(reason, known)
         if entry is None or entry.allowed:

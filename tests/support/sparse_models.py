@@ -1,4 +1,4 @@
-"""A model file of any size that takes no space: a whole header over data that is one hole."""
+"""Writes model files of any size as sparse files: a complete header and a hole in place of the data."""
 
 from __future__ import annotations
 

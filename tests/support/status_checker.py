@@ -25,12 +25,12 @@ GRPCS_OWN = {
 # Codes that a client gives itself, and its words. Where the server's status is on its way then, a client keeps the
 # server's details beside its own code.
 CLIENTS_OWN = {"CANCELLED": r"(?s).*", "DEADLINE_EXCEEDED": r"(?i)(stream removed \()?deadline exceeded\)?"}
-# What gives away the inside of the server.
+# Texts that reveal the server's internals.
 LEAKS = re.compile(r"0x[0-9a-f]{6,}|Traceback|\.py\b|(?<![\w.:/])/(?:home|tmp|usr|work|var|etc|root|proc)/[\w.-]+")
 
 
 class StatusViolation(AssertionError):
-    """A call ended as no call may."""
+    """A call ended with a status that the API does not allow."""
 
 
 @cache
@@ -40,12 +40,12 @@ def codes_by_reason() -> dict[str, str]:
 
 
 def leaks_in(text: str) -> list[str]:
-    """What must not be told to a client."""
+    """Texts in a message that a client must not see."""
     return [SECRET] * (SECRET in text) + LEAKS.findall(text)
 
 
 def check_status(code: grpc.StatusCode | None, words: str | None, trailing: Iterable[tuple[str, str | bytes]]) -> None:
-    """Raises StatusViolation where a call did not end as one of imp's may."""
+    """Raises StatusViolation if the status of a call breaks a rule of the API."""
     if code is None or code is grpc.StatusCode.UNKNOWN:
         raise StatusViolation(f"status {code}: {words}")
     told, pairs = words or "", [(key, value) for key, value in trailing]

@@ -25,7 +25,7 @@ def require(holds: bool, words: str) -> None:
 
 @dataclass
 class CheckedSequence:
-    """One index of a stream, so far."""
+    """The state of one index of a stream."""
 
     token_ids: list[int] = field(default_factory=list)
     text: str = ""
@@ -33,7 +33,7 @@ class CheckedSequence:
 
 
 class StreamChecker:
-    """Fed with every message of a stream, in order, then with its end."""
+    """Takes every message of a stream in order, then its end."""
 
     def __init__(self, request: pb.GenerateRequest, detokenize: Detokenize | None = None) -> None:
         self._request = request
@@ -66,7 +66,7 @@ class StreamChecker:
         require(self.usage is not None, "OK without usage")
 
     def end_failed(self) -> None:
-        """Any other status: nothing may follow, and not everything had ended."""
+        """The stream failed: nothing may follow, and some index must not have ended."""
         self.is_ended = True
 
     def _check_started(self, started: pb.GenerationStarted) -> None:
@@ -170,7 +170,7 @@ class StreamChecker:
 
 
 def check_unary(request: pb.GenerateRequest, reply: pb.GenerateUnaryResponse, detokenize: Detokenize | None) -> None:
-    """The same of a whole reply: read as the stream that it folds."""
+    """Checks a unary reply as the equivalent stream."""
     unchunked = pb.GenerateRequest()
     unchunked.CopyFrom(request)
     unchunked.output.ClearField("max_chunk_tokens")

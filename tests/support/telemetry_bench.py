@@ -1,4 +1,4 @@
-"""A server's telemetry whose clock is the test's, and how its series are read."""
+"""A server's telemetry with a clock that the test sets, and a reader of its series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command on a terminal of its own, as a person has it: what is typed, what is shown."""
+"""Runs a command on a pseudo-terminal: sends keys and reads the output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TerminalSession:
         os.write(self._descriptor, text.encode())
 
     def wait_until_it_waits(self) -> None:
-        """Until the process waits for what is typed: the interpreter loses a Ctrl-C that comes a moment before."""
+        """Waits until the process reads: the interpreter loses a Ctrl-C that arrives just before."""
         state = Path(f"/proc/{self.process.pid}/stat")
         while state.read_text().rpartition(")")[2].split()[0] != "S":
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -35,7 +35,7 @@ class TerminalSession:
                 raise AssertionError("the process has ended")
 
     def read_until(self, words: str) -> str:
-        """What is shown from here to `words`, which must come."""
+        """The output up to `words`; fails if they do not come."""
         shown = b""
         while words.encode() not in shown:
             ready, _, _ = select.select([self._descriptor], [], [], HANGS_AFTER)
@@ -47,7 +47,7 @@ class TerminalSession:
 
 @contextlib.contextmanager
 def terminal_session(folder: Path, *command: str) -> Iterator[TerminalSession]:
-    """The process is gone with the block."""
+    """Kills the process at the end of the block."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         # A session of its own whose terminal this is: Ctrl-C there is a signal to it.

@@ -1,4 +1,4 @@
-"""What a server opened, reached and started, as seen from inside or by strace, and what of it nobody configured."""
+"""Finds files, connections and processes of a server that its configuration does not name, from a hook or strace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RESOLVER_FILES = ("/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/netsvc.conf",
 
 @dataclass(frozen=True)
 class Act:
-    """One thing done: `kind` is read, write, connect, look up or start."""
+    """One access: `kind` is read, write, connect, look up or start."""
 
     kind: str
     subject: str | None
@@ -36,14 +36,14 @@ class Act:
 
 @dataclass(frozen=True)
 class Configured:
-    """What a server was told of: its folder, which is its home and directory, its ready file, the words it got."""
+    """The configuration of a server: its folder (home and working directory), its ready file, its words."""
 
     folder: Path
     ready_file: Path
     words: Sequence[str]
 
     def problems_in(self, acts: Iterable[Act]) -> list[str]:
-        """G9: what is in nothing that it was told of, each once."""
+        """G9: the accesses that the configuration does not name, each once."""
         named = tuple(self._named())
         found = {act: None for act in acts if not self._is_configured(act, named)}
         return [f"G9: {act.kind} {act.subject}" for act in found]

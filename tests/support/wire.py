@@ -1,4 +1,4 @@
-"""Requests of imp.v1 as tests write them, and what is read of the replies."""
+"""Builds requests of imp.v1 and reads their replies."""
 
 from __future__ import annotations
 

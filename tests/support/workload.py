@@ -1,4 +1,4 @@
-"""Random requests over the built-in model, and the ways to run them: for the promise of equal tokens."""
+"""Random requests to the built-in model and several ways to run them, for tests of determinism."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def run_by_steps(
     request: GenerationRequest,
     open_session: Callable[[SamplingOptions], AbstractContextManager[Steps]] | None = None,
 ) -> Outcome:
-    """As a caller would by hand: prefill, then steps, with masks, stop tokens and stop strings of its own.
+    """Runs a request in a hand-written loop: prefill, then steps, with its own masks, stop tokens and stop strings.
 
     The session is the model's, or what `open_session` makes of the sampling options.
     """

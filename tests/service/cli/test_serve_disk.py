@@ -39,7 +39,7 @@ def test_y19_a_disk_that_fails_during_the_load_is_no_start_and_later_is_not_noti
     failing.fail_reads_after(n_reads)
     with server_process(tmp_path, "-m", str(model), environment=failing.environment) as server:
         server.wait_until_ready()
-        server.sing()
+        server.run_canary()
         assert server.terminate() == 0
 
 
@@ -50,8 +50,8 @@ mkdir volume && mount -t tmpfs volume volume && cp "$1" volume/m.gguf && shift &
 
 def test_y19_a_volume_that_is_gone_while_it_serves_is_not_missed(tmp_path: Path) -> None:
     inside = [*name_space("--mount"), "sh", "-c", MOUNTED, "sh", str(demo_model_path())]
-    with server_process(tmp_path, "-m", "volume/m.gguf", inside=inside) as server, server.canary() as singer:
+    with server_process(tmp_path, "-m", "volume/m.gguf", inside=inside) as server, server.canary() as canary:
         gone = ["nsenter", "-t", str(server.pid), "-m", "umount", "--lazy", str(tmp_path / "volume")]
         if os.geteuid() != 0 or subprocess.run(gone, check=False).returncode != 0:
             pytest.skip("a mount of this kind cannot be taken away here")
-        singer.wait_for(2)
+        canary.wait_for(2)

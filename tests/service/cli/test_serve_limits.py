@@ -91,8 +91,8 @@ def test_y02_load_to_the_edge_of_a_limit_is_refused_and_nothing_dies(tmp_path: P
                 outcomes = Counter(callers.map(outcome, range(160)))
         assert outcomes.keys() <= {"OK", *(f"RESOURCE_EXHAUSTED {r}" for r in ("QUEUE_FULL", "KV_FULL", "NO_MEMORY"))}
         assert outcomes["OK"] and len(outcomes) > 1, outcomes
-        with server.canary() as singer:
-            singer.wait_for(1)
+        with server.canary() as canary:
+            canary.wait_for(1)
         assert server.terminate() == 0
         serving = next(json.loads(line) for line in server.stderr.splitlines() if '"event": "serving"' in line)
         assert re.match(r"weights .*, kv 1\.0 MiB, .*; in all .* of .*", serving["memory"])
@@ -101,13 +101,13 @@ def test_y02_load_to_the_edge_of_a_limit_is_refused_and_nothing_dies(tmp_path: P
 def test_y05_descriptors_filled_by_connections_are_had_again_and_streams_go_on(tmp_path: Path) -> None:
     with server_process(tmp_path, inside=limited(nofile=64)) as server:
         host, _, port = server.address.rpartition(":")
-        with server.canary() as singer, contextlib.ExitStack() as connections:
+        with server.canary() as canary, contextlib.ExitStack() as connections:
             for _ in range(80):
                 connections.enter_context(socket.create_connection((host, int(port)), HANGS_AFTER))
             give_up = time.monotonic() + HANGS_AFTER
             while ProcessNumbers.of(server.pid).n_descriptors < 64:
                 assert time.monotonic() < give_up, "never full"
-            singer.wait_for(3)
+            canary.wait_for(3)
         with server.inference() as stub:
             stream = stub.Generate(ask("Once", 3), wait_for_ready=True, timeout=HANGS_AFTER)
             assert list(stream)[-1].finished.usage.output_tokens == 3

@@ -36,13 +36,13 @@ READ_ONLY_MEMORY = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
 def test_y09_without_variables_home_or_directory_it_works(tmp_path: Path) -> None:
     """A root that cannot be written to, /tmp with it, is that of `test_l17_…`."""
     with server_process(tmp_path, inside=("sh", "-c", CD_NOWHERE, "sh", *BARE)) as server:
-        server.sing()
+        server.run_canary()
         assert server.terminate() == 0
 
 
 def test_y09_without_shared_memory_it_works(tmp_path: Path) -> None:
     with server_process(tmp_path, inside=(*name_space("--mount"), "sh", "-c", READ_ONLY_MEMORY, "sh")) as server:
-        server.sing()
+        server.run_canary()
         assert server.terminate() == 0
 
 
@@ -59,13 +59,13 @@ def test_y16_as_process_1_signals_work_and_orphans_leave_nothing(tmp_path: Path)
     with server_process(tmp_path, inside=name_space(*AS_PROCESS_1)) as server:
         assert server.wait_until_ready()["pid"] == 1
         inner = child_of(server.pid)
-        with server.canary() as singer:
+        with server.canary() as canary:
             for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE, signal.SIGWINCH):
                 os.kill(inner, number)
             if shutil.which("nsenter") is not None and os.geteuid() == 0:
                 for _ in range(5):
                     subprocess.run(["nsenter", "-t", str(inner), "-p", *ORPHAN], check=True)
-            singer.wait_for(2)
+            canary.wait_for(2)
             give_up = time.monotonic() + HANGS_AFTER
             while left := Path(f"/proc/{inner}/task/{inner}/children").read_text().split():
                 assert time.monotonic() < give_up, f"not reaped: {left}"
@@ -75,7 +75,7 @@ def test_y16_as_process_1_signals_work_and_orphans_leave_nothing(tmp_path: Path)
 
 def test_y16_a_parent_that_ignores_its_children_changes_nothing(tmp_path: Path) -> None:
     with server_process(tmp_path, inside=["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh"]) as server:
-        server.sing()
+        server.run_canary()
         assert server.terminate() == 0
 
 
@@ -86,7 +86,7 @@ ONE_CPU = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
 @pytest.mark.parametrize(("threads", "told"), [("auto", "1 thread (affinity: 1 CPU)"), ("4", "4 threads (--set)")])
 def test_y17_threads_follow_the_cpus_and_more_of_them_do_not_deadlock(tmp_path: Path, threads: str, told: str) -> None:
     with server_process(tmp_path, inside=ONE_CPU, settings=(f"device.threads={threads}",)) as server:
-        server.sing()
+        server.run_canary()
         assert server.terminate() == 0
         assert serving_line(server)["threads"] == told
 
@@ -96,7 +96,7 @@ def test_y18_an_instruction_set_runs_or_is_refused_and_never_faults(tmp_path: Pa
     has_it = isa in _testing.isas_here()
     with server_process(tmp_path, settings=(f"device.isa={isa}",)) as server:
         if has_it:
-            server.sing()
+            server.run_canary()
             assert server.terminate() == 0
         else:
             assert server.wait_for_end() == 69

@@ -107,11 +107,11 @@ def test_mod_23_a_server_writes_packed_weights_while_it_serves_and_reads_them_wh
     assert len(first) == 2
     assert first[0].startswith("not read: model.gguf-")
     with server_process(tmp_path, "-m", str(path), settings=settings) as server:
-        server.sing()
+        server.run_canary()
         assert packed_lines(server, until="read") == ["read"]
         assert server.terminate() == 0
     with server_process(tmp_path, "-m", str(path), settings=(f"model.packed_cache={path}",)) as server:
-        server.sing()
+        server.run_canary()
         refused = packed_lines(server, until=f"not written: {path.name}")  # the folder is a file
     assert len(refused) == 2
 

@@ -22,7 +22,7 @@ HOUR, YEAR = 3600, 365 * 86400
 
 def test_y13_a_process_that_was_stopped_ends_what_is_overdue_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     with server_process(tmp_path) as server:
-        with server.inference() as stub, server.canary() as singer:
+        with server.inference() as stub, server.canary() as canary:
             expected = tokens_of(list(stub.Generate(ask("Once upon a time", 40))))
             session = stub.Prefill(prefill("Once upon a time")).session_id
             server.signal(signal.SIGSTOP)
@@ -34,7 +34,7 @@ def test_y13_a_process_that_was_stopped_ends_what_is_overdue_and_goes_on_with_th
                 assert overdue.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
             server.signal(signal.SIGCONT)
             assert [tokens_of(list(stream)) for stream in patient] == [expected] * 4
-            singer.wait_for(1)
+            canary.wait_for(1)
             drawn = stub.DecodeStep(pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=session)]))
             assert drawn.results[0].WhichOneof("result") == "output"
         assert server.terminate() == 0
@@ -44,7 +44,7 @@ def test_y14_a_wall_clock_that_jumps_ends_nothing_and_hangs_nothing(tmp_path: Pa
     shim = Shim(tmp_path)
     settings = ("sessions.ttl=60s", "limits.request_time=60s", "slow_client.timeout=60s", "watchdog.engine_stall=60s")
     with server_process(tmp_path, environment=shim.environment, settings=settings) as server:
-        with server.inference() as stub, server.canary() as singer:
+        with server.inference() as stub, server.canary() as canary:
             session = stub.Prefill(prefill("Once upon a time")).session_id
             there_and_back = [HOUR, -HOUR, 10 * YEAR, -10 * YEAR, *(-60 * n for n in range(1, 20)), 0]
             for ahead in there_and_back:
@@ -52,9 +52,9 @@ def test_y14_a_wall_clock_that_jumps_ends_nothing_and_hangs_nothing(tmp_path: Pa
                 step = pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=session)])
                 (result,) = stub.DecodeStep(step, timeout=HANGS_AFTER).results
                 assert result.WhichOneof("result") == "output", result
-            singer.wait_for(1)
+            canary.wait_for(1)
             shim.set_wall_clock_ahead(10 * YEAR)
-            singer.wait_for(1)
+            canary.wait_for(1)
         assert server.terminate() == 0
         # The jumps reached it: its log tells the years.
         years = {json.loads(line)["time"][:4] for line in server.stderr.splitlines() if line.startswith("{")}

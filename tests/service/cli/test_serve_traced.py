@@ -53,7 +53,7 @@ def test_g9_what_a_process_does_beyond_its_configuration_is_found(tmp_path: Path
     """The control of what follows every test that has a process."""
     found: list[str] = []
     with pytest.raises(AssertionError), server_process(tmp_path, inside=leaking(tmp_path)) as server:
-        server.sing()
+        server.run_canary()
         found = server.trace_problems()
     expected = ["read /etc/hostname", f"write {tmp_path}/left", "look up localhost", "connect 127.0.0.9"]
     assert found[1:5] == [f"G9: {act}" for act in expected]  # after the script that does it

@@ -105,7 +105,7 @@ def hold_and_watch(served: Served, at_once: bytes, slowly: bytes) -> None:
                 held = still
                 for each in held:
                     each.dribble()
-        assert canary.n_sung >= 1
+        assert canary.n_runs >= 1
     finally:
         for each in held:
             each.socket.close()

@@ -96,7 +96,7 @@ def test_rpc_2_a_chunk_with_a_wrong_number(served, monkeypatch):
 # What each says that broke something.
 FOUND = {
     "test_g3_a_sequence_is_left_open": r"G3: .*sessions=1",
-    "test_g2_a_wrong_token": r"G2: the canary sang",
+    "test_g2_a_wrong_token": r"G2: the canary generated",
     "test_g5_an_unknown_status": r"StatusCode.UNKNOWN",
     "test_g6_a_prompt_in_a_status": r"tells \['xyzzy",
     "test_g6_a_prompt_in_the_log": r"G6: \['xyzzy-plugh-4711'\] in the log",

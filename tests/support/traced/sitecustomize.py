@@ -1,4 +1,4 @@
-"""Loaded by the interpreter of a traced process before all else: each open, connection, look-up and child, as a line.
+"""Python loads this module first in a traced process. It writes each open, connection, look-up and child as a line.
 
 Nothing is judged here: support/traces.py does it.
 """
