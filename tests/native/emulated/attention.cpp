@@ -16,13 +16,13 @@ namespace py = pybind11;
 namespace imp::cuda {
 namespace {
 
-// As the kernels search: the works of one block of several, then where each sequence has its states.
-__global__ void search_kernel(AttentionArgs args, int first, int step, std::vector<FoundWork>* works,
+// As the kernels search: the work items of one block of several, then where each sequence has its states.
+__global__ void search_kernel(AttentionArgs args, int first, int step, std::vector<WorkItem>* items,
                               std::vector<StatesOfSequence>* states) {
-  WorkSearch search;
+  SplitScheduler search;
   for (int number = first;; number += step) {
-    const FoundWork found = search.find(args, number);
-    if (lane_of_thread() == 0) works->push_back(found);
+    const WorkItem found = search.find(args, number);
+    if (lane_of_thread() == 0) items->push_back(found);
     if (found.sequence < 0) break;
   }
   for (int sequence = 0; sequence < args.sequences.n_sequences; ++sequence) {
@@ -43,17 +43,17 @@ py::tuple division(const std::vector<std::pair<int, int>>& sequences, int n_stat
   args.sequences.first_positions = positions.data();
   args.window = window;
   args.n_states = n_states;
-  std::vector<FoundWork> works;
+  std::vector<WorkItem> items;
   std::vector<StatesOfSequence> states;
   Stream stream;
   make_stream(stream);
-  launch(stream, search_kernel, {.grid = 1, .block = kWarpSize}, args, first, step, &works, &states);
+  launch(stream, search_kernel, {.grid = 1, .block = kWarpSize}, args, first, step, &items, &states);
   synchronize(stream);
   free_stream(stream);
-  py::list of_works, of_states;
-  for (const FoundWork& work : works) of_works.append(py::make_tuple(work.sequence, work.within, work.state));
+  py::list of_items, of_states;
+  for (const WorkItem& item : items) of_items.append(py::make_tuple(item.sequence, item.within, item.state));
   for (const StatesOfSequence& one : states) of_states.append(py::make_tuple(one.first, one.n));
-  return py::make_tuple(of_works, of_states);
+  return py::make_tuple(of_items, of_states);
 }
 
 void require_served(std::size_t shared_bytes, const std::string& dtype, int head_dim) {

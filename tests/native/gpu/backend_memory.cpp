@@ -24,7 +24,7 @@ struct TestAccess {
     fill(stream, backend.attention_.scratch_.get(), value, backend.attention_.scratch_bytes());
     Sampler& sampler = backend.sampler_;
     const std::size_t request_bytes = sampler.limits_.request_bytes(), result_bytes = sampler.limits_.result_bytes();
-    fill(stream, sampler.asked_.get(), value, asked);
+    fill(stream, sampler.device_requests_.get(), value, request_bytes);
     fill(stream, sampler.device_results_.get(), value, result_bytes);
     fill(stream, sampler.adjusted_.get(), value, sampler.scratch_bytes() - request_bytes - result_bytes);
     fill_words(sampler.plan_.counts_, value);
