@@ -50,10 +50,11 @@ MAY_IMPORT = {
     "client": {"client", "pb"},
     "deploy": {"deploy", "core", "config"},
     "rpc": {"rpc", "pb", "serving", "telemetry", "generation", "core", "text", "config", "tables"},
+    "server": {"server", "rpc", "serving", "generation", "core", "config"},
     "ray_app": {"ray_app", "rpc", "pb", "serving", "config"},
     "cli": {
         "cli",
-        "rpc",
+        "server",
         "client",
         "deploy",
         "pb",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from imp_service.config import load as load_config
 from imp_service.generation import ModelRuntime
-from imp_service.rpc.service import Service
+from imp_service.server.service import Service
 from imp_service.serving.loading import MakeModel, make_model
 from support.loop_thread import loop_thread
 from support.patience import HANGS_AFTER

@@ -19,6 +19,7 @@ from imp_service.config import load as load_config
 from imp_service.pb import admin_pb2_grpc, inference_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
+from imp_service.serving.security.access import Access
 from support.checked_channel import checked
 from support.loop_thread import loop_thread
 from support.patience import HANGS_AFTER
@@ -52,6 +53,7 @@ class Served:
         self.thread = loop_thread()
         self.host: Host
         self.server: Server
+        self.access: Access
         self._channels: list[grpc.Channel] = []
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         try:
@@ -68,8 +70,10 @@ class Served:
         config = load_config(None, settings)
         self.host = Host(config, clock=clock, wall=clock.wall, log_to=self._log.fileno())
         try:
-            self.server = Server(self.host)
+            self.access = Access(self.host)
+            self.server = Server(self.host, self.access)
             await self.server.start()
+            self.access.watch()
             self.host.adopt(await asyncio.to_thread(self.model.make, config, clock))
         except BaseException:
             self.host.close()
@@ -90,6 +94,7 @@ class Served:
             self._log.close()
 
     async def _stop(self) -> None:
+        self.access.stop()
         await self.server.stop(0)
         self.host.close()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import grpc
@@ -27,9 +26,7 @@ from imp_service.rpc.tokenizer import TokenizerServicer
 from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
 from imp_service.serving.listening import bind_socket, check_all, has_ipv6
-from imp_service.serving.security.authentication import Authentication
-from imp_service.serving.security.reloaded_files import FileWatcher, ReloadedFiles
-from imp_service.serving.security.tokens import Tokens, is_readable_by_all, read_tokens
+from imp_service.serving.security.access import Access
 from imp_service.telemetry.metrics_listener import MetricsListener
 
 
@@ -63,8 +60,8 @@ HEALTH = cast(ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"
 class Server:
     """Listens from start() to stop(). On the event loop's thread."""
 
-    def __init__(self, host: Host) -> None:
-        """Reads the files of tokens and certificates. Raises ConfigError. Nothing is bound yet."""
+    def __init__(self, host: Host, access: Access) -> None:
+        """Nothing is bound yet."""
         require_native_runtime()
         self._host = host
         # The bound addresses, with the ports that were chosen; start() sets them.
@@ -76,11 +73,9 @@ class Server:
         host.watchdog.watch(self.health.set_alive)
         self._servers: list[grpc.aio.Server] = []
         self._metrics: MetricsListener | None = None
-        self._file_checks: list[Callable[[], None]] = []
-        self._file_watcher: FileWatcher | None = None
-        self._authentication = Authentication(self._tokens(), public_health=host.settings.auth.public_health)
-        self._tls = self._certificate()
-        self._path = GrpcCallPath(host, self._authentication)
+        self._access = access
+        self._tls = None if access.identity is None else TlsCredentials(access.identity)
+        self._path = GrpcCallPath(host, access.authentication)
 
     async def start(self) -> None:
         """Binds every listener, or none if one of them fails. Health is bound first."""
@@ -105,13 +100,9 @@ class Server:
         except BaseException:
             await self.stop(0)
             raise
-        if self._file_checks:
-            self._file_watcher = FileWatcher(self._file_checks)
 
     async def stop(self, grace_seconds: float) -> None:
         """Takes no new calls. Running calls have `grace_seconds` to end."""
-        if self._file_watcher is not None:
-            self._file_watcher.stop()
         self._host.calls.end_others(cut_short())
         servers, self._servers = self._servers, []
         await asyncio.gather(*(server.stop(grace_seconds) for server in servers))
@@ -156,28 +147,9 @@ class Server:
         return server
 
     def _interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
-        if self._host.settings.auth.token_file is None:
+        if not self._access.requires_tokens:
             return ()
-        return (AuthenticationInterceptor(self._authentication, self._path.handles, self._path.refusal_handler),)
-
-    def _tokens(self) -> ReloadedFiles[Tokens] | None:
-        if (text := self._host.settings.auth.token_file) is None:
-            return None
-        path, log = Path(text), self._host.telemetry.log
-        tokens = ReloadedFiles("auth.token_file", (path,), lambda: read_tokens(path), log)
-        if is_readable_by_all(path):
-            log.warning("auth.token_file", message=f"{path}: everyone on this machine may read it")
-        self._file_checks.append(tokens.check_files)
-        self._host.reload.watch(tokens)
-        return tokens
-
-    def _certificate(self) -> TlsCredentials | None:
-        if self._host.settings.tls.cert is None:
-            return None
-        tls = TlsCredentials(self._host.settings.tls, self._host.telemetry.log)
-        self._file_checks.append(tls.files.check_files)
-        self._host.reload.watch(tls.files)
-        return tls
+        return (AuthenticationInterceptor(self._access.authentication, self._path.handles, self._path.refusal_handler),)
 
 
 def _add_channelz(server: grpc.aio.Server) -> str:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from imp_service.config import load as load_config
 from imp_service.core.bench.engine_runs import EngineRuns
 from imp_service.generation import ModelRuntime
-from imp_service.rpc.service import Service
+from imp_service.server.service import Service
 from support.served_models import ServedModel, random_weights, scripted
 
 # Room for the longest streams and the most sessions that are measured.

@@ -225,7 +225,7 @@ def test_rpc_24_cfg_11_w23_tokens_that_change_take_effect_and_a_bad_file_changes
         serve(f"auth.token_file={path}", metadata=bearer("new")) as served,
         grpc.insecure_channel(served.address) as channel,
     ):
-        secret = served.server._authentication._tokens
+        secret = served.access.authentication._tokens
         assert secret is not None  # narrows
         assert with_token(channel, GENERATE, "old").reason == "FIELD_INVALID"
         change(folders[1])

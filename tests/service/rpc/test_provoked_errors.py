@@ -24,6 +24,7 @@ from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.security.access import Access
 from support.admin_calls import LISTENS
 from support.command_line import demo_with
 from support.error_rows import DocumentedRow, documented_rows
@@ -46,7 +47,7 @@ def without_model(*settings: str) -> Iterator[grpc.Channel]:
     async def start() -> tuple[Host, Server]:
         config = load_config(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1", *settings])
         host = Host(config, clock=thread.clock, wall=thread.clock.wall)
-        server = Server(host)
+        server = Server(host, Access(host))
         await server.start()
         return host, server
 

@@ -18,7 +18,7 @@ from imp_service.core import DeviceError, InternalError, Progress, make_error
 from imp_service.generation import ModelRuntime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
-from imp_service.rpc import service as service_module
+from imp_service.server import service as service_module
 from imp_service.serving import loading as loading_module
 from imp_service.serving.loading import make_model
 from support.patience import HANGS_AFTER

@@ -11,6 +11,7 @@ import grpc
 from imp_service.config import load as load_config
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
+from imp_service.serving.security.access import Access
 from support.key_effects.core_keys import Asked
 from support.key_effects.effect import Effect, Observe
 from support.loop_thread import loop_thread
@@ -27,7 +28,7 @@ def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:
     async def start() -> None:
         host = Host(load_config(None, ['listen.grpc=["127.0.0.1:0"]', *settings]))
         try:
-            await Server(host).start()
+            await Server(host, Access(host)).start()
         except Asked:
             pass
         finally:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imp_service.cli.serve.ready_file import ReadyFile
     from imp_service.config import Config
     from imp_service.core.background_load import WeightsLoad
-    from imp_service.rpc.service import Service
+    from imp_service.server.service import Service
 
 
 EXAMPLES = (
@@ -87,7 +87,7 @@ async def _serve(
 ) -> int:
     from imp_service.cli.progress import LoadingLine
     from imp_service.core.background_load import STOP_SECONDS
-    from imp_service.rpc.service import Service
+    from imp_service.server.service import Service
     from imp_service.serving.loading import make_model_of
 
     line = LoadingLine()

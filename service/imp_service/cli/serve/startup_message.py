@@ -12,7 +12,7 @@ from imp_service.client import DEFAULT_ADDRESS
 from imp_service.config.address import Address
 
 if TYPE_CHECKING:
-    from imp_service.rpc.service import Service
+    from imp_service.server.service import Service
 
 
 def facts(service: "Service") -> dict[str, object]:

@@ -15,6 +15,7 @@ from imp_service.serving.background_work import PackedWeights
 from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans
 from imp_service.serving.loading import MakeModel, make_model
+from imp_service.serving.security.access import Access
 
 # Time to send the last statuses, also of requests whose device has failed.
 LAST_SECONDS = 1.0
@@ -40,7 +41,8 @@ class Service:
         """
         self.host = Host(config, reread=reread)
         try:
-            self.server = Server(self.host)
+            self._access = Access(self.host)
+            self.server = Server(self.host, self._access)
         except BaseException:
             self.host.close()
             raise
@@ -68,6 +70,7 @@ class Service:
         has_drained = False
         try:
             await self.server.start()
+            self._access.watch()
             if await self._load():
                 on_serving()
                 await self._serve()
@@ -76,6 +79,7 @@ class Service:
             has_drained = True
         finally:
             on_closing()
+            self._access.stop()
             await self.server.stop(LAST_SECONDS)
             if has_drained:
                 self.host.telemetry.log.info("stopped", message="every listener is closed")
