@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         StopOptions,
         Timings,
         TokenScores,
+        ToolCallDelta,
         Usage,
     )
     from imp_service.generation.async_generation import AsyncGeneration
@@ -89,6 +90,7 @@ __all__ = [
     "StopOptions",
     "Timings",
     "TokenScores",
+    "ToolCallDelta",
     "Usage",
     "Violation",
     "__version__",

@@ -49,7 +49,7 @@ LLAMA3 = """{{- bos_token }}
 {%- else %}
     {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' }}
     {%- if loop.first and tools %}
-    {%- for tool in tools %}{{ tool | tojson(indent=4) }}{{ '\\n\\n' }}{% endfor %}
+    {%- for tool in tools %}{{ tool | tojson }}{{ '\\n\\n' }}{% endfor %}
     {%- endif %}
     {{- message.content | trim }}{{ '<|eot_id|>' }}
 {%- endif %}

@@ -24,6 +24,7 @@ KIND_OF_REASON: Mapping[str, type[Error]] = {
     "TEMPLATE_INVALID": ModelError,
     "TEMPLATE_FAILED": InvalidArgument,
     "NO_CHAT_TEMPLATE": StateError,
+    "NOT_SUPPORTED_BY_MODEL": StateError,
 }
 
 # How a stopped engine refuses every command. Before that it has ended each run with an event that has the reason.

@@ -27,6 +27,7 @@ from imp_service.generation.replies import (
 )
 from imp_service.generation.runtime import ModelRuntime
 from imp_service.generation.session import Session, SessionStep
+from imp_service.text.channels.calls import ToolCallDelta
 
 __all__ = [
     "CacheOptions",
@@ -51,6 +52,7 @@ __all__ = [
     "StopOptions",
     "Timings",
     "TokenScores",
+    "ToolCallDelta",
     "Usage",
     "finish_load",
     "load_model",

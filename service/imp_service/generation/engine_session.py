@@ -88,6 +88,7 @@ class EngineSession:
             raise invalid("num_sequences", f"{request.num_sequences}, expected 1 with a session")
         if keeps_sampler is None:
             keeps_sampler = request.sampling == SamplingOptions()
+        request = runtime.with_tools(request)
         sampling = with_seed(request.sampling)
         resolved = None if keeps_sampler else runtime.resolve_sampling(sampling)
         limits, returns = runtime.limits_of(request), returns_of(request.output)

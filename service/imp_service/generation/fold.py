@@ -20,7 +20,6 @@ from imp_service.generation.replies import (
     Usage,
 )
 from imp_service.generation.step import timings_of
-from imp_service.text import TextStream
 
 if TYPE_CHECKING:
     from imp_service.text import ConstraintState
@@ -65,14 +64,14 @@ class GenerationFold:
         prompt_ids: list[int],
         include_match: bool,
         output: OutputOptions,
-        make_text: Callable[[], TextStream | None],
+        make_stream: Callable[[int, ConstraintState | None], OutputStream],
         constraints: list[ConstraintState | None],
     ) -> None:
         self._seed = seed
         self._prompt_ids = prompt_ids
         self._echo_prompt = output.prompt_token_ids
         self._include_match = include_match
-        self._streams = [OutputStream(i, output, make_text(), state) for i, state in enumerate(constraints)]
+        self._streams = [make_stream(i, state) for i, state in enumerate(constraints)]
         self._started: StartedEvent | None = None
         # No more events will come. Some replies may not be taken yet.
         self.is_ended = False
@@ -206,7 +205,8 @@ class GenerationFold:
             match = StopMatch(eos_token_id=token) if event.eos else StopMatch(token_id=token)
         stream.is_told = True
         self._n_untold_ends -= 1
-        return Finished(stream.index, reason, match, stream.rest_of_text(), *self._totals(event))
+        rest, (usage, timings) = stream.rest(), self._totals(event)
+        return Finished(stream.index, reason, match, rest.text, usage, timings, rest.reasoning, rest.tool_calls)
 
     def _totals(self, last: FinishedEvent) -> tuple[Usage, Timings] | tuple[None, None]:
         if not self.is_done:

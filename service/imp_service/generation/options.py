@@ -10,6 +10,7 @@ from imp_service.text import ChatPrompt
 
 if TYPE_CHECKING:
     from imp_service.text import ConstraintSpec
+    from imp_service.text.channels.call_constraint import CallConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class OutputOptions:
     prompt_logprobs: bool = False
     prompt_token_ids: bool = False
     special_tokens: bool = False
+    # Split the text into content, reasoning and tool calls, as the model's dialect writes them.
+    parse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,11 @@ class StepOptions:
     allowed_token_mask: bytes = b""
 
 
+# Choices of tools: at least one call, or one of the function whose name follows.
+FORCED = "required"
+BY_NAME = "function:"
+TOOL_CHOICES = ("", "none", "auto", FORCED)
+
 Prompt = str | Sequence[int] | ChatPrompt
 
 
@@ -100,9 +108,11 @@ class GenerationRequest:
     prompt: Prompt
     sampling: SamplingOptions = SamplingOptions()
     stop: StopOptions = StopOptions()
-    constraint: ConstraintSpec | None = None
+    constraint: ConstraintSpec | CallConstraint | None = None
     output: OutputOptions = OutputOptions()
     cache: CacheOptions = CacheOptions()
     num_sequences: int = 1
     priority: int = 0
     tenant: str = ""
+    # "none", "auto", "required" or "function:NAME"; empty: the template gets the tools, and the model decides.
+    tool_choice: str = ""

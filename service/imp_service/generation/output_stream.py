@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imp_service.core import CoreCandidate, FinishedEvent, TokenEvent
 from imp_service.generation.options import OutputOptions
@@ -13,12 +13,15 @@ from imp_service.text import TextStream
 
 if TYPE_CHECKING:
     from imp_service.text import ConstraintState
+    from imp_service.text.channels.calls import ToolCallDelta
 
 
 # Bytes of an entry of each list.
 ID_BYTES, LOGPROB_BYTES, COUNT_BYTES = 4, 8, 4
 # Bytes of the text of one token, as an object.
 FRAGMENT_BYTES = 72
+# Bytes of what one token adds to the channels of parsed output.
+PARSED_BYTES = 320
 
 
 def unread_token_bytes(output: OutputOptions, *, seeks_stop: bool) -> int:
@@ -26,7 +29,17 @@ def unread_token_bytes(output: OutputOptions, *, seeks_stop: bool) -> int:
     n_bytes = ID_BYTES + (LOGPROB_BYTES if output.logprobs else 0)
     if output.top_logprobs:
         n_bytes += COUNT_BYTES + output.top_logprobs * (ID_BYTES + LOGPROB_BYTES)
-    return n_bytes + (FRAGMENT_BYTES if seeks_stop and output.text else 0)
+    if seeks_stop and output.text:
+        n_bytes += PARSED_BYTES if output.parse else FRAGMENT_BYTES
+    return n_bytes
+
+
+class Rest(NamedTuple):
+    """What was held back of each channel, once no token follows."""
+
+    text: str
+    reasoning: str = ""
+    tool_calls: Sequence[ToolCallDelta] = ()
 
 
 class HeldCandidates:
@@ -159,9 +172,9 @@ class OutputStream:
         self.n_delivered = first + n
         return Chunk(self.index, first, ids, self._text_of(ids), logprobs, self._candidates.take(n))
 
-    def rest_of_text(self) -> str:
-        """The text that was held back, once no token follows."""
-        return self.text.finish() if self.text is not None and self._sends_text else ""
+    def rest(self) -> Rest:
+        """What was held back, once no token follows."""
+        return Rest(self.text.finish() if self.text is not None and self._sends_text else "")
 
     def _seek_stop(self, token: int) -> None:
         assert self.text is not None  # narrows

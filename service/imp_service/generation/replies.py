@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from imp_service.core import CoreCandidate, CoreScores, Error, make_error
+
+if TYPE_CHECKING:
+    from imp_service.text.channels.calls import ToolCallDelta
 
 FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
 # Tokens of one part of scores. With 20 candidates each they take less than a millisecond.
@@ -90,6 +93,9 @@ class Started:
 class Chunk:
     """New tokens of one sequence, and their text. Never what an earlier chunk had.
 
+    With `OutputOptions.parse` the text is content alone. Only the first delta of a call has its id and name; the
+    arguments of all its deltas joined are JSON.
+
     It is not frozen: that would triple the cost of making one.
     """
 
@@ -99,6 +105,8 @@ class Chunk:
     text: str
     logprobs: list[float]
     candidates: list[list[Candidate]]
+    reasoning: str = ""
+    tool_calls: Sequence[ToolCallDelta] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,9 @@ class Finished:
     text: str
     usage: Usage | None = None
     timings: Timings | None = None
+    # Held back until now, as the text.
+    reasoning: str = ""
+    tool_calls: Sequence[ToolCallDelta] = ()
 
 
 Reply = Started | Chunk | Finished
@@ -146,7 +157,7 @@ Reply = Started | Chunk | Finished
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """One whole output. `usage` and `timings` are of all sequences together."""
+    """One whole output. `usage` and `timings` are of all sequences together. Each call is one delta, with all of it."""
 
     text: str
     token_ids: list[int]
@@ -158,6 +169,8 @@ class GenerationResult:
     logprobs: list[float]
     candidates: list[list[Candidate]]
     prompt: TokenScores
+    reasoning: str = ""
+    tool_calls: Sequence[ToolCallDelta] = ()
 
 
 def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
@@ -170,6 +183,7 @@ def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
     prompt, results = started.prompt, []
     for end in sorted((each for each in replies if isinstance(each, Finished)), key=lambda each: each.index):
         chunks = [each for each in replies if isinstance(each, Chunk) and each.index == end.index]
+        parts: list[Chunk | Finished] = [*chunks, end]
         results.append(
             GenerationResult(
                 text="".join(each.text for each in chunks) + end.text,
@@ -182,9 +196,20 @@ def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
                 logprobs=[logprob for each in chunks for logprob in each.logprobs],
                 candidates=[items for each in chunks for items in each.candidates],
                 prompt=prompt,
+                reasoning="".join(each.reasoning for each in parts),
+                tool_calls=_whole_calls(parts),
             )
         )
     return results
+
+
+def _whole_calls(replies: Sequence[Chunk | Finished]) -> Sequence[ToolCallDelta]:
+    deltas = [call for each in replies for call in each.tool_calls]
+    if not deltas:
+        return []
+    from imp_service.text.channels.calls import joined_calls
+
+    return joined_calls(deltas)
 
 
 def left_early() -> Error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_e
 from imp_service.core.checkpoint import model_path
 from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of, with_seed
 from imp_service.generation.fold import GenerationFold
-from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions
+from imp_service.generation.options import GenerationRequest, OutputOptions, Prompt, SamplingOptions
+from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.validate import invalid, refuse, request_violations, token_pieces, token_violations
@@ -28,7 +30,12 @@ from imp_service.text import (
 )
 from imp_service.text.errors import naming_file
 
+if TYPE_CHECKING:
+    from imp_service.text import ConstraintState
+
 Clock = Callable[[], float]
+# Makes the stream of a sequence by its number.
+MakeStream = Callable[[int, "ConstraintState | None"], OutputStream]
 UP_TO_CONTEXT = -1
 # Counts in the core have 31 bits: far beyond any context.
 MOST = 2**31 - 1
@@ -95,6 +102,7 @@ class ModelRuntime:
     def plan(self, request: GenerationRequest) -> GenerationPlan:
         """A generation ready to be submitted. May be called from any thread."""
         refuse(request_violations(request, self.n_tokens))
+        request = self.with_tools(request)
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
         if not prompt_ids:
             raise invalid("prompt", "holds no token")
@@ -121,6 +129,14 @@ class ModelRuntime:
 
         fold = self.fold(request, seed_of(sampling), prompt_ids)
         return GenerationPlan(fold, sequences, submit, len(prompt_ids), request.stop.time_limit)
+
+    def with_tools(self, request: GenerationRequest) -> GenerationRequest:
+        """A request whose tools and choice of them are resolved; any other one as it is. May take long."""
+        if not (request.tool_choice or request.output.parse):
+            return request
+        from imp_service.generation.tools import resolve_tools
+
+        return resolve_tools(request, self.text)
 
     def prompt_ids(self, prompt: Prompt, *, begins: bool) -> list[int]:
         """A prompt's tokens. If it `begins` a sequence, text gets the model's special tokens."""
@@ -184,18 +200,43 @@ class ModelRuntime:
         """What makes replies of a generation's events."""
         stop, output = request.stop, request.output
         rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
-        follows_text = output.text or bool(stop.strings)
         program = None if request.constraint is None else self.text.compile(request.constraint)
         return GenerationFold(
             seed=seed,
             prompt_ids=prompt_ids,
             include_match=stop.include_match,
             output=output,
-            make_text=lambda: (
-                TextStream(self.tokenizer.table, rules, special_tokens=output.special_tokens) if follows_text else None
-            ),
+            make_stream=self._parsed_streams(request, rules, seed, prompt_ids)
+            if output.parse
+            else self._plain_streams(output, rules),
             constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
         )
+
+    def _plain_streams(self, output: OutputOptions, rules: StopRules) -> MakeStream:
+        follows_text = output.text or bool(rules.strings.strings)
+
+        def make(index: int, constraint: ConstraintState | None) -> OutputStream:
+            table = self.tokenizer.table
+            text = TextStream(table, rules, special_tokens=output.special_tokens) if follows_text else None
+            return OutputStream(index, output, text, constraint)
+
+        return make
+
+    def _parsed_streams(
+        self, request: GenerationRequest, rules: StopRules, seed: int, prompt_ids: list[int]
+    ) -> MakeStream:
+        from imp_service.generation.parsed_stream import ParsedStream
+        from imp_service.generation.tools import parse_plan
+        from imp_service.text.channels.channel_stream import ChannelStream
+
+        plan = parse_plan(request, self.text, seed, prompt_ids)
+        shows_special = request.output.special_tokens
+
+        def make(index: int, constraint: ConstraintState | None) -> OutputStream:
+            channels = ChannelStream(self.text.channel_table, plan, rules, sequence=index, special_tokens=shows_special)
+            return ParsedStream(index, request.output, channels, constraint)
+
+        return make
 
     def _find_tokens_with(self, text: str) -> list[int]:
         part = text.encode()

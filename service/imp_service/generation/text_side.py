@@ -16,6 +16,7 @@ from imp_service.text.templates.choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
     from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat
+    from imp_service.text.channels.call_constraint import CallConstraint
     from imp_service.text.channels.dialect import Dialect
     from imp_service.text.tokens.detokenizer import TokenTable
 
@@ -73,14 +74,14 @@ class TextSide:
 
         return visible(self.tokenizer.table, self.dialect, self.tokenizer.eos_ids)
 
-    def compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
+    def compile(self, constraint: ConstraintSpec | CallConstraint) -> ConstraintProgram:
         """The constraint compiled for this vocabulary. Raises FieldInvalid, also if no text fits it."""
         program = self._made_compiler().compile(constraint)
         if not any(program.start().mask()):
             raise FieldInvalid(constraint.path, "matches no text that this model can write")
         return program
 
-    def find(self, constraint: ConstraintSpec) -> ConstraintProgram | None:
+    def find(self, constraint: ConstraintSpec | CallConstraint) -> ConstraintProgram | None:
         """The program if the constraint was compiled before, else None. Does not wait."""
         compiler = self._compiler
         return None if compiler is None else compiler.find(constraint)

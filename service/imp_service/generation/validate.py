@@ -9,6 +9,8 @@ from numbers import Integral, Real
 
 from imp_service.core.errors import InvalidArgument
 from imp_service.generation.options import (
+    BY_NAME,
+    TOOL_CHOICES,
     CacheOptions,
     GenerationRequest,
     OutputOptions,
@@ -111,6 +113,8 @@ def stop_violations(options: StopOptions, n_tokens: int, path: str = "stop") -> 
 def output_violations(options: OutputOptions) -> Iterator[Violation]:
     """What is wrong with what is asked back."""
     yield from TOP_LOGPROBS.check("output.top_logprobs", options.top_logprobs)
+    if options.parse and not options.text:
+        yield Violation("output.parse", "set, expected only with output.text")
 
 
 def cache_violations(options: CacheOptions) -> Iterator[Violation]:
@@ -121,6 +125,13 @@ def cache_violations(options: CacheOptions) -> Iterator[Violation]:
 def tenant_violations(tenant: str) -> Iterator[Violation]:
     """What is wrong with a tenant's name."""
     yield from _text("tenant", tenant, 0, LIMITS.tenant_bytes)
+
+
+def tool_choice_violations(choice: str) -> Iterator[Violation]:
+    """What is wrong with a choice of tools, whatever the tools."""
+    if choice not in TOOL_CHOICES and not (isinstance(choice, str) and choice.startswith(BY_NAME)):
+        known = ", ".join(TOOL_CHOICES[1:])
+        yield Violation("tool_choice", f"{str(choice)[:80]!r}, expected one of {known}, or {BY_NAME} with a name")
 
 
 def step_violations(options: StepOptions, vocab_size: int, n_tokens: int, path: str = "step") -> Iterator[Violation]:
@@ -172,6 +183,7 @@ def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Vi
     yield from SEQUENCES.check("num_sequences", request.num_sequences)
     yield from PRIORITY.check("priority", request.priority)
     yield from tenant_violations(request.tenant)
+    yield from tool_choice_violations(request.tool_choice)
 
 
 class FieldsInvalid(InvalidArgument):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from imp_service.config.server_settings import SlowClient
 from imp_service.generation import Chunk, Finished, GenerationRequest, Started
@@ -82,8 +83,9 @@ class Generations:
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),
                 host.admission.admit(request.num_sequences, queued, call.time_remaining()),
             ):
-                program = await self._compiled(request, call)
-                planned = await host.workers.run(plan, planning_bytes(request))
+                wanted = await self._with_tools(wanted)
+                program = await self._compiled(wanted.request, call)
+                planned = await host.workers.run(partial(plan, wanted.request), planning_bytes(wanted.request))
                 del program
                 wanted.check_size(planned.n_prompt_tokens)
                 refuse_late(call)
@@ -107,6 +109,14 @@ class Generations:
             interrupt=call.end,
         )
 
+    async def _with_tools(self, wanted: Wanted) -> Wanted:
+        """The choice of tools resolved, so that a call that must be has its constraint."""
+        request, model = wanted.request, self._host.model
+        if not request.tool_choice:
+            return wanted
+        resolved = await self._host.workers.run(partial(model.with_tools, request), planning_bytes(request))
+        return replace(wanted, request=resolved)
+
     async def _compiled(self, request: GenerationRequest, call: Call) -> object:
         """The program of its constraint. Planning finds it as long as there is a reference to it."""
         text, constraint = self._host.model.text, request.constraint
@@ -114,13 +124,13 @@ class Generations:
             return None
         return text.find(constraint) or await self._host.constraints.run(lambda: text.compile(constraint), call.tenant)
 
-    def _planner(self, wanted: Wanted, call: Call, holds: ExitStack) -> Callable[[], GenerationPlan]:
+    def _planner(self, wanted: Wanted, call: Call, holds: ExitStack) -> Callable[[GenerationRequest], GenerationPlan]:
         """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
         model, session = self._host.model, wanted.session
         if session is None:
-            return lambda: model.plan(wanted.request)
+            return model.plan
         held = holds.enter_context(self._host.sessions.use(call.tenant, session.session_id))
-        return lambda: held.session.plan(wanted.request, keeps_sampler=session.keeps_sampler)
+        return lambda request: held.session.plan(request, keeps_sampler=session.keeps_sampler)
 
 
 class Watcher:

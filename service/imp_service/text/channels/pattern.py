@@ -20,6 +20,12 @@ _STEPS = re.compile(r"\$name|\$key|\$id| |[^$ ]+")
 _NOT_IN_NAMES = frozenset(range(0x21)) | frozenset(b'"\\<>[]{}\x7f')
 
 
+def is_name(text: str) -> bool:
+    """A text that can stand in a gap."""
+    data = text.encode("utf-8", "replace")
+    return 1 <= len(data) <= MAX_NAME_BYTES and not _NOT_IN_NAMES & set(data)
+
+
 @dataclass(frozen=True)
 class Pattern:
     """A text with gaps. Of its end, `n_ahead` bytes only have to follow: they are not part of it."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from imp_service.text.channels.schema_types import STRING, type_of
 
-# A number or a literal is no longer than this. Longer text is a string where it may be one.
+# Text that is longer is no number and no literal, where it may be a string.
 MAX_SCALAR = 64
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
@@ -50,8 +50,7 @@ class TypedValue:
         if self._write is not None:
             return self._take_begun() + self._write(text) if text else ""
         self._held += text
-        first = self._held.lstrip()[:1]
-        if (first == "{" and "object" in self._types) or (first == "[" and "array" in self._types):
+        if self._is_json():
             self._begun, self._write = "", str
         elif len(self._held) > MAX_SCALAR:
             self._begin_string()
@@ -59,6 +58,13 @@ class TypedValue:
             return ""
         held, self._held = self._held, ""
         return self._start(held)
+
+    def _is_json(self) -> bool:
+        """The text so far begins a value that can be written as it comes."""
+        first = self._held.lstrip()[:1]
+        if (first == "{" and "object" in self._types) or (first == "[" and "array" in self._types):
+            return True
+        return len(self._held) > MAX_SCALAR and "string" not in self._types
 
     def _start(self, held: str) -> str:
         assert self._write is not None  # narrows

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 from weakref import WeakValueDictionary
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
@@ -15,9 +16,16 @@ from imp_service.text.constraints.program import ConstraintProgram, first_line
 from imp_service.text.constraints.shared_matcher import STATE_STEPS, MemoryLedger, Vocabulary
 from imp_service.text.constraints.spec import ConstraintSpec
 from imp_service.text.constraints.trial import TrialCompiler
+from imp_service.text.constraints.trial_worker import CONTROL_TOKEN
 from imp_service.text.errors import FieldInvalid, native_boundary
 from imp_service.text.limits import TextLimits
 from imp_service.text.tokens.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from imp_service.text.channels.call_constraint import CallConstraint
+
+Constraint = Union[ConstraintSpec, "CallConstraint"]
+_CONTROL_TOKEN = re.compile(r"<\[\d+\]>")
 
 
 class ConstraintCompiler:
@@ -52,8 +60,8 @@ class ConstraintCompiler:
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
         # Programs kept for reuse, the least recently used first; and all that are alive, for running sequences too.
-        self._kept: OrderedDict[ConstraintSpec, ConstraintProgram] = OrderedDict()
-        self._known: WeakValueDictionary[ConstraintSpec, ConstraintProgram] = WeakValueDictionary()
+        self._kept: OrderedDict[Constraint, ConstraintProgram] = OrderedDict()
+        self._known: WeakValueDictionary[Constraint, ConstraintProgram] = WeakValueDictionary()
         self._ledger = MemoryLedger(self._make_room)
 
     @property
@@ -61,7 +69,7 @@ class ConstraintCompiler:
         """An upper estimate of what programs take, those kept for reuse and those in use."""
         return self._ledger.n_bytes
 
-    def find(self, constraint: ConstraintSpec) -> ConstraintProgram | None:
+    def find(self, constraint: Constraint) -> ConstraintProgram | None:
         """The program if it was compiled before, else None. Does not wait."""
         with self._lock:
             program = self._known.get(constraint)
@@ -69,7 +77,7 @@ class ConstraintCompiler:
                 self._kept.move_to_end(constraint)
         return program
 
-    def compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
+    def compile(self, constraint: Constraint) -> ConstraintProgram:
         """Raises `FieldInvalid` if the constraint cannot be compiled: output is never left unconstrained instead."""
         program = self.find(constraint)
         if program is not None:
@@ -94,13 +102,16 @@ class ConstraintCompiler:
                 _, dropped = self._kept.popitem(last=False)
             del dropped
 
-    def _compile(self, constraint: ConstraintSpec) -> ConstraintProgram:
+    def _compile(self, constraint: Constraint) -> ConstraintProgram:
         try:
             with native_boundary("llguidance"):
                 grammar = LLMatcher.grammar_from_lark(write_grammar(constraint, self._limits))
         except ValueError as caught:
             raise FieldInvalid(constraint.path, first_line(str(caught))) from caught
-        trial = self._trial.compile(constraint.path, grammar, _parser_limits(STATE_STEPS[0]))
+        on_trial = (
+            grammar if isinstance(constraint, ConstraintSpec) else _CONTROL_TOKEN.sub(f"<[{CONTROL_TOKEN}]>", grammar)
+        )
+        trial = self._trial.compile(constraint.path, on_trial, _parser_limits(STATE_STEPS[0]))
         if trial.error:
             raise FieldInvalid(constraint.path, first_line(trial.error))
 
@@ -122,8 +133,8 @@ class _Pieces:
 
     def __init__(self, tokenizer: Tokenizer, ends: tuple[int, ...]) -> None:
         special = tokenizer.special_ids | tokenizer.eos_ids | set(ends)
-        # Special tokens have no bytes here, so that no grammar matches them. The library knows the ends by their ids.
-        self.tokens = [b"" if i in special else tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
+        # Special tokens have names of their own, which no text matches: a grammar names them by their ids.
+        self.tokens = [b"%d" % i if i in special else tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
         self.special_token_ids = sorted(special)
         self.eos_token_id = ends[0]
         self.bos_token_id = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from llguidance import regex_to_lark
 
@@ -14,6 +15,9 @@ from imp_service.text.constraints.spec import ConstraintKind, ConstraintSpec
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 
+if TYPE_CHECKING:
+    from imp_service.text.channels.call_constraint import CallConstraint
+
 # Most white space between two tokens of JSON: enough for an indented line. Without a limit a model may write only that.
 JSON_SPACES = 64
 _SPACE = r"[\x20\x0A\x0D\x09]"
@@ -22,8 +26,10 @@ _SPACE = r"[\x20\x0A\x0D\x09]"
 _HEADER = '%llguidance {"no_forcing": true}\n'
 
 
-def write_grammar(constraint: ConstraintSpec, limits: TextLimits) -> str:
+def write_grammar(constraint: ConstraintSpec | CallConstraint, limits: TextLimits) -> str:
     """Raises `FieldInvalid` if the constraint is invalid or too large."""
+    if not isinstance(constraint, ConstraintSpec):
+        return _HEADER + constraint.rules(limits)
     return _GRAMMARS[constraint.kind](constraint, limits)
 
 
@@ -36,8 +42,13 @@ def _json_object(constraint: ConstraintSpec, _limits: TextLimits) -> str:
 
 
 def _from_schema(schema: dict[str, object], constraint: ConstraintSpec) -> str:
-    spaces = f"{_SPACE}+" if constraint.unbounded_whitespace else f"{_SPACE}{{1,{JSON_SPACES}}}"
-    return f"{_HEADER}start: %json {json.dumps({**schema, 'x-guidance': {'whitespace_pattern': spaces}})}\n"
+    return f"{_HEADER}start: {json_rule(schema, unbounded_whitespace=constraint.unbounded_whitespace)}\n"
+
+
+def json_rule(schema: Mapping[str, object], *, unbounded_whitespace: bool = False) -> str:
+    """What a rule may be that is JSON of a schema."""
+    spaces = f"{_SPACE}+" if unbounded_whitespace else f"{_SPACE}{{1,{JSON_SPACES}}}"
+    return f"%json {json.dumps({**schema, 'x-guidance': {'whitespace_pattern': spaces}})}"
 
 
 def _regex(constraint: ConstraintSpec, limits: TextLimits) -> str:

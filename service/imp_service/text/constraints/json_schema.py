@@ -13,7 +13,7 @@ from imp_service.text.strict_json import parse_strict_json
 Schema = dict[str, object]
 
 # Keywords that say nothing about what is valid.
-_ANNOTATIONS = frozenset(
+ANNOTATIONS = frozenset(
     {"$schema", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
 )
 _VALUES = frozenset(
@@ -27,7 +27,7 @@ _VALUES = frozenset(
 _ONE = frozenset({"items", "additionalProperties"})
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-KEYWORDS = _ANNOTATIONS | _VALUES | _ONE | _LISTS | _MAPS
+KEYWORDS = ANNOTATIONS | _VALUES | _ONE | _LISTS | _MAPS
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 
 

@@ -21,6 +21,8 @@ from typing import Any
 _IDLE_SECONDS = 60
 # The share of the limit that earlier constraints may leave in the allocator; above it, a new worker takes over.
 _LEFTOVER_SHARE = 0.25
+# Stands for every control token that a grammar names: the worker has no vocabulary.
+CONTROL_TOKEN = 257
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -57,8 +59,8 @@ class _Heap:
 class _Bytes:
     """The smallest vocabulary: what compiling costs does not depend on it."""
 
-    tokens = (*(bytes([byte]) for byte in range(256)), b"")
-    special_token_ids = (256,)
+    tokens = (*(bytes([byte]) for byte in range(256)), b"end", b"control")
+    special_token_ids = (256, CONTROL_TOKEN)
     eos_token_id = 256
     bos_token_id = None
 

@@ -1,0 +1,52 @@
+"""One sequence whose output is parsed into channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imp_service.generation.options import OutputOptions
+from imp_service.generation.output_stream import OutputStream, Rest
+from imp_service.generation.replies import Chunk
+from imp_service.text.channels.channel_stream import ChannelDelta, ChannelStream, joined
+
+if TYPE_CHECKING:
+    from imp_service.text import ConstraintState
+
+
+class ParsedStream(OutputStream):
+    """As OutputStream; the text of its chunks is content alone, and they have reasoning and tool calls."""
+
+    __slots__ = ("_channels", "_deltas", "_taken")
+
+    def __init__(
+        self, index: int, output: OutputOptions, channels: ChannelStream, constraint: ConstraintState | None
+    ) -> None:
+        super().__init__(index, output, None, constraint)
+        self._channels = channels
+        self.seeks_stop = channels.has_stop_strings
+        # Of tokens that the caller has not taken, if each was parsed alone to find stop strings.
+        self._deltas: list[ChannelDelta] = []
+        self._taken = ChannelDelta()
+
+    def take(self, max_tokens: int | None) -> Chunk:
+        """The same with the other channels."""
+        chunk = super().take(max_tokens)
+        chunk.reasoning, chunk.tool_calls = self._taken.reasoning, self._taken.tool_calls
+        return chunk
+
+    def rest(self) -> Rest:
+        """What was held back, once no token follows."""
+        delta = self._channels.finish()
+        return Rest(delta.text, delta.reasoning, delta.tool_calls)
+
+    def _seek_stop(self, token: int) -> None:
+        self._deltas.append(self._channels.feed(token))
+        self.match = self._deltas[-1].match
+
+    def _text_of(self, ids: list[int]) -> str:
+        if self.seeks_stop:
+            n = len(ids)
+            self._taken, self._deltas = joined(self._deltas[:n]), self._deltas[n:]
+        else:
+            self._taken = self._channels.feed_all(ids)
+        return self._taken.text

@@ -1,0 +1,79 @@
+"""What a request's tools and its choice of them mean: how its output is parsed, and what it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from imp_service.core import make_error
+from imp_service.generation.options import BY_NAME, FORCED, GenerationRequest
+from imp_service.generation.text_side import TextSide
+from imp_service.generation.validate import Violation, refuse
+from imp_service.text import ChatPrompt
+from imp_service.text.channels.call_constraint import CallConstraint, Function
+from imp_service.text.channels.channel_stream import ParsePlan
+from imp_service.text.channels.find_dialect import opens_reasoning
+from imp_service.text.channels.tools import Tool, read_tools
+
+# The end of a prompt shows whether it opens the reasoning.
+_LAST_TOKENS = 32
+
+
+def parse_plan(request: GenerationRequest, text: TextSide, seed: int, prompt_ids: list[int]) -> ParsePlan:
+    """How the outputs of a request are parsed."""
+    end = text.tokenizer.decode(prompt_ids[-_LAST_TOKENS:], special_tokens=True)
+    tools = read_tools(request.prompt.tools_json) if isinstance(request.prompt, ChatPrompt) else None
+    return ParsePlan(text.dialect, opens_reasoning(text.dialect, end), tools, (seed, len(prompt_ids)))
+
+
+def resolve_tools(request: GenerationRequest, text: TextSide) -> GenerationRequest:
+    """The request without a choice: the template gets the tools or not, and a call that must be is a constraint.
+
+    Raises NOT_SUPPORTED_BY_MODEL if the model has no dialect for the tools.
+    """
+    prompt, choice = request.prompt, request.tool_choice
+    tools = read_tools(prompt.tools_json) if isinstance(prompt, ChatPrompt) else ()
+    refuse(_violations(request, tools))
+    if not isinstance(prompt, ChatPrompt) or not prompt.tools_json:
+        return replace(request, tool_choice="")
+    if choice == "none":
+        return replace(request, prompt=replace(prompt, tools_json=""), tool_choice="")
+    if tools and not text.dialect.forms:
+        words = (
+            "tools: imp does not know how this model writes tool calls; model.overrides.dialect may name its dialect"
+        )
+        raise make_error("NOT_SUPPORTED_BY_MODEL", words, {"feature": "tools"})
+    if choice != FORCED and not choice.startswith(BY_NAME):
+        return replace(request, tool_choice="")
+    return replace(request, constraint=_forced_call(prompt, tools, choice, text), tool_choice="")
+
+
+def _forced_call(prompt: ChatPrompt, tools: tuple[Tool, ...], choice: str, text: TextSide) -> CallConstraint:
+    dialect, name = text.dialect, choice.removeprefix(BY_NAME)
+    functions = tuple(Function.of(tool) for tool in tools if choice == FORCED or tool.name == name)
+    return CallConstraint(
+        dialect,
+        functions,
+        allows_several=choice == FORCED and dialect.forms[0].begin is not None,
+        in_reasoning=dialect.reasoning is not None and opens_reasoning(dialect, text.render(prompt).text),
+        control=_control_tokens(text),
+    )
+
+
+def _control_tokens(text: TextSide) -> tuple[tuple[str, int], ...]:
+    """The framing that is a control token of the vocabulary."""
+    framing = text.tokenizer.table.special - text.channel_table.special
+    return tuple((text.tokenizer.token_bytes(token).decode(), token) for token in sorted(framing))
+
+
+def _violations(request: GenerationRequest, tools: tuple[Tool, ...]) -> Iterator[Violation]:
+    choice = request.tool_choice
+    if choice != FORCED and not choice.startswith(BY_NAME):
+        return
+    names = [tool.name for tool in tools]
+    if not names:
+        yield Violation("tool_choice", f"{choice[:80]!r}, expected tools in the chat")
+    elif choice != FORCED and choice.removeprefix(BY_NAME) not in names:
+        yield Violation("tool_choice", f"{choice[:80]!r}, expected a function of the chat's tools")
+    if request.constraint is not None:
+        yield Violation("tool_choice", f"{choice[:80]!r}, expected no constraint beside it")

@@ -1,0 +1,141 @@
+"""Forces an output to be calls: the framing of a dialect around arguments that fit the function's schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from imp_service.text.channels.dialect import CallForm, Dialect
+from imp_service.text.channels.pattern import BLANK, MAX_NAME_BYTES, is_name
+from imp_service.text.channels.text_parameters import parameter_rules
+from imp_service.text.channels.tools import Tool
+from imp_service.text.constraints.grammar import json_rule
+from imp_service.text.constraints.grammar_checks import quote_for_regex
+from imp_service.text.constraints.json_schema import Schema, check_json_schema
+from imp_service.text.errors import FieldInvalid
+from imp_service.text.limits import TextLimits
+
+# What a blank of a pattern may be here.
+_SPACES = r"[ \n]{0,2}"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function that may be called, with its schema as JSON, and the field of that in errors."""
+
+    name: str
+    schema: str
+    path: str
+
+    @classmethod
+    def of(cls, tool: Tool) -> Function:
+        """The function of a tool."""
+        return cls(tool.name, json.dumps(tool.schema), tool.path)
+
+
+@dataclass(frozen=True, slots=True)
+class CallConstraint:
+    """The output is calls of these functions, in the dialect's first form."""
+
+    dialect: Dialect
+    functions: tuple[Function, ...]
+    # One call after another, as many as the model writes.
+    allows_several: bool = False
+    # The prompt has opened the reasoning: that ends first.
+    in_reasoning: bool = False
+    # The framing that is a control token of the vocabulary, with its id.
+    control: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The field it came in."""
+        return "chat.tools_json"
+
+    def rules(self, limits: TextLimits) -> str:
+        """The rules of a grammar in the library's notation. Raises FieldInvalid if a schema cannot be enforced."""
+        return "\n".join(self._rules(limits)) + "\n"
+
+    def _rules(self, limits: TextLimits) -> Iterator[str]:
+        form = self.dialect.forms[0]
+        calls = " | ".join(f"call_{n}" for n in range(len(self.functions)))
+        thought = "thought " if self.in_reasoning else ""
+        yield f"start: {thought}{self._sequence(form)}"
+        yield f"call: {calls}"
+        if self.in_reasoning:
+            yield from self._thought()
+        for n, function in enumerate(self.functions):
+            schema = _checked_schema(function, limits)
+            head = self._framing(form.head.replace("$name", _readable(function)))
+            tail = self._framing(form.tails[0]) if form.tails else ""
+            yield f"call_{n}: {head} arguments_{n} {tail}"
+            if form.parameters is None:
+                yield f"arguments_{n}: {json_rule(schema)}"
+            else:
+                yield from parameter_rules(f"arguments_{n}", schema, form.parameters, function.path, self.dialect.name)
+
+    def _sequence(self, form: CallForm) -> str:
+        """One call or several, with what is around them."""
+        begin = self._framing(form.begin.text if form.begin else "", form.opening)
+        end = self._framing(form.end)
+        if not self.allows_several:
+            return f"{begin} call {end}"
+        if form.between:
+            return f"{begin} call ({self._framing(form.between)} call)* {end}"
+        line_break = '"\\n"?' if form.after_end else ""
+        return f"{begin} call {end} ({line_break} {begin} call {end})*"
+
+    def _thought(self) -> Iterator[str]:
+        assert self.dialect.reasoning is not None  # narrows
+        end = self.dialect.reasoning.end
+        token = dict(self.control).get(end.text)
+        if token is None:
+            yield f"thought: reasoning (/\\n{{1,{end.after}}}/)?"
+            yield f"reasoning[suffix={json.dumps(end.text)}]: /(?s:.*)/"
+        else:
+            yield f"thought: /(?s:.*)/ <[{token}]>"
+
+    def _framing(self, *patterns: str) -> str:
+        """Patterns as terminals: control tokens, and regular expressions between them."""
+        terminals: list[str] = []
+        for text, token in _cut("".join(patterns), dict(self.control)):
+            if token is not None:
+                terminals.append(f"<[{token}]>")
+            elif text == BLANK:
+                terminals.append("(/[ \\n]{1,2}/)?")
+            elif text:
+                terminals.append(f"/{self._regex(text)}/")
+        return " ".join(terminals)
+
+    def _regex(self, pattern: str) -> str:
+        quoted = _SPACES.join(map(quote_for_regex, pattern.split(BLANK)))
+        return quoted.replace(quote_for_regex("$id"), f"[A-Za-z0-9]{{{self.dialect.ids.length}}}")
+
+
+def _cut(pattern: str, control: dict[str, int]) -> Iterator[tuple[str, int | None]]:
+    """The pattern's stretches, each with the id of the control token that it is."""
+    at = 0
+    while at < len(pattern):
+        found = [(pattern.find(text, at), text) for text in control if text in pattern[at:]]
+        if not found:
+            break
+        start, text = min(found)
+        yield pattern[at:start], None
+        yield text, control[text]
+        at = start + len(text)
+    yield pattern[at:], None
+
+
+def _readable(function: Function) -> str:
+    """The name, which the dialect must be able to write and to read back."""
+    if not is_name(function.name):
+        where = function.path.removesuffix("parameters") + "name"
+        raise FieldInvalid(where, f"expected 1 to {MAX_NAME_BYTES} bytes without blanks, quotes and brackets")
+    return function.name
+
+
+def _checked_schema(function: Function, limits: TextLimits) -> Schema:
+    schema = check_json_schema(function.schema, function.path, limits)
+    if schema.setdefault("type", "object") != "object":
+        raise FieldInvalid(function.path, "expected a schema of type object")
+    return schema

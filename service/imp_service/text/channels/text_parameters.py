@@ -1,0 +1,111 @@
+"""Forces parameters whose values a dialect writes as text to fit their schemas, as far as that can be said of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from json import dumps
+
+from imp_service.text.channels.dialect import Parameters
+from imp_service.text.channels.pattern import is_name
+from imp_service.text.channels.schema_types import ALL, types_of
+from imp_service.text.constraints.grammar import json_rule
+from imp_service.text.constraints.grammar_checks import quote_for_regex
+from imp_service.text.constraints.json_schema import ANNOTATIONS, Schema
+from imp_service.text.errors import FieldInvalid
+
+_OF_ROOT = ANNOTATIONS | {"type", "properties", "required", "additionalProperties", "$defs", "definitions", "$id"}
+_OF_STRINGS = ANNOTATIONS | {"type", "enum", "const", "minLength", "maxLength"}
+# How values of simple types look, which may stand in the place of a string.
+_SIMPLE = {
+    "null": "null",
+    "boolean": "true|false",
+    "integer": "-?(0|[1-9][0-9]{0,14})",
+    "number": "-?(0|[1-9][0-9]{0,14})",
+}
+
+
+def parameter_rules(name: str, schema: Schema, written: Parameters, path: str, dialect: str) -> Iterator[str]:
+    """Rules of the arguments of one function: each declared parameter in order, those that are required always."""
+    return _Writer(schema, written, path, dialect).rules(name)
+
+
+class _Writer:
+    def __init__(self, root: Schema, written: Parameters, path: str, dialect: str) -> None:
+        self._root, self._written, self._path, self._dialect = root, written, path, dialect
+
+    def rules(self, name: str) -> Iterator[str]:
+        properties, required = self._root.get("properties", {}), self._root.get("required", [])
+        assert isinstance(properties, dict) and isinstance(required, list)  # checked before
+        unfit = [each for each in self._root if each not in _OF_ROOT] + [
+            each for each in required if each not in properties
+        ]
+        if unfit:
+            raise self._fail("", f"{unfit[0][:64]!r}")
+        parameters = [f"{name}_{n}" + ("" if key in required else "?") for n, key in enumerate(properties)]
+        close = self._terminal(self._written.close.replace(" ", "\n"))
+        yield f"{name}: {' '.join(parameters)} {close}"
+        for n, (key, value) in enumerate(properties.items()):
+            if not is_name(key):
+                raise self._fail(key, "its name")
+            begin = self._written.begin.replace(" ", "\n").replace("$key", key) + "\n" * self._written.after_begin
+            yield f"{name}_{n}: {self._terminal(begin)} {name}_{n}_value"
+            yield from self._value(f"{name}_{n}_value", key, value)
+
+    def _value(self, name: str, key: str, schema: object) -> Iterator[str]:
+        """A value with the marker behind it."""
+        end = "\n" * self._written.end.before + self._written.end.text
+        types = types_of(schema, self._root)
+        fields = schema if isinstance(schema, dict) else {}
+        if "string" not in types or not fields.keys() - ANNOTATIONS:
+            yield f"{name}: {name}_json {self._terminal(end)}"
+            yield f"{name}_json: {json_rule({**self._definitions(), **(fields or {'type': sorted(ALL - {'string'})})})}"
+            return
+        texts = "|".join(self._texts(key, fields))
+        marker = quote_for_regex(self._written.end.text)
+        yield f"{name}: {name.upper()}"
+        yield f"{name.upper()}: (/{texts}/ & ~/(?s:.*{marker}.*)/) {self._terminal(end)}"
+
+    def _texts(self, key: str, schema: Schema) -> Iterator[str]:
+        """Regular expressions of the texts that are read as a value of a schema that allows strings."""
+        for branch in _branches(schema):
+            kind = branch.get("type", "string" if {"enum", "const"} & branch.keys() else None)
+            extra = branch.keys() - (_OF_STRINGS if kind == "string" else ANNOTATIONS | {"type"})
+            if extra or not isinstance(kind, str) or (kind != "string" and kind not in _SIMPLE):
+                raise self._fail(key, f"{(sorted(extra) or [str(kind)])[0][:64]!r}")
+            yield self._strings(key, branch) if kind == "string" else f"({_SIMPLE[kind]})"
+
+    def _strings(self, key: str, schema: Schema) -> str:
+        if "enum" in schema or "const" in schema:
+            values = schema.get("enum", [schema.get("const")])
+            if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+                raise self._fail(key, "'enum'")
+            return f"({'|'.join(map(quote_for_regex, values))})"
+        least, most = schema.get("minLength", 0), schema.get("maxLength", "")
+        return f"(?s:.{{{least},{most}}})"
+
+    def _definitions(self) -> Schema:
+        return {name: self._root[name] for name in ("$defs", "definitions") if name in self._root}
+
+    def _terminal(self, text: str) -> str:
+        return dumps(text, ensure_ascii=False) if text else ""
+
+    def _fail(self, key: str, what: str) -> FieldInvalid:
+        where = f"at #/properties/{key[:64]}" if key else "at #"
+        return FieldInvalid(self._path, f"{where}: {what} cannot be enforced in the dialect {self._dialect}")
+
+
+def _branches(schema: Schema) -> Iterator[Schema]:
+    """The alternatives of a schema: of anyOf or oneOf, or one for each type."""
+    for keyword in ("anyOf", "oneOf"):
+        parts = schema.get(keyword)
+        if isinstance(parts, list) and not schema.keys() - ANNOTATIONS - {keyword}:
+            yield from (part if isinstance(part, dict) else {"anyOf": []} for part in parts)
+            return
+    types = schema.get("type")
+    if isinstance(types, list):
+        for kind in types:
+            yield {name: value for name, value in schema.items() if kind == "string" or name in ANNOTATIONS} | {
+                "type": kind
+            }
+        return
+    yield schema
