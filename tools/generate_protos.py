@@ -1,4 +1,4 @@
-"""Writes the Python package of the protos, or with --check says whether it is what the compiler makes now.
+"""Writes the Python package of the protos; with --check, compares it with the output of the compiler.
 
 protoc names imports after the file's path, `imp.v1`; `imp` is a standard-library module before Python 3.12, so the
 imports are rewritten to where the package really is. The names in the descriptors stay `imp/v1/…`.
@@ -40,7 +40,7 @@ def has_content(path: Path) -> bool:
 
 
 def rewritten(text: str) -> str:
-    """The same, importing from this package."""
+    """The text with imports from this package."""
     return re.sub(r"^from imp\.v1 import", "from imp_service.pb import", text, flags=re.MULTILINE)
 
 

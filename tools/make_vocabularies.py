@@ -1,4 +1,4 @@
-"""Trains the vocabularies of tests/data/vocabularies, and writes what llama.cpp makes of the texts there.
+"""Trains the vocabularies of tests/data/vocabularies, and writes the ids that llama.cpp gives for the texts there.
 
 `--vectors` leaves the vocabularies as they are. Needs the packages `tokenizers`, `gguf` and `llama-cpp-python`. The
 texts and all that is made of them are imp's own. Merges are learned without cutting words, so that they run across

@@ -25,7 +25,7 @@ TARGET = ROOT / "bill_of_materials.cdx.json"
 MODELS = ROOT / "service" / "imp_service" / "models"
 # Extras that a deployment may install; the others are tools of developers.
 DEPLOYED_EXTRAS = ("otel", "ray")
-# As somebody has read them, in SPDX's terms. A dependency that is not here stops the tool.
+# Licenses as SPDX expressions, read by a person. The tool fails for a dependency that is not listed.
 LICENCES = {
     "googleapis-common-protos": "Apache-2.0",
     "grpcio": "Apache-2.0",
@@ -59,7 +59,7 @@ def project() -> dict[str, Any]:
 
 
 def canonical(name: str) -> str:
-    """As package indexes compare names."""
+    """A package name in the normalized form of package indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -81,7 +81,7 @@ def package(requirement: Requirement, scope: str, role: str) -> Component:
 
 
 def declared() -> Iterator[Component]:
-    """What pyproject.toml and the build ask for."""
+    """The dependencies of pyproject.toml and of the build."""
     tables = project()
     for text in tables["project"]["dependencies"]:
         yield package(Requirement(text), "required", "run with")
@@ -111,7 +111,7 @@ def declared() -> Iterator[Component]:
 
 
 def installed() -> Iterator[Component]:
-    """What is installed of that here, and all that it needs in turn."""
+    """The installed versions of these dependencies, with those that they need in turn."""
     pending = [Requirement(text) for text in project()["project"]["dependencies"]]
     seen: set[str] = set()
     while pending:

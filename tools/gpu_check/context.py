@@ -1,4 +1,4 @@
-"""What a stage is given, and where it puts what it finds."""
+"""The context of a stage: its options and paths, and the file of its findings."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from typing import Any
 from gpu_check.sources import ROOT
 
 Row = dict[str, Any]
-# Of what this builds; git ignores it, and a second run finds it again.
+# The folder of build results, which git ignores and a second run reuses.
 BUILD = ROOT / "build"
-# Where programs are that no PATH names: beside Python, and where the toolkit lies as a rule.
+# Folders of programs outside PATH: that of Python, and the usual one of the CUDA toolkit.
 MORE_PROGRAMS = (Path(sys.executable).parent, Path("/usr/local/cuda/bin"))
 
 
 class StageError(Exception):
-    """The stage did not pass, in words."""
+    """The stage failed; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """One run. Stages are processes of their own: what they find goes through a file of JSON lines."""
+    """One run. Each stage is a separate process and writes its findings to a file of JSON lines."""
 
     out: Path
     is_dry: bool = False
@@ -37,16 +37,16 @@ class Context:
 
     @property
     def kind(self) -> str:
-        """Of device, as imp names it."""
+        """The kind of device, as imp names it."""
         return "cuda_emulated" if self.is_dry else "cuda"
 
     @property
     def measurements(self) -> Path:
-        """Every finding of every stage, one a line, as it came."""
+        """The file with the findings of all stages, one JSON object a line."""
         return self.out / "measurements.jsonl"
 
     def record(self, what: str, **values: Any) -> None:
-        """Keeps a finding, at once: the stage may not live to its end."""
+        """Writes a finding at once, because the stage may be killed."""
         row = {"stage": self.stage, "what": what, **values}
         with self.measurements.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -59,7 +59,7 @@ class Context:
         self.measurements.write_text("".join(json.dumps(row) + "\n" for row in kept))
 
     def note(self, text: str) -> None:
-        """Something that the report is to say of this stage."""
+        """Adds a remark about this stage to the report."""
         self.record("note", text=text)
 
     def found(self, stage: str, what: str) -> list[Row]:
@@ -101,7 +101,7 @@ class Context:
 
 
 class Budget:
-    """Time that a stage may still take for cases that it can do without."""
+    """The seconds left for cases that the stage can omit."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -122,7 +122,7 @@ def python() -> list[str]:
 
 
 def run_module(context: Context, command: list[str], seconds: float) -> tuple[int | None, str]:
-    """Runs a command that imports this package and imp. The status (None: no end in time) and all that it said."""
+    """Runs a command that imports this package and imp. Returns the status (None: timed out) and the output."""
     environment = context.environment()
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "tools"), environment["PYTHONPATH"]]))
     try:

@@ -24,7 +24,7 @@ EMULATED = "emulated GPU"
 
 @dataclass(frozen=True)
 class Speed:
-    """Of one shape and number of rows, beside the ceiling of the same run."""
+    """The speed at one shape and number of rows, with the ceiling of the same run."""
 
     value: float
     unit: str  # "GB/s" or "TFLOP/s"
@@ -33,7 +33,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Entry:
-    """One kernel of the list, or one source of others, that was right on a device."""
+    """One kernel of the list, or one source of other kernels, that gave correct results on a device."""
 
     hash: str
     nvcc: str
@@ -74,7 +74,7 @@ def write(ledger: Ledger, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """What a kernel claims, and what the ledger says of it."""
+    """The claim of a kernel and its state in the ledger."""
 
     kernel: str
     validated: bool
@@ -94,7 +94,7 @@ HashOf = Callable[[str, str], str]
 
 
 def standings(rows: Iterable[Mapping[str, Any]], ops: Iterable[str], ledger: Ledger, hash_of: HashOf) -> list[Standing]:
-    """Of the list's rows, in its order. `ops` are the kernels beside it: while one of them is not proven, no row is.
+    """The state of each row of the list. `ops` are the other kernels: unless all of them are proven, no row is.
 
     `hash_of` gives today's hash of a kernel for a version of nvcc.
     """
@@ -109,7 +109,7 @@ def standings(rows: Iterable[Mapping[str, Any]], ops: Iterable[str], ledger: Led
 
 
 def proof(name: str, ledger: Ledger, hash_of: HashOf) -> tuple[bool, str]:
-    """Whether the ledger proves this kernel by itself, and what it says."""
+    """Whether the ledger proves this kernel, without the kernels that it needs, and its entry as text."""
     entry = ledger.get(name)
     if entry is None:
         return False, "has not run on hardware"

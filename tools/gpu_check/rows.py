@@ -1,4 +1,4 @@
-"""The rows of the kernel list, as the program has them, and numbers to multiply with."""
+"""The rows of the kernel list as imp reports them, and test inputs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ListedKernel:
 
     @property
     def quantizes(self) -> bool:
-        """Whether it takes its input as int8."""
+        """Whether its input is int8."""
         return self.reduction.startswith("q8")
 
     @property
@@ -66,7 +66,7 @@ class ListedKernel:
 
 
 def listed_kernels(kind: str) -> list[ListedKernel]:
-    """In the list's order."""
+    """All rows, in the order of the list."""
     from imp_service import _core
     from imp_service import _testing as core
 
@@ -81,7 +81,7 @@ def listed_kernels(kind: str) -> list[ListedKernel]:
 
 
 def runnable_kernels(kind: str) -> list[ListedKernel]:
-    """Those that this device can run."""
+    """The rows that this device can run."""
     return [kernel for kernel in listed_kernels(kind) if kernel.refusal is None]
 
 

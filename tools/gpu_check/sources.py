@@ -1,4 +1,4 @@
-"""What a kernel of the GPU is made from, as one hash: its sources without their comments, the compiler, its flags."""
+"""Hashes all inputs of a GPU kernel's compilation: its sources without comments, the compiler and its flags."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 def code_of(text: str) -> str:
-    """Its words and signs: neither comments nor white space."""
+    """The tokens of a source, without comments and white space."""
     kept = (match["kept"] for match in _TOKEN.finditer(text))
     return " ".join(word for word in kept if word is not None)
 
@@ -68,7 +68,7 @@ def reached(csrc: Path, first: Sequence[Path]) -> list[Path]:
 
 
 def fingerprint(csrc: Path, first: Sequence[Path], nvcc: str, flags: Sequence[str]) -> str:
-    """Of what is compiled, with what, and how."""
+    """The hash of the sources, the compiler and the flags."""
     parts = {path.as_posix(): code_of((csrc / path).read_text()) for path in reached(csrc, first)}
     text = json.dumps({"sources": parts, "nvcc": nvcc, "flags": list(flags)}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -103,7 +103,7 @@ def listed() -> list[str]:
 
 
 def unknown(chosen: Sequence[str], matrix_kernels: Sequence[str]) -> str:
-    """What is wrong with a choice of kernels; empty if nothing is."""
+    """The problem with a choice of kernels; empty if there is none."""
     known = {*matrix_kernels, *ops()}
     others = sorted(set(chosen) - known)
     return f"--only: {', '.join(others)}, expected some of {', '.join(sorted(known))}" if others else ""

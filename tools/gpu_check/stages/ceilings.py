@@ -1,4 +1,4 @@
-"""What this device can do at the most, in this run: every other number stands beside one of these."""
+"""Measures the peak rates of this device; the report compares all other numbers with them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def measure_products(context: Context, torch: Any, device: Any, timed: Timer) ->
 
 
 def measure_launches(context: Context, torch: Any) -> None:
-    """What one more kernel costs in a graph."""
+    """The cost of one more kernel in a graph."""
     n = LAUNCHES
     x = torch.ones(1, device="cuda")
     x.add_(1)

@@ -1,4 +1,4 @@
-"""What others get from this device, in this run: compiled PyTorch, transformers, and llama.cpp where it is here."""
+"""Measures other engines on this device: compiled PyTorch, transformers, and llama.cpp if it is installed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 def attempt(context: Context, budget: Budget, name: str, work: Callable[[], None]) -> None:
-    """One that cannot be compared with stops no other."""
+    """Measures each comparator; a failure of one does not stop the others."""
     if budget.is_spent:
         context.note(f"{name}: no time was left")
         return
@@ -41,7 +41,7 @@ def attempt(context: Context, budget: Budget, name: str, work: Callable[[], None
 
 
 def record(context: Context, name: str, shape: LlamaShape, generate: Callable[[int], object], torch: Any) -> None:
-    """Tokens in a second of one sequence, beside the time that its weights' bytes take."""
+    """Tokens per second of one sequence, compared with the time to read its weights."""
     tokens = DRY_TOKENS if context.is_dry else TOKENS
 
     def once() -> float:

@@ -1,4 +1,4 @@
-"""Whole models: generation at several batches, first tokens, and what each op takes; random weights of real shapes."""
+"""Measures whole models with random weights: generation at several batch sizes, first tokens, time of each op."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpu_check.numbers import Spread
 REPEATS = 3
 DECODE_TOKENS = 48
 PROFILED_STEPS = 6
-# Model and types of its weights: what the targets name comes first.
+# Model and types of its weights; those of the targets come first.
 MODELS = (("8b", "q4_k_m"), ("8b", "q8_0"), ("1b", "q8_0"), ("1b", "q4_k_m"), ("8b", "bf16"), ("1b", "bf16"))
 # The one that is measured in the deterministic mode as well: small enough that its products are most of a step.
 COMPARED = ("1b", "q4_k_m")
@@ -154,7 +154,7 @@ def measure_decode(context: Context, subject: Subject, batch: int, depth: int) -
 
 
 def measure_prompt(context: Context, subject: Subject, tokens: int) -> None:
-    """To the first token, in process."""
+    """Measures the time to the first token, in process."""
     name, runs, work, sizes = subject.name, subject.runs, subject.work, subject.sizes
     runs.prefill(tokens)
     seconds = [runs.prefill(tokens) for _ in range(sizes.repeats)]

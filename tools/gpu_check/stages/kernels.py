@@ -1,4 +1,4 @@
-"""How fast each kernel is at real shapes, over weights that no cache holds, beside the ceilings and beside PyTorch."""
+"""Measures each kernel at real shapes over weights beyond the cache, and compares it with ceilings and PyTorch."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def time_products(
 
 
 def speed(context: Context, seconds: list[float], sizes: tuple[int, int, int], weight_bytes: int) -> dict[str, Any]:
-    """Beside the limit that is the nearer one: reading the weight once, or multiplying."""
+    """Compares with the tighter limit: reading the weight once, or multiplying."""
     m, n, k = sizes
     spread = Spread.of(seconds)
     if m >= COMPUTE_ROWS:

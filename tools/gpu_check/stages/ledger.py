@@ -1,4 +1,4 @@
-"""Entries for the kernels that were right in this run, in the list and beside it, and which may be called validated."""
+"""Writes ledger entries for the kernels that were correct in this run, and lists those that are now validated."""
 
 from __future__ import annotations
 

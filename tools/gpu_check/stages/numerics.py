@@ -1,4 +1,4 @@
-"""Whether every kernel is right: those of the list and those beside it against float64, and the tests for GPUs."""
+"""Checks all kernels (those of the list and the others) against float64, and runs the tests for GPUs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gpu_check.context import ROOT, Context, Row, StageError, python, run_module
 from gpu_check.op_cases import OPS
 from gpu_check.rows import listed_kernels
 
-# Whose tests run on GPUs.
+# Folders with tests that run on GPUs.
 USES_GPUS = re.compile(r"\b(GPU_KINDS|GPUS|each_device|each_family)\b")
-# What tries this check itself does so with the emulated GPU.
+# The tests of this check itself use the emulated GPU.
 TRIES_THE_CHECK = re.compile(r"\bgpu_check\.(main|stages)\b")
 # Which of them must have the GPU to themselves: they ask how much of its memory is free.
 ALONE = re.compile(r"\bdevice_bytes_left\b")
@@ -37,11 +37,11 @@ def run(context: Context, seconds: float) -> None:
         raise StageError(f"wrong: {', '.join(wrong)}")
 
 
-# Kernels, those of the list and those beside it.
+# Kernels: those of the list and the others.
 
 
 def check_kernels(context: Context, seconds: float) -> list[str]:
-    """Each in a process of its own: what breaks the device for one breaks no other."""
+    """Checks each kernel in a separate process, because a fault breaks the device for its process."""
     chosen = [kernel for kernel in listed_kernels(context.kind) if context.chosen(kernel.name)]
     for kernel in chosen:
         if kernel.refusal is not None:
@@ -61,12 +61,12 @@ def check_kernels(context: Context, seconds: float) -> list[str]:
 
 
 def groups(context: Context, names: list[str]) -> list[list[str]]:
-    """That share a process: on the emulated device all, for nothing breaks it."""
+    """The kernels of each process: all on the emulated device, which no fault breaks; one on a real GPU."""
     return [names] if context.is_dry else [[name] for name in names]
 
 
 def errors_of(context: Context, module: str, names: list[str], seconds: float) -> list[Row]:
-    """A finding for each, whatever happens."""
+    """Runs a module for these kernels; returns a finding for each, even if the process dies."""
     command = [*python(), "-m", f"gpu_check.{module}", context.kind, "dry" if context.is_dry else "all", *names]
     status, output = run_module(context, command, seconds)
     found = {row["kernel"]: row for line in output.splitlines() if line.startswith("{") for row in [json.loads(line)]}
@@ -89,7 +89,7 @@ class Counts:
 
     @property
     def word(self) -> str:
-        """What is wrong; empty: nothing."""
+        """The problems; empty if there are none."""
         if self.failures:
             return f"{self.failures} of {self.tests} failed"
         if self.skipped_for_the_gpu:
@@ -98,7 +98,7 @@ class Counts:
 
 
 def check_tests(context: Context, end: float) -> list[str]:
-    """Each file in a process of its own: what breaks one breaks no other. Those that must be alone come first."""
+    """Runs each file in a separate process, so that a fault affects one. Files that need the whole GPU come first."""
     files = files_of_tests(context)
     if not files:
         raise StageError("no file of tests names a GPU")
@@ -116,7 +116,7 @@ def check_tests(context: Context, end: float) -> list[str]:
 
 
 def judged(context: Context, path: Path, counts: Counts, output: str) -> list[str]:
-    """What is wrong with a file's tests."""
+    """The problems of the tests of one file."""
     family = str(path.relative_to(ROOT / "tests"))
     context.record("tests", family=family, passed=not counts.word, **asdict(counts))
     if not counts.word:

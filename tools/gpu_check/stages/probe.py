@@ -1,4 +1,4 @@
-"""What is here: the device, its driver, the versions of all that is used, and which source this is."""
+"""Records the device, its driver, the versions of all tools and libraries, and the source revision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad accesses, races, barriers that not all reach and memory nobody wrote, in small work of every kernel."""
+"""Runs small work of every kernel under compute-sanitizer: bad accesses, races, barriers, uninitialized memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpu_check.op_cases import OPS
 from gpu_check.rows import runnable_kernels
 
 PROGRAM = "compute-sanitizer"
-# Without a clean word of each of these nothing is proven.
+# The tools that must all report a kernel as clean before it is proven.
 PROVING = ("memcheck", "racecheck", "synccheck")
 # It counts what is copied and never read too: said, and no proof of a fault.
 TOOLS = (*PROVING, "initcheck")
@@ -24,7 +24,7 @@ WORDS = ("dp4a", "imma", "mma", "wgmma", "hmma", "cublaslt")
 # Processes on the GPU at a time. Each takes seconds to begin, most of them on a processor.
 PARALLEL = 8
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards? displayed)")
-# What the tool says where it cannot work at all.
+# The message of the tool if it cannot run at all.
 REFUSALS = ("Device not supported", "not supported", "Unable to", "Failed to initialize")
 
 
@@ -84,7 +84,7 @@ def groups(context: Context) -> list[tuple[str, ...]]:
 
 
 def judged(context: Context, work: Work, status: int | None, output: str) -> list[str]:
-    """What is wrong, in words."""
+    """The problem as text."""
     verdict = verdict_of(status, output)
     context.record("verdict", tool=work.tool, verdict=verdict, asked=list(work.kernels), ran=ran(output))
     if verdict == CLEAN:
