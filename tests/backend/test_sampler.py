@@ -180,7 +180,7 @@ def test_smp_8_what_is_drawn_is_of_the_exact_set(device: core.Device, fewer: int
     rng = np.random.default_rng(8)
     rows = normal_rows(8, 40, vocab=300)
     kept, requests = [], []
-    for i, row in enumerate(rows[: 40 // min(fewer, 4)]):
+    for i, row in enumerate(rows[: 40 // min(fewer, 8)]):
         for fields in filters(rng, 300):
             expected, margin = oracle.kept(row, fields)
             if not oracle.decided(margin):

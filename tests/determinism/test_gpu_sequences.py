@@ -57,6 +57,7 @@ def test_det_12_sequences_of_a_gpu_agree_with_the_cpus(device: str, family: str,
     assert sum(agree(one, other) for one, other in zip(reference, wrong, strict=True)) < len(reference) / 2
 
 
+@pytest.mark.sweep(quick=lambda dtype, **_: dtype == "q8_0")
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize(("family", "dtype"), [("llama", "q8_0"), ("qwen3", "q4_k"), ("qwen3", "q6_k")])
 def test_det_12_det_13_quantized_sequences_agree_where_both_multiply_by_int8(

@@ -30,6 +30,8 @@ VARIANTS = {
     "avx2vnni": ("device.isa=avx2vnni",),
     "avx512": ("device.isa=avx512",),
 }
+# A quick run takes one variant of each kind: batch, chunk, cache, threads, instruction set.
+QUICK = ("batch_of_16", "chunk_7", "no_prefix_cache", "3_threads", "generic")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,7 @@ def load(*settings: str) -> LanguageModel:
     return imp_service.load(None, *{"limits.max_context=128": 0, **dict.fromkeys(settings)})
 
 
+@pytest.mark.sweep(quick=lambda variant: variant in QUICK)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_det_1_det_2_det_3_det_4_det_5_det_9_sch_1_same_tokens_in_any_company(
     variant: str, alone: tuple[list, list[Outcome]]

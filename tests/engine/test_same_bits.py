@@ -119,6 +119,7 @@ def test_det_1_det_2_det_3_det_4_det_13_batches_chunks_cache_and_threads_change_
         assert chunk < 64 or stats.n_steps < stats.n_decode_rows
 
 
+@pytest.mark.sweep(quick=lambda models: models[0] == "cpu")
 def test_det_5_det_13_sch_4_preemption_under_pressure_changes_no_bit(models: Models, alone: Any) -> None:
     """A pool that the requests outgrow: some are preempted, all are as alone."""
     n, small = models.pressure
@@ -158,6 +159,7 @@ def test_det_8_mod_21_engines_come_and_go_on_one_model(models: Models, alone: An
         del engine
 
 
+@pytest.mark.sweep(quick=lambda models: models[0] == "cpu")
 def test_det_8_det_18_two_engines_do_not_influence_each_other(models: Models, alone: Any) -> None:
     """Two models of one file, another rope in the second, run at the same time."""
     engines = [ModelEngine(models.load()), ModelEngine(models.load(rope_theta=500.0))]

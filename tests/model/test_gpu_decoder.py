@@ -54,6 +54,7 @@ def test_every_weight_type_is_within_its_bound(device: str, dtype: str, tmp_path
     assert rms_distance(got, dataclasses.replace(model, seed=1).oracle().logits(tokens)) > 3 * bound
 
 
+@pytest.mark.sweep(quick=lambda dtype, **_: dtype in ("q8_0", "q6_k", "f16"))
 @pytest.mark.parametrize("dtype", TILED)
 def test_a_long_prompt_takes_the_kernels_of_many_rows(device: str, dtype: str, tmp_path: Path) -> None:
     """Unless the mode is deterministic, in which one reduction serves any number of rows."""

@@ -20,6 +20,8 @@ from support.tiny_models import TinyModel, tiny
 
 # All that GGUF has.
 TYPES = [row["name"] for row in core.dtypes() if row["name"] != "f8_e4m3"]
+# A quick run takes types of each kind: floats, blocks, superblocks, lookup tables.
+QUICK = ("f32", "bf16", "q4_1", "q8_0", "q4_k", "q6_k", "iq2_xs", "mxfp4")
 
 
 def source(dtype: str, architecture: str = "qwen3") -> TinyModel:
@@ -28,6 +30,7 @@ def source(dtype: str, architecture: str = "qwen3") -> TinyModel:
     )
 
 
+@pytest.mark.sweep(quick=lambda dtype: dtype in QUICK)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_reference_kernel_is_exact_for_every_type(dtype: str, tmp_path: Path) -> None:
     model = source(dtype)
@@ -39,6 +42,7 @@ def test_reference_kernel_is_exact_for_every_type(dtype: str, tmp_path: Path) ->
     assert distance(logits(loaded, tokens), model.oracle().logits(tokens)) < float32_bound(model)
 
 
+@pytest.mark.sweep(quick=lambda dtype: dtype in QUICK)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_chosen_kernels_are_within_their_bound(dtype: str, tmp_path: Path) -> None:
     model = source(dtype)

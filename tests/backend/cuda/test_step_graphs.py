@@ -123,6 +123,7 @@ def test_what_was_captured_for_memory_that_is_gone_is_not_done_again(model: Any)
         del running
 
 
+@pytest.mark.long
 def test_fewer_graphs_are_kept_than_there_are_shapes(model: Any) -> None:
     """A pool of its own is a shape of its own: the least recently used graph goes, and its step is captured anew."""
     pools = [Sequences(model, n_blocks=2) for _ in range(40)]

@@ -36,6 +36,7 @@ def _full(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
+@pytest.mark.long
 def test_l19_what_imp_tune_writes_goes_through_no_link_and_over_no_fifo(call: Call, tmp_path: Path) -> None:
     victim, fifo = tmp_path / "victim", tmp_path / "tuning.json"
     victim.write_text("kept")

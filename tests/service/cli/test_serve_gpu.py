@@ -81,6 +81,7 @@ def test_lif_8_y04_a_gpu_lost_while_weights_are_brought_there_is_no_start(tmp_pa
     assert error_line(server) == LOST
 
 
+@pytest.mark.sweep(quick=lambda state, **_: state in ("no_driver", "total_bytes=2000000"))
 @pytest.mark.parametrize(
     ("state", "status", "line"),
     [

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from imp_service.pb import inference_pb2 as pb
+from support.quick_run import Repeats
 from support.served import Served, serve
 from support.served_models import scripted
 from support.session_calls import SessionCalls, details_of, prefill
@@ -228,9 +229,9 @@ def run_machine(n_examples: int, n_steps: int) -> None:
         machine().runTest()
 
 
-def test_s29_s17_s18_random_operations_agree_with_a_list_model() -> None:
+def test_s29_s17_s18_random_operations_agree_with_a_list_model(repeats: Repeats) -> None:
     """Ten million of them in the release run."""
-    run_machine(n_examples=20, n_steps=30)
+    run_machine(n_examples=repeats(20), n_steps=30)
 
 
 def test_s19_a_long_chain_of_forks_and_many_of_one_are_released_in_any_order() -> None:

@@ -92,7 +92,7 @@ def test_txt_18_tools_calls_and_results() -> None:
 
 
 @pytest.mark.parametrize("family", sorted(GOLDEN))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(st.lists(st.text(max_size=12) | st.sampled_from(chat_templates.CONTROL), min_size=1, max_size=3))
 def test_txt_18_bounds_and_marks_change_no_character(family: str, contents: list[str]) -> None:
     contents = [content.encode("utf-8", "ignore").decode() for content in contents]
