@@ -39,6 +39,7 @@ LICENCES = {
     "opentelemetry-exporter-otlp-proto-grpc": "Apache-2.0",
     "opentelemetry-sdk": "Apache-2.0",
     "prometheus-client": "Apache-2.0",
+    "prompt-toolkit": "BSD-3-Clause",
     "protobuf": "BSD-3-Clause",
     "pybind11": "BSD-3-Clause",
     "pyyaml": "MIT",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,17 +17,21 @@ from support.command_line import clean_environment
 from support.patience import HANGS_AFTER
 
 CTRL_C = "\x03"
+PROMPT = ">\x08\x1b[2C"  # as the line editor of a conversation shows it, before anything is typed
 
 
 class TerminalSession:
     """The terminal's other side. A character that is typed reaches the process as a terminal sends it."""
 
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self.process = process
 
     def type(self, text: str) -> None:
-        os.write(self._descriptor, text.encode())
+        os.write(self.descriptor, text.encode())
+
+    def resize(self, n_rows: int, n_columns: int) -> None:
+        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", n_rows, n_columns, 0, 0))
 
     def wait_until_it_waits(self) -> None:
         """Waits until the process reads: the interpreter loses a Ctrl-C that arrives just before."""
@@ -36,18 +43,21 @@ class TerminalSession:
 
     def read_until(self, words: str) -> str:
         """The output up to `words`; fails if they do not come."""
+        return self.read_bytes_until(words.encode()).decode()
+
+    def read_bytes_until(self, words: bytes) -> bytes:
         shown = b""
-        while words.encode() not in shown:
-            ready, _, _ = select.select([self._descriptor], [], [], HANGS_AFTER)
+        while words not in shown:
+            ready, _, _ = select.select([self.descriptor], [], [], HANGS_AFTER)
             assert ready, f"never came: {words!r}; shown: {shown.decode(errors='replace')}"
             # A byte at a time: what comes after is for the next reader.
-            shown += os.read(self._descriptor, 1)
-        return shown.decode()
+            shown += os.read(self.descriptor, 1)
+        return shown
 
 
 @contextlib.contextmanager
-def terminal_session(folder: Path, *command: str) -> Iterator[TerminalSession]:
-    """Kills the process at the end of the block."""
+def terminal_session(folder: Path, *command: str, **variables: str) -> Iterator[TerminalSession]:
+    """Kills the process at the end of the block. `variables` are added to its environment."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         # A session of its own whose terminal this is: Ctrl-C there is a signal to it.
@@ -56,7 +66,7 @@ def terminal_session(folder: Path, *command: str) -> Iterator[TerminalSession]:
         stdout=theirs,
         stderr=theirs,
         cwd=folder,
-        env={**clean_environment(folder), "TERM": "xterm"},
+        env={**clean_environment(folder), "TERM": "xterm", **variables},
     )
     os.close(theirs)
     try:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imp_service.cli.terminal import AnswerWriter
+    from imp_service.cli.terminal import TextWriter
     from imp_service.generation import Finished, Started
     from imp_service.generation.replies import Reply
 
@@ -56,7 +56,7 @@ class Answer:
         return summary_text(len(self.token_ids), decode, self.first_token_seconds, self.finished.reason)
 
 
-def collect(answer: Answer, replies: "Iterable[Reply]", writer: "AnswerWriter | None") -> None:
+def collect(answer: Answer, replies: "Iterable[Reply]", writer: "TextWriter | None") -> None:
     """Adds the replies to `answer` as they come, so that an interrupted answer is not lost."""
     from imp_service.generation import Finished, Started
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-# Readable for everyone: imp writes no secrets this way.
+# Readable for everyone, unless the caller says otherwise.
 MODE = 0o644
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = {
@@ -20,11 +20,11 @@ _KINDS = {
 }
 
 
-def write_atomically(path: Path, text: str, *, keep: Callable[[int], None] = os.close) -> None:
+def write_atomically(path: Path, text: str, *, keep: Callable[[int], None] = os.close, mode: int = MODE) -> None:
     """Raises OSError. `keep` gets the open descriptor before the file has its final name, and must close it."""
     # An unguessable name, and O_EXCL: the write cannot hit another file or a link.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    written = os.open(partial, _CREATE, MODE)
+    written = os.open(partial, _CREATE, mode)
     try:
         try:
             with os.fdopen(written, "w", encoding="utf-8", closefd=False) as file:

@@ -1,14 +1,15 @@
 """imp chat: a conversation with a model in this process. The prefix cache holds the earlier turns."""
 
-import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from imp_service.cli.conversation import ChatAnswer, Conversation, Turn, TurnFailed, add_conversation_options
+from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
+from imp_service.cli.conversation.hold import hold_conversation
+from imp_service.cli.conversation.options import add_conversation_options, begin_dialogue
+from imp_service.cli.options.sampling import number_names
 from imp_service.cli.options.settings import add_model_options, load_model_settings
 from imp_service.cli.run import add_output_options, check_output_options, sampled_request
-from imp_service.cli.terminal import HINT, is_interactive, typed_messages
+from imp_service.cli.terminal import answer_writer, is_interactive, print_dim
 
 if TYPE_CHECKING:
     from imp_service.generation import GenerationRequest, LanguageModel, ModelRuntime
@@ -39,11 +40,7 @@ def run(arguments: Namespace) -> int:
         runtime.prepare_chats()
         print_banner(runtime, file)
         _ = runtime.text.templates.default  # fails here if there is none, before anything is typed
-        if is_interactive():
-            print(HINT, file=sys.stderr, flush=True)
-        responder = _LocalResponder(model, runtime, arguments)
-        conversation = Conversation(responder, drops_oldest=arguments.drop_oldest, is_interactive=is_interactive())
-        conversation.hold(typed_messages())
+        hold_conversation(_LocalResponder(model, runtime, arguments), begin_dialogue(arguments), arguments)
     return 0
 
 
@@ -54,14 +51,14 @@ class _LocalResponder:
         self._model = model
         self._runtime = runtime
         self._arguments = arguments
+        self._writer = answer_writer(plain=arguments.plain or bool(arguments.json_schema or arguments.regex))
 
-    def answer(self, turns: Sequence[Turn]) -> ChatAnswer:
+    def answer(self, dialogue: Dialogue) -> ChatAnswer:
         from imp_service.cli.answer import Answer, collect
-        from imp_service.cli.terminal import AnswerWriter
 
-        writer, answer, is_stopped = AnswerWriter(), Answer(), False
+        writer, answer, is_stopped = self._writer, Answer(), False
         try:
-            with self._model.generate(self._request(turns)) as generation:
+            with self._model.generate(self._request(dialogue)) as generation:
                 collect(answer, generation, writer)
         except KeyboardInterrupt:
             is_stopped = True
@@ -75,13 +72,20 @@ class _LocalResponder:
         if answer.text or not is_stopped:
             writer.end_line()
         ended = "" if answer.finished is None else answer.finished.reason
-        if ended not in ("", "stop"):
-            print(f"— {answer.summary}.", file=sys.stderr, flush=True)
+        if ended and (ended != "stop" or is_interactive()):
+            print_dim(f"— {answer.summary}.")
         return ChatAnswer(answer.text, is_stopped, is_cut=ended == "context_full")
 
-    def _request(self, turns: Sequence[Turn]) -> "GenerationRequest":
+    def check_options(self, options: dict[str, float]) -> None:
+        check_output_options(self._with(options))
+
+    def _request(self, dialogue: Dialogue) -> "GenerationRequest":
         from imp_service.text import ChatMessage, ChatPrompt
 
-        system = [] if self._arguments.system is None else [ChatMessage("system", self._arguments.system)]
-        messages = [*system, *(ChatMessage(turn.role, turn.content) for turn in turns)]
-        return sampled_request(self._runtime, ChatPrompt(tuple(messages)), self._arguments)
+        system = [] if dialogue.system is None else [ChatMessage("system", dialogue.system)]
+        messages = [*system, *(ChatMessage(turn.role, turn.content) for turn in dialogue.turns)]
+        return sampled_request(self._runtime, ChatPrompt(tuple(messages)), self._with(dialogue.options))
+
+    def _with(self, options: dict[str, float]) -> Namespace:
+        """The arguments of the command line, with these options in place of its own."""
+        return Namespace(**{**vars(self._arguments), **dict.fromkeys(number_names()), **options})

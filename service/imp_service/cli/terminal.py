@@ -1,14 +1,25 @@
 """Text between people and models: prompts and messages as UTF-8, and answers that cannot control a terminal."""
 
+import codecs
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from imp_service.cli.failure import CommandError
 
 # The text of a model may hold escape sequences that control a terminal. Tabs and line ends stay.
-_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+
+
+class TextWriter(Protocol):
+    """Writes a model's text as it comes."""
+
+    def write(self, text: str) -> None: ...
+
+    def end_line(self) -> None:
+        """Ends the line, unless it has ended."""
 
 
 class AnswerWriter:
@@ -27,7 +38,7 @@ class AnswerWriter:
         if not text:
             return
         self._last = text[-1]
-        self._stream.write(text.translate(_VISIBLE) if self._is_terminal else text)
+        self._stream.write(text.translate(VISIBLE) if self._is_terminal else text)
         self._stream.flush()
 
     def end_line(self) -> None:
@@ -65,52 +76,35 @@ def decode(content: bytes, what: str) -> str:
         raise CommandError("FIELD_INVALID", f"{what}: byte {error.start} is not UTF-8, expected UTF-8 text") from None
 
 
-PROMPT = "> "
-HINT = "/quit or Ctrl-D ends, Ctrl-C stops an answer, /help shows more."
-ENDS = "Ctrl-C again ends, so do /quit and Ctrl-D."
-
-
-def typed_messages() -> Iterator[str]:
-    """The messages until the end of the input, without empty ones."""
-    for text in _typed() if is_interactive() else _piped():
-        if text.strip():
-            yield text
+HINT = "/exit or Ctrl-D ends, Ctrl-C stops an answer, /help shows more."
 
 
 def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _typed() -> Iterator[str]:
-
-    _prepare_editing()
-    was_asked = False
-    while True:
-        try:
-            text = input(PROMPT)
-        except EOFError:
-            print(file=sys.stderr)
-            return
-        except KeyboardInterrupt:
-            print(file=sys.stderr)
-            if was_asked:
-                raise
-            was_asked = True
-            print(ENDS, file=sys.stderr, flush=True)
-            continue
-        was_asked = False
-        yield decode(text.encode("utf-8", "surrogateescape"), "stdin")
-
-
-def _prepare_editing() -> None:
-    """Importing readline gives `input` editing, a history, and pasted lines as one text."""
-    import readline
-
-    if "libedit" not in (readline.__doc__ or ""):
-        readline.parse_and_bind("set enable-bracketed-paste on")  # Python turns it off
-
-
-def _piped() -> Iterator[str]:
-
+def piped_messages() -> Iterator[str]:
+    """The lines of stdin, without empty ones."""
     for content in iter(sys.stdin.buffer.readline, b""):
-        yield decode(content, "stdin").rstrip("\r\n")
+        text = decode(content, "stdin").rstrip("\r\n")
+        if text.strip():
+            yield text
+
+
+def print_dim(text: str) -> None:
+    """A line on stderr that matters less than what is around it."""
+    print(f"\x1b[2m{text}\x1b[0m" if _has_styles(sys.stderr) else text, file=sys.stderr, flush=True)
+
+
+def answer_writer(*, plain: bool) -> TextWriter:
+    """Renders Markdown on a terminal that can show it; anything else gets the text."""
+    is_utf_8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
+    if plain or not (is_utf_8 and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+        return AnswerWriter()
+    from imp_service.cli.markdown import MarkdownWriter
+
+    return MarkdownWriter(sys.stdout)
+
+
+def _has_styles(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

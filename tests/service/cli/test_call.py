@@ -17,7 +17,7 @@ from imp_service.pb import tokenizer_pb2
 from imp_service.pb.inference_pb2 import GenerateRequest
 from support.command_line import clean_environment, modules_after
 from support.scripted_server import refuse, scripted_server, story
-from support.terminal_session import CTRL_C, terminal_session
+from support.terminal_session import CTRL_C, PROMPT, terminal_session
 
 
 @pytest.fixture
@@ -286,15 +286,15 @@ def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(tmp_path):
     with scripted_server(Generate=generate) as address:
         words = (sys.executable, "-m", "imp_service", "call", "chat", "--target", address)
         with terminal_session(tmp_path, *words) as terminal:
-            terminal.read_until("> ")
+            terminal.read_until(PROMPT)
             terminal.type("Tell me a story.\n")
             terminal.read_until("Once")
             terminal.type(CTRL_C)
-            terminal.read_until("> ")
+            terminal.read_until(PROMPT)
             assert ended.wait(30)
             terminal.type("What is 3 plus 4?\n")
             terminal.read_until("It is 7.")
-            terminal.read_until("> ")
+            terminal.read_until(PROMPT)
             terminal.type("/quit\n")
             assert terminal.process.wait(60) == 0
     # What had come of the answer is part of the conversation.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import threading
-from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from grpc import StatusCode
 
-from imp_service.cli.conversation import ChatAnswer, Conversation, Turn, TurnFailed
+from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
+from imp_service.cli.conversation.loop import Conversation
 from imp_service.cli.failure import CommandError
 from imp_service.pb.inference_pb2 import GenerateRequest
 from support.scripted_server import refuse, scripted_server, story
 from support.server_process import server_process
-from support.terminal_session import CTRL_C, terminal_session
+from support.terminal_session import CTRL_C, PROMPT, terminal_session
 
 IMP = (sys.executable, "-m", "imp_service")
 FULL = CommandError("CONTEXT_TOO_LONG", "a prompt of 90 tokens exceeds the context of 64")
@@ -32,7 +34,12 @@ class Script:
         self._room = room
         self.asked: list[list[str]] = []
 
-    def answer(self, turns: Sequence[Turn]) -> ChatAnswer:
+    def check_options(self, options: dict[str, float]) -> None:
+        if options.get("temperature", 0) > 100:
+            raise CommandError("FIELD_INVALID", "--temperature: expected 0 … 100")
+
+    def answer(self, dialogue: Dialogue) -> ChatAnswer:
+        turns = dialogue.turns
         self.asked.append([turn.content for turn in turns])
         assert [turn.role for turn in turns] == ["user", "assistant"] * (len(turns) // 2) + ["user"]
         if len(turns) > self._room:
@@ -43,10 +50,22 @@ class Script:
         return found if isinstance(found, ChatAnswer) else ChatAnswer(found)
 
 
+def conversation_with(
+    responder: Script, *, drops_oldest: bool = False, is_interactive: bool = True, typed: str | None = None
+) -> Conversation:
+    """One in which the user, asked to edit a text, adds `typed` to it."""
+    edit = None if typed is None else lambda text: text + typed
+    return Conversation(responder, Dialogue(), drops_oldest=drops_oldest, is_interactive=is_interactive, edit=edit)
+
+
+def contents(conversation: Conversation) -> list[str]:
+    return [turn.content for turn in conversation.dialogue.turns]
+
+
 def held(responder: Script, *messages: str, drops_oldest: bool = False) -> list[str]:
-    conversation = Conversation(responder, drops_oldest=drops_oldest, is_interactive=True)
+    conversation = conversation_with(responder, drops_oldest=drops_oldest)
     conversation.hold(messages)
-    return [turn.content for turn in conversation.turns]
+    return contents(conversation)
 
 
 def test_cmd_2_a_full_context_says_so_and_the_message_waits_for_drop(capfd) -> None:
@@ -55,16 +74,16 @@ def test_cmd_2_a_full_context_says_so_and_the_message_waits_for_drop(capfd) -> N
     err = capfd.readouterr().err
     assert err == (
         "— the context is full: a prompt of 90 tokens exceeds the context of 64.\n"
-        "— the message waits: /drop removes the oldest messages until it fits, and asks again.\n"
+        "— the message waits: /drop-oldest removes the oldest messages until it fits, and asks again.\n"
     )
-    assert held(responder, "a", "b", "c", "/drop") == ["b", "to b", "c", "to c"]
+    assert held(responder, "a", "b", "c", "/drop-oldest") == ["b", "to b", "c", "to c"]
     assert "the oldest message and its answer are no longer part of the conversation" in capfd.readouterr().err
 
 
 def test_cmd_2_as_many_as_it_takes_are_dropped_with_a_notice(capfd) -> None:
     responder = Script()
     messages = ["a", "b", "c", "d"]
-    conversation = Conversation(responder, drops_oldest=True, is_interactive=False)
+    conversation = conversation_with(responder, drops_oldest=True, is_interactive=False)
     conversation.hold(messages)
     responder._room = 3
     conversation.say("e")
@@ -86,7 +105,7 @@ def test_cmd_2_a_failed_answer_loses_nothing(capfd) -> None:
     assert responder.asked == [["a"], ["a", "one", "b"], ["a", "one", "b"]]
     assert capfd.readouterr().err.splitlines() == [
         "imp: error: QUEUE_FULL: 256 requests wait",
-        "— the message waits: /retry asks again, another message takes its place.",
+        "— the message waits: /regenerate asks again, another message takes its place.",
     ]
 
 
@@ -101,12 +120,12 @@ def test_cmd_3_a_stopped_answer_stays_and_an_empty_one_does_not(capfd) -> None:
 def test_cmd_2_retry_drop_and_clear() -> None:
     responder = Script("one", "two", "three")
     assert held(responder, "a", "/retry") == ["a", "two"]
-    assert held(Script(), "a", "b", "c", "d", "/drop 2") == ["c", "to c", "d", "to d"]
+    assert held(Script(), "a", "b", "c", "d", "/drop-oldest 2") == ["c", "to c", "d", "to d"]
     assert held(Script(), "a", "b", "/clear") == []
     assert held(Script(), "a", "/quit", "b") == ["a", "to a"]
 
 
-UNKNOWN = ["/qiut", "/exit", "/drop many", "/drop 0", "/clear all", "/Quit"]
+UNKNOWN = ["/qiut", "/exit now", "/drop many", "/drop 0", "/clear all", "/Quit"]
 
 
 @pytest.mark.parametrize("word", UNKNOWN)
@@ -114,9 +133,9 @@ def test_cmd_4_an_unknown_word_is_not_sent(word: str, capfd) -> None:
     responder = Script()
     assert held(responder, word) == []
     assert responder.asked == []
-    assert capfd.readouterr().err.startswith(f"— {word}: unknown command, expected /help, ")
+    assert capfd.readouterr().err.startswith(f"— {word}: unknown command")
     with pytest.raises(CommandError, match="unknown command"):
-        Conversation(responder, drops_oldest=False, is_interactive=False).hold([word])
+        conversation_with(responder, is_interactive=False).hold([word])
 
 
 SENT = {"//quit": "/quit", "/usr/bin is what?": "/usr/bin is what?", "/ 2": "/ 2", "a\n/b": "a\n/b"}
@@ -127,6 +146,115 @@ def test_cmd_4_what_begins_like_a_command_can_be_sent(typed: str, sent: str) -> 
     responder = Script()
     held(responder, typed)
     assert responder.asked == [[sent]]
+
+
+def told(capfd) -> str:
+    return capfd.readouterr().err
+
+
+def test_cmd_11_the_commands_change_what_is_asked(capfd) -> None:
+    responder = Script("one", "two")
+    conversation = conversation_with(responder)
+    conversation.hold(["a", "b", "/system Be brief.", "/set temperature 0.5", "/set top-k=3", "/set max_tokens 9", "c"])
+    asked = conversation.dialogue
+    assert asked.system == "Be brief."
+    assert asked.options == {"temperature": 0.5, "top_k": 3, "max_tokens": 9}
+    assert contents(conversation) == ["a", "one", "b", "two", "c", "to c"]
+    told(capfd)
+    conversation.hold(["/set", "/system", "/set temperature default", "/system none", "/drop 2"])
+    assert (asked.system, list(asked.options)) == (None, ["top_k", "max_tokens"])
+    assert contents(conversation) == ["a", "one"]
+    err = told(capfd)
+    assert err.startswith("temperature 0.5\ntop_k 3\nmax_tokens 9\n— with their defaults: top_p, ")
+    assert "system message: Be brief.\n" in err
+
+
+def test_cmd_11_drop_removes_the_message_that_waits_first() -> None:
+    responder = Script("one", BUSY)
+    assert held(responder, "a", "b", "/drop") == ["a", "one"]
+    assert held(Script(), "a", "/drop", "/drop") == []
+
+
+def test_cmd_11_edit_asks_the_changed_message() -> None:
+    responder = Script("one", "two")
+    conversation = conversation_with(responder, typed="!")
+    conversation.hold(["a", "b", "/edit"])
+    assert responder.asked[-1] == contents(conversation)[:-1] == ["a", "one", "b!"]
+    conversation = conversation_with(Script(), typed="!")
+    conversation._edit = lambda text: None
+    conversation.hold(["a", "/edit"])
+    assert contents(conversation) == ["a", "to a"]
+
+
+def test_cmd_11_a_saved_conversation_goes_on(tmp_path: Path, capfd) -> None:
+    file = tmp_path / "a talk.json"
+    first = conversation_with(Script("one"))
+    first.hold(["/system Be brief.", "/set seed 7", "a", f"/save {file}"])
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(file.read_bytes()) == {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "one"},
+        ],
+        "options": {"seed": 7},
+    }
+    second = conversation_with(Script())
+    second.hold(["gone", f"/load {file}", "b", f"/save {file}", "/clear", f"/load {file}"])
+    assert second.dialogue == Dialogue("Be brief.", {"seed": 7}, second.dialogue.turns)
+    assert contents(second) == ["a", "one", "b", "to b"]
+
+
+def test_cmd_11_save_replaces_no_other_file(tmp_path: Path, capfd) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    held(Script(), "a", f"/save {tmp_path}/model.gguf")
+    assert (tmp_path / "model.gguf").read_bytes() == b"GGUF"
+    assert "CANNOT_CREATE" in told(capfd)
+
+
+UNFIT = {
+    "[": "",
+    "[]": "no list of messages",
+    '{"messages": [{"role": "user"}]}': "a message without role or content",
+    '{"messages": [{"role": "assistant", "content": ""}]}': "the roles do not alternate",
+    '{"messages": [], "options": {"temperature": "hot"}}': "temperature is no number",
+    '{"messages": [], "options": {"seed": 0.5}}': "seed is no number",
+    '{"messages": [], "options": []}': "options are no object",
+    '{"messages": [], "options": {"temperature": 101}}': "expected 0 … 100",
+    '{"messages": [], "options": {"heat": 1}}': "unknown option",
+}
+
+
+@pytest.mark.parametrize(("content", "words"), UNFIT.items())
+def test_cmd_11_a_file_that_is_no_conversation_changes_nothing(content: str, words: str, tmp_path: Path, capfd) -> None:
+    (tmp_path / "f").write_text(content)
+    assert held(Script(), "a", f"/load {tmp_path}/f") == ["a", "to a"]
+    assert words in told(capfd)
+    assert held(Script(), "a", f"/load {tmp_path}", f"/load {tmp_path}/none") == ["a", "to a"]
+    assert "not a regular file" in told(capfd)
+
+
+REFUSED = {
+    "/set temp 1": "temp: unknown option (did you mean temperature?)",
+    "/set temperature": "/set temperature: expected a value, or default",
+    "/set temperature hot": "temperature: hot, expected a number",
+    "/set top_k 1.5": "top_k: 1.5, expected a whole number",
+    "/set temperature 101": "expected 0 … 100",
+    "/save": "/save: expected /save FILE",
+    "/edit": "there is no message yet",
+    "/regenrate": "(did you mean /regenerate?)",
+}
+
+
+@pytest.mark.parametrize(("typed", "words"), REFUSED.items())
+def test_cmd_11_a_refusal_says_what_to_type(typed: str, words: str, capfd) -> None:
+    responder = Script()
+    conversation = conversation_with(responder)
+    conversation.hold([typed])
+    assert words in told(capfd)
+    assert (conversation.dialogue, responder.asked) == (Dialogue(), [])
+    with pytest.raises(CommandError):
+        conversation_with(responder, is_interactive=False).hold([typed])
 
 
 class Scripted:
@@ -142,12 +270,12 @@ class Scripted:
 
 
 @contextmanager
-def conversation(folder: Path, generate):
+def conversation(folder: Path, generate, *options: str, **variables: str):
     with (
         scripted_server(Generate=generate) as address,
-        terminal_session(folder, *IMP, "call", "chat", "--target", address) as terminal,
+        terminal_session(folder, *IMP, "call", "chat", "--target", address, *options, **variables) as terminal,
     ):
-        terminal.read_until("> ")
+        terminal.read_until(PROMPT)
         yield terminal
 
 
@@ -156,11 +284,94 @@ def test_cmd_4_pasted_lines_are_one_message(tmp_path: Path) -> None:
     with conversation(tmp_path, server.generate) as terminal:
         terminal.type("\x1b[200~one\ntwo\n\nthree\x1b[201~\r")
         terminal.read_until("three]")
-        terminal.read_until("> ")
+        terminal.read_until(PROMPT)
         terminal.type("four\r")
         terminal.read_until("[four]")
     contents = [[content for _, content in turns] for turns in server.asked]
     assert contents == [["one\ntwo\n\nthree"], ["one\ntwo\n\nthree", "[one\ntwo\n\nthree]", "four"]]
+
+
+def test_cmd_12_a_message_of_several_lines(tmp_path: Path) -> None:
+    server = Scripted()
+    with conversation(tmp_path, server.generate) as terminal:
+        terminal.type("one\\\rtwo\x1b\rthree\r")
+        terminal.read_until("three]")
+        terminal.read_until(PROMPT)
+        terminal.resize(10, 30)
+        terminal.type("four words are more than thirty columns\x01zero \r")
+        terminal.read_until("columns]")
+    asked = [turns[-1][1] for turns in server.asked]
+    assert asked == ["one\ntwo\nthree", "zero four words are more than thirty columns"]
+
+
+def test_cmd_12_edit_opens_the_last_message(tmp_path: Path) -> None:
+    server = Scripted()
+    with conversation(tmp_path, server.generate) as terminal:
+        for typed in ("hello\r", "/edit\r"):
+            terminal.type(typed)
+            terminal.read_until("[hello]" if typed == "hello\r" else "> hello")
+            if typed == "hello\r":
+                terminal.read_until(PROMPT)
+        terminal.type(" world\r")
+        terminal.read_until("[hello world]")
+    assert server.asked == [[("user", "hello")], [("user", "hello world")]]
+
+
+UP = "\x1b[A"
+
+
+def test_cmd_12_what_was_typed_is_there_the_next_time(tmp_path: Path) -> None:
+    history = tmp_path / "state" / "imp" / "chat_history"
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    server = Scripted()
+    for typed, options in (("hidden\r", ["--no-history"]), ("hello\r", []), (f"{UP} again\r", [])):
+        with conversation(tmp_path, server.generate, *options, **state) as terminal:
+            terminal.type(typed)
+            terminal.read_until("]")
+            terminal.read_until(PROMPT)
+        assert history.exists() == (not options)
+    assert [turns[-1][1] for turns in server.asked] == ["hidden", "hello", "hello again"]
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert b"hidden" not in history.read_bytes()
+
+
+def test_cmd_12_a_history_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    server = Scripted()
+    with (
+        scripted_server(Generate=server.generate) as address,
+        terminal_session(
+            tmp_path, *IMP, "call", "chat", "--target", address, XDG_STATE_HOME=str(tmp_path / "file")
+        ) as terminal,
+    ):
+        terminal.read_until("imp: warning: history: ")
+        terminal.read_until(PROMPT)
+        terminal.type("hello\r")
+        terminal.read_until("[hello]")
+
+
+def test_cmd_12_other_encodings(tmp_path: Path) -> None:
+    """Bytes that are not in the terminal's encoding are refused, and nothing is lost."""
+    server = Scripted()
+    with conversation(tmp_path, server.generate) as terminal:
+        os.write(terminal.descriptor, b"\xff\r")
+        terminal.read_until("is not UTF-8")
+        terminal.read_until(PROMPT)
+        terminal.type("hello\r")
+        terminal.read_until("[hello]")
+    with conversation(tmp_path, server.generate, PYTHONIOENCODING="latin-1") as terminal:
+        os.write(terminal.descriptor, "caf\u00e9 **\u00e9**\r".encode("latin-1"))
+        terminal.read_bytes_until("[caf\u00e9 **\u00e9**]".encode("latin-1"))
+    assert [turns[-1][1] for turns in server.asked] == ["hello", "caf\u00e9 **\u00e9**"]
+
+
+@pytest.mark.parametrize(("options", "shown"), [((), "[bold]"), (("--plain",), "[**bold**]")])
+def test_cmd_13_an_answer_is_markdown_unless_plain(options: tuple[str, ...], shown: str, tmp_path: Path) -> None:
+    with conversation(tmp_path, Scripted().generate, *options) as terminal:
+        terminal.type("**bold**\r")
+        terminal.read_until("\x1b[?2004l")
+        text = terminal.read_until("request")
+    assert shown in text.replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 
 def test_cmd_3_ctrl_c_at_the_prompt_asks_once(tmp_path: Path) -> None:
@@ -170,17 +381,17 @@ def test_cmd_3_ctrl_c_at_the_prompt_asks_once(tmp_path: Path) -> None:
         for _ in range(2):  # a message between them begins anew
             terminal.wait_until_it_waits()
             terminal.type(CTRL_C)
-            terminal.read_until("Ctrl-C again ends, so do /quit and Ctrl-D.")
-            terminal.read_until("> ")
+            terminal.read_until("Ctrl-C again ends, so do /exit and Ctrl-D.")
+            terminal.read_until(PROMPT)
             terminal.type("hello\r")
             terminal.read_until("[hello]")
-            terminal.read_until("> ")
+            terminal.read_until(PROMPT)
         for words in ("Ctrl-C again ends", None):
             terminal.wait_until_it_waits()
             terminal.type(CTRL_C)
             if words is not None:
                 terminal.read_until(words)
-                terminal.read_until("> ")
+                terminal.read_until(PROMPT)
         assert terminal.process.wait(60) == 130
 
 
@@ -197,8 +408,8 @@ def test_cmd_2_what_a_server_refuses_for_now_keeps_the_conversation(tmp_path: Pa
     with conversation(tmp_path, generate) as terminal:
         for text in ("one", "two", "/retry"):
             terminal.type(f"{text}\r")
-            terminal.read_until("/retry asks again" if text == "two" else "[")
-            terminal.read_until("> ")
+            terminal.read_until("/regenerate asks again" if text == "two" else "[")
+            terminal.read_until(PROMPT)
     assert [content for _, content in server.asked[-1]] == ["one", "[one]", "two"]
 
 
@@ -209,17 +420,17 @@ def test_cmd_2_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
     with server_process(tmp_path, *listen) as first:
         first.wait_until_ready()
         with terminal_session(tmp_path / "person", *IMP, *words) as terminal:
-            terminal.read_until("> ")
+            terminal.read_until(PROMPT)
             terminal.type("Hello!\r")
             terminal.read_until("prompt ")
             first.kill()
-            terminal.read_until("> ")
+            terminal.read_until(PROMPT)
             terminal.type("And now?\r")
             terminal.read_until("waiting for the server: ")
             with server_process(tmp_path, *listen) as second:
                 second.wait_until_ready()
                 terminal.read_until("8 tokens")
-                shown = terminal.read_until("> ")
+                shown = terminal.read_until(PROMPT)
                 assert second.terminate() == 0
             terminal.type(CTRL_C)
     assert "prompt " in shown
@@ -230,12 +441,12 @@ def test_cmd_2_a_full_context_of_a_real_model_goes_on_after_drop(tmp_path: Path)
     with terminal_session(tmp_path, *IMP, *words) as terminal:
         terminal.read_until("/help shows more")
         for _ in range(8):
-            terminal.read_until("> ")
+            terminal.read_until(PROMPT)
             terminal.type("What is imp?\r")
             if "context is full" in terminal.read_until("\n") + terminal.read_until("\n"):
                 break
         else:
             pytest.fail("the context was never full")
-        terminal.read_until("> ")
-        terminal.type("/drop\r")
+        terminal.read_until(PROMPT)
+        terminal.type("/drop-oldest\r")
         terminal.read_until("no longer part of the conversation")

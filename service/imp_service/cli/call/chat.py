@@ -3,14 +3,17 @@
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.call.generate import write_answer
-from imp_service.cli.conversation import ChatAnswer, Conversation, Turn, TurnFailed, add_conversation_options
+from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
+from imp_service.cli.conversation.hold import hold_conversation
+from imp_service.cli.conversation.loop import Conversation
+from imp_service.cli.conversation.options import add_conversation_options
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
-from imp_service.cli.options.generation import add_generation_options, request_of
+from imp_service.cli.options.generation import add_generation_options, given_options, request_of, set_options
+from imp_service.cli.terminal import answer_writer, is_interactive, join_prompt, read_prompt
 
 if TYPE_CHECKING:
     from imp_service.client import CallFailure, Connection
@@ -33,46 +36,52 @@ def configure_chat(parser: ArgumentParser) -> None:
 
 
 def _chat(arguments: Namespace) -> int:
-    from imp_service.cli.terminal import HINT, is_interactive, join_prompt, read_prompt, typed_messages
 
     request = request_of(arguments)
     if request.WhichOneof("prompt") not in (None, "chat") or request.num_sequences > 1:
         raise CommandError("USAGE", "--fields: a chat has one answer, and no prompt but `chat`")
-    if arguments.system is not None:
-        request.chat.messages.add(role="system", content=arguments.system)
-    is_conversation = not arguments.prompt and is_interactive()
+    dialogue = Dialogue(arguments.system, given_options(request, arguments))
+    waits = not arguments.prompt and is_interactive()
     with connect(arguments) as connection:
-        responder = _ServerResponder(connection, request, is_json=arguments.json, waits=is_conversation)
-        conversation = Conversation(responder, drops_oldest=arguments.drop_oldest, is_interactive=is_conversation)
+        responder = _ServerResponder(connection, request, is_json=arguments.json, is_plain=arguments.plain, waits=waits)
         if arguments.prompt:
+            conversation = Conversation(responder, dialogue, drops_oldest=arguments.drop_oldest, is_interactive=False)
             conversation.say(read_prompt(join_prompt(arguments.prompt)))
             return 0
-        if is_conversation:
+        if waits:
             responder.require_server()
-            print(HINT, file=sys.stderr, flush=True)
-        conversation.hold(typed_messages())
+        hold_conversation(responder, dialogue, arguments)
     return 0
 
 
 class _ServerResponder:
     """Answers with a served model. With `waits`, asks again when an unreachable server is back."""
 
-    def __init__(self, connection: "Connection", request: "GenerateRequest", *, is_json: bool, waits: bool) -> None:
+    def __init__(
+        self, connection: "Connection", request: "GenerateRequest", *, is_json: bool, is_plain: bool, waits: bool
+    ) -> None:
         self._connection = connection
         self._request = request
         self._is_json = is_json
+        self._writer = answer_writer(plain=is_plain or is_json or request.HasField("constraint"))
         self._waits = waits
 
-    def answer(self, turns: Sequence[Turn]) -> ChatAnswer:
+    def answer(self, dialogue: Dialogue) -> ChatAnswer:
         from imp_service.cli.call.streamed_answer import StreamedAnswer
         from imp_service.client import CallFailure
 
-        request = self._request_of(turns)
+        request = self._request_of(dialogue)
         is_announced = False
         while True:
             answer = StreamedAnswer()
             try:
-                write_answer(self._connection, request, is_json=self._is_json, answer=answer)
+                write_answer(
+                    self._connection,
+                    request,
+                    is_json=self._is_json,
+                    answer=answer,
+                    writer=self._writer,
+                )
             except KeyboardInterrupt:
                 return ChatAnswer(answer.text, is_stopped=True)
             except CallFailure as failure:
@@ -98,12 +107,20 @@ class _ServerResponder:
             if failure.code == "UNAVAILABLE":
                 raise
 
-    def _request_of(self, turns: Sequence[Turn]) -> "GenerateRequest":
+    def check_options(self, options: dict[str, float]) -> None:
+        from imp_service.pb.inference_pb2 import GenerateRequest
+
+        set_options(GenerateRequest(), options)
+
+    def _request_of(self, dialogue: Dialogue) -> "GenerateRequest":
         from imp_service.pb.inference_pb2 import GenerateRequest
 
         request = GenerateRequest()
         request.CopyFrom(self._request)
-        for turn in turns:
+        set_options(request, dialogue.options)
+        if dialogue.system is not None:
+            request.chat.messages.add(role="system", content=dialogue.system)
+        for turn in dialogue.turns:
             request.chat.messages.add(role=turn.role, content=turn.content)
         return request
 

@@ -11,6 +11,7 @@ from imp_service.cli.options.generation import add_generation_options, request_o
 
 if TYPE_CHECKING:
     from imp_service.cli.call.streamed_answer import StreamedAnswer
+    from imp_service.cli.terminal import TextWriter
     from imp_service.client import Connection
     from imp_service.client.connection import Replies
     from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
@@ -44,10 +45,16 @@ def _generate(arguments: Namespace) -> int:
 
 
 def write_answer(
-    connection: "Connection", request: "GenerateRequest", *, is_json: bool, answer: "StreamedAnswer | None" = None
+    connection: "Connection",
+    request: "GenerateRequest",
+    *,
+    is_json: bool,
+    answer: "StreamedAnswer | None" = None,
+    writer: "TextWriter | None" = None,
 ) -> None:
     """Sends the request and writes the replies. `answer` keeps what came, also after an error."""
     from imp_service.cli.call.streamed_answer import StreamedAnswer
+    from imp_service.cli.terminal import AnswerWriter
     from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 
     answer = answer or StreamedAnswer(max(1, request.num_sequences))
@@ -57,14 +64,14 @@ def write_answer(
             answer.write_json(responses)
         else:
             # The answer continues the line of the prompt; a message of a chat has a line of its own.
-            _write_text(answer, responses, is_line_open=request.WhichOneof("prompt") != "chat")
+            is_line_open = request.WhichOneof("prompt") != "chat"
+            _write_text(answer, responses, writer or AnswerWriter(), is_line_open=is_line_open)
         _warn_of_approximations(responses)
 
 
-def _write_text(answer: "StreamedAnswer", responses: "Replies[GenerateResponse]", *, is_line_open: bool) -> None:
-    from imp_service.cli.terminal import AnswerWriter
-
-    writer = AnswerWriter()
+def _write_text(
+    answer: "StreamedAnswer", responses: "Replies[GenerateResponse]", writer: "TextWriter", *, is_line_open: bool
+) -> None:
     try:
         answer.write_text(responses, writer)
     except BaseException:

@@ -1,13 +1,12 @@
 """One Generate stream from a server: checked, written as it comes, and summed up."""
 
-import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from imp_service.cli.answer import summary_text
 from imp_service.cli.output import write_message
-from imp_service.cli.terminal import AnswerWriter
+from imp_service.cli.terminal import TextWriter, print_dim
 from imp_service.client import StreamOrder
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class StreamedAnswer:
         self.started: GenerationStarted | None = None
         self.finished: GenerationFinished | None = None
 
-    def write_text(self, responses: "Iterator[GenerateResponse]", writer: AnswerWriter) -> None:
+    def write_text(self, responses: "Iterator[GenerateResponse]", writer: TextWriter) -> None:
         """Writes one sequence's text as it comes. `text` keeps what came, also after an error."""
         for response in self._checked(responses):
             writer.write(_text_of(response))
@@ -73,11 +72,9 @@ class StreamedAnswer:
         summary = summary_text(self._n_tokens, decode, self._first_token_seconds, reason)
         started = self.started
         cached = f", {started.cached_prompt_tokens} of them cached" if started.cached_prompt_tokens else ""
-        print(
+        print_dim(
             f"— {summary}.   {started.model}: prompt {started.prompt_tokens} tokens{cached}, seed {started.seed}, "
-            f"request {started.request_id}",
-            file=sys.stderr,
-            flush=True,
+            f"request {started.request_id}"
         )
 
 

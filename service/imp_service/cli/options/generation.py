@@ -9,6 +9,7 @@ from imp_service.cli.options.sampling import (
     add_constraint_options,
     add_sampling_options,
     given_sampling,
+    number_names,
     option_of,
     read_constraint,
 )
@@ -59,6 +60,29 @@ def request_of(arguments: Namespace) -> "GenerateRequest":
     if arguments.time_limit is not None:
         request.stop.time_limit.FromMicroseconds(round(arguments.time_limit * 1_000_000))
     return request
+
+
+def given_options(request: "GenerateRequest", arguments: Namespace) -> dict[str, float]:
+    """The numbers that a request has, by their names in imp.v1; as they were typed, where they were."""
+    found = {}
+    for name in number_names():
+        message = _message_of(request, name)
+        if message.HasField(name):
+            typed = getattr(arguments, name)
+            found[name] = getattr(message, name) if typed is None else typed
+    return found
+
+
+def set_options(request: "GenerateRequest", options: dict[str, float]) -> None:
+    """Gives a request these numbers and no others."""
+    for name in number_names():
+        message = _message_of(request, name)
+        message.ClearField(name)
+        _set(message, name, options.get(name), option_of(name))
+
+
+def _message_of(request: "GenerateRequest", name: str) -> Any:
+    return request.stop if name == "max_tokens" else request.sampling
 
 
 def _set(message: Any, name: str, value: object, option: str) -> None:

@@ -33,6 +33,20 @@ def given_sampling(arguments: Namespace) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def number_names() -> tuple[str, ...]:
+    """The options that are numbers, by their names in imp.v1."""
+    from imp_service.tables import SAMPLER_FIELDS
+
+    return (*SAMPLER_FIELDS, "seed", "max_tokens")
+
+
+def is_whole(name: str) -> bool:
+    """The option is a whole number."""
+    from imp_service.tables import SAMPLER_FIELDS
+
+    return name not in SAMPLER_FIELDS or SAMPLER_FIELDS[name].is_whole
+
+
 def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 

@@ -1,0 +1,132 @@
+"""Typed messages on a terminal: edited in place, over several lines, and kept for the next conversation."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from imp_service.cli.conversation.commands import COMMANDS
+from imp_service.cli.failure import CommandError, error_line, warning_line
+from imp_service.cli.options.sampling import number_names
+from imp_service.cli.terminal import decode
+
+PROMPT = "> "
+CONTINUED = ". "
+ENDS = "Ctrl-C again ends, so do /exit and Ctrl-D."
+
+
+def history_path() -> Path:
+    """In the folder for state of the XDG base directories."""
+    folder = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(folder) if folder.startswith("/") else Path.home() / ".local" / "state") / "imp" / "chat_history"
+
+
+class LineEditor:
+    def __init__(self, *, keeps_history: bool) -> None:
+        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        # A terminal that does not report its cursor's position would cause a warning; the prompt needs no report.
+        output.enable_cpr = False
+        self._session: PromptSession[str] = PromptSession(
+            history=_open_history() if keeps_history else InMemoryHistory(),
+            multiline=True,
+            prompt_continuation=CONTINUED,
+            key_bindings=_keys(),
+            completer=_CommandCompleter(),
+            complete_while_typing=False,
+            enable_suspend=True,
+            output=output,
+        )
+
+    def messages(self) -> Iterator[str]:
+        """What is typed until Ctrl-D, or Ctrl-C twice, without empty messages."""
+        was_asked = False
+        while True:
+            try:
+                text = self._read()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                if was_asked:
+                    raise
+                was_asked = True
+                print(ENDS, file=sys.stderr, flush=True)
+                continue
+            was_asked = False
+            if text.strip():
+                yield text
+
+    def edit(self, text: str) -> str | None:
+        """The text as the user changes it; None after Ctrl-C or Ctrl-D."""
+        try:
+            return self._read(text)
+        except (EOFError, KeyboardInterrupt):
+            return None
+
+    def _read(self, text: str = "") -> str:
+        while True:
+            typed = self._session.prompt(PROMPT, default=text)
+            try:
+                # Bytes that the terminal's encoding does not have arrive as surrogates.
+                return decode(typed.encode("utf-8", "surrogateescape"), "the message")
+            except CommandError as error:
+                print(error_line(error.reason, error.message), file=sys.stderr, flush=True)
+
+
+def _keys() -> KeyBindings:
+    """Enter sends the message. Alt+Enter, and Enter after a backslash, begin a new line."""
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _begin_line(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    return keys
+
+
+class _CommandCompleter(Completer):
+    """Tab completes a command, and the name of an option after /set."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        typed = document.text_before_cursor
+        head, _, word = typed.rpartition(" ")
+        names = {"": COMMANDS, "/set": number_names()}.get(head, ())
+        if typed.startswith("/"):
+            yield from (Completion(name, -len(word)) for name in names if name.startswith(word))
+
+
+class _PrivateHistory(FileHistory):
+    """Keeps what is typed if it can; a full disk does not end a conversation."""
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            super().store_string(string.encode("utf-8", "replace").decode())
+
+
+def _open_history() -> History:
+    path = history_path()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        os.fchmod(file, 0o600)
+        os.close(file)
+    except OSError as error:
+        print(warning_line(f"history: {path}: {error.strerror}; --no-history keeps none"), file=sys.stderr)
+        return InMemoryHistory()
+    return _PrivateHistory(path)

@@ -1,0 +1,159 @@
+"""Markdown of a model on a terminal: what is shown in the end does not depend on how it came."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from imp_service.cli import markdown
+from imp_service.cli.markdown import MarkdownWriter
+from support.screen import Screen
+
+ANSWER = """<think>
+First the head,
+then the rest.
+</think>
+
+# Sorting
+
+Use `sorted` for a **new list** of `List<String>`, or List<int>.
+The second line.
+
+```python
+def by_length(words):
+
+    return sorted(words, key=len)
+```
+
+- one
+- two with *stress*
+  - below
+
+1. first
+
+| name | value |
+|------|------:|
+| a    |     1 |
+
+A [link](https://example.com/a) ends it.
+"""
+SHOWN = """First the head,
+then the rest.
+
+Sorting
+
+Use sorted for a new list of List<String>, or List<int>.
+The second line.
+
+```python
+def by_length(words):
+
+    return sorted(words, key=len)
+```
+
+ • one
+ • two with stress
+    • below
+
+ 1 first
+
+ name  value
+ ───────────
+ a         1
+
+A link (https://example.com/a) ends it.
+"""
+
+
+@pytest.fixture(autouse=True)
+def _every_write_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast this machine is."""
+    monkeypatch.setattr(markdown, "SHORTEST_SECONDS", 0.0)
+    monkeypatch.setattr(markdown, "SHARE", float("inf"))
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    shown = Screen(60, 20)
+    resize(shown, monkeypatch, 60)
+    monkeypatch.setenv("TERM", "xterm")
+    return shown
+
+
+def resize(screen: Screen, monkeypatch: pytest.MonkeyPatch, n_columns: int) -> None:
+    screen.n_columns = n_columns
+    monkeypatch.setenv("COLUMNS", str(n_columns))
+    monkeypatch.setenv("LINES", str(screen.n_rows))
+
+
+def written(screen: Screen, *parts: str) -> str:
+    writer = MarkdownWriter(screen)
+    for part in parts:
+        writer.write(part)
+    writer.end_line()
+    return screen.shown
+
+
+def test_cmd_13_markdown_is_rendered(screen: Screen) -> None:
+    assert written(screen, ANSWER) == SHOWN
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cmd_13_the_end_does_not_depend_on_the_parts(screen: Screen, seed: int) -> None:
+    draw = random.Random(seed)
+    parts, rest = [], ANSWER
+    while rest:
+        n = draw.randint(1, 1 + 5 * seed)
+        parts.append(rest[:n])
+        rest = rest[n:]
+    assert written(screen, *parts) == SHOWN
+
+
+def test_cmd_13_what_does_not_change_is_not_written_again(screen: Screen) -> None:
+    """A terminal that gets little does not flicker: each character a few times, not each block each time."""
+    answer = "word " * 400
+    written(screen, *(f"{word} " for word in answer.split()))
+    assert screen.n_bytes < 60 * len(answer)
+
+
+def test_cmd_13_a_block_higher_than_the_terminal_is_whole(screen: Screen) -> None:
+    items = [f"- item {i} of a list\n" for i in range(100)]
+    assert written(screen, *items).splitlines() == [f" • item {i} of a list" for i in range(100)]
+
+
+@pytest.mark.parametrize("n_columns", [30, 100])
+def test_cmd_13_a_resize_loses_nothing(screen: Screen, monkeypatch: pytest.MonkeyPatch, n_columns: int) -> None:
+    writer = MarkdownWriter(screen)
+    for i in range(60):
+        if i == 30:
+            resize(screen, monkeypatch, n_columns)
+        writer.write(f"- item {i} that has some more words than fit in thirty\n")
+    writer.write("\nThe end.\n")
+    writer.end_line()
+    assert [line.split()[2] for line in screen.shown.splitlines() if "item" in line] == [str(i) for i in range(60)]
+    assert screen.shown.endswith("\n\nThe end.\n")
+
+
+HOSTILE = {
+    "\x1b[31mred\x1b]0;title\x07": "\\x1b[31mred\\x1b]0;title\\x07",
+    "```\n\x1b[2J\n```": "```\n\\x1b[2J\n```",
+    "<think>\x9b1A</think>": "\\x9b1A",
+    "a&#27;b&#13;c": "a�b\\x0dc",
+    "[a](http://b/\x1b]8;;c)": "a (http://b/%5Cx1b%5D8;;c)",
+    "a\rb": "a\\x0db",
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), HOSTILE.items())
+def test_cmd_13_no_control_character_of_a_model_reaches_the_terminal(screen: Screen, text: str, shown: str) -> None:
+    assert written(screen, text).rstrip("\n") == shown
+
+
+def test_cmd_13_html_and_line_ends_stay(screen: Screen) -> None:
+    assert written(screen, "<b>bold</b>\nsecond") == "<b>bold</b>\nsecond\n"
+
+
+def test_cmd_13_an_answer_that_is_cut_shows_what_came(screen: Screen) -> None:
+    for text, shown in (("<thi", "<thi"), ("<think>why", "why"), ("```\nx = 1", "```\nx = 1\n```"), ("a **b", "a **b")):
+        assert written(screen, text).splitlines()[-len(shown.splitlines()) :] == shown.splitlines()
