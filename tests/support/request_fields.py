@@ -61,6 +61,7 @@ OUTPUT = {
     "max_chunk_tokens": ((1, 1024), (0, 1025, U32)),
     "max_chunk_delay": ((seconds(0), seconds(10)), (seconds(0, -1_000_000), seconds(10, 1_000_000), seconds(0, 10**9))),
     "special_tokens": ((False, True), ()),
+    "parse": ((False, True), ()),
 }
 CACHE = {"bypass_prefix": ((False, True), ()), "salt": (("", "s" * 64), ("s" * 65, "é" * 33))}
 STEP = {
@@ -91,6 +92,7 @@ GENERATE = {
     "sparse_prefill.keep": ((), (0.0, 1.1, *NOT_FINITE)),
     "speculation.enabled": ((False,), ()),
     "speculation.max_draft_tokens": ((), (0, 65, U32)),
+    "tool_choice": (("", "none", "auto"), ("any", "required ", "functions:f")),
 }
 PREFILL = {
     "session_id": NAME,
@@ -115,8 +117,9 @@ APART = {
     "token_ids.ids",
     "session_id",
     *(f"chat.{name}" for name in ("tools_json", "add_generation_prompt", "continue_final_message")),
-    "chat.template_kwargs_json",
+    *("chat.template_kwargs_json", "chat.documents_json"),
     *(f"chat.messages.{name}" for name in ("role", "content", "name", "tool_call_id", "tool_calls_json")),
+    "chat.messages.reasoning_content",
     *(f"constraint.{name}" for name in ("json_schema", "regex", "gbnf", "choices.values", "unbounded_whitespace")),
 }
 

@@ -162,6 +162,8 @@ class StreamChecker:
             return
         if self._request.WhichOneof("prompt") == "session_id":
             return  # what a session held before may begin its text
+        if output.parse:
+            return  # the text is content alone
         whole = self._detokenize(sequence.token_ids, output.special_tokens)
         if finished.match.WhichOneof("match") == "text" and not self._request.stop.include_match:
             require(whole.startswith(sequence.text + finished.match.text), "text and stop string are not the tokens'")

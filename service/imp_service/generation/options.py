@@ -70,7 +70,7 @@ class OutputOptions:
     prompt_logprobs: bool = False
     prompt_token_ids: bool = False
     special_tokens: bool = False
-    # Split the text into content, reasoning and tool calls, as the model's dialect writes them.
+    # With `text`: split it into content, reasoning and tool calls, as the model's dialect writes them.
     parse: bool = False
 
 

@@ -207,7 +207,7 @@ class ModelRuntime:
             include_match=stop.include_match,
             output=output,
             make_stream=self._parsed_streams(request, rules, seed, prompt_ids)
-            if output.parse
+            if output.parse and output.text
             else self._plain_streams(output, rules),
             constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
         )

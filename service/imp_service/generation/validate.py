@@ -113,8 +113,6 @@ def stop_violations(options: StopOptions, n_tokens: int, path: str = "stop") -> 
 def output_violations(options: OutputOptions) -> Iterator[Violation]:
     """What is wrong with what is asked back."""
     yield from TOP_LOGPROBS.check("output.top_logprobs", options.top_logprobs)
-    if options.parse and not options.text:
-        yield Violation("output.parse", "set, expected only with output.text")
 
 
 def cache_violations(options: CacheOptions) -> Iterator[Violation]:
@@ -127,11 +125,11 @@ def tenant_violations(tenant: str) -> Iterator[Violation]:
     yield from _text("tenant", tenant, 0, LIMITS.tenant_bytes)
 
 
-def tool_choice_violations(choice: str) -> Iterator[Violation]:
+def tool_choice_violations(choice: str, path: str = "tool_choice") -> Iterator[Violation]:
     """What is wrong with a choice of tools, whatever the tools."""
     if choice not in TOOL_CHOICES and not (isinstance(choice, str) and choice.startswith(BY_NAME)):
         known = ", ".join(TOOL_CHOICES[1:])
-        yield Violation("tool_choice", f"{str(choice)[:80]!r}, expected one of {known}, or {BY_NAME} with a name")
+        yield Violation(path, f"{str(choice)[:80]!r}, expected one of {known}, or {BY_NAME} with a name")
 
 
 def step_violations(options: StepOptions, vocab_size: int, n_tokens: int, path: str = "step") -> Iterator[Violation]:

@@ -30,7 +30,7 @@ def reading_bytes(prompt: Prompt) -> int:
 
 def chat_bytes(chat: ChatPrompt) -> int:
     """The bytes of all texts of a conversation."""
-    texts = [chat.tools_json, chat.template_kwargs_json]
+    texts = [chat.tools_json, chat.template_kwargs_json, chat.documents_json]
     for each in chat.messages:
-        texts += [each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json]
+        texts += [each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json, each.reasoning_content]
     return sum(len(text.encode()) for text in texts)

@@ -93,6 +93,7 @@ def test_gemm_17_an_override_takes_it_or_ends_the_start(call) -> None:
     assert "deterministic mode does not allow" in err
 
 
+@pytest.mark.long
 def test_gemm_17_an_answer_comes_by_it(call) -> None:
     """A prompt of many tokens, from the command line on."""
     words = settings(*ON_THE_GPU, "model.overrides.gemm.q8_0=q8_0_cublaslt", f"device.cublaslt={EMULATED}")

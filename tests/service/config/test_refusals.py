@@ -218,7 +218,7 @@ def test_cfg_3_a_bad_value_is_an_error_also_where_a_higher_source_sets_the_key(l
     _refusal(load_text, "", "kv.block_tokens=32", IMP_KV__BLOCK_TOKENS="17")
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3 * settings().max_examples, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_cfg_3_any_text_gives_settings_or_a_config_error(data: st.DataObject, load_text):
     """Mutants of the shipped file: lines dropped, doubled, swapped, and a few characters changed."""

@@ -190,7 +190,6 @@ def test_tol_3_none_hides_the_tools(model: LanguageModel) -> None:
         ({"tool_choice": "required", "tools": tools_of({}), "choices": ["a"]}, "expected no constraint beside it"),
         ({"tool_choice": "required", "tools": tools_of({"type": "string"})}, "expected a schema of type object"),
         ({"tool_choice": "required", "tools": tools_of({"not": {}})}, "chat.tools_json[0].function.parameters"),
-        ({"parse": True, "text": False}, "output.parse: set, expected only with output.text"),
     ],
 )
 def test_tol_3_a_choice_that_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:

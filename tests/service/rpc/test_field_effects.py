@@ -79,6 +79,7 @@ CASES = {
         seconds(10), {"output.max_chunk_tokens": 1024}, shows=lambda chunks: len(chunks) <= 2 and sum(chunks) == 24
     ),
     "output.special_tokens": Case(True, {"sampling.logit_bias": {EOS: 100.0}, "stop.ignore_eos": True}),
+    "output.parse": Case(True, {"constraint.regex": "<think>a</think>b"}),
     "cache.bypass_prefix": Case(True),
     "cache.salt": Case("other"),
     "num_sequences": Case(2),
@@ -86,6 +87,7 @@ CASES = {
     "sparse_prefill.keep": Case(0.5, refusal=NOT_BUILT),
     "speculation.enabled": Case(True, refusal=NOT_BUILT),
     "speculation.max_draft_tokens": Case(4, refusal=NOT_BUILT),
+    "tool_choice": Case("required", refusal=("FIELD_INVALID", "INVALID_ARGUMENT")),
 }
 # They say how a stream is cut into messages; a whole reply is one.
 FRAMING = {"output.max_chunk_tokens", "output.max_chunk_delay"}
@@ -93,7 +95,8 @@ FRAMING = {"output.max_chunk_tokens", "output.max_chunk_delay"}
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    with serve("model.overrides.default_sampling.temperature=1", "model.overrides.default_sampling.top_p=1") as server:
+    sampling = ("model.overrides.default_sampling.temperature=1", "model.overrides.default_sampling.top_p=1")
+    with serve(*sampling, "model.overrides.dialect=hermes") as server:
         yield server
 
 

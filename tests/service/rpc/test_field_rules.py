@@ -232,6 +232,8 @@ def chat(**fields: Any) -> pb.GenerateRequest:
         ({"tool_calls_json": "{}"}, "chat.messages[0].tool_calls_json"),
         ({"tool_calls_json": "[1]"}, "chat.messages[0].tool_calls_json"),
         ({"tools_json": "{}"}, "chat.tools_json"),
+        ({"documents_json": "{}"}, "chat.documents_json"),
+        ({"documents_json": "[1]"}, "chat.documents_json"),
         ({"tools_json": "["}, "chat.tools_json"),
         ({"tools_json": "[" * 33 + "]" * 33}, "chat.tools_json"),
         ({"template_kwargs_json": "[]"}, "chat.template_kwargs_json"),

@@ -130,22 +130,25 @@ def test_a_whole_request_is_read() -> None:
             prompt_logprobs=True,
             prompt_token_ids=True,
             special_tokens=True,
+            parse=True,
             max_chunk_tokens=5,
             max_chunk_delay=seconds(0, 1_000_000),
         ),
         cache=types_pb2.CacheOptions(bypass_prefix=True, salt="s"),
         num_sequences=2,
+        tool_choice="auto",
     )
     assert read(request) == GenerationRequest(
         [5, 6],
         SamplingOptions(top_p=0.5, dry=DryOptions(window=9, breakers=("\n", "."))),
         StopOptions(9, 2, ("x",), (7,), True, True, 1.5),
         ConstraintSpec(ConstraintKind.REGEX, "a+"),
-        OutputOptions(True, True, 4, True, True, True),
+        OutputOptions(True, True, 4, True, True, True, True),
         CacheOptions(True, "s"),
         2,
         3,
         "t",
+        "auto",
     )
     assert read_chunking(request.output, SETTINGS) == (5, 0.001)
 
@@ -153,8 +156,9 @@ def test_a_whole_request_is_read() -> None:
 def test_prompts_and_constraints_of_every_kind() -> None:
     base = read(pb.GenerateRequest(text="a"))
     message = types_pb2.ChatMessage(role="r", content="c", name="n", tool_call_id="t", tool_calls_json="[]")
-    chat = types_pb2.ChatPrompt(messages=[message], tools_json="[1]", template_kwargs_json="{}")
-    expected = ChatPrompt((ChatMessage("r", "c", "n", "t", "[]"),), "[1]", None, None, "{}")
+    message.reasoning_content = "why"
+    chat = types_pb2.ChatPrompt(messages=[message], tools_json="[1]", template_kwargs_json="{}", documents_json="[]")
+    expected = ChatPrompt((ChatMessage("r", "c", "n", "t", "[]", "why"),), "[1]", None, None, "{}", "[]")
     assert read(pb.GenerateRequest(chat=chat)) == replace(base, prompt=expected)
     chat.add_generation_prompt, chat.continue_final_message = False, True
     expected = replace(expected, add_generation_prompt=False, continue_final_message=True)

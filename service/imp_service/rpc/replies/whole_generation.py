@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from imp_service.pb import inference_pb2
+from collections.abc import Iterable
+
+from imp_service.pb import inference_pb2, types_pb2
 
 
 class WholeGeneration:
@@ -28,6 +30,9 @@ class WholeGeneration:
         """The reply, once the stream has ended."""
         for sequence, texts in zip(self._response.sequences, self._texts, strict=True):
             sequence.output.text = "".join(texts)
+            calls = _whole_calls(sequence.output.tool_calls)
+            del sequence.output.tool_calls[:]
+            sequence.output.tool_calls.extend(calls)
         return self._response
 
     def _add_chunk(self, chunk: inference_pb2.GenerationChunk) -> None:
@@ -36,6 +41,7 @@ class WholeGeneration:
         output.logprobs.extend(chunk.logprobs)
         output.candidates.extend(chunk.candidates)
         self._texts[chunk.index].append(chunk.text)
+        self._add_channels(chunk.index, chunk)
 
     def _finish(self, finished: inference_pb2.GenerationFinished) -> None:
         sequence = self._response.sequences[finished.index]
@@ -43,6 +49,22 @@ class WholeGeneration:
         if finished.HasField("match"):
             sequence.match.CopyFrom(finished.match)
         self._texts[finished.index].append(finished.text)
+        self._add_channels(finished.index, finished)
         if finished.HasField("usage"):
             self._response.usage.CopyFrom(finished.usage)
             self._response.timings.CopyFrom(finished.timings)
+
+    def _add_channels(self, index: int, part: inference_pb2.GenerationChunk | inference_pb2.GenerationFinished) -> None:
+        output = self._response.sequences[index].output
+        output.reasoning += part.reasoning
+        output.tool_calls.extend(part.tool_calls)
+
+
+def _whole_calls(deltas: Iterable[types_pb2.ToolCallDelta]) -> list[types_pb2.ToolCallDelta]:
+    """One message for each call."""
+    found: dict[int, types_pb2.ToolCallDelta] = {}
+    for delta in deltas:
+        if delta.index not in found:
+            found[delta.index] = types_pb2.ToolCallDelta(index=delta.index, id=delta.id, name=delta.name)
+        found[delta.index].arguments_json += delta.arguments_json
+    return list(found.values())

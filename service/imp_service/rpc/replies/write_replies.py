@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from imp_service.generation import Candidate, Chunk, Finished, Started, StepOutput, StopMatch, Timings
+from imp_service.generation import Candidate, Chunk, Finished, Started, StepOutput, StopMatch, Timings, ToolCallDelta
 from imp_service.generation.replies import HeldScores, Reply, Usage
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import duration
@@ -108,6 +108,14 @@ def _write_chunk(chunk: Chunk, message: inference_pb2.GenerationChunk) -> None:
         message.logprobs.extend(chunk.logprobs)
     if chunk.candidates:
         message.candidates.extend(map(_candidates, chunk.candidates))
+    if chunk.reasoning:
+        message.reasoning = chunk.reasoning
+    if chunk.tool_calls:
+        message.tool_calls.extend(map(_tool_call, chunk.tool_calls))
+
+
+def _tool_call(call: ToolCallDelta) -> types_pb2.ToolCallDelta:
+    return types_pb2.ToolCallDelta(index=call.index, id=call.id, name=call.name, arguments_json=call.arguments)
 
 
 def _write_started_without_scores(
@@ -124,6 +132,8 @@ def _write_finished(finished: Finished, message: inference_pb2.GenerationFinishe
     message.index = finished.index
     message.reason = FINISH_REASONS[finished.reason]
     message.text = finished.text
+    message.reasoning = finished.reasoning
+    message.tool_calls.extend(map(_tool_call, finished.tool_calls))
     if finished.match is not None:
         message.match.CopyFrom(_match(finished.match))
     if finished.usage is not None:

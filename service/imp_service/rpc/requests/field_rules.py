@@ -100,11 +100,17 @@ RULES: Mapping[str, MessageRules] = {
     # Shared.
     "TokenIds": MessageRules({"ids": ANYTHING}),  # with the field that has them
     "ChatMessage": MessageRules(
-        dict.fromkeys(("role", "content", "name", "tool_call_id", "tool_calls_json"), ANYTHING)
+        dict.fromkeys(
+            ("role", "content", "name", "tool_call_id", "tool_calls_json", "reasoning_content"),
+            ANYTHING,  # with the conversation
+        )
     ),
     "ChatPrompt": MessageRules(
         dict.fromkeys(
-            ("messages", "tools_json", "add_generation_prompt", "continue_final_message", "template_kwargs_json"),
+            (
+                *("messages", "tools_json", "add_generation_prompt", "continue_final_message"),
+                *("template_kwargs_json", "documents_json"),
+            ),
             ANYTHING,  # with the conversation
         )
     ),
@@ -150,6 +156,7 @@ RULES: Mapping[str, MessageRules] = {
             "max_chunk_tokens": values.CHUNK_TOKENS,
             "max_chunk_delay": DurationIn(values.CHUNK_DELAY),
             "special_tokens": ANYTHING,
+            "parse": ANYTHING,
         }
     ),
     "CacheOptions": MessageRules({"bypass_prefix": ANYTHING, "salt": values.SALT}),
@@ -187,6 +194,7 @@ RULES: Mapping[str, MessageRules] = {
             "num_sequences": values.N_SEQUENCES,
             "sparse_prefill": NESTED,
             "speculation": NESTED,
+            "tool_choice": values.TOOL_CHOICE,
         },
         (whole.exactly_one("prompt"), whole.fits_its_session),
     ),

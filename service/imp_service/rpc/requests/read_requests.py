@@ -40,6 +40,7 @@ def read_generation(
         num_sequences=request.num_sequences if request.HasField("num_sequences") else 1,
         priority=priority,
         tenant=tenant,
+        tool_choice=request.tool_choice,
     )
 
 
@@ -113,6 +114,7 @@ def read_output(options: types_pb2.OutputOptions) -> OutputOptions:
         prompt_logprobs=options.prompt_logprobs,
         prompt_token_ids=options.prompt_token_ids,
         special_tokens=options.special_tokens,
+        parse=options.parse,
     )
 
 
@@ -150,13 +152,16 @@ def read_chat(chat: types_pb2.ChatPrompt) -> ChatPrompt:
     """A conversation."""
     return ChatPrompt(
         messages=tuple(
-            ChatMessage(each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json)
+            ChatMessage(
+                each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json, each.reasoning_content
+            )
             for each in chat.messages
         ),
         tools_json=chat.tools_json,
         add_generation_prompt=chat.add_generation_prompt if chat.HasField("add_generation_prompt") else None,
         continue_final_message=chat.continue_final_message if chat.HasField("continue_final_message") else None,
         template_kwargs_json=chat.template_kwargs_json,
+        documents_json=chat.documents_json,
     )
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from imp_service.generation.validate import MAX_SALT_BYTES, SEQUENCES, TOP_LOGPROBS, Bounds, Violation
+from imp_service.generation.validate import (
+    MAX_SALT_BYTES,
+    SEQUENCES,
+    TOP_LOGPROBS,
+    Bounds,
+    Violation,
+    tool_choice_violations,
+)
 from imp_service.serving.prompt_cost import chat_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.kinds import (
@@ -49,6 +56,13 @@ class ConstraintKind(Rule):
             yield Refusal("NOT_SUPPORTED_BY_MODEL", f"{path}: not supported by this model", {"feature": path})
 
 
+class ToolChoice(Rule):
+    """Whether the model calls a tool, and which one."""
+
+    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
+        yield from tool_choice_violations(value, path)
+
+
 def prompt_bytes(served: ServedModel) -> float:
     """The most bytes of a prompt."""
     return served.settings.limits.max_prompt_bytes
@@ -65,6 +79,7 @@ CHAT_MESSAGES, CHAT = Entries(1, MAX_MESSAGES), Chat()
 PROMPT_TEXT = Text(1, prompt_bytes)
 PROMPT_IDS = TokenIds((1, None))
 SALT = Text(0, up_to(MAX_SALT_BYTES))
+TOOL_CHOICE = ToolChoice()
 N_SEQUENCES = Number(SEQUENCES)
 
 MAX_TOKENS = AtMost(lambda served: served.settings.limits.max_tokens, "limits.max_tokens")

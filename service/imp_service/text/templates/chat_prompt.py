@@ -15,6 +15,7 @@ MAX_MESSAGES = 1_024
 MAX_NAME_BYTES = 128
 MAX_TOOLS_BYTES = 256 * KIB
 MAX_TOOLS_DEPTH = 32
+MAX_DOCUMENTS_BYTES = 1024 * KIB
 MAX_KWARGS_BYTES = 16 * KIB
 MAX_KWARGS_DEPTH = 8
 
@@ -42,6 +43,7 @@ class ChatMessage:
     name: str = ""
     tool_call_id: str = ""
     tool_calls_json: str = ""
+    reasoning_content: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class ChatPrompt:
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     template_kwargs_json: str = ""
+    documents_json: str = ""
 
 
 def find_violations(chat: ChatPrompt, path: str = "chat") -> Iterator[FieldInvalid]:
@@ -62,6 +65,7 @@ def find_violations(chat: ChatPrompt, path: str = "chat") -> Iterator[FieldInval
     for index, message in enumerate(chat.messages):
         yield from _message_violations(message, f"{path}.messages[{index}]")
     yield from _parse_violations(_parse_tools, chat.tools_json, f"{path}.tools_json")
+    yield from _parse_violations(_parse_documents, chat.documents_json, f"{path}.documents_json")
     yield from _parse_violations(_parse_kwargs, chat.template_kwargs_json, f"{path}.template_kwargs_json")
     if chat.continue_final_message:
         if not chat.messages or chat.messages[-1].role != "assistant":
@@ -88,7 +92,7 @@ def template_variables(chat: ChatPrompt, path: str = "chat") -> dict[str, object
             _message_variables(message, f"{path}.messages[{index}]") for index, message in enumerate(chat.messages)
         ],
         "tools": _parse_tools(chat.tools_json, f"{path}.tools_json"),
-        "documents": None,
+        "documents": _parse_documents(chat.documents_json, f"{path}.documents_json"),
         "add_generation_prompt": adds_prompt,
         "continue_final_message": continues,
     }
@@ -121,6 +125,9 @@ def _message_variables(message: ChatMessage, path: str) -> dict[str, object]:
         variables["tool_call_id"] = message.tool_call_id
     if message.tool_calls_json:
         variables["tool_calls"] = _parse_tool_calls(message.tool_calls_json, f"{path}.tool_calls_json")
+    if message.reasoning_content:
+        # Templates know it by one of two names.
+        variables["reasoning_content"] = variables["thinking"] = message.reasoning_content
     return variables
 
 
@@ -131,6 +138,15 @@ def _parse_tools(text: str, path: str) -> list[object] | None:
     if not isinstance(tools, list):
         raise FieldInvalid(path, f"expected an array, found {type(tools).__name__}")
     return tools or None
+
+
+def _parse_documents(text: str, path: str) -> list[object] | None:
+    if not text:
+        return None
+    documents = parse_strict_json(text, path, max_bytes=MAX_DOCUMENTS_BYTES, max_depth=MAX_KWARGS_DEPTH)
+    if not isinstance(documents, list) or not all(isinstance(each, dict) for each in documents):
+        raise FieldInvalid(path, "expected an array of objects")
+    return documents or None
 
 
 def _parse_tool_calls(text: str, path: str) -> list[object]:

@@ -1,0 +1,115 @@
+"""Tool calls and reasoning on the wire: streamed and whole, and what a model without a dialect answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import types_pb2
+from support.served import Served, serve
+from support.status_details import read_details
+from support.tool_templates import HERMES
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Rome", "Oslo"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+TOOLS = json.dumps([{"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}}])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    path: Path = tmp_path_factory.mktemp("templates") / "chat.jinja"
+    path.write_text(HERMES)
+    with serve(f"model.overrides.chat_template={path}", "limits.max_context=512") as server:
+        yield server
+
+
+def request_with(tools: str = TOOLS, **fields: Any) -> pb.GenerateRequest:
+    chat = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content="Rain?")], tools_json=tools)
+    output = types_pb2.OutputOptions(parse=True, max_chunk_tokens=3)
+    sampling = types_pb2.SamplingOptions(seed=6, temperature=0)
+    return pb.GenerateRequest(
+        chat=chat, sampling=sampling, output=output, stop=types_pb2.StopOptions(max_tokens=150), **fields
+    )
+
+
+def test_tol_2_chn_9_a_call_is_streamed_as_it_is_told_whole(served: Served) -> None:
+    request = request_with(tool_choice="function:get_weather")
+    replies = list(served.inference.Generate(request))
+    parts = [reply.chunk for reply in replies[1:-1]] + [replies[-1].finished]
+    deltas = [call for part in parts for call in part.tool_calls]
+    assert [(call.index, call.name, bool(call.id)) for call in deltas[:2]] == [
+        (0, "get_weather", True),
+        (0, "", False),
+    ]
+    [sequence] = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
+    [call] = sequence.output.tool_calls
+    assert call.arguments_json == "".join(delta.arguments_json for delta in deltas)
+    assert (call.id, call.name) == (deltas[0].id, "get_weather")
+    found = json.loads(call.arguments_json)
+    assert found["city"] in ("Rome", "Oslo") and 1 <= found["days"] <= 9
+    assert (sequence.output.text, sequence.reason) == ("", types_pb2.FINISH_REASON_STOP)
+
+
+def test_chn_9_reasoning_is_streamed_as_it_is_told_whole(served: Served) -> None:
+    request = request_with("", constraint=types_pb2.Constraint(regex="<think>\\nWhy [a-z]{5}\\n</think>\\n\\nSo"))
+    replies = list(served.inference.Generate(request))
+    parts = [reply.chunk for reply in replies[1:-1]] + [replies[-1].finished]
+    [sequence] = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
+    assert "".join(part.reasoning for part in parts) == sequence.output.reasoning
+    assert "".join(part.text for part in parts) == sequence.output.text == "So"
+    assert sequence.output.reasoning.startswith("Why ") and len(sequence.output.reasoning) == 9
+
+
+def test_chn_9_without_parse_the_messages_are_as_before(served: Served) -> None:
+    request = request_with(tool_choice="required")
+    request.output.ClearField("parse")
+    for reply in served.inference.Generate(request):
+        for part in (reply.chunk, reply.finished):
+            assert (part.reasoning, len(part.tool_calls)) == ("", 0)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_tol_3_a_choice_without_its_tools_names_the_field(served: Served, is_whole: bool) -> None:
+    request = request_with("", tool_choice="required")
+    with pytest.raises(grpc.RpcError) as caught:
+        if is_whole:
+            served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request))
+        else:
+            list(served.inference.Generate(request))
+    details = read_details(caught.value.trailing_metadata())
+    path = "request.tool_choice" if is_whole else "tool_choice"
+    assert details.reason == "FIELD_INVALID" and details.message.startswith(f"{path}: 'required', expected tools")
+
+
+def test_tol_3_a_model_without_a_dialect_refuses_tools() -> None:
+    with serve() as server:
+        with pytest.raises(grpc.RpcError) as caught:
+            list(server.inference.Generate(request_with()))
+        details = read_details(caught.value.trailing_metadata())
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert (details.reason, details.metadata["feature"]) == ("NOT_SUPPORTED_BY_MODEL", "tools")
+        assert list(server.inference.Generate(request_with(tool_choice="none")))
+
+
+def test_chn_10_reasoning_and_documents_reach_the_template(served: Served, tmp_path: Path) -> None:
+    source = (
+        "{% for d in documents or [] %}{{ d.title }} {% endfor %}{% for m in messages %}{{ m.thinking }}{% endfor %}"
+    )
+    (tmp_path / "chat.jinja").write_text(source)
+    with serve(f"model.overrides.chat_template={tmp_path / 'chat.jinja'}") as server:
+        message = types_pb2.ChatMessage(role="assistant", content="a", reasoning_content="because")
+        chat = types_pb2.ChatPrompt(messages=[message], documents_json='[{"title": "News"}]')
+        output = types_pb2.OutputOptions(prompt_token_ids=True)
+        request = pb.GenerateRequest(chat=chat, output=output, stop=types_pb2.StopOptions(max_tokens=1))
+        started = next(iter(server.inference.Generate(request))).started
+        assert server.host.model.tokenizer.decode(list(started.prompt.token_ids)) == "News because"
