@@ -70,6 +70,33 @@ def test_chn_9_reasoning_is_streamed_as_it_is_told_whole(served: Served) -> None
     assert sequence.output.reasoning.startswith("Why ") and len(sequence.output.reasoning) == 9
 
 
+def test_chn_9_what_is_held_back_comes_with_the_end(served: Served) -> None:
+    cut = '<tool_call>{"name": "get_weather", '
+    for text, expected in (("<think>Why\n</th", ("", "Why\n</th", "")), (cut, ("", "", "get_weather"))):
+        request = request_with(constraint=types_pb2.Constraint(choices=types_pb2.Choices(values=[text])))
+        finished = list(served.inference.Generate(request))[-1].finished
+        assert "</th" in finished.reasoning or finished.tool_calls
+        [sequence] = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
+        output = sequence.output
+        assert (output.text, output.reasoning, "".join(call.name for call in output.tool_calls)) == expected
+
+
+def test_tol_1_txt_31_a_forced_call_is_compiled_in_the_queue_of_constraints(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = served.host.constraints
+    run, tenants = queue.run, []
+
+    async def recorded(work: Any, tenant: str) -> Any:
+        tenants.append(tenant)
+        return await run(work, tenant)
+
+    monkeypatch.setattr(queue, "run", recorded)
+    other = TOOLS.replace("Oslo", "Bern")
+    list(served.inference.Generate(request_with(other, tool_choice="required"), metadata=[("imp-tenant", "t")]))
+    assert tenants == ["t"]
+
+
 def test_chn_9_without_parse_the_messages_are_as_before(served: Served) -> None:
     request = request_with(tool_choice="required")
     request.output.ClearField("parse")
