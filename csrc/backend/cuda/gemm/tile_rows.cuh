@@ -114,4 +114,8 @@ struct TileRow<quant::BlockF16> : TileRowOfHalves {};
 template <>
 struct TileRow<quant::BlockBF16> : TileRowOfHalves {};
 
+#define IMP_CHECK_ROW(name, Type, kernel) static_assert(TileRow<quant::Block##Type>::kExists);
+IMP_TILE_TYPES(IMP_CHECK_ROW, any)
+#undef IMP_CHECK_ROW
+
 }  // namespace imp::cuda

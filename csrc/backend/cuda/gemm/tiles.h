@@ -22,7 +22,8 @@
 #include "base/ceil_div.h"
 
 // The types with tiles, in the order of the kernel list. Calls `use(name, Type, kernel)` for each; `Type` is its name
-// in DType. It has a Tile, a WeightStep and its moves in layouts.cpp; one with integer codes also has TileCodes.
+// in DType. It has a Tile, a WeightStep, a TileRow and its moves in layouts.cpp; one with integer codes also has
+// TileCodes.
 // clang-format off
 #define IMP_INTEGER_TILE_TYPES(use, kernel) \
   use(q8_0, Q8_0, kernel) \

@@ -1,49 +1,18 @@
-// The arrangements, one list per type, and their moves.
+// Moves blocks between a file's rows and panels, as the UnitRuns of their type say.
 #include "backend/cpu/gemm/quantized/arrangement.h"
 
 #include <cstring>
 
 #include "backend/cpu/gemm/quantized/changes.h"
-#include "backend/cpu/gemm/quantized/panel_blocks.h"
 #include "backend/cpu/gemm/quantized/types.h"
 #include "backend/cpu/gemm/transpose_rows.h"
-#include "tensor/quant/f8_e4m3.h"
-#include "tensor/quant/iq4_nl.h"
-#include "tensor/quant/iq4_xs.h"
-#include "tensor/quant/mxfp4.h"
-#include "tensor/quant/q2_k.h"
-#include "tensor/quant/q3_k.h"
-#include "tensor/quant/q4_0.h"
-#include "tensor/quant/q4_1.h"
-#include "tensor/quant/q4_k.h"
-#include "tensor/quant/q5_0.h"
-#include "tensor/quant/q5_1.h"
-#include "tensor/quant/q5_k.h"
-#include "tensor/quant/q6_k.h"
-#include "tensor/quant/q8_0.h"
-#include "tensor/quant/tq2_0.h"
+#include "tensor/quant/with_block.h"
 
 namespace imp::cpu {
 
 namespace {
 
 constexpr std::size_t kRows = 16;
-
-constexpr UnitRun kQ8_0[] = {{2, 4, 8, Change::plus_128}, {0, 2, 1}};
-constexpr UnitRun kQ4_0[] = {{2, 4, 4}, {0, 2, 1}};
-constexpr const auto& kIQ4_NL = kQ4_0;
-constexpr UnitRun kMXFP4[] = {{1, 4, 4}, {0, 1, 1}};
-constexpr UnitRun kTQ2_0[] = {{0, 4, 16}, {64, 2, 1}};
-constexpr UnitRun kQ4_1[] = {{4, 4, 4}, {0, 2, 2}};
-constexpr UnitRun kQ5_0[] = {{6, 4, 4}, {2, 4, 1, Change::spread_bits}, {0, 2, 1}};
-constexpr UnitRun kQ5_1[] = {{8, 4, 4}, {4, 4, 1, Change::spread_bits}, {0, 2, 2}};
-constexpr UnitRun kQ2_K[] = {{16, 4, 16}, {0, 1, 16}, {80, 2, 2}};
-constexpr UnitRun kQ3_K[] = {{0, 4, 24}, {96, 1, 12}, {108, 2, 1}};
-constexpr UnitRun kQ4_K[] = {{16, 4, 32}, {4, 1, 12}, {0, 2, 2}};
-constexpr UnitRun kQ5_K[] = {{16, 4, 40}, {4, 1, 12}, {0, 2, 2}};
-constexpr UnitRun kQ6_K[] = {{0, 4, 48}, {192, 2, 8}, {208, 2, 1}};  // of a block after regroup_q6_k
-constexpr UnitRun kIQ4_XS[] = {{8, 4, 32}, {4, 1, 4}, {2, 2, 1}, {0, 2, 1}};
-constexpr UnitRun kF8_E4M3[] = {{4, 1, 64}, {0, 4, 1}};
 
 constexpr std::size_t bytes_of(std::span<const UnitRun> runs) {
   std::size_t total = 0;
@@ -52,9 +21,9 @@ constexpr std::size_t bytes_of(std::span<const UnitRun> runs) {
 }
 
 // Checks that each arrangement fills its panel block, which is as large as 16 blocks of the file.
-#define IMP_CHECK_SIZES(name, Type, isa)                                \
-  static_assert(sizeof(PanelBlock##Type) == kRows * bytes_of(k##Type)); \
-  static_assert(bytes_of(k##Type) == sizeof(quant::Block##Type));
+#define IMP_CHECK_SIZES(name, Type, isa)                                     \
+  static_assert(sizeof(PanelBlock##Type) == kRows * bytes_of(kUnits##Type)); \
+  static_assert(bytes_of(kUnits##Type) == sizeof(quant::Block##Type));
 IMP_QUANTIZED_TYPES(IMP_CHECK_SIZES, any)
 IMP_CHECK_SIZES(f8_e4m3, F8_E4M3, any)
 #undef IMP_CHECK_SIZES
@@ -181,7 +150,7 @@ std::span<const UnitRun> arrangement(DType dtype) noexcept {
   switch (dtype) {
 #define IMP_RETURN_RUNS(name, Type, isa) \
   case DType::Type:                      \
-    return k##Type;
+    return kUnits##Type;
     IMP_QUANTIZED_TYPES(IMP_RETURN_RUNS, any)
     IMP_RETURN_RUNS(f8_e4m3, F8_E4M3, any)
 #undef IMP_RETURN_RUNS

@@ -5,25 +5,10 @@
 #include <cstdint>
 #include <span>
 
+#include "backend/cpu/gemm/quantized/panel_blocks.h"
 #include "tensor/dtype.h"
 
 namespace imp::cpu {
-
-// A change of a unit's bytes.
-enum class Change : std::uint8_t {
-  none,
-  plus_128,     // to each byte
-  spread_bits,  // bit 4j + b of four bytes becomes bit 8b + j
-};
-
-// A run of equal units in a block of the file. The panel block has the runs in the listed order, and each unit 16
-// times, once per row.
-struct UnitRun {
-  int file_offset;
-  int unit_bytes;  // 1, 2 or 4
-  int n_units;
-  Change change = Change::none;
-};
 
 // Empty for types without panel blocks.
 std::span<const UnitRun> arrangement(DType dtype) noexcept;

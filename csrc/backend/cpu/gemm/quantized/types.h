@@ -3,7 +3,7 @@
 #pragma once
 
 // Calls `use(name, Type, isa)` for each in the order of the kernel list. `Type` is its name in DType and weights.inl,
-// and the suffix of PanelBlock, k (its arrangement) and quant::Block.
+// and the suffix of PanelBlock, kUnits and quant::Block.
 // clang-format off
 #define IMP_QUANTIZED_TYPES(use, isa) \
   use(q8_0, Q8_0, isa) \
