@@ -94,18 +94,18 @@ std::vector<GemmPreference> preferences_of(const PythonTuning& tuning) {
 void register_backend(py::module_& module) {
   module.def(
       "interleave_refusal", [](const std::vector<int>& nodes) { return interleave_refusal(nodes); }, py::arg("nodes"),
-      "Why the system would not spread memory over these NUMA nodes; empty where it would.");
+      "Why the system cannot interleave memory over these NUMA nodes. Empty if it can.");
   module.def(
       "known_isas", [] { return std::vector<std::string>(known_isas().begin(), known_isas().end()); },
-      "The words of the setting device.isa, which may be joined with +.");
+      "The values of the setting device.isa. They may be joined with +.");
   module.def(
       "isa_name", [](const std::string& isa) { return isa_name(cpu::features_named(isa)); }, py::arg("isa") = "auto",
-      "The fewest of known_isas(), joined with +, that stand for the same instruction sets; auto: for those of this "
-      "machine.");
+      "The shortest list of known_isas(), joined with +, for the same instruction sets. For "
+      "`auto`: the instruction sets of this machine.");
   module.def(
       "missing_isa",
       [](const std::string& isa) { return missing_features(detect_cpu_features(), cpu::features_named(isa)); },
-      py::arg("isa"), "The features that this machine lacks of those that the words mean; empty where it has all.");
+      py::arg("isa"), "The features of the named instruction sets that this machine lacks. Empty if it has all.");
   module.def(
       "dtypes",
       [] {
@@ -113,26 +113,29 @@ void register_backend(py::module_& module) {
         for (const DTypeTraits& row : all_dtypes()) names.emplace_back(row.name);
         return names;
       },
-      "The weight types that can be read and multiplied.");
+      "The weight types that imp can read and multiply.");
   module.def(
       "find_gpu",
       [] {
         const FoundGpu gpu = find_gpu();
         return py::make_tuple(gpu.name, gpu.refusal, gpu.has_validated_kernels);
       },
-      "The GPU's name, why imp cannot use one (empty: it can), and whether kernels for it have run on such hardware.");
+      "The name of the GPU, why imp cannot use it (empty: it can), and whether kernels for it "
+      "have run on such hardware.");
   module.def("kernels", &kernels, py::arg("device") = "cpu",
-             "The matrix kernels of a device in order of preference, one dict each.");
+             "The matrix kernels of a device in order of preference, as dicts.");
   module.def("explain", &explain, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("device") = "cpu", py::arg("isa") = "auto", py::arg("gpu") = "auto",
              py::arg("tuning") = PythonTuning{}, py::arg("deterministic") = false, py::arg("unvalidated") = false,
              py::arg("cublaslt") = std::vector<std::string>{}, py::arg("kernel") = "",
-             "For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; "
-             "`unvalidated`: kernels may be used that never ran on their hardware; `kernel`: what an override names.");
+             "For each kernel that could multiply an n × k weight: its name, whether imp uses it, and "
+             "why or why not. With `unvalidated`, also kernels that never ran on their hardware may "
+             "be used. `kernel` is the kernel that an override names.");
   module.def("interchangeable", &interchangeable, py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("max_m") = py::none(), py::arg("isa") = "auto",
-             "The kernels that give the bits of the untuned plan from its layout, for up to max_m rows or any number.");
-  module.def("processor_name", &cpu::processor_name, "The CPU as its maker names it.");
+             "The kernels that have the layout of the untuned plan and give equal bits, for up to "
+             "max_m rows or any number.");
+  module.def("processor_name", &cpu::processor_name, "The marketing name of the CPU.");
 }
 
 }  // namespace imp::bindings

@@ -35,9 +35,9 @@ SamplingOptions make_sampling(std::vector<std::int32_t> dry_breakers, const std:
 }  // namespace
 
 void register_command_parts(py::module_& module) {
-  py::class_<SamplingOptions>(
-      module, "SamplingOptions",
-      "A sampler with every field resolved: a keyword for each of sampler_fields(), off where it is not given.")
+  py::class_<SamplingOptions>(module, "SamplingOptions",
+                              "Sampling options with every field resolved. Has a keyword for each of sampler_fields(). "
+                              "A field that is not given is off.")
       .def(py::init([](std::vector<std::int32_t> dry_breakers, const std::map<std::int32_t, float>& logit_bias,
                        std::uint64_t seed, const py::kwargs& numbers) {
              return make_sampling(std::move(dry_breakers), logit_bias, seed, numbers);
@@ -46,7 +46,9 @@ void register_command_parts(py::module_& module) {
            py::arg("logit_bias") = std::map<std::int32_t, float>{}, py::arg("seed") = 0);
 
   const RunLimits limits;
-  py::class_<RunLimits>(module, "RunLimits", "When a run ends. max_outputs: 0 evaluates only, -1 is up to the context.")
+  py::class_<RunLimits>(module, "RunLimits",
+                        "When a run ends. max_outputs = 0 only evaluates tokens; -1 generates up to the context "
+                        "length.")
       .def(py::init([](std::int32_t max_outputs, std::int32_t min_outputs, bool must_fit,
                        std::vector<std::int32_t> stop_tokens, std::vector<std::int32_t> eos_tokens, bool ends_at_eos) {
              return RunLimits{.max_outputs = max_outputs,

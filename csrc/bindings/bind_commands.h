@@ -100,7 +100,8 @@ void def_generate(Class& bound) {
       py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, py::arg("base") = py::none(),
       py::arg_v("limits", RunLimits{}, "RunLimits()"), py::arg_v("returns", RunReturns{}, "RunReturns()"),
       py::arg("constrained") = false, py::arg("siblings").noconvert() = std::vector<SequenceId>{},
-      "Opens a generation and runs it; it is gone when its run has ended. Both are queued, or neither.");
+      "Opens a generation and runs it. It closes when its run ends. Queues both commands or "
+      "neither.");
 }
 
 template <class Class>
@@ -114,7 +115,9 @@ void def_run_control(Class& bound) {
         submit_unlocked(self, {MaskCommand{ticket, sequence, output, mask_of_bytes(allowed), end}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("output"), py::arg("allowed") = py::bytes(), py::kw_only(),
-      py::arg("end") = false, "The tokens that an output of a constrained run may be; `end`: there is no such output.");
+      py::arg("end") = false,
+      "Sets the tokens that an output of a constrained run may be. With `end`, the run ends "
+      "before this output.");
 
   bound.def(
       "end",
@@ -123,14 +126,14 @@ void def_run_control(Class& bound) {
         submit_unlocked(self, {EndCommand{ticket, sequence, end_reason(reason), n_outputs}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("reason") = "cancelled", py::kw_only(),
-      py::arg("n_outputs") = py::none(), "Ends a run; `n_outputs` are those that count.");
+      py::arg("n_outputs") = py::none(), "Ends a run. Removes its outputs after the first `n_outputs`, if given.");
 
   bound.def(
       "pause",
       [](Self& self, Ticket ticket, SequenceId sequence, bool paused) {
         submit_unlocked(self, {PauseCommand{ticket, sequence, paused}});
       },
-      py::arg("ticket"), py::arg("sequence"), py::arg("paused"), "Holds a run, or lets it go on.");
+      py::arg("ticket"), py::arg("sequence"), py::arg("paused"), "Pauses a run or resumes it.");
 }
 
 template <class Class>
@@ -152,7 +155,7 @@ void def_sessions(Class& bound) {
       },
       py::arg("sequence"), py::kw_only(), py::arg("kind") = "session",
       py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
-      py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, "Opens a sequence that holds nothing.");
+      py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, "Opens an empty sequence.");
 
   bound.def(
       "fork",
@@ -160,28 +163,29 @@ void def_sessions(Class& bound) {
         submit_unlocked(self, {ForkCommand{ticket, sequence, copy, position}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("copy"), py::arg("position") = py::none(),
-      "Makes a session that shares another's cache.");
+      "Opens a session that shares the KV blocks of another.");
 
   bound.def(
       "truncate",
       [](Self& self, Ticket ticket, SequenceId sequence, std::int32_t position) {
         submit_unlocked(self, {TruncateCommand{ticket, sequence, position}});
       },
-      py::arg("ticket"), py::arg("sequence"), py::arg("position"), "Drops what a session holds beyond a position.");
+      py::arg("ticket"), py::arg("sequence"), py::arg("position"),
+      "Removes the tokens of a session from a position on.");
 
   bound.def(
       "close",
       [](Self& self, Ticket ticket, SequenceId sequence) { submit_unlocked(self, {CloseCommand{ticket, sequence}}); },
-      py::arg("ticket"), py::arg("sequence"), "Frees a sequence; a run under way ends as cancelled.");
+      py::arg("ticket"), py::arg("sequence"), "Closes a sequence. Its current run ends as cancelled.");
 
   bound.def(
       "profile",
       [](Self& self, Ticket ticket, std::int32_t n_steps) { submit_unlocked(self, {ProfileCommand{ticket, n_steps}}); },
       py::arg("ticket"), py::arg("n_steps"),
-      "Records the steps to come; 0 ends the profile that is being recorded. A ProfileEvent follows.");
+      "Records the next steps; then a ProfileEvent follows. 0 ends the current profile.");
   bound.def(
       "flush", [](Self& self, Ticket ticket) { submit_unlocked(self, {FlushCacheCommand{ticket}}); }, py::arg("ticket"),
-      "Frees the cached blocks that nobody holds.");
+      "Frees the cached blocks that no sequence owns.");
 }
 
 // Every method is atomic: it raises and nothing is queued, or the command is queued.

@@ -27,7 +27,7 @@ using Secret = std::array<std::uint64_t, 2>;
 
 void register_options(py::module_& module) {
   py::class_<EngineOptions> options(module, "EngineOptions",
-                                    "The engine's bounds and policies; keywords are attributes.");
+                                    "The engine's limits and policies. Keywords set attributes.");
   for (const EngineField& field : kEngineFields) {
     std::visit([&](auto member) { options.def_readwrite(field.name.data(), member); }, field.member);
   }
@@ -53,11 +53,13 @@ void register_options(py::module_& module) {
 
 void register_stats(py::module_& module) {
   py::class_<DurationHistogram>(module, "DurationHistogram",
-                                "Durations: counts[i] lie from 2^(i-1) up to 2^i microseconds, the last above.")
+                                "Histogram of durations. counts[i] is the number of durations from 2^(i-1) up to 2^i "
+                                "microseconds; the last count includes all longer ones.")
       .def_readonly("counts", &DurationHistogram::counts)
       .def_readonly("sum_ns", &DurationHistogram::sum_ns);
-  py::class_<StepGraphCounts>(module, "StepGraphCounts",
-                              "How a device's steps ran: launch by launch, or captured once and done again.")
+  py::class_<StepGraphCounts>(
+      module, "StepGraphCounts",
+      "How the steps of a device ran: launched op by op (eager), or captured once and replayed.")
       .def_readonly("eager", &StepGraphCounts::eager)
       .def_readonly("captures", &StepGraphCounts::captures)
       .def_readonly("replays", &StepGraphCounts::replays)
@@ -65,7 +67,7 @@ void register_stats(py::module_& module) {
       .def_readonly("failures", &StepGraphCounts::failures)
       .def_property_readonly("last_failure",
                              [](const StepGraphCounts& self) { return std::string(self.last_failure); });
-  py::class_<EngineStats>(module, "EngineStats", "A snapshot, published by the engine's thread after each turn.")
+  py::class_<EngineStats>(module, "EngineStats", "A snapshot that the engine's thread publishes after each iteration.")
       .def_readonly("n_steps", &EngineStats::n_steps)
       .def_readonly("n_steps_ahead", &EngineStats::n_steps_ahead)
       .def_readonly("n_decode_rows", &EngineStats::n_decode_rows)
@@ -138,19 +140,23 @@ class PythonEngine {
 
 void register_engine_class(py::module_& module) {
   py::class_<PythonEngine> bound(module, "Engine",
-                                 "Sequences through time, on a thread of its own. Any thread may call any method; none "
-                                 "waits for a step. A model serves one engine at a time.");
+                                 "Runs sequences in continuous batches, on its own thread. Any thread may call any "
+                                 "method. No method waits for a step. A model serves one engine at a time.");
   bound
       .def(py::init<LoadedModel&, const EngineOptions&>(), py::arg("model"), py::arg("options"), py::keep_alive<1, 2>(),
-           "Raises InvalidArgument where the options do not fit the model or another engine runs on it, "
-           "ResourceExhausted for want of memory.")
-      .def("drain_events", &PythonEngine::drain_events, "All events that wait, oldest first. Never waits.")
-      .def("hold", &PythonEngine::hold, "What is submitted until let_go() is taken at once. Holds nest; be short.")
+           "Raises InvalidArgument if the options do not fit the model or if another engine uses "
+           "it, and ResourceExhausted if there is not enough memory.")
+      .def("drain_events", &PythonEngine::drain_events, "Returns all queued events, oldest first. Never waits.")
+      .def("hold", &PythonEngine::hold,
+           "Makes the engine take all commands together that are submitted until let_go(). Holds "
+           "nest. Keep them short.")
       .def("let_go", &PythonEngine::let_go, "Ends a hold.")
       .def(
           "event_descriptor", [](const PythonEngine& self) { return self.engine().event_descriptor(); },
-          "A descriptor that is readable while events wait.")
-      .def("stats", [](const PythonEngine& self) { return self.engine().stats(); }, "The numbers as of the last turn.");
+          "Returns a descriptor that is readable while events are queued.")
+      .def(
+          "stats", [](const PythonEngine& self) { return self.engine().stats(); },
+          "Returns the stats of the last iteration.");
   def_commands(bound);
 }
 

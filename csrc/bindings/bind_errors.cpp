@@ -51,7 +51,7 @@ void translate(std::exception_ptr pending) {
 
 void register_errors(py::module_& module) {
   py::exception<Error> base(module, "Error");
-  base.doc() = "An error of the core; `reason`, `message` and `details` say which.";
+  base.doc() = "An error of the core, with its `reason`, `message` and `details`.";
   for (const ReasonRow& row : kReasons) {
     if (py::hasattr(module, row.kind.data())) continue;
     const std::string name = "imp_service._core." + std::string(row.kind);

@@ -47,14 +47,16 @@ py::class_<T> bind_event(py::module_& module, const char* name, const char* doc)
 }
 
 void register_parts(py::module_& module) {
-  py::class_<Candidate>(module, "Candidate", "A token that could have stood here; logprob is of the raw logits.")
+  py::class_<Candidate>(module, "Candidate",
+                        "An alternative token at this position. Its logprob is from the raw logits.")
       .def_readonly("token", &Candidate::token)
       .def_readonly("logprob", &Candidate::logprob);
-  py::class_<TokenScores>(module, "TokenScores", "Scores of evaluated tokens, parallel lists; a first token has NaN.")
+  py::class_<TokenScores>(module, "TokenScores",
+                          "Scores of evaluated tokens, as parallel lists. The first token of a sequence has NaN.")
       .def_readonly("tokens", &TokenScores::tokens)
       .def_readonly("logprobs", &TokenScores::logprobs)
       .def_readonly("candidates", &TokenScores::candidates);
-  py::class_<RunTimings>(module, "RunTimings", "Where a run's time went, in nanoseconds.")
+  py::class_<RunTimings>(module, "RunTimings", "How a run's time is divided, in nanoseconds.")
       .def_readonly("queue_ns", &RunTimings::queue_ns)
       .def_readonly("prefill_ns", &RunTimings::prefill_ns)
       .def_readonly("decode_ns", &RunTimings::decode_ns)
@@ -80,18 +82,20 @@ py::tuple ops_of(const ProfileEvent& profile) {
 }
 
 void register_profile(py::module_& module) {
-  py::class_<Interval>(module, "Interval", "From begin to end, in nanoseconds of the engine's clock.")
+  py::class_<Interval>(module, "Interval", "Begin and end, in nanoseconds of the engine's clock.")
       .def_readonly("begin_ns", &Interval::begin_ns)
       .def_readonly("end_ns", &Interval::end_ns);
-  py::class_<StepSpan>(module, "StepSpan", "A step that was recorded.")
+  py::class_<StepSpan>(module, "StepSpan", "A recorded step.")
       .def_readonly("whole", &StepSpan::whole)
       .def_readonly("forward", &StepSpan::forward)
       .def_readonly("sample", &StepSpan::sample)
       .def_readonly("n_decode_rows", &StepSpan::n_decode_rows)
       .def_readonly("n_prefill_rows", &StepSpan::n_prefill_rows);
-  bind_event<ProfileEvent>(module, "ProfileEvent", "A profile has ended.")
+  bind_event<ProfileEvent>(module, "ProfileEvent", "A profile ended.")
       .def_readonly("steps", &ProfileEvent::steps)
-      .def("ops", &ops_of, "Names; for each op the number of its name, its begin and its end in nanoseconds.")
+      .def("ops", &ops_of,
+           "A list of names, and for each op the index of its name, its begin and its end in "
+           "nanoseconds.")
       .def_readonly("n_dropped_ops", &ProfileEvent::n_dropped_ops);
 }
 

@@ -84,11 +84,12 @@ py::bytes read_file(const OpenFile& self, std::uint64_t offset, std::size_t n_by
 }
 
 void register_open_file(py::module_& module) {
-  py::class_<OpenFile>(module, "OpenFile", "A file of a checkpoint as it was opened, whatever its path names since.")
+  py::class_<OpenFile>(module, "OpenFile",
+                       "An open file of a checkpoint. It stays the same file even if its path is replaced.")
       .def("read", &read_file, py::arg("offset"), py::arg("n_bytes"),
-           "Its bytes from `offset` on, fewer at its end, without Python's lock. Raises ModelError where the file was "
-           "changed since it was opened.")
-      .def("close", [](OpenFile& self) { self.file.reset(); }, "Frees the descriptor once nobody else holds it.");
+           "Reads bytes from `offset` on, fewer at the end of the file. Releases the GIL. Raises "
+           "ModelError if the file was changed after it was opened.")
+      .def("close", [](OpenFile& self) { self.file.reset(); }, "Closes the descriptor when no other object uses it.");
 }
 
 void register_tensor_info(py::module_& module) {
@@ -96,8 +97,8 @@ void register_tensor_info(py::module_& module) {
       .def_readonly("name", &TensorInfo::name)
       .def_property_readonly("dtype", [](const TensorInfo& tensor) { return std::string(traits(tensor.dtype).name); })
       .def_property_readonly("shape", &shape_tuple, "Dimensions, the contiguous one first.")
-      .def_readonly("shard", &TensorInfo::shard, "Which file of the set, from 0.")
-      .def_readonly("file_offset", &TensorInfo::file_offset, "First byte, in that file.")
+      .def_readonly("shard", &TensorInfo::shard, "Index of its file in the set, from 0.")
+      .def_readonly("file_offset", &TensorInfo::file_offset, "Offset of its first byte in its file.")
       .def_readonly("n_bytes", &TensorInfo::n_bytes)
       .def_property_readonly("n_elements", &TensorInfo::n_elements);
 }
@@ -107,9 +108,8 @@ void register_tensor_info(py::module_& module) {
 void register_files(py::module_& module) {
   register_tensor_info(module);
   register_open_file(module);
-  py::class_<ModelFile, py::smart_holder>(
-      module, "ModelFile",
-      "A checkpoint that was opened and whose metadata was checked; its data is still in the file.")
+  py::class_<ModelFile, py::smart_holder>(module, "ModelFile",
+                                          "An open checkpoint with checked metadata. Its data stays in the file.")
       .def_property_readonly("path",
                              [](const ModelFile& file) {
                                return py::reinterpret_steal<py::str>(PyUnicode_DecodeFSDefaultAndSize(
@@ -123,16 +123,17 @@ void register_files(py::module_& module) {
           "tensors",
           [](const ModelFile& file) { return std::vector<TensorInfo>(file.tensors().begin(), file.tensors().end()); },
           "A list of TensorInfo in file order.")
-      .def_property_readonly("files", &open_files, "A list of OpenFile in the order of their names.")
-      .def_property_readonly("warnings", &ModelFile::warnings, "What is odd about the file but no reason to refuse it.")
+      .def_property_readonly("files", &open_files, "A list of OpenFile, ordered by name.")
+      .def_property_readonly("warnings", &ModelFile::warnings,
+                             "Peculiarities of the file that are no reason to refuse it.")
       .def(
           "check", [](const ModelFile& file, bool values) { check_data(file, values ? Scan::VALUES : Scan::BYTES); },
           py::kw_only(), py::arg("values") = false, py::call_guard<py::gil_scoped_release>(),
-          "Reads all data; with `values`, raises ModelError where a weight is NaN or infinite.");
+          "Reads all data. With `values`, raises ModelError if a weight is NaN or infinite.");
   module.def(
       "open_model_file", [](const std::filesystem::path& path) { return open_model_file(path.string()); },
       py::arg("path"), py::call_guard<py::gil_scoped_release>(),
-      "Opens a checkpoint, its format known by its content. Raises ModelError.");
+      "Opens a checkpoint. Its content determines its format. Raises ModelError.");
 }
 
 }  // namespace imp::bindings

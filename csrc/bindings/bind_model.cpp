@@ -55,7 +55,7 @@ std::string_view scaling_word(RopeScalingKind kind) {
 
 void register_overrides(py::module_& module) {
   using Scaling = RopeScalingOverride;
-  py::class_<Scaling>(module, "RopeScaling", "How rotary positions stretch; what is None stays as the file has it.")
+  py::class_<Scaling>(module, "RopeScaling", "Scaling of rotary positions. A value of None keeps what the file has.")
       .def(from_keywords<Scaling>())
       .def_property(
           "type",
@@ -72,8 +72,7 @@ void register_overrides(py::module_& module) {
       .def_readwrite("high_freq_factor", &Scaling::high_freq_factor);
 
   py::class_<ModelOverrides>(module, "ModelOverrides",
-                             "What a user changes about a model. Attributes without a value of their own are None, or "
-                             "empty, until they are set.")
+                             "A user's changes to a model. Attributes that are not set are None or empty.")
       .def(py::init<>())
       .def_readwrite("max_context", &ModelOverrides::max_context)
       .def_property(
@@ -98,7 +97,7 @@ void register_overrides(py::module_& module) {
             self.gemm.clear();
             for (const auto& [pattern, kernel] : pairs) self.gemm.push_back({pattern, kernel});
           },
-          "(weight type or tensor glob, kernel) pairs; set as a whole.")
+          "Pairs (weight type or glob over tensor names, kernel). Assign the whole list.")
       .def_readwrite("deterministic", &ModelOverrides::deterministic)
       .def_readwrite("unvalidated_kernels", &ModelOverrides::unvalidated_kernels)
       .def_readwrite("eos_token_ids", &ModelOverrides::eos_token_ids)
@@ -220,7 +219,7 @@ void def_attribute(py::class_<PythonLoadOptions>& bound, const char* name, Find 
 
 void register_load_options(py::module_& module) {
   using Options = PythonLoadOptions;
-  py::class_<Options> bound(module, "LoadOptions", "The device and the memory of a model; keywords are attributes.");
+  py::class_<Options> bound(module, "LoadOptions", "The device and the memory of a model. Keywords set attributes.");
   bound.def(from_keywords<Options>());
   def_attribute(bound, "device", [](Options& self) -> auto& { return self.device.kind; });
   def_attribute(bound, "isa", [](Options& self) -> auto& { return self.device.isa; });
@@ -230,7 +229,8 @@ void register_load_options(py::module_& module) {
   def_attribute(bound, "interleave_nodes", [](Options& self) -> auto& { return self.device.memory.interleave_nodes; });
   def_attribute(
       bound, "cublaslt", [](Options& self) -> auto& { return self.device.cublaslt; },
-      "Files or the loader's names of that library, in order; none: it is not to be used.");
+      "Where to look for cuBLASLt, in order: paths, or names for the dynamic loader. Empty: "
+      "imp does not use it.");
   def_attribute(bound, "max_rows", [](Options& self) -> auto& { return self.load.limits.max_rows; });
   def_attribute(bound, "max_logits_rows", [](Options& self) -> auto& { return self.load.limits.max_logits_rows; });
   def_attribute(bound, "kv_block_tokens", [](Options& self) -> auto& { return self.load.kv_block_tokens; });
@@ -241,16 +241,17 @@ void register_load_options(py::module_& module) {
       [](Options& self, std::optional<std::uint64_t> bytes) {
         self.load.memory_bytes = bytes.value_or(LoadOptions{}.memory_bytes);
       },
-      "Bounds weights, cache, scratch, logits and `reserve_bytes` together; set to None: nothing does.");
+      "Limit of the sum of weights, cache, scratch, logits and `reserve_bytes`. None: no limit.");
   bound.def_property(
       "tuning", nullptr, [](Options& self, const PythonTuning& tuning) { self.device.tuning = preferences_of(tuning); },
-      "(weight type, kernel, up to how many rows or None) by ascending rows of each type.");
+      "Triples (weight type, kernel, largest number of rows or None), by ascending rows of "
+      "each type.");
   bound.def_property(
       "packed_cache", nullptr,
       [](Options& self, const std::optional<std::filesystem::path>& folder) {
         self.load.packed_cache = folder ? folder->string() : "";
       },
-      "A folder in which packed weights may be; None: none.");
+      "Folder of cached packed weights. None: no cache.");
 }
 
 }  // namespace
@@ -258,28 +259,26 @@ void register_load_options(py::module_& module) {
 void register_model(py::module_& module) {
   register_overrides(module);
   register_load_options(module);
-  py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model on its device; constant.")
-      .def_static(
-          "load", &load, py::arg("file"), py::kw_only(), py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"),
-          py::arg("progress") = py::none(),
-          "Plans kernels and memory, then reads the weights, without Python's lock. Further keywords are those of "
-          "LoadOptions; `progress(done_bytes, total_bytes)` is called about a hundred times. Raises ModelError, "
-          "ResourceExhausted, DeviceError, InvalidArgument.")
+  py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model loaded on a device. Immutable.")
+      .def_static("load", &load, py::arg("file"), py::kw_only(),
+                  py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("progress") = py::none(),
+                  "Plans kernels and memory, then reads the weights. Releases the GIL. Further keywords "
+                  "are those of LoadOptions. Calls `progress(done_bytes, total_bytes)` about a hundred "
+                  "times. Raises ModelError, ResourceExhausted, DeviceError or InvalidArgument.")
       .def_property_readonly("architecture", [](const LoadedModel& self) { return self.model->architecture(); })
       .def_property_readonly("facts", [](const LoadedModel& self) { return fact_list(self.model->facts()); })
       .def_property_readonly("warnings", [](const LoadedModel& self) { return self.model->warnings(); })
       .def_property_readonly(
           "weights", [](const LoadedModel& self) { return weight_list(self.model->weight_summaries()); },
-          "Per tensor: its type, shape, kernels by ascending number of rows, layout and bytes.")
+          "For each tensor: its type, shape, kernels by ascending number of rows, layout and bytes.")
       .def_property_readonly("memory", [](const LoadedModel& self) { return memory_dict(self.model->memory()); })
-      .def_property_readonly(
-          "packed", &packed_dict,
-          "None without a cache of packed weights; else its file's `path`, None where the device cannot have one, "
-          "whether it `was_read`, and `why` not.")
-      .def(
-          "write_packed", &write_packed, py::arg("goes_on"),
-          "Writes the cache's file, without Python's lock. False, and nothing is left behind, where `goes_on()`, asked "
-          "now and then, says no before the end. Raises ModelError where it cannot be written, or must not yet.")
+      .def_property_readonly("packed", &packed_dict,
+                             "The cache of packed weights: the `path` of its file (None if the device supports no "
+                             "cache), whether it `was_read`, and `why` not. None without a cache.")
+      .def("write_packed", &write_packed, py::arg("goes_on"),
+           "Writes the file of cached packed weights. Releases the GIL. Calls `goes_on()` now and "
+           "then; if it returns False, removes the unfinished file and returns False. Raises "
+           "ModelError if the file cannot be written, or must not be written yet.")
       .def_property_readonly("vocab_size", [](const LoadedModel& self) { return self.model->config().vocab_size; })
       .def_property_readonly("n_tokens", [](const LoadedModel& self) { return self.model->config().n_tokens; })
       .def_property_readonly("max_context", [](const LoadedModel& self) { return self.model->config().max_context; })
@@ -289,7 +288,7 @@ void register_model(py::module_& module) {
                              [](const LoadedModel& self) { return self.model->config().suppressed_tokens; })
       .def_property_readonly(
           "scratch_bytes", [](const LoadedModel& self) { return self.backend->scratch_bytes(); },
-          "Held by the ops, besides activations.")
+          "Scratch memory of the ops, without activations.")
       .def_property_readonly(
           "windows",
           [](const LoadedModel& self) {
@@ -297,7 +296,7 @@ void register_model(py::module_& module) {
             for (const LayerConfig& layer : self.model->config().layers) windows.push_back(layer.window);
             return windows;
           },
-          "For each layer how many tokens back attention sees; 0: all.")
+          "For each layer the number of tokens that attention looks back. 0: all.")
       .def_property_readonly("tied_head", [](const LoadedModel& self) { return self.model->config().tied_head; })
       .def_property_readonly("n_heads", [](const LoadedModel& self) { return self.model->config().n_heads; })
       .def_property_readonly("head_dim", [](const LoadedModel& self) { return self.model->config().head_dim; })
@@ -309,14 +308,15 @@ void register_model(py::module_& module) {
               counts[py::str(std::string(launch.name))] = launch.count;
             return counts;
           },
-          "How often each op and kernel has run, by name.")
+          "The number of runs of each op and kernel, by name.")
       .def_property_readonly("device_name", [](const LoadedModel& self) { return self.backend->device_name(); })
       .def_property_readonly("n_threads", [](const LoadedModel& self) { return self.backend->n_threads(); });
 
   module.def("plan_model", &plan_model, py::arg("file"), py::kw_only(),
              py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"),
-             "What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of "
-             "each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.");
+             "Plans what Model.load would do with the same arguments, without reading a weight: "
+             "facts, and the kernels and bytes of each tensor. `memory` is None if the memory is too "
+             "small, and `refusal` then says why. Raises ModelError.");
   module.def(
       "inspect_model",
       [](const ModelFile& file, const ModelOverrides& overrides) {
@@ -325,7 +325,8 @@ void register_model(py::module_& module) {
                         py::arg("facts") = fact_list(model.facts), py::arg("warnings") = model.warnings);
       },
       py::arg("file"), py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"),
-      "What a checkpoint is, without loading it: every fact with its value, origin and source. Raises ModelError.");
+      "Describes a checkpoint without loading it: every fact with its value, origin and "
+      "source. Raises ModelError.");
 }
 
 }  // namespace imp::bindings

@@ -66,13 +66,15 @@ void register_probes(py::module_& module) {
       "Bytes per second that this many threads read from memory together. `cpus` pins each thread, if given.");
   module.def("probe_peak", &probe_peak, py::arg("kind"), py::arg("threads"), py::kw_only(),
              py::arg("cpus") = std::vector<int>{}, py::arg("seconds") = 0.01,
-             "Operations per second on registers, a multiply and an add being two: `int8` or `bf16` dot products or "
-             "`f32` fused multiply-adds, with the best instructions that this machine has for them.");
+             "Peak operations per second on registers: `int8` or `bf16` dot products, or `f32` fused "
+             "multiply-adds, with the best instructions of this machine. A multiply and an add count "
+             "as two.");
   module.def("time_kernel", &time_kernel, py::arg("kernel"), py::arg("weight"), py::kw_only(), py::arg("m"),
              py::arg("n"), py::arg("k"), py::arg("threads"), py::arg("cpus") = std::vector<int>{},
              py::arg("total_bytes"), py::arg("seconds"), py::arg("isa") = "auto",
-             "Seconds of each product of m rows with random n × k weights of at least total_bytes in all, walked "
-             "through in turn as a model's are. Raises InvalidArgument for a kernel that is unknown or refuses.");
+             "Measures the seconds of a product of m rows with an n × k weight. Cycles through random "
+             "weights of at least total_bytes in all, like a model. Raises InvalidArgument if the "
+             "kernel is unknown or refuses the weight.");
 }
 
 }  // namespace imp::bindings

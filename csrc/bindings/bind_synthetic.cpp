@@ -46,8 +46,8 @@ std::unique_ptr<ModelFile> make(const py::dict& values, const py::list& rows) {
 
 void register_synthetic(py::module_& module) {
   module.def("make_synthetic_file", &make, py::arg("metadata"), py::arg("tensors"),
-             "A ModelFile without a file, whose weights are random: for benchmarks. Each tensor is (name, dtype, shape "
-             "with the contiguous dimension first, mean, standard deviation).");
+             "Makes a ModelFile of random weights without a file, for benchmarks. Each tensor is "
+             "(name, dtype, shape with the contiguous dimension first, mean, standard deviation).");
 }
 
 }  // namespace imp::bindings

@@ -23,25 +23,27 @@ std::vector<T> list_of(const T (&table)[N]) {
 }
 
 void register_sampler_fields(py::module_& module) {
-  py::class_<SamplerField>(module, "SamplerField", "A number of a sampler: what it may be and what it means.")
-      .def_readonly("name", &SamplerField::name, "In imp.v1's SamplingOptions; those of `dry.` are in its DryOptions.")
-      .def_property_readonly("keyword", &keyword_of, "Of the class SamplingOptions.")
+  py::class_<SamplerField>(module, "SamplerField", "A numeric option of the sampler: its range, default and meaning.")
+      .def_readonly("name", &SamplerField::name,
+                    "Its name in imp.v1's SamplingOptions. Names that begin with `dry.` are in its "
+                    "DryOptions.")
+      .def_property_readonly("keyword", &keyword_of, "Its keyword in the class SamplingOptions.")
       .def_property_readonly(
           "is_whole",
           [](const SamplerField& self) { return !std::holds_alternative<float SamplerValues::*>(self.member); })
       .def_readonly("low", &SamplerField::low)
       .def_readonly("above", &SamplerField::above, "Whether `low` itself is out of range.")
-      .def_readonly("high", &SamplerField::high, "Infinite where only the type bounds it.")
+      .def_readonly("high", &SamplerField::high, "Infinite if only the type limits it.")
       .def_property_readonly("default", [](const SamplerField& self) { return value_of(self, {}); })
       .def_readonly("meaning", &SamplerField::meaning)
       .def_readonly("example", &SamplerField::example);
-  module.def("sampler_fields", [] { return list_of(kSamplerFields); }, "Every number of a sampler.");
+  module.def("sampler_fields", [] { return list_of(kSamplerFields); }, "Every numeric option of the sampler.");
 }
 
 void register_engine_fields(py::module_& module) {
-  py::class_<EngineField>(module, "EngineField", "An option of the engine that imp.conf has.")
-      .def_readonly("name", &EngineField::name, "The attribute of EngineOptions.")
-      .def_readonly("key", &EngineField::key, "In imp.conf.")
+  py::class_<EngineField>(module, "EngineField", "An engine option that imp.conf can set.")
+      .def_readonly("name", &EngineField::name, "Its attribute in EngineOptions.")
+      .def_readonly("key", &EngineField::key, "Its key in imp.conf.")
       .def_readonly("low", &EngineField::low)
       .def_readonly("high", &EngineField::high)
       .def_property_readonly("default",
@@ -51,17 +53,17 @@ void register_engine_fields(py::module_& module) {
                                                  self.member);
                              })
       .def_readonly("meaning", &EngineField::meaning);
-  module.def("engine_fields", [] { return list_of(kEngineFields); }, "Every option of the engine that imp.conf has.");
+  module.def("engine_fields", [] { return list_of(kEngineFields); }, "Every engine option that imp.conf can set.");
 }
 
 void register_limits(py::module_& module) {
-  py::class_<Limits>(module, "Limits", "What a request may hold at most.")
+  py::class_<Limits>(module, "Limits", "The limits of a request.")
       .def_readonly("top_logprobs", &Limits::top_logprobs)
       .def_readonly("stop_tokens", &Limits::stop_tokens)
       .def_readonly("logit_biases", &Limits::logit_biases)
-      .def_readonly("bias", &Limits::bias, "Either way.")
+      .def_readonly("bias", &Limits::bias, "The largest magnitude.")
       .def_readonly("sequences", &Limits::sequences)
-      .def_readonly("priority", &Limits::priority, "Either way.")
+      .def_readonly("priority", &Limits::priority, "The largest magnitude.")
       .def_readonly("tenant_bytes", &Limits::tenant_bytes)
       .def_readonly("scope_bytes", &Limits::scope_bytes)
       .def_readonly("profile_steps", &Limits::profile_steps);
@@ -76,7 +78,7 @@ void register_reasons(py::module_& module) {
         for (const ReasonRow& row : kReasons) kinds[py::cast(row.name)] = row.kind;
         return kinds;
       },
-      "Every reason of an Error with the name of its class.");
+      "The reasons of errors, each with the name of its class.");
 }
 
 }  // namespace

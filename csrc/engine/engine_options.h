@@ -49,28 +49,31 @@ struct EngineField {
 };
 
 inline constexpr EngineField kEngineFields[] = {
-    {"max_running", &EngineOptions::max_running, "scheduler.max_running", 1, 4096, "sequences in one step"},
+    {"max_running", &EngineOptions::max_running, "scheduler.max_running", 1, 4096, "most sequences in one step"},
     {"max_waiting", &EngineOptions::max_waiting, "scheduler.max_waiting", 1, 65536,
-     "requests that wait for their first step; beyond: QUEUE_FULL"},
+     "most requests that wait for their first step; further ones get QUEUE_FULL"},
     {"max_waiting_tokens", &EngineOptions::max_waiting_tokens, "scheduler.max_waiting_tokens", 1, 1 << 30,
-     "prompt tokens that wait; beyond: QUEUE_FULL"},
+     "most prompt tokens that wait; further requests get QUEUE_FULL"},
     {"prefill_chunk", &EngineOptions::prefill_chunk, "scheduler.prefill_chunk", 1, 65536,
      "most tokens of one prompt in one step"},
     {"step_tokens", &EngineOptions::step_tokens, "scheduler.step_tokens", 1, 65536,
-     "most tokens in one step, decoded and prefilled together"},
+     "most tokens in one step, decode and prefill together"},
     {"prefill_per_decode", &EngineOptions::prefill_per_decode, "scheduler.prefill_per_decode", 0, 65536,
-     "prompt tokens in a step for each sequence that generates in it, 24 at least; 0: no bound"},
+     "most prompt tokens in a step for each sequence that generates in it, but 24 at least; "
+     "0: no limit"},
     {"decode_per_tenant", &EngineOptions::decode_per_tenant, "scheduler.decode_per_tenant", 0, 4096,
-     "sequences that generate in a step for each tenant, where several do and some want more; 0: no bound"},
+     "sequences of each tenant that generate in one step while several tenants have work; 0: "
+     "no limit"},
     {"max_wait_ms", &EngineOptions::max_wait_ms, "scheduler.max_wait", 1, 24 * 3600 * 1000,
-     "after this, served before any priority"},
+     "a request that waited this long is served before any priority"},
     {"tenant_share", &EngineOptions::tenant_share, "scheduler.tenant_share", 0.01, 1,
      "largest share of running, waiting, cache and idle sessions for one tenant while others wait"},
     {"prefix_cache", &EngineOptions::prefix_cache, "kv.prefix_cache", 0, 1,
-     "keep the blocks of ended requests for prompts that begin alike"},
-    {"max_sessions", &EngineOptions::max_sessions, "sessions.max", 0, 65536, "open sessions; beyond: SESSIONS_FULL"},
+     "keep the blocks of ended requests for prompts with the same beginning"},
+    {"max_sessions", &EngineOptions::max_sessions, "sessions.max", 0, 65536,
+     "most open sessions; further ones get SESSIONS_FULL"},
     {"evict_sessions", &EngineOptions::evict_sessions, "sessions.evict", 0, 1,
-     "end the longest unused session whose blocks become free, instead of KV_FULL"},
+     "end the longest idle session whose blocks become free, instead of KV_FULL"},
 };
 
 }  // namespace imp

@@ -12,7 +12,7 @@ class Error(Exception):
     message: str
     details: dict[str, str]
     """
-    An error of the core; `reason`, `message` and `details` say which.
+    An error of the core, with its `reason`, `message` and `details`.
     """
 class InvalidArgument(Error):
     pass
@@ -28,7 +28,7 @@ class InternalError(Error):
     pass
 class SamplerField:
     """
-    A number of a sampler: what it may be and what it means.
+    A numeric option of the sampler: its range, default and meaning.
     """
     @property
     def above(self) -> bool:
@@ -44,7 +44,7 @@ class SamplerField:
     @property
     def high(self) -> float:
         """
-        Infinite where only the type bounds it.
+        Infinite if only the type limits it.
         """
     @property
     def is_whole(self) -> bool:
@@ -52,7 +52,7 @@ class SamplerField:
     @property
     def keyword(self) -> str:
         """
-        Of the class SamplingOptions.
+        Its keyword in the class SamplingOptions.
         """
     @property
     def low(self) -> float:
@@ -63,11 +63,11 @@ class SamplerField:
     @property
     def name(self) -> str:
         """
-        In imp.v1's SamplingOptions; those of `dry.` are in its DryOptions.
+        Its name in imp.v1's SamplingOptions. Names that begin with `dry.` are in its DryOptions.
         """
 class EngineField:
     """
-    An option of the engine that imp.conf has.
+    An engine option that imp.conf can set.
     """
     @property
     def default(self) -> typing.Any:
@@ -78,7 +78,7 @@ class EngineField:
     @property
     def key(self) -> str:
         """
-        In imp.conf.
+        Its key in imp.conf.
         """
     @property
     def low(self) -> float:
@@ -89,16 +89,16 @@ class EngineField:
     @property
     def name(self) -> str:
         """
-        The attribute of EngineOptions.
+        Its attribute in EngineOptions.
         """
 class Limits:
     """
-    What a request may hold at most.
+    The limits of a request.
     """
     @property
     def bias(self) -> float:
         """
-        Either way.
+        The largest magnitude.
         """
     @property
     def logit_biases(self) -> int:
@@ -106,7 +106,7 @@ class Limits:
     @property
     def priority(self) -> int:
         """
-        Either way.
+        The largest magnitude.
         """
     @property
     def profile_steps(self) -> int:
@@ -136,7 +136,7 @@ class TensorInfo:
     @property
     def file_offset(self) -> int:
         """
-        First byte, in that file.
+        Offset of its first byte in its file.
         """
     @property
     def n_bytes(self) -> int:
@@ -155,32 +155,32 @@ class TensorInfo:
     @property
     def shard(self) -> int:
         """
-        Which file of the set, from 0.
+        Index of its file in the set, from 0.
         """
 class OpenFile:
     """
-    A file of a checkpoint as it was opened, whatever its path names since.
+    An open file of a checkpoint. It stays the same file even if its path is replaced.
     """
     def close(self) -> None:
         """
-        Frees the descriptor once nobody else holds it.
+        Closes the descriptor when no other object uses it.
         """
     def read(self, offset: typing.SupportsInt | typing.SupportsIndex, n_bytes: typing.SupportsInt | typing.SupportsIndex) -> bytes:
         """
-        Its bytes from `offset` on, fewer at its end, without Python's lock. Raises ModelError where the file was changed since it was opened.
+        Reads bytes from `offset` on, fewer at the end of the file. Releases the GIL. Raises ModelError if the file was changed after it was opened.
         """
 class ModelFile:
     """
-    A checkpoint that was opened and whose metadata was checked; its data is still in the file.
+    An open checkpoint with checked metadata. Its data stays in the file.
     """
     def check(self, *, values: bool = False) -> None:
         """
-        Reads all data; with `values`, raises ModelError where a weight is NaN or infinite.
+        Reads all data. With `values`, raises ModelError if a weight is NaN or infinite.
         """
     @property
     def files(self) -> list[OpenFile]:
         """
-        A list[typing.Any] of OpenFile in the order of their names.
+        A list[typing.Any] of OpenFile, ordered by name.
         """
     @property
     def format(self) -> str:
@@ -201,11 +201,11 @@ class ModelFile:
     @property
     def warnings(self) -> list[str]:
         """
-        What is odd about the file but no reason to refuse it.
+        Peculiarities of the file that are no reason to refuse it.
         """
 class RopeScaling:
     """
-    How rotary positions stretch; what is None stays as the file has it.
+    Scaling of rotary positions. A value of None keeps what the file has.
     """
     type: str | None
     def __init__(self, **kwargs: typing.Any) -> None:
@@ -254,7 +254,7 @@ class RopeScaling:
         ...
 class ModelOverrides:
     """
-    What a user changes about a model. Attributes without a value of their own are None, or empty, until they are set.
+    A user's changes to a model. Attributes that are not set are None or empty.
     """
     deterministic: bool
     kv_dtype: str | None
@@ -271,7 +271,7 @@ class ModelOverrides:
     @property
     def gemm(self) -> list[tuple[str, str]]:
         """
-        (weight type or tensor glob, kernel) pairs; set as a whole.
+        Pairs (weight type or glob over tensor names, kernel). Assign the whole list[typing.Any].
         """
     @gemm.setter
     def gemm(self, arg1: collections.abc.Sequence[tuple[str, str]]) -> None:
@@ -296,7 +296,7 @@ class ModelOverrides:
         ...
 class LoadOptions:
     """
-    The device and the memory of a model; keywords are attributes.
+    The device and the memory of a model. Keywords set attributes.
     """
     device: str
     huge_pages: bool
@@ -312,7 +312,7 @@ class LoadOptions:
     @property
     def cublaslt(self) -> list[str]:
         """
-        Files or the loader's names of that library, in order; none: it is not to be used.
+        Where to look for cuBLASLt, in order: paths, or names for the dynamic loader. Empty: imp does not use it.
         """
     @cublaslt.setter
     def cublaslt(self, arg1: collections.abc.Sequence[str]) -> None:
@@ -350,7 +350,7 @@ class LoadOptions:
     @property
     def memory_bytes(self) -> int:
         """
-        Bounds weights, cache, scratch, logits and `reserve_bytes` together; set to None: nothing does.
+        Limit of the sum of weights, cache, scratch, logits and `reserve_bytes`. None: no limit.
         """
     @memory_bytes.setter
     def memory_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
@@ -369,16 +369,16 @@ class LoadOptions:
         ...
 class Model:
     """
-    A model on its device; constant.
+    A model loaded on a device. Immutable.
     """
     @staticmethod
     def load(file: ModelFile, *, overrides: ModelOverrides = ..., progress: collections.abc.Callable[[int, int], None] | None = None, **kwargs: typing.Any) -> Model:
         """
-        Plans kernels and memory, then reads the weights, without Python's lock. Further keywords are those of LoadOptions; `progress(done_bytes, total_bytes)` is called about a hundred times. Raises ModelError, ResourceExhausted, DeviceError, InvalidArgument.
+        Plans kernels and memory, then reads the weights. Releases the GIL. Further keywords are those of LoadOptions. Calls `progress(done_bytes, total_bytes)` about a hundred times. Raises ModelError, ResourceExhausted, DeviceError or InvalidArgument.
         """
     def write_packed(self, goes_on: collections.abc.Callable[[], bool]) -> bool:
         """
-        Writes the cache's file, without Python's lock. False, and nothing is left behind, where `goes_on()`, asked now and then, says no before the end. Raises ModelError where it cannot be written, or must not yet.
+        Writes the file of cached packed weights. Releases the GIL. Calls `goes_on()` now and then; if it returns False, removes the unfinished file and returns False. Raises ModelError if the file cannot be written, or must not be written yet.
         """
     @property
     def architecture(self) -> str:
@@ -398,7 +398,7 @@ class Model:
     @property
     def launches(self) -> dict[str, typing.Any]:
         """
-        How often each op and kernel has run, by name.
+        The number of runs of each op and kernel, by name.
         """
     @property
     def max_context(self) -> int:
@@ -421,12 +421,12 @@ class Model:
     @property
     def packed(self) -> typing.Any:
         """
-        None without a cache of packed weights; else its file's `path`, None where the device cannot have one, whether it `was_read`, and `why` not.
+        The cache of packed weights: the `path` of its file (None if the device supports no cache), whether it `was_read`, and `why` not. None without a cache.
         """
     @property
     def scratch_bytes(self) -> int:
         """
-        Held by the ops, besides activations.
+        Scratch memory of the ops, without activations.
         """
     @property
     def suppressed_tokens(self) -> list[int]:
@@ -443,22 +443,22 @@ class Model:
     @property
     def weights(self) -> list[typing.Any]:
         """
-        Per tensor: its type, shape, kernels by ascending number of rows, layout and bytes.
+        For each tensor: its type, shape, kernels by ascending number of rows, layout and bytes.
         """
     @property
     def windows(self) -> list[int]:
         """
-        For each layer how many tokens back attention sees; 0: all.
+        For each layer the number of tokens that attention looks back. 0: all.
         """
 class SamplingOptions:
     """
-    A sampler with every field resolved: a keyword for each of sampler_fields(), off where it is not given.
+    Sampling options with every field resolved. Has a keyword for each of sampler_fields(). A field that is not given is off.
     """
     def __init__(self, *, dry_breakers: list[int] = [], logit_bias: collections.abc.Mapping[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] = {}, seed: typing.SupportsInt | typing.SupportsIndex = 0, **kwargs: typing.Any) -> None:
         ...
 class RunLimits:
     """
-    When a run ends. max_outputs: 0 evaluates only, -1 is up to the context.
+    When a run ends. max_outputs = 0 only evaluates tokens; -1 generates up to the context length.
     """
     def __init__(self, *, max_outputs: typing.SupportsInt | typing.SupportsIndex = 1, min_outputs: typing.SupportsInt | typing.SupportsIndex = 0, must_fit: bool = False, stop_tokens: list[int] = [], eos_tokens: list[int] = [], ends_at_eos: bool = True) -> None:
         ...
@@ -470,7 +470,7 @@ class RunReturns:
         ...
 class Candidate:
     """
-    A token that could have stood here; logprob is of the raw logits.
+    An alternative token at this position. Its logprob is from the raw logits.
     """
     @property
     def logprob(self) -> float:
@@ -480,7 +480,7 @@ class Candidate:
         ...
 class TokenScores:
     """
-    Scores of evaluated tokens, parallel lists; a first token has NaN.
+    Scores of evaluated tokens, as parallel lists. The first token of a sequence has NaN.
     """
     @property
     def candidates(self) -> list[list[Candidate]]:
@@ -493,7 +493,7 @@ class TokenScores:
         ...
 class RunTimings:
     """
-    Where a run's time went, in nanoseconds.
+    How a run's time is divided, in nanoseconds.
     """
     @property
     def blocked_ns(self) -> int:
@@ -662,7 +662,7 @@ class DoneEvent:
         ...
 class Interval:
     """
-    From begin to end, in nanoseconds of the engine's clock.
+    Begin and end, in nanoseconds of the engine's clock.
     """
     @property
     def begin_ns(self) -> int:
@@ -672,7 +672,7 @@ class Interval:
         ...
 class StepSpan:
     """
-    A step that was recorded.
+    A recorded step.
     """
     @property
     def forward(self) -> Interval:
@@ -691,13 +691,13 @@ class StepSpan:
         ...
 class ProfileEvent:
     """
-    A profile has ended.
+    A profile ended.
     """
     def __init__(self) -> None:
         ...
     def ops(self) -> tuple[typing.Any, ...]:
         """
-        Names; for each op the number of its name, its begin and its end in nanoseconds.
+        A list[typing.Any] of names, and for each op the index of its name, its begin and its end in nanoseconds.
         """
     @property
     def n_dropped_ops(self) -> int:
@@ -713,7 +713,7 @@ class ProfileEvent:
         ...
 class EngineOptions:
     """
-    The engine's bounds and policies; keywords are attributes.
+    The engine's limits and policies. Keywords set attributes.
     """
     evict_sessions: bool
     prefix_cache: bool
@@ -835,7 +835,7 @@ class EngineOptions:
         ...
 class DurationHistogram:
     """
-    Durations: counts[i] lie from 2^(i-1) up to 2^i microseconds, the last above.
+    Histogram of durations. counts[i] is the number of durations from 2^(i-1) up to 2^i microseconds; the last count includes all longer ones.
     """
     @property
     def counts(self) -> typing.Annotated[list[int], "FixedSize(25)"]:
@@ -845,7 +845,7 @@ class DurationHistogram:
         ...
 class StepGraphCounts:
     """
-    How a device's steps ran: launch by launch, or captured once and done again.
+    How the steps of a device ran: launched op by op (eager), or captured once and replayed.
     """
     @property
     def captures(self) -> int:
@@ -867,7 +867,7 @@ class StepGraphCounts:
         ...
 class EngineStats:
     """
-    A snapshot, published by the engine's thread after each turn.
+    A snapshot that the engine's thread publishes after each iteration.
     """
     @property
     def blocks_cached(self) -> int:
@@ -946,43 +946,43 @@ class EngineStats:
         ...
 class Engine:
     """
-    Sequences through time, on a thread of its own. Any thread may call any method; none waits for a step. A model serves one engine at a time.
+    Runs sequences in continuous batches, on its own thread. Any thread may call any method. No method waits for a step. A model serves one engine at a time.
     """
     def __init__(self, model: Model, options: EngineOptions) -> None:
         """
-        Raises InvalidArgument where the options do not fit the model or another engine runs on it, ResourceExhausted for want of memory.
+        Raises InvalidArgument if the options do not fit the model or if another engine uses it, and ResourceExhausted if there is not enough memory.
         """
     def close(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        Frees a sequence; a run under way ends as cancelled.
+        Closes a sequence. Its current run ends as cancelled.
         """
     def drain_events(self) -> list[typing.Any]:
         """
-        All events that wait, oldest first. Never waits.
+        Returns all queued events, oldest first. Never waits.
         """
     def end(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, reason: str = 'cancelled', *, n_outputs: typing.SupportsInt | typing.SupportsIndex | None = None) -> None:
         """
-        Ends a run; `n_outputs` are those that count.
+        Ends a run. Removes its outputs after the first `n_outputs`, if given.
         """
     def event_descriptor(self) -> int:
         """
-        A descriptor that is readable while events wait.
+        Returns a descriptor that is readable while events are queued.
         """
     def flush(self, ticket: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        Frees the cached blocks that nobody holds.
+        Frees the cached blocks that no sequence owns.
         """
     def fork(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, copy: typing.SupportsInt | typing.SupportsIndex, position: typing.SupportsInt | typing.SupportsIndex | None = None) -> None:
         """
-        Makes a session that shares another's cache.
+        Opens a session that shares the KV blocks of another.
         """
     def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, siblings: list[int] = []) -> None:
         """
-        Opens a generation and runs it; it is gone when its run has ended. Both are queued, or neither.
+        Opens a generation and runs it. It closes when its run ends. Queues both commands or neither.
         """
     def hold(self) -> None:
         """
-        What is submitted until let_go() is taken at once. Holds nest; be short.
+        Makes the engine take all commands together that are submitted until let_go(). Holds nest. Keep them short.
         """
     def let_go(self) -> None:
         """
@@ -990,19 +990,19 @@ class Engine:
         """
     def mask(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, output: typing.SupportsInt | typing.SupportsIndex, allowed: bytes = b'', *, end: bool = False) -> None:
         """
-        The tokens that an output of a constrained run may be; `end`: there is no such output.
+        Sets the tokens that an output of a constrained run may be. With `end`, the run ends before this output.
         """
     def open(self, sequence: typing.SupportsInt | typing.SupportsIndex, *, kind: str = 'session', sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False) -> None:
         """
-        Opens a sequence that holds nothing.
+        Opens an empty sequence.
         """
     def pause(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, paused: bool) -> None:
         """
-        Holds a run, or lets it go on.
+        Pauses a run or resumes it.
         """
     def profile(self, ticket: typing.SupportsInt | typing.SupportsIndex, n_steps: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        Records the steps to come; 0 ends the profile that is being recorded. A ProfileEvent follows.
+        Records the next steps; then a ProfileEvent follows. 0 ends the current profile.
         """
     def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, siblings: list[int] = []) -> None:
         """
@@ -1010,71 +1010,71 @@ class Engine:
         """
     def stats(self) -> EngineStats:
         """
-        The numbers as of the last turn.
+        Returns the stats of the last iteration.
         """
     def truncate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, position: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        Drops what a session holds beyond a position.
+        Removes the tokens of a session from a position on.
         """
 def dtypes() -> list[str]:
     """
-    The weight types that can be read and multiplied.
+    The weight types that imp can read and multiply.
     """
 def engine_fields() -> list[EngineField]:
     """
-    Every option of the engine that imp.conf has.
+    Every engine option that imp.conf can set.
     """
 def explain(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, device: str = 'cpu', isa: str = 'auto', gpu: str = 'auto', tuning: collections.abc.Sequence[tuple[str, str, typing.SupportsInt | typing.SupportsIndex | None]] = [], deterministic: bool = False, unvalidated: bool = False, cublaslt: collections.abc.Sequence[str] = [], kernel: str = '') -> list[typing.Any]:
     """
-    For each kernel that could multiply an n × k weight: its name, whether it is used, and why or why not; `unvalidated`: kernels may be used that never ran on their hardware; `kernel`: what an override names.
+    For each kernel that could multiply an n × k weight: its name, whether imp uses it, and why or why not. With `unvalidated`, also kernels that never ran on their hardware may be used. `kernel` is the kernel that an override names.
     """
 def find_gpu() -> tuple[str, str, bool]:
     """
-    The GPU's name, why imp cannot use one (empty: it can), and whether kernels for it have run on such hardware.
+    The name of the GPU, why imp cannot use it (empty: it can), and whether kernels for it have run on such hardware.
     """
 def inspect_model(file: ModelFile, overrides: ModelOverrides = ...) -> dict[str, typing.Any]:
     """
-    What a checkpoint is, without loading it: every fact with its value, origin and source. Raises ModelError.
+    Describes a checkpoint without loading it: every fact with its value, origin and source. Raises ModelError.
     """
 def interchangeable(weight: str, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, *, max_m: typing.SupportsInt | typing.SupportsIndex | None = None, isa: str = 'auto') -> list[str]:
     """
-    The kernels that give the bits of the untuned plan from its layout, for up to max_m rows or any number.
+    The kernels that have the layout of the untuned plan and give equal bits, for up to max_m rows or any number.
     """
 def interleave_refusal(nodes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     """
-    Why the system would not spread memory over these NUMA nodes; empty where it would.
+    Why the system cannot interleave memory over these NUMA nodes. Empty if it can.
     """
 def isa_name(isa: str = 'auto') -> str:
     """
-    The fewest of known_isas(), joined with +, that stand for the same instruction sets; auto: for those of this machine.
+    The shortest list[typing.Any] of known_isas(), joined with +, for the same instruction sets. For `auto`: the instruction sets of this machine.
     """
 def kernels(device: str = 'cpu') -> list[typing.Any]:
     """
-    The matrix kernels of a device in order of preference, one dict[str, typing.Any] each.
+    The matrix kernels of a device in order of preference, as dicts.
     """
 def known_isas() -> list[str]:
     """
-    The words of the setting device.isa, which may be joined with +.
+    The values of the setting device.isa. They may be joined with +.
     """
 def make_synthetic_file(metadata: dict[str, typing.Any], tensors: list[typing.Any]) -> ModelFile:
     """
-    A ModelFile without a file, whose weights are random: for benchmarks. Each tensor is (name, dtype, shape with the contiguous dimension first, mean, standard deviation).
+    Makes a ModelFile of random weights without a file, for benchmarks. Each tensor is (name, dtype, shape with the contiguous dimension first, mean, standard deviation).
     """
 def missing_isa(isa: str) -> str:
     """
-    The features that this machine lacks of those that the words mean; empty where it has all.
+    The features of the named instruction sets that this machine lacks. Empty if it has all.
     """
 def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
-    Opens a checkpoint, its format known by its content. Raises ModelError.
+    Opens a checkpoint. Its content determines its format. Raises ModelError.
     """
 def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., **kwargs: typing.Any) -> dict[str, typing.Any]:
     """
-    What Model.load would do with the same arguments, without reading a weight: facts, kernels and bytes of each tensor, and `memory`, None where it does not suffice (then `refusal` says why). Raises ModelError.
+    Plans what Model.load would do with the same arguments, without reading a weight: facts, and the kernels and bytes of each tensor. `memory` is None if the memory is too small, and `refusal` then says why. Raises ModelError.
     """
 def probe_peak(kind: str, threads: typing.SupportsInt | typing.SupportsIndex, *, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], seconds: typing.SupportsFloat | typing.SupportsIndex = 0.01) -> float:
     """
-    Operations per second on registers, a multiply and an add being two: `int8` or `bf16` dot products or `f32` fused multiply-adds, with the best instructions that this machine has for them.
+    Peak operations per second on registers: `int8` or `bf16` dot products, or `f32` fused multiply-adds, with the best instructions of this machine. A multiply and an add count as two.
     """
 def probe_read_bandwidth(threads: typing.SupportsInt | typing.SupportsIndex, *, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], seconds: typing.SupportsFloat | typing.SupportsIndex = 0.02) -> float:
     """
@@ -1082,18 +1082,18 @@ def probe_read_bandwidth(threads: typing.SupportsInt | typing.SupportsIndex, *, 
     """
 def processor_name() -> str:
     """
-    The CPU as its maker names it.
+    The marketing name of the CPU.
     """
 def reasons() -> dict[str, typing.Any]:
     """
-    Every reason of an Error with the name of its class.
+    The reasons of errors, each with the name of its class.
     """
 def sampler_fields() -> list[SamplerField]:
     """
-    Every number of a sampler.
+    Every numeric option of the sampler.
     """
 def time_kernel(kernel: str, weight: str, *, m: typing.SupportsInt | typing.SupportsIndex, n: typing.SupportsInt | typing.SupportsIndex, k: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], total_bytes: typing.SupportsInt | typing.SupportsIndex, seconds: typing.SupportsFloat | typing.SupportsIndex, isa: str = 'auto') -> list[float]:
     """
-    Seconds of each product of m rows with random n × k weights of at least total_bytes in all, walked through in turn as a model's are. Raises InvalidArgument for a kernel that is unknown or refuses.
+    Measures the seconds of a product of m rows with an n × k weight. Cycles through random weights of at least total_bytes in all, like a model. Raises InvalidArgument if the kernel is unknown or refuses the weight.
     """
 LIMITS: Limits

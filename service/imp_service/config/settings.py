@@ -129,7 +129,9 @@ class Scheduler:
     max_running: int = engine_key("max_running")
     max_waiting: int = engine_key("max_waiting")
     max_waiting_tokens: int = engine_key("max_waiting_tokens", Count)
-    max_waiting_bytes: int = key(Size(1024, 64 * GIB), 16 * 1024**2, "sum of waiting prompt texts; beyond: QUEUE_FULL")
+    max_waiting_bytes: int = key(
+        Size(1024, 64 * GIB), 16 * 1024**2, "size of waiting prompt texts; further ones get QUEUE_FULL"
+    )
     prefill_chunk: int = engine_key("prefill_chunk", Count)
     step_tokens: int = engine_key("step_tokens", Count)
     prefill_per_decode: int = engine_key("prefill_per_decode")
@@ -155,7 +157,9 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Sessions:
     max: int = engine_key("max_sessions")
-    per_tenant: int = key(Integer(0, 65536), 32, "sessions of one named tenant; beyond: TENANT_LIMIT", reloads=True)
+    per_tenant: int = key(
+        Integer(0, 65536), 32, "most sessions of one named tenant; further ones get TENANT_LIMIT", reloads=True
+    )
     ttl: timedelta = key(
         Duration("10ms", "24h"), timedelta(seconds=60), "free a session that is unused for this long", reloads=True
     )
