@@ -238,11 +238,13 @@ class Backend {
   // score makes the weights of its row NaN.
   virtual void route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) = 0;
 
-  // Each term's out[p, :] = x[row of p, :] · (its expert's weight)ᵀ for every grouped row p. Each row's input is
-  // prepared once for all its experts, and each expert's weights are read once for all its rows.
+  // The first products of experts (gate, up): the input is the rows of the batch. For every grouped row p each term's
+  // out[p, :] = x[row of p, :] · (its expert's weight)ᵀ. Each row's input is prepared once for all its experts, and
+  // each expert's weights are read once for all its rows.
   virtual void expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) = 0;
 
-  // out[p, :] = grouped[p, :] · (its expert's weight)ᵀ
+  // The last product of experts (down): the input is the grouped rows. out[p, :] = grouped[p, :] · (its expert's
+  // weight)ᵀ
   virtual void expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) = 0;
 
   // out[i, :] = sum of weight · grouped[its grouped row, :] over the experts of row i, by descending score.

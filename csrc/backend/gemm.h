@@ -120,9 +120,9 @@ struct GemmKernel {
   std::size_t (*scratch_bytes)(const GemmProblem&, int m);
   void (*run)(const GemmArgs&);                 // CPU kernels: computes
   void (*launch)(const GemmLaunch&) = nullptr;  // GPU kernels: enqueues the work on the stream
-  int best_m = kAnyRows;                        // most rows for which it is preferred, if a plan may mix reductions
+  int max_preferred_m = kAnyRows;               // most rows for which it is preferred, if a plan may mix reductions
   bool fuses = false;                           // its launches may have a GemmFusion other than none
-  int least_m = 1;                              // fewest rows for which it is preferred, if a plan may mix reductions
+  int min_preferred_m = 1;                      // fewest rows for which it is preferred, if a plan may mix reductions
   // Optional: called before the first launch for a weight, with the launch's stream. Throws ModelError.
   void (*prepare)(const GemmProblem&, void* stream) = nullptr;
   CpuFeatures needs = {};  // features that a CPU kernel requires

@@ -117,7 +117,7 @@ void Selector::tune(Selection& selection) const {
 std::string Selector::incomplete(const GemmKernel& first) const {
   const int reached = std::max(first.max_m, partial_plan(first).back().max_m);
   const auto unvalidated = unvalidated_candidates(
-      [&](const GemmKernel& kernel) { return rows_for(kernel) > reached && fits(kernel, first); });
+      [&](const GemmKernel& kernel) { return max_rows_of(kernel) > reached && fits(kernel, first); });
   return why_incomplete(first, reached, policy_.one_reduction, unvalidated);
 }
 
@@ -135,10 +135,10 @@ std::string Selector::rejection(const GemmKernel& kernel) const {
 // The kernels of complete(), even if they do not take every m.
 std::vector<PlannedKernel> Selector::partial_plan(const GemmKernel& first) const {
   std::vector<PlannedKernel> chosen = for_fewer_rows(first);
-  chosen.push_back({&first, rows_for(first)});
+  chosen.push_back({&first, max_rows_of(first)});
   for (const GemmKernel& kernel : kernels_) {
-    if (rows_for(kernel) > chosen.back().max_m && may_follow(kernel, chosen, first)) {
-      chosen.push_back({&kernel, rows_for(kernel)});
+    if (max_rows_of(kernel) > chosen.back().max_m && may_follow(kernel, chosen, first)) {
+      chosen.push_back({&kernel, max_rows_of(kernel)});
     }
   }
   return chosen;
@@ -146,7 +146,8 @@ std::vector<PlannedKernel> Selector::partial_plan(const GemmKernel& first) const
 
 bool Selector::may_follow(const GemmKernel& kernel, std::span<const PlannedKernel> chosen,
                           const GemmKernel& first) const {
-  const bool leaves_no_gap = chosen.empty() ? kernel.least_m == 1 : kernel.least_m <= chosen.back().max_m + 1;
+  const bool leaves_no_gap =
+      chosen.empty() ? kernel.min_preferred_m == 1 : kernel.min_preferred_m <= chosen.back().max_m + 1;
   return leaves_no_gap && multiplies(kernel, problem_.weight) && fits(kernel, first) && refusal(kernel).empty();
 }
 
@@ -156,15 +157,15 @@ std::vector<PlannedKernel> Selector::for_fewer_rows(const GemmKernel& first) con
   if (policy_.one_reduction) return chosen;
   for (const GemmKernel& kernel : kernels_) {
     const int reached = chosen.empty() ? 0 : chosen.back().max_m;
-    if (reached >= first.least_m - 1) break;
-    const int rows = std::min(rows_for(kernel), first.least_m - 1);
+    if (reached >= first.min_preferred_m - 1) break;
+    const int rows = std::min(max_rows_of(kernel), first.min_preferred_m - 1);
     if (&kernel != &first && rows > reached && may_follow(kernel, chosen, first)) chosen.push_back({&kernel, rows});
   }
   return chosen;
 }
 
-int Selector::rows_for(const GemmKernel& kernel) const {
-  return policy_.one_reduction ? kernel.max_m : std::min(kernel.max_m, kernel.best_m);
+int Selector::max_rows_of(const GemmKernel& kernel) const {
+  return policy_.one_reduction ? kernel.max_m : std::min(kernel.max_m, kernel.max_preferred_m);
 }
 
 const GemmKernel* Selector::forced(const GemmOverride& override) const {

@@ -45,7 +45,7 @@ class Selector {
   bool is_allowed(const GemmKernel& kernel) const { return kernel.validated || policy_.unvalidated_kernels; }
   bool is_unvalidated_library(const GemmKernel& kernel) const;
   std::string rejection(const GemmKernel& kernel) const;
-  int rows_for(const GemmKernel& kernel) const;
+  int max_rows_of(const GemmKernel& kernel) const;
   const GemmKernel* forced(const GemmOverride& override) const;
   std::vector<PlannedKernel> complete(const GemmKernel& first) const;
   std::vector<PlannedKernel> partial_plan(const GemmKernel& first) const;

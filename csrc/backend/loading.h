@@ -14,19 +14,19 @@ void require_shape(const WeightSource& source);
 // Counts the bytes that all threads have read; thread 0 reports them.
 class ReadProgress {
  public:
-  explicit ReadProgress(const BytesRead& tell) : tell_(tell) {}
+  explicit ReadProgress(const BytesRead& report) : report_(report) {}
   void add(std::int64_t n_bytes, int thread) {
     read_.fetch_add(static_cast<std::uint64_t>(n_bytes), std::memory_order_relaxed);
-    if (thread == 0) tell();
+    if (thread == 0) report();
   }
-  void tell() {
-    if (const std::uint64_t n_bytes = read_.exchange(0, std::memory_order_relaxed); tell_ && n_bytes > 0) {
-      tell_(n_bytes);
+  void report() {
+    if (const std::uint64_t n_bytes = read_.exchange(0, std::memory_order_relaxed); report_ && n_bytes > 0) {
+      report_(n_bytes);
     }
   }
 
  private:
-  const BytesRead& tell_;
+  const BytesRead& report_;
   std::atomic<std::uint64_t> read_{0};
 };
 

@@ -49,9 +49,9 @@ void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_con
       {{"prompt_tokens", std::to_string(n_tokens)}, {"max_context_tokens", std::to_string(max_context)}});
 }
 
-Accepted AdmissionControl::accept(Command command) {
+AcceptedCommand AdmissionControl::accept(Command command) {
   std::visit([this](const auto& checked) { check(checked); }, command);
-  Accepted accepted{.command = std::move(command), .scope = {}};
+  AcceptedCommand accepted{.command = std::move(command), .scope = {}};
   if (const auto* open = std::get_if<OpenCommand>(&accepted.command)) {
     accepted.scope = hashed_scope(facts_.secret, open->cache_scope, open->tenant);
   }
@@ -59,7 +59,7 @@ Accepted AdmissionControl::accept(Command command) {
   return accepted;
 }
 
-void AdmissionControl::withdraw(const Accepted& accepted) {
+void AdmissionControl::withdraw(const AcceptedCommand& accepted) {
   count(accepted.command, -1);
 }
 

@@ -13,7 +13,7 @@
 namespace imp {
 
 // A command that was accepted. Its strings are hashed already, so the engine's thread hashes no bytes of a caller.
-struct Accepted {
+struct AcceptedCommand {
   Command command;
   CacheScope scope;  // only for an OpenCommand
   std::int64_t taken_ns = 0;
@@ -39,9 +39,9 @@ class AdmissionControl {
   // Checks the command and counts what it takes: a place in the queue, a session. Throws InvalidArgument, or
   // ResourceExhausted (QUEUE_FULL, SESSIONS_FULL, or KV_FULL if the request can never fit). If it throws, it counts
   // nothing.
-  Accepted accept(Command command);
+  AcceptedCommand accept(Command command);
   // Reverts the counts of an accepted command that is not queued after all.
-  void withdraw(const Accepted& accepted);
+  void withdraw(const AcceptedCommand& accepted);
 
   // A run left the queue: it was scheduled or it ended.
   void run_left_queue(int n_sequences, std::int64_t n_tokens);

@@ -56,7 +56,7 @@ struct Engine::Thread {
   Thread& operator=(const Thread&) = delete;
 
   void work() {
-    std::vector<Accepted> commands;
+    std::vector<AcceptedCommand> commands;
     bool idle = true;
     pin();
     for (;;) {
@@ -69,9 +69,9 @@ struct Engine::Thread {
     }
   }
 
-  void take(std::vector<Accepted>& commands) noexcept {
+  void take(std::vector<AcceptedCommand>& commands) noexcept {
     try {
-      for (Accepted& command : commands) loop.take(std::move(command));
+      for (AcceptedCommand& command : commands) loop.take(std::move(command));
     } catch (...) {
       stop(no_memory);  // there was no memory to report a failed command
     }
@@ -117,7 +117,7 @@ struct Engine::Thread {
       return false;
     }
     try {
-      return loop.turn();
+      return loop.iterate();
     } catch (const Error& error) {
       stop(error);
     } catch (const std::bad_alloc&) {
@@ -165,7 +165,7 @@ void Engine::submit(Command command) {
 
 void Engine::submit(std::vector<Command> commands) {
   thread_->require_whole();
-  std::vector<Accepted> accepted;
+  std::vector<AcceptedCommand> accepted;
   accepted.reserve(commands.size());
   try {
     for (Command& command : commands) {
@@ -174,7 +174,7 @@ void Engine::submit(std::vector<Command> commands) {
     }
     thread_->mailbox.put(std::move(accepted));
   } catch (...) {
-    for (const Accepted& counted : accepted) thread_->admission.withdraw(counted);
+    for (const AcceptedCommand& counted : accepted) thread_->admission.withdraw(counted);
     throw;
   }
 }

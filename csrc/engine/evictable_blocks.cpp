@@ -14,7 +14,7 @@ EvictableBlocks::EvictableBlocks(int n_blocks, int max_of_one)
       nodes_(static_cast<std::size_t>(n_blocks)),
       tenants_(static_cast<std::size_t>(n_blocks)),
       unused_(static_cast<std::size_t>(n_blocks)),
-      places_(static_cast<std::size_t>(n_blocks)) {
+      indices_(static_cast<std::size_t>(n_blocks)) {
   IMP_CHECK(max_of_one > 0);
   std::iota(unused_.begin(), unused_.end(), 0);
   beyond_.reserve(static_cast<std::size_t>(n_blocks) / (static_cast<std::size_t>(max_of_one) + 1));
@@ -22,20 +22,20 @@ EvictableBlocks::EvictableBlocks(int n_blocks, int max_of_one)
 
 void EvictableBlocks::enter(std::int32_t block, const BlockKey& key) {
   IMP_CHECK(node(block).tenant == kNone);
-  const std::int32_t place = place_of(key);
-  node(block).tenant = place;
-  if (tenant(place).n_blocks++ == max_of_one_) beyond_.push_back(place);
+  const std::int32_t index = index_of(key);
+  node(block).tenant = index;
+  if (tenant(index).n_blocks++ == max_of_one_) beyond_.push_back(index);
 }
 
 void EvictableBlocks::leave(std::int32_t block) {
   if (is_evictable(block)) mark_used(block);
-  const std::int32_t place = std::exchange(node(block).tenant, kNone);
-  IMP_CHECK(place != kNone);
-  Tenant& owner = tenant(place);
-  if (--owner.n_blocks == max_of_one_) std::erase(beyond_, place);
+  const std::int32_t index = std::exchange(node(block).tenant, kNone);
+  IMP_CHECK(index != kNone);
+  Tenant& owner = tenant(index);
+  if (--owner.n_blocks == max_of_one_) std::erase(beyond_, index);
   if (owner.n_blocks == 0) {
-    places_.erase(place, [this](std::int32_t at) -> const BlockKey& { return tenant(at).key; });
-    unused_.push_back(place);
+    indices_.erase(index, [this](std::int32_t at) -> const BlockKey& { return tenant(at).key; });
+    unused_.push_back(index);
   }
 }
 
@@ -58,8 +58,8 @@ void EvictableBlocks::mark_used(std::int32_t block) {
 
 std::int32_t EvictableBlocks::next() const noexcept {
   std::int32_t first = kNone;
-  for (const std::int32_t place : beyond_) {
-    const std::int32_t oldest = tenant(place).evictable.oldest;
+  for (const std::int32_t index : beyond_) {
+    const std::int32_t oldest = tenant(index).evictable.oldest;
     if (oldest != kNone && (first == kNone || node(oldest).number < node(first).number)) first = oldest;
   }
   return first == kNone ? all_.oldest : first;
@@ -73,22 +73,22 @@ const EvictableBlocks::Node& EvictableBlocks::node(std::int32_t block) const {
   return nodes_[static_cast<std::size_t>(block)];
 }
 
-EvictableBlocks::Tenant& EvictableBlocks::tenant(std::int32_t place) {
-  return tenants_[static_cast<std::size_t>(place)];
+EvictableBlocks::Tenant& EvictableBlocks::tenant(std::int32_t index) {
+  return tenants_[static_cast<std::size_t>(index)];
 }
 
-const EvictableBlocks::Tenant& EvictableBlocks::tenant(std::int32_t place) const {
-  return tenants_[static_cast<std::size_t>(place)];
+const EvictableBlocks::Tenant& EvictableBlocks::tenant(std::int32_t index) const {
+  return tenants_[static_cast<std::size_t>(index)];
 }
 
-std::int32_t EvictableBlocks::place_of(const BlockKey& key) {
+std::int32_t EvictableBlocks::index_of(const BlockKey& key) {
   const auto key_of = [this](std::int32_t at) -> const BlockKey& { return tenant(at).key; };
-  if (const std::int32_t known = places_.find(key, key_of); known != KeyTable::kNone) return known;
-  const std::int32_t place = unused_.back();
+  if (const std::int32_t known = indices_.find(key, key_of); known != KeyTable::kNone) return known;
+  const std::int32_t index = unused_.back();
   unused_.pop_back();
-  tenant(place).key = key;  // its list is empty
-  places_.insert(place, key_of);
-  return place;
+  tenant(index).key = key;  // its list is empty
+  indices_.insert(index, key_of);
+  return index;
 }
 
 void EvictableBlocks::append(List& list, Links Node::* links, std::int32_t block) {

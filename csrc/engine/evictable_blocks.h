@@ -53,10 +53,10 @@ class EvictableBlocks {
 
   Node& node(std::int32_t block);
   const Node& node(std::int32_t block) const;
-  Tenant& tenant(std::int32_t place);
-  const Tenant& tenant(std::int32_t place) const;
+  Tenant& tenant(std::int32_t index);
+  const Tenant& tenant(std::int32_t index) const;
   // The index of a tenant. A tenant without blocks gets a new one.
-  std::int32_t place_of(const BlockKey& key);
+  std::int32_t index_of(const BlockKey& key);
   void append(List& list, Links Node::* links, std::int32_t block);
   void take_out(List& list, Links Node::* links, std::int32_t block);
 
@@ -67,7 +67,7 @@ class EvictableBlocks {
   std::vector<Tenant> tenants_;       // by index
   std::vector<std::int32_t> unused_;  // unused indices of tenants_
   std::vector<std::int32_t> beyond_;  // indices of tenants with more than max_of_one blocks
-  KeyTable places_;
+  KeyTable indices_;
 };
 
 }  // namespace imp

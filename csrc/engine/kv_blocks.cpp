@@ -76,7 +76,7 @@ void KvBlocks::prepare(BlockTable& table, int first, int end, std::vector<BlockC
 }
 
 void KvBlocks::commit(BlockTable& table, const CacheScope& scope, std::span<const std::int32_t> tokens) {
-  if (!prefix_cache_ || !table.sound) return;
+  if (!prefix_cache_ || !table.finite) return;
   const auto width = static_cast<std::size_t>(block_tokens_);
   for (auto i = static_cast<std::size_t>(table.n_indexed); (i + 1) * width <= tokens.size(); ++i) {
     const std::int32_t parent = i == 0 ? PrefixCache::kNone : table.blocks[i - 1];
@@ -103,7 +103,7 @@ void KvBlocks::share(const BlockTable& from, int n_tokens, BlockTable& to) {
   IMP_CHECK(n_blocks <= static_cast<int>(from.blocks.size()));
   to.blocks.assign(from.blocks.begin(), from.blocks.begin() + n_blocks);
   for (const std::int32_t block : to.blocks) allocator_.retain(block);
-  to.sound = from.sound;
+  to.finite = from.finite;
   to.n_indexed = std::min(from.n_indexed, n_tokens / block_tokens_);
 }
 
@@ -113,7 +113,7 @@ void KvBlocks::truncate(BlockTable& table, int n_tokens) {
     table.blocks.pop_back();
   }
   table.n_indexed = std::min(table.n_indexed, n_tokens / block_tokens_);
-  if (n_tokens == 0) table.sound = true;
+  if (n_tokens == 0) table.finite = true;
 }
 
 void KvBlocks::forget(BlockTable& table) {
@@ -121,7 +121,7 @@ void KvBlocks::forget(BlockTable& table) {
     if (cache_.contains(block)) unindex(block);
   }
   table.n_indexed = 0;
-  table.sound = false;
+  table.finite = false;
 }
 
 int KvBlocks::flush() {

@@ -16,7 +16,7 @@ namespace imp {
 struct BlockTable {
   std::vector<std::int32_t> blocks;
   int n_indexed = 0;
-  bool sound = true;  // false: a value in it is not finite; its blocks never enter the prefix cache
+  bool finite = true;  // false: a value in it is not finite; its blocks never enter the prefix cache
 };
 
 // A copy that the device makes before any write.

@@ -143,10 +143,10 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
   // All sequences that run or wait, except those that took the place of paused ones.
   const auto most = static_cast<std::size_t>(options.max_running) + static_cast<std::size_t>(options.max_waiting);
   plan_.refused.reserve(most);
-  state_.events.reserve(2 * (events_of_turn() + most));
+  state_.events.reserve(2 * (events_of_iteration() + most));
 }
 
-void Loop::take(Accepted accepted) {
+void Loop::take(AcceptedCommand accepted) {
   state_.now_ns = clock_();
   const Address address = address_of(accepted.command);
   try {
@@ -178,7 +178,7 @@ std::size_t Loop::events_of(const Command& command) noexcept {
   return kOfOne * (1 + n_siblings);
 }
 
-void Loop::dispatch(Accepted& accepted) {
+void Loop::dispatch(AcceptedCommand& accepted) {
   std::visit(
       Overloads{[&](OpenCommand& open) { sessions_.open(open, accepted.scope); },
                 [&](RunCommand& run) { runs_.begin(std::move(run), accepted.taken_ns); },
@@ -199,22 +199,23 @@ void Loop::end_run(const EndCommand& end, std::int64_t taken_ns) {
 
 // For each running sequence: started, token, finished. In addition any sequence may be refused, any idle session
 // evicted, and a profile may end.
-std::size_t Loop::events_of_turn() const noexcept {
+std::size_t Loop::events_of_iteration() const noexcept {
   return 3 * static_cast<std::size_t>(options_.max_running) + state_.scheduler.n_sequences() +
          state_.scheduler.n_idle_sessions() + 1;
 }
 
 // Returns false if there is no memory for the plan and the events of an iteration. The iteration itself allocates
 // nothing.
-bool Loop::reserve_for_turn() noexcept {
+bool Loop::reserve_for_iteration() noexcept {
   plan_.clear();
-  return reserve_more(state_.events, events_of_turn()) && reserve_more(plan_.refused, state_.scheduler.n_sequences());
+  return reserve_more(state_.events, events_of_iteration()) &&
+         reserve_more(plan_.refused, state_.scheduler.n_sequences());
 }
 
-bool Loop::turn() {
+bool Loop::iterate() {
   const bool is_idle = state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0;
   if (is_idle && in_flight_ == nullptr) return false;
-  if (!reserve_for_turn()) return true;  // memory may be free once the commands' events are published
+  if (!reserve_for_iteration()) return true;  // memory may be free once the commands' events are published
   Step& step = in_flight_ != nullptr ? *in_flight_ : steps_.front();
   std::exception_ptr thrown;
   if (in_flight_ != nullptr) {
@@ -238,7 +239,7 @@ bool Loop::turn() {
 void Loop::plan_step() {
   state_.now_ns = clock_();
   state_.scheduler.next_step(state_.now_ns, plan_);
-  for (Sequence* sequence : plan_.admitted) runs_.scheduled(*sequence);
+  for (Sequence* sequence : plan_.admitted) runs_.on_scheduled(*sequence);
   for (Sequence* session : plan_.evicted) sessions_.evicted(*session);
   for (const Refusal& refusal : plan_.refused) {
     runs_.fail(*refusal.sequence, failure_of(Reason::NO_MEMORY, [&refusal] { return kv_full(refusal); }));

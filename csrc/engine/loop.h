@@ -30,10 +30,10 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  void take(Accepted accepted);
+  void take(AcceptedCommand accepted);
 
   // Returns true if it did something: there may be more to do. False: only a command can change anything.
-  bool turn();
+  bool iterate();
 
   // Events since the caller last emptied the list.
   std::vector<Event>& events() noexcept { return state_.events; }
@@ -55,9 +55,9 @@ class Loop {
   void drop_ended_rows(Step& step);
   void count(const Step& step);
   std::size_t events_of(const Command& command) noexcept;
-  std::size_t events_of_turn() const noexcept;
-  bool reserve_for_turn() noexcept;
-  void dispatch(Accepted& accepted);
+  std::size_t events_of_iteration() const noexcept;
+  bool reserve_for_iteration() noexcept;
+  void dispatch(AcceptedCommand& accepted);
   void end_run(const EndCommand& end, std::int64_t taken_ns);
 
   EngineOptions options_;

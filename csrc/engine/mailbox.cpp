@@ -41,7 +41,7 @@ Mailbox::~Mailbox() {
   ::close(descriptor_);
 }
 
-void Mailbox::put(std::vector<Accepted>&& commands) {
+void Mailbox::put(std::vector<AcceptedCommand>&& commands) {
   {
     const std::lock_guard lock(mutex_);
     append(commands_, commands);
@@ -89,7 +89,7 @@ EngineStats Mailbox::stats() const {
   return stats;
 }
 
-Mailbox::Wake Mailbox::take(std::vector<Accepted>& out, bool idle) {
+Mailbox::Wake Mailbox::take(std::vector<AcceptedCommand>& out, bool idle) {
   out.clear();
   std::unique_lock lock(mutex_);
   const auto must_wait = [&] { return !stopped_ && !has_commands() && (idle || full()); };

@@ -22,7 +22,7 @@ class Mailbox {
 
   // For callers.
   // Queues all commands, or throws bad_alloc and leaves `commands` unchanged.
-  void put(std::vector<Accepted>&& commands);
+  void put(std::vector<AcceptedCommand>&& commands);
   // Between hold() and let_go() commands are queued but not taken. Holds nest.
   void hold();
   void let_go();
@@ -35,7 +35,7 @@ class Mailbox {
   enum class Wake : std::uint8_t { go_on, full, stopped };
   // Takes the queued commands. Waits while there are none and the engine is idle, or while the event queue is full; in
   // the second case commands may arrive, but the engine must run no step.
-  Wake take(std::vector<Accepted>& out, bool idle);
+  Wake take(std::vector<AcceptedCommand>& out, bool idle);
   // Queues the events, and signals the eventfd if the queue was empty. Throws bad_alloc and queues none.
   void publish(std::vector<Event>& events, const EngineStats& stats);
   void stop();
@@ -51,7 +51,7 @@ class Mailbox {
   int descriptor_ = -1;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Accepted> commands_;
+  std::vector<AcceptedCommand> commands_;
   int n_holds_ = 0;
   std::vector<Event> events_;
   EngineStats stats_;

@@ -47,10 +47,10 @@ void Runs::begin(RunCommand command, std::int64_t taken_ns) {
   run.n_queued_tokens = n_tokens;
   if (sequence->kind == SequenceKind::session) state_.scheduler.set_busy(*sequence);
   if (sequence->n_left() == 0) {  // nothing to draw and nothing to evaluate
-    scheduled(*sequence);
+    on_scheduled(*sequence);
     Draw nothing;
     nothing.sequence = sequence;
-    evaluated(*sequence, {&nothing, 1});
+    on_evaluated(*sequence, {&nothing, 1});
   }
 }
 
@@ -169,7 +169,7 @@ void Runs::set_mask(MaskCommand command) {
   Run& run = *sequence->run;
   if (command.output < run.n_outputs || run.mask(command.output) != nullptr) return;
   run.masks.push_back({command.output, command.end, std::move(command.allowed)});
-  end_where_due(*sequence);
+  finish_if_done(*sequence);
 }
 
 void Runs::pause(const PauseCommand& command) {
@@ -213,7 +213,7 @@ void Runs::finish(Sequence& sequence, FinishReason reason) {
     const std::vector<Sequence*> siblings = leader.detach_siblings();
     const auto end_unstarted = [this, reason](Sequence& ended) {
       ended.restore();
-      tell_finished(ended, reason, nullptr);
+      report_finished(ended, reason, nullptr);
       close(ended);
     };
     leave_queue(leader);
@@ -221,7 +221,7 @@ void Runs::finish(Sequence& sequence, FinishReason reason) {
     for (Sequence* sibling : siblings) end_unstarted(*sibling);
     return;
   }
-  tell_finished(sequence, reason, nullptr);
+  report_finished(sequence, reason, nullptr);
   close(sequence);
 }
 
@@ -244,7 +244,7 @@ void Runs::fail(Sequence& sequence, const Failure& failure) {
   for (Sequence* sibling : siblings) fail_one(*sibling);
 }
 
-void Runs::tell_finished(Sequence& sequence, FinishReason reason, Draw* stop) {
+void Runs::report_finished(Sequence& sequence, FinishReason reason, Draw* stop) {
   const Run& run = *sequence.run;
   // A preempted generation holds no tokens in the cache, but its last output is still pending.
   const bool pending = run.started ? run.n_outputs > 0 && stop == nullptr : sequence.pending().has_value();

@@ -25,7 +25,7 @@ class Runs {
   void fail(Sequence& sequence, const Failure& failure);
 
   // Reports of the scheduler and the device.
-  void scheduled(Sequence& sequence);
+  void on_scheduled(Sequence& sequence);
   void complete(std::span<const Step::Row> rows, std::span<Draw> draws, std::span<Score> scores);
 
  private:
@@ -35,15 +35,15 @@ class Runs {
   void abandon(Sequence& sequence);
   void add_siblings(const RunCommand& command, Sequence& leader);
 
-  bool keep_scores(std::span<Score> scores, Sequence& sequence);
-  void evaluated(Sequence& sequence, std::span<Draw> draws);
+  bool store_scores(std::span<Score> scores, Sequence& sequence);
+  void on_evaluated(Sequence& sequence, std::span<Draw> draws);
   void start(Sequence& sequence, Draw& draw);
   void deliver(Draw& draw);
   void append_output(Sequence& sequence, Draw& draw, bool eos);
-  void end_where_due(Sequence& sequence);
+  void finish_if_done(Sequence& sequence);
 
   // `stop`: the draw of the stop token that ended the run, or null.
-  void tell_finished(Sequence& sequence, FinishReason reason, Draw* stop);
+  void report_finished(Sequence& sequence, FinishReason reason, Draw* stop);
   void close(Sequence& sequence);
   void leave_queue(Sequence& sequence);
 

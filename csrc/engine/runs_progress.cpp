@@ -27,7 +27,7 @@ InternalError non_finite(const Sequence& sequence) {
 }  // namespace
 
 // The run has left the queue. A later preemption does not count it there again.
-void Runs::scheduled(Sequence& sequence) {
+void Runs::on_scheduled(Sequence& sequence) {
   leave_queue(sequence);
   sequence.run->scheduled_ns = state_.now_ns;
   for (Sequence* sibling : sequence.run->siblings) sibling->run->scheduled_ns = state_.now_ns;
@@ -48,17 +48,17 @@ void Runs::complete(std::span<const Step::Row> rows, std::span<Draw> draws, std:
     sequence.held += row.planned.n_rows;
     state_.blocks.commit(sequence.table, sequence.scope,
                          std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
-    if (!keep_scores(scores, sequence)) {
+    if (!store_scores(scores, sequence)) {
       state_.blocks.forget(sequence.table);
       fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
     } else if (row.planned.last) {
-      evaluated(sequence, drawn);
+      on_evaluated(sequence, drawn);
     }
   }
 }
 
 // Returns false if a score of the sequence is not finite.
-bool Runs::keep_scores(std::span<Score> scores, Sequence& sequence) {
+bool Runs::store_scores(std::span<Score> scores, Sequence& sequence) {
   TokenScores& kept = sequence.run->scores;
   for (Score& score : scores) {
     if (score.sequence != &sequence) continue;
@@ -71,7 +71,7 @@ bool Runs::keep_scores(std::span<Score> scores, Sequence& sequence) {
 }
 
 // All tokens of the sequence are held. If every first draw fails, the run never started and leaves no trace.
-void Runs::evaluated(Sequence& sequence, std::span<Draw> draws) {
+void Runs::on_evaluated(Sequence& sequence, std::span<Draw> draws) {
   const auto failed = [](const Draw& draw) { return draw.result.status != SampleStatus::ok; };
   if (!sequence.run->started) {
     if (std::ranges::all_of(draws, failed)) return deliver(draws.front());
@@ -122,12 +122,12 @@ void Runs::deliver(Draw& draw) {
   const bool eos = contains(run.limits.eos_tokens, token);
   const bool stops = contains(run.limits.stop_tokens, token) || (eos && run.limits.ends_at_eos);
   if (stops && run.n_outputs >= run.limits.min_outputs) {
-    tell_finished(sequence, FinishReason::stop, &draw);
+    report_finished(sequence, FinishReason::stop, &draw);
     close(sequence);
     return;
   }
   append_output(sequence, draw, eos);
-  end_where_due(sequence);
+  finish_if_done(sequence);
 }
 
 void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
@@ -151,7 +151,7 @@ void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
 }
 
 // Ends a run that has its last output. Checks the conditions in order of precedence.
-void Runs::end_where_due(Sequence& sequence) {
+void Runs::finish_if_done(Sequence& sequence) {
   const Run& run = *sequence.run;
   if (!run.started) return;
   const OutputMask* mask = run.constrained ? run.mask(run.n_outputs) : nullptr;

@@ -45,13 +45,13 @@ Scheduler::Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks
   marks_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
 }
 
-// Reserves memory so that no step allocates. Paused runs release their places, so all sequences may run, or wait again.
+// Reserves memory so that no step allocates. Paused runs release their slots, so all sequences may run, or wait again.
 void Scheduler::reserve_queues(std::size_t n_more) {
   const std::size_t n = running_.size() + static_cast<std::size_t>(tenants_.n_waiting()) + n_more;
   for (std::vector<Sequence*>* list : {&running_, &waiting_, &prefills_, &decodes_}) {
     if (n > list->capacity()) list->reserve(std::max(n, 2 * list->capacity()));
   }
-  sharing_.reserve(decodes_.capacity());
+  busy_tenants_.reserve(decodes_.capacity());
 }
 
 void Scheduler::enqueue(Sequence& sequence, std::int64_t now_ns) {
@@ -101,9 +101,9 @@ void Scheduler::set_busy(Sequence& session) {
   std::erase(idle_sessions_, &session);
 }
 
-bool Scheduler::over_waiting_share(const std::string& tenant, int n_places) const {
+bool Scheduler::over_waiting_share(const std::string& tenant, int n_slots) const {
   const Tenant* found = tenants_.find(tenant);
-  const int share = std::max(1, static_cast<int>(options_.tenant_share * n_places));
+  const int share = std::max(1, static_cast<int>(options_.tenant_share * n_slots));
   return found != nullptr && found->n_waiting >= share && tenants_.others_wait(*found);
 }
 
@@ -113,7 +113,7 @@ void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   Budget budget{options_.step_tokens, max_logits_rows_, options_.max_running};
   choose_decodes(budget.sequences);
   plan_decodes(budget, plan);
-  leave_time_to_decodes(budget, plan);
+  limit_prefill_rows(budget, plan);
   plan_prefills(now_ns, budget, plan);
   admit(now_ns, budget, plan);
 }
@@ -137,7 +137,7 @@ void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
         starved = true;
         ++i;
         break;
-      case Allocation::given_up:  // it left running_
+      case Allocation::removed:  // it left running_
         break;
     }
   }
@@ -162,19 +162,19 @@ bool Scheduler::have_blocks_for_decodes() const {
 // A generation that does not fit waits for running ones. Any other run that does not fit is refused or evicts a
 // session.
 bool Scheduler::admission_displaces_nobody() const noexcept {
-  const bool has_places = used_slots() < options_.max_running || tenants_.n_active() > 1;
-  if (waiting_.empty() || !has_places) return true;
+  const bool has_slots = used_slots() < options_.max_running || tenants_.n_active() > 1;
+  if (waiting_.empty() || !has_slots) return true;
   return !may_evict() && n_running_generations() > 0 &&
          std::ranges::all_of(waiting_, [](const Sequence* one) { return one->kind == SequenceKind::generation; });
 }
 
 // Chunked prefill: a step takes as long as its rows. A whole prompt would delay the next token of every other sequence.
-void Scheduler::leave_time_to_decodes(Budget& budget, const StepPlan& plan) const {
+void Scheduler::limit_prefill_rows(Budget& budget, const StepPlan& plan) const {
   // Below about this many rows, the time of a step is that of reading the weights.
-  constexpr int kLeast = 24;
+  constexpr int kMin = 24;
   if (plan.n_decode_rows == 0 || options_.prefill_per_decode == 0) return;
   budget.rows =
-      std::min(budget.rows, std::max(kLeast, options_.prefill_per_decode * std::min(plan.n_decode_rows, pacing_rows_)));
+      std::min(budget.rows, std::max(kMin, options_.prefill_per_decode * std::min(plan.n_decode_rows, pacing_rows_)));
 }
 
 void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
@@ -219,12 +219,12 @@ Scheduler::Allocation Scheduler::allocate_blocks(Sequence& sequence, StepPlan& p
     if (sequence.kind == SequenceKind::session) {
       remove(sequence);
       plan.refused.push_back({&sequence, needed, available});
-      return Allocation::given_up;
+      return Allocation::removed;
     }
-    Sequence* giving_way = victim();
-    if (giving_way == nullptr) return Allocation::lacking;
-    preempt(*giving_way);
-    if (giving_way == &sequence) return Allocation::given_up;
+    Sequence* preempted = victim();
+    if (preempted == nullptr) return Allocation::lacking;
+    preempt(*preempted);
+    if (preempted == &sequence) return Allocation::removed;
   }
   blocks_.prepare(sequence.table, sequence.held, end, plan.copies);
   return Allocation::done;
@@ -292,7 +292,7 @@ int Scheduler::n_running_generations() const noexcept {
   return static_cast<int>(std::ranges::count(running_, SequenceKind::generation, &Sequence::kind));
 }
 
-// Running sequences that take part in steps. A paused one releases its place.
+// Running sequences that take part in steps. A paused one releases its slot.
 int Scheduler::used_slots() const noexcept {
   int n_used = 0;
   for (const Sequence* sequence : running_) {

@@ -70,8 +70,8 @@ class Scheduler {
   void set_idle(Sequence& session, std::int64_t now_ns);
   void set_busy(Sequence& session);
 
-  // Whether one more waiting run would exceed this tenant's share of n_places while other tenants wait.
-  bool over_waiting_share(const std::string& tenant, int n_places) const;
+  // Whether one more waiting run would exceed this tenant's share of n_slots while other tenants wait.
+  bool over_waiting_share(const std::string& tenant, int n_slots) const;
 
   void next_step(std::int64_t now_ns, StepPlan& plan);
   // Whether next_step would preempt, evict and refuse nobody.
@@ -93,19 +93,19 @@ class Scheduler {
     int logits_rows = 0;
     int sequences = 0;
   };
-  enum class Allocation : std::uint8_t { done, lacking, given_up };
+  enum class Allocation : std::uint8_t { done, lacking, removed };
   enum class Admission : std::uint8_t { admitted, blocked, refused };
 
   bool have_blocks_for_decodes() const;
   bool admission_displaces_nobody() const noexcept;
-  void choose_decodes(int n_places);
-  void find_sharing();
-  int rows_of_each() noexcept;
-  int n_reserved(int n_places, int each) const noexcept;
-  void share_rows(int n_rows);
-  void take_turns();
+  void choose_decodes(int n_slots);
+  void find_busy_tenants();
+  int rows_per_tenant() noexcept;
+  int n_reserved(int n_slots, int each) const noexcept;
+  void distribute_rows(int n_rows);
+  void choose_sequences();
   void plan_decodes(Budget& budget, StepPlan& plan);
-  void leave_time_to_decodes(Budget& budget, const StepPlan& plan) const;
+  void limit_prefill_rows(Budget& budget, const StepPlan& plan) const;
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
   void plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan);
   Allocation allocate_blocks(Sequence& sequence, StepPlan& plan);
@@ -113,14 +113,14 @@ class Scheduler {
 
   void admit(std::int64_t now_ns, Budget& budget, StepPlan& plan);
   // The state of one admission pass, which decides which waiting runs are passed over.
-  struct Entry {
-    int n_used = 0;              // places taken
-    bool is_full = false;        // no place for a run; from then on only tenants below their equal share are admitted
+  struct AdmissionPass {
+    int n_used = 0;              // slots taken
+    bool is_full = false;        // no slot for a run; from then on only tenants below their equal share are admitted
     bool sessions_only = false;  // a generation waits for blocks and no other may overtake it
   };
-  Sequence* next_waiting(std::int64_t now_ns, const Entry& entry) const noexcept;
-  bool has_place(const Sequence& sequence, int n_used) const noexcept;
-  bool has_part(const Sequence& sequence, int n_used) const noexcept;
+  Sequence* next_waiting(std::int64_t now_ns, const AdmissionPass& pass) const noexcept;
+  bool has_slot(const Sequence& sequence, int n_used) const noexcept;
+  bool has_equal_share(const Sequence& sequence, int n_used) const noexcept;
   Admission try_admit(Sequence& sequence, StepPlan& plan);
   bool fits(Sequence& sequence, StepPlan& plan, int& needed);
   int needed_blocks(const Sequence& sequence) const;
@@ -132,7 +132,7 @@ class Scheduler {
   int blocks_held(std::span<Sequence* const> sessions);
   Sequence* longest_idle_above_share(const Sequence& wanting);
   int owners_left(std::int32_t block) const;
-  int leave(Sequence& session);
+  int mark_leaving(Sequence& session);
   bool evict_sessions(const Sequence& wanting, int n_needed, StepPlan& plan);
   bool may_evict() const noexcept;
   void start_running(Sequence& sequence);
@@ -155,7 +155,7 @@ class Scheduler {
   std::vector<int> n_leaving_;            // per block: owners that are in leaving_
   std::vector<Sequence*> prefills_;       // scratch of plan_prefills
   std::vector<Sequence*> decodes_;        // scratch of choose_decodes
-  std::vector<Tenant*> sharing_;          // scratch of choose_decodes: tenants with work for the step
+  std::vector<Tenant*> busy_tenants_;     // scratch of choose_decodes: tenants with work for the step
   std::vector<std::uint64_t> marks_;      // scratch of blocks_held: per block, the last count that included it
   std::uint64_t last_mark_ = 0;
   std::uint64_t next_order_ = 0;

@@ -7,7 +7,7 @@
 namespace imp {
 namespace {
 
-int places_of(const Sequence& sequence) noexcept {
+int slots_of(const Sequence& sequence) noexcept {
   return 1 + static_cast<int>(sequence.run->siblings.size());
 }
 
@@ -15,27 +15,27 @@ int places_of(const Sequence& sequence) noexcept {
 
 void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
   if (waiting_.empty()) return;
-  Entry entry{.n_used = used_slots()};
+  AdmissionPass pass{.n_used = used_slots()};
   while (budget.rows > 0 && budget.sequences > 0) {
-    Sequence* sequence = next_waiting(now_ns, entry);
+    Sequence* sequence = next_waiting(now_ns, pass);
     if (sequence == nullptr) return;
-    const int n_places = places_of(*sequence);
-    if (entry.is_full ? !has_part(*sequence, entry.n_used) : !has_place(*sequence, entry.n_used)) {
+    const int n_slots = slots_of(*sequence);
+    if (pass.is_full ? !has_equal_share(*sequence, pass.n_used) : !has_slot(*sequence, pass.n_used)) {
       // All of the tenant's runs wait: otherwise single runs could overtake a group forever. Tenants below their equal
       // share go on.
-      entry.is_full = true;
+      pass.is_full = true;
       sequence->scheduling.tenant->full_at = n_steps_;
       continue;
     }
     const bool is_step = sequence->is_runnable();
     switch (try_admit(*sequence, plan)) {
       case Admission::admitted:
-        entry.n_used += n_places;
+        pass.n_used += n_slots;
         if (is_step) --sequence->scheduling.tenant->n_rows;
         plan_rows(*sequence, budget, plan);
         break;
       case Admission::blocked:
-        entry.sessions_only = true;
+        pass.sessions_only = true;
         break;
       case Admission::refused:
         break;
@@ -43,12 +43,12 @@ void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
   }
 }
 
-Sequence* Scheduler::next_waiting(std::int64_t now_ns, const Entry& entry) const noexcept {
+Sequence* Scheduler::next_waiting(std::int64_t now_ns, const AdmissionPass& pass) const noexcept {
   Sequence* best = nullptr;
   for (Sequence* sequence : waiting_) {
     if (sequence->run->paused() || over_share(*sequence)) continue;
     if (sequence->is_runnable() && sequence->scheduling.tenant->n_rows <= 0) continue;
-    if (entry.sessions_only && sequence->kind != SequenceKind::session) continue;
+    if (pass.sessions_only && sequence->kind != SequenceKind::session) continue;
     if (sequence->scheduling.tenant->full_at == n_steps_) continue;
     if (best == nullptr || goes_before(*sequence, *best, now_ns)) best = sequence;
   }
@@ -61,18 +61,18 @@ bool Scheduler::over_share(const Sequence& sequence) const noexcept {
   return !sequence.scheduling.preempted && tenant.n_running >= share && tenants_.others_wait(tenant);
 }
 
-bool Scheduler::has_place(const Sequence& sequence, int n_used) const noexcept {
-  return n_used + places_of(sequence) <= options_.max_running || has_part(sequence, n_used);
+bool Scheduler::has_slot(const Sequence& sequence, int n_used) const noexcept {
+  return n_used + slots_of(sequence) <= options_.max_running || has_equal_share(sequence, n_used);
 }
 
-// A tenant always gets its equal part of max_running: if other tenants hold the places, it runs in addition to them, up
+// A tenant always gets its equal part of max_running: if other tenants hold the slots, it runs in addition to them, up
 // to twice max_running in all. So does a run that was preempted.
-bool Scheduler::has_part(const Sequence& sequence, int n_used) const noexcept {
-  const int n_places = places_of(sequence);
-  if (tenants_.n_active() < 2 || n_used + n_places > 2 * options_.max_running) return false;
+bool Scheduler::has_equal_share(const Sequence& sequence, int n_used) const noexcept {
+  const int n_slots = slots_of(sequence);
+  if (tenants_.n_active() < 2 || n_used + n_slots > 2 * options_.max_running) return false;
   const Tenant& tenant = *sequence.scheduling.tenant;
-  const int part = std::max(1, options_.max_running / tenants_.n_active());
-  return sequence.scheduling.preempted || tenant.n_running == 0 || tenant.n_running + n_places <= part;
+  const int share = std::max(1, options_.max_running / tenants_.n_active());
+  return sequence.scheduling.preempted || tenant.n_running == 0 || tenant.n_running + n_slots <= share;
 }
 
 Scheduler::Admission Scheduler::try_admit(Sequence& sequence, StepPlan& plan) {

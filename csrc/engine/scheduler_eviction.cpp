@@ -84,7 +84,7 @@ int Scheduler::owners_left(std::int32_t block) const {
 }
 
 // The idle session is to end. Returns how many blocks become free.
-int Scheduler::leave(Sequence& session) {
+int Scheduler::mark_leaving(Sequence& session) {
   std::erase(idle_sessions_, &session);
   leaving_.push_back(&session);
   int n_freed = 0;
@@ -102,7 +102,7 @@ bool Scheduler::evict_sessions(const Sequence& wanting, int n_needed, StepPlan& 
   while (n_available < n_needed) {
     Sequence* session = options_.evict_sessions ? longest_idle(idle_sessions_) : longest_idle_above_share(wanting);
     if (session == nullptr) break;
-    n_available += leave(*session);
+    n_available += mark_leaving(*session);
   }
   const bool is_enough = n_available >= n_needed;
   for (Sequence* session : leaving_) {

@@ -6,27 +6,27 @@
 
 namespace imp {
 
-void Scheduler::choose_decodes(int n_places) {
-  find_sharing();
-  const int each = rows_of_each();
+void Scheduler::choose_decodes(int n_slots) {
+  find_busy_tenants();
+  const int each = rows_per_tenant();
   const std::int64_t n_rows =
-      std::min<std::int64_t>(n_places - n_reserved(n_places, each), std::int64_t{each} * std::ssize(sharing_));
-  share_rows(static_cast<int>(n_rows));
-  take_turns();
-  // Waiting steps get rows of their own: they may find no place, and must not take rows from running sequences.
-  for (Tenant* tenant : sharing_) {
+      std::min<std::int64_t>(n_slots - n_reserved(n_slots, each), std::int64_t{each} * std::ssize(busy_tenants_));
+  distribute_rows(static_cast<int>(n_rows));
+  choose_sequences();
+  // Waiting steps get rows of their own: they may find no slot, and must not take rows from running sequences.
+  for (Tenant* tenant : busy_tenants_) {
     tenant->n_rows = each;
     tenant->n_wanting = tenant->n_stepping = tenant->n_prompts = 0;
   }
 }
 
 // Finds the tenants with work for this step.
-void Scheduler::find_sharing() {
-  sharing_.clear();
+void Scheduler::find_busy_tenants() {
+  busy_tenants_.clear();
   decodes_.clear();
   const auto add = [this](Sequence& sequence, int Tenant::* of_one_row) {
     Tenant& tenant = *sequence.scheduling.tenant;
-    if (tenant.n_wanting + tenant.n_stepping + tenant.n_prompts == 0) sharing_.push_back(&tenant);
+    if (tenant.n_wanting + tenant.n_stepping + tenant.n_prompts == 0) busy_tenants_.push_back(&tenant);
     ++(tenant.*(sequence.is_runnable() ? of_one_row : &Tenant::n_prompts));
   };
   const auto has_work = [](const Sequence& sequence) {
@@ -39,17 +39,17 @@ void Scheduler::find_sharing() {
   }
   const int n_used = used_slots();
   for (Sequence* sequence : waiting_) {
-    if (has_work(*sequence) && !over_share(*sequence) && has_place(*sequence, n_used))
+    if (has_work(*sequence) && !over_share(*sequence) && has_slot(*sequence, n_used))
       add(*sequence, &Tenant::n_stepping);
   }
 }
 
 // The decode rows that a step has for each tenant. Sets pacing_rows_, the decode rows that bound the rows of prompts.
-int Scheduler::rows_of_each() noexcept {
+int Scheduler::rows_per_tenant() noexcept {
   pacing_rows_ = options_.step_tokens;
-  if (sharing_.size() < 2) return options_.step_tokens;
+  if (busy_tenants_.size() < 2) return options_.step_tokens;
   int fewest = options_.step_tokens, n_generating = 0;
-  for (const Tenant* tenant : sharing_) {
+  for (const Tenant* tenant : busy_tenants_) {
     const int n_wanted = tenant->n_wanting + tenant->n_stepping;
     fewest = std::min(fewest, std::max(1, n_wanted));
     if (n_wanted == 0) continue;
@@ -60,28 +60,28 @@ int Scheduler::rows_of_each() noexcept {
   return options_.decode_per_tenant == 0 ? options_.step_tokens : std::max(options_.decode_per_tenant, fewest);
 }
 
-// Places of the step that running generations leave to other tenants' prompts and waiting steps.
-int Scheduler::n_reserved(int n_places, int each) const noexcept {
-  if (sharing_.size() < 2) return 0;
+// Slots of the step that running generations leave to other tenants' prompts and waiting steps.
+int Scheduler::n_reserved(int n_slots, int each) const noexcept {
+  if (busy_tenants_.size() < 2) return 0;
   int n_wanted = 0;
-  for (const Tenant* tenant : sharing_) {
+  for (const Tenant* tenant : busy_tenants_) {
     n_wanted += std::min(tenant->n_stepping, each);
     if (tenant->n_wanting + tenant->n_stepping == 0) ++n_wanted;
   }
-  return std::min(n_wanted, n_places / 2);
+  return std::min(n_wanted, n_slots / 2);
 }
 
 // Gives each tenant an equal part. Rows that one does not want go to the others, which take turns at the remainder.
-void Scheduler::share_rows(int n_rows) {
-  std::ranges::sort(sharing_, {}, &Tenant::n_wanting);
-  auto n_tenants = static_cast<int>(sharing_.size());
-  auto next = sharing_.begin();
-  for (; next != sharing_.end() && (*next)->n_wanting <= n_rows / n_tenants; ++next, --n_tenants) {
+void Scheduler::distribute_rows(int n_rows) {
+  std::ranges::sort(busy_tenants_, {}, &Tenant::n_wanting);
+  auto n_tenants = static_cast<int>(busy_tenants_.size());
+  auto next = busy_tenants_.begin();
+  for (; next != busy_tenants_.end() && (*next)->n_wanting <= n_rows / n_tenants; ++next, --n_tenants) {
     (*next)->n_rows = (*next)->n_wanting;
     n_rows -= (*next)->n_rows;
   }
-  std::ranges::sort(next, sharing_.end(), {}, &Tenant::turn_at);
-  for (; next != sharing_.end(); ++next, --n_tenants) {
+  std::ranges::sort(next, busy_tenants_.end(), {}, &Tenant::turn_at);
+  for (; next != busy_tenants_.end(); ++next, --n_tenants) {
     const bool has_turn = n_rows % n_tenants > 0;
     (*next)->n_rows = n_rows / n_tenants + (has_turn ? 1 : 0);
     if (has_turn) (*next)->turn_at = n_steps_;
@@ -90,8 +90,8 @@ void Scheduler::share_rows(int n_rows) {
 }
 
 // Gives a tenant's rows to those of its sequences that have waited longest.
-void Scheduler::take_turns() {
-  const bool all = std::ranges::all_of(sharing_, [](const Tenant* one) { return one->n_rows == one->n_wanting; });
+void Scheduler::choose_sequences() {
+  const bool all = std::ranges::all_of(busy_tenants_, [](const Tenant* one) { return one->n_rows == one->n_wanting; });
   if (!all) {
     std::ranges::sort(decodes_, {}, [](const Sequence* sequence) { return sequence->scheduling.turn; });
   }

@@ -19,7 +19,7 @@ struct Tenant {
   int n_prompts = 0;          // runs with more than one token to evaluate
   int n_rows = 0;             // rows it may still use
   std::uint64_t turn_at = 0;  // the last step that gave it a remaining row
-  std::uint64_t full_at = 0;  // the step in which its next run found no place
+  std::uint64_t full_at = 0;  // the step in which its next run found no slot
   bool active() const noexcept { return n_waiting + n_running > 0; }
 };
 

@@ -76,7 +76,7 @@ void read_values(const ModelFile& file, const TensorInfo& tensor, std::vector<fl
              "a finite scale");
     }
     const float size = std::fabs(values[i]);
-    if (size != 0 && (size < quant::kLeastF8Scale || size >= quant::kF8ScaleLimit)) {
+    if (size != 0 && (size < quant::kMinF8Scale || size >= quant::kF8ScaleLimit)) {
       refuse(file, Reason::MODEL_VALUE, tensor.name, found + "too " + (size < 1 ? "small" : "large"),
              "0 or a scale from 2^-100 to below 2^100");
     }

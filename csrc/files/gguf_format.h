@@ -27,8 +27,8 @@ inline constexpr std::uint32_t kMaxAlignment = 65'536;
 
 // The minimal size of a record: a key and a value of one byte each, or a tensor of one dimension with a name of one
 // byte.
-inline constexpr std::uint64_t kLeastKeyBytes = 8 + 1 + 4 + 1;
-inline constexpr std::uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
+inline constexpr std::uint64_t kMinKeyBytes = 8 + 1 + 4 + 1;
+inline constexpr std::uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
 inline constexpr std::string_view kAlignmentKey = "general.alignment";
 inline constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";

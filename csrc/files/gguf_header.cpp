@@ -166,12 +166,12 @@ Header read_header(const File& file) {
   check_magic_and_version(reader, file);
   const std::uint64_t n_tensors = read_count(reader, file, "tensor count", kMaxTensors);
   const std::uint64_t n_keys = read_count(reader, file, "key count", kMaxKeys);
-  reader.require(n_tensors * kLeastTensorBytes + n_keys * kLeastKeyBytes, "tensor and key counts");
+  reader.require(n_tensors * kMinTensorBytes + n_keys * kMinKeyBytes, "tensor and key counts");
 
   Header header{Metadata(file.name()), {}, 0};
   read_key_values(reader, n_keys, header.metadata);
   const auto alignment = header.metadata.find_integer<std::uint32_t>(kAlignmentKey).value_or(kDefaultAlignment);
-  reader.require(n_tensors * kLeastTensorBytes, "tensor table");
+  reader.require(n_tensors * kMinTensorBytes, "tensor table");
   header.tensors = read_tensors(reader, file, n_tensors, alignment);
   std::uint64_t data_begin = 0;
   IMP_CHECK(padded_end(reader.position(), 0, alignment, data_begin));

@@ -105,8 +105,8 @@ std::vector<std::string> overstretched(std::span<const PlannedWeight> weights) {
   for (const PlannedWeight& weight : weights) {
     if (weight.plan.kernels.empty()) continue;
     const GemmKernel& first = *weight.plan.kernels.front().kernel;
-    if (first.least_m == 1 || !names.insert(first.name).second) continue;
-    warnings.push_back(std::string(first.name) + " is meant for " + std::to_string(first.least_m) +
+    if (first.min_preferred_m == 1 || !names.insert(first.name).second) continue;
+    warnings.push_back(std::string(first.name) + " is meant for " + std::to_string(first.min_preferred_m) +
                        " rows and more and multiplies any number: no kernel for fewer has run on hardware of this "
                        "kind, and model.overrides.unvalidated_kernels asks for it");
   }

@@ -35,14 +35,14 @@ int splits_of(int n_tokens) {
 // Least number of tasks per thread, so that threads finish at about the same time.
 constexpr int kTasksPerThread = 4;
 
-// Scratch for the splits of all tiles that may be divided: those above a share of the call. So the scratch is
-// bounded. A tile that finds no scratch is not divided, which costs time but changes no bit.
+// Scratch for the splits of all tiles that may be split: those above a share of the call. So the scratch is
+// bounded. A tile that finds no scratch is not split, which costs time but changes no bit.
 std::size_t states_floats(int max_context, int head_dim, int n_threads) {
   if (n_threads == 1) return 0;
-  constexpr std::size_t kMost = (std::size_t{64} << 20) / sizeof(float);
+  constexpr std::size_t kMax = (std::size_t{64} << 20) / sizeof(float);
   const auto slots =
       static_cast<std::size_t>(kTasksPerThread * n_threads) * static_cast<std::size_t>(splits_of(max_context));
-  return std::min(slots * state_floats(kTileQueries, head_dim), kMost);
+  return std::min(slots * state_floats(kTileQueries, head_dim), kMax);
 }
 
 // Scratch of a tile over a split, and two states: of the split and of all splits before it.
@@ -112,7 +112,7 @@ void Attention::reserve(int max_rows, int max_context, const AttentionParams& la
   const auto most_tiles = static_cast<std::size_t>(reserved_.rows) * tiles_per_row;
   const auto most_splits = kTasksPerThread * n_threads * static_cast<std::size_t>(splits_of(reserved_.context));
   tiles_.reserve(most_tiles);
-  divided_.reserve(most_tiles);
+  split_tiles_.reserve(most_tiles);
   tasks_.reserve(most_tiles + most_splits);
 }
 
@@ -212,7 +212,7 @@ void Attention::plan_tasks() {
     }
     tile.states = static_cast<std::ptrdiff_t>(used);
     used += needed;
-    divided_.push_back(i);
+    split_tiles_.push_back(i);
     for (int split = tile.first_split; split < tile.end_split; ++split) tasks_.push_back({i, split});
   }
 }
@@ -252,7 +252,7 @@ void Attention::run(const CpuKvPool& pool, int layer, std::span<const SequenceRo
                     const AttentionParams& params, Rows q, Rows out) {
   tiles_.clear();
   tasks_.clear();
-  divided_.clear();
+  split_tiles_.clear();
   const Call call = {pool, layer, params, q, out};
   plan_tiles(call, sequences);
   plan_tasks();
@@ -265,8 +265,9 @@ void Attention::run(const CpuKvPool& pool, int layer, std::span<const SequenceRo
       run_split(call, tile, task.split, thread_scratch(thread));
     }
   });
-  threads_.run(static_cast<int>(divided_.size()), [&](int i, int thread) {
-    merge_tile(call, tiles_[static_cast<std::size_t>(divided_[static_cast<std::size_t>(i)])], thread_scratch(thread));
+  threads_.run(static_cast<int>(split_tiles_.size()), [&](int i, int thread) {
+    merge_tile(call, tiles_[static_cast<std::size_t>(split_tiles_[static_cast<std::size_t>(i)])],
+               thread_scratch(thread));
   });
 }
 

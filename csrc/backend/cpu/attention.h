@@ -81,11 +81,11 @@ class Attention {
   Reserved reserved_;
   std::vector<Tile> tiles_;
   std::vector<Task> tasks_;
-  std::vector<int> divided_;  // tiles with a task per split
+  std::vector<int> split_tiles_;  // tiles with a task per split
   std::shared_ptr<std::byte> scratch_;
   std::size_t scratch_bytes_ = 0;
   std::size_t thread_floats_ = 0;  // scratch per thread
-  std::size_t state_floats_ = 0;   // after it: states of divided tiles
+  std::size_t state_floats_ = 0;   // after it: states of these tiles
 };
 
 }  // namespace imp::cpu

@@ -17,7 +17,7 @@
 namespace imp::cpu {
 namespace {
 
-template <class KvStorage>
+template <class Storage>
 void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScratch scratch,
                   const AttentionState& state) {
   const int n_queries = tile.n_queries();
@@ -32,15 +32,15 @@ void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScr
   });
   if (any.begin >= any.end) return;
 
-  score<KvStorage>(tile, panels, any.begin / kPanelTokens, ceil_div(any.end, kPanelTokens), scratch);
+  score<Storage>(tile, panels, any.begin / kPanelTokens, ceil_div(any.end, kPanelTokens), scratch);
   for (int i = 0; i < n_queries; ++i) {
     if (seen[i].begin >= seen[i].end) continue;
-    const Softmax softmax = weigh_scores<KvStorage>(tile, seen[i], scratch.scores + i * kScoreStride);
+    const Softmax softmax = weigh_scores<Storage>(tile, seen[i], scratch.scores + i * kScoreStride);
     state.greatest[i] = softmax.greatest;
     state.sum[i] = softmax.sum;
   }
   __builtin_memset(state.values, 0, static_cast<std::size_t>(n_queries * width) * sizeof(float));
-  add_all_values<KvStorage>(tile, panels, seen, any, scratch.scores, state.values);
+  add_all_values<Storage>(tile, panels, seen, any, scratch.scores, state.values);
 }
 
 void merge(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into) {

@@ -22,8 +22,8 @@ inline void hide_unseen(KeyRange seen, int panel, float* scores) {
 }
 
 // Turns the scaled dot products of one query into exp(score - greatest), or zero for masked keys, in the form that
-// KvStorage multiplies. The sum adds the weights in that form.
-template <class KvStorage>
+// Storage multiplies. The sum adds the weights in that form.
+template <class Storage>
 inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* scores) {
   const int first = seen.begin / kPanelTokens * kPanelTokens;
   if (tile.soft_cap > 0) {
@@ -38,7 +38,7 @@ inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* sco
   Lanes sum_of_weights = zero();
   for (int t = first; t < seen.end; t += kPanelTokens) {
     const Lanes weight = exp(load(scores + t) - broadcast(greatest));
-    sum_of_weights = sum_of_weights + KvStorage::store_weights(scores, t, weight);
+    sum_of_weights = sum_of_weights + Storage::store_weights(scores, t, weight);
   }
   return {greatest, sum(sum_of_weights)};
 }

@@ -15,15 +15,15 @@ constexpr int kAccumulators = 5;
 
 // Queries that share one read of K and of V. With few registers, many queries with one vector each are fastest.
 // Quantized blocks need accumulators in addition to the totals.
-template <class KvStorage>
-constexpr int kScoreAccumulators = KvStorage::kQuantized ? kAccumulators / 2 : kAccumulators;
-template <class KvStorage>
+template <class Storage>
+constexpr int kScoreAccumulators = Storage::kQuantized ? kAccumulators / 2 : kAccumulators;
+template <class Storage>
 constexpr int kScoreQueries =
-    kAccumulators >= 16 || KvStorage::kQuantized ? kScoreAccumulators<KvStorage> / 2 : kAccumulators;
-template <class KvStorage>
-constexpr int kValueQueries = kAccumulators >= 16     ? 8
-                              : KvStorage::kQuantized ? 2
-                                                      : kAccumulators;
+    kAccumulators >= 16 || Storage::kQuantized ? kScoreAccumulators<Storage> / 2 : kAccumulators;
+template <class Storage>
+constexpr int kValueQueries = kAccumulators >= 16   ? 8
+                              : Storage::kQuantized ? 2
+                                                    : kAccumulators;
 
 // The greatest power of two up to 8 that is at most n.
 constexpr int power_within(int n) {

@@ -192,8 +192,8 @@ void CpuBackend::mix_experts(Rows grouped, const ExpertRows& rows, Rows out) {
   const OpTimer timer = run(Op::mix_experts);
   for_pieces(out.n_rows, out.width, [&](int row, int first, int n) {
     const std::ptrdiff_t at = std::ptrdiff_t{row} * rows.n_used;
-    const WeighedRows parts = {grouped.data + first, grouped.stride, rows.grouped_rows + at, rows.weights + at,
-                               rows.n_used};
+    const WeightedRows parts = {grouped.data + first, grouped.stride, rows.grouped_rows + at, rows.weights + at,
+                                rows.n_used};
     ops_.mix(parts, n, row_of(out, row) + first);
   });
 }

@@ -115,7 +115,7 @@ struct SamplingOps {
 };
 
 // Some rows of a matrix, each with a weight.
-struct WeighedRows {
+struct WeightedRows {
   const float* first;     // row 0 of the matrix, from the first element needed
   std::ptrdiff_t stride;  // floats
   const std::int32_t* grouped_rows;
@@ -141,7 +141,7 @@ struct CpuOps {
   void (*soft_cap)(float* x, int n, float cap);
   void (*softmax)(float* x, int n);  // in place
   // out = sum of weight · row, in the given order.
-  void (*mix)(const WeighedRows& rows, int n, float* out);
+  void (*mix)(const WeightedRows& rows, int n, float* out);
 
   KvOps kv[4];  // by KvStorage
   // into = the softmax over the keys of both, for queries that see keys of the split at split_position. Copies the

@@ -20,7 +20,7 @@ void softmax(float* x, int n) {
   for (int i = 0; i < n; i += kLanes) store_up_to(x + i, load_up_to(x + i, n - i) / divisor, n - i);
 }
 
-void mix(const WeighedRows& rows, int n, float* out) {
+void mix(const WeightedRows& rows, int n, float* out) {
   for (int i = 0; i < n; i += kLanes) {
     Lanes total = zero();
     for (int r = 0; r < rows.n_rows; ++r) {

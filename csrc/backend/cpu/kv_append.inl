@@ -8,39 +8,39 @@ namespace imp::cpu {
 namespace {
 
 // A token of K is a column of its panel. A whole panel of tokens is transposed in registers.
-template <class KvStorage>
-void append_keys(const PanelRows& rows, typename KvStorage::Element* panel) {
-  constexpr int kTogether = kLanes * KvStorage::kElements;
+template <class Storage>
+void append_keys(const PanelRows& rows, typename Storage::Element* panel) {
+  constexpr int kTogether = kLanes * Storage::kElements;
   for (int d = 0; d < rows.head_dim; d += kTogether) {
     const int left = rows.head_dim - d;
-    const int n = (left < kTogether ? left : kTogether) / KvStorage::kElements;
-    typename KvStorage::Element* const to = panel + d / KvStorage::kElements * kPanelTokens;
+    const int n = (left < kTogether ? left : kTogether) / Storage::kElements;
+    typename Storage::Element* const to = panel + d / Storage::kElements * kPanelTokens;
     if (rows.n_tokens == kPanelTokens) {
       IntLanes words[kLanes];
       for (int token = 0; token < kLanes; ++token)
-        words[token] = KvStorage::words_of(rows.k + token * rows.k_stride + d, left);
+        words[token] = Storage::words_of(rows.k + token * rows.k_stride + d, left);
       transpose(words);
-      for (int i = 0; i < n; ++i) KvStorage::write(to + i * kPanelTokens, words[i]);
+      for (int i = 0; i < n; ++i) Storage::write(to + i * kPanelTokens, words[i]);
       continue;
     }
     for (int token = 0; token < rows.n_tokens; ++token) {
-      typename KvStorage::Element column[kLanes];
-      KvStorage::write(column, KvStorage::words_of(rows.k + token * rows.k_stride + d, left));
+      typename Storage::Element column[kLanes];
+      Storage::write(column, Storage::words_of(rows.k + token * rows.k_stride + d, left));
       for (int i = 0; i < n; ++i) to[i * kPanelTokens + rows.first_token + token] = column[i];
     }
   }
 }
 
 // A token of V is a row; its padding becomes zero.
-template <class KvStorage>
-void append_values(const PanelRows& rows, typename KvStorage::Element* panel) {
+template <class Storage>
+void append_values(const PanelRows& rows, typename Storage::Element* panel) {
   const int width = padded_to_lanes(rows.head_dim);
   for (int token = 0; token < rows.n_tokens; ++token) {
-    typename KvStorage::Element* const row = panel + (rows.first_token + token) / KvStorage::kElements * width;
+    typename Storage::Element* const row = panel + (rows.first_token + token) / Storage::kElements * width;
     for (int d = 0; d < rows.head_dim; d += kLanes) {
       const float* const from = rows.v + token * rows.v_stride + d;
-      if constexpr (KvStorage::kElements == 1) {
-        KvStorage::write(row + d, KvStorage::words_of(from, rows.head_dim - d));
+      if constexpr (Storage::kElements == 1) {
+        Storage::write(row + d, Storage::words_of(from, rows.head_dim - d));
       } else {
         // The token's half of words that it shares with a neighbour.
         const bool is_odd = (rows.first_token + token) % 2 != 0;
@@ -48,17 +48,17 @@ void append_values(const PanelRows& rows, typename KvStorage::Element* panel) {
         const IntLanes lower = broadcast_int(0x0000FFFF);
         const IntLanes rounded = round_bf16(load_up_to(from, rows.head_dim - d));
         const IntLanes before = load_words(row + d);
-        KvStorage::write(row + d, is_odd ? (before & lower) | (rounded & upper)
-                                         : (before & upper) | shift_right_logical<16>(rounded));
+        Storage::write(row + d, is_odd ? (before & lower) | (rounded & upper)
+                                       : (before & upper) | shift_right_logical<16>(rounded));
       }
     }
   }
 }
 
-template <class KvStorage>
+template <class Storage>
 void append(const PanelRows& rows, void* k_panel, void* v_panel) {
-  append_keys<KvStorage>(rows, static_cast<typename KvStorage::Element*>(k_panel));
-  append_values<KvStorage>(rows, static_cast<typename KvStorage::Element*>(v_panel));
+  append_keys<Storage>(rows, static_cast<typename Storage::Element*>(k_panel));
+  append_values<Storage>(rows, static_cast<typename Storage::Element*>(v_panel));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ constexpr int kBlock = 32;      // elements that share a scale
 constexpr int kBlockWords = 8;  // of four codes each
 
 // See attention_quantized.inl.
-struct KvStorageQ8 {
+struct Q8Storage {
   static constexpr bool kQuantized = true;
   static constexpr int kElements = 1;
   using Queries = const void* const*;  // of blocks
@@ -24,7 +24,7 @@ struct KvStorageQ8 {
     return scratch;
   }
   static Lanes store_weights(float* scores, int token, Lanes x) {
-    return KvStorageUnpaired::store_weights(scores, token, x);
+    return UnpairedStorage::store_weights(scores, token, x);
   }
 };
 

@@ -18,7 +18,7 @@ namespace imp::cpu {
 #if defined(__linux__) && defined(MADV_POPULATE_WRITE)
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
 
 // False if the system refuses.
@@ -37,7 +37,7 @@ void populate_first_blocks(const CpuKvPool& pool, const std::stop_token& stop) {
   const std::size_t block_bytes = std::max(pool.k_block(0, 0).size(), pool.v_block(0, 0).size());
   const int step = static_cast<int>(std::max<std::size_t>(1, kPieceBytes / block_bytes));
   std::size_t done = 0;
-  for (std::int32_t block = 0; block < geometry.n_blocks && done < kMostBytes; block += step) {
+  for (std::int32_t block = 0; block < geometry.n_blocks && done < kMaxBytes; block += step) {
     const auto n_blocks = static_cast<std::size_t>(std::min(step, geometry.n_blocks - block));
     for (int layer = 0; layer < geometry.n_layers; ++layer) {
       for (const std::span<std::byte> first : {pool.k_block(layer, block), pool.v_block(layer, block)}) {

@@ -13,8 +13,8 @@
 namespace imp::cpu {
 namespace {
 
-// Float32 storage, multiplied by float32.
-struct KvStorageUnpaired {
+// What F32 and F16 have in common: an element becomes a float32 and is multiplied as one.
+struct UnpairedStorage {
   static constexpr bool kQuantized = false;
   static constexpr int kElements = 1;
   static constexpr int kParts = 1;
@@ -43,7 +43,7 @@ struct KvStorageUnpaired {
   static IntLanes words_of(const float* row, int n) { return bits(load_up_to(row, n)); }
 };
 
-struct KvStorageF32 : KvStorageUnpaired {
+struct F32Storage : UnpairedStorage {
   using Element = float;
   using Row = const Element*;
   static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
@@ -54,7 +54,7 @@ struct KvStorageF32 : KvStorageUnpaired {
   static void write(Element* to, IntLanes words) { store(to, from_bits(words)); }
 };
 
-struct KvStorageF16 : KvStorageUnpaired {
+struct F16Storage : UnpairedStorage {
   using Element = std::uint16_t;
   using Row = const Element*;
   static Row values(const void* panel, int step, int width) { return static_cast<Row>(panel) + step * width; }
@@ -66,7 +66,7 @@ struct KvStorageF16 : KvStorageUnpaired {
 };
 
 // Bfloat16 storage. Queries and weights are rounded to bfloat16; sums are float32.
-struct KvStorageBF16 {
+struct BF16Storage {
   static constexpr bool kQuantized = false;
   static constexpr int kElements = 2;
   static constexpr int kParts = kPairParts;

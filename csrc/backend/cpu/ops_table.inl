@@ -13,9 +13,9 @@
 namespace imp::cpu {
 namespace {
 
-template <class KvStorage>
+template <class Storage>
 constexpr KvOps kv_ops() {
-  return {.append = append<KvStorage>, .attend_split = attend_split<KvStorage>};
+  return {.append = append<Storage>, .attend_split = attend_split<Storage>};
 }
 
 constexpr CpuOps kTable = {
@@ -31,10 +31,10 @@ constexpr CpuOps kTable = {
     .soft_cap = soft_cap,
     .softmax = softmax,
     .mix = mix,
-    .kv = {kv_ops<KvStorageF32>(),
-           kv_ops<KvStorageF16>(),
-           kv_ops<KvStorageBF16>(),
-           {.append = append_quantized, .attend_split = attend_split<KvStorageQ8>}},
+    .kv = {kv_ops<F32Storage>(),
+           kv_ops<F16Storage>(),
+           kv_ops<BF16Storage>(),
+           {.append = append_quantized, .attend_split = attend_split<Q8Storage>}},
     .merge = merge,
     .finish = finish,
     .sampling = {.scan = scan, .gather = gather, .weigh = weigh, .block_masses = block_masses, .surprises = surprises},

@@ -11,8 +11,8 @@ namespace {
 
 // Penalties may move extreme logits beyond the range of float; a finite row must stay finite.
 float kept_finite(float logit) {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  return std::clamp(logit, -kMost, kMost);
+  constexpr float kMax = std::numeric_limits<float>::max();
+  return std::clamp(logit, -kMax, kMax);
 }
 
 void apply_masks(const SampleRequest& request, std::span<float> logits) {

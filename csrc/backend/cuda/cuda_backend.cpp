@@ -6,7 +6,7 @@
 #include "backend/cuda/gemm/kernel_list.h"
 #include "backend/cuda/gemm/load_linears.h"
 #include "backend/cuda/kv/cuda_kv_pool.h"
-#include "backend/cuda/running.h"
+#include "backend/cuda/op_scope.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 
@@ -39,8 +39,8 @@ std::size_t chunk_bytes(const DeviceFacts& facts) {
 
 // Blocks of the smallest size that a batch may name. Sequences may share blocks, so the cache's size is no limit.
 std::int64_t most_blocks(const WorkspaceNeeds& needs) {
-  constexpr int kLeastBlockTokens = 16;
-  return std::int64_t{needs.max_sequences} * (needs.max_context / kLeastBlockTokens + 1);
+  constexpr int kMinBlockTokens = 16;
+  return std::int64_t{needs.max_sequences} * (needs.max_context / kMinBlockTokens + 1);
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::optional<std::uint64_t> CudaBackend::own_memory_bytes() const {
   // Left of the free memory, since no plan counts what the driver, graphs and padding take.
   constexpr std::size_t kLeftOver = std::size_t{512} << 20;
   std::size_t free = 0;
-  if (const Status status = free_bytes(free); !status.is_ok()) throw lost(status);
+  if (const Status status = free_bytes(free); !status.is_ok()) throw device_fault(status);
   return free - std::max(std::min(kLeftOver, free / 8), free / 64);
 }
 
@@ -104,13 +104,13 @@ std::unique_ptr<Vector> CudaBackend::load_vector(std::span<const float> values) 
 
 std::size_t CudaBackend::kv_bytes(const KvGeometry& geometry) const {
   const std::size_t n = CudaKvPool::n_bytes(geometry);
-  attention_.require_served(geometry);
+  attention_.require_supported(geometry);
   return n;
 }
 
 std::unique_ptr<KvPool> CudaBackend::make_kv_pool(const KvGeometry& geometry) {
   kv_bytes(geometry);  // throws for an impossible geometry
-  forget_steps();
+  drop_steps();
   auto pool = std::make_unique<CudaKvPool>(geometry, stream_);
   finish();
   return pool;
@@ -139,14 +139,14 @@ ExpertRows CudaBackend::make_expert_rows(int n_rows, const ExpertRouting& routin
           .sources = experts + 3 * n_grouped};
 }
 
-void CudaBackend::forget_steps() noexcept {
+void CudaBackend::drop_steps() noexcept {
   synchronize(stream_);
   graphs_.clear();
   sampler_.forget();
 }
 
 void CudaBackend::reserve(const WorkspaceNeeds& needs) {
-  forget_steps();  // growing scratch moves
+  drop_steps();  // growing scratch moves
   inputs_.reserve(needs.max_rows, most_blocks(needs));
   gemm_.reserve(needs);
   attention_.reserve(needs.max_sequences, needs.max_context, needs.attention);
@@ -165,27 +165,27 @@ std::size_t CudaBackend::scratch_bytes() const noexcept {
   return inputs_.n_bytes() + gemm_.scratch_bytes() + attention_.scratch_bytes() + sampler_.scratch_bytes();
 }
 
-CudaBackend::Running CudaBackend::run(Op op) noexcept {
+CudaBackend::OpScope CudaBackend::run(Op op) noexcept {
   gemm_.forget();  // prepared input of one op serves only the next op
   const auto index = static_cast<std::size_t>(op);
   launches_.add(index);
   return {stream_, trace_, kOpNames[index]};
 }
 
-CudaBackend::Running CudaBackend::run(std::string_view kernel) noexcept {
+CudaBackend::OpScope CudaBackend::run(std::string_view kernel) noexcept {
   return {stream_, trace_, kernel};
 }
 
 void CudaBackend::finish() {
   synchronize(stream_);
-  require_whole();
+  throw_if_failed();
 }
 
-void CudaBackend::require_whole() const {
-  if (!stream_.is_ok()) throw lost(stream_.first_failure());
+void CudaBackend::throw_if_failed() const {
+  if (!stream_.is_ok()) throw device_fault(stream_.first_failure());
 }
 
-DeviceError CudaBackend::lost(const Status& status) const {
+DeviceError CudaBackend::device_fault(const Status& status) const {
   return {Reason::DEVICE_FAULT, "device cuda: " + facts_.name + ": " + status.name + " (" +
                                     std::to_string(status.code) + "); the GPU can no longer be used"};
 }
@@ -196,7 +196,7 @@ std::span<const int> CudaBackend::batches_to_prepare() const noexcept {
 }
 
 void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
-  require_whole();
+  throw_if_failed();
   const bool is_decode = std::ranges::all_of(batch.sequences, [](const SequenceRows& one) { return one.n_rows == 1; });
   const bool has_logits = batch.logits_rows.size() == batch.tokens.size();
   const bool repeats = is_decode && (has_logits || batch.logits_rows.empty()) && trace_ == nullptr;
@@ -211,7 +211,7 @@ void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
     graphs_.run(key, [&] { body.run(padded, pool); });
   }
   inputs_.forget();
-  require_whole();
+  throw_if_failed();
 }
 
 std::vector<Launch> CudaBackend::launches() const {

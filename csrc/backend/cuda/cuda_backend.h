@@ -89,15 +89,15 @@ class CudaBackend final : public Backend {
  private:
   friend struct TestAccess;
   // Counts an op and, if ops are traced, times it until the device has finished it.
-  class Running;
-  Running run(Op op) noexcept;
-  Running run(std::string_view kernel) noexcept;
+  class OpScope;
+  OpScope run(Op op) noexcept;
+  OpScope run(std::string_view kernel) noexcept;
 
-  void forget_steps() noexcept;
+  void drop_steps() noexcept;
   // Waits for the device and throws the errors since the last call.
   void finish();
-  void require_whole() const;  // does not wait
-  DeviceError lost(const Status& status) const;
+  void throw_if_failed() const;  // does not wait
+  DeviceError device_fault(const Status& status) const;
 
   DeviceFacts facts_;
   CublasLt cublaslt_;

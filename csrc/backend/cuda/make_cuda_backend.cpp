@@ -34,12 +34,12 @@ std::string why(const Status& status, const DeviceFacts& facts) {
 // Why no GPU can be used; empty if one can, and then `facts` describes it.
 std::string refusal(DeviceFacts& facts) {
   if (const Status status = find_device(facts); !status.is_ok()) return why(status, facts);
-  constexpr int kLeastCapability = 80;
+  constexpr int kMinCapability = 80;
   const int capability = facts.caps.compute_capability;
   const std::string has = facts.name + " has compute capability " + std::to_string(capability / 10) + "." +
                           std::to_string(capability % 10) + ", expected ";
-  if (capability < kLeastCapability) return has + "8.0 or later";
-  if (!serve(facts.images, capability)) {
+  if (capability < kMinCapability) return has + "8.0 or later";
+  if (!can_run(facts.images, capability)) {
     return has + "what this imp was compiled for: " + std::string(facts.images) + " (IMP_CUDA_ARCHS, docs/cuda.md)";
   }
   return {};

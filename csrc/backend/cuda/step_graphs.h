@@ -44,7 +44,7 @@ class StepGraphs {
  private:
   struct Entry {
     StepKey key;
-    bool is_met = false;
+    bool has_run = false;
     std::unique_ptr<Graph> graph;         // null until its second step
     std::vector<std::uint64_t> launches;  // of one replay
     bool is_eager = false;                // its capture failed
@@ -69,10 +69,10 @@ void StepGraphs::run(const StepKey& key, const Step& step) {
     ++counts_.replays;
     return replay(entry);
   }
-  if (!entry.is_met || entry.is_eager) {
+  if (!entry.has_run || entry.is_eager) {
     ++counts_.eager;
     step();
-    entry.is_met = true;
+    entry.has_run = true;
     return;
   }
   auto graph = std::make_unique<Graph>();

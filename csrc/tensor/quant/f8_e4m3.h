@@ -16,14 +16,14 @@ namespace imp::quant {
 struct BlockF8_E4M3 {
   static constexpr int kElements = 64, kGroups = 2;
 
-  float scale;  // 0 or in magnitude from kLeastF8Scale to below kF8ScaleLimit
+  float scale;  // 0 or in magnitude from kMinF8Scale to below kF8ScaleLimit
   std::uint8_t codes[64];
 };
 static_assert(sizeof(BlockF8_E4M3) == 68);
 
 // With these limits no product is subnormal or infinite, nor any intermediate scale of a kernel. File readers enforce
 // them.
-inline constexpr float kLeastF8Scale = 0x1p-100F, kF8ScaleLimit = 0x1p100F;
+inline constexpr float kMinF8Scale = 0x1p-100F, kF8ScaleLimit = 0x1p100F;
 
 // Exact: a float16 with the same bits after its sign is smaller by 2^8.
 IMP_DEVICE_CODE float e4m3_to_f32(std::uint8_t code) noexcept {

@@ -56,14 +56,14 @@ py::tuple division(const std::vector<std::pair<int, int>>& sequences, int n_stat
   return py::make_tuple(of_items, of_states);
 }
 
-void require_served(std::size_t shared_bytes, const std::string& dtype, int head_dim) {
+void require_supported(std::size_t shared_bytes, const std::string& dtype, int head_dim) {
   Stream stream;
   DeviceCaps caps;
   caps.shared_bytes = shared_bytes;
   KvGeometry geometry;
   geometry.head_dim = head_dim;
   geometry.dtype = dtype_from_name(dtype).value();
-  Attention(stream, caps).require_served(geometry);
+  Attention(stream, caps).require_supported(geometry);
 }
 
 std::size_t scratch_bytes(int max_sequences, int max_context, int n_heads, int head_dim) {
@@ -86,7 +86,7 @@ void register_testing_cuda_attention(py::module_& module) {
              py::arg("first") = 0, py::arg("step") = 1,
              "Of sequences of (rows, position of the first): each work first, first + step, … as (sequence, split, "
              "state), and each sequence's states as (first, number).");
-  module.def("attention_require_served", &cuda::require_served, py::arg("shared_bytes"), py::arg("dtype"),
+  module.def("attention_require_served", &cuda::require_supported, py::arg("shared_bytes"), py::arg("dtype"),
              py::arg("head_dim"));
   module.def("attention_scratch_bytes", &cuda::scratch_bytes, py::arg("max_sequences"), py::arg("max_context"),
              py::arg("n_heads"), py::arg("head_dim"));

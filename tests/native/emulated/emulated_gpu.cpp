@@ -57,7 +57,7 @@ void register_testing_emulated_gpu(py::module_& module) {
   module.def(
       "gpu_images_serve",
       [](const std::string& images, int capability) {
-        return std::make_pair(cuda::serve(images, capability), cuda::have_wgmma(images, capability));
+        return std::make_pair(cuda::can_run(images, capability), cuda::have_wgmma(images, capability));
       },
       py::arg("images"), py::arg("capability"),
       "Whether a build with code for these GPUs has some for this one, and products of warpgroups.");

@@ -25,8 +25,8 @@ using bindings::AttentionBench;
 using bindings::ProductBench;
 using bindings::Seconds;
 
-constexpr int kLeastReplays = 3, kMostReplays = 50;
-constexpr int kLeastLaunches = 8;  // of a graph, so that its own start counts for little
+constexpr int kMinReplays = 3, kMaxReplays = 50;
+constexpr int kMinLaunches = 8;  // of a graph, so that its own start counts for little
 
 void require_ok(Stream& stream, const char* what) {
   synchronize(stream);
@@ -45,7 +45,7 @@ Seconds time_work(Stream& stream, const std::function<void()>& work, int n_parts
   };
   once();
   const double first = std::max(once(), 1e-6);
-  const int n = std::clamp(static_cast<int>(seconds / first), kLeastReplays, kMostReplays);
+  const int n = std::clamp(static_cast<int>(seconds / first), kMinReplays, kMaxReplays);
   Seconds found;
   for (int i = 0; i < n; ++i) found.push_back(once() / n_parts);
   return found;
@@ -92,7 +92,7 @@ class Products {
     const GemmKernel& kernel = *found;
     if (layout_ != kernel.layout || copies_.empty()) load(kernel);
     const Prepared prepared(*this, kernel, m);
-    const int n_launches = std::max(kLeastLaunches, static_cast<int>(copies_.size()));
+    const int n_launches = std::max(kMinLaunches, static_cast<int>(copies_.size()));
     const auto walk = [&] {
       for (int i = 0; i < n_launches; ++i) launch(kernel, prepared.launch, static_cast<std::size_t>(i));
     };

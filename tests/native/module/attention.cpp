@@ -114,10 +114,10 @@ class TestingCache {
     body.layer = layer;
     body.params = params_of(n_heads, scale, soft_cap, window);
     body.backend = &device_->backend();
-    constexpr int kMostRows = 64;
-    body.q = device_->to_rows(Floats(std::vector<py::ssize_t>{kMostRows, steps.front().second.shape(1)}));
-    body.out = device_->empty_rows(kMostRows, body.q.width);
-    reserve({}, kMostRows, body.params, max_context, kMostRows);
+    constexpr int kMaxRows = 64;
+    body.q = device_->to_rows(Floats(std::vector<py::ssize_t>{kMaxRows, steps.front().second.shape(1)}));
+    body.out = device_->empty_rows(kMaxRows, body.q.width);
+    reserve({}, kMaxRows, body.params, max_context, kMaxRows);
     std::vector<Floats> results;
     for (const auto& [sequences, q] : steps) {
       const std::vector<SequenceRows> batch = rows_of(sequences);

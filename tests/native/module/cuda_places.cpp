@@ -3,7 +3,7 @@
 
 #include "backend/cuda/device/tile_swizzle.h"
 #include "backend/cuda/gemm/block_order.h"
-#include "backend/cuda/gemm/cublaslt/cut.h"
+#include "backend/cuda/gemm/cublaslt/partition.h"
 #include "native/module/gemm.h"
 
 namespace py = pybind11;
@@ -25,7 +25,7 @@ void register_testing_cuda_places(py::module_& module) {
   module.def(
       "cublaslt_cut",
       [](std::int64_t n, std::int64_t k, int n_products, int m) {
-        const cuda::CublasLtCut cut = cuda::cut_of(n, k, n_products);
+        const cuda::CublasLtPartition cut = cuda::partition_of(n, k, n_products);
         return py::make_tuple(cut.strip_rows, cuda::last_strip(cut), cut.part_rows,
                               cuda::scratch_of(cut, n_products, m).end);
       },

@@ -34,23 +34,23 @@ class ManualLoop {
   }
 
   void submit(std::vector<Command> commands) {
-    std::vector<Accepted> accepted;
+    std::vector<AcceptedCommand> accepted;
     try {
       for (Command& command : commands) {
         accepted.push_back(admission_.accept(std::move(command)));
         accepted.back().taken_ns = now_ns;
       }
     } catch (...) {
-      for (const Accepted& counted : accepted) admission_.withdraw(counted);
+      for (const AcceptedCommand& counted : accepted) admission_.withdraw(counted);
       throw;
     }
-    for (Accepted& each : accepted) waiting_.push_back(std::move(each));
+    for (AcceptedCommand& each : accepted) waiting_.push_back(std::move(each));
   }
 
   bool turn() {
-    for (Accepted& accepted : waiting_) loop_.take(std::move(accepted));
+    for (AcceptedCommand& accepted : waiting_) loop_.take(std::move(accepted));
     waiting_.clear();
-    return loop_.turn();
+    return loop_.iterate();
   }
 
   // Turns n times, dropping events: nothing of Python happens meanwhile.
@@ -91,7 +91,7 @@ class ManualLoop {
   HashSecret secret_;
   AdmissionControl admission_;
   Loop loop_;
-  std::vector<Accepted> waiting_;
+  std::vector<AcceptedCommand> waiting_;
 };
 
 // What a script's loop needs must be there before it.

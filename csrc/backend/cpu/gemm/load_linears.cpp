@@ -127,7 +127,7 @@ std::vector<std::unique_ptr<CpuLinear>> load_cpu_linears(std::span<const LinearR
     });
   });
   error.rethrow();
-  read.tell();
+  read.report();
 
   std::vector<std::unique_ptr<CpuLinear>> loaded;
   for (Target& target : targets) {

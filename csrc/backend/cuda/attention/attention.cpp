@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kBlocksPerProcessor = 2;
 // For states of splits. 128 MiB hold 4032 of 64 heads of 128 elements, which is a million tokens.
-constexpr std::size_t kMostBytes = std::size_t{128} << 20;
-constexpr int kMostStates = 1 << 15;  // sums over 65535 sequences stay below 2^31
+constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
+constexpr int kMaxStates = 1 << 15;  // sums over 65535 sequences stay below 2^31
 
 void require(bool holds, const char* what, int found, const std::string& expected) {
   if (holds) return;
@@ -47,15 +47,15 @@ int n_tiles(std::span<const SequenceRows> sequences, int group, int tile_rows) {
 
 }  // namespace
 
-void Attention::require_served(const AttentionParams& params) {
+void Attention::require_supported(const AttentionParams& params) {
   require(params.n_kv_heads > 0 && params.n_heads > 0 && params.n_heads % params.n_kv_heads == 0, "n_heads",
           params.n_heads, "a multiple of n_kv_heads");
   require(params.head_dim > 0 && params.head_dim % 8 == 0, "head_dim", params.head_dim, "a multiple of 8");
-  require(params.head_dim <= kMostHeadDim, "head_dim", params.head_dim,
-          "at most " + std::to_string(kMostHeadDim) + " on cuda");
+  require(params.head_dim <= kMaxHeadDim, "head_dim", params.head_dim,
+          "at most " + std::to_string(kMaxHeadDim) + " on cuda");
 }
 
-void Attention::require_served(const KvGeometry& cache) const {
+void Attention::require_supported(const KvGeometry& cache) const {
   const std::size_t shared =
       std::max(prefill_shared_bytes(cache.dtype, cache.head_dim), decode_shared_bytes(cache.dtype, cache.head_dim));
   require(shared <= caps_.shared_bytes, "head_dim", cache.head_dim,
@@ -70,17 +70,17 @@ std::size_t Attention::Reserved::state_bytes() const {
 int Attention::Reserved::n_states() const {
   const int splits = ceil_div(context, kSplitTokens);
   if (splits < 2) return 0;
-  const auto most = static_cast<std::int64_t>(kMostBytes / state_bytes());
-  return static_cast<int>(std::min({std::int64_t{sequences} * splits, most, std::int64_t{kMostStates}}));
+  const auto most = static_cast<std::int64_t>(kMaxBytes / state_bytes());
+  return static_cast<int>(std::min({std::int64_t{sequences} * splits, most, std::int64_t{kMaxStates}}));
 }
 
 std::size_t Attention::scratch_bytes(int max_sequences, int max_context, const AttentionParams& largest) const {
-  require_served(largest);
+  require_supported(largest);
   return Reserved{max_sequences, max_context, largest.n_heads, largest.head_dim}.n_bytes();
 }
 
 void Attention::reserve(int max_sequences, int max_context, const AttentionParams& largest) {
-  require_served(largest);
+  require_supported(largest);
   const Reserved both = {.sequences = std::max(reserved_.sequences, max_sequences),
                          .context = std::max(reserved_.context, max_context),
                          .heads = std::max(reserved_.heads, largest.n_heads),

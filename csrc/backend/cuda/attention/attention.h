@@ -22,7 +22,7 @@ class Attention {
   Attention(Stream& stream, const DeviceCaps& caps) : stream_(stream), caps_(caps) {}
 
   // Throws InvalidArgument if this GPU's shared memory is too small for the cache's type.
-  void require_served(const KvGeometry& cache) const;
+  void require_supported(const KvGeometry& cache) const;
 
   // For layers up to `largest`. May be called again; never shrinks. Throws InvalidArgument for unsupported heads.
   // Batches of more or longer sequences are only slower.
@@ -37,7 +37,7 @@ class Attention {
 
  private:
   friend struct TestAccess;
-  // The greatest of what was asked for.
+  // The maximum of all requests.
   struct Reserved {
     int sequences = 0;
     int context = 0;
@@ -49,7 +49,7 @@ class Attention {
     int n_states() const;
     std::size_t n_bytes() const { return static_cast<std::size_t>(n_states()) * state_bytes(); }
   };
-  static void require_served(const AttentionParams& params);
+  static void require_supported(const AttentionParams& params);
 
   Stream& stream_;
   const DeviceCaps& caps_;

@@ -17,13 +17,13 @@ struct Combine {
 };
 
 // The factors that merge a state with those before it.
-struct alignas(16) WeighedState {
+struct alignas(16) MergeState {
   float before, here, sum;
 };
 
 struct CombineSharedMemory {
   alignas(16) float values[Combine::kStages][Combine::kSplits][Combine::kColumns];
-  WeighedState states[Combine::kSplits];
+  MergeState states[Combine::kSplits];
 };
 
 // Starts to fetch the warp's columns of a run of the states [first, first + n) of a head.
@@ -41,7 +41,7 @@ __device__ __forceinline__ void begin_states(const AttentionArgs& args, const St
   arch::end_copy_group();
 }
 
-// Grid: (sequences, query heads · column parts). Only for divided sequences.
+// Grid: (sequences, query heads · column parts). Only for sequences whose splits were processed in parallel.
 __global__ void __launch_bounds__(kWarpSize) combine_kernel(AttentionArgs args) {
   const int sequence = static_cast<int>(blockIdx.x);
   const StatesOfSequence found = states_of(args, sequence);
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kWarpSize) combine_kernel(AttentionArgs args) 
       value = values[0][lane];
     }
     for (int i = run == 0 ? 1 : 0; i < n; ++i) {
-      const WeighedState state = exchange.states[i];
+      const MergeState state = exchange.states[i];
       const MergeFactors of_state = {0, state.before, state.here};
       sum = merged(of_state, sum, state.sum);
       value = merged(of_state, value, values[i][lane]);

@@ -10,7 +10,7 @@
 namespace imp::cuda {
 
 // Supports heads of up to this many elements.
-constexpr int kMostHeadDim = 256;
+constexpr int kMaxHeadDim = 256;
 
 // Shared memory per block.
 std::size_t prefill_shared_bytes(DType type, int head_dim);

@@ -1,9 +1,9 @@
 // Decides which one-row sequences are processed split by split in parallel (split-K) and which by one block.
 //
-// States of splits come from a pool. In batch order each sequence with several splits claims a state for each. It is
-// divided if its claim fits the pool; a sequence with more splits than the pool has states claims none. Other sequences
-// are processed as a whole, split after split, with the same bits. Every block derives this from the lengths on the
-// device.
+// States of splits come from a pool. In batch order each sequence with several splits claims a state for each of them.
+// If the claim fits the pool, the splits of the sequence are processed in parallel. A sequence with more splits than
+// the pool has states claims none. Other sequences are processed whole, split after split, with the same bits. Every
+// block derives this from the lengths on the device.
 #pragma once
 
 #include "backend/cuda/attention/units.cuh"
@@ -25,11 +25,11 @@ __device__ __forceinline__ SplitsOfSequence splits_of(const AttentionArgs& args,
 constexpr int claimed_states(int n_splits, int n_states) {
   return n_splits > 1 && n_splits <= n_states ? n_splits : 0;
 }
-constexpr bool is_divided(int claimed, int claimed_through, int n_states) {
+constexpr bool is_parallel(int claimed, int claimed_through, int n_states) {
   return claimed > 0 && claimed_through <= n_states;
 }
 
-// A split of a divided sequence, or a whole sequence.
+// A split of a sequence, or a whole sequence.
 struct WorkItem {
   int sequence = -1;  // none: there is no more
   int within = 0;     // index of the split in the sequence
@@ -45,25 +45,25 @@ class SplitScheduler {
       const int n_splits = first_ + lane < args.sequences.n_sequences ? splits_of(args, first_ + lane).n : 0;
       const int claimed = claimed_states(n_splits, args.n_states);
       const int claimed_through = claimed_before_ + sum_through_lane(claimed);
-      const bool divided = is_divided(claimed, claimed_through, args.n_states);
-      const int works = divided ? n_splits : (n_splits > 0 ? 1 : 0);
-      const int works_through = works_before_ + sum_through_lane(works);
-      const unsigned reach = __ballot_sync(kAllLanes, works_through > number);
+      const bool parallel = is_parallel(claimed, claimed_through, args.n_states);
+      const int n_items = parallel ? n_splits : (n_splits > 0 ? 1 : 0);
+      const int items_through = items_before_ + sum_through_lane(n_items);
+      const unsigned reach = __ballot_sync(kAllLanes, items_through > number);
       if (reach != 0) {
         const int owner = __ffs(static_cast<int>(reach)) - 1;
-        const int within = number - __shfl_sync(kAllLanes, works_through - works, owner);
-        const int state = __shfl_sync(kAllLanes, divided ? claimed_through - claimed : -1, owner);
+        const int within = number - __shfl_sync(kAllLanes, items_through - n_items, owner);
+        const int state = __shfl_sync(kAllLanes, parallel ? claimed_through - claimed : -1, owner);
         return {first_ + owner, within, state < 0 ? -1 : state + within};
       }
       claimed_before_ = __shfl_sync(kAllLanes, claimed_through, kWarpSize - 1);
-      works_before_ = __shfl_sync(kAllLanes, works_through, kWarpSize - 1);
+      items_before_ = __shfl_sync(kAllLanes, items_through, kWarpSize - 1);
     }
     return {};
   }
 
  private:
   int first_ = 0;  // sequence where the search continues
-  int claimed_before_ = 0, works_before_ = 0;
+  int claimed_before_ = 0, items_before_ = 0;
 };
 
 // The states of a sequence's splits, or none if it is whole. Called by whole warps.
@@ -79,7 +79,7 @@ __device__ __forceinline__ StatesOfSequence states_of(const AttentionArgs& args,
     before += claimed_states(splits_of(args, i).n, args.n_states);
   }
   before = warp_sum(before);
-  return is_divided(own, before + own, args.n_states) ? StatesOfSequence{before, own} : StatesOfSequence{};
+  return is_parallel(own, before + own, args.n_states) ? StatesOfSequence{before, own} : StatesOfSequence{};
 }
 
 }  // namespace imp::cuda

@@ -44,7 +44,7 @@ std::string_view images_of_build() noexcept {
   return IMP_CUDA_IMAGES;
 }
 
-bool serve(std::string_view images, int capability) noexcept {
+bool can_run(std::string_view images, int capability) noexcept {
   return any_of(images, [&](const Image& image) { return serves(image, capability); });
 }
 

@@ -9,7 +9,7 @@ namespace imp::cuda {
 std::string_view images_of_build() noexcept;
 
 // Whether one of the images runs on such a GPU; 90 means 9.0.
-bool serve(std::string_view images, int capability) noexcept;
+bool can_run(std::string_view images, int capability) noexcept;
 
 // Whether the image for such a GPU was compiled with wgmma.
 bool have_wgmma(std::string_view images, int capability) noexcept;

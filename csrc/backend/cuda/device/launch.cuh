@@ -9,8 +9,8 @@ namespace imp::cuda {
 template <class... P, class... A>
 void launch(Stream& stream, void (*kernel)(P...), const LaunchShape& shape, A&&... args) {
   if (!stream.is_ok() || shape.grid.x * shape.grid.y * shape.grid.z == 0) return;
-  constexpr std::size_t kWithoutAsking = 48 << 10;
-  if (shape.shared_bytes > kWithoutAsking) {
+  constexpr std::size_t kDefaultSharedBytes = 48 << 10;
+  if (shape.shared_bytes > kDefaultSharedBytes) {
     stream.keep(to_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(shape.shared_bytes))));
   }

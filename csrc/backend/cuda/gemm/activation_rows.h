@@ -49,7 +49,7 @@ constexpr std::int64_t activation_row_bytes(ActivationFormat format, std::int64_
   }
 }
 
-// Where an op also writes its rows in a format; f32: nowhere.
+// The buffer in which an op also writes its rows, in a format; f32: none.
 struct PreparedRows {
   ActivationFormat format = ActivationFormat::f32;
   std::byte* rows = nullptr;  // activation_row_bytes apart

@@ -7,7 +7,7 @@ namespace imp::cuda {
 namespace {
 
 template <DType kType, int kBatchRows>
-void launch_columns(const GemmLaunch& launch, const TileWork& work) {
+void launch_batch_rows(const GemmLaunch& launch, const TileWork& work) {
   const auto x_bytes = static_cast<std::size_t>(kBatchRows * work.n_tiles * kRowBytesOfTile);
   cuda::launch(stream_of(launch), dp4a_kernel<kType, kBatchRows>, shape_of(work, kBatchRows, x_bytes), work);
 }
@@ -17,11 +17,11 @@ void launch_dp4a(const GemmLaunch& launch) {
   const TileWork work = tile_work_of(launch);
   switch (batch_rows_for(work, 1, kDp4aBatchRows)) {
     case 1:
-      return launch_columns<kType, 1>(launch, work);
+      return launch_batch_rows<kType, 1>(launch, work);
     case 2:
-      return launch_columns<kType, 2>(launch, work);
+      return launch_batch_rows<kType, 2>(launch, work);
     default:
-      return launch_columns<kType, kDp4aBatchRows>(launch, work);
+      return launch_batch_rows<kType, kDp4aBatchRows>(launch, work);
   }
 }
 

@@ -10,14 +10,13 @@ namespace imp::cuda {
 // Float16 scales are multiples of each row's unit, chosen so that the row's greatest is 2^15. A scale shared by a whole
 // row is exact. Others may be 2^12 times smaller before their smallest weights become subnormal.
 struct RowUnits {
-  static constexpr int kLeastScale = (127 - 100)
-                                     << 23;  // 2^-100 as bits: the only smaller one is 0 (quant::kLeastF8Scale)
+  static constexpr int kMinScale = (127 - 100) << 23;  // 2^-100 as bits: the only smaller one is 0 (quant::kMinF8Scale)
 
   float per_unit[2];  // 1 / unit of the lane's rows
 
   __device__ __forceinline__ void begin(const std::byte* tiles, int n_tiles, int lane) {
     using Of = Tile<DType::F8_E4M3>;
-    int greatest[2] = {kLeastScale, kLeastScale};  // as bits
+    int greatest[2] = {kMinScale, kMinScale};  // as bits
     for (int i = lane % 4; i < n_tiles; i += 4) {
       const std::byte* const scales = tiles + static_cast<std::ptrdiff_t>(i) * Of::kBytes + Of::kScales;
       IMP_UNROLL

@@ -11,7 +11,7 @@ void launch_groups(const GemmLaunch& launch, const TileWork& work) {
   cuda::launch(stream_of(launch), mma_kernel<kType, kGroups>, shape_of(work, kGroups * 8, 0), work);
 }
 
-// For 8-bit codes, two passes of 16 columns are as fast as one of 32: the second finds the weights in the cache, both
+// For 8-bit codes, two passes of 16 rows of x are as fast as one of 32: the second finds the weights in the cache, both
 // wait for reads of x, and a single pass lacks registers.
 template <DType kType>
 void launch_mma(const GemmLaunch& launch) {

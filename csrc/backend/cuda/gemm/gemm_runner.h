@@ -29,8 +29,9 @@ class GemmRunner {
   std::size_t scratch_bytes(const WorkspaceNeeds& needs) const;  // what it would hold
   std::size_t scratch_bytes() const noexcept;                    // held now
 
-  // Where to write rows that the product with `reader` reads in the next call, in its format; nowhere without a reader
-  // or if the format does not allow it. If another op follows instead, it calls forget().
+  // Announces that the next product, with `reader`, reads x. Returns the buffer in which the op that computes x also
+  // writes it in the format of that product; none without a reader or if the format does not allow it. If another op
+  // follows instead, it calls forget().
   PreparedRows reserve_prepared(Rows x, const Linear* reader);
   void forget() noexcept { ready_ = {}; }
 
@@ -70,7 +71,7 @@ class GemmRunner {
     GemmLaunchTerm term;
   };
 
-  // The prepared rows that the previous op wrote along with its own.
+  // The prepared rows that the previous op wrote besides its own.
   struct Ready {
     const float* x = nullptr;
     int n_rows = 0;

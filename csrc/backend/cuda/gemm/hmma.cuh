@@ -4,7 +4,7 @@
 // A multi-stage pipeline as in MARLIN ("MARLIN: Mixed-Precision Auto-Regressive Parallel Inference on Large Language
 // Models"): cp.async fills a ring in shared memory with steps of 64 elements of x, and each warp decodes its weights in
 // registers. It differs in the weights' layout (tile16) and in the fixed slices of k. A warp has two strips of weights
-// and 64 of the block's columns, which are rows of x.
+// and 64 of the block's rows of x.
 #pragma once
 
 #include "backend/cuda/device/tile_swizzle.h"
@@ -16,7 +16,7 @@ namespace imp::cuda {
 template <DType kType>
 struct Hmma {
   static constexpr int kWarpBatchRows = 64;
-  // One warp decodes a weight for all of a block's columns. Undecoded (float) weights are shared by two warps.
+  // One warp decodes a weight for all of a block's rows of x. Undecoded (float) weights are shared by two warps.
   static constexpr bool kDecodes = kType != DType::F16 && kType != DType::BF16;
   static constexpr int kStripWarps = 4, kBatchRowWarps = kDecodes ? 1 : 2;
   static constexpr int kWarps = kStripWarps * kBatchRowWarps, kThreads = kWarps * kWarpSize;
@@ -60,7 +60,7 @@ struct StepCopies {
   }
 };
 
-// One step's products of a warp. `x` is the row of its first column in the stage. When the weights are decoded,
+// One step's products of a warp. `x` is the first of its rows of x in the stage. When the weights are decoded,
 // load_next() loads those of the next step, so that they arrive during the last products.
 template <DType kType, class LoadNext>
 __device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], int step, const std::byte* x, int lane,
@@ -69,7 +69,7 @@ __device__ __forceinline__ void add_step(const WeightStep<kType> (&weights)[2], 
   ScaleWords words[2];
   IMP_UNROLL
   for (int strip = 0; strip < 2; ++strip) weights[strip].make_words(step, lane, words[strip]);
-  // A lane's row in the four matrices that one ldmatrix loads: two groups of columns by two of eight elements.
+  // A lane's row in the four matrices that one ldmatrix loads: two groups of rows of x by two of eight elements.
   const int batch_row = lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
   IMP_UNROLL
   for (int i = 0; i < kStepProducts; ++i) {

@@ -57,7 +57,7 @@ constexpr GemmKernel few_row(std::string_view name, DType weight, ActivationForm
           .scratch_bytes = no_scratch,
           .run = nullptr,
           .launch = launch,
-          .best_m = 64,
+          .max_preferred_m = 64,
           .fuses = true};
 }
 constexpr GemmKernel imma_row(std::string_view name, DType weight, void (*launch)(const GemmLaunch&)) {
@@ -96,7 +96,7 @@ constexpr GemmKernel hmma_row(std::string_view name, DType weight, void (*launch
 }
 
 // From this number of rows on, multiplying takes longer than decoding the weights to memory first.
-constexpr int kCublasLtLeastRows = 256;
+constexpr int kCublasLtMinRows = 256;
 
 const char* refuses_without_cublaslt(const GemmProblem& problem, const DeviceCaps& caps) {
   if (const char* const reason = refuses_before_8_0(problem, caps)) return reason;
@@ -111,7 +111,7 @@ constexpr GemmKernel cublaslt_row(std::string_view name, DType weight, void (*la
   GemmKernel row = many_row(name, weight, refuses_without_cublaslt, launch);
   row.reduction = ReductionId::library;
   row.scratch_bytes = cublaslt_scratch_bytes;
-  row.least_m = kCublasLtLeastRows;
+  row.min_preferred_m = kCublasLtMinRows;
   row.prepare = prepare_cublaslt;
   return row;
 }

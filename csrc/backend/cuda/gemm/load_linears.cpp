@@ -131,7 +131,7 @@ class Loader {
       });
     });
     error.rethrow();
-    read_.tell();
+    read_.report();
   }
 
   static void put(const Slice& slice, std::byte* buffer, std::byte* to) {

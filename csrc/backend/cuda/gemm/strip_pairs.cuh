@@ -62,7 +62,7 @@ __device__ __forceinline__ bool find_strip_pair(const TileWork& work, const Outp
   return true;
 }
 
-// The place of a strip's sum by row and column. Lanes that read or write have no bank conflicts.
+// The index of a sum by strip, row of the strip and batch row. Lanes that read or write have no bank conflicts.
 constexpr int staged_at(int strip, int row, int batch_row) {
   return batch_row * 32 + ((strip * kTileRows + row) ^ (batch_row / 2 % 4 * 8));
 }
@@ -70,7 +70,7 @@ constexpr int staged_floats(int batch_rows) {
   return batch_rows * 32;
 }
 
-// sums[s][j] is the matrix instruction's result for strip s and columns 8 · j and on.
+// sums[s][j] is the matrix instruction's result for strip s and batch rows 8 · j and on.
 template <int kStrips, int kGroups>
 __device__ __forceinline__ void stage_sums(const float (&sums)[kStrips][kGroups][4], int lane, float* staged) {
   IMP_UNROLL
@@ -85,7 +85,7 @@ __device__ __forceinline__ void stage_sums(const float (&sums)[kStrips][kGroups]
   }
 }
 
-// The factor of the row of x that a column belongs to.
+// The factor of a row of x.
 static __device__ __forceinline__ float factor_of(const TileWork& work, const OutputTile& output, int batch_row,
                                                   int factor_offset) {
   if (factor_offset == 0) return 1.0F;
@@ -96,14 +96,14 @@ static __device__ __forceinline__ float bias_of(const GemmLaunchTerm& term, std:
   return term.bias != nullptr && n < term.n ? term.bias[n] : 0.0F;
 }
 
-// Writes a warp's part of out: `columns` rows of it from the place's row + first_column on. Multiplies by the rows'
+// Writes a warp's part of out: kBatchRows rows of it from the tile's row + first_batch_row on. Multiplies by the rows'
 // factors, if they have any at factor_offset, and adds the bias last.
 template <int kBatchRows, int kStrips = 2>
 __device__ __forceinline__ void write_strips(const TileWork& work, const OutputTile& output, const StripPair& pair,
                                              int first_batch_row, const float* staged, int factor_offset, int lane) {
   const GemmLaunchTerm& term = work.terms[output.term];
   const bool is_gated = work.fusion != GemmFusion::none;
-  // A lane writes a row of one strip: every other column of a single strip, every column if there are two.
+  // A lane writes a row of one strip: every other batch row of a single strip, every batch row if there are two.
   const bool is_one = is_gated || kStrips == 1;
   const int row = lane % kTileRows, strip = is_one ? 0 : lane / kTileRows;
   const std::int64_t n = std::int64_t{strip == 0 ? pair.strip[0] : pair.strip[1]} * kTileRows + row;

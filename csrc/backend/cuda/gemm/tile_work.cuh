@@ -46,14 +46,14 @@ constexpr TileRange slice_of(int n_tiles, int slice) {
   return {slice * n_tiles / n_slices, (slice + 1) * n_tiles / n_slices};
 }
 
-// The number of passes over at most `columns` of the m rows of out, for any distribution of rows over experts.
+// The number of passes over at most batch_rows of the m rows of out, for any distribution of rows over experts.
 constexpr int n_passes_of(int m, int n_experts, int batch_rows) {
   const int whole = ceil_div(m, batch_rows);
   if (n_experts == 0) return whole;
   return smaller_of(whole + n_experts, m);
 }
 
-// A block's work: 16 columns of out from 16 · strip, rows [first, end).
+// The part of out that a block computes: of one term, 16 columns from 16 · strip on by rows [first, end).
 struct OutputTile {
   int term, strip, expert, first, end;
 };
@@ -111,7 +111,7 @@ static __device__ __forceinline__ const std::byte* find_strip(const TileWork& wo
   return weight + static_cast<std::size_t>(output.strip) * static_cast<std::size_t>(work.n_tiles) * tile_bytes;
 }
 
-// The row of x for a column of the block's products. Columns beyond the block's rows repeat the last.
+// The row of x for a row of the output tile. Rows beyond the tile repeat its last.
 static __device__ __forceinline__ const std::byte* find_x(const TileWork& work, const OutputTile& output,
                                                           int batch_row) {
   const int row = smaller_of(output.first + batch_row, output.end - 1);
@@ -124,9 +124,9 @@ static __device__ __forceinline__ float gate_of(GemmFusion fusion, float value) 
   return fusion == GemmFusion::silu ? silu_of(value) : gelu_tanh_of(value);
 }
 
-constexpr int kSumStride = kTileRows + 4;  // floats from one column to the next: no bank conflicts for writers
+constexpr int kSumStride = kTileRows + 4;  // floats from one batch row to the next: no bank conflicts for writers
 
-// In shared memory: by product, slice, column and row of the strip.
+// In shared memory: by product, slice, batch row and row of the strip.
 constexpr int n_sums(int n_products, int n_slices, int batch_rows) {
   return n_products * n_slices * batch_rows * kSumStride;
 }
@@ -189,7 +189,7 @@ inline int n_products_of(const TileWork& work) {
   return work.fusion == GemmFusion::none ? 1 : 2;
 }
 
-// For a kernel whose blocks compute `columns` rows of out and need this shared memory in addition to the sums.
+// For a kernel whose blocks compute batch_rows rows of out and need this shared memory in addition to the sums.
 inline LaunchShape shape_of(const TileWork& work, int batch_rows, std::size_t shared_bytes) {
   const int n_slices = n_slices_of(work.n_tiles);
   std::int64_t n_strips = 0;

@@ -11,7 +11,7 @@ namespace imp::cuda {
 
 constexpr int kNormThreads = 256;
 
-// The rows in the format that the next product reads, written prepared with the rows.
+// The result in the format that the next product reads. The same kernel writes it.
 struct FusedRows {
   std::byte* rows = nullptr;
   std::int64_t row_bytes = 0;

@@ -18,8 +18,8 @@ constexpr int kRopeThreads = 128;
 
 // Some of a rope's frequencies, passed by value so that a captured launch keeps them.
 struct Frequencies {
-  static constexpr int kMost = 128;
-  double of[kMost];
+  static constexpr int kMax = 128;
+  double of[kMax];
 };
 
 // One block per row, one thread per pair. In double precision: at position 2^24 the angle in float would be off by a
@@ -49,8 +49,8 @@ static __global__ void __launch_bounds__(kRopeThreads)
 void rope_angles(Stream& stream, const std::int32_t* positions, int n, std::span<const double> frequencies,
                  float magnitude, Rows out) {
   const auto n_pairs = static_cast<int>(frequencies.size());
-  for (int first = 0; first < n_pairs; first += Frequencies::kMost) {
-    const int n_here = std::min(Frequencies::kMost, n_pairs - first);
+  for (int first = 0; first < n_pairs; first += Frequencies::kMax) {
+    const int n_here = std::min(Frequencies::kMax, n_pairs - first);
     Frequencies piece{};
     std::copy_n(frequencies.begin() + first, n_here, piece.of);
     launch(stream, rope_angles_kernel, {.grid = static_cast<unsigned>(n), .block = kAngleThreads}, positions, piece,

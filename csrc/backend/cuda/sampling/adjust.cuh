@@ -13,13 +13,13 @@ __device__ __forceinline__ float without_denormals(float x) {
 }
 
 __device__ __forceinline__ float adjusted_of(float logit, AdjustmentStep step, float amount) {
-  constexpr float kMost = 0x1.fffffep127F;
+  constexpr float kMax = 0x1.fffffep127F;
   const float x = without_denormals(logit);
   const float y = without_denormals(amount);
   float result = x + y;
   if (step == AdjustmentStep::repetition) result = x > 0 ? x / y : x * y;
-  result = result < -kMost ? -kMost : result;
-  return without_denormals(result > kMost ? kMost : result);
+  result = result < -kMax ? -kMax : result;
+  return without_denormals(result > kMax ? kMax : result);
 }
 
 // Entries of one token are consecutive; the thread of the first entry applies them all.

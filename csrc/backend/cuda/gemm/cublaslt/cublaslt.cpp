@@ -75,7 +75,7 @@ CublasLt::~CublasLt() {
   if (handle_ != nullptr) api_.destroy(handle_);
 }
 
-std::string CublasLt::words_of(Code code) const {
+std::string CublasLt::describe(Code code) const {
   return std::string(api_.name_of(code)) + " (" + std::to_string(code) + ")";
 }
 
@@ -84,14 +84,14 @@ const char* CublasLt::refusal() {
     is_opened_ = true;
     refusal_ = open_cublaslt(paths_, api_);
     if (refusal_.empty()) {
-      if (const Code code = api_.create(&handle_); code != kSuccess) refusal_ = "cublasLtCreate: " + words_of(code);
+      if (const Code code = api_.create(&handle_); code != kSuccess) refusal_ = "cublasLtCreate: " + describe(code);
     }
     if (!refusal_.empty()) refusal_.insert(0, "cuBLASLt is not at hand: ");
   }
   return refusal_.empty() ? nullptr : refusal_.c_str();
 }
 
-std::size_t CublasLt::place_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const {
+std::size_t CublasLt::index_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const {
   const auto found = std::ranges::find_if(
       shapes_, [&](const Shape& shape) { return shape.is_bfloat16 == is_bfloat16 && shape.n == n && shape.k == k; });
   return static_cast<std::size_t>(found - shapes_.begin());
@@ -117,12 +117,12 @@ void CublasLt::prepare(const GemmProblem& problem) {
   IMP_CHECK(refusal() == nullptr);
   const bool is_bfloat16 = problem.weight == DType::BF16;
   for (const int n_products : {1, 2}) {
-    const CublasLtCut cut = cut_of(problem.n, problem.k, n_products);
-    for (const std::int64_t n : {cut.strip_rows, last_strip(cut)}) {
-      const std::size_t place = place_of(is_bfloat16, n, cut.k);
-      if (place == shapes_.size()) shapes_.push_back(make_shape(is_bfloat16, n, cut.k));
-      Shape& shape = shapes_[place];
-      for (const int last = bucket_of(cut.part_rows); shape.n_buckets <= last; ++shape.n_buckets) {
+    const CublasLtPartition partition = partition_of(problem.n, problem.k, n_products);
+    for (const std::int64_t n : {partition.strip_rows, last_strip(partition)}) {
+      const std::size_t index = index_of(is_bfloat16, n, partition.k);
+      if (index == shapes_.size()) shapes_.push_back(make_shape(is_bfloat16, n, partition.k));
+      Shape& shape = shapes_[index];
+      for (const int last = bucket_of(partition.part_rows); shape.n_buckets <= last; ++shape.n_buckets) {
         choose(shape, shape.n_buckets);
       }
     }
@@ -130,32 +130,31 @@ void CublasLt::prepare(const GemmProblem& problem) {
 }
 
 // The algorithms that the library offers for a number of rows, the best first.
-struct CublasLt::Offers {
+struct CublasLt::Algorithms {
   Code code = kSuccess;
   int n = 0;
   std::array<Candidate, 16> candidates = {};
 };
 
-CublasLt::Offers CublasLt::ask(const Shape& shape, int m, std::uint32_t reductions) const {
+CublasLt::Algorithms CublasLt::query(const Shape& shape, int m, std::uint32_t reductions) const {
   PreferenceData* made = nullptr;
   IMP_CHECK(api_.make_preference(&made) == kSuccess);
   const Owned<PreferenceData> wish(made, api_.free_preference);
   set(api_.set_preference, wish, kPreferenceWorkspace, std::uint64_t{CublasLtLimits::workspace_bytes});
   set(api_.set_preference, wish, kPreferenceReductions, reductions);
-  Offers offers;
+  Algorithms found;
   shape.set_rows(api_, m, x_stride_of(shape.is_bfloat16, shape.k));
   LayoutData* const out = shape.out.get();
-  offers.code =
+  found.code =
       api_.find_algorithms(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out, wish.get(),
-                           static_cast<int>(offers.candidates.size()), offers.candidates.data(), &offers.n);
-  if (offers.code != kSuccess) offers.n = 0;
-  return offers;
+                           static_cast<int>(found.candidates.size()), found.candidates.data(), &found.n);
+  if (found.code != kSuccess) found.n = 0;
+  return found;
 }
 
-bool CublasLt::takes(const Shape& shape, int m, const Candidate& candidate) const {
-  constexpr std::size_t kMost = CublasLtLimits::workspace_bytes;
-  if (candidate.code != kSuccess || candidate.workspace_bytes > kMost ||
-      !sums_in_one_order(api_, candidate.algorithm)) {
+bool CublasLt::accepts(const Shape& shape, int m, const Candidate& candidate) const {
+  constexpr std::size_t kMax = CublasLtLimits::workspace_bytes;
+  if (candidate.code != kSuccess || candidate.workspace_bytes > kMax || !sums_in_one_order(api_, candidate.algorithm)) {
     return false;
   }
   Candidate checked{};
@@ -163,18 +162,18 @@ bool CublasLt::takes(const Shape& shape, int m, const Candidate& candidate) cons
   LayoutData* const out = shape.out.get();
   const Code code = api_.check_algorithm(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out,
                                          &candidate.algorithm, &checked);
-  return code == kSuccess && checked.workspace_bytes <= kMost;
+  return code == kSuccess && checked.workspace_bytes <= kMax;
 }
 
-// The best algorithm for the most rows of the bucket that also takes the fewest. A version that rejects the mask of
+// The best algorithm for the most rows of the bucket that also accepts the fewest. A version that rejects the mask of
 // reduction schemes is asked for all algorithms.
 void CublasLt::choose(Shape& shape, int bucket) const {
-  Offers offers;
+  Algorithms found;
   for (const std::uint32_t reductions : {kNoReduction, kAnyReduction}) {
-    offers = ask(shape, bucket_rows(bucket), reductions);
-    for (int i = 0; i < offers.n; ++i) {
-      const Candidate& candidate = offers.candidates[static_cast<std::size_t>(i)];
-      if (!takes(shape, least_rows(bucket), candidate)) continue;
+    found = query(shape, bucket_rows(bucket), reductions);
+    for (int i = 0; i < found.n; ++i) {
+      const Candidate& candidate = found.candidates[static_cast<std::size_t>(i)];
+      if (!accepts(shape, least_rows(bucket), candidate)) continue;
       shape.algorithms[static_cast<std::size_t>(bucket)] = candidate.algorithm;
       return;
     }
@@ -182,15 +181,15 @@ void CublasLt::choose(Shape& shape, int bucket) const {
   throw ModelError(Reason::MODEL_UNSUPPORTED,
                    "cuBLASLt has no algorithm for weights of " + text_of(shape.n, shape.k) + " by up to " +
                        std::to_string(bucket_rows(bucket)) + " rows that sums in one order: " +
-                       (offers.code == kSuccess ? std::to_string(offers.n) + " were offered" : words_of(offers.code)));
+                       (found.code == kSuccess ? std::to_string(found.n) + " were offered" : describe(found.code)));
 }
 
 Status CublasLt::multiply(const CublasLtProduct& product, void* stream) const {
   constexpr float kOne = 1, kNothing = 0;
-  const std::size_t place = place_of(product.is_bfloat16, product.n, product.k);
+  const std::size_t index = index_of(product.is_bfloat16, product.n, product.k);
   const int bucket = bucket_of(product.m);
-  IMP_CHECK(place < shapes_.size() && bucket < shapes_[place].n_buckets);  // prepare() has added it
-  const Shape& shape = shapes_[place];
+  IMP_CHECK(index < shapes_.size() && bucket < shapes_[index].n_buckets);  // prepare() has added it
+  const Shape& shape = shapes_[index];
   shape.set_rows(api_, product.m, product.x_stride / 2);
   const Code code = api_.multiply(handle_, shape.product.get(), &kOne, product.weights, shape.weights.get(), product.x,
                                   shape.x.get(), &kNothing, product.out, shape.out.get(), product.out, shape.out.get(),

@@ -7,7 +7,7 @@
 
 #include "backend/cuda/device/status.h"
 #include "backend/cuda/gemm/cublaslt/api.h"
-#include "backend/cuda/gemm/cublaslt/cut.h"
+#include "backend/cuda/gemm/cublaslt/partition.h"
 #include "backend/gemm.h"
 
 namespace imp::cuda {
@@ -45,13 +45,13 @@ class CublasLt final : public KernelLibrary {
 
  private:
   struct Shape;
-  struct Offers;
-  std::size_t place_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const;  // index in shapes_; its size if absent
+  struct Algorithms;
+  std::size_t index_of(bool is_bfloat16, std::int64_t n, std::int64_t k) const;  // index in shapes_; its size if absent
   Shape make_shape(bool is_bfloat16, std::int64_t n, std::int64_t k) const;
   void choose(Shape& shape, int bucket) const;
-  Offers ask(const Shape& shape, int m, std::uint32_t reductions) const;
-  bool takes(const Shape& shape, int m, const cublaslt::Candidate& candidate) const;
-  std::string words_of(cublaslt::Code code) const;
+  Algorithms query(const Shape& shape, int m, std::uint32_t reductions) const;
+  bool accepts(const Shape& shape, int m, const cublaslt::Candidate& candidate) const;
+  std::string describe(cublaslt::Code code) const;
 
   std::vector<std::string> paths_;
   bool is_opened_ = false;

@@ -16,15 +16,15 @@ class ProductBatch {
   ProductBatch(const GemmLaunch& launch, std::span<const GemmLaunchTerm> terms)
       : launch_(launch),
         terms_(terms),
-        cut_(cut_of(terms.front().n, launch.k, n_products())),
-        places_(scratch_of(cut_, n_products(), launch.m)) {}
+        partition_(partition_of(terms.front().n, launch.k, n_products())),
+        places_(scratch_of(partition_, n_products(), launch.m)) {}
 
   void run() const {
-    for (std::int64_t first = 0; first < cut_.n_rows; first += cut_.strip_rows) {
-      const std::int64_t n_rows = std::min(cut_.strip_rows, cut_.n_rows - first);
+    for (std::int64_t first = 0; first < partition_.n_rows; first += partition_.strip_rows) {
+      const std::int64_t n_rows = std::min(partition_.strip_rows, partition_.n_rows - first);
       for (int i = 0; i < n_products(); ++i) decode(i, first, n_rows);
-      for (int row = 0; row < launch_.m; row += cut_.part_rows) {
-        const int m = std::min(cut_.part_rows, launch_.m - row);
+      for (int row = 0; row < launch_.m; row += partition_.part_rows) {
+        const int m = std::min(partition_.part_rows, launch_.m - row);
         for (int i = 0; i < n_products(); ++i) multiply(i, n_rows, row, m);
         finish(first, n_rows, row, m);
       }
@@ -48,7 +48,7 @@ class ProductBatch {
   const std::byte* x(int row) const { return launch_.x + row * launch_.x_stride; }
 
   void decode(int i, std::int64_t first, std::int64_t n_rows) const {
-    const auto n_tiles = static_cast<int>(cut_.k / kTileElements);
+    const auto n_tiles = static_cast<int>(partition_.k / kTileElements);
     const std::byte* const tiles =
         terms_[static_cast<std::size_t>(i)].weight + first / kTileRows * n_tiles * Tile<kType>::kBytes;
     constexpr unsigned kTiles = CublasLtKernel::kWarps;
@@ -62,7 +62,7 @@ class ProductBatch {
     Stream& stream = stream_of(launch_);
     const CublasLtProduct product = {.is_bfloat16 = kIsBfloat16,
                                      .n = n_rows,
-                                     .k = cut_.k,
+                                     .k = partition_.k,
                                      .weights = weights(i),
                                      .x = x(row),
                                      .x_stride = launch_.x_stride,
@@ -92,7 +92,7 @@ class ProductBatch {
     work.fusion = launch_.fusion;
     work.x = x(row);
     work.x_stride = launch_.x_stride;
-    work.factor_offset = kIsBfloat16 ? 0 : static_cast<int>(cut_.k) * 2;
+    work.factor_offset = kIsBfloat16 ? 0 : static_cast<int>(partition_.k) * 2;
     constexpr unsigned kColumns = CublasLtKernel::kThreads;
     cuda::launch(stream_of(launch_), finish_products_kernel,
                  {.grid = {ceil_div(static_cast<unsigned>(work.n), kColumns), static_cast<unsigned>(m)},
@@ -102,7 +102,7 @@ class ProductBatch {
 
   const GemmLaunch& launch_;
   std::span<const GemmLaunchTerm> terms_;
-  CublasLtCut cut_;
+  CublasLtPartition partition_;
   CublasLtScratch places_;
 };
 
@@ -121,7 +121,7 @@ void launch_cublaslt(const GemmLaunch& launch) {
 std::size_t cublaslt_scratch_bytes(const GemmProblem& problem, int m) {
   std::size_t most = 0;
   for (const int n_products : {1, 2}) {
-    most = std::max(most, scratch_of(cut_of(problem.n, problem.k, n_products), n_products, m).end);
+    most = std::max(most, scratch_of(partition_of(problem.n, problem.k, n_products), n_products, m).end);
   }
   return most;
 }

@@ -11,32 +11,32 @@
 
 namespace imp::cuda {
 
-constexpr int kCublasLtLeastPart = 16;
+constexpr int kCublasLtMinPart = 16;
 constexpr std::size_t kCublasLtAlignment = 256;
 
 // For one weight, or for a gate and its product.
-struct CublasLtCut {
+struct CublasLtPartition {
   std::int64_t n_rows = 0;      // of the weight, padded to a multiple of 16
   std::int64_t k = 0;           // elements of a row, padded to a tile
   std::int64_t strip_rows = 0;  // of the weight at a time, a multiple of 16
   int part_rows = 0;            // of x at a time, a power of two
 };
 
-constexpr CublasLtCut cut_of(std::int64_t n, std::int64_t k, int n_products) {
+constexpr CublasLtPartition partition_of(std::int64_t n, std::int64_t k, int n_products) {
   using Most = CublasLtLimits;
   constexpr std::int64_t kLine = 128;  // rows that a large strip is a multiple of
-  CublasLtCut cut = {.n_rows = strips_of(n) * kTileRows, .k = tiles_along(k) * kTileElements};
-  std::int64_t rows = std::min(Most::weight_bytes / (n_products * 2 * cut.k), Most::strip_rows);
+  CublasLtPartition partition = {.n_rows = strips_of(n) * kTileRows, .k = tiles_along(k) * kTileElements};
+  std::int64_t rows = std::min(Most::weight_bytes / (n_products * 2 * partition.k), Most::strip_rows);
   rows -= rows % (rows >= kLine ? kLine : kTileRows);
-  cut.strip_rows = std::clamp(rows, std::int64_t{kTileRows}, cut.n_rows);
-  const std::int64_t parts = Most::product_bytes / (n_products * 4 * cut.strip_rows);
-  cut.part_rows = std::clamp(static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(parts))), kCublasLtLeastPart,
-                             Most::part_rows);
-  return cut;
+  partition.strip_rows = std::clamp(rows, std::int64_t{kTileRows}, partition.n_rows);
+  const std::int64_t parts = Most::product_bytes / (n_products * 4 * partition.strip_rows);
+  partition.part_rows = std::clamp(static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(parts))),
+                                   kCublasLtMinPart, Most::part_rows);
+  return partition;
 }
 // Rows of the last strip.
-constexpr std::int64_t last_strip(const CublasLtCut& cut) {
-  return (cut.n_rows - 1) % cut.strip_rows + 1;
+constexpr std::int64_t last_strip(const CublasLtPartition& partition) {
+  return (partition.n_rows - 1) % partition.strip_rows + 1;
 }
 
 // Offsets in the scratch. The workspace is first.
@@ -45,7 +45,7 @@ struct CublasLtScratch {
   std::size_t weight_bytes, unit_bytes, product_bytes;  // of each
   std::size_t end;
 };
-constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int m) {
+constexpr CublasLtScratch scratch_of(const CublasLtPartition& partition, int n_products, int m) {
   const auto rounded = [](std::int64_t n_bytes) {
     return round_up(static_cast<std::size_t>(n_bytes), kCublasLtAlignment);
   };
@@ -53,9 +53,9 @@ constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int
   CublasLtScratch scratch = {.weights = CublasLtLimits::workspace_bytes,
                              .units = 0,
                              .products = 0,
-                             .weight_bytes = rounded(cut.strip_rows * cut.k * 2),
-                             .unit_bytes = rounded(cut.strip_rows * 4),
-                             .product_bytes = rounded(std::min(m, cut.part_rows) * cut.strip_rows * 4),
+                             .weight_bytes = rounded(partition.strip_rows * partition.k * 2),
+                             .unit_bytes = rounded(partition.strip_rows * 4),
+                             .product_bytes = rounded(std::min(m, partition.part_rows) * partition.strip_rows * 4),
                              .end = 0};
   scratch.units = scratch.weights + n * scratch.weight_bytes;
   scratch.products = scratch.units + n * scratch.unit_bytes;
@@ -66,7 +66,7 @@ constexpr CublasLtScratch scratch_of(const CublasLtCut& cut, int n_products, int
 // An algorithm is chosen for each of these numbers of rows. It serves all numbers above the one before.
 constexpr int kCublasLtBuckets = 8;  // 16, 32, ... 2048
 constexpr int bucket_rows(int bucket) {
-  return kCublasLtLeastPart << bucket;
+  return kCublasLtMinPart << bucket;
 }
 constexpr int bucket_of(int m) {
   int bucket = 0;

@@ -9,18 +9,18 @@
 namespace imp::cuda {
 
 // If ops are traced, waits for the device at both ends, so that exactly this op is timed.
-class CudaBackend::Running {
+class CudaBackend::OpScope {
  public:
-  Running(Stream& stream, OpTrace* trace, std::string_view name) noexcept : stream_(stream) {
+  OpScope(Stream& stream, OpTrace* trace, std::string_view name) noexcept : stream_(stream) {
     if (trace == nullptr) return;
     synchronize(stream_);
     timer_.emplace(trace, name);
   }
-  ~Running() {
+  ~OpScope() {
     if (timer_) synchronize(stream_);
   }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
 
  private:
   Stream& stream_;
