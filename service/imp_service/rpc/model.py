@@ -17,7 +17,6 @@ from imp_service.pb import types_pb2
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.durations import duration, seconds_of, timestamp
 from imp_service.rpc.requests.check_request import checked, checked_without_model
-from imp_service.serving.background_work import WeightsDigest
 from imp_service.serving.host import Host
 from imp_service.serving.load_meter import LoadSnapshot
 from imp_service.serving.served_model import ServedModel
@@ -34,11 +33,10 @@ class ModelServicer:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._digest = WeightsDigest(host)
 
     async def GetModelInfo(self, request: pb.GetModelInfoRequest, call: GrpcCall) -> pb.GetModelInfoResponse:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
-        model, sha256 = self._host.model, self._digest.sha256
+        model, sha256 = self._host.model, self._host.digest.sha256
         # On a worker: the first call counts parameters and hashes the tokenizer.
         return await self._host.workers.write(lambda: write_model_info(model, served, sha256))
 

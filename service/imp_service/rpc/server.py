@@ -25,7 +25,7 @@ from imp_service.rpc.tls import TlsCredentials
 from imp_service.rpc.tokenizer import TokenizerServicer
 from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
-from imp_service.serving.listening import bind_socket, check_all, has_ipv6
+from imp_service.serving.listening import bind_socket, bindable, check_all
 from imp_service.serving.security.access import Access
 from imp_service.telemetry.metrics_listener import MetricsListener
 
@@ -80,9 +80,9 @@ class Server:
     async def start(self) -> None:
         """Binds every listener, or none if one of them fails. Health is bound first."""
         listen = self._host.settings.listen
-        data = [self._address(text) for text in listen.grpc]
+        data = [bindable(text, self._host.telemetry.log) for text in listen.grpc]
         others = (listen.health, listen.admin, listen.metrics)
-        health, admin, metrics = (self._address(text) if text else None for text in others)
+        health, admin, metrics = (bindable(text, self._host.telemetry.log) if text else None for text in others)
         check_all([*data, *(address for address in (health, admin, metrics) if address)])
         try:
             if health is not None:
@@ -110,15 +110,6 @@ class Server:
             await self._metrics.stop()
         if self.metrics_address is not None and (path := Address(self.metrics_address).socket_path) is not None:
             path.unlink(missing_ok=True)
-
-    def _address(self, text: str) -> Address:
-        """The address to bind. `[::]` means every address of the machine, so without IPv6 it becomes `0.0.0.0`."""
-        address = Address(text)
-        if address.without_ipv6 == address or has_ipv6():
-            return address
-        message = f"this kernel has no IPv6: {address.without_ipv6.text} in place of {text}"
-        self._host.telemetry.log.warning("listen", message=message)
-        return address.without_ipv6
 
     async def _listen_for_scrapes(self, address: Address) -> None:
         listening, self.metrics_address = bind_socket(address)

@@ -60,6 +60,8 @@ class Wanted:
     # Refuses a reply that could be too large to send, given the number of the prompt's tokens.
     check_size: Callable[[int], None]
     session: ContinuedSession | None = None
+    # Added to the call's request id where one call has several generations.
+    id_suffix: str = ""
     # The caller's names of fields in errors; None: those of imp.v1's GenerateRequest.
     rename: Rename | None = None
 
@@ -77,7 +79,8 @@ class Generations:
         host.model.require_fitting(request.prompt)
         with ExitStack() as holds:
             plan = self._planner(wanted, call, holds)
-            running = holds.enter_context(host.requests.admit(call.request_id, call.tenant, call.peer, call.end))
+            request_id = call.request_id + wanted.id_suffix
+            running = holds.enter_context(host.requests.admit(request_id, call.tenant, call.peer, call.end))
             queued = host.model.client.engine.stats().queued
             with (
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),

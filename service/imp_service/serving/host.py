@@ -24,6 +24,7 @@ from imp_service.serving.requests import Requests
 from imp_service.serving.running_calls import RunningCalls
 from imp_service.serving.session.sessions import Sessions
 from imp_service.serving.watchdog import Watchdog
+from imp_service.serving.weights_digest import WeightsDigest
 from imp_service.serving.workers import TextWorkers
 from imp_service.telemetry import Telemetry
 from imp_service.telemetry.log import STDERR
@@ -57,6 +58,7 @@ class Host:
         self.telemetry = Telemetry(self.settings, clock=clock, log_to=log_to)
         self.lifecycle = Lifecycle()
         self.background = BackgroundThreads(self.lifecycle)
+        self.digest = WeightsDigest(self)
         self.calls = RunningCalls()
         self.drain = Drain(self.settings.drain, self.lifecycle, self.calls, self.telemetry.log)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)

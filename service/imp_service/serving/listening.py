@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from imp_service.config.address import Address
+from imp_service.telemetry.log import Log
 
 _IN_USE = frozenset((errno.EADDRINUSE,))
 _NOT_ALLOWED = frozenset((errno.EACCES, errno.EPERM))
@@ -125,6 +126,15 @@ def has_ipv6() -> bool:
     except OSError:
         return False
     return True
+
+
+def bindable(text: str, log: Log) -> Address:
+    """The address to bind. `[::]` means every address of the machine, so without IPv6 it becomes `0.0.0.0`."""
+    address = Address(text)
+    if address.without_ipv6 == address or has_ipv6():
+        return address
+    log.warning("listen", message=f"this kernel has no IPv6: {address.without_ipv6.text} in place of {text}")
+    return address.without_ipv6
 
 
 def check_all(addresses: Iterable[Address]) -> None:

@@ -35,7 +35,7 @@ def access_fields(facts: CallFacts, model: str) -> dict[str, Field]:
         "id": facts.request_id,
         "tenant": facts.tenant,
         "model": model,
-        "method": f"{facts.method.service}/{facts.method.name}",
+        "method": facts.method.name if facts.method.is_http else f"{facts.method.service}/{facts.method.name}",
         "peer": facts.peer,
         "code": facts.code,
     }

@@ -75,7 +75,7 @@ class CallRecord:
 
     def __post_init__(self) -> None:
         method = self.facts.method
-        self.metrics.grpc_started.labels(method.type, method.service, method.name).inc()
+        self.metrics.call_started(method)
         if method.is_request:
             self.metrics.started.inc()
             self.metrics.active.inc()
@@ -136,9 +136,7 @@ class CallRecord:
         facts, metrics = self.facts, self.metrics
         facts.code, facts.reason, facts.seconds = code, reason, self.clock() - facts.began
         facts.outcome = self._outcome(code)
-        labels = (facts.method.type, facts.method.service, facts.method.name)
-        metrics.grpc_handled.labels(*labels, code).inc()
-        metrics.grpc_handling.labels(*labels).observe(facts.seconds)
+        metrics.call_ended(facts.method, code, facts.seconds)
         if code != "OK":
             metrics.errors.labels(code, reason).inc()
         if facts.method.is_request:

@@ -1,4 +1,4 @@
-"""The registered RPC methods: labels of metrics come from them, never from a client."""
+"""The registered methods of gRPC and paths of HTTP: labels of metrics come from them, never from a client."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ MethodType = Literal["unary", "client_stream", "server_stream", "bidi_stream"]
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One RPC of one service."""
+    """One RPC of one service, or one path of HTTP, which has no service."""
 
     service: str
     name: str
@@ -19,9 +19,14 @@ class Method:
     is_health: bool = False
 
     @property
+    def is_http(self) -> bool:
+        """A path of HTTP."""
+        return not self.service
+
+    @property
     def path(self) -> str:
-        """The path in gRPC."""
-        return f"/{self.service}/{self.name}"
+        """The path of the request."""
+        return f"/{self.service}/{self.name}" if self.service else self.name
 
 
 # The label of calls whose method is not registered.

@@ -115,11 +115,35 @@ class Metrics:
         self.grpc_handling = self._histogram(
             "grpc_server_handling_seconds", "Calls, from start to status.", REQUEST_BOUNDS, METHOD_LABELS
         )
+        self.http_handled = self._counter(
+            "imp_http_requests", "Requests over HTTP that were answered.", ("path", "code")
+        )
+        self.http_handling = self._histogram(
+            "imp_http_request_seconds", "Requests over HTTP, from start to end.", REQUEST_BOUNDS, ("path",)
+        )
 
     def add_method(self, method: Method) -> None:
         """Shows a method's series from the start, so that a rate over them has a first value."""
-        self.grpc_started.labels(method.type, method.service, method.name)
-        self.grpc_handled.labels(method.type, method.service, method.name, "OK")
+        if method.is_http:
+            self.http_handled.labels(method.name, "OK")
+        else:
+            self.grpc_started.labels(method.type, method.service, method.name)
+            self.grpc_handled.labels(method.type, method.service, method.name, "OK")
+
+    def call_started(self, method: Method) -> None:
+        """Counts the start of a call."""
+        if not method.is_http:
+            self.grpc_started.labels(method.type, method.service, method.name).inc()
+
+    def call_ended(self, method: Method, code: str, seconds: float) -> None:
+        """Counts the end of a call, with the name of a gRPC code."""
+        if method.is_http:
+            self.http_handled.labels(method.name, code).inc()
+            self.http_handling.labels(method.name).observe(seconds)
+        else:
+            labels = (method.type, method.service, method.name)
+            self.grpc_handled.labels(*labels, code).inc()
+            self.grpc_handling.labels(*labels).observe(seconds)
 
     def set_model(self, facts: Mapping[str, str]) -> None:
         """Says what is served: the labels of imp_model_info."""

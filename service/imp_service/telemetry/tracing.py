@@ -72,10 +72,7 @@ def _end(span: Span, facts: CallFacts) -> None:
     if span.is_recording():
         span.set_attributes(
             {
-                "rpc.system": "grpc",
-                "rpc.service": facts.method.service,
-                "rpc.method": facts.method.name,
-                "rpc.response.status_code": facts.code,
+                **_of_transport(facts),
                 "imp.request_id": facts.request_id,
                 "gen_ai.usage.input_tokens": facts.n_prompt,
                 "gen_ai.usage.output_tokens": facts.n_output,
@@ -97,3 +94,15 @@ def _exporter_to(endpoint: str) -> SpanExporter:
 
     exporter: SpanExporter = OTLPSpanExporter(endpoint=endpoint, insecure=endpoint.startswith("http://"))
     return exporter
+
+
+def _of_transport(facts: CallFacts) -> dict[str, str]:
+    """The attributes that name what was called."""
+    if facts.method.is_http:
+        return {"http.route": facts.method.name, "imp.code": facts.code}
+    return {
+        "rpc.system": "grpc",
+        "rpc.service": facts.method.service,
+        "rpc.method": facts.method.name,
+        "rpc.response.status_code": facts.code,
+    }

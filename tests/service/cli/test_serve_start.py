@@ -158,11 +158,11 @@ def test_lif_10_y22_an_interpreter_ends_with_an_engine_at_work(tmp_path: Path) -
 DIGESTS_FOR_EVER = """
 import itertools, sys
 from imp_service.cli.shell import main
-from imp_service.serving import background_work
+from imp_service.serving import weights_digest
 def read_for_ever(files, goes_on):
     for _ in itertools.count():
         files[0].read(0, 2**20)
-background_work.sha256_of = read_for_ever
+weights_digest.sha256_of = read_for_ever
 sys.exit(main())
 """
 

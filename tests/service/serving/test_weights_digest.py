@@ -71,7 +71,7 @@ def test_mod_14_a_file_renamed_over_the_path_is_not_what_is_digested(
     files: tuple[Path, bytes, Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, content, other, its = files
-    when_digested(lambda: other.replace(path), monkeypatch, "serving.background_work")
+    when_digested(lambda: other.replace(path), monkeypatch, "serving.weights_digest")
     assert reported(path) == digest_of(content)
     assert path.read_bytes() == its
 
@@ -80,7 +80,7 @@ def test_mod_14_a_file_that_is_removed_has_its_digest(
     files: tuple[Path, bytes, Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, content, _, _ = files
-    when_digested(path.unlink, monkeypatch, "serving.background_work")
+    when_digested(path.unlink, monkeypatch, "serving.weights_digest")
     assert reported(path) == digest_of(content)
 
 
@@ -88,7 +88,7 @@ def test_mod_14_of_a_file_changed_in_place_the_digest_stays_unknown(
     files: tuple[Path, bytes, Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _, _, its = files
-    when_digested(lambda: path.write_bytes(its + b"x"), monkeypatch, "serving.background_work")
+    when_digested(lambda: path.write_bytes(its + b"x"), monkeypatch, "serving.weights_digest")
     assert reported(path) == ""
 
 

@@ -1,48 +1,17 @@
-"""Work in the background once the model serves: the digest of its weights, and the cache of packed weights."""
+"""Computes the digest of the weights in the background once the model serves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from imp_service.core import Error
 from imp_service.core.weights import sha256_of
 from imp_service.generation import ModelRuntime
-from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 
-EVENT = "packed weights"
-
-
-class PackedWeights:
-    """Writes the cache of packed weights once the host serves, if `model.packed_cache` names one that was not read."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._has_begun = False
-        host.lifecycle.watch(self._enter)
-
-    def _enter(self, phase: Phase) -> None:
-        if phase is not Phase.SERVING or self._has_begun or (found := self._host.model.core.packed) is None:
-            return
-        self._has_begun = True
-        log = self._host.telemetry.log
-        if found["was_read"]:
-            log.info(EVENT, message="read", path=found["path"])
-        elif (path := found["path"]) is None:
-            log.info(EVENT, message=f"not used: {found['why']}")
-        else:
-            log.info(EVENT, message=f"not read: {found['why']}", path=path)
-            self._host.background.start("imp-packed", lambda goes_on: self._write(path, goes_on))
-
-    def _write(self, path: str, goes_on: Callable[[], bool]) -> None:
-        log = self._host.telemetry.log
-        try:
-            is_whole = self._host.model.core.write_packed(goes_on)
-        except Error as error:
-            log.warning(EVENT, message=f"not written: {error.message}", path=path)
-        else:
-            if is_whole:
-                log.info(EVENT, message="written", path=path)
+if TYPE_CHECKING:
+    from imp_service.serving.host import Host
 
 
 class WeightsDigest:
