@@ -27,6 +27,7 @@ MODELS = ROOT / "service" / "imp_service" / "models"
 DEPLOYED_EXTRAS = ("otel", "ray")
 # Licenses as SPDX expressions, read by a person. The tool fails for a dependency that is not listed.
 LICENCES = {
+    "aiohttp": "Apache-2.0",
     "googleapis-common-protos": "Apache-2.0",
     "grpcio": "Apache-2.0",
     "grpcio-channelz": "Apache-2.0",

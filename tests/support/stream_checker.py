@@ -165,8 +165,10 @@ class StreamChecker:
         if output.parse:
             return  # the text is content alone
         whole = self._detokenize(sequence.token_ids, output.special_tokens)
-        if finished.match.WhichOneof("match") == "text" and not self._request.stop.include_match:
-            require(whole.startswith(sequence.text + finished.match.text), "text and stop string are not the tokens'")
+        if finished.match.WhichOneof("match") == "text":
+            match = finished.match.text
+            kept = sequence.text if self._request.stop.include_match else sequence.text + match
+            require(whole.startswith(kept) and kept.endswith(match), "text and stop string are not the tokens'")
         else:
             require(sequence.text == whole, f"text {sequence.text!r}, of its tokens {whole!r}")
 

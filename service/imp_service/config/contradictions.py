@@ -62,6 +62,7 @@ def _addresses(listen: Listen) -> Iterator[Contradiction]:
         yield ("listen", "admin"), ("listen",), f"found {listen.admin}, expected loopback or a Unix socket"
     taken: list[tuple[str, str]] = []
     named = [("grpc", address) for address in listen.grpc]
+    named += [("http", address) for address in listen.http]
     named += [(name, text) for name in ("health", "admin", "metrics") if (text := getattr(listen, name)) is not None]
     for name, address in named:
         for other, earlier in taken:

@@ -13,7 +13,7 @@ from imp_service.config.parse import parse
 from imp_service.config.settings import TABLE, Settings
 from imp_service.config.sources import Assignment, FileLines, read_assignment, read_environment
 from imp_service.config.table import Named, Node, Section
-from imp_service.config.tree import Tree, merged, origin_at
+from imp_service.config.tree import Origin, Tree, Value, branch, merged, origin_at
 
 # An unknown key is compared with every known key, so many errors would take long.
 MOST_ERRORS = 100
@@ -84,10 +84,19 @@ def read(
             take(lambda said=assignment: check_assignment(TABLE, _assignment(said)))  # type: ignore[misc]
     except _EnoughError:
         return Reading(None, tuple(errors), is_whole=False)
+    tree = merged(tree, _listeners(tree))
     settings = build(tree)
     if not errors:
         errors.extend(_contradictions(tree, settings, lines))
     return Reading(Config(settings, found[0] if found else None, tree), tuple(errors))
+
+
+def _listeners(tree: Tree) -> Tree:
+    """Without HTTP if an address is given, but none for it: then exactly the given addresses are listened on."""
+    given = tree.get("listen")
+    if not isinstance(given, dict) or not given or "http" in given:
+        return {}
+    return branch(("listen", "http"), Value((), Origin("auto", "another key of [listen] is set")))
 
 
 def _assignment(said: str | Assignment) -> Assignment:

@@ -13,12 +13,19 @@ ADDRESS = Text(
     pattern=rf"unix:///.+|(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}",
 )
 PATH = Text("a path")
+ORIGIN = Text("an origin such as https://chat.example.com, or *", pattern=r"\*|https?://[^/\s]+")
+HOST = Text("a host name without port", pattern=r"[a-z0-9.-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
     grpc: tuple[str, ...] = key(
         ListOf(ADDRESS, 8), ("127.0.0.1:50051",), "addresses of the services and of health; port 0: any free port"
+    )
+    http: tuple[str, ...] = key(
+        ListOf(ADDRESS, 8),
+        ("127.0.0.1:8000",),
+        "addresses of OpenAI's API; none if another key of [listen] is set and this is not",
     )
     health: str | None = key(ADDRESS, None, "health only, without TLS, for probes", example="[::]:50052")
     admin: str | None = key(
@@ -29,8 +36,33 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
+class Http:
+    origins: tuple[str, ...] = key(
+        ListOf(ORIGIN, 64), (), 'sites whose pages may call, besides the server\'s own and loopback; "*": all'
+    )
+    hosts: tuple[str, ...] = key(
+        ListOf(HOST, 64), (), "names of this server, besides addresses, single words, .svc, .local and .internal"
+    )
+    unknown_fields: str = key(
+        Choice("refuse", "ignore"), "refuse", "request fields that imp does not know", reloads=True
+    )
+    public_metrics: bool = key(Boolean(), False, "/metrics needs no token")
+    head_timeout: timedelta = key(
+        Duration("10ms", "1h"), timedelta(seconds=10), "longest wait for a whole head, and for more of a body"
+    )
+    idle_timeout: timedelta = key(
+        Duration("10ms", "24h"), timedelta(seconds=75), "close an unused connection after this"
+    )
+    heartbeat: timedelta = key(
+        Duration("10ms", "1h"), timedelta(seconds=10), "while a stream waits, send a comment this often"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Tls:
-    cert: str | None = key(PATH, None, "certificate chain (PEM) of the TCP listeners of listen.grpc", example="tls.crt")
+    cert: str | None = key(
+        PATH, None, "certificate chain (PEM) of the TCP listeners of listen.grpc and listen.http", example="tls.crt"
+    )
     client_ca: str | None = key(PATH, None, "clients need a certificate signed by one of these (PEM)", example="ca.crt")
     # Last: from here on, `key` is this field.
     key: str | None = key(PATH, None, "its private key (PEM)", example="tls.key")

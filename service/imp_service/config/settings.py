@@ -16,6 +16,7 @@ from imp_service.config.server_settings import (
     Connection,
     Drain,
     Features,
+    Http,
     Keepalive,
     Listen,
     Log,
@@ -192,6 +193,7 @@ class Settings:
     """All settings of one process, frozen; two of them in one process make two different engines."""
 
     listen: Listen = section(Listen, "addresses of imp serve; TCP or Unix sockets")
+    http: Http = section(Http, "OpenAI's API over HTTP, on the addresses of listen.http")
     tls: Tls = section(Tls, "TLS; files are read again when they change")
     auth: Auth = section(Auth, "who may call; unset: everyone who can connect")
     model: Model = section(Model, "the model that is loaded")

@@ -9,12 +9,13 @@ from functools import partial
 from imp_service.config import Config
 from imp_service.core import Error, Progress
 from imp_service.core.background_load import BackgroundLoad
+from imp_service.door.server import HttpServer
 from imp_service.generation import ModelRuntime
 from imp_service.rpc.server import Server
-from imp_service.serving.background_work import PackedWeights
 from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans
 from imp_service.serving.loading import MakeModel, make_model
+from imp_service.serving.packed_weights import PackedWeights
 from imp_service.serving.security.access import Access
 
 # Time to send the last statuses, also of requests whose device has failed.
@@ -43,6 +44,7 @@ class Service:
         try:
             self._access = Access(self.host)
             self.server = Server(self.host, self._access)
+            self.http = HttpServer(self.host, self._access)
         except BaseException:
             self.host.close()
             raise
@@ -69,7 +71,9 @@ class Service:
         """
         has_drained = False
         try:
+            self.http.bind()
             await self.server.start()
+            self.http.start()
             self._access.watch()
             if await self._load():
                 on_serving()
@@ -80,7 +84,7 @@ class Service:
         finally:
             on_closing()
             self._access.stop()
-            await self.server.stop(LAST_SECONDS)
+            await asyncio.gather(self.server.stop(LAST_SECONDS), self.http.stop(LAST_SECONDS))
             if has_drained:
                 self.host.telemetry.log.info("stopped", message="every listener is closed")
             self.host.close()

@@ -13,12 +13,20 @@ from imp_service.config.settings import TABLE
 from imp_service.config.table import ANY_NAME, keys_of
 from support.key_effects.core_keys import CORE_EFFECTS, ENGINE_EFFECTS
 from support.key_effects.effect import FOLDER, Effect
+from support.key_effects.http_keys import HTTP_EFFECTS
 from support.key_effects.machine_keys import MACHINE_EFFECTS
 from support.key_effects.server_keys import SERVER_EFFECTS
 from support.key_effects.text_keys import TEXT_EFFECTS
 from support.key_effects.wire_keys import WIRE_EFFECTS
 
-EFFECTS: dict[str, Effect] = {**CORE_EFFECTS, **MACHINE_EFFECTS, **WIRE_EFFECTS, **TEXT_EFFECTS, **SERVER_EFFECTS}
+EFFECTS: dict[str, Effect] = {
+    **CORE_EFFECTS,
+    **MACHINE_EFFECTS,
+    **WIRE_EFFECTS,
+    **HTTP_EFFECTS,
+    **TEXT_EFFECTS,
+    **SERVER_EFFECTS,
+}
 NAMED = f"models.{ANY_NAME}."
 
 

@@ -53,5 +53,5 @@ def test_cfg_15_what_sizes_or_shapes_the_server_never_reloads() -> None:
     """Keys that decide memory, threads, sockets or identity."""
     marked = {write_path(path) for path, key in keys_of(TABLE) if key.reloads}
     sections = {name.partition(".")[0] for name in marked}
-    assert sections == {"limits", "sessions", "features", "chunk", "slow_client", "drain", "watchdog", "log"}
+    assert sections == {"limits", "sessions", "features", "http", "chunk", "slow_client", "drain", "watchdog", "log"}
     assert not marked & {"sessions.max", "sessions.evict", "slow_client.bytes", "limits.max_context", "log.format"}

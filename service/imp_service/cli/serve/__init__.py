@@ -36,7 +36,17 @@ SWITCH_SECONDS = 0.0005
 def configure(parser: ArgumentParser) -> None:
     add_model_options(parser, as_word=True)
     parser.add_argument(
-        "--listen", metavar="ADDRESS", action="append", help="serve on host:port or unix:///path; may be given again"
+        "--listen",
+        metavar="ADDRESS",
+        action="append",
+        help="serve gRPC on host:port or unix:///path; may be given again",
+    )
+    parser.add_argument(
+        "--http",
+        metavar="ADDRESS",
+        action="append",
+        help="serve OpenAI's API on host:port or unix:///path, or `off`; may be given again "
+        "(default: 127.0.0.1:8000, and off if --listen is given)",
     )
     parser.add_argument(
         "--strict", action="store_true", help="refuse to serve a model whose chat template does not compile"
@@ -67,6 +77,9 @@ def run(arguments: Namespace) -> int:
     ready = None if arguments.ready_file is None else ReadyFile(Path(arguments.ready_file))
     signals = StopSignals(_ignore if ready is None else ready.remove)
     typed = [] if arguments.listen is None else [of_option("--listen", "listen.grpc", json.dumps(arguments.listen))]
+    if arguments.http is not None:
+        addresses = [] if arguments.http == ["off"] else arguments.http
+        typed.append(of_option("--http", "listen.http", json.dumps(addresses)))
     if arguments.strict:
         typed.append(of_option("--strict", "model.strict", "true"))
     config = resolve_threads(load_model_settings(arguments, typed))

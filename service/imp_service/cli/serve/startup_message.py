@@ -20,6 +20,7 @@ def facts(service: "Service") -> dict[str, object]:
     server = service.server
     return {
         "grpc": server.addresses,
+        "http": service.http.addresses or None,
         "health": server.health_address,
         "metrics": server.metrics_address,
         "admin": server.admin_address,
@@ -65,9 +66,40 @@ def _print_message(service: "Service") -> None:
         f"serving imp.v1 on {' and '.join(server.addresses)}"
         + "".join(f", {what} on {address}" for what, address in others.items() if address),
         f"  {call_line(service)}",
+        *_http_lines(service),
         "  Ctrl-C drains, a second one ends at once",
     ]
     print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _http_lines(service: "Service") -> list[str]:
+    """Where OpenAI's API is, and a command that calls it."""
+    settings, addresses = service.host.settings, service.http.addresses
+    urls = [_url(Address(text), has_tls=settings.tls.cert is not None) for text in addresses]
+    if not urls:
+        return []
+    return [f"serving OpenAI's API on {' and '.join(f'{url}/v1' for url in urls)}", f"  {curl_line(service)}"]
+
+
+def _url(address: Address, *, has_tls: bool) -> str:
+    if address.socket_path is not None:
+        return address.text
+    return f"{'https' if has_tls else 'http'}://{address.local_text}"
+
+
+def curl_line(service: "Service") -> str:
+    """A command that asks for a chat completion."""
+    settings, address = service.host.settings, Address(service.http.addresses[0])
+    words = ["curl"]
+    if address.socket_path is not None:
+        words += ["--unix-socket", str(address.socket_path), "http://localhost/v1/chat/completions"]
+    else:
+        words += ["--cacert", "CA.pem"] if settings.tls.cert is not None else []
+        words += [f"{_url(address, has_tls=settings.tls.cert is not None)}/v1/chat/completions"]
+    words += ["-H", "content-type: application/json"]
+    if settings.auth.token_file is not None:
+        words += ["-H", "authorization: Bearer TOKEN"]
+    return shlex.join([*words, "-d", '{"messages": [{"role": "user", "content": "Hello!"}]}'])
 
 
 def call_line(service: "Service") -> str:

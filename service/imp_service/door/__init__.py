@@ -1,0 +1,1 @@
+"""The HTTP door: the paths that OpenAI's clients call, beside gRPC and over the same path of a call."""

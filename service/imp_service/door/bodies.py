@@ -1,0 +1,44 @@
+"""Reads the body of a request: within the limits, as strict JSON, and on a worker if it is large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from imp_service.door.http_call import HttpCall
+from imp_service.generation.validate import invalid
+from imp_service.serving.host import Host
+from imp_service.text.strict_json import parse_strict_json
+
+T = TypeVar("T")
+PATH = "body"
+MAX_DEPTH = 64
+# Reading a larger body takes too long for the event loop.
+MAX_INLINE_BYTES = 16 * 1024
+
+
+async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any]], T]) -> T:
+    """What `read` makes of the body's object. Raises FieldsInvalid, also for what is no JSON object."""
+    most = host.settings.limits.max_message_bytes
+    content = await call.exchange.read_body(most)
+    call.has_read_body = True
+    call.n_request_bytes = len(content)
+
+    def work() -> T:
+        return read(parse_object(content, most))
+
+    if len(content) <= MAX_INLINE_BYTES:
+        return work()
+    return await host.workers.run_light(work, len(content))
+
+
+def parse_object(content: bytes, max_bytes: int) -> Mapping[str, Any]:
+    """The object. Raises FieldsInvalid."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise invalid(PATH, f"not UTF-8 at byte {error.start}") from None
+    value = parse_strict_json(text, PATH, max_bytes=max_bytes, max_depth=MAX_DEPTH)
+    if not isinstance(value, dict):
+        raise invalid(PATH, "expected an object")
+    return value

@@ -1,0 +1,89 @@
+"""Failures in the form of OpenAI: a status, headers about a retry, and a body with message, type, param and code."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from imp_service.serving.errors.error_table import Detail, Retry
+from imp_service.serving.errors.failures import Failure
+
+Headers = list[tuple[str, str]]
+
+# Status code of gRPC -> status of HTTP. Others are errors of the server.
+STATUSES: Mapping[str, HTTPStatus] = {
+    "INVALID_ARGUMENT": HTTPStatus.BAD_REQUEST,
+    "FAILED_PRECONDITION": HTTPStatus.BAD_REQUEST,
+    # Not 416, which is about ranges of bytes: of these errors only CONTEXT_TOO_LONG is possible here.
+    "OUT_OF_RANGE": HTTPStatus.BAD_REQUEST,
+    "CANCELLED": HTTPStatus.BAD_REQUEST,
+    "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
+    "PERMISSION_DENIED": HTTPStatus.FORBIDDEN,
+    "NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "ALREADY_EXISTS": HTTPStatus.CONFLICT,
+    "ABORTED": HTTPStatus.CONFLICT,
+    "RESOURCE_EXHAUSTED": HTTPStatus.TOO_MANY_REQUESTS,
+    "UNIMPLEMENTED": HTTPStatus.NOT_IMPLEMENTED,
+    "UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
+    "DEADLINE_EXCEEDED": HTTPStatus.GATEWAY_TIMEOUT,
+}
+# Reasons for which OpenAI has a code of its own.
+CODES: Mapping[str, str] = {
+    "CONTEXT_TOO_LONG": "context_length_exceeded",
+    "MODEL_NOT_SERVED": "model_not_found",
+    "TOKEN_MISSING": "invalid_api_key",
+    "TOKEN_INVALID": "invalid_api_key",
+    "QUEUE_FULL": "rate_limit_exceeded",
+    "TENANT_LIMIT": "rate_limit_exceeded",
+    "CANCELLED": "aborted",
+}
+TYPES: Mapping[HTTPStatus, str] = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+}
+# OpenAI's clients repeat a call with such a status, unless a header says that it is of no use.
+REPEATED = (HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
+RETRIED = frozenset({Retry.YES, Retry.ONCE, Retry.YES_ELSEWHERE})
+
+
+def status_of(failure: Failure) -> HTTPStatus:
+    """The HTTP status."""
+    return STATUSES.get(failure.row.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def may_be_repeated(failure: Failure) -> bool:
+    """Whether the same call, sent again, can succeed."""
+    if failure.row.retry is Retry.UNLESS_NEVER:
+        return not failure.can_never_fit
+    return failure.row.retry in RETRIED
+
+
+def headers_of(failure: Failure) -> Headers:
+    """When the call may be sent again, or that this is of no use."""
+    status = status_of(failure)
+    headers: Headers = [("www-authenticate", "Bearer")] if status is HTTPStatus.UNAUTHORIZED else []
+    if may_be_repeated(failure):
+        if Detail.RETRY_INFO in failure.row.details:
+            headers.append(("retry-after", str(math.ceil(failure.delay))))
+            headers.append(("retry-after-ms", str(math.ceil(failure.delay * 1000))))
+    elif status in REPEATED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        headers.append(("x-should-retry", "false"))
+    return headers
+
+
+def body_of(failure: Failure, code: str | None = None) -> bytes:
+    """The body. `code` replaces the code of the reason."""
+    param = failure.violations[0].path if failure.violations else None
+    return error_body(
+        status_of(failure), code or CODES.get(failure.reason, failure.reason.lower()), failure.message, param
+    )
+
+
+def error_body(status: HTTPStatus, code: str, message: str, param: str | None = None) -> bytes:
+    """An error as JSON."""
+    usual = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    error = {"message": message, "type": TYPES.get(status, usual), "param": param, "code": code}
+    return json.dumps({"error": error}).encode()

@@ -1,0 +1,38 @@
+"""Which names of a Host header can be this server's own."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+
+_NAME = re.compile(r"\[(?P<six>[0-9A-Fa-f:.]+)\](?::\d+)?|(?P<name>[A-Za-z0-9._-]+)(?::\d+)?")
+# Protection against DNS rebinding: an attacker can own other names, but none of these.
+_INTERNAL = (".svc", ".cluster.local", ".local", ".internal")
+
+
+def name_of(host: str) -> str:
+    """The name without its port, in lower case. Empty for what is no host."""
+    match = _NAME.fullmatch(host)
+    return "" if match is None else match["six"] or match["name"].lower()
+
+
+def is_local_host(host: str) -> bool:
+    """Whether a Host header may name this listener: an IP address, a single word or an internal name."""
+    name = name_of(host)
+    if not name:
+        return False
+    try:
+        ip_address(name)
+    except ValueError:
+        return "." not in name or name.endswith(_INTERNAL)
+    return True
+
+
+def is_loopback_host(name: str) -> bool:
+    """Whether a name without port means this machine."""
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""OpenAI's API: its request fields, its replies, and its event streams."""

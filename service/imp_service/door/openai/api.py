@@ -1,0 +1,162 @@
+"""Chat completions and completions: from a request's body to the last byte of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from imp_service import __version__
+from imp_service.door.bodies import read_body
+from imp_service.door.http_call import HttpCall
+from imp_service.door.model_names import public_name, require_served
+from imp_service.door.openai.chat import ChatCompletion, ChatEvents
+from imp_service.door.openai.completions import Completion, CompletionEvents
+from imp_service.door.openai.events import WAITING
+from imp_service.door.openai.kinds import shown
+from imp_service.door.openai.logprobs import Pieces
+from imp_service.door.openai.replies import Head
+from imp_service.door.openai.reply_size import check_size
+from imp_service.door.openai.requests import Caller, Wish, read_chat, read_completion
+from imp_service.door.openai.running import Numbered, replies_of
+from imp_service.generation import GenerationRequest
+from imp_service.generation.replies import Reply
+from imp_service.serving.generation_stream import GenerationStream
+from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
+from imp_service.serving.host import Host
+from imp_service.serving.served_model import ServedModel
+
+T = TypeVar("T")
+# Of the digest, in hexadecimal digits.
+FINGERPRINT_DIGITS = 8
+# Of the ignored fields, in a header.
+MAX_NAMED = 16
+
+
+class Whole(Protocol):
+    """Gathers replies into one body."""
+
+    def add(self, prompt: int, reply: Reply) -> None: ...
+    def body(self) -> bytes: ...
+
+
+class Written(Protocol):
+    """Writes replies as events."""
+
+    def write(self, prompt: int, reply: Reply) -> bytes: ...
+    def end(self) -> bytes: ...
+
+
+class OpenAi:
+    """Answers the calls of one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._generations = Generations(host)
+
+    async def chat(self, call: HttpCall) -> None:
+        """A chat completion."""
+        has_developer = "developer" in (self._host.model.text.template_source or "")
+        wish = await self._read(call, partial(read_chat, has_developer=has_developer))
+        head, pieces = self._head(call, "chatcmpl"), self._pieces(wish)
+        if wish.is_streamed:
+            await self._stream(call, wish, ChatEvents(head, wish, pieces))
+        else:
+            await self._gather(call, wish, ChatCompletion(head, wish, pieces))
+
+    async def completions(self, call: HttpCall) -> None:
+        """A completion of one prompt or more."""
+        wish = await self._read(call, read_completion)
+        head, pieces = self._head(call, "cmpl"), self._pieces(wish)
+        if wish.is_streamed:
+            await self._stream(call, wish, CompletionEvents(head, wish, pieces))
+        else:
+            await self._gather(call, wish, Completion(head, wish, pieces))
+
+    async def _read(self, call: HttpCall, read: Callable[..., Wish]) -> Wish:
+        host = self._host
+        served = ServedModel.of(host.model, host.settings)
+        ignores_unknown = host.settings.http.unknown_fields == "ignore"
+
+        def read_object(body: Mapping[str, Any]) -> Wish:
+            wish = read(body, served, Caller(call.priority, call.tenant), ignores_unknown=ignores_unknown)
+            require_served(body.get("model"), served.names)
+            return wish
+
+        wish = await read_body(call, host, read_object)
+        if wish.ignored:
+            call.headers.append(("imp-ignored", ", ".join(map(shown, wish.ignored[:MAX_NAMED]))))
+        return wish
+
+    async def _gather(self, call: HttpCall, wish: Wish, whole: Whole) -> None:
+        """Answers with one body."""
+        async with self._replies(call, wish) as replies:
+            async for prompt, reply in replies:
+                await self._written(reply, partial(whole.add, prompt, reply))
+        call.answer_with(await self._host.workers.write(whole.body))
+
+    async def _stream(self, call: HttpCall, wish: Wish, events: Written) -> None:
+        """Answers with events."""
+        async with self._replies(call, wish) as replies:
+            pending = await self._first(call, replies)
+            while pending is not None:
+                prompt, reply = pending
+                content = await self._written(reply, partial(events.write, prompt, reply))
+                n_tokens = len(getattr(reply, "token_ids", ()))
+                # While the caller does not read, only the bytes are kept.
+                del pending, reply
+                if content:
+                    await call.write(content)
+                call.n_sent_tokens += n_tokens
+                pending = await anext(replies, None)
+        await call.write(events.end())
+
+    def _replies(self, call: HttpCall, wish: Wish) -> AbstractAsyncContextManager[AsyncIterator[Numbered]]:
+        served = ServedModel.of(self._host.model, self._host.settings)
+        began = self._host.clock()
+
+        def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
+            wanted = Wanted(
+                request=request,
+                delivery=self._delivery(wish),
+                began=began,
+                check_size=lambda n_prompt: check_size(wish, request, n_prompt, served),
+                id_suffix=f"-{prompt}" if len(wish.requests) > 1 else "",
+                rename=lambda path: wish.caller_path(path, prompt),
+            )
+            return self._generations.running(wanted, call)
+
+        return replies_of(wish.requests, start)
+
+    def _delivery(self, wish: Wish) -> Delivery:
+        chunk = self._host.settings.chunk
+        if not wish.is_streamed:
+            return WHOLE
+        return Delivery(wish.chunk_tokens or chunk.max_tokens, chunk.max_delay.total_seconds())
+
+    async def _first(self, call: HttpCall, replies: AsyncIterator[Numbered]) -> Numbered | None:
+        """The first reply. While it takes long, comments keep the connection in use."""
+        heartbeat = self._host.settings.http.heartbeat.total_seconds()
+        waiting = asyncio.ensure_future(anext(replies, None))
+        try:
+            while not (await asyncio.wait((waiting,), timeout=heartbeat))[0]:
+                await call.write(WAITING)
+            return waiting.result()
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.wait((waiting,))
+
+    async def _written(self, reply: Reply, work: Callable[[], T]) -> T:
+        """The result of writing a reply, on a worker if it is large."""
+        return await self._host.workers.write(work) if is_large(reply) else work()
+
+    def _head(self, call: HttpCall, prefix: str) -> Head:
+        model, digest = self._host.model, self._host.digest.sha256
+        fingerprint = f"imp-{__version__}-{digest[:FINGERPRINT_DIGITS]}" if digest else None
+        return Head(f"{prefix}-{call.request_id}", int(self._host.wall()), public_name(model.name), fingerprint)
+
+    def _pieces(self, wish: Wish) -> Pieces:
+        return Pieces(self._host.model.tokenizer.table, wish.requests[0].output.special_tokens)

@@ -1,0 +1,178 @@
+"""Replies of the generations of a completion, one for each prompt, whole or as events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from imp_service.door.openai.events import DONE, Events, dumps
+from imp_service.door.openai.logprobs import CompletionLogprobs, Pieces, prompt_entries
+from imp_service.door.openai.replies import Head, finish_reason, sum_of, usage_fields
+from imp_service.door.openai.requests import Wish
+from imp_service.generation.replies import Chunk, Finished, Reply, Started, TokenScores, Usage
+
+KIND = "text_completion"
+
+
+@dataclass(slots=True)
+class Text:
+    """What one choice says."""
+
+    logprobs: CompletionLogprobs | None
+    texts: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Choices:
+    """The choices of all prompts. Those of prompt p are the n that begin at p · n."""
+
+    def __init__(self, wish: Wish, pieces: Pieces) -> None:
+        self._wish = wish
+        self._pieces = pieces
+        self._n = wish.requests[0].num_sequences
+        output = wish.requests[0].output
+        self.all = [
+            Text(CompletionLogprobs(pieces, output.top_logprobs) if output.logprobs else None)
+            for _ in range(self._n * len(wish.requests))
+        ]
+        self.usages: list[Usage] = []
+
+    def of_prompt(self, prompt: int) -> range:
+        """The choices of a prompt."""
+        return range(prompt * self._n, (prompt + 1) * self._n)
+
+    def start(self, prompt: int, started: Started) -> None:
+        """Adds the prompt where it is asked for."""
+        wish = self._wish
+        output = wish.requests[prompt].output
+        for i in self.of_prompt(prompt):
+            text = self.all[i]
+            if wish.echo:
+                text.texts.append(self._echoed(prompt, started))
+                if text.logprobs is not None:
+                    text.logprobs.add(started.prompt)
+            if wish.returns_token_ids:
+                text.extra["prompt_token_ids"] = started.prompt.token_ids
+            if output.prompt_logprobs and not wish.echo:
+                text.extra["prompt_logprobs"] = prompt_entries(self._pieces, started.prompt)
+
+    def add(self, prompt: int, chunk: Chunk) -> int:
+        """Adds new tokens. Returns the number of their choice."""
+        index = prompt * self._n + chunk.index
+        text = self.all[index]
+        text.texts.append(chunk.text)
+        text.token_ids += chunk.token_ids
+        if text.logprobs is not None:
+            text.logprobs.add(TokenScores(chunk.token_ids, chunk.logprobs, chunk.candidates))
+        return index
+
+    def finish(self, prompt: int, end: Finished) -> int:
+        """Ends a choice. Returns its number."""
+        index = prompt * self._n + end.index
+        self.all[index].texts.append(end.text)
+        self.all[index].finish_reason = finish_reason(end)
+        if end.usage is not None:
+            self.usages.append(end.usage)
+        return index
+
+    def _echoed(self, prompt: int, started: Started) -> str:
+        asked = self._wish.requests[prompt].prompt
+        if isinstance(asked, str):
+            return asked
+        return b"".join(self._pieces.content(token) for token in asked).decode("utf-8", "replace")  # type: ignore[union-attr]
+
+
+class Completion:
+    """Gathers replies into a completion."""
+
+    def __init__(self, head: Head, wish: Wish, pieces: Pieces) -> None:
+        self._head = head
+        self._wish = wish
+        self._choices = Choices(wish, pieces)
+
+    def add(self, prompt: int, reply: Reply) -> None:
+        """Adds a reply to the generation of a prompt."""
+        match reply:
+            case Started():
+                self._choices.start(prompt, reply)
+            case Chunk():
+                self._choices.add(prompt, reply)
+            case Finished():
+                self._choices.finish(prompt, reply)
+
+    def body(self) -> bytes:
+        """The whole reply."""
+        return dumps(
+            {
+                **self._head.of(KIND),
+                "choices": [self._choice(i, text) for i, text in enumerate(self._choices.all)],
+                "usage": usage_fields(sum_of(self._choices.usages)),
+            }
+        ).encode()
+
+    def _choice(self, index: int, text: Text) -> dict[str, Any]:
+        return {
+            "index": index,
+            "text": "".join(text.texts),
+            "logprobs": None if text.logprobs is None else text.logprobs.take(),
+            "finish_reason": text.finish_reason,
+            **text.extra,
+            **({"token_ids": text.token_ids} if self._wish.returns_token_ids else {}),
+        }
+
+
+class CompletionEvents:
+    """Writes replies as events."""
+
+    def __init__(self, head: Head, wish: Wish, pieces: Pieces) -> None:
+        self._wish = wish
+        self._choices = Choices(wish, pieces)
+        self._events = Events(head, KIND, has_usage=wish.includes_usage)
+        # By prompt: tokens of the prompt, cached tokens, output so far.
+        self._used = [Usage(0, 0, 0) for _ in wish.requests]
+
+    def write(self, prompt: int, reply: Reply) -> bytes:
+        """The events of a reply to one prompt. May be empty."""
+        match reply:
+            case Started():
+                self._used[prompt] = Usage(reply.prompt_tokens, reply.cached_prompt_tokens, 0)
+                self._choices.start(prompt, reply)
+                return b"".join(self._new(i) for i in self._choices.of_prompt(prompt))
+            case Chunk():
+                used = self._used[prompt]
+                n_output = used.output_tokens + len(reply.token_ids)
+                self._used[prompt] = Usage(used.prompt_tokens, used.cached_prompt_tokens, n_output)
+                return self._new(self._choices.add(prompt, reply))
+            case Finished():
+                index = self._choices.finish(prompt, reply)
+                if reply.usage is not None:
+                    self._used[prompt] = reply.usage
+                return self._event(index, self._choices.all[index].finish_reason)
+        return b""
+
+    def end(self) -> bytes:
+        """The last events."""
+        if not self._wish.includes_usage:
+            return DONE
+        return self._events.usage(usage_fields(sum_of(self._used))) + DONE
+
+    def _new(self, index: int) -> bytes:
+        """An event with what a choice has new, if it has something."""
+        text = self._choices.all[index]
+        has_new = any(text.texts) or text.extra or (text.logprobs is not None and text.logprobs.tokens)
+        return self._event(index) if has_new or (self._wish.returns_token_ids and text.token_ids) else b""
+
+    def _event(self, index: int, finish: str = "") -> bytes:
+        text = self._choices.all[index]
+        choice: dict[str, Any] = {"index": index, "text": "".join(text.texts)}
+        has_entries = text.logprobs is not None and text.logprobs.tokens
+        choice["logprobs"] = text.logprobs.take() if text.logprobs is not None and has_entries else None
+        choice["finish_reason"] = finish or None
+        choice |= text.extra
+        if self._wish.returns_token_ids:
+            choice["token_ids"] = text.token_ids
+        text.texts, text.token_ids, text.extra = [], [], {}
+        usage = usage_fields(sum_of(self._used)) if self._wish.continuous_usage else None
+        return self._events.choice(dumps(choice), usage)

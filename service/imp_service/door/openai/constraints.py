@@ -1,0 +1,96 @@
+"""The fields that constrain the output, as one constraint of imp."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from imp_service.door.openai.kinds import Mismatch, expected, flag, members, shown, text, texts
+from imp_service.door.openai.reading import Reading
+from imp_service.text import ConstraintKind, ConstraintSpec
+
+FIELDS = ("response_format", "structured_outputs", "grammar")
+SHOWN_KINDS = "text, json_object or json_schema"
+
+
+def read_constraint(reading: Reading) -> ConstraintSpec | None:
+    """The constraint, or None. At most one field may set one."""
+    readers: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {
+        "response_format": _response_format,
+        "structured_outputs": _structured_outputs,
+        "grammar": lambda source: ConstraintSpec(ConstraintKind.GBNF, source),
+    }
+    found = {name: spec for name in FIELDS if (spec := reading.read(name, readers[name], None)) is not None}
+    if len(found) > 1:
+        first, second, *_ = found
+        reading.wrong(second, f"set beside {first}, expected at most one constraint")
+    for name, spec in found.items():
+        place = name + _place(name, reading.get(name))
+        reading.set_by(f"{spec.path}.values", place)
+        reading.set_by(spec.path, place)
+        return spec
+    return None
+
+
+def _place(name: str, value: Any) -> str:
+    """Where in a field its constraint is."""
+    if name == "response_format":
+        return ".json_schema.schema"
+    if name == "structured_outputs":
+        return "." + next((each for each in STRUCTURED if value.get(each) not in (None, False)), "json")
+    return ""
+
+
+def _response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
+    match value.get("type"):
+        case "text":
+            return None
+        case "json_object":
+            return ConstraintSpec(ConstraintKind.JSON_OBJECT)
+        case "json_schema":
+            return _schema(_inner(value, "json_schema", members), ".json_schema")
+    raise Mismatch(f"{shown(value.get('type'))}, expected {SHOWN_KINDS}", ".type")
+
+
+def _schema(value: Mapping[str, Any], where: str) -> ConstraintSpec:
+    schema = value.get("schema")
+    if schema is None:
+        return ConstraintSpec(ConstraintKind.JSON_OBJECT)
+    if not isinstance(schema, dict | bool):
+        raise expected("an object", schema, f"{where}.schema")
+    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema, ensure_ascii=False))
+
+
+def _structured_outputs(value: Mapping[str, Any]) -> ConstraintSpec | None:
+    given = {name: each for name, each in value.items() if each is not None}
+    unknown = sorted(given.keys() - STRUCTURED.keys())
+    if unknown:
+        raise Mismatch("unknown field", f".{unknown[0]}")
+    found = [spec for name in given if (spec := _inner(given, name, STRUCTURED[name])) is not None]
+    if len(found) > 1:
+        raise Mismatch(f"{len(found)} constraints, expected at most one")
+    return found[0] if found else None
+
+
+def _inner(value: Mapping[str, Any], name: str, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(value.get(name))
+    except Mismatch as mismatch:
+        raise Mismatch(mismatch.message, f".{name}{mismatch.where}") from None
+
+
+def _json(value: Any) -> ConstraintSpec:
+    if not isinstance(value, str | dict | bool):
+        raise expected("a JSON Schema", value)
+    source = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, source)
+
+
+STRUCTURED: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {
+    "json": _json,
+    "regex": lambda value: ConstraintSpec(ConstraintKind.REGEX, text(value)),
+    "choice": lambda value: ConstraintSpec(ConstraintKind.CHOICES, choices=texts(value)),
+    "grammar": lambda value: ConstraintSpec(ConstraintKind.GBNF, text(value)),
+    "json_object": lambda value: ConstraintSpec(ConstraintKind.JSON_OBJECT) if flag(value) else None,
+}

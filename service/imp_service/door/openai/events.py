@@ -1,0 +1,40 @@
+"""Server-sent events whose first fields are the same in every event of a stream: they are written once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from imp_service.door.openai.replies import Head
+
+DONE = b"data: [DONE]\n\n"
+# A comment: clients skip it.
+WAITING = b": waiting\n\n"
+
+
+class Events:
+    """Writes the events of one stream."""
+
+    def __init__(self, head: Head, kind: str, *, has_usage: bool) -> None:
+        """`has_usage`: every event has a usage, null but for those that give one."""
+        self._prefix = f"data: {dumps(head.of(kind))[:-1]},"
+        self._tail = ',"usage":null}\n\n' if has_usage else "}\n\n"
+
+    def choice(self, choice: str, usage: dict[str, Any] | None = None) -> bytes:
+        """An event with one choice, which is written as JSON already."""
+        tail = self._tail if usage is None else f',"usage":{dumps(usage)}}}\n\n'
+        return f'{self._prefix}"choices":[{choice}]{tail}'.encode()
+
+    def usage(self, usage: dict[str, Any]) -> bytes:
+        """The event of a stream's usage, which has no choice."""
+        return f'{self._prefix}"choices":[],"usage":{dumps(usage)}}}\n\n'.encode()
+
+
+def event_of(value: object) -> bytes:
+    """An event of its own."""
+    return f"data: {dumps(value)}\n\n".encode()
+
+
+def dumps(value: object) -> str:
+    """JSON without spaces. All of it is ASCII, since some clients take U+2028 for the end of a line."""
+    return json.dumps(value, separators=(",", ":"))

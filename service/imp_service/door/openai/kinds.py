@@ -1,0 +1,138 @@
+"""Kinds of JSON values that a request field takes. Each returns the value in the form that imp uses, or refuses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from imp_service.tables import LIMITS
+
+MAX_SHOWN = 64
+
+# Takes a value and returns it in the form that imp uses. Raises Mismatch.
+Kind = Callable[[Any], Any]
+
+
+class Mismatch(Exception):
+    """A value of the wrong kind. `where` is the path within the field, such as `[2].role`."""
+
+    def __init__(self, message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+
+
+def expected(what: str, value: object, where: str = "") -> Mismatch:
+    """The error for a value that is not `what`."""
+    return Mismatch(f"{shown(value)}, expected {what}", where)
+
+
+def shown(value: object) -> str:
+    """A JSON value, shortened for an error message."""
+    text = json.dumps(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def text(value: Any) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise expected("a text", value)
+    return value
+
+
+def flag(value: Any) -> bool:
+    """true or false."""
+    if not isinstance(value, bool):
+        raise expected("true or false", value)
+    return value
+
+
+def number(value: Any) -> float:
+    """A number."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise expected("a number", value)
+    return value
+
+
+def whole(value: Any) -> int:
+    """A whole number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise expected("a whole number", value)
+    return value
+
+
+def members(value: Any) -> Mapping[str, Any]:
+    """A JSON object."""
+    if not isinstance(value, dict):
+        raise expected("an object", value)
+    return value
+
+
+def entries(value: Any) -> list[Any]:
+    """A JSON list."""
+    if not isinstance(value, list):
+        raise expected("a list", value)
+    return value
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts. Their number and sizes are checked with the option that they become."""
+    for i, each in enumerate(entries(value)):
+        if not isinstance(each, str):
+            raise expected("a text", each, f"[{i}]")
+    return tuple(value)
+
+
+def text_or_texts(value: Any) -> tuple[str, ...]:
+    """A text, or a list of texts."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list):
+        raise expected("a text or a list of texts", value)
+    return texts(value)
+
+
+def token_ids(value: Any) -> tuple[int, ...]:
+    """A list of token ids. Whether the vocabulary has them is checked with the option that they become."""
+    if set(map(type, entries(value))) - {int}:
+        i = next(i for i, each in enumerate(value) if type(each) is not int)
+        raise expected("a token id", value[i], f"[{i}]")
+    return tuple(value)
+
+
+def biases(value: Any) -> dict[int, float]:
+    """Token id -> bias. JSON has no numbers as keys, so each key is a number as text."""
+    if len(members(value)) > LIMITS.logit_biases:
+        raise Mismatch(f"{len(value)} entries, expected at most {LIMITS.logit_biases}")
+    found = {}
+    for key, bias in value.items():
+        if not key.isascii() or not key.isdigit() or len(key) > len(str(2**32)):
+            raise Mismatch(f"{shown(key)}, expected a token id")
+        try:
+            found[int(key)] = number(bias)
+        except Mismatch as mismatch:
+            raise Mismatch(mismatch.message, f"[{key}]") from None
+    return found
+
+
+def only(*allowed: Any) -> Kind:
+    """One of a few values."""
+
+    def check(value: Any) -> Any:
+        for each in allowed:
+            if type(each) is type(value) and each == value:
+                return value
+        raise expected(" or ".join(map(json.dumps, allowed)), value)
+
+    return check
+
+
+def anything(value: Any) -> Any:
+    """Any value."""
+    return value
+
+
+def number_or_flag(value: Any) -> int | None:
+    """A whole number; true is 1 and false is no value at all."""
+    return whole(value) if not isinstance(value, bool) else 1 if value else None

@@ -1,0 +1,116 @@
+"""Log probabilities in the forms of OpenAI: of chats, and the older one of completions."""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from imp_service.generation.replies import Candidate, TokenScores
+from imp_service.text.tokens.detokenizer import TokenTable
+
+# In place of minus infinity and NaN, which JSON does not have. OpenAI's own API sends this value.
+LOWEST = -9999.0
+UTF_8 = codecs.getincrementaldecoder("utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The text of single tokens."""
+
+    table: TokenTable
+    shows_special: bool
+
+    def content(self, token: int) -> bytes:
+        """The bytes that the token adds to the output: none for a hidden control token."""
+        if token in self.table.special and not self.shows_special:
+            return b""
+        return self.table.token_bytes[token]
+
+    def text(self, token: int) -> str:
+        """The token as text, with U+FFFD where it is part of a character."""
+        return self.table.token_bytes[token].decode("utf-8", "replace")
+
+
+def chat_entries(
+    pieces: Pieces, tokens: Iterable[int], logprobs: Iterable[float], candidates: Sequence[Sequence[Candidate]]
+) -> list[dict[str, Any]]:
+    """An entry for each token."""
+    ranked = candidates or ((),) * len(list(tokens := list(tokens)))
+    return [
+        {
+            **_entry(pieces, token, logprob),
+            "top_logprobs": [_entry(pieces, each.token_id, each.logprob) for each in items],
+        }
+        for token, logprob, items in zip(tokens, logprobs, ranked, strict=True)
+    ]
+
+
+def _entry(pieces: Pieces, token: int, logprob: float) -> dict[str, Any]:
+    return {"token": pieces.text(token), "bytes": list(pieces.content(token)), "logprob": finite(logprob)}
+
+
+@dataclass(slots=True)
+class CompletionLogprobs:
+    """The parallel lists of a completion. Offsets count the characters of the choice's text."""
+
+    pieces: Pieces
+    n_top: int
+    tokens: list[str] = field(default_factory=list)
+    token_logprobs: list[float | None] = field(default_factory=list)
+    top_logprobs: list[dict[str, float] | None] = field(default_factory=list)
+    text_offset: list[int] = field(default_factory=list)
+    _n_characters: int = 0
+    # A character of several tokens counts with its last one.
+    _decoder: codecs.IncrementalDecoder = field(default_factory=lambda: UTF_8("replace"))
+
+    def add(self, scores: TokenScores) -> None:
+        """Adds consecutive tokens. The first token of a prompt has no log probability."""
+        ranked = scores.candidates or [[]] * len(scores.token_ids)
+        for token, logprob, items in zip(scores.token_ids, scores.logprobs, ranked, strict=True):
+            is_first = math.isnan(logprob)
+            self.tokens.append(self.pieces.text(token))
+            self.token_logprobs.append(None if is_first else finite(logprob))
+            self.top_logprobs.append(None if is_first or not self.n_top else self._top(items))
+            self.text_offset.append(self._n_characters)
+            self._n_characters += len(self._decoder.decode(self.pieces.content(token)))
+
+    def take(self) -> dict[str, Any]:
+        """What was added since the last time."""
+        taken = {
+            "tokens": self.tokens,
+            "token_logprobs": self.token_logprobs,
+            "top_logprobs": self.top_logprobs if self.n_top else None,
+            "text_offset": self.text_offset,
+        }
+        self.tokens, self.token_logprobs, self.top_logprobs, self.text_offset = [], [], [], []
+        return taken
+
+    def _top(self, items: Sequence[Candidate]) -> dict[str, float]:
+        """By text. Two tokens may have one text: the likelier one comes first, and stays."""
+        found: dict[str, float] = {}
+        for each in items:
+            found.setdefault(self.pieces.text(each.token_id), finite(each.logprob))
+        return found
+
+
+def prompt_entries(pieces: Pieces, scores: TokenScores) -> list[dict[str, Any] | None]:
+    """The prompt's scores in the form of vLLM: for each token its id, log probability and text; None for the first."""
+    found: list[dict[str, Any] | None] = []
+    ranked = scores.candidates or [[]] * len(scores.token_ids)
+    for token, logprob, items in zip(scores.token_ids, scores.logprobs, ranked, strict=True):
+        if math.isnan(logprob):
+            found.append(None)
+            continue
+        known = {each.token_id: each.logprob for each in items} | {token: logprob}
+        found.append(
+            {str(each): {"logprob": finite(value), "decoded_token": pieces.text(each)} for each, value in known.items()}
+        )
+    return found
+
+
+def finite(logprob: float) -> float:
+    """A number that JSON can hold."""
+    return logprob if math.isfinite(logprob) else LOWEST

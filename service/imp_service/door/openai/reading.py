@@ -1,0 +1,125 @@
+"""Reads the fields of a request's body by a table, and collects everything that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from imp_service.door.openai.fields import Accepted, Refused, Sets, Table
+from imp_service.door.openai.kinds import Mismatch
+from imp_service.generation.validate import FieldsInvalid, Violation
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.rules.check import refuse_findings
+from imp_service.serving.rules.kinds import Finding
+
+T = TypeVar("T")
+MAX_NAME = 64
+
+
+class UnknownFields(FieldsInvalid):
+    """The body has fields that no table knows."""
+
+
+class Reading:
+    """The fields of one body that are set and of the right kind, by the caller's names. A null is an unset field."""
+
+    def __init__(self, body: Mapping[str, Any], table: Table, *, ignores_unknown: bool) -> None:
+        self.values: dict[str, Any] = {}
+        self.violations: list[Violation] = []
+        # Fields that were ignored, as the settings allow.
+        self.ignored: list[str] = []
+        self._unknown: list[Violation] = []
+        self._refusals: list[Refusal] = []
+        # Option -> the caller's name of the field that set it.
+        self._names: dict[str, str] = {}
+        self._table = table
+        for name, value in body.items():
+            if name not in table:
+                self._take_unknown(name, is_ignored=ignores_unknown)
+            elif value is not None:
+                self._take(name, value)
+
+    def options(self, group: str) -> dict[str, Any]:
+        """The options of imp that the fields set, of one group such as `sampling`."""
+        found = {}
+        for name, value in self.values.items():
+            row = self._table[name]
+            option = row.option if isinstance(row, Sets) else ""
+            if option.startswith(f"{group}."):
+                found[option.removeprefix(f"{group}.")] = value
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a field, or `default` if it is unset."""
+        return self.values.get(name, default)
+
+    def wrong(self, path: str, message: str) -> None:
+        """Adds a violation. `path` begins with the caller's name of a field."""
+        self.violations.append(Violation(path, message))
+
+    def require(self, name: str) -> None:
+        """A field that must be set. One that is of the wrong kind has a violation already."""
+        if name not in self.values and not any(each.path.startswith(name) for each in self.violations):
+            self.wrong(name, "not set")
+
+    def read(self, name: str, read: Callable[[Any], T], default: T) -> T:
+        """The field read further by `read`, which raises Mismatch. `default` if it is unset or wrong."""
+        if name not in self.values:
+            return default
+        try:
+            return read(self.values[name])
+        except Mismatch as mismatch:
+            self.wrong(f"{name}{mismatch.where}", mismatch.message)
+            return default
+
+    def set_by(self, option: str, name: str) -> None:
+        """Names the field that set an option, if the table does not."""
+        self._names.setdefault(option, name)
+
+    def caller_path(self, path: str) -> str:
+        """The caller's path of an option's path: `temperature` of `sampling.temperature`."""
+        for end in range(len(path), 0, -1):
+            if (end == len(path) or path[end] in ".[") and path[:end] in self._names:
+                return self._names[path[:end]] + path[end:]
+        return path
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Adds what is wrong with options, under the caller's names."""
+        for each in findings:
+            if isinstance(each, Violation):
+                self.violations.append(Violation(self.caller_path(each.path), each.message))
+            else:
+                self._refusals.append(each)
+
+    def refuse(self) -> None:
+        """Raises an error that names every violation, if there is one."""
+        if self._unknown and not self.violations:
+            raise UnknownFields(self._unknown)
+        refuse_findings([*self.violations, *self._unknown, *self._refusals])
+
+    def _take(self, name: str, value: object) -> None:
+        row = self._table[name]
+        if isinstance(row, Refused):
+            if value not in ([], {}):
+                self.wrong(name, f"not supported: {row.instead}")
+            return
+        try:
+            read = row.kind(value)
+        except Mismatch as mismatch:
+            why = f" ({row.about})" if isinstance(row, Accepted) else ""
+            self.wrong(f"{name}{mismatch.where}", f"{mismatch.message}{why}")
+            return
+        if read is None:
+            return
+        self.values[name] = read
+        if isinstance(row, Sets) and row.option:
+            self._names[row.option] = name
+
+    def _take_unknown(self, name: str, *, is_ignored: bool) -> None:
+        if is_ignored:
+            self.ignored.append(name)
+            return
+        close = get_close_matches(name[:MAX_NAME], self._table, n=1)
+        hint = f", did you mean {close[0]}?" if close else ""
+        self._unknown.append(Violation(name, f"unknown field{hint}"))

@@ -1,0 +1,60 @@
+"""What replies of chats and completions share: who answers, how an output ended, and what it used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from imp_service.core import make_error
+from imp_service.generation.replies import Finished, Usage
+
+LENGTHS = frozenset({"max_tokens", "context_full", "time_limit"})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first fields of every reply and of every event of one request."""
+
+    id: str
+    created: int
+    model: str
+    # Equal fingerprints give equal answers. None until the digest of the weights is known.
+    system_fingerprint: str | None
+
+    def of(self, kind: str) -> dict[str, Any]:
+        """The fields of an object of this kind."""
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.system_fingerprint,
+        }
+
+
+def finish_reason(end: Finished, *, has_calls: bool = False) -> str:
+    """How a choice ended, in OpenAI's words. Raises for one that an operator aborted."""
+    if end.reason in LENGTHS:
+        return "length"
+    if end.reason != "stop":
+        raise make_error("CANCELLED", "the request was aborted")
+    return "tool_calls" if has_calls else "stop"
+
+
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """The tokens of a request."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.prompt_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_prompt_tokens},
+    }
+
+
+def sum_of(usages: list[Usage]) -> Usage:
+    """The tokens of several prompts together."""
+    return Usage(
+        sum(each.prompt_tokens for each in usages),
+        sum(each.cached_prompt_tokens for each in usages),
+        sum(each.output_tokens for each in usages),
+    )

@@ -1,0 +1,273 @@
+"""Bodies of OpenAI's requests as generations of imp."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from imp_service.door.openai import fields
+from imp_service.door.openai.constraints import read_constraint
+from imp_service.door.openai.kinds import Mismatch, expected, flag, token_ids
+from imp_service.door.openai.messages import read_messages
+from imp_service.door.openai.reading import Reading
+from imp_service.door.openai.tools import read_tool_choice, read_tools
+from imp_service.generation import CacheOptions, GenerationRequest, OutputOptions, SamplingOptions, StopOptions
+from imp_service.generation.options import Prompt
+from imp_service.generation.validate import request_violations, token_violations
+from imp_service.serving.rules.generation_rules import (
+    CHAT,
+    CHOICES,
+    CHUNK_TOKENS,
+    CONSTRAINT_KIND,
+    CONSTRAINT_SOURCE,
+    MAX_TOKENS,
+    N_TOP_LOGPROBS,
+    PROMPT_IDS,
+    PROMPT_LOGPROBS,
+    PROMPT_TEXT,
+    REGEX,
+    TIME_LIMIT,
+)
+from imp_service.serving.rules.kinds import Finding
+from imp_service.serving.served_model import ServedModel
+from imp_service.tables import LIMITS
+from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
+
+MAX_PROMPTS = 64
+# As OpenAI's, for completions alone.
+COMPLETION_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a request's headers say."""
+
+    priority: int = 0
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one HTTP request asks for."""
+
+    # One for each prompt. Choices are numbered through: those of the second prompt follow those of the first.
+    requests: Sequence[GenerationRequest]
+    # Names the caller's field in an error about an option.
+    reading: Reading
+    is_streamed: bool = False
+    includes_usage: bool = False
+    continuous_usage: bool = False
+    echo: bool = False
+    returns_token_ids: bool = False
+    # Most tokens of an event; None: the server's setting.
+    chunk_tokens: int | None = None
+    ignored: Sequence[str] = ()
+
+    def caller_path(self, path: str, prompt: int) -> str:
+        """The caller's path of an option's path, in an error about the generation of a prompt."""
+        found = self.reading.caller_path(path)
+        return f"prompt[{prompt}]" if found == "prompt" and len(self.requests) > 1 else found
+
+
+def read_chat(
+    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, has_developer: bool, ignores_unknown: bool
+) -> Wish:
+    """A chat completion. Raises FieldsInvalid with everything that is wrong."""
+    reading = Reading(body, fields.CHAT, ignores_unknown=ignores_unknown)
+    reading.require("messages")
+    unread: tuple[ChatMessage, ...] | None = None
+    messages = reading.read("messages", lambda value: read_messages(value, has_developer=has_developer), unread)
+    tools = reading.read("tools", read_tools, "")
+    chat = ChatPrompt(
+        messages=messages or (),
+        tools_json=tools,
+        add_generation_prompt=reading.get("add_generation_prompt"),
+        continue_final_message=reading.get("continue_final_message"),
+        template_kwargs_json=template_variables(reading),
+    )
+    _one_limit(reading)
+    logprobs = reading.get("logprobs", False)
+    if reading.get("top_logprobs") and not logprobs:
+        reading.wrong("top_logprobs", "set, expected only with logprobs: true")
+    output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0))
+    request = _generation(reading, chat, served, caller, output)
+    choice = reading.read("tool_choice", lambda value: read_tool_choice(value, reading.get("tools", [])), "")
+    request = replace(request, tool_choice=choice, output=replace(request.output, parse=True))
+    return _wish(reading, [request])
+
+
+def read_completion(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> Wish:
+    """A completion of one prompt or more. Raises FieldsInvalid with everything that is wrong."""
+    reading = Reading(body, fields.COMPLETIONS, ignores_unknown=ignores_unknown)
+    reading.require("prompt")
+    no_prompt: list[Prompt] = [""]
+    prompts = reading.read("prompt", read_prompts, no_prompt)
+    for i, prompt in enumerate(prompts):
+        if isinstance(prompt, tuple):
+            where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
+            reading.add(token_violations(where, prompt, served.n_tokens))
+    if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
+        reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n")
+    reading.values.setdefault("max_tokens", COMPLETION_TOKENS)
+    logprobs = reading.get("logprobs")
+    scores_prompt = reading.get("echo", False) and logprobs is not None
+    output = OutputOptions(
+        logprobs=logprobs is not None,
+        top_logprobs=logprobs or 0,
+        prompt_logprobs=scores_prompt,
+        prompt_token_ids=scores_prompt,
+    )
+    first = _generation(reading, prompts[0], served, caller, output)
+    return replace(
+        _wish(reading, [replace(first, prompt=prompt) for prompt in prompts]), echo=reading.get("echo", False)
+    )
+
+
+def read_prompts(value: Any) -> list[Prompt]:
+    """The prompts of a completion: a text, a list of token ids, or a list of texts or lists of ids."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not value:
+        raise expected("a text, token ids, or a list of either", value)
+    if all(type(each) is int for each in value):
+        return [_ids(value)]
+    if len(value) > MAX_PROMPTS:
+        raise Mismatch(f"{len(value)} prompts, expected at most {MAX_PROMPTS}")
+    return [_prompt(each, f"[{i}]") for i, each in enumerate(value)]
+
+
+def _prompt(value: Any, where: str) -> Prompt:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise expected("a text or a list of token ids", value, where)
+    try:
+        return _ids(value)
+    except Mismatch as mismatch:
+        raise Mismatch(mismatch.message, where + mismatch.where) from None
+
+
+def _ids(value: Any) -> Sequence[int]:
+    ids = token_ids(value)
+    if not ids:
+        raise expected("at least one token id", value)
+    return ids
+
+
+def _generation(
+    reading: Reading, prompt: Prompt, served: ServedModel, caller: Caller, output: OutputOptions
+) -> GenerationRequest:
+    asked = reading.get("prompt_logprobs")
+    if asked is not None:
+        reading.add(N_TOP_LOGPROBS.check(asked, "prompt_logprobs", served))
+        n_top = max(output.top_logprobs, min(asked, LIMITS.top_logprobs))
+        output = replace(output, prompt_logprobs=True, prompt_token_ids=True, top_logprobs=n_top)
+    if reading.get("return_token_ids"):
+        output = replace(output, prompt_token_ids=True)
+    stop = {"time_limit": served.settings.limits.request_time.total_seconds(), **reading.options("stop")}
+    request = GenerationRequest(
+        prompt=prompt,
+        sampling=SamplingOptions(**reading.options("sampling")),
+        stop=StopOptions(**stop),
+        constraint=read_constraint(reading),
+        output=replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
+        cache=CacheOptions(bypass_prefix=not reading.get("cache_prompt", True), **reading.options("cache")),
+        num_sequences=reading.get("n", 1),
+        priority=reading.get("priority", caller.priority),
+        tenant=caller.tenant,
+    )
+    for option, name in (("num_sequences", "n"), ("output.top_logprobs", "top_logprobs"), ("priority", "priority")):
+        reading.set_by(option, name)
+    reading.add(request_violations(request, served.n_tokens))
+    reading.add(_limits(reading, request, served))
+    return request
+
+
+def _wish(reading: Reading, requests: Sequence[GenerationRequest]) -> Wish:
+    no_options: dict[str, bool] = {}
+    options = reading.read("stream_options", _stream_options, no_options)
+    if options and not reading.get("stream"):
+        reading.wrong("stream_options", "set, expected only with stream: true")
+    chunk_tokens = reading.get("max_chunk_tokens")
+    if chunk_tokens is not None:
+        reading.add(CHUNK_TOKENS.bounds.check("max_chunk_tokens", chunk_tokens))
+    reading.refuse()
+    return Wish(
+        requests,
+        reading,
+        is_streamed=reading.get("stream", False),
+        includes_usage=options.get("include_usage", False),
+        continuous_usage=options.get("continuous_usage_stats", False),
+        returns_token_ids=reading.get("return_token_ids", False),
+        chunk_tokens=chunk_tokens,
+        ignored=reading.ignored,
+    )
+
+
+def _stream_options(value: Mapping[str, Any]) -> dict[str, bool]:
+    known = {"include_usage": (False, True), "continuous_usage_stats": (False, True), "include_obfuscation": (False,)}
+    found = {}
+    for name, each in value.items():
+        if name not in known:
+            raise Mismatch("unknown field", f".{name}")
+        if each is None:
+            continue
+        try:
+            found[name] = flag(each)
+        except Mismatch as mismatch:
+            raise Mismatch(mismatch.message, f".{name}") from None
+        if found[name] not in known[name]:
+            raise Mismatch("not supported", f".{name}")
+    return found
+
+
+def _one_limit(reading: Reading) -> None:
+    """`max_tokens` and `max_completion_tokens` are two names of one option."""
+    old, new = reading.get("max_tokens"), reading.get("max_completion_tokens")
+    if old is not None and new is not None and old != new:
+        reading.wrong("max_tokens", f"{old}, expected the value of max_completion_tokens, {new}")
+
+
+def template_variables(reading: Reading) -> str:
+    """The variables of the chat template, as JSON."""
+    variables = dict(reading.get("chat_template_kwargs", {}))
+    if (effort := reading.get("reasoning_effort")) is not None:
+        variables.setdefault("reasoning_effort", effort)
+    return json.dumps(variables, ensure_ascii=False) if variables else ""
+
+
+def _limits(reading: Reading, request: GenerationRequest, served: ServedModel) -> Iterator[Finding]:
+    """What is beyond the limits of the server, or switched off."""
+    stop, path = request.stop, reading.caller_path
+    yield from _prompt_limits(reading, request.prompt, served)
+    if stop.max_tokens is not None:
+        yield from MAX_TOKENS.check(stop.max_tokens, path("stop.max_tokens"), served)
+    if stop.time_limit is not None:
+        yield from TIME_LIMIT.check(stop.time_limit, path("stop.time_limit"), served)
+    if request.output.prompt_logprobs:
+        yield from PROMPT_LOGPROBS.check(True, "prompt_logprobs", served)
+    if isinstance(request.constraint, ConstraintSpec):
+        yield from _constraint_limits(request.constraint, path(request.constraint.path), served)
+
+
+def _prompt_limits(reading: Reading, prompt: Prompt, served: ServedModel) -> Iterator[Finding]:
+    match prompt:
+        case ChatPrompt() if "messages" in reading.values:
+            yield from CHAT.check(prompt, "chat", served)
+        case str() if "prompt" in reading.values:
+            yield from PROMPT_TEXT.check(prompt, "prompt", served)
+        case tuple():
+            yield from PROMPT_IDS.check(prompt, "prompt", served)
+
+
+def _constraint_limits(spec: ConstraintSpec, path: str, served: ServedModel) -> Iterator[Finding]:
+    yield from CONSTRAINT_KIND.check(spec.kind.value, path, served)
+    match spec.kind:
+        case ConstraintKind.CHOICES:
+            yield from CHOICES.check(spec.choices, path, served)
+        case ConstraintKind.REGEX:
+            yield from REGEX.check(spec.source, path, served)
+        case ConstraintKind.JSON_SCHEMA | ConstraintKind.GBNF:
+            yield from CONSTRAINT_SOURCE.check(spec.source, path, served)

@@ -1,0 +1,42 @@
+"""Tools and the choice among them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from imp_service.door.openai.kinds import Mismatch, entries, expected, members, shown, text
+
+MODES = ("none", "auto", "required")
+FUNCTION = "function:"
+
+
+def read_tools(value: Any) -> str:
+    """The tools as JSON. Each must be a function with a name."""
+    for i, tool in enumerate(entries(value)):
+        if members(tool).get("type") != "function":
+            raise expected('"function"', tool.get("type"), f"[{i}].type")
+        function = tool.get("function")
+        if not isinstance(function, dict):
+            raise expected("an object", function, f"[{i}].function")
+        if not isinstance(function.get("name"), str) or not function["name"]:
+            raise expected("a text", function.get("name"), f"[{i}].function.name")
+    return json.dumps(value, ensure_ascii=False) if value else ""
+
+
+def read_tool_choice(value: Any, tools: Sequence[Any]) -> str:
+    """The choice in the form of imp: a mode, or one function by its name."""
+    if isinstance(value, str):
+        if value not in MODES:
+            raise expected(" or ".join(map(json.dumps, MODES)), value)
+        if value == "required" and not tools:
+            raise Mismatch('"required", expected only with tools')
+        return value
+    function = members(value).get("function")
+    if value.get("type") != "function" or not isinstance(function, dict):
+        raise Mismatch(f"{shown(value)}, expected a mode or a function")
+    name = text(function.get("name"))
+    if name not in {tool["function"]["name"] for tool in tools if isinstance(tool, dict) and "function" in tool}:
+        raise Mismatch(f"{shown(name)} is not among the tools", ".function.name")
+    return f"{FUNCTION}{name}"

@@ -1,0 +1,87 @@
+"""The paths of the door: what each requires of its caller, and what answers it. A path without a row is 404."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from imp_service.door.guard import HeadRefused
+from imp_service.door.http_call import HttpCall
+from imp_service.serving.security.authentication import Policy
+
+GENERATES = Policy("data", needs_model=True, is_request=True)
+READS = Policy("read", needs_model=True)
+SHOWS = Policy("read")
+PROBE = Policy("anyone", is_health=True)
+PUBLIC = Policy("anyone", is_health=True)
+
+OLLAMA = "/api/"
+
+Handler = Callable[[HttpCall], Awaitable[None]]
+# With the part of the path that a `{id}` matched.
+HandlerOfPart = Callable[[HttpCall, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path, or one with a variable end."""
+
+    method: str
+    path: str
+    policy: Policy
+    answer: Handler | HandlerOfPart
+    # Another path with the same answer.
+    alias: str = ""
+
+    @property
+    def has_body(self) -> bool:
+        """The request carries JSON."""
+        return self.method == "POST"
+
+    @property
+    def name(self) -> str:
+        """The path in metrics and logs."""
+        return self.path
+
+    @property
+    def paths(self) -> Iterator[str]:
+        """Every spelling of the path."""
+        yield self.path
+        if self.alias:
+            yield self.alias
+
+
+class Routes:
+    """Finds the route of a request."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.all = routes
+        self._by_path: dict[str, dict[str, Route]] = {}
+        self._by_prefix: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            for path in route.paths:
+                prefix, variable, _ = path.partition("{")
+                found = self._by_prefix if variable else self._by_path
+                found.setdefault(prefix, {})[route.method] = route
+
+    def find(self, method: str, path: str) -> tuple[Route, str]:
+        """The route, and what its variable matched. Raises HeadRefused. Nothing in the path is normalised."""
+        by_method, part = self._methods(path)
+        route = by_method.get("GET" if method == "HEAD" else method)
+        if route is None:
+            allowed = ", ".join(sorted({*by_method, *(("HEAD",) if "GET" in by_method else ())}))
+            message = f"{method} is not allowed for this path, expected {allowed}"
+            raise HeadRefused(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", message, [("allow", allowed)])
+        return route, part
+
+    def _methods(self, path: str) -> tuple[dict[str, Route], str]:
+        if path in self._by_path:
+            return self._by_path[path], ""
+        for prefix, by_method in self._by_prefix.items():
+            if path.startswith(prefix) and len(path) > len(prefix):
+                return by_method, path.removeprefix(prefix)
+        hint = (
+            "; imp does not have Ollama's API: set the client to an OpenAI base URL" if path.startswith(OLLAMA) else ""
+        )
+        raise HeadRefused(HTTPStatus.NOT_FOUND, "not_found", f"there is nothing at this path{hint}")

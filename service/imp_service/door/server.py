@@ -1,0 +1,125 @@
+"""The HTTP listeners of one process. aiohttp is imported late: while the model loads, or once it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from imp_service.config.address import Address
+from imp_service.door.door import Door
+from imp_service.door.guard import Guard
+from imp_service.door.models import Models
+from imp_service.door.openai.api import OpenAi
+from imp_service.door.probes import Probes
+from imp_service.door.refusals import embeddings
+from imp_service.door.routes import GENERATES, PROBE, PUBLIC, READS, SHOWS, Route, Routes
+from imp_service.door.tls import server_context
+from imp_service.door.tokens import Tokens
+from imp_service.serving.host import Host
+from imp_service.serving.lifecycle import Phase
+from imp_service.serving.listening import bind_socket, bindable, check_all
+from imp_service.serving.security.access import Access
+
+if TYPE_CHECKING:
+    from imp_service.door.listener import Listener
+
+# Importing at once would take the processor from reading the weights.
+IMPORT_DELAY = 0.5
+BACKLOG = 128
+
+
+def make_routes(host: Host) -> Routes:
+    """Every path."""
+    openai, models, tokens, probes = OpenAi(host), Models(host), Tokens(host), Probes(host)
+    return Routes(
+        [
+            Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions"),
+            Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
+            Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
+            Route("GET", "/v1/models", READS, models.list, alias="/models"),
+            Route("GET", "/v1/models/{id}", READS, models.get),
+            Route("POST", "/tokenize", READS, tokens.tokenize),
+            Route("POST", "/detokenize", READS, tokens.detokenize),
+            Route("GET", "/health", PROBE, probes.ready),
+            Route("GET", "/health/live", PROBE, probes.alive),
+            Route("GET", "/metrics", PUBLIC if host.settings.http.public_metrics else SHOWS, probes.metrics),
+            Route("GET", "/version", SHOWS, models.version),
+            Route("GET", "/load", SHOWS, models.load),
+        ]
+    )
+
+
+class HttpServer:
+    """Listens from bind() to stop(). On the event loop's thread."""
+
+    def __init__(self, host: Host, access: Access) -> None:
+        """Nothing is bound yet."""
+        self._host = host
+        self._access = access
+        self._tls = None if access.identity is None else server_context(access.identity)
+        self._routes = make_routes(host)
+        # The bound addresses, with the ports that were chosen.
+        self.addresses: list[str] = []
+        self._bound: list[tuple[Address, socket.socket]] = []
+        self._listeners: list[Listener] = []
+        self._starting: asyncio.Task[None] | None = None
+
+    def bind(self) -> None:
+        """Binds every address. Requests wait until start() has imported the library. Raises ListenError."""
+        addresses = [bindable(text, self._host.telemetry.log) for text in self._host.settings.listen.http]
+        check_all(addresses)
+        for address in addresses:
+            listening, bound = bind_socket(address)
+            listening.listen(BACKLOG)
+            self.addresses.append(bound)
+            self._bound.append((Address(bound), listening))
+
+    def start(self) -> None:
+        """Answers soon: once the server serves, or after a while of loading."""
+        if self._bound:
+            self._starting = asyncio.get_running_loop().create_task(self._start(), name="http")
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Takes no new requests. Running requests have `grace_seconds` to end."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait((self._starting,))
+        await asyncio.gather(*(listener.stop(grace_seconds) for listener in self._listeners))
+        for address, listening in self._bound:
+            listening.close()
+            if address.socket_path is not None:
+                address.socket_path.unlink(missing_ok=True)
+
+    async def _start(self) -> None:
+        await self._until_serving(IMPORT_DELAY)
+        # On a thread: running calls would wait for it.
+        await asyncio.to_thread(import_module, "imp_service.door.listener")
+        from imp_service.door.listener import Listener, Server
+
+        settings = self._host.settings
+        for address, listening in self._bound:
+            limit = settings.limits.max_metadata_bytes
+            guard = Guard(settings.http.hosts, settings.http.origins, address.is_local, limit)
+            door = Door(self._host, self._access.authentication, self._routes, guard)
+            server = Server(door.answer, settings.http, settings.connection.max_connections, limit)
+            tls = self._tls if address.socket_path is None else None
+            self._listeners.append(Listener(listening, server, tls))
+        for listener in self._listeners:
+            await listener.start()
+
+    async def _until_serving(self, seconds: float) -> None:
+        """Returns when the model is loaded, at the latest after `seconds`."""
+        lifecycle = self._host.lifecycle
+        if lifecycle.phase is not Phase.LOADING:
+            return
+        serving = asyncio.Event()
+        forget = lifecycle.watch(lambda _: serving.set())
+        try:
+            async with asyncio.timeout(seconds):
+                await serving.wait()
+        except TimeoutError:
+            return
+        finally:
+            forget()

@@ -1,0 +1,77 @@
+"""Text to tokens and back, in the shapes of vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from imp_service.door.bodies import read_body
+from imp_service.door.http_call import HttpCall
+from imp_service.door.model_names import require_served
+from imp_service.door.openai.events import dumps
+from imp_service.door.openai.fields import DETOKENIZE, TOKENIZE
+from imp_service.door.openai.messages import read_messages
+from imp_service.door.openai.reading import Reading
+from imp_service.door.openai.requests import template_variables
+from imp_service.door.openai.tools import read_tools
+from imp_service.generation.validate import token_violations
+from imp_service.serving.host import Host
+from imp_service.text import ChatMessage, ChatPrompt, TextSpan
+
+
+class Tokens:
+    """Answers with the served model's tokenizer."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def tokenize(self, call: HttpCall) -> None:
+        """The tokens of a text or of a conversation."""
+        reading = await self._read(call, TOKENIZE)
+        tokens = await self._host.workers.run(lambda: self._tokens(reading), call.n_request_bytes)
+        answer = {"count": len(tokens), "max_model_len": self._host.model.max_context, "tokens": tokens}
+        if reading.get("return_token_strs"):
+            table = self._host.model.tokenizer.table.token_bytes
+            answer["token_strs"] = [table[token].decode("utf-8", "replace") for token in tokens]
+        call.answer_with(dumps(answer).encode())
+
+    async def detokenize(self, call: HttpCall) -> None:
+        """The text of tokens."""
+        reading = await self._read(call, DETOKENIZE)
+        reading.require("tokens")
+        tokens = reading.get("tokens", ())
+        reading.add(token_violations("tokens", tokens, self._host.model.n_tokens))
+        reading.refuse()
+        decode = self._host.model.tokenizer.decode
+        text = await self._host.workers.run(lambda: decode(tokens, special_tokens=True), call.n_request_bytes)
+        call.answer_with(dumps({"prompt": text}).encode())
+
+    async def _read(self, call: HttpCall, table: Any) -> Reading:
+        host = self._host
+        names = (host.model.name, *host.settings.model.aliases)
+
+        def read(body: Mapping[str, Any]) -> Reading:
+            reading = Reading(body, table, ignores_unknown=host.settings.http.unknown_fields == "ignore")
+            require_served(reading.get("model"), names)
+            return reading
+
+        return await read_body(call, host, read)
+
+    def _tokens(self, reading: Reading) -> list[int]:
+        model = self._host.model
+        if ("prompt" in reading.values) == ("messages" in reading.values):
+            reading.wrong("prompt", "expected exactly one of prompt and messages")
+        if "messages" not in reading.values:
+            reading.refuse()
+            spans = [TextSpan(reading.get("prompt"), parses_special_tokens=False)]
+            return model.tokenizer.encode_spans(spans, add_special_tokens=reading.get("add_special_tokens", True))
+        no_messages: tuple[ChatMessage, ...] = ()
+        chat = ChatPrompt(
+            messages=reading.read("messages", lambda value: read_messages(value, has_developer=True), no_messages),
+            tools_json=reading.read("tools", read_tools, ""),
+            add_generation_prompt=reading.get("add_generation_prompt"),
+            continue_final_message=reading.get("continue_final_message"),
+            template_kwargs_json=template_variables(reading),
+        )
+        reading.refuse()
+        return model.tokenizer.encode_spans(model.text.render(chat).spans, add_special_tokens=False)

@@ -1,0 +1,85 @@
+"""Keys whose effect shows on the HTTP listeners."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from imp_service.config import load as load_config
+from imp_service.door.guard import Guard, HeadRefused
+from imp_service.door.listener import Server
+from imp_service.door.openai import api
+from support.http_served import HttpServed, serve_http
+from support.key_effects.effect import Effect, Observe
+
+
+def over_http(look: Callable[[HttpServed], Any]) -> Observe:
+    """What a running server shows over HTTP."""
+
+    def observe(_: Path, settings: tuple[str, ...]) -> Any:
+        with serve_http(*settings) as served:
+            return look(served)
+
+    return observe
+
+
+def status_of_head(*pairs: tuple[str, str]) -> Observe:
+    """The HTTP status of a request with this head, on a listener that others can reach."""
+
+    def observe(_: Path, settings: tuple[str, ...]) -> int:
+        chosen = load_config(None, settings).settings
+        guard = Guard(chosen.http.hosts, chosen.http.origins, False, chosen.limits.max_metadata_bytes)
+        try:
+            guard.check(pairs, has_host=True)
+        except HeadRefused as refused:
+            return refused.status
+        return HTTPStatus.OK
+
+    return observe
+
+
+def seconds_of(read: Callable[[Server], float]) -> Observe:
+    """A time limit of a listener."""
+    return over_http(lambda served: read(served.http._listeners[0]._web))
+
+
+def heartbeat(_: Path, settings: tuple[str, ...]) -> float:
+    """How long a stream waits for its first reply before it sends a comment."""
+    with serve_http(*settings) as served, mock.patch.object(api.asyncio, "wait", wraps=asyncio.wait) as wait:
+        assert served.client.stream("/v1/completions", {"prompt": "the", "max_tokens": 1}).has_done
+        return float(next(call.kwargs["timeout"] for call in wait.call_args_list if "timeout" in call.kwargs))
+
+
+def listened_on(folder: Path, settings: tuple[str, ...]) -> int:
+    """The number of addresses with HTTP, where an address for gRPC is set."""
+    return len(load_config(None, ['listen.grpc=["127.0.0.1:0"]', *settings]).settings.listen.http)
+
+
+HTTP_EFFECTS: dict[str, Effect] = {
+    "listen.http": Effect('["127.0.0.1:0", "127.0.0.1:0"]', listened_on, 0, 2),
+    "http.origins": Effect(
+        '["https://chat.example.com"]',
+        status_of_head(("host", "localhost"), ("origin", "https://chat.example.com")),
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.OK,
+    ),
+    "http.hosts": Effect(
+        '["imp.example.com"]',
+        status_of_head(("host", "imp.example.com:8000")),
+        HTTPStatus.MISDIRECTED_REQUEST,
+        HTTPStatus.OK,
+    ),
+    "http.unknown_fields": Effect(
+        "ignore", over_http(lambda served: served.complete(max_tokens=1, frobnicate=1).status), 400, 200
+    ),
+    "http.public_metrics": Effect(
+        "true", over_http(lambda served: served.http._routes.find("GET", "/metrics")[0].policy.is_health), False, True
+    ),
+    "http.head_timeout": Effect("3s", seconds_of(lambda server: server.head_timeout), 10.0, 3.0),
+    "http.idle_timeout": Effect("5s", seconds_of(lambda server: server._options["keepalive_timeout"]), 75.0, 5.0),
+    "http.heartbeat": Effect("2s", heartbeat, 10.0, 2.0),
+}
