@@ -1,0 +1,211 @@
+"""Every parameter of OpenAI's SDK has a row, and every row an effect that is seen, or a refusal that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from openai.types import completion_create_params
+from openai.types.chat import completion_create_params as chat_create_params
+
+from imp_service.door.openai.fields import CHAT, COMPLETIONS, Accepted, Refused, Sets, Table
+from support.http_served import HttpServed, serve_http
+
+PROMPT = "the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat"
+EOS = 2047
+
+
+@dataclass(frozen=True)
+class Case:
+    """A value of one field, and what else is set for its effect to show."""
+
+    value: Any
+    beside: dict[str, Any] = field(default_factory=dict)
+    # Where the field is refused: the status and the code.
+    refusal: tuple[int, str] | None = None
+
+
+def favoured(*tokens: int) -> dict[str, Any]:
+    return {"logit_bias": dict.fromkeys(map(str, tokens), 100)}
+
+
+FEW = favoured(*range(300, 306))
+ENDS = favoured(EOS)
+COMMON: Mapping[str, Case] = {
+    "temperature": Case(0),
+    "top_p": Case(0.01),
+    "top_k": Case(1),
+    "min_p": Case(1),
+    "typical_p": Case(0.01),
+    "frequency_penalty": Case(2, FEW),
+    "presence_penalty": Case(2, FEW),
+    "repetition_penalty": Case(3, FEW),
+    "logit_bias": Case({"300": 100}),
+    "seed": Case(8),
+    "stop": Case(["a", "e", "t"]),
+    "stop_token_ids": Case(list(range(40, 296))),
+    "min_tokens": Case(5, ENDS),
+    "ignore_eos": Case(True, ENDS),
+    "include_stop_str_in_output": Case(True, {"stop": [" "]}),
+    "time_limit": Case(1e-9, {"max_tokens": 200}),
+    "n": Case(2),
+    "skip_special_tokens": Case(False, {**ENDS, "ignore_eos": True}),
+    "prompt_logprobs": Case(2),
+    "return_token_ids": Case(True),
+    "max_chunk_tokens": Case(1, {"stream": True}),
+    "stream": Case(True),
+    "stream_options": Case({"include_usage": True}, {"stream": True}),
+    "response_format": Case({"type": "json_object"}),
+    "structured_outputs": Case({"choice": ["yes", "no"]}),
+    "grammar": Case('root ::= "yes"'),
+    "model": Case("nosuch", refusal=(404, "model_not_found")),
+    "cache_salt": Case("other"),
+    "cache_prompt": Case(False),
+    "max_tokens": Case(3),
+}
+CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
+    "/v1/chat/completions": (
+        CHAT,
+        {
+            **COMMON,
+            "messages": Case([{"role": "user", "content": "another"}]),
+            "max_completion_tokens": Case(3, {"max_tokens": None}),
+            "logprobs": Case(True),
+            "top_logprobs": Case(3, {"logprobs": True}),
+            "add_generation_prompt": Case(False),
+            "continue_final_message": Case(
+                True, {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well"}]}
+            ),
+        },
+    ),
+    "/v1/completions": (
+        COMPLETIONS,
+        {
+            **COMMON,
+            "prompt": Case("another"),
+            "logprobs": Case(2),
+            "echo": Case(True),
+            "best_of": Case(2, refusal=(400, "field_invalid")),
+        },
+    ),
+}
+# Fields whose effects other tests show: what is first in the queue, and what a template does with its variables.
+ELSEWHERE = {"priority", "chat_template_kwargs", "reasoning_effort", "tools", "tool_choice", "parallel_tool_calls"}
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[HttpServed]:
+    with serve_http("model.overrides.default_sampling.temperature=1", "model.overrides.default_sampling.top_p=1") as it:
+        yield it
+
+
+def base_of(path: str) -> dict[str, Any]:
+    asks = {"messages": [{"role": "user", "content": PROMPT}]} if "chat" in path else {"prompt": PROMPT}
+    return {**asks, "seed": 7, "max_tokens": 24}
+
+
+def outcome(http: HttpServed, path: str, body: dict[str, Any]) -> Any:
+    """All that a caller sees but names and times; of a stream, its events."""
+    if body.get("stream"):
+        events = http.client.stream(path, body)
+        return [{name: each[name] for name in ("choices", "usage") if name in each} for each in events.objects]
+    reply = http.client.post(path, body)
+    assert reply.status == 200, reply.content
+    found = reply.json
+    return {name: found[name] for name in found if name not in ("id", "created", "system_fingerprint")}
+
+
+def names_of_sdk(module: Any, *names: str) -> set[str]:
+    return {name for each in names for name in getattr(module, each).__annotations__}
+
+
+def test_oai_1_every_parameter_of_the_sdk_has_a_row() -> None:
+    chat = names_of_sdk(
+        chat_create_params,
+        "CompletionCreateParamsBase",
+        "CompletionCreateParamsNonStreaming",
+        "CompletionCreateParamsStreaming",
+    )
+    completion = names_of_sdk(
+        completion_create_params,
+        "CompletionCreateParamsBase",
+        "CompletionCreateParamsNonStreaming",
+        "CompletionCreateParamsStreaming",
+    )
+    assert len(chat) >= 36 and len(completion) >= 17
+    assert chat - CHAT.keys() == set() and completion - COMPLETIONS.keys() == set()
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_oai_1_every_field_that_sets_something_shows(http: HttpServed, path: str) -> None:
+    table, cases = CASES[path]
+    base = base_of(path)
+    outcome(http, path, base)  # Whatever prefix is cached then, it is the same for all.
+    for name, case in cases.items():
+        body = {**base, **case.beside, name: case.value}
+        if case.refusal is not None:
+            assert http.client.post(path, body).refusal[:2] == case.refusal, name
+        else:
+            assert outcome(http, path, {**base, **case.beside}) != outcome(http, path, body), name
+    assert {name for name, row in table.items() if isinstance(row, Sets)} - ELSEWHERE == cases.keys()
+
+
+# Values that ask for what happens anyway, and one that asks for something else.
+ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
+    "user": (["someone", ""], 7),
+    "safety_identifier": (["someone"], 7),
+    "metadata": ([{"a": "b"}, {}], "x"),
+    "prompt_cache_key": (["x"], 7),
+    "prompt_cache_retention": (["24h"], 7),
+    "prompt_cache_options": ([{}], "x"),
+    "service_tier": (["auto", "default"], "flex"),
+    "store": ([False], True),
+    "modalities": ([["text"]], ["text", "audio"]),
+    "verbosity": (["medium"], "low"),
+}
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_oai_1_fields_that_ask_for_what_happens_anyway_change_nothing(http: HttpServed, path: str) -> None:
+    table, _ = CASES[path]
+    assert {name for name, row in table.items() if isinstance(row, Accepted)} == ANYWAY.keys()
+    base = base_of(path)
+    outcome(http, path, base)
+    expected = outcome(http, path, base)
+    for name, (values, other) in ANYWAY.items():
+        for value in values:
+            assert outcome(http, path, {**base, name: value}) == expected, name
+        assert http.client.post(path, {**base, name: other}).refusal == (400, "field_invalid", name)
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_oai_1_fields_that_are_not_built_are_refused_by_name(http: HttpServed, path: str) -> None:
+    table, _ = CASES[path]
+    for name, row in table.items():
+        if isinstance(row, Refused):
+            for value in ("x", {"a": 1}, [1], 0, False, True):
+                reply = http.client.post(path, {**base_of(path), name: value})
+                assert reply.refusal == (400, "field_invalid", name), value
+                assert row.instead in reply.error["message"]
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_oai_1_null_is_an_unset_field(http: HttpServed, path: str) -> None:
+    table, _ = CASES[path]
+    base = base_of(path)
+    outcome(http, path, base)
+    nulls = dict.fromkeys(table.keys() - base.keys())
+    assert outcome(http, path, {**base, **nulls}) == outcome(http, path, base)
+
+
+def test_oai_1_unknown_fields_are_ignored_where_the_settings_say_so() -> None:
+    with serve_http("http.unknown_fields=ignore") as http:
+        reply = http.chat(max_tokens=1, nosuch=1, other={"a": 1})
+        assert (reply.status, reply.headers["imp-ignored"]) == (200, '"nosuch", "other"')
+        assert "imp-ignored" not in http.chat(max_tokens=1).headers
+        assert http.chat(max_tokens=1, temperature="x").refusal == (400, "field_invalid", "temperature")
+        # Names are the client's words: they cannot break a header.
+        reply = http.chat(max_tokens=1, **{"é\r\nx: y": 1, "y" * 10_000: 1})
+        assert (reply.status, len(reply.headers["imp-ignored"]) < 200) == (200, True)

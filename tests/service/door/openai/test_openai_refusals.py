@@ -1,0 +1,221 @@
+"""Every bad body is refused before anything is evaluated: its status, its code, and the caller's name of the field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.http_served import HttpServed, serve_http
+
+INVALID = "field_invalid"
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+SAID = [{"role": "user", "content": "Hi"}]
+DEEP = "[" * 65 + "]" * 65
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[HttpServed]:
+    with serve_http() as it:
+        yield it
+
+
+def refused(http: HttpServed, path: str, body: Any) -> tuple[int, str | None, str | None]:
+    """The refusal of a body that evaluates nothing."""
+    before = http.served.stats().n_steps
+    reply = http.client.post(path, body)
+    assert reply.status >= 400, reply.content
+    assert http.served.stats().n_steps == before
+    return reply.refusal
+
+
+NO_JSON: dict[str, bytes] = {
+    "no UTF-8": b'{"model": "\xff"}',
+    "no JSON": b"{model: 1}",
+    "NaN": b'{"temperature": NaN}',
+    "key twice": b'{"n": 1, "n": 1}',
+    "65 levels": f'{{"messages": {DEEP}}}'.encode(),
+    "lone surrogate": b'{"user": "\\ud800"}',
+    "array": b"[]",
+    "empty": b"",
+    "number of 5000 digits": b'{"seed": ' + b"9" * 5000 + b"}",
+    "more after it": b"{} {}",
+}
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, "/tokenize"])
+@pytest.mark.parametrize("name", NO_JSON)
+def test_htp_5_a_body_that_is_no_json_is_refused(http: HttpServed, name: str, path: str) -> None:
+    assert refused(http, path, NO_JSON[name]) == (400, INVALID, "body")
+
+
+# Fields of a chat, and the path that the refusal names.
+CHATS: list[tuple[dict[str, Any], str]] = [
+    ({"messages": None}, "messages"),
+    ({"messages": "text"}, "messages"),
+    ({"messages": []}, "messages"),
+    ({"messages": [123]}, "messages[0]"),
+    ({"messages": [{}]}, "messages[0].role"),
+    ({"messages": [{"role": 7, "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
+    ({"messages": SAID * 4097}, "messages"),
+    ({"messages": [*SAID, {"role": "tool", "content": "x"}]}, "messages[1].tool_call_id"),
+    ({"messages": [{"role": "user", "content": "x", "nosuch": 1}]}, "messages[0].nosuch"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
+    ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, "messages[0].content[0].text"),
+    ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content[0]"),
+    ({"messages": [{"role": "no role\n", "content": "x"}]}, "messages[0].role"),
+    ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens"),
+    ({"max_completion_tokens": -1}, "max_completion_tokens"),
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    ({"logprobs": 3}, "logprobs"),
+    ({"continue_final_message": True}, "continue_final_message"),
+    ({"chat_template_kwargs": [1]}, "chat_template_kwargs"),
+    ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
+]
+# Fields of either.
+BOTH: list[tuple[dict[str, Any], str]] = [
+    ({"n": 0}, "n"),
+    ({"n": 9}, "n"),
+    ({"n": 1.5}, "n"),
+    ({"n": True}, "n"),
+    ({"temperature": "1"}, "temperature"),
+    ({"temperature": 101}, "temperature"),
+    ({"temperature": True}, "temperature"),
+    ({"top_p": 0}, "top_p"),
+    ({"top_k": -1}, "top_k"),
+    ({"frequency_penalty": 2.1}, "frequency_penalty"),
+    ({"presence_penalty": -2.1}, "presence_penalty"),
+    ({"repetition_penalty": 0}, "repetition_penalty"),
+    ({"seed": -1}, "seed"),
+    ({"seed": 2**64}, "seed"),
+    ({"seed": 10**400}, "seed"),
+    ({"stop": ["x"] * 17}, "stop"),
+    ({"stop": ["a", "b", 3]}, "stop[2]"),
+    ({"stop": ["a", ""]}, "stop[1]"),
+    ({"stop": {}}, "stop"),
+    ({"stop_token_ids": [2048]}, "stop_token_ids[0]"),
+    ({"stop_token_ids": ["1"]}, "stop_token_ids[0]"),
+    ({"max_tokens": -1}, "max_tokens"),
+    ({"max_tokens": 2**32}, "max_tokens"),
+    ({"max_tokens": 1.0}, "max_tokens"),
+    ({"min_tokens": 5, "max_tokens": 4}, "min_tokens"),
+    ({"time_limit": 0}, "time_limit"),
+    ({"logit_bias": {"2048": 1}}, "logit_bias[2048]"),
+    ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {"1": "x"}}, "logit_bias[1]"),
+    ({"logit_bias": {"1": 101}}, "logit_bias[1]"),
+    ({"logit_bias": []}, "logit_bias"),
+    ({"prompt_logprobs": 21}, "prompt_logprobs"),
+    ({"cache_salt": "x" * 65}, "cache_salt"),
+    ({"priority": 101}, "priority"),
+    ({"max_chunk_tokens": 0}, "max_chunk_tokens"),
+    ({"stream": 1}, "stream"),
+    ({"stream_options": {"include_usage": True}}, "stream_options"),
+    ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+    ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
+    ({"stream": True, "stream_options": {"nosuch": True}}, "stream_options.nosuch"),
+    ({"response_format": {"type": "sound"}}, "response_format.type"),
+    ({"response_format": {}}, "response_format.type"),
+    ({"response_format": "json"}, "response_format"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": 123}}},
+        "response_format.json_schema.schema",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "https://example.com/x"}}}},
+        "response_format.json_schema.schema",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "x" * 66_000}}}},
+        "response_format.json_schema.schema",
+    ),
+    ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex"),
+    ({"structured_outputs": {"choice": ["a", ""]}}, "structured_outputs.choice[1]"),
+    ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+    ({"structured_outputs": {"grammar": "root ::= nosuch"}}, "structured_outputs.grammar"),
+    ({"structured_outputs": {"nosuch": 1}}, "structured_outputs.nosuch"),
+    ({"structured_outputs": {"json": {}, "regex": "a"}}, "structured_outputs"),
+    ({"grammar": "root ::= nosuch"}, "grammar"),
+    ({"grammar": 'root ::= "a"', "response_format": {"type": "json_object"}}, "grammar"),
+    ({"model": 7}, "model"),
+    ({"store": True}, "store"),
+    ({"service_tier": "flex"}, "service_tier"),
+    ({"user": 7}, "user"),
+    ({"metadata": "x"}, "metadata"),
+    ({"suffix": "x"}, "suffix"),
+    ({"functions": [{"name": "f"}]}, "functions"),
+    ({"audio": {"voice": "x"}}, "audio"),
+    ({"guided_json": {}, "guided_regex": "a"}, "guided_regex"),
+]
+TEXTS: list[tuple[dict[str, Any], str]] = [
+    ({"prompt": None}, "prompt"),
+    ({"prompt": 7}, "prompt"),
+    ({"prompt": {}}, "prompt"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": ["a", 1]}, "prompt[1]"),
+    ({"prompt": [[1], ["x"]]}, "prompt[1][0]"),
+    ({"prompt": [[1], [True]]}, "prompt[1][0]"),
+    ({"prompt": ["x"] * 65}, "prompt"),
+    ({"prompt": [2048]}, "prompt[0]"),
+    ({"prompt": [-1]}, "prompt[0]"),
+    ({"prompt": [[1], [2048]]}, "prompt[1][0]"),
+    ({"prompt": [[1], []]}, "prompt[1]"),
+    ({"logprobs": 21}, "logprobs"),
+    ({"logprobs": -1}, "logprobs"),
+    ({"best_of": 2}, "best_of"),
+    ({"best_of": 0}, "best_of"),
+    ({"echo": 1}, "echo"),
+]
+
+
+def name_of(value: Any) -> str:
+    return json.dumps(value)[:60]
+
+
+@pytest.mark.parametrize(("fields", "param"), [*CHATS, *BOTH], ids=name_of)
+def test_htp_5_a_bad_chat_names_the_callers_field(http: HttpServed, fields: dict[str, Any], param: str) -> None:
+    assert refused(http, CHAT, {"messages": SAID, **fields}) == (400, INVALID, param)
+
+
+@pytest.mark.parametrize(("fields", "param"), [*TEXTS, *BOTH], ids=name_of)
+def test_htp_5_a_bad_completion_names_the_callers_field(http: HttpServed, fields: dict[str, Any], param: str) -> None:
+    assert refused(http, COMPLETIONS, {"prompt": "x", **fields}) == (400, INVALID, param)
+
+
+def test_htp_5_all_that_is_wrong_is_named_at_once(http: HttpServed) -> None:
+    wrong = {"temperature": "1", "stop": ["a", "b", 3], "n": 9, "messages": [{"role": "user"}], "nosuch": 1}
+    wrong |= {"top_p": 7, "logit_bias": {"5000": 1}, "response_format": {"type": "sound"}, "store": True}
+    reply = http.client.post(CHAT, wrong)
+    assert reply.refusal == (400, INVALID, "temperature")
+    fields = ("temperature", "stop[2]", "n", "messages[0].content", "nosuch", "top_p", "logit_bias[5000]")
+    for field in (*fields, "response_format.type", "store"):
+        assert f"{field}: " in reply.error["message"], field
+
+
+def test_htp_5_an_unknown_field_is_told_with_the_nearest_name(http: HttpServed) -> None:
+    for path, body in ((CHAT, {"messages": SAID}), (COMPLETIONS, {"prompt": "x"})):
+        reply = http.client.post(path, {**body, "temprature": 1})
+        assert reply.refusal == (400, "unknown_parameter", "temprature")
+        assert "did you mean temperature?" in reply.error["message"]
+    reply = http.client.post("/tokenize", {"prompt": "x", "promt": "x"})
+    assert reply.refusal == (400, "unknown_parameter", "promt")
+
+
+def test_htp_5_a_prompt_beyond_the_context_tells_both_numbers(http: HttpServed) -> None:
+    for reply in (http.complete([300] * 600), http.chat("a " * 1000)):
+        assert reply.refusal == (400, "context_length_exceeded", None)
+        assert "512" in reply.error["message"]
+
+
+def test_htp_5_an_unknown_model_is_told_with_those_that_are_served(http: HttpServed) -> None:
+    reply = http.chat(model="nosuch")
+    assert reply.refusal == (404, "model_not_found", None) and "imp-demo" in reply.error["message"]
+    for name in ("imp-demo", "imp demo", "", None):
+        assert http.chat(model=name, max_tokens=1).status == 200

@@ -1,0 +1,292 @@
+"""Heads that no client should send, and bodies that are refused by their head: an answer, and the connection ends."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support.http_served import HttpServed, serve_http
+from support.patience import HANGS_AFTER
+from support.raw_http import chat, chat_head, exchange, head, send_on
+
+MODELS = "GET /v1/models HTTP/1.1"
+CHAT = "POST /v1/chat/completions HTTP/1.1"
+JSON = "Content-Type: application/json"
+BODY = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}).encode()
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[HttpServed]:
+    with serve_http("limits.max_message_bytes=1MiB") as it:
+        yield it
+
+
+# What is sent, and the statuses of which one answers it.
+HEADS: dict[str, tuple[bytes, set[int]]] = {
+    "no host": (head(host=None), {400}),
+    "two hosts": (head(MODELS, "Host: localhost"), {400}),
+    "length and chunked": (
+        head(CHAT, JSON, f"Content-Length: {len(BODY)}", "Transfer-Encoding: chunked") + BODY,
+        {400},
+    ),
+    "two lengths": (head(CHAT, JSON, "Content-Length: 2", f"Content-Length: {len(BODY)}") + BODY, {400}),
+    "signed length": (head(CHAT, JSON, f"Content-Length: +{len(BODY)}") + BODY, {400}),
+    "negative length": (head(CHAT, JSON, "Content-Length: -1") + BODY, {400}),
+    "length of 5000 digits": (head(CHAT, JSON, f"Content-Length: {'9' * 5000}"), {400}),
+    "bare LF": (head().replace(b"\r\n", b"\n"), {400}),
+    "folded line": (head(MODELS, "X-A: b", " c"), {400}),
+    "blank before colon": (head(MODELS, "X-A : b"), {400}),
+    "NUL in a value": (head(MODELS, "X-A: \0"), {400}),
+    "NUL in the path": (head("GET /v1/\0models HTTP/1.1"), {400}),
+    "xchunked": (head(CHAT, JSON, "Transfer-Encoding: xchunked") + b"0\r\n\r\n", {400}),
+    "gzip, chunked": (head(CHAT, JSON, "Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n", {400}),
+    "chunked twice": (head(CHAT, JSON, "Transfer-Encoding: chunked, chunked") + b"0\r\n\r\n", {400}),
+    "bad chunk size": (head(CHAT, JSON, "Transfer-Encoding: chunked") + b"zz\r\n", {400}),
+    "huge chunk size": (head(CHAT, JSON, "Transfer-Encoding: chunked") + b"f" * 20 + b"\r\n", {400}),
+    "bad method": (head("G@T /v1/models HTTP/1.1"), {400}),
+    "no version": (b"GET /v1/models\r\n\r\n", {400}),
+    "other version": (head("GET /v1/models HTTP/9.9"), {400}),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400}),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(60), {400}),
+    "long line": (head(f"GET /v1/models?{'x' * 9000} HTTP/1.1"), {400, 414}),
+    "path of 100 KB": (head(f"GET /{'x' * 100_000} HTTP/1.1"), {400, 414}),
+    "long field": (head(MODELS, f"X-A: {'x' * 20_000}"), {400, 431}),
+    "5000 fields": (head(MODELS, *(f"X-{i}: a" for i in range(5000))), {400, 431}),
+    "101 fields": (head(MODELS, *(f"X-{i}: a" for i in range(101))), {400, 431}),
+    "much in few fields": (head(MODELS, *(f"X-{i}: {'x' * 7000}" for i in range(10))), {400, 431}),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_htp_5_a_bad_head_ends_its_own_connection(http: HttpServed, name: str) -> None:
+    content, statuses = HEADS[name]
+    before = http.served.stats().n_steps
+    reply = exchange(http, content)
+    assert reply.has_closed and reply.status in statuses, reply
+    assert reply.error["code"] and reply.error["message"]
+    assert b"\r\nserver: imp\r\n" in reply.content and b"aiohttp" not in reply.content.lower()
+    assert http.served.stats().n_steps == before
+
+
+def test_htp_5_bad_heads_disturb_no_other_request(http: HttpServed) -> None:
+    with http.served.canary():
+        for content, _ in HEADS.values():
+            exchange(http, content)
+
+
+# Fields beside a JSON body, and what answers them.
+BODIES: dict[str, tuple[tuple[str, ...], bytes, int, str]] = {
+    "too large": ((JSON, f"Content-Length: {2**20 + 1}"), b"", 413, "message_too_large"),
+    "huge": ((JSON, f"Content-Length: {2**62}"), b"", 413, "message_too_large"),
+    "too large in chunks": (
+        (JSON, "Transfer-Encoding: chunked"),
+        b"10000\r\n" + (b"x" * 0x10000 + b"\r\n10000\r\n") * 16 + b"x" * 100,
+        413,
+        "message_too_large",
+    ),
+    "gzip": ((JSON, "Content-Encoding: gzip", "Content-Length: 2"), b"{}", 415, "unsupported_media_type"),
+    "no content type": (("Content-Length: 2",), b"{}", 415, "unsupported_media_type"),
+    "text": (("Content-Type: text/plain", "Content-Length: 2"), b"{}", 415, "unsupported_media_type"),
+    "a form": (
+        ("Content-Type: application/x-www-form-urlencoded", "Content-Length: 2"),
+        b"{}",
+        415,
+        "unsupported_media_type",
+    ),
+    "JSON of a page's text": (
+        ("Content-Type: text/plain; application/json", "Content-Length: 2"),
+        b"{}",
+        415,
+        "unsupported_media_type",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_htp_5_htp_7_a_body_is_refused_before_it_is_read(http: HttpServed, name: str) -> None:
+    fields, content, status, code = BODIES[name]
+    reply = exchange(http, head(CHAT, *fields) + content)
+    assert (reply.status, reply.error["code"], reply.has_closed) == (status, code, True)
+
+
+def test_htp_5_who_sends_a_large_body_gets_its_refusal(http: HttpServed) -> None:
+    """The client reads once all is sent: the connection stays open for so long."""
+    reply = http.client.post("/v1/chat/completions", b"x" * 6 * 1024**2)
+    assert reply.refusal == (413, "message_too_large", None)
+
+
+def test_htp_5_a_body_of_many_chunks_is_read(http: HttpServed) -> None:
+    content = b"".join(b"%x\r\n%s\r\n" % (1, BODY[i : i + 1]) for i in range(len(BODY))) + b"0\r\n\r\n"
+    assert exchange(http, head(CHAT, JSON, "Transfer-Encoding: chunked") + content, 1).status == 200
+
+
+def test_htp_5_a_client_that_waits_to_send_is_told_to(http: HttpServed) -> None:
+    with http.socket() as connection:
+        assert send_on(connection, chat_head(len(BODY), "Expect: 100-continue"), 1).statuses == [100]
+        assert send_on(connection, BODY, 1).statuses == [200]
+    # And one whose head is refused is not.
+    reply = exchange(http, chat_head(2**30, "Expect: 100-continue"))
+    assert (reply.statuses, reply.has_closed) == ([413], True)
+
+
+PATHS = {
+    "/nosuch": 404,
+    "/v1": 404,
+    "/v1/": 404,
+    "//v1/models": 404,
+    "/v1//models": 404,
+    "/v1/./models": 404,
+    "/v1/../v1/models": 404,
+    "/v1/%6dodels": 404,
+    "/v1/%2e%2e/v1/models": 404,
+    "/V1/models": 404,
+    "/v1/models/": 404,
+    "/v1/models?x=1": 200,
+    "/models": 200,
+    "/v1/models/imp-demo": 200,
+    "/v1/models/..": 404,
+    "/api/tags": 404,
+    "http://localhost/v1/models": 404,
+    "*": 404,
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_htp_5_nothing_in_a_path_is_normalised(http: HttpServed, path: str) -> None:
+    reply = exchange(http, head(f"GET {path} HTTP/1.1"), 1)
+    assert reply.status == PATHS[path] or (reply.status == 400 and "/" not in path[:1])
+    if path == "/api/tags":
+        assert "Ollama" in reply.error["message"]
+
+
+METHODS = {
+    ("GET", "/v1/chat/completions"): "POST",
+    ("PUT", "/v1/completions"): "POST",
+    ("DELETE", "/v1/models/imp-demo"): "GET, HEAD",
+    ("POST", "/health"): "GET, HEAD",
+    ("OPTIONS", "/v1/models"): "GET, HEAD",
+    ("TRACE", "/v1/models"): "GET, HEAD",
+    ("CONNECT", "/v1/models"): "GET, HEAD",
+}
+
+
+@pytest.mark.parametrize(("method", "path"), METHODS)
+def test_htp_5_a_wrong_method_is_told_with_the_right_ones(http: HttpServed, method: str, path: str) -> None:
+    reply = http.client.request(method, path, None, {})
+    assert (reply.status, reply.headers["allow"]) == (405, METHODS[method, path])
+    assert reply.error["code"] == "method_not_allowed"
+
+
+def test_htp_5_head_has_the_headers_of_get_and_no_body(http: HttpServed) -> None:
+    for path in ("/v1/models", "/health", "/metrics"):
+        got, asked = http.client.get(path), http.client.request("HEAD", path, None, {})
+        assert (asked.status, asked.content) == (got.status, b"")
+        assert asked.headers["content-type"] == got.headers["content-type"]
+    # The next request on the connection is answered.
+    with http.socket() as connection:
+        assert send_on(connection, head("HEAD /v1/models HTTP/1.1"), 1).status == 200
+        assert send_on(connection, head(), 1).status == 200
+
+
+def test_htp_5_pipelined_requests_are_answered_in_order(http: HttpServed) -> None:
+    n = 200
+    paths = [f"/v1/models/x{i}" if i % 2 else "/version" for i in range(n)]
+    content = b"".join(head(f"GET {path} HTTP/1.1") for path in paths)
+    reply = exchange(http, content, n)
+    assert reply.statuses == [404 if i % 2 else 200 for i in range(n)]
+    assert [reply.content.find(f"x{i} is not".encode()) > 0 for i in range(1, n, 2)] == [True] * (n // 2)
+
+
+def test_htp_5_http_1_0_gets_a_stream_that_ends_with_its_connection(http: HttpServed) -> None:
+    content = chat(stream=True, max_tokens=3).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+    reply = exchange(http, content)
+    assert reply.has_closed and reply.status == 200
+    assert b"chunked" not in reply.content.lower() and reply.content.endswith(b"data: [DONE]\n\n")
+
+
+def resets(http: HttpServed, n: int) -> None:
+    for _ in range(n):
+        with http.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            connection.sendall(chat_head(1000))
+
+
+def test_htp_5_connections_that_reset_leave_nothing(http: HttpServed) -> None:
+    with http.served.canary():
+        resets(http, 300)
+    http.wait_for_rest()
+    listener = http.http._listeners[0]
+    http.served.wait_until(lambda: len(listener._web.connections) == 0, "no connection is left")
+
+
+def test_htp_6_a_connection_without_a_whole_head_is_closed() -> None:
+    with serve_http("http.head_timeout=10s", "http.idle_timeout=75s") as http:
+        silent, dripping, half, idle = (http.socket() for _ in range(4))
+        dripping.sendall(b"GET /v1/models HTTP/1.1\r\n")
+        half.sendall(chat_head(1000) + b"{")
+        assert send_on(idle, head(), 1).status == 200
+        n_open = http.http._listeners[0]._web
+        http.served.wait_until(lambda: len(n_open.connections) == 4, "all are connected")
+        http.served.wait_until(lambda: http.served.host.calls.n_requests == 1, "a body is waited for")
+        http.served.jump(6)
+        dripping.sendall(b"X-A: b\r\n")
+        assert send_on(idle, head(), 1).status == 200
+        http.served.jump(6)
+        for each in (silent, dripping):
+            assert each.recv(1) == b""
+        answered = half.recv(65536)
+        assert b" 408 " in answered and b"request_timeout" in answered
+        assert send_on(idle, head(), 1).status == 200
+        http.served.jump(76)
+        assert idle.recv(1) == b""
+        for each in (silent, dripping, half, idle):
+            each.close()
+
+
+def test_htp_6_a_dripping_head_on_a_used_connection_is_closed() -> None:
+    with serve_http("http.head_timeout=10s", "http.idle_timeout=75s") as http, http.socket() as connection:
+        assert send_on(connection, head(), 1).status == 200
+        connection.sendall(b"GET /v1")
+        listener = http.http._listeners[0]._web
+        http.served.wait_until(
+            lambda: all(each._head_timer is not None for each in listener.connections), "the head is waited for"
+        )
+        http.served.jump(11)
+        assert connection.recv(1) == b""
+
+
+def test_htp_6_no_more_connections_than_the_limit() -> None:
+    with serve_http("connection.max_connections=8") as http:
+        kept = [http.socket() for _ in range(8)]
+        for each in kept:
+            assert send_on(each, head(), 1).status == 200
+        for _ in range(20):
+            with http.socket() as refused:
+                assert send_on(refused, head()).statuses == []
+        assert send_on(kept[0], head(), 1).status == 200
+        kept.pop().close()
+        give_up = time.monotonic() + HANGS_AFTER
+        while True:
+            with http.socket() as another:
+                if send_on(another, head(), 1).statuses == [200]:
+                    break
+            assert time.monotonic() < give_up, "no place became free"
+        for each in kept:
+            each.close()
+
+
+def test_htp_6_a_response_that_is_not_read_is_dropped() -> None:
+    """Nothing runs for it any more: only the connection has to end."""
+    with serve_http("http.head_timeout=10s", "limits.max_message_bytes=64MiB") as http:
+        connection = http.socket(receive_buffer=4096)
+        connection.sendall(head("GET /metrics HTTP/1.1") * 500)
+        listener = http.http._listeners[0]._web
+        http.served.wait_until(lambda: any(each._paused for each in listener.connections), "its buffers are full")
+        http.served.jump(11)
+        http.served.jump(11)
+        http.served.wait_until(lambda: len(listener.connections) == 0, "it was cut off")
+        connection.close()
