@@ -1,0 +1,104 @@
+"""A server in this process that answers over gRPC and over HTTP: one Host, so that the answers can be compared."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp  # noqa: F401  # imported on the loop it would hold the loop for longer than any step may
+
+from imp_service.config.address import Address
+from imp_service.door.server import HttpServer
+from support.http_calls import HttpClient, Reply
+from support.patience import HANGS_AFTER
+from support.served import Served, serve
+
+DEMO_MODEL = "imp-demo"
+
+
+class HttpServed:
+    """One server with both transports, from serve_http() to the end of its block."""
+
+    def __init__(self, served: Served, key: str | None, tls: ssl.SSLContext | None) -> None:
+        self.served = served
+        self._tls = tls
+        self._key = key
+
+        async def start() -> HttpServer:
+            http = HttpServer(served.host, served.access)
+            http.bind()
+            http.start()
+            assert http._starting is not None
+            await http._starting
+            return http
+
+        self.http = served.run(start())
+        self.client = self.connect()
+
+    @property
+    def address(self) -> Address:
+        """Of the first listener."""
+        return Address(self.http.addresses[0])
+
+    @property
+    def url(self) -> str:
+        """As OpenAI's clients take it."""
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://localhost:{self.address.port}/v1"
+
+    def connect(self, key: str | None = None) -> HttpClient:
+        """A client that makes a connection for each call."""
+        return HttpClient(self.socket, key or self._key)
+
+    def socket(self, receive_buffer: int | None = None) -> socket.socket:
+        """A connection of its own."""
+        path = self.address.socket_path
+        family = socket.AF_INET if path is None else socket.AF_UNIX
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.settimeout(HANGS_AFTER)
+        if receive_buffer is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        made.connect(("127.0.0.1", self.address.port) if path is None else str(path))
+        return made if self._tls is None else self._tls.wrap_socket(made, server_hostname="localhost")
+
+    def chat(self, messages: str | list[dict[str, Any]] = "Hello", **fields: Any) -> Reply:
+        """A chat completion."""
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return self.client.post("/v1/chat/completions", {"messages": messages, **fields})
+
+    def complete(self, prompt: Any = "the cat", **fields: Any) -> Reply:
+        """A completion."""
+        return self.client.post("/v1/completions", {"prompt": prompt, **fields})
+
+    def wait_for_rest(self) -> None:
+        """Until no request is under way, and nothing runs."""
+        self.served.wait_for_calls()
+        self.served.wait_for_rest()
+
+    def stop(self, grace_seconds: float = 0.0) -> None:
+        """Stops the HTTP listeners."""
+        self.served.run(self.http.stop(grace_seconds))
+
+
+@contextmanager
+def serve_http(
+    *settings: str,
+    sockets: Sequence[Path] = (),
+    key: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    **how: Any,
+) -> Iterator[HttpServed]:
+    """As serve(), with HTTP on a free port, or on `sockets`. `key` is the token of its clients, `tls` their context."""
+    addresses = [f"unix://{path}" for path in sockets] or ["127.0.0.1:0"]
+    with serve(f"listen.http={json.dumps(addresses)}", *settings, **how) as served:
+        http = HttpServed(served, key, tls)
+        try:
+            yield http
+        finally:
+            http.stop()
