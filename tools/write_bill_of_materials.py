@@ -34,6 +34,7 @@ LICENCES = {
     "grpcio-health-checking": "Apache-2.0",
     "grpcio-reflection": "Apache-2.0",
     "grpcio-status": "Apache-2.0",
+    "huggingface-hub": "Apache-2.0",
     "jinja2": "BSD-3-Clause",
     "llguidance": "MIT",
     "numpy": "BSD-3-Clause",

@@ -78,6 +78,8 @@ ONLY_IN = {
     "prometheus_client": {"telemetry"},
     "opentelemetry": {"telemetry"},
     "yaml": {"deploy"},
+    "huggingface_hub": {"cli"},
+    "prompt_toolkit": {"cli"},
     "torch": set(),
     "transformers": set(),
 }

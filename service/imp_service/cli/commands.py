@@ -39,6 +39,9 @@ COMMANDS = (
     Command("call", "call a running server", CALL_METHODS),
     Command("top", "watch a running server"),
     Command("admin", "operate a running server: drain, abort, profile, reload"),
+    Command("pull", "download a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("ls", "list the downloaded models"),
+    Command("rm", "delete a downloaded model"),
     Command(
         "inspect",
         "show what a model file holds, and whether it fits in memory",

@@ -34,6 +34,11 @@ _STATUS = {
     "CONFIG_PERMISSION": 77,
     "CONFIG_INVALID": 78,
     "OVERRIDE_INVALID": 78,
+    "HUB_INVALID": 65,
+    "HUB_CORRUPT": 65,
+    "HUB_NOT_FOUND": 66,
+    "HUB_UNREACHABLE": 69,
+    "HUB_PERMISSION": 77,
 }
 _BUG = 70
 # For errors of a server, by the name of the gRPC code: a newer server may have reasons that are not listed above.

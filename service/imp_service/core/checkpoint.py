@@ -79,12 +79,10 @@ def _advice_on_name(typed: str) -> str | None:
     if found is not None and not Path(typed).parent.exists():
         return f"is no file or folder; if it is a repository on Hugging Face: {_download(found[1])}"
     if _TAGGED.fullmatch(typed):
-        return "is a name with a tag, expected a file or a folder; to download one: hf download OWNER/NAME FILE.gguf"
+        return "is a name with a tag, expected a file or a folder; to download one: imp pull OWNER/NAME:TYPE"
     return None
 
 
 def _download(repository: str, file: str | None = None) -> str:
-    if file is not None:
-        return f"hf download {repository} {file} --local-dir ., then -m {file}"
-    folder = repository.rpartition("/")[2]
-    return f"hf download {repository} --local-dir {folder}, then -m {folder}"
+    named = repository if file is None else f"{repository}:{file}"
+    return f"imp pull {named}, or -m hf:{named}"

@@ -35,7 +35,7 @@ INSTALLS = re.compile(r"^pip install \. && ")
 # Commands that no test can run as they are, and why.
 NOT_RUN = {
     r"(IMP_TESTING=ON )?pip install .*": "installs what is under test: .ci/run runs the test command, word by word",
-    r"hf download .*": "fetches a model of half a gigabyte from the network",
+    r"imp pull .*": "fetches a model of half a gigabyte from the network",
     r"imp bench --synthetic 0\.6b": "takes minutes and gigabytes; tests/bench runs the same on a small shape",
     r"python tools/gpu_check\.py (--out|--only|--stages|--wheels) .*": "needs a GPU; tests/gpu runs it emulated",
     r"python tools/gpu_check\.py --gather .*": "fetches packages of NVIDIA from the network",

@@ -19,10 +19,10 @@ import pytest
 
 from imp_service.models import demo_model_path
 from imp_service.pb import types_pb2
-from support.command_line import FOUND_IN
+from support.command_line import FOUND_IN, clean_environment
 from support.failed_calls import failed
 from support.server_process import ServerProcess, server_process
-from support.traces import Configured, acts_inside, acts_of_strace
+from support.traces import Act, Configured, acts_inside, acts_of_strace
 from support.wire import ask
 
 # Before it serves it does once what nobody configured.
@@ -121,6 +121,47 @@ def test_g9_strace_sees_a_server_that_serves_keep_to_what_it_was_told(tmp_path: 
     assert problems_seen(server, output) == []
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["model.gguf", "stderr.txt", "strace.txt"]
+
+
+LOCAL_COMMANDS = [
+    ("run", "Once", "-n", "2"),
+    ("chat", "-n", "2"),
+    ("inspect",),
+    ("doctor",),
+    ("kernels",),
+    ("config", "show"),
+    ("k8s",),
+    ("completion", "bash"),
+    ("bench", "--help"),
+    ("run", "Once", "-m", "own/model"),
+    ("ls",),
+    ("rm", "own/model"),
+]
+
+
+def _reached(acts: Sequence[Act]) -> list[str]:
+    """The addresses that are not sockets in the file system."""
+    return [str(act.subject) for act in acts if act.kind == "connect" and "_port=" in str(act.subject)]
+
+
+@pytest.mark.parametrize("words", LOCAL_COMMANDS, ids=" ".join)
+def test_get_3_no_other_command_connects_anywhere(words: Sequence[str], tmp_path: Path) -> None:
+    output = tmp_path / "strace.txt"
+    command = [*strace(output), sys.executable, "-m", "imp_service", *words]
+    subprocess.run(
+        command, input=b"Hello!\n", capture_output=True, cwd=tmp_path, env=clean_environment(tmp_path), check=False
+    )
+    first, *acts = acts_of_strace(output, tmp_path)
+    assert first.kind == "start"
+    assert _reached(acts) == []
+
+
+def test_get_3_strace_sees_a_download(tmp_path: Path) -> None:
+    output = tmp_path / "strace.txt"
+    environment = {**clean_environment(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:1"}
+    command = [*strace(output), sys.executable, "-m", "imp_service", "pull", "own/model"]
+    assert subprocess.run(command, capture_output=True, cwd=tmp_path, env=environment, check=False).returncode == 69
+    assert any("sin_port=htons(1)" in address for address in _reached(acts_of_strace(output, tmp_path)))
 
 
 def test_g9_strace_sees_what_is_beyond(tmp_path: Path) -> None:

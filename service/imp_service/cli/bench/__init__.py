@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from imp_service.cli.arguments import Once, integers, positive_integer, positive_integers
 from imp_service.cli.bench.server import add_server_options, run_server
 from imp_service.cli.failure import CommandError
-from imp_service.cli.options.settings import add_model_option, add_settings_options, load_settings_for_each
+from imp_service.cli.options.settings import (
+    add_model_option,
+    add_settings_options,
+    load_settings_for_each,
+    pull_reference,
+)
 from imp_service.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -88,6 +93,7 @@ def _run_model(arguments: Namespace) -> int:
 
     if arguments.type is not None and arguments.synthetic is None:
         raise CommandError("USAGE", "--type: given without --synthetic, but a file has its own types")
+    pull_reference(arguments)
     model = [] if arguments.model is None else [of_option("--model", "model.path", arguments.model)]
     threads = [of_option("--threads", "device.threads", str(n)) for n in arguments.threads or ()]
     configs = load_settings_for_each(arguments, [[*model, each] for each in threads] or [model])

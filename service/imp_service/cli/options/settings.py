@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from imp_service.config.sources import Assignment
 
 
-MODEL_HELP = "a model file, or a name of [models] in imp.conf (default: model.path of imp.conf, else the built-in demo)"
+MODEL_HELP = (
+    "a model file, hf:OWNER/NAME:TYPE as imp pull downloads it, or a name of [models] in imp.conf "
+    "(default: model.path of imp.conf, else the built-in demo)"
+)
 
 
 class ModelWord(Action):
@@ -110,8 +113,19 @@ def context_assignments(arguments: Namespace) -> "list[Assignment]":
     )
 
 
+def pull_reference(arguments: Namespace) -> None:
+    """Downloads the model that `-m hf:…` names, unless it is in the cache; then the argument is its path."""
+    from imp_service.cli.hub.reference import PREFIX
+
+    if (arguments.model or "").startswith(PREFIX):
+        from imp_service.cli.hub.get import get_model
+
+        arguments.model = str(get_model(arguments.model))
+
+
 def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
     """The settings with the model and the context that the command line names."""
+    pull_reference(arguments)
     return _selected(load_settings(arguments, [*overrides, *context_assignments(arguments)]), arguments)
 
 

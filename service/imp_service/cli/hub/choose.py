@@ -1,0 +1,80 @@
+"""Chooses the files of a repository that make one model."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from imp_service.cli.failure import CommandError
+
+_PART = re.compile(r"-\d{5}-of-(\d{5})$")
+_GGUF = re.compile(r"\.gguf$", re.IGNORECASE)
+# What imp reads of a directory. Nothing else is downloaded: no code, no pickles.
+_OF_DIRECTORY = re.compile(
+    r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template)\.json"
+    r"|merges\.txt|tokenizer\.model|chat_template\.jinja|[^/]+\.safetensors(\.index\.json)?"
+)
+
+
+class HubFile(NamedTuple):
+    name: str  # its path in the repository
+    n_bytes: int
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model: one file, the parts of a split one, or a directory."""
+
+    name: str
+    files: list[HubFile] = field(default_factory=list)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(file.n_bytes for file in self.files)
+
+
+def choices_of(files: Iterable[HubFile]) -> list[Choice]:
+    """The models of a repository: its GGUF files, or its safetensors as one. Refuses names that leave the folder."""
+    found: dict[str, Choice] = {}
+    directory = Choice(".")
+    for file in sorted(files):
+        require_inside(file.name)
+        if _GGUF.search(file.name):
+            name = _PART.sub("", _GGUF.sub("", file.name)) + ".gguf"
+            found.setdefault(name, Choice(name)).files.append(file)
+        elif _OF_DIRECTORY.fullmatch(file.name):
+            directory.files.append(file)
+    if found:
+        return list(found.values())
+    return [directory] if any(file.name.endswith(".safetensors") for file in directory.files) else []
+
+
+def choose(choices: Sequence[Choice], wanted: str | None) -> list[Choice]:
+    """Those that `wanted` names: by a file, or by a type in any case; without it, those that are whole models."""
+    if wanted is None:
+        models = [choice for choice in choices if not PurePosixPath(choice.name).name.lower().startswith("mmproj")]
+        return models or list(choices)
+    for choice in choices:
+        if wanted in (choice.name, *(file.name for file in choice.files)):
+            return [choice]
+    by_type = re.compile(rf"(?:^|[-._/]){re.escape(_GGUF.sub('', wanted))}(?:$|[-./])", re.IGNORECASE)
+    found = [choice for choice in choices if by_type.search(_GGUF.sub("", choice.name))]
+    return [choice for choice in found if "ud-" not in choice.name.lower()] or found
+
+
+def require_inside(name: str) -> None:
+    """Raises for a name that is no plain path below a folder."""
+    parts = name.split("/")
+    if "\\" in name or not name.isprintable() or any(part in ("", ".", "..") for part in parts):
+        raise CommandError("HUB_INVALID", f"{name}: expected a path inside the repository")
+
+
+def require_whole(choice: Choice) -> None:
+    """Raises if a part of a split file is missing."""
+    total = _PART.search(_GGUF.sub("", choice.files[0].name))
+    if total is not None and len(choice.files) != int(total[1]):
+        raise CommandError(
+            "HUB_INVALID", f"{choice.name}: {len(choice.files)} parts of {int(total[1])}, expected all of them"
+        )

@@ -1,0 +1,63 @@
+"""Finds and downloads the model that a reference names."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from imp_service.cli.failure import CommandError, warning_line
+from imp_service.cli.hub.choose import Choice, choices_of, choose, require_whole
+from imp_service.cli.hub.hub import Repository, cached_files, cached_folder, download, read_repository
+from imp_service.cli.hub.reference import Reference, read_reference
+from imp_service.cli.output import bytes_text, write_number_table
+
+
+def get_model(word: str, revision: str | None = None, folder: Path | None = None) -> Path:
+    """The path of the downloaded model. Raises CommandError, after a list of what could be meant."""
+    reference = read_reference(word)
+    try:
+        repository = read_repository(reference, revision)
+    except CommandError as error:
+        cached = cached_folder(reference, revision)
+        if error.reason != "HUB_UNREACHABLE" or cached is None or folder is not None:
+            raise
+        print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
+        repository = Repository(cached_files(cached), None)
+        choice = _only_choice(word, reference, repository)
+        return cached / choice.files[0].name if choice.name != "." else cached
+    choice = _only_choice(word, reference, repository)
+    paths = download(reference, choice, revision, folder)
+    return paths[0] if choice.name != "." else paths[0].parent
+
+
+def _only_choice(word: str, reference: Reference, repository: Repository) -> Choice:
+    choices = choices_of(repository.files)
+    found = choose(choices, reference.wanted)
+    if len(found) == 1:
+        require_whole(found[0])
+        return found[0]
+    shown = found or choices
+    write_choices(repository, shown)
+    if not shown:
+        raise CommandError("HUB_NOT_FOUND", f"{word}: neither GGUF files nor safetensors")
+    said = "expected one of these" if found else "no such file or type, expected one of these"
+    raise CommandError("USAGE", f"{word}: {said}, as {reference.repository}:{shown[0].name}")
+
+
+def list_models(word: str, revision: str | None) -> None:
+    repository = read_repository(read_reference(word), revision)
+    write_choices(repository, choices_of(repository.files))
+
+
+def write_choices(repository: Repository, choices: Sequence[Choice]) -> None:
+    """A table on stdout: name, size, bits of a weight, and whether it is smaller than the memory of this machine."""
+    if not choices:
+        return
+    from imp_service.config.host import memory_limit
+
+    limit = memory_limit().limit_bytes or float("inf")
+    rows = []
+    for choice in choices:
+        bits = f"{8 * choice.n_bytes / repository.n_parameters:.2f}" if repository.n_parameters else "-"
+        rows.append((choice.name, bytes_text(choice.n_bytes), bits, "yes" if choice.n_bytes < limit else "no"))
+    write_number_table(sys.stdout, ("file", "size", "bits/weight", "fits"), rows)
+    sys.stdout.flush()

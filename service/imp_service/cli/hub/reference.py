@@ -1,0 +1,25 @@
+"""A reference to a model on a hub: `hf:OWNER/NAME`, perhaps with `:FILE` or `:TYPE` after it."""
+
+import re
+from typing import NamedTuple
+
+from imp_service.cli.failure import CommandError
+
+PREFIX = "hf:"
+_REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?::(.+))?", re.ASCII)
+
+
+class Reference(NamedTuple):
+    repository: str
+    wanted: str | None  # a file, or a type as Q4_K_M
+
+    def __str__(self) -> str:
+        return self.repository if self.wanted is None else f"{self.repository}:{self.wanted}"
+
+
+def read_reference(word: str) -> Reference:
+    """Raises CommandError."""
+    found = _REFERENCE.fullmatch(word.removeprefix(PREFIX))
+    if found is None or ".." in found[1] or "--" in found[1]:
+        raise CommandError("USAGE", f"{word}: expected OWNER/NAME, OWNER/NAME:FILE or OWNER/NAME:TYPE, as Q4_K_M")
+    return Reference(found[1], found[2])

@@ -1,0 +1,33 @@
+"""imp pull: downloads a model from a hub, checks it, and shows what it is."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from imp_service.cli.arguments import Once
+
+EXAMPLES = (
+    "imp pull Qwen/Qwen3-0.6B-GGUF:Q8_0",
+    "imp pull Qwen/Qwen3-0.6B-GGUF --list",
+)
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument("reference", metavar="REF", help="OWNER/NAME, perhaps with :FILE or :TYPE, as :Q4_K_M")
+    parser.add_argument("--to", metavar="DIR", action=Once, help="where the files go (default: the cache of the hub)")
+    parser.add_argument("--revision", metavar="R", action=Once, help="a branch, a tag or a commit (default: main)")
+    parser.add_argument("--list", action="store_true", help="list the models of the repository, and download nothing")
+
+
+def run(arguments: Namespace) -> int:
+    from imp_service.cli.command_line import parse
+    from imp_service.cli.hub.get import get_model, list_models
+
+    if arguments.list:
+        list_models(arguments.reference, arguments.revision)
+        return 0
+    folder = None if arguments.to is None else Path(arguments.to)
+    path = get_model(arguments.reference, arguments.revision, folder)
+    print(f"— {path}. Next: imp serve -m {path}", file=sys.stderr, flush=True)
+    inspect, words = parse(["inspect", str(path)])
+    return inspect.module().run(words)

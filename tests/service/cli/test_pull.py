@@ -1,0 +1,203 @@
+"""imp pull, ls and rm, and models by reference, with a hub on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from imp_service.cli.hub.choose import HubFile, choices_of, choose
+from imp_service.models import demo_model_path
+from support.stand_in_hub import Hub, stand_in_hub
+
+MODEL = demo_model_path().read_bytes()
+DIGEST = hashlib.sha256(MODEL).hexdigest()
+LINK = f"{DIGEST}  tiny-Q8_0.gguf"
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with stand_in_hub(
+        own__one={"tiny-Q8_0.gguf": MODEL, "README.md": b"# tiny", "run.py": b"print()"},
+        own__many={"m-Q8_0.gguf": MODEL, "m-Q4_K_M.gguf": b"GGUF", "mmproj-f16.gguf": b"GGUF"},
+        own__text={"README.md": b"# none"},
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def pull(imp, hub: Hub):
+    def run(*words: str, command: str = "pull", **variables: str):
+        done = imp(command, *words, **{"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", **variables})
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    return run
+
+
+def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> None:
+    status, out, err = pull("own/one", "--to", "here")
+    assert (status, (tmp_path / "here" / "tiny-Q8_0.gguf").read_bytes()) == (0, MODEL)
+    assert err.splitlines() == [
+        LINK,
+        f"— {tmp_path}/here/tiny-Q8_0.gguf. Next: imp serve -m {tmp_path}/here/tiny-Q8_0.gguf",
+    ]
+    assert (tmp_path / "here" / "tiny-Q8_0.gguf.sha256").read_text() == f"{LINK}\n"
+    assert "Q8_0" in out and sorted(p.name for p in (tmp_path / "here").glob("*.*")) == [
+        ".cache",
+        "tiny-Q8_0.gguf",
+        "tiny-Q8_0.gguf.sha256",
+    ]
+
+
+BLOCK = 10 * 1024**2  # what the library keeps of a download that is cut: whole blocks
+
+
+@pytest.mark.parametrize("cuts", [[1], [BLOCK + 7], [2 * BLOCK + 7], [BLOCK + 7, BLOCK - 7]])
+def test_get_1_a_download_that_is_cut_goes_on(pull, hub: Hub, tmp_path: Path, cuts: list[int]) -> None:
+    content = hub.repositories["own/one"]["big.gguf"] = bytes(range(256)) * (25 * 4096)
+    hub.cuts = list(cuts)
+    pull("own/one:big.gguf", "--to", ".")
+    assert (tmp_path / "big.gguf").read_bytes() == content
+    assert hub.ranges[1] == ("" if cuts[0] < BLOCK else f"bytes={cuts[0] // BLOCK * BLOCK}-")
+    assert len(hub.ranges) == 1 + len(cuts)
+
+
+@pytest.mark.parametrize("to", [(), ("--to", "here")])
+def test_get_1_a_wrong_digest_leaves_no_file(pull, hub: Hub, tmp_path: Path, to: tuple[str, ...]) -> None:
+    hub.corrupts = True
+    status, _, err = pull("own/one", *to)
+    assert status == 65 and err.startswith("imp: error: HUB_CORRUPT: tiny-Q8_0.gguf: SHA-256 "), err
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size >= len(MODEL)] == []
+    hub.corrupts = False
+    assert pull("own/one", *to)[0] == 0
+
+
+FAILURES = {
+    "unknown": ({}, "own/none", 66, "HUB_NOT_FOUND"),
+    "file": ({}, "own/one:other.gguf", 64, "USAGE"),
+    "no model": ({}, "own/text", 66, "HUB_NOT_FOUND"),
+    "401": ({"refuses_with": 401}, "own/one", 77, "HUB_PERMISSION"),
+    "403": ({"refuses_with": 403}, "own/one", 77, "HUB_PERMISSION"),
+    "404": ({"refuses_with": 404}, "own/one", 66, "HUB_NOT_FOUND"),
+    "500": ({"refuses_with": 500}, "own/one", 69, "HUB_UNREACHABLE"),
+    "gated": ({"is_gated": True}, "own/one", 77, "HUB_PERMISSION"),
+    "no reference": ({}, "tiny", 64, "USAGE"),
+    "tricks": ({}, "../../etc", 64, "USAGE"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_get_2_each_failure_is_one_line(pull, hub: Hub, case: str) -> None:
+    faults, reference, expected, reason = FAILURES[case]
+    for name, value in faults.items():
+        setattr(hub, name, value)
+    status, _, err = pull(reference)
+    assert (status, len(err.splitlines())) == (expected, 1), err
+    assert err.startswith(f"imp: error: {reason}: "), err
+
+
+def test_get_2_no_network_and_no_place_to_write(pull, tmp_path: Path) -> None:
+    for variables in ({"HF_ENDPOINT": "http://127.0.0.1:1"}, {"HF_HUB_OFFLINE": "1"}):
+        status, _, err = pull("own/one", **variables)
+        assert (status, len(err.splitlines())) == (69, 1) and "HUB_UNREACHABLE" in err, err
+    (tmp_path / "file").touch()
+    status, _, err = pull("own/one", "--to", "file")
+    assert (status, len(err.splitlines())) == (74, 1), err
+
+
+def test_get_4_what_could_be_meant_is_listed(pull, hub: Hub) -> None:
+    hub.n_parameters = len(MODEL)
+    status, out, err = pull("own/many")
+    assert status == 64 and "own/many: expected one of these, as own/many:m-Q4_K_M.gguf" in err
+    assert [line.split() for line in out.splitlines()] == [
+        ["file", "size", "bits/weight", "fits"],
+        ["m-Q4_K_M.gguf", "4", "B", "0.00", "yes"],
+        ["m-Q8_0.gguf", "4.0", "MB", "8.00", "yes"],
+    ]
+    assert pull("own/many", "--list")[0] == 0
+    assert pull("own/many:q8_0", "--to", ".")[0] == 0
+
+
+def _chosen(names: list[str], wanted: str | None) -> list[str]:
+    return [choice.name for choice in choose(choices_of(HubFile(name, 1, None) for name in names), wanted)]
+
+
+TYPES = ["a/m-Q4_K_M.gguf", "m-Q4_K_S.gguf", "m-IQ4_XS.gguf", "m.Q4_0.gguf", "m-UD-Q4_K_M.gguf", "m-BF16.gguf"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("q4_k_m", ["a/m-Q4_K_M.gguf"]),
+        ("UD-Q4_K_M", ["m-UD-Q4_K_M.gguf"]),
+        ("iq4_xs", ["m-IQ4_XS.gguf"]),
+        ("Q4_XS", []),
+        ("Q4_K", []),
+        ("Q4_0", ["m.Q4_0.gguf"]),
+        ("m-Q4_K_S.gguf", ["m-Q4_K_S.gguf"]),
+        ("f16", []),
+        ("../x", []),
+    ],
+)
+def test_get_4_a_type_in_any_case(wanted: str, names: list[str]) -> None:
+    assert _chosen(TYPES, wanted) == names
+
+
+def test_get_4_split_files_come_whole(pull, hub: Hub, tmp_path: Path) -> None:
+    parts = [f"Q8/m-Q8_0-0000{i}-of-00002.gguf" for i in (1, 2)]
+    hub.repositories["own/split"] = {parts[0]: MODEL, parts[1]: b"GGUF"}
+    pull("own/split:Q8_0", "--to", ".")
+    assert [(tmp_path / part).stat().st_size for part in parts] == [len(MODEL), 4]
+    del hub.repositories["own/split"][parts[1]]
+    status, _, err = pull("own/split", "--to", "other")
+    assert status == 65 and "1 parts of 2" in err and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.gguf", "/evil.gguf", "a/../../evil.gguf", "a\\..\\evil.gguf", "e\x1bvil.gguf"]
+)
+def test_get_4_a_name_that_leaves_the_folder_is_refused(pull, hub: Hub, name: str, tmp_path: Path) -> None:
+    hub.repositories["own/evil"] = {name: b"GGUF"}
+    status, _, err = pull("own/evil", "--to", "in/here")
+    assert status == 65 and err.startswith("imp: error: HUB_INVALID: "), err
+    assert list(tmp_path.rglob("*evil*")) == []
+
+
+def test_get_4_a_directory_brings_neither_code_nor_pickles(pull, hub: Hub, tmp_path: Path) -> None:
+    kept = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"x", "generation_config.json": b"{}"}
+    left = {"modeling.py": b"x", "pytorch_model.bin": b"x", "a.pt": b"x", "onnx/model.safetensors": b"x", "x.pkl": b"x"}
+    hub.repositories["own/dir"] = kept | left
+    pull("own/dir", "--to", "d")
+    there = {path.name for path in (tmp_path / "d").iterdir() if path.is_file() and path.suffix != ".sha256"}
+    assert there == set(kept)
+
+
+GREEDY = ("-n", "4", "--temperature", "0", "--json")
+
+
+def test_get_1_a_reference_is_a_path_and_stays_without_a_network(pull, hub: Hub) -> None:
+    first = pull("hi", "-m", "hf:own/many:Q8_0", *GREEDY, command="run")
+    assert first[0] == 0 and json.loads(first[1])["text"]
+    away = pull("hi", "-m", "hf:own/many:Q8_0", *GREEDY, command="run", HF_ENDPOINT="http://127.0.0.1:1")
+    assert (away[0], json.loads(away[1])["text"]) == (0, json.loads(first[1])["text"])
+    assert "the cache is used" in away[2]
+    assert pull("hi", "-m", "own/many", *GREEDY, command="run")[0] == 66  # without hf: nothing is downloaded
+
+
+def test_get_5_ls_shows_and_rm_frees(pull, tmp_path: Path) -> None:
+    assert pull(command="ls")[1] == ""
+    pull("own/one")
+    pull("own/many:Q8_0")
+    assert [line.split() for line in pull(command="ls")[1].splitlines()] == [
+        ["model", "size"],
+        ["hf:own/many:m-Q8_0.gguf", "4.0", "MB"],
+        ["hf:own/one:tiny-Q8_0.gguf", "4.0", "MB"],
+    ]
+    assert pull("own/many:q8_0", command="rm")[2] == "— 4.0 MB freed.\n"
+    assert pull("hf:own/one", command="rm")[0] == 0
+    assert pull(command="ls")[1] == ""
+    assert pull("own/one", command="rm")[0] == 66
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size >= len(MODEL)] == []
