@@ -122,6 +122,13 @@ def test_cmd_13_a_block_higher_than_the_terminal_is_whole(screen: Screen) -> Non
     assert written(screen, *items).splitlines() == [f" • item {i} of a list" for i in range(100)]
 
 
+def test_cmd_13_what_has_left_the_screen_is_not_drawn_again(screen: Screen) -> None:
+    """Each row makes the whole table wider."""
+    rows = [f"| row {i:02} | {'x' * i} |\n" for i in range(40)]
+    shown = written(screen, "| a | b |\n|---|---|\n", *rows)
+    assert [line.split()[1] for line in shown.splitlines() if "row" in line] == [f"{i:02}" for i in range(40)]
+
+
 @pytest.mark.parametrize("n_columns", [30, 100])
 def test_cmd_13_a_resize_loses_nothing(screen: Screen, monkeypatch: pytest.MonkeyPatch, n_columns: int) -> None:
     writer = MarkdownWriter(screen)

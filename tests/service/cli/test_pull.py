@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from imp_service.cli.failure import CommandError
 from imp_service.cli.hub.choose import HubFile, choices_of, choose
 from imp_service.models import demo_model_path
 from support.stand_in_hub import Hub, stand_in_hub
@@ -160,6 +161,8 @@ def test_get_4_split_files_come_whole(pull, hub: Hub, tmp_path: Path) -> None:
     "name", ["../evil.gguf", "/evil.gguf", "a/../../evil.gguf", "a\\..\\evil.gguf", "e\x1bvil.gguf"]
 )
 def test_get_4_a_name_that_leaves_the_folder_is_refused(pull, hub: Hub, name: str, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="HUB_INVALID"):
+        choices_of([HubFile(name, 1, None)])
     hub.repositories["own/evil"] = {name: b"GGUF"}
     status, _, err = pull("own/evil", "--to", "in/here")
     assert status == 65 and err.startswith("imp: error: HUB_INVALID: "), err
