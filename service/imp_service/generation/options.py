@@ -116,3 +116,5 @@ class GenerationRequest:
     tenant: str = ""
     # "none", "auto", "required" or "function:NAME"; empty: the template gets the tools, and the model decides.
     tool_choice: str = ""
+    # False: a call that must be is one call.
+    parallel_tool_calls: bool = True

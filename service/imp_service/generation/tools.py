@@ -45,16 +45,19 @@ def resolve_tools(request: GenerationRequest, text: TextSide) -> GenerationReque
         raise make_error("NOT_SUPPORTED_BY_MODEL", words, {"feature": "tools"})
     if choice != FORCED and not choice.startswith(BY_NAME):
         return replace(request, tool_choice="")
-    return replace(request, constraint=_forced_call(prompt, tools, choice, text), tool_choice="")
+    constraint = _forced_call(prompt, tools, choice, text, allows_several=request.parallel_tool_calls)
+    return replace(request, constraint=constraint, tool_choice="", parallel_tool_calls=True)
 
 
-def _forced_call(prompt: ChatPrompt, tools: tuple[Tool, ...], choice: str, text: TextSide) -> CallConstraint:
+def _forced_call(
+    prompt: ChatPrompt, tools: tuple[Tool, ...], choice: str, text: TextSide, *, allows_several: bool
+) -> CallConstraint:
     dialect, name = text.dialect, choice.removeprefix(BY_NAME)
     functions = tuple(Function.of(tool) for tool in tools if choice == FORCED or tool.name == name)
     return CallConstraint(
         dialect,
         functions,
-        allows_several=choice == FORCED and dialect.forms[0].begin is not None,
+        allows_several=choice == FORCED and allows_several and dialect.forms[0].begin is not None,
         in_reasoning=dialect.reasoning is not None and opens_reasoning(dialect, text.render(prompt).text),
         control=_control_tokens(text),
     )
@@ -69,6 +72,8 @@ def _control_tokens(text: TextSide) -> tuple[tuple[str, int], ...]:
 def _violations(request: GenerationRequest, tools: tuple[Tool, ...]) -> Iterator[Violation]:
     choice = request.tool_choice
     if choice != FORCED and not choice.startswith(BY_NAME):
+        if tools and choice != "none" and not request.parallel_tool_calls:
+            yield Violation("parallel_tool_calls", "false, expected only where tool_choice forces a call or forbids it")
         return
     names = [tool.name for tool in tools]
     if not names:

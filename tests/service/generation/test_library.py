@@ -55,7 +55,7 @@ def keywords(request: GenerationRequest) -> dict[str, Any]:
     for group in (request.sampling, request.stop, request.output, request.cache):
         for field in fields(group):
             given[renamed.get(field.name, field.name)] = getattr(group, field.name)
-    for name in ("constraint", "num_sequences", "priority", "tenant", "tool_choice"):
+    for name in ("constraint", "num_sequences", "priority", "tenant", "tool_choice", "parallel_tool_calls"):
         given[name] = getattr(request, name)
     return given
 

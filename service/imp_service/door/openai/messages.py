@@ -50,6 +50,7 @@ def _message(value: Any, has_developer: bool) -> ChatMessage:
         name=found.get("name", ""),
         tool_call_id=found.get("tool_call_id", ""),
         tool_calls_json=found.get("tool_calls", ""),
+        reasoning_content=found.get("reasoning_content", ""),
     )
 
 

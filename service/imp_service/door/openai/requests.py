@@ -91,11 +91,9 @@ def read_chat(
     logprobs = reading.get("logprobs", False)
     if reading.get("top_logprobs") and not logprobs:
         reading.wrong("top_logprobs", "set, expected only with logprobs: true")
-    output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0))
-    request = _generation(reading, chat, served, caller, output)
-    choice = reading.read("tool_choice", lambda value: read_tool_choice(value, reading.get("tools", [])), "")
-    request = replace(request, tool_choice=choice, output=replace(request.output, parse=True))
-    return _wish(reading, [request])
+    output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
+    choice = reading.read("tool_choice", read_tool_choice, "")
+    return _wish(reading, [_generation(reading, chat, served, caller, output, tool_choice=choice)])
 
 
 def read_completion(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> Wish:
@@ -157,7 +155,13 @@ def _ids(value: Any) -> Sequence[int]:
 
 
 def _generation(
-    reading: Reading, prompt: Prompt, served: ServedModel, caller: Caller, output: OutputOptions
+    reading: Reading,
+    prompt: Prompt,
+    served: ServedModel,
+    caller: Caller,
+    output: OutputOptions,
+    *,
+    tool_choice: str = "",
 ) -> GenerationRequest:
     asked = reading.get("prompt_logprobs")
     if asked is not None:
@@ -177,6 +181,8 @@ def _generation(
         num_sequences=reading.get("n", 1),
         priority=reading.get("priority", caller.priority),
         tenant=caller.tenant,
+        tool_choice=tool_choice,
+        parallel_tool_calls=reading.get("parallel_tool_calls", True),
     )
     for option, name in (("num_sequences", "n"), ("output.top_logprobs", "top_logprobs"), ("priority", "priority")):
         reading.set_by(option, name)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from imp_service.door.openai.kinds import Mismatch, entries, expected, members, shown, text
-
-MODES = ("none", "auto", "required")
-FUNCTION = "function:"
+from imp_service.generation.options import BY_NAME
 
 
 def read_tools(value: Any) -> str:
@@ -25,18 +22,11 @@ def read_tools(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if value else ""
 
 
-def read_tool_choice(value: Any, tools: Sequence[Any]) -> str:
+def read_tool_choice(value: Any) -> str:
     """The choice in the form of imp: a mode, or one function by its name."""
     if isinstance(value, str):
-        if value not in MODES:
-            raise expected(" or ".join(map(json.dumps, MODES)), value)
-        if value == "required" and not tools:
-            raise Mismatch('"required", expected only with tools')
         return value
     function = members(value).get("function")
     if value.get("type") != "function" or not isinstance(function, dict):
         raise Mismatch(f"{shown(value)}, expected a mode or a function")
-    name = text(function.get("name"))
-    if name not in {tool["function"]["name"] for tool in tools if isinstance(tool, dict) and "function" in tool}:
-        raise Mismatch(f"{shown(name)} is not among the tools", ".function.name")
-    return f"{FUNCTION}{name}"
+    return f"{BY_NAME}{text(function.get('name'))}"
