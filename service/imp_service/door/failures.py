@@ -39,6 +39,8 @@ CODES: Mapping[str, str] = {
     "TENANT_LIMIT": "rate_limit_exceeded",
     "CANCELLED": "aborted",
 }
+# LangChain and LiteLLM know by these words of OpenAI's that the prompt is too long. They do not look at the code.
+OPENAI_WORDS: Mapping[str, str] = {"CONTEXT_TOO_LONG": "Input tokens exceed the configured limit"}
 TYPES: Mapping[HTTPStatus, str] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
@@ -77,9 +79,9 @@ def headers_of(failure: Failure) -> Headers:
 def body_of(failure: Failure, code: str | None = None) -> bytes:
     """The body. `code` replaces the code of the reason."""
     param = failure.violations[0].path if failure.violations else None
-    return error_body(
-        status_of(failure), code or CODES.get(failure.reason, failure.reason.lower()), failure.message, param
-    )
+    words = OPENAI_WORDS.get(failure.reason)
+    message = failure.message if words is None else f"{words}: {failure.message}"
+    return error_body(status_of(failure), code or CODES.get(failure.reason, failure.reason.lower()), message, param)
 
 
 def error_body(status: HTTPStatus, code: str, message: str, param: str | None = None) -> bytes:

@@ -214,6 +214,15 @@ def test_htp_5_a_prompt_beyond_the_context_tells_both_numbers(http: HttpServed) 
         assert "512" in reply.error["message"]
 
 
+def test_oai_5_clients_that_read_messages_see_that_the_context_is_exceeded(http: HttpServed) -> None:
+    # ContextOverflowError of langchain-openai 1.7, and ContextWindowExceededError of litellm 1.106.
+    for body in ({"messages": [{"role": "user", "content": "a " * 1000}]}, {"messages": SAID, "max_tokens": 512}):
+        for stream in (False, True):
+            reply = http.client.post(CHAT, {**body, "stream": stream})
+            assert reply.refusal == (400, "context_length_exceeded", None)
+            assert "Input tokens exceed the configured limit" in reply.error["message"]
+
+
 def test_htp_5_an_unknown_model_is_told_with_those_that_are_served(http: HttpServed) -> None:
     reply = http.chat(model="nosuch")
     assert reply.refusal == (404, "model_not_found", None) and "imp-demo" in reply.error["message"]
