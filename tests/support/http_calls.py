@@ -14,6 +14,8 @@ from support.openai_types import check_answer, check_error, check_event
 
 JSON = {"content-type": "application/json"}
 DONE = "[DONE]"
+# The last events of a response that did not fail.
+ENDS = ("response.completed", "response.incomplete")
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Events:
     @property
     def error(self) -> dict[str, Any] | None:
         """The error event, which is the last."""
-        return self.objects[-1].get("error") if self.objects else None
+        last = self.objects[-1] if self.objects else {}
+        return last if last.get("type") == "error" else last.get("error")
 
 
 class HttpClient:
@@ -102,7 +105,7 @@ class HttpClient:
             assert events.status == 200, response.read()
             assert events.headers["content-type"] == "text/event-stream"
             yield events
-            for line in _events(response):
+            for line, kind in _events(response):
                 if line.startswith(":"):
                     events.comments.append(line[1:].strip())
                 elif line == f"data: {DONE}":
@@ -110,6 +113,8 @@ class HttpClient:
                 else:
                     assert not events.has_done and line.startswith("data: "), line
                     found = json.loads(line.removeprefix("data: "))
+                    assert (found.get("type"), found.get("sequence_number")) == (kind, kind and len(events.objects))
+                    events.has_done = kind in ENDS
                     events.objects.append(found)
                     check_event(path, found, body)
                 yield events
@@ -134,10 +139,14 @@ def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
     return dict(pairs)
 
 
-def _events(response: http.client.HTTPResponse) -> Iterator[str]:
+def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str | None]]:
+    """The line of each event, and its name if it has one."""
     while line := response.readline():
+        kind = None
+        if line.startswith(b"event: "):
+            kind, line = line.decode("ascii").removeprefix("event: ").removesuffix("\n"), response.readline()
         assert response.readline() == b"\n", line
-        yield line.decode("ascii").removesuffix("\n")
+        yield line.decode("ascii").removesuffix("\n"), kind
 
 
 def check_reply(path: str, reply: Reply, sent: bytes | None) -> None:
@@ -145,5 +154,5 @@ def check_reply(path: str, reply: Reply, sent: bytes | None) -> None:
     if reply.status >= 400:
         if not (path.startswith("/health") and reply.status == 503):
             check_error(reply.json)
-    elif reply.status == 200 and path.endswith("/completions"):
+    elif reply.status == 200 and path.endswith(("/completions", "/responses")):
         check_answer(path, reply.content, json.loads(sent or b"{}"))

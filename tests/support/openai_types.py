@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.model import Model
+from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.shared import ErrorObject
 from pydantic import BaseModel
 
@@ -17,6 +18,10 @@ from pydantic import BaseModel
 EXTENSIONS: Mapping[str, frozenset[str]] = {
     "return_token_ids": frozenset({"token_ids", "prompt_token_ids"}),
     "prompt_logprobs": frozenset({"prompt_logprobs"}),
+}
+# The models of a response's events, by type.
+EVENTS: Mapping[str, type[BaseModel]] = {
+    get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(ResponseStreamEvent)[0])
 }
 # vLLM and others send it, and the clients that show it look for this name.
 ALWAYS = frozenset({"reasoning_content"})
@@ -26,11 +31,16 @@ def check_answer(path: str, content: bytes, asked: Mapping[str, Any]) -> BaseMod
     """Raises if a whole answer is not as the SDK's type has it."""
     is_chat = path.endswith("/chat/completions")
     found = json.loads(content)
+    if path.endswith("/responses"):
+        return _check(Response, found, asked)
     return _check(ChatCompletion if is_chat else Completion, found if is_chat else _without_nulls(found), asked)
 
 
 def check_event(path: str, event: dict[str, Any], asked: Mapping[str, Any]) -> None:
     """Raises if an event is not as the SDK's type has it."""
+    if path.endswith("/responses"):
+        _check(EVENTS[event["type"]], event, asked)
+        return
     if "error" in event:
         check_error(event)
         return

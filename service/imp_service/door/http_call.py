@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -30,6 +31,8 @@ class HttpCall(Call):
     content_type: str = JSON
     # Replaces the code of a failure's reason.
     error_code: str | None = None
+    # Writes the body of a failure as the last event of a stream.
+    failure_event: Callable[[bytes], bytes] = b"data: %s\n\n".__mod__
     # The connection ends with a response that comes before the body was read.
     has_read_body: bool = True
 
@@ -88,6 +91,6 @@ class HttpTransport:
                 closes = failure.reason == DRAINING or not call.has_read_body
                 await call.exchange.reply(status_of(failure), headers, body, closes=closes)
             elif call.body is None:
-                await call.exchange.end(b"data: %s\n\n" % body)
+                await call.exchange.end(call.failure_event(body))
         except Exception as unsent:
             raise caller_has_gone() from unsent

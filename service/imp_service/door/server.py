@@ -37,6 +37,7 @@ def make_routes(host: Host) -> Routes:
         [
             Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions"),
             Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
+            Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses"),
             Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
             Route("GET", "/v1/models", READS, models.list, alias="/models"),
             Route("GET", "/v1/models/{id}", READS, models.get),

@@ -1,4 +1,4 @@
-"""Chat completions and completions: from a request's body to the last byte of its answer."""
+"""Chat completions, completions and responses: from a request's body to the last byte of its answer."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from imp_service.door.openai.logprobs import Pieces
 from imp_service.door.openai.replies import Head
 from imp_service.door.openai.reply_size import check_size
 from imp_service.door.openai.requests import Caller, Wish, read_chat, read_completion
+from imp_service.door.openai.response_requests import read_response
+from imp_service.door.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
 from imp_service.door.openai.running import Numbered, replies_of
 from imp_service.generation import GenerationRequest
 from imp_service.generation.replies import Reply
@@ -29,6 +31,7 @@ from imp_service.serving.host import Host
 from imp_service.serving.served_model import ServedModel
 
 T = TypeVar("T")
+TOKEN_BY_TOKEN = Delivery(1, 0.0)
 # Of the digest, in hexadecimal digits.
 FINGERPRINT_DIGITS = 8
 # Of the ignored fields, in a header.
@@ -58,9 +61,8 @@ class OpenAi:
 
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""
-        has_developer = "developer" in (self._host.model.text.template_source or "")
-        wish = await self._read(call, partial(read_chat, has_developer=has_developer))
-        head, pieces = self._head(call, "chatcmpl"), self._pieces(wish)
+        wish = await self._read(call, partial(read_chat, has_developer=self._has_developer))
+        head, pieces = self._head(call, "chatcmpl-"), self._pieces(wish)
         if wish.is_streamed:
             await self._stream(call, wish, ChatEvents(head, wish, pieces))
         else:
@@ -69,11 +71,27 @@ class OpenAi:
     async def completions(self, call: HttpCall) -> None:
         """A completion of one prompt or more."""
         wish = await self._read(call, read_completion)
-        head, pieces = self._head(call, "cmpl"), self._pieces(wish)
+        head, pieces = self._head(call, "cmpl-"), self._pieces(wish)
         if wish.is_streamed:
             await self._stream(call, wish, CompletionEvents(head, wish, pieces))
         else:
             await self._gather(call, wish, Completion(head, wish, pieces))
+
+    async def responses(self, call: HttpCall) -> None:
+        """A response."""
+        wish = await self._read(call, partial(read_response, has_developer=self._has_developer))
+        response = Response(self._head(call, PREFIX), wish, self._pieces(wish))
+        if wish.is_streamed:
+            events = ResponseEvents(response)
+            call.failure_event = events.failure
+            await self._stream(call, wish, events)
+        else:
+            await self._gather(call, wish, WholeResponse(response))
+
+    @property
+    def _has_developer(self) -> bool:
+        """The template knows the role `developer`."""
+        return "developer" in (self._host.model.text.template_source or "")
 
     async def _read(self, call: HttpCall, read: Callable[..., Wish]) -> Wish:
         host = self._host
@@ -132,6 +150,8 @@ class OpenAi:
 
     def _delivery(self, wish: Wish) -> Delivery:
         chunk = self._host.settings.chunk
+        if wish.token_by_token:
+            return TOKEN_BY_TOKEN
         if not wish.is_streamed:
             return WHOLE
         return Delivery(wish.chunk_tokens or chunk.max_tokens, chunk.max_delay.total_seconds())
@@ -156,7 +176,7 @@ class OpenAi:
     def _head(self, call: HttpCall, prefix: str) -> Head:
         model, digest = self._host.model, self._host.digest.sha256
         fingerprint = f"imp-{__version__}-{digest[:FINGERPRINT_DIGITS]}" if digest else None
-        return Head(f"{prefix}-{call.request_id}", int(self._host.wall()), public_name(model.name), fingerprint)
+        return Head(f"{prefix}{call.request_id}", int(self._host.wall()), public_name(model.name), fingerprint)
 
     def _pieces(self, wish: Wish) -> Pieces:
         return Pieces(self._host.model.tokenizer.table, wish.requests[0].output.special_tokens)

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from imp_service.door.openai.kinds import Mismatch, expected, flag, members, shown, text, texts
+from imp_service.door.openai.kinds import Mismatch, expected, flag, members, only, read_members, shown, text, texts
 from imp_service.door.openai.reading import Reading
 from imp_service.text import ConstraintKind, ConstraintSpec
 
-FIELDS = ("response_format", "structured_outputs", "grammar")
+FIELDS = ("response_format", "text", "structured_outputs", "grammar")
 SHOWN_KINDS = "text, json_object or json_schema"
 
 
@@ -18,6 +18,7 @@ def read_constraint(reading: Reading) -> ConstraintSpec | None:
     """The constraint, or None. At most one field may set one."""
     readers: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {
         "response_format": _response_format,
+        "text": _text,
         "structured_outputs": _structured_outputs,
         "grammar": lambda source: ConstraintSpec(ConstraintKind.GBNF, source),
     }
@@ -37,6 +38,8 @@ def _place(name: str, value: Any) -> str:
     """Where in a field its constraint is."""
     if name == "response_format":
         return ".json_schema.schema"
+    if name == "text":
+        return ".format.schema"
     if name == "structured_outputs":
         return "." + next((each for each in STRUCTURED if value.get(each) not in (None, False)), "json")
     return ""
@@ -51,6 +54,21 @@ def _response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
         case "json_schema":
             return _schema(_inner(value, "json_schema", members), ".json_schema")
     raise Mismatch(f"{shown(value.get('type'))}, expected {SHOWN_KINDS}", ".type")
+
+
+def _text(value: Any) -> ConstraintSpec | None:
+    """The field of /v1/responses: its format has the members of `json_schema` itself."""
+    return read_members(value, TEXT).get("format")
+
+
+def _text_format(value: Any) -> ConstraintSpec | None:
+    if members(value).get("type") != "json_schema":
+        return _response_format(value)
+    found = read_members(value, TEXT_FORMAT)
+    for name in ("name", "schema"):
+        if name not in found:
+            raise Mismatch("not set", f".{name}")
+    return _schema(found, "")
 
 
 def _schema(value: Mapping[str, Any], where: str) -> ConstraintSpec:
@@ -94,3 +112,11 @@ STRUCTURED: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {
     "grammar": lambda value: ConstraintSpec(ConstraintKind.GBNF, text(value)),
     "json_object": lambda value: ConstraintSpec(ConstraintKind.JSON_OBJECT) if flag(value) else None,
 }
+TEXT_FORMAT: Mapping[str, Callable[[Any], Any]] = {
+    "type": text,
+    "name": text,
+    "schema": members,
+    "description": text,
+    "strict": flag,
+}
+TEXT: Mapping[str, Callable[[Any], Any]] = {"format": _text_format, "verbosity": only("medium")}

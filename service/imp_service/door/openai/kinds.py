@@ -9,6 +9,8 @@ from typing import Any
 from imp_service.tables import LIMITS
 
 MAX_SHOWN = 64
+# As OpenAI's, for `metadata`.
+MAX_LABELS, MAX_LABEL_NAME, MAX_LABEL = 16, 64, 512
 
 # Takes a value and returns it in the form that imp uses. Raises Mismatch.
 Kind = Callable[[Any], Any]
@@ -21,6 +23,14 @@ class Mismatch(Exception):
         super().__init__(message)
         self.message = message
         self.where = where
+
+
+def within(where: str, read: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of `read`. A Mismatch gets `where` before its own path."""
+    try:
+        return read(*arguments)
+    except Mismatch as mismatch:
+        raise Mismatch(mismatch.message, f"{where}{mismatch.where}") from None
 
 
 def expected(what: str, value: object, where: str = "") -> Mismatch:
@@ -67,6 +77,25 @@ def members(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise expected("an object", value)
     return value
+
+
+def read_members(value: Any, readers: Mapping[str, Kind]) -> dict[str, Any]:
+    """The members of a JSON object, each as its reader has it. A null is an unset member, another name is refused."""
+    given = {name: each for name, each in members(value).items() if each is not None}
+    unknown = sorted(given.keys() - readers.keys())
+    if unknown:
+        raise Mismatch("unknown field", f".{unknown[0]}")
+    return {name: within(f".{name}", read, given[name]) for name, read in readers.items() if name in given}
+
+
+def labels(value: Any) -> Mapping[str, str]:
+    """Names with texts."""
+    if len(members(value)) > MAX_LABELS:
+        raise Mismatch(f"{len(value)} entries, expected at most {MAX_LABELS}")
+    for name, each in value.items():
+        if len(name) > MAX_LABEL_NAME or len(within("", text, each)) > MAX_LABEL:
+            raise Mismatch(f"{shown(name)}: expected at most {MAX_LABEL_NAME} characters, and {MAX_LABEL} of its text")
+    return members(value)
 
 
 def entries(value: Any) -> list[Any]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from imp_service.door.openai.kinds import Mismatch, entries, expected, members, text
+from imp_service.door.openai.kinds import Mismatch, entries, expected, members, read_members, text, within
 from imp_service.text import ChatMessage
 
 TEXT_PARTS = ("text", "input_text", "output_text")
@@ -18,25 +18,11 @@ def read_messages(value: list[Any], *, has_developer: bool) -> tuple[ChatMessage
 
     Raises Mismatch. The rules of roles and sizes are those of imp's conversations.
     """
-    return tuple(_within(f"[{i}]", _message, each, has_developer) for i, each in enumerate(value))
-
-
-def _within(where: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of `read`. A Mismatch gets `where` before its own path."""
-    try:
-        return read(*arguments)
-    except Mismatch as mismatch:
-        raise Mismatch(mismatch.message, f"{where}{mismatch.where}") from None
+    return tuple(within(f"[{i}]", _message, each, has_developer) for i, each in enumerate(value))
 
 
 def _message(value: Any, has_developer: bool) -> ChatMessage:
-    fields = members(value)
-    unknown = sorted(fields.keys() - READERS.keys())
-    if unknown:
-        raise Mismatch("unknown field", f".{unknown[0]}")
-    found = {
-        name: _within(f".{name}", read, fields[name]) for name, read in READERS.items() if fields.get(name) is not None
-    }
+    found = read_members(value, READERS)
     if "role" not in found:
         raise Mismatch("not set", ".role")
     role = found["role"]
@@ -54,22 +40,22 @@ def _message(value: Any, has_developer: bool) -> ChatMessage:
     )
 
 
-def _content(value: Any) -> str:
+def content_of(value: Any) -> str:
     """A text, or the parts of one."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
         raise expected("a text or a list of parts", value)
-    return "".join(_within(f"[{i}]", _part, each) for i, each in enumerate(value))
+    return "".join(within(f"[{i}]", _part, each) for i, each in enumerate(value))
 
 
 def _part(value: Any) -> str:
     kind = members(value).get("type")
     if kind == "refusal":
-        return str(_within(".refusal", text, value.get("refusal")))
+        return str(within(".refusal", text, value.get("refusal")))
     if kind not in TEXT_PARTS:
         raise Mismatch(f"{json.dumps(kind)} {NO_TEXT}", ".type")
-    return str(_within(".text", text, value.get("text")))
+    return str(within(".text", text, value.get("text")))
 
 
 def _tool_calls(value: Any) -> str:
@@ -82,7 +68,7 @@ def _nothing(value: Any) -> None:
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "role": text,
-    "content": _content,
+    "content": content_of,
     "name": text,
     "tool_call_id": text,
     "tool_calls": _tool_calls,

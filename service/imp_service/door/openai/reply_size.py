@@ -16,7 +16,7 @@ def check_size(wish: Wish, request: GenerationRequest, n_prompt: int, served: Se
     output = request.output
     per_token = ENTRY_BYTES + CANDIDATE_BYTES * output.top_logprobs
     n_tokens = n_prompt if output.prompt_logprobs else 0
-    if output.logprobs and not wish.is_streamed:
+    if output.logprobs and (wish.repeats_answer or not wish.is_streamed):
         n_tokens += request.num_sequences * _most_outputs(request, n_prompt, served)
     most = served.settings.limits.max_message_bytes
     if n_tokens * per_token > most:

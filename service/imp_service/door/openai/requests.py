@@ -61,6 +61,10 @@ class Wish:
     continuous_usage: bool = False
     echo: bool = False
     returns_token_ids: bool = False
+    # The last events of a stream have the whole answer again.
+    repeats_answer: bool = False
+    # Each token is a reply of its own, also in a whole answer: scores stay with the item that the token belongs to.
+    token_by_token: bool = False
     # Most tokens of an event; None: the server's setting.
     chunk_tokens: int | None = None
     ignored: Sequence[str] = ()
@@ -85,7 +89,7 @@ def read_chat(
         tools_json=tools,
         add_generation_prompt=reading.get("add_generation_prompt"),
         continue_final_message=reading.get("continue_final_message"),
-        template_kwargs_json=template_variables(reading),
+        template_kwargs_json=template_variables(reading, reading.get("reasoning_effort")),
     )
     _one_limit(reading)
     logprobs = reading.get("logprobs", False)
@@ -93,7 +97,7 @@ def read_chat(
         reading.wrong("top_logprobs", "set, expected only with logprobs: true")
     output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
     choice = reading.read("tool_choice", read_tool_choice, "")
-    return _wish(reading, [_generation(reading, chat, served, caller, output, tool_choice=choice)])
+    return wish_of(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice)])
 
 
 def read_completion(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> Wish:
@@ -117,9 +121,9 @@ def read_completion(body: Mapping[str, Any], served: ServedModel, caller: Caller
         prompt_logprobs=scores_prompt,
         prompt_token_ids=scores_prompt,
     )
-    first = _generation(reading, prompts[0], served, caller, output)
+    first = generation_of(reading, prompts[0], served, caller, output)
     return replace(
-        _wish(reading, [replace(first, prompt=prompt) for prompt in prompts]), echo=reading.get("echo", False)
+        wish_of(reading, [replace(first, prompt=prompt) for prompt in prompts]), echo=reading.get("echo", False)
     )
 
 
@@ -154,7 +158,7 @@ def _ids(value: Any) -> Sequence[int]:
     return ids
 
 
-def _generation(
+def generation_of(
     reading: Reading,
     prompt: Prompt,
     served: ServedModel,
@@ -163,6 +167,7 @@ def _generation(
     *,
     tool_choice: str = "",
 ) -> GenerationRequest:
+    """The generation of one prompt, with the options that the fields set. What is wrong is added to the reading."""
     asked = reading.get("prompt_logprobs")
     if asked is not None:
         reading.add(N_TOP_LOGPROBS.check(asked, "prompt_logprobs", served))
@@ -191,7 +196,8 @@ def _generation(
     return request
 
 
-def _wish(reading: Reading, requests: Sequence[GenerationRequest]) -> Wish:
+def wish_of(reading: Reading, requests: Sequence[GenerationRequest]) -> Wish:
+    """The generations with how they are answered. Raises FieldsInvalid with everything that is wrong."""
     no_options: dict[str, bool] = {}
     options = reading.read("stream_options", _stream_options, no_options)
     if options and not reading.get("stream"):
@@ -236,10 +242,10 @@ def _one_limit(reading: Reading) -> None:
         reading.wrong("max_tokens", f"{old}, expected the value of max_completion_tokens, {new}")
 
 
-def template_variables(reading: Reading) -> str:
-    """The variables of the chat template, as JSON."""
+def template_variables(reading: Reading, effort: str | None = None) -> str:
+    """The variables of the chat template, as JSON. `effort` is how much the model is to reason."""
     variables = dict(reading.get("chat_template_kwargs", {}))
-    if (effort := reading.get("reasoning_effort")) is not None:
+    if effort is not None:
         variables.setdefault("reasoning_effort", effort)
     return json.dumps(variables, ensure_ascii=False) if variables else ""
 
@@ -260,7 +266,7 @@ def _limits(reading: Reading, request: GenerationRequest, served: ServedModel) -
 
 def _prompt_limits(reading: Reading, prompt: Prompt, served: ServedModel) -> Iterator[Finding]:
     match prompt:
-        case ChatPrompt() if "messages" in reading.values:
+        case ChatPrompt() if reading.values.keys() & {"messages", "input"}:
             yield from CHAT.check(prompt, "chat", served)
         case str() if "prompt" in reading.values:
             yield from PROMPT_TEXT.check(prompt, "prompt", served)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from openai.types import completion_create_params
 from openai.types.chat import completion_create_params as chat_create_params
+from openai.types.responses import response_create_params
 
-from imp_service.door.openai.fields import CHAT, COMPLETIONS, Accepted, Refused, Sets, Table
+from imp_service.door.openai.fields import CHAT, COMPLETIONS, RESPONSES, Accepted, Refused, Sets, Table
 from support.http_served import HttpServed, serve_http
 
 PROMPT = "the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat"
@@ -65,6 +66,7 @@ COMMON: Mapping[str, Case] = {
     "cache_prompt": Case(False),
     "max_tokens": Case(3),
 }
+REFUSED_BY_RESPONSES = {name for name, row in RESPONSES.items() if not isinstance(row, Sets)}
 CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
     "/v1/chat/completions": (
         CHAT,
@@ -90,9 +92,32 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
             "best_of": Case(2, refusal=(400, "field_invalid")),
         },
     ),
+    "/v1/responses": (
+        RESPONSES,
+        {
+            **{name: case for name, case in COMMON.items() if name in RESPONSES and name not in REFUSED_BY_RESPONSES},
+            "input": Case("another"),
+            "instructions": Case("Be brief."),
+            "max_output_tokens": Case(3),
+            "include": Case(["message.output_text.logprobs"]),
+            "top_logprobs": Case(3),
+            "text": Case({"format": {"type": "json_object"}}),
+            "metadata": Case({"a": "b"}),
+            "time_limit": Case(1e-9, {"max_output_tokens": 200, "ignore_eos": True}),
+            "cache_salt": Case("third"),
+        },
+    ),
 }
 # Fields whose effects other tests show: what is first in the queue, and what a template does with its variables.
-ELSEWHERE = {"priority", "chat_template_kwargs", "reasoning_effort", "tools", "tool_choice", "parallel_tool_calls"}
+ELSEWHERE = {
+    "priority",
+    "chat_template_kwargs",
+    "reasoning_effort",
+    "reasoning",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+}
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +127,8 @@ def http() -> Iterator[HttpServed]:
 
 
 def base_of(path: str) -> dict[str, Any]:
+    if path == "/v1/responses":
+        return {"input": PROMPT, "seed": 7, "max_output_tokens": 24}
     asks = {"messages": [{"role": "user", "content": PROMPT}]} if "chat" in path else {"prompt": PROMPT}
     return {**asks, "seed": 7, "max_tokens": 24}
 
@@ -114,6 +141,9 @@ def outcome(http: HttpServed, path: str, body: dict[str, Any]) -> Any:
     reply = http.client.post(path, body)
     assert reply.status == 200, reply.content
     found = reply.json
+    if path == "/v1/responses":
+        items = [{**each, "id": None} for each in found["output"]]
+        return items, {name: found[name] for name in ("usage", "status", "metadata")}
     return {name: found[name] for name in found if name not in ("id", "created", "system_fingerprint")}
 
 
@@ -134,8 +164,10 @@ def test_oai_1_every_parameter_of_the_sdk_has_a_row() -> None:
         "CompletionCreateParamsNonStreaming",
         "CompletionCreateParamsStreaming",
     )
-    assert len(chat) >= 36 and len(completion) >= 17
+    response = names_of_sdk(response_create_params, "ResponseCreateParamsBase", "ResponseCreateParamsStreaming")
+    assert len(chat) >= 36 and len(completion) >= 17 and len(response) >= 33
     assert chat - CHAT.keys() == set() and completion - COMPLETIONS.keys() == set()
+    assert response - RESPONSES.keys() == set()
 
 
 @pytest.mark.parametrize("path", CASES)
@@ -153,10 +185,9 @@ def test_oai_1_every_field_that_sets_something_shows(http: HttpServed, path: str
 
 
 # Values that ask for what happens anyway, and one that asks for something else.
-ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
+ALWAYS_ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
     "user": (["someone", ""], 7),
     "safety_identifier": (["someone"], 7),
-    "metadata": ([{"a": "b"}, {}], "x"),
     "prompt_cache_key": (["x"], 7),
     "prompt_cache_retention": (["24h"], 7),
     "prompt_cache_options": ([{}], "x"),
@@ -165,16 +196,27 @@ ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
     "modalities": ([["text"]], ["text", "audio"]),
     "verbosity": (["medium"], "low"),
 }
+CHAT_ANYWAY = {**ALWAYS_ANYWAY, "metadata": ([{"a": "b"}, {}], "x")}
+ANYWAY: Mapping[str, Mapping[str, tuple[list[Any], Any]]] = {
+    "/v1/chat/completions": CHAT_ANYWAY,
+    "/v1/completions": CHAT_ANYWAY,
+    "/v1/responses": {
+        **ALWAYS_ANYWAY,
+        "background": ([False], True),
+        "truncation": (["disabled"], "auto"),
+        "stream_options": ([{}], {"include_usage": True}),
+    },
+}
 
 
 @pytest.mark.parametrize("path", CASES)
 def test_oai_1_fields_that_ask_for_what_happens_anyway_change_nothing(http: HttpServed, path: str) -> None:
     table, _ = CASES[path]
-    assert {name for name, row in table.items() if isinstance(row, Accepted)} == ANYWAY.keys()
+    assert {name for name, row in table.items() if isinstance(row, Accepted)} == ANYWAY[path].keys()
     base = base_of(path)
     outcome(http, path, base)
     expected = outcome(http, path, base)
-    for name, (values, other) in ANYWAY.items():
+    for name, (values, other) in ANYWAY[path].items():
         for value in values:
             assert outcome(http, path, {**base, name: value}) == expected, name
         assert http.client.post(path, {**base, name: other}).refusal == (400, "field_invalid", name)

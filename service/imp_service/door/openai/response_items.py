@@ -1,0 +1,203 @@
+"""The items of a response's output as they grow, and the events that tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from imp_service.text.channels.calls import ToolCallDelta
+
+T = TypeVar("T", bound="TextItem")
+# Without its number, which the stream adds.
+Event = dict[str, Any]
+Entry = Mapping[str, Any]
+
+IN_PROGRESS, COMPLETED, INCOMPLETE = "in_progress", "completed", "incomplete"
+
+
+class Item:
+    """One item of the output. Its kinds are below."""
+
+    PREFIX = ""
+
+    def __init__(self, response: str, index: int) -> None:
+        self._index = index
+        self._id = f"{self.PREFIX}_{response}-{index}"
+
+    def begin(self) -> list[Event]:
+        """The events before anything is in it."""
+        return [self._item_event("added", self._fields(IN_PROGRESS))]
+
+    def end(self, status: str) -> tuple[dict[str, Any], list[Event]]:
+        """The whole item, and the events after all is in it."""
+        whole = self._fields(status)
+        return whole, [*self._done(), self._item_event("done", whole)]
+
+    def _fields(self, status: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _done(self) -> list[Event]:
+        raise NotImplementedError
+
+    def _item_event(self, kind: str, fields: dict[str, Any]) -> Event:
+        return {"type": f"response.output_item.{kind}", "output_index": self._index, "item": fields}
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        return {"type": f"response.{kind}", "item_id": self._id, "output_index": self._index, **fields}
+
+
+class TextItem(Item):
+    """An item with one part, which is text."""
+
+    PART = ""
+
+    def __init__(self, response: str, index: int) -> None:
+        super().__init__(response, index)
+        self._texts: list[str] = []
+
+    def begin(self) -> list[Event]:
+        """The item is empty, then it has an empty part."""
+        return [*super().begin(), self._part_event("content_part.added", part=self._part())]
+
+    def grow(self, text: str) -> Event:
+        """More text."""
+        self._texts.append(text)
+        return self._part_event(f"{self.PART}.delta", delta=text)
+
+    def _part(self) -> dict[str, Any]:
+        return {"type": self.PART, "text": "".join(self._texts)}
+
+    def _done(self) -> list[Event]:
+        text = self._part_event(f"{self.PART}.done", text="".join(self._texts))
+        return [text, self._part_event("content_part.done", part=self._part())]
+
+    def _part_event(self, kind: str, **fields: Any) -> Event:
+        return self._event(kind, content_index=0, **fields)
+
+    def _content(self, status: str) -> list[dict[str, Any]]:
+        return [] if status == IN_PROGRESS else [self._part()]
+
+
+class Reasoning(TextItem):
+    """What the model thinks before it answers."""
+
+    PREFIX, PART = "rs", "reasoning_text"
+
+    def _fields(self, status: str) -> dict[str, Any]:
+        return {"id": self._id, "type": "reasoning", "summary": [], "content": self._content(status), "status": status}
+
+
+class Message(TextItem):
+    """What the model answers."""
+
+    PREFIX, PART = "msg", "output_text"
+
+    def __init__(self, response: str, index: int) -> None:
+        super().__init__(response, index)
+        self._logprobs: list[Entry] = []
+
+    def say(self, text: str, logprobs: Sequence[Entry]) -> Event:
+        """More text, with the log probabilities of its tokens."""
+        self._logprobs += logprobs
+        return {**self.grow(text), "logprobs": _without_bytes(logprobs)}
+
+    def _fields(self, status: str) -> dict[str, Any]:
+        head = {"id": self._id, "type": "message", "role": "assistant", "status": status}
+        return {**head, "content": self._content(status)}
+
+    def _part(self) -> dict[str, Any]:
+        return {**super()._part(), "annotations": [], "logprobs": [*self._logprobs]}
+
+    def _done(self) -> list[Event]:
+        text, part = super()._done()
+        return [{**text, "logprobs": _without_bytes(self._logprobs)}, part]
+
+
+class Call(Item):
+    """A function that the model calls."""
+
+    PREFIX = "fc"
+
+    def __init__(self, response: str, index: int, first: ToolCallDelta) -> None:
+        super().__init__(response, index)
+        self._call_id, self._name = first.id, first.name
+        self._arguments: list[str] = []
+
+    def grow(self, arguments: str) -> Event:
+        """More of the arguments."""
+        self._arguments.append(arguments)
+        return self._event("function_call_arguments.delta", delta=arguments)
+
+    def _fields(self, status: str) -> dict[str, Any]:
+        head = {"id": self._id, "type": "function_call", "status": status}
+        return {**head, "call_id": self._call_id, "name": self._name, "arguments": "".join(self._arguments)}
+
+    def _done(self) -> list[Event]:
+        return [self._event("function_call_arguments.done", arguments="".join(self._arguments))]
+
+
+class Output:
+    """All items of one response. One at a time grows."""
+
+    def __init__(self, response: str) -> None:
+        self._response = response
+        self._open: Item | None = None
+        # Those that have ended.
+        self.items: list[dict[str, Any]] = []
+
+    @property
+    def is_saying(self) -> bool:
+        """A message grows."""
+        return isinstance(self._open, Message)
+
+    @property
+    def is_empty(self) -> bool:
+        """There is no item yet."""
+        return self._open is None and not self.items
+
+    def reason(self, text: str) -> list[Event]:
+        """More reasoning."""
+        item, events = self._turn_to(Reasoning)
+        return [*events, item.grow(text)]
+
+    def say(self, text: str, logprobs: Sequence[Entry]) -> list[Event]:
+        """More of the answer."""
+        item, events = self._turn_to(Message)
+        return [*events, item.say(text, logprobs)]
+
+    def call(self, delta: ToolCallDelta) -> list[Event]:
+        """More of a call, or a new one."""
+        events: list[Event] = []
+        if delta.id:
+            ended = self.end(COMPLETED)
+            self._open = Call(self._response, len(self.items), delta)
+            events = [*ended, *self._open.begin()]
+        assert isinstance(self._open, Call)  # the deltas of a call follow its first one
+        return [*events, self._open.grow(delta.arguments)] if delta.arguments else events
+
+    def end(self, status: str) -> list[Event]:
+        """Ends what still grows."""
+        if self._open is None:
+            return []
+        item, events = self._open.end(status)
+        self._open = None
+        self.items.append(item)
+        return events
+
+    def _turn_to(self, kind: type[T]) -> tuple[T, list[Event]]:
+        """The item of this kind that grows. A new one if it is another kind that grows."""
+        if isinstance(self._open, kind):
+            return self._open, []
+        ended = self.end(COMPLETED)
+        item = kind(self._response, len(self.items))
+        self._open = item
+        return item, [*ended, *item.begin()]
+
+
+def _without_bytes(logprobs: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Log probabilities as events of text have them."""
+    return [{**_scored(entry), "top_logprobs": [_scored(each) for each in entry["top_logprobs"]]} for entry in logprobs]
+
+
+def _scored(entry: Entry) -> dict[str, Any]:
+    return {"token": entry["token"], "logprob": entry["logprob"]}

@@ -1,0 +1,82 @@
+"""Bodies of /v1/responses as generations of imp. Nothing is stored: each body has the whole conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from imp_service.door.openai import fields
+from imp_service.door.openai.flat_tools import read_flat_choice, read_flat_tools
+from imp_service.door.openai.items import Said, read_input
+from imp_service.door.openai.kinds import Mismatch, only, read_members, shown
+from imp_service.door.openai.reading import Reading
+from imp_service.door.openai.requests import Caller, Wish, generation_of, template_variables, wish_of
+from imp_service.generation import OutputOptions
+from imp_service.serving.served_model import ServedModel
+from imp_service.text import ChatMessage, ChatPrompt
+
+LOGPROBS = "message.output_text.logprobs"
+# What else clients ask to be included, and why it is not there.
+NOT_INCLUDED: Mapping[str, str] = {
+    "reasoning.encrypted_content": "reasoning comes as text, send its items back as they are",
+}
+# Only `effort` has an effect. The other values ask for what happens anyway.
+REASONING = {
+    "effort": only("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+    "summary": only("auto"),
+    "generate_summary": only("auto"),
+    "mode": only("standard"),
+    "context": only("auto"),
+}
+
+
+def read_response(
+    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, has_developer: bool, ignores_unknown: bool
+) -> Wish:
+    """A response. Raises FieldsInvalid with everything that is wrong."""
+    reading = Reading(body, fields.RESPONSES, ignores_unknown=ignores_unknown)
+    reading.require("input")
+    no_input: list[Said] = []
+    said = reading.read("input", lambda value: read_input(value, has_developer=has_developer), no_input)
+    no_reasoning: dict[str, Any] = {}
+    reasoning = reading.read("reasoning", lambda value: read_members(value, REASONING), no_reasoning)
+    chat = ChatPrompt(
+        messages=_messages(reading, said),
+        tools_json=_tools(reading),
+        template_kwargs_json=template_variables(reading, reasoning.get("effort")),
+    )
+    choice = reading.read("tool_choice", read_flat_choice, "")
+    request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice)
+    return replace(wish_of(reading, [request]), repeats_answer=True, token_by_token=request.output.logprobs)
+
+
+def _messages(reading: Reading, said: Sequence[Said]) -> tuple[ChatMessage, ...]:
+    """The instructions, then the input. Errors name where each message came from."""
+    instructions = reading.get("instructions")
+    messages = [] if instructions is None else [ChatMessage("system", instructions)]
+    for i, each in enumerate(said, len(messages)):
+        reading.set_by(f"chat.messages[{i}]", f"input{each.where}")
+        reading.set_by(f"chat.messages[{i}].tool_call_id", f"input{each.where}.call_id")
+    return (*messages, *(each.message for each in said))
+
+
+def _tools(reading: Reading) -> str:
+    for i in range(len(reading.get("tools", ()))):
+        reading.set_by(f"chat.tools_json[{i}].function", f"tools[{i}]")
+    return reading.read("tools", read_flat_tools, "")
+
+
+def _output(reading: Reading) -> OutputOptions:
+    no_names: Sequence[str] = ()
+    included = reading.read("include", _included, no_names)
+    n_top = reading.get("top_logprobs")
+    return OutputOptions(logprobs=n_top is not None or LOGPROBS in included, top_logprobs=n_top or 0, parse=True)
+
+
+def _included(names: Sequence[str]) -> Sequence[str]:
+    for i, name in enumerate(names):
+        if name != LOGPROBS:
+            instead = NOT_INCLUDED.get(name, f"expected {LOGPROBS}")
+            raise Mismatch(f"{shown(name)} is not supported: {instead}", f"[{i}]")
+    return names
