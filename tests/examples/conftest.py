@@ -29,9 +29,9 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One for all of them, on TCP and on a Unix socket."""
+    """One for all of them, on TCP and on a Unix socket, and over HTTP."""
     folder = tmp_path_factory.mktemp("examples")
-    listen = ("--listen", "127.0.0.1:0", "--listen", f"unix://{folder}/imp.sock")
+    listen = ("--listen", "127.0.0.1:0", "--listen", f"unix://{folder}/imp.sock", "--http", "127.0.0.1:0")
     with server_process(folder, *listen, *ENDLESS) as process:
         process.wait_until_ready()
         yield process
@@ -49,7 +49,7 @@ def run() -> Run:
     """Runs an example, such as ("node", "generate"), with these arguments; skips where its tools are missing."""
 
     def run_example(language: str, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = {"python": _python, "node": _node, "cpp": _cpp, "curl": _curl}[language](program)
+        command = COMMANDS[language](program)
         environment = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
         return subprocess.run(
             [*command, *arguments], capture_output=True, text=True, timeout=60, check=False, env=environment
@@ -64,16 +64,16 @@ def node() -> str:
     return _node("generate")[0]
 
 
-def _python(program: str) -> list[str]:
-    return [sys.executable, "-P", str(EXAMPLES / "python" / f"{program}.py")]
+def _python(program: str, folder: str = "python") -> list[str]:
+    return [sys.executable, "-P", str(EXAMPLES / folder / f"{program}.py")]
 
 
-def _node(program: str) -> list[str]:
+def _node(program: str, folder: str = "node") -> list[str]:
     if shutil.which("node") is None:
         pytest.skip("no node on this machine")
-    if not (EXAMPLES / "node" / "node_modules" / "@grpc" / "grpc-js").is_dir():
-        pytest.skip("the packages are not installed: npm install --prefix examples/node")
-    return ["node", str(EXAMPLES / "node" / f"{program}.mjs")]
+    if not (EXAMPLES / folder / "node_modules").is_dir():
+        pytest.skip(f"the packages are not installed: npm install --prefix examples/{folder}")
+    return ["node", str(EXAMPLES / folder / f"{program}.mjs")]
 
 
 def _cpp(program: str) -> list[str]:
@@ -105,3 +105,13 @@ def _curl(program: str) -> list[str]:
     if "HTTP2" not in subprocess.run(["curl", "--version"], capture_output=True, text=True, check=True).stdout:
         pytest.skip("this curl has no HTTP/2")
     return ["bash", str(EXAMPLES / "curl" / f"{program}.sh")]
+
+
+COMMANDS: dict[str, Callable[[str], list[str]]] = {
+    "python": _python,
+    "node": _node,
+    "cpp": _cpp,
+    "curl": _curl,
+    "python with openai": lambda program: _python(program, "openai"),
+    "node with openai": lambda program: _node(program, "openai"),
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import mimetypes
 import os
 import re
 import sys
@@ -24,6 +25,9 @@ _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/d
 
 # gRPC makes its resolver ready for the ports that it opens. Whoever asked it would connect, and be found.
 _RESOLVER_FILES = ("/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/netsvc.conf", "/etc/svc.conf")
+
+# aiohttp, which serves HTTP, reads the system's tables of file types when it is imported.
+_FILE_TYPES = tuple(mimetypes.knownfiles)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Configured:
         if act.kind == "write":
             return self._may_write(subject, named)
         return (
-            subject in (*_SYSTEM_FILES, *_RESOLVER_FILES, *self._places_of_settings())
+            subject in (*_SYSTEM_FILES, *_RESOLVER_FILES, *_FILE_TYPES, *self._places_of_settings())
             or subject in map(os.path.dirname, self._sockets(named))
             or _is_below(subject, (*_CODE, *_SYSTEM, *named))
         )
