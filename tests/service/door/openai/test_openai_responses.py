@@ -187,6 +187,9 @@ def test_oai_9_items_are_the_messages_of_a_chat(calling: HttpServed) -> None:
     found = respond(calling, input=items, tools=TOOLS, max_output_tokens=20, **options)
     assert found["usage"]["input_tokens"] == chat.json["usage"]["prompt_tokens"]
     assert text_of(found) == chat.choice["message"]["content"]
+    summary = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}
+    summed = respond(calling, input=[*items[:2], summary, *items[3:]], tools=TOOLS, max_output_tokens=20, **options)
+    assert comparable(summed) == comparable(found)
     # Each part of the conversation is in the prompt.
     for i in range(len(items)):
         fewer = respond(calling, input=[*items[:i], *items[i + 1 :]], tools=TOOLS, max_output_tokens=1)
@@ -312,6 +315,9 @@ def test_oai_9_reasoning_text_and_a_call_are_one_item_each(thinking: HttpServed)
     assert (thought["content"], thought["summary"]) == ([{"type": "reasoning_text", "text": "Hm."}], [])
     assert message["content"][0]["text"].strip() == "Yes:" and (call["name"], call["arguments"]) == ("stop", "{}")
     assert {item["status"] for item in found["output"]} == {"completed"}
+    # The text has log probabilities, with the mark before it. The reasoning has none.
+    scored = b"".join(bytes(entry["bytes"]) for entry in message["content"][0]["logprobs"])
+    assert b"Yes:" in scored and b"Hm" not in scored
 
 
 def test_oai_9_an_answer_without_a_token_is_an_empty_message(http: HttpServed) -> None:
