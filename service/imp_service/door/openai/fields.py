@@ -43,7 +43,7 @@ Table = Mapping[str, Row]
 SAMPLING: Table = {
     "temperature": Sets(kinds.number, "sampling.temperature", "0 is greedy; unset: the model's default"),
     "top_p": Sets(kinds.number, "sampling.top_p", "unset: the model's default"),
-    "top_k": Sets(kinds.whole, "sampling.top_k", "0 keeps all tokens"),
+    "top_k": Sets(kinds.whole_or_all, "sampling.top_k", "0 keeps all tokens, and so does -1, as vLLM has it"),
     "min_p": Sets(kinds.number, "sampling.min_p", "tokens below this share of the best one's probability are dropped"),
     "typical_p": Sets(kinds.number, "sampling.typical_p", "locally typical sampling"),
     "frequency_penalty": Sets(kinds.number, "sampling.frequency_penalty", "grows with each repetition of a token"),

@@ -72,6 +72,11 @@ def whole(value: Any) -> int:
     return value
 
 
+def whole_or_all(value: Any) -> int:
+    """A whole number. -1 is 0: both mean all."""
+    return 0 if whole(value) == -1 else whole(value)
+
+
 def members(value: Any) -> Mapping[str, Any]:
     """A JSON object."""
     if not isinstance(value, dict):

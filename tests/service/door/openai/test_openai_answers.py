@@ -349,3 +349,12 @@ def test_oai_2_every_model_entry_is_of_the_sdk(http: HttpServed) -> None:
     for entry_ in listed["data"]:
         check_model(entry_)
         assert http.client.get(f"/v1/models/{entry_['id']}").json == entry_
+
+
+def test_oai_1_top_k_of_minus_one_keeps_all_tokens(http: HttpServed) -> None:
+    # SMG sends it on `/v1/responses` where its caller sends no top_k.
+    texts = [
+        http.chat(temperature=2, seed=7, max_tokens=20, top_k=top_k).json["choices"][0]["message"]["content"]
+        for top_k in (-1, 0, 1)
+    ]
+    assert texts[0] == texts[1] != texts[2]

@@ -88,7 +88,7 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"temperature": 101}, "temperature"),
     ({"temperature": True}, "temperature"),
     ({"top_p": 0}, "top_p"),
-    ({"top_k": -1}, "top_k"),
+    ({"top_k": -2}, "top_k"),
     ({"frequency_penalty": 2.1}, "frequency_penalty"),
     ({"presence_penalty": -2.1}, "presence_penalty"),
     ({"repetition_penalty": 0}, "repetition_penalty"),
