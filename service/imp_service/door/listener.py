@@ -172,6 +172,12 @@ class Connection(RequestHandler):
         if self._current_request is not None and self.transport is not None:
             self.transport.abort()
 
+    async def _drain_helper(self) -> None:
+        """A cancelled write leaves its cancelled future behind, which would cancel the next write."""
+        if self._drain_waiter is not None and self._drain_waiter.cancelled():
+            self._drain_waiter = None
+        await super()._drain_helper()
+
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
