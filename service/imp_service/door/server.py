@@ -95,8 +95,8 @@ class HttpServer:
 
     async def _start(self) -> None:
         await self._until_serving(IMPORT_DELAY)
-        # On a thread: running calls would wait for it.
-        await asyncio.to_thread(import_module, "imp_service.door.listener")
+        # On a worker: running calls would wait for it.
+        await self._host.workers.write(lambda: import_module("imp_service.door.listener"))
         from imp_service.door.listener import Listener, Server
 
         settings = self._host.settings
