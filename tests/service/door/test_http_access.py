@@ -1,0 +1,173 @@
+"""Who may call what over HTTP: tokens, roles and tenants; TLS, mutual TLS, and certificates that change."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from support.certificates import make_certificate
+from support.http_served import HttpServed, serve_http
+from support.raw_http import chat_head, exchange
+
+LINES = {
+    "all-roles": "data,read,admin *",
+    "data-only": "data *",
+    "read-only": "read *",
+    "of-acme": "data,read acme",
+}
+BODY = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1, "prompt": "x", "input": "x", "tokens": [1]}
+FIELDS = {
+    "/v1/chat/completions": ("messages", "max_tokens"),
+    "/v1/completions": ("prompt", "max_tokens"),
+    "/tokenize": ("prompt",),
+    "/detokenize": ("tokens",),
+    "/v1/embeddings": ("input",),
+}
+# Path -> the role that it requires; None: anyone.
+ROLES = {
+    "/v1/chat/completions": "data",
+    "/chat/completions": "data",
+    "/v1/completions": "data",
+    "/completions": "data",
+    "/tokenize": "read",
+    "/detokenize": "read",
+    "/v1/embeddings": "read",
+    "/v1/models": "read",
+    "/models": "read",
+    "/v1/models/imp-demo": "read",
+    "/version": "read",
+    "/load": "read",
+    "/metrics": "read",
+    "/health": None,
+    "/health/live": None,
+}
+
+
+def token_file(folder: Path) -> Path:
+    path = folder / "tokens"
+    lines = (f"{hashlib.sha256(word.encode()).hexdigest()} {rest}\n" for word, rest in LINES.items())
+    path.write_text("".join(lines))
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
+    folder = tmp_path_factory.mktemp("tokens")
+    metadata = (("authorization", "Bearer all-roles"),)
+    with serve_http(f"auth.token_file={token_file(folder)}", metadata=metadata) as it:
+        yield it
+
+
+def status_of(http: HttpServed, path: str, key: str | None, **headers: str) -> int:
+    client = http.connect(key)
+    names = next((names for known, names in FIELDS.items() if path in (known, known.removeprefix("/v1"))), None)
+    if names is None:
+        return client.get(path, **headers).status
+    return client.post(path, {name: BODY[name] for name in names}, **headers).status
+
+
+@pytest.mark.parametrize("path", ROLES)
+def test_htp_8_every_path_asks_for_its_role(http: HttpServed, path: str) -> None:
+    good = 501 if path == "/v1/embeddings" else 200
+    role = ROLES[path]
+    for key in ("all-roles", "data-only", "read-only"):
+        is_allowed = role is None or key.startswith(("all", role))
+        assert status_of(http, path, key) == (good if is_allowed else 403), key
+    for key in (None, "nosuch"):
+        assert status_of(http, path, key) == (good if role is None else 401), key
+
+
+def test_htp_8_a_key_comes_in_either_header(http: HttpServed) -> None:
+    assert status_of(http, "/v1/models", None, x_api_key="read-only") == 200
+    assert status_of(http, "/v1/models", None, x_api_key="nosuch") == 401
+    # The usual header decides.
+    assert status_of(http, "/v1/models", "nosuch", x_api_key="read-only") == 401
+    reply = http.client.get("/v1/models")
+    assert reply.refusal == (401, "invalid_api_key", None)
+    assert (reply.headers["www-authenticate"], reply.error["type"]) == ("Bearer", "authentication_error")
+
+
+def test_htp_8_a_token_of_one_tenant_calls_for_no_other(http: HttpServed) -> None:
+    assert status_of(http, "/v1/completions", "of-acme", imp_tenant="acme") == 200
+    assert status_of(http, "/v1/completions", "of-acme", imp_tenant="other") == 403
+
+
+def test_htp_8_nothing_of_a_body_is_read_without_a_key(http: HttpServed) -> None:
+    """The answer comes, and the body never does."""
+    reply = exchange(http, chat_head(1000))
+    assert (reply.status, reply.has_closed) == (401, True)
+
+
+def test_htp_8_metrics_are_public_where_the_settings_say_so(tmp_path: Path) -> None:
+    metadata = (("authorization", "Bearer all-roles"),)
+    settings = (f"auth.token_file={token_file(tmp_path)}", "http.public_metrics=true")
+    with serve_http(*settings, metadata=metadata) as http:
+        assert http.client.get("/metrics").status == 200
+        assert http.client.get("/v1/models").status == 401
+
+
+def trusting(authority: bytes) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=authority.decode())
+
+
+def test_htp_8_certificates_change_while_streams_run(tmp_path: Path) -> None:
+    old, new = make_certificate("old authority"), make_certificate("new authority")
+    cert, key = make_certificate("imp", old).write(tmp_path)
+    credentials = grpc.ssl_channel_credentials(old.cert + new.cert)
+    with serve_http(f"tls.cert={cert}", f"tls.key={key}", credentials=credentials, tls=trusting(old.cert)) as http:
+        body = {"prompt": "the cat", "max_tokens": 300, "ignore_eos": True, "max_chunk_tokens": 1}
+        stream = http.client.streaming("/v1/completions", body)
+        next(stream)
+        make_certificate("imp", new).write(tmp_path)
+        files = http.served.server._tls
+        assert files is not None
+        http.served.call(files.files.check_files)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            http.client.get("/v1/models")
+        http._tls = trusting(new.cert)
+        assert http.client.get("/v1/models").status == 200
+        *_, events = stream
+        assert events.has_done
+
+
+def test_htp_8_clients_prove_who_they_are_and_their_authority_changes(tmp_path: Path) -> None:
+    authority = make_certificate("authority")
+    (tmp_path / "server").mkdir()
+    cert, key = make_certificate("imp", authority).write(tmp_path / "server")
+    old, new = make_certificate("old clients"), make_certificate("new clients")
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(old.cert)
+
+    def context(who: object) -> ssl.SSLContext:
+        made = trusting(authority.cert)
+        if who is not None:
+            folder = tmp_path / str(id(who))
+            folder.mkdir(exist_ok=True)
+            made.load_cert_chain(*make_certificate("client", who).write(folder))  # type: ignore[arg-type]
+        return made
+
+    client = make_certificate("client", old)
+    credentials = grpc.ssl_channel_credentials(authority.cert, client.key, client.cert)
+    settings = (f"tls.cert={cert}", f"tls.key={key}", f"tls.client_ca={ca}")
+    with serve_http(*settings, credentials=credentials, tls=context(old)) as http:
+        http.served.is_checked = False  # its own client's certificate is of the old authority
+
+        def is_let_in(who: object) -> bool:
+            http._tls = context(who)
+            try:
+                return http.client.get("/v1/models").status == 200
+            except (ssl.SSLError, ConnectionError):
+                return False
+
+        assert [is_let_in(each) for each in (old, new, None)] == [True, False, False]
+        ca.write_bytes(new.cert)
+        files = http.served.server._tls
+        assert files is not None
+        http.served.call(files.files.check_files)
+        assert [is_let_in(each) for each in (old, new, None)] == [False, True, False]
