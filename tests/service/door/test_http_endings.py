@@ -16,8 +16,10 @@ from imp_service.generation import ModelRuntime
 from imp_service.serving.errors.error_table import ERRORS, Detail
 from imp_service.serving.refusal import Refusal
 from support.gate import ALL_STEPS, HELD, gate
+from support.generations import in_one, streamed
 from support.http_served import HttpServed, serve_http
 from support.served_models import scripted
+from support.wire import ask
 
 # As docs/contracts.md has them for gateways; a prompt that is too long is a bad request.
 STATUSES = {
@@ -77,7 +79,9 @@ def test_htp_10_every_reason_has_its_status_code_and_retry(
     is_repeated_by_default = status in (409, 429) or status >= 500
     assert repeats == ("false" if is_repeated_by_default and not may_repeat else None)
     waits = may_repeat and Detail.RETRY_INFO in row.details
-    expected = (str(math.ceil(2.5)), "2500") if waits else (None, None)
+    # Blocks become free when a lease ends: with no session, in the time of the table.
+    seconds = 1.0 if reason == "KV_FULL" else 2.5
+    expected = (str(math.ceil(seconds)), str(int(seconds * 1000))) if waits else (None, None)
     assert (reply.headers.get("retry-after"), reply.headers.get("retry-after-ms")) == expected
     assert set(OPENAIS_OWN) == set(CODES)
 
@@ -119,9 +123,6 @@ def counts_of(served: Any) -> dict[str, float]:
 
 
 def test_htp_11_a_request_counts_as_over_grpc() -> None:
-    from support.generations import in_one, streamed
-    from support.wire import ask
-
     with serve_http() as it:
 
         def growth(work: Callable[[], Any]) -> dict[str, float]:
@@ -152,9 +153,9 @@ def test_htp_11_every_call_has_one_line_and_no_label_has_a_callers_words() -> No
             lambda: it.client.get("/v1/models"),
             lambda: it.client.stream("/v1/completions", {"prompt": word, "max_tokens": 1}),
         ]
-        for ask in asked:
+        for call in asked:
             begin = it.served.log_bytes
-            ask()
+            call()
             it.wait_for_rest()
             lines = [line for line in it.served.log_lines(begin) if '"event": "call' in line]
             assert len(lines) == 1
@@ -163,7 +164,7 @@ def test_htp_11_every_call_has_one_line_and_no_label_has_a_callers_words() -> No
             it.client.get(path)
         it.client.request(word.upper(), "/v1/models", None, {})
         text = it.client.get("/metrics").content.decode()
-        assert (word not in text.lower() and 'path="/v1/models/{id}"' in text) or "/v1/models/{id}" in text
+        assert word not in text.lower() and "/v1/models/{id}" in text
 
 
 def test_htp_12_a_drain_refuses_new_requests_and_lets_streams_end() -> None:
@@ -190,7 +191,7 @@ def test_htp_12_a_drain_refuses_new_requests_and_lets_streams_end() -> None:
         kept.close()
 
 
-def test_htp_12_a_stream_beyond_the_grace_ends_with_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_htp_12_a_stream_beyond_the_grace_ends_with_the_error() -> None:
     with serve_http("drain.grace=100ms", model=scripted(max_context=100_000, n_blocks=7000)) as it:
         body = {"prompt": [300], "max_tokens": 90_000, "ignore_eos": True}
         stream = it.client.streaming("/v1/completions", body)

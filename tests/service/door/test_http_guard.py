@@ -111,9 +111,8 @@ def test_htp_7_a_preflight_is_answered(http: HttpServed) -> None:
 def test_htp_7_a_page_reads_streams_and_errors_of_an_allowed_origin(http: HttpServed) -> None:
     origin = "https://chat.example.com"
     body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
-    assert (
-        http.client.stream("/v1/chat/completions", body, origin=origin).headers["access-control-allow-origin"] == origin
-    )
+    events = http.client.stream("/v1/chat/completions", body, origin=origin)
+    assert events.headers["access-control-allow-origin"] == origin
     wrong = http.client.post("/v1/chat/completions", {**body, "n": 0}, origin=origin)
     assert wrong.headers["access-control-allow-origin"] == origin
     assert http.client.get("/nosuch", origin=origin).headers["access-control-allow-origin"] == origin
