@@ -6,10 +6,13 @@ import hashlib
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import grpc
 import pytest
 
+from imp_service.serving.security.identity_files import Identity
+from imp_service.serving.security.reloaded_files import ReloadedFiles
 from support.certificates import make_certificate
 from support.http_served import HttpServed, serve_http
 from support.raw_http import chat_head, exchange
@@ -116,6 +119,11 @@ def trusting(authority: bytes) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=authority.decode())
 
 
+def reread_identity(http: HttpServed) -> None:
+    identity = cast(ReloadedFiles[Identity], http.served.access.identity)
+    http.served.call(identity.check_files)
+
+
 def test_htp_8_certificates_change_while_streams_run(tmp_path: Path) -> None:
     old, new = make_certificate("old authority"), make_certificate("new authority")
     cert, key = make_certificate("imp", old).write(tmp_path)
@@ -125,9 +133,7 @@ def test_htp_8_certificates_change_while_streams_run(tmp_path: Path) -> None:
         stream = http.client.streaming("/v1/completions", body)
         next(stream)
         make_certificate("imp", new).write(tmp_path)
-        files = http.served.server._tls
-        assert files is not None
-        http.served.call(files.files.check_files)
+        reread_identity(http)
         with pytest.raises(ssl.SSLCertVerificationError):
             http.client.get("/v1/models")
         http._tls = trusting(new.cert)
@@ -167,7 +173,5 @@ def test_htp_8_clients_prove_who_they_are_and_their_authority_changes(tmp_path: 
 
         assert [is_let_in(each) for each in (old, new, None)] == [True, False, False]
         ca.write_bytes(new.cert)
-        files = http.served.server._tls
-        assert files is not None
-        http.served.call(files.files.check_files)
+        reread_identity(http)
         assert [is_let_in(each) for each in (old, new, None)] == [False, True, False]
