@@ -179,4 +179,5 @@ class OpenAi:
         return Head(f"{prefix}{call.request_id}", int(self._host.wall()), public_name(model.name), fingerprint)
 
     def _pieces(self, wish: Wish) -> Pieces:
-        return Pieces(self._host.model.tokenizer.table, wish.requests[0].output.special_tokens)
+        shows_special = wish.requests[0].output.special_tokens
+        return Pieces(self._host.model.tokenizer.table, shows_special, shows_ids=wish.returns_token_ids)

@@ -64,7 +64,7 @@ OUTPUT: Table = {
     "n": Sets(kinds.whole, "num_sequences", "choices of each prompt"),
     "skip_special_tokens": Sets(kinds.flag, "", "false shows control tokens in the text"),
     "prompt_logprobs": Sets(kinds.number_or_flag, "", "log probabilities of the prompt, with so many candidates"),
-    "return_token_ids": Sets(kinds.flag, "", "adds `token_ids` and `prompt_token_ids`"),
+    "return_token_ids": Sets(kinds.flag, "", "adds `token_ids`, `prompt_token_ids`, and ids to log probabilities"),
     "max_chunk_tokens": Sets(kinds.whole, "", "most tokens of one event of a stream"),
     "stream": Sets(kinds.flag, "", "sends the answer as server-sent events"),
     "stream_options": Sets(kinds.members, "", "`include_usage`, `continuous_usage_stats`"),

@@ -22,6 +22,8 @@ class Pieces:
 
     table: TokenTable
     shows_special: bool
+    # Entries name the ids of tokens, so that a caller can go on from any of them.
+    shows_ids: bool = False
 
     def content(self, token: int) -> bytes:
         """The bytes that the token adds to the output: none for a hidden control token."""
@@ -39,17 +41,17 @@ def chat_entries(
 ) -> list[dict[str, Any]]:
     """An entry for each token."""
     ranked = candidates or ((),) * len(list(tokens := list(tokens)))
-    return [
-        {
-            **_entry(pieces, token, logprob),
-            "top_logprobs": [_entry(pieces, each.token_id, each.logprob) for each in items],
-        }
-        for token, logprob, items in zip(tokens, logprobs, ranked, strict=True)
-    ]
+    return [_chat_entry(pieces, *each) for each in zip(tokens, logprobs, ranked, strict=True)]
+
+
+def _chat_entry(pieces: Pieces, token: int, logprob: float, candidates: Sequence[Candidate]) -> dict[str, Any]:
+    top = [_entry(pieces, each.token_id, each.logprob) for each in candidates]
+    return {**_entry(pieces, token, logprob), "top_logprobs": top}
 
 
 def _entry(pieces: Pieces, token: int, logprob: float) -> dict[str, Any]:
-    return {"token": pieces.text(token), "bytes": list(pieces.content(token)), "logprob": finite(logprob)}
+    entry = {"token": pieces.text(token), "bytes": list(pieces.content(token)), "logprob": finite(logprob)}
+    return {**entry, "token_id": token} if pieces.shows_ids else entry
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class CompletionLogprobs:
     token_logprobs: list[float | None] = field(default_factory=list)
     top_logprobs: list[dict[str, float] | None] = field(default_factory=list)
     text_offset: list[int] = field(default_factory=list)
+    # The entries of a chat, which name ids: the lists above have texts alone, and two tokens may have one text.
+    content: list[dict[str, Any]] = field(default_factory=list)
     _n_characters: int = 0
     # A character of several tokens counts with its last one.
     _decoder: codecs.IncrementalDecoder = field(default_factory=lambda: UTF_8("replace"))
@@ -76,16 +80,20 @@ class CompletionLogprobs:
             self.top_logprobs.append(None if is_first or not self.n_top else self._top(items))
             self.text_offset.append(self._n_characters)
             self._n_characters += len(self._decoder.decode(self.pieces.content(token)))
+            if self.pieces.shows_ids:
+                self.content.append(_chat_entry(self.pieces, token, logprob, items))
 
     def take(self) -> dict[str, Any]:
         """What was added since the last time."""
-        taken = {
+        taken: dict[str, Any] = {
             "tokens": self.tokens,
             "token_logprobs": self.token_logprobs,
             "top_logprobs": self.top_logprobs if self.n_top else None,
             "text_offset": self.text_offset,
         }
-        self.tokens, self.token_logprobs, self.top_logprobs, self.text_offset = [], [], [], []
+        if self.pieces.shows_ids:
+            taken["content"] = self.content
+        self.tokens, self.token_logprobs, self.top_logprobs, self.text_offset, self.content = [], [], [], [], []
         return taken
 
     def _top(self, items: Sequence[Candidate]) -> dict[str, float]:

@@ -15,6 +15,9 @@ def check_size(wish: Wish, request: GenerationRequest, n_prompt: int, served: Se
     """Raises FIELD_INVALID if log probabilities could take more than a reply may have."""
     output = request.output
     per_token = ENTRY_BYTES + CANDIDATE_BYTES * output.top_logprobs
+    if wish.returns_token_ids:
+        # A completion has its entries in both forms.
+        per_token *= 2
     n_tokens = n_prompt if output.prompt_logprobs else 0
     if output.logprobs and (wish.repeats_answer or not wish.is_streamed):
         n_tokens += request.num_sequences * _most_outputs(request, n_prompt, served)
