@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 # Fields beyond OpenAI's, by the request field that asks for them.
 EXTENSIONS: Mapping[str, frozenset[str]] = {
-    "return_token_ids": frozenset({"token_ids", "prompt_token_ids"}),
+    "return_token_ids": frozenset({"token_ids", "prompt_token_ids", "token_id", "content"}),
     "prompt_logprobs": frozenset({"prompt_logprobs"}),
 }
 # The models of a response's events, by type.

@@ -43,6 +43,7 @@ class Http:
     hosts: tuple[str, ...] = key(
         ListOf(HOST, 64), (), "names of this server, besides addresses, single words, .svc, .local and .internal"
     )
+    playground: bool = key(Boolean(), True, "serve a page to try the model at /")
     unknown_fields: str = key(
         Choice("refuse", "ignore"), "refuse", "request fields that imp does not know", reloads=True
     )

@@ -13,6 +13,7 @@ from imp_service.serving.security.authentication import Policy
 GENERATES = Policy("data", needs_model=True, is_request=True)
 READS = Policy("read", needs_model=True)
 SHOWS = Policy("read")
+EVERYONE = Policy("anyone", is_public=True)
 PROBE = Policy("anyone", is_health=True)
 PUBLIC = Policy("anyone", is_health=True)
 

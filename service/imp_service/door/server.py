@@ -12,9 +12,10 @@ from imp_service.door.door import Door
 from imp_service.door.guard import Guard
 from imp_service.door.models import Models
 from imp_service.door.openai.api import OpenAi
+from imp_service.door.page import playground
 from imp_service.door.probes import Probes
 from imp_service.door.refusals import embeddings
-from imp_service.door.routes import GENERATES, PROBE, PUBLIC, READS, SHOWS, Route, Routes
+from imp_service.door.routes import EVERYONE, GENERATES, PROBE, PUBLIC, READS, SHOWS, Route, Routes
 from imp_service.door.tls import server_context
 from imp_service.door.tokens import Tokens
 from imp_service.serving.host import Host
@@ -33,8 +34,10 @@ BACKLOG = 128
 def make_routes(host: Host) -> Routes:
     """Every path."""
     openai, models, tokens, probes = OpenAi(host), Models(host), Tokens(host), Probes(host)
+    page = [Route("GET", "/", EVERYONE, playground)] if host.settings.http.playground else []
     return Routes(
         [
+            *page,
             Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions"),
             Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
             Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses"),

@@ -73,6 +73,7 @@ HTTP_EFFECTS: dict[str, Effect] = {
         HTTPStatus.MISDIRECTED_REQUEST,
         HTTPStatus.OK,
     ),
+    "http.playground": Effect("false", over_http(lambda served: served.client.get("/").status), 200, 404),
     "http.unknown_fields": Effect(
         "ignore", over_http(lambda served: served.complete(max_tokens=1, frobnicate=1).status), 400, 200
     ),

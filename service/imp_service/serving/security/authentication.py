@@ -25,6 +25,8 @@ class Policy:
     is_request: bool = False
     # Answers without a token where auth.public_health is on.
     is_health: bool = False
+    # Never requires a token: the answer is the same for all.
+    is_public: bool = False
 
 
 # Of what nobody has thought of: no token has its role.
@@ -47,7 +49,7 @@ class Authentication:
 
         `called` names what has the policy.
         """
-        if self._tokens is None or (policy.is_health and self._public_health):
+        if self._tokens is None or policy.is_public or (policy.is_health and self._public_health):
             return None
         token = self._token(self._tokens.value, metadata)
         if not may_call(token, policy):

@@ -1,0 +1,142 @@
+"""What the tests of the page share: a browser, a server, and the page in one of its sizes and schemes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+from support.http_served import HttpServed, serve_http
+from support.patience import HANGS_AFTER
+
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@dataclass
+class Visit:
+    """The page, open in the browser, and what it did there."""
+
+    page: Page
+    origin: str
+    # Messages and errors of its console.
+    console: list[str] = field(default_factory=list)
+    # Addresses that it asked for, of this origin and of others.
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.console.append(str(error)))
+        self.page.on("request", self._requested)
+
+    def open(self) -> None:
+        """Loads the page, or reloads it."""
+        self.page.goto(f"{self.origin}/")
+
+    def say(self, text: str) -> None:
+        """Sends a message."""
+        self.page.get_by_label("Message").fill(text)
+        self.page.keyboard.press("Enter")
+
+    def ask(self, text: str) -> None:
+        """Sends a message, and waits until its answer has ended."""
+        n_before = self.page.locator(".turn").count()
+        self.say(text)
+        self.page.locator(".turn").nth(n_before).get_by_role("button", name="Same again").wait_for()
+
+    def set(self, **parameters: Any) -> None:
+        """Sets parameters by their field's id."""
+        for name, value in parameters.items():
+            self.page.locator(f"#{name}").fill(str(value))
+
+    def button(self, name: str) -> Any:
+        """The button of this name; of several the last."""
+        return self.page.get_by_role("button", name=name, exact=True).last
+
+    @property
+    def answer(self) -> str:
+        """The last answer."""
+        return self.page.locator(".said").last.text_content() or ""
+
+    @property
+    def left_origin(self) -> list[str]:
+        """Addresses of other origins that it asked for."""
+        return [url for url in self.asked if not url.startswith((f"{self.origin}/", "data:"))]
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        self.console.append(message.text)
+
+    def _requested(self, request: Request) -> None:
+        self.asked.append(request.url)
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, with a profile of its own."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium: apt install chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=OPTIONS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[HttpServed]:
+    """A server with the built-in model."""
+    with serve_http() as it:
+        yield it
+
+
+@pytest.fixture
+def key() -> str:
+    """Of a server that asks for one."""
+    return "open-sesame"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, key: str) -> Iterator[HttpServed]:
+    """A server that asks for a key, for its health too."""
+    tokens = tmp_path / "tokens"
+    tokens.touch(mode=0o600)
+    tokens.write_text(f"{hashlib.sha256(key.encode()).hexdigest()} data,read *\n")
+    settings = (f"auth.token_file={tokens}", "auth.public_health=false")
+    with serve_http(*settings, metadata=[("authorization", f"Bearer {key}")]) as it:
+        yield it
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Open:
+    """Opens the page of a server, or of an origin. Motion is off."""
+
+    @contextmanager
+    def visiting(http: HttpServed | str, *, width: int = 1400, scheme: Any = "light") -> Iterator[Visit]:
+        origin = http if isinstance(http, str) else http.url.removesuffix("/v1")
+        size = {"width": width, "height": 900}
+        with browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce") as made:  # type: ignore[arg-type]
+            page = made.new_page()
+            page.set_default_timeout(HANGS_AFTER / 2 * 1000)
+            opened = Visit(page, origin)
+            opened.open()
+            yield opened
+
+    return visiting
