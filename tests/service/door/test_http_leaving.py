@@ -25,7 +25,7 @@ SMALL = 4096
 
 
 def completion(prompt: Any, **fields: Any) -> bytes:
-    body = json.dumps({"prompt": prompt, "max_tokens": 7000, "temperature": 0, "ignore_eos": True, **fields}).encode()
+    body = json.dumps({"prompt": prompt, "temperature": 0, "ignore_eos": True, **fields}).encode()
     form = ("Content-Type: application/json", f"Content-Length: {len(body)}")
     return head("POST /v1/completions HTTP/1.1", *form) + body
 
@@ -38,6 +38,7 @@ class Place:
     prompt: Any
     wait: Callable[[], None]
     release: Callable[[], None] = lambda: None
+    n_tokens: int = 16
     # Requests that hold it, and end by themselves once it is let go.
     others: list[socket.socket] = field(default_factory=list)
 
@@ -88,7 +89,7 @@ def paused() -> Iterator[Place]:
     model = scripted(max_context=8000, n_blocks=520)
     with serve_http("slow_client.bytes=4KiB", model=model) as http:
         paused = wait_for(http, lambda each: each.stream is not None and each.stream.is_paused)
-        yield Place(http, [300], paused)
+        yield Place(http, [300], paused, n_tokens=7000)
 
 
 PLACES = {"reading": reading, "queued": queued, "prefill": in_prefill, "decoding": decoding, "paused": paused}
@@ -119,7 +120,9 @@ def test_htp_3_whoever_leaves_anywhere_is_freed(
     with PLACES[place]() as it:
         served = it.http.served
         connection = it.http.socket(receive_buffer=SMALL)
-        connection.sendall(completion(it.prompt, stream=is_streamed, logprobs=20 if is_streamed else None))
+        connection.sendall(
+            completion(it.prompt, stream=is_streamed, logprobs=20 if is_streamed else None, max_tokens=it.n_tokens)
+        )
         it.wait()
         n_before = len(it.others)
         leave(connection)
