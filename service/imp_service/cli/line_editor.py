@@ -16,7 +16,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from imp_service.cli.conversation.commands import COMMANDS
 from imp_service.cli.failure import CommandError, error_line, warning_line
 from imp_service.cli.options.sampling import number_names
-from imp_service.cli.terminal import decode
+from imp_service.cli.terminal import decode, variable
 
 PROMPT = "> "
 CONTINUED = ". "
@@ -25,13 +25,13 @@ ENDS = "Ctrl-C again ends, so do /exit and Ctrl-D."
 
 def history_path() -> Path:
     """In the folder for state of the XDG base directories."""
-    folder = os.environ.get("XDG_STATE_HOME", "")
+    folder = variable("XDG_STATE_HOME")
     return (Path(folder) if folder.startswith("/") else Path.home() / ".local" / "state") / "imp" / "chat_history"
 
 
 class LineEditor:
     def __init__(self, *, keeps_history: bool) -> None:
-        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        output = Vt100_Output.from_pty(sys.stdout, term=variable("TERM") or None)
         # A terminal that does not report its cursor's position would cause a warning; the prompt needs no report.
         output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(

@@ -99,7 +99,7 @@ def print_dim(text: str) -> None:
 def answer_writer(*, plain: bool) -> TextWriter:
     """Renders Markdown on a terminal that can show it; anything else gets the text."""
     is_utf_8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
-    if plain or not (is_utf_8 and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+    if plain or not (is_utf_8 and sys.stdout.isatty()) or variable("TERM") == "dumb":
         return AnswerWriter()
     from imp_service.cli.markdown import MarkdownWriter
 
@@ -107,4 +107,9 @@ def answer_writer(*, plain: bool) -> TextWriter:
 
 
 def _has_styles(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return stream.isatty() and not variable("NO_COLOR") and variable("TERM") != "dumb"
+
+
+def variable(name: str) -> str:
+    """A variable that describes the terminal or its user's folders. Empty if it is not set."""
+    return os.environ.get(name, "")
