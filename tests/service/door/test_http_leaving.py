@@ -65,23 +65,29 @@ def queued() -> Iterator[Place]:
         first.sendall(completion([HELD - 2], max_tokens=8))
         held.wait()
         waits = wait_for(http, lambda each: not each.has_started, 2)
-        yield Place(http, [300], waits, lambda: held.open(ALL_STEPS), [first])
-        held.open(ALL_STEPS)
+        try:
+            yield Place(http, [300], waits, lambda: held.open(ALL_STEPS), others=[first])
+        finally:
+            held.open(ALL_STEPS)
 
 
 @contextmanager
 def in_prefill() -> Iterator[Place]:
     with gate() as held, serve_http("scheduler.prefill_chunk=4", model=held.model()) as http:
         prompt = [300 + i for i in range(9)] + [HELD] + [400 + i for i in range(20)]
-        yield Place(http, prompt, held.wait, lambda: held.open(ALL_STEPS))
-        held.open(ALL_STEPS)
+        try:
+            yield Place(http, prompt, held.wait, lambda: held.open(ALL_STEPS))
+        finally:
+            held.open(ALL_STEPS)
 
 
 @contextmanager
 def decoding() -> Iterator[Place]:
     with gate() as held, serve_http(model=held.model()) as http:
-        yield Place(http, [HELD - 5], held.wait, lambda: held.open(ALL_STEPS))
-        held.open(ALL_STEPS)
+        try:
+            yield Place(http, [HELD - 5], held.wait, lambda: held.open(ALL_STEPS))
+        finally:
+            held.open(ALL_STEPS)
 
 
 @contextmanager
