@@ -78,7 +78,9 @@ def _http_lines(service: "Service") -> list[str]:
     urls = [_url(Address(text), has_tls=settings.tls.cert is not None) for text in addresses]
     if not urls:
         return []
-    return [f"serving OpenAI's API on {' and '.join(f'{url}/v1' for url in urls)}", f"  {curl_line(service)}"]
+    lines = [f"serving OpenAI's API on {' and '.join(f'{url}/v1' for url in urls)}", f"  {curl_line(service)}"]
+    pages = [url for url in urls if url.startswith("http")] if settings.http.playground else []
+    return [*lines, *(f"  or try it in a browser: {url}/" for url in pages[:1])]
 
 
 def _url(address: Address, *, has_tls: bool) -> str:
