@@ -85,6 +85,8 @@ def entry(token: int, logprob: float, request: pb.GenerateRequest) -> dict[str, 
         "token": piece_of(token).decode("utf-8", "replace"),
         "bytes": shown_bytes(token, request),
         "logprob": logprob if math.isfinite(logprob) else -9999.0,
+        # Every request here asks for ids.
+        "token_id": token,
     }
 
 
@@ -226,6 +228,7 @@ def test_htp_2_a_completion_is_answered_as_over_grpc(http: HttpServed, seed: int
         scores = choice["logprobs"]
         if scores is not None:
             check_offsets(scores.pop("text_offset"), scores["tokens"], result, choice["token_ids"], request)
+            assert [each["token_id"] for each in scores.pop("content")] == choice["token_ids"]
         found.append((choice["text"], choice["finish_reason"], choice["token_ids"], scores))
     assert found == expected
     assert reply.json["usage"] == expected_usage(result)
