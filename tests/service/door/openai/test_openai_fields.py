@@ -50,7 +50,7 @@ COMMON: Mapping[str, Case] = {
     "min_tokens": Case(5, ENDS),
     "ignore_eos": Case(True, ENDS),
     "include_stop_str_in_output": Case(True, {"stop": [" "]}),
-    "time_limit": Case(1e-9, {"max_tokens": 200}),
+    "time_limit": Case(1e-9, {"max_tokens": 200, "ignore_eos": True}),
     "n": Case(2),
     "skip_special_tokens": Case(False, {**ENDS, "ignore_eos": True}),
     "prompt_logprobs": Case(2),
