@@ -70,7 +70,12 @@ def blocks(kind: str) -> list[Printed]:
 
 
 def commands() -> list[Printed]:
-    return [Printed(b.page, "console", line) for b in blocks("console") for line in b.text.splitlines() if line.strip()]
+    return [
+        Printed(block.page, "console", line)
+        for block in blocks("console")
+        for line in re.sub(r"\\\n\s*", "", block.text).splitlines()  # a backslash continues a line
+        if line.strip()
+    ]
 
 
 def reason_not_to(command: Printed) -> str | None:
@@ -97,7 +102,7 @@ def wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One for all commands that ask one."""
     folder = tmp_path_factory.mktemp("server")
-    words = ("--listen", "127.0.0.1:0", "--listen", f"unix://{folder}/imp.sock")
+    words = ("--listen", "127.0.0.1:0", "--listen", f"unix://{folder}/imp.sock", "--http", "127.0.0.1:0")
     # What it opens is of no interest here: one of the commands makes it read its files again.
     with server_process(folder, *words, settings=["listen.admin=127.0.0.1:0"], is_traced=False) as process:
         process.wait_until_ready()
@@ -159,7 +164,7 @@ def test_a_command_ends_well(
         pytest.skip("jq is not installed")
     facts = server.wait_until_ready()
     words = command.text.replace("127.0.0.1:50051", facts["grpc"][0]).replace("127.0.0.1:50053", facts["admin"])
-    words = words.replace("/run/imp", str(server.folder))
+    words = words.replace("/run/imp", str(server.folder)).replace("127.0.0.1:8000", facts["http"][0])
     # Live, it goes on until it is told to leave: test_top.py drives it at a terminal.
     words = re.sub(r"^imp top\b", "imp top --once", words)
     ran = subprocess.run(
@@ -177,7 +182,8 @@ def test_a_command_ends_well(
 
 @pytest.mark.parametrize("program", blocks("python"), ids=str)
 def test_a_program_runs(program: Printed, tmp_path: Path, server: ServerProcess) -> None:
-    text = program.text.replace("127.0.0.1:50051", server.address)
+    http = server.wait_until_ready()["http"][0]
+    text = program.text.replace("127.0.0.1:50051", server.address).replace("127.0.0.1:8000", http)
     command = [sys.executable, "-W", "error", "-c", text]
     ran = subprocess.run(
         command, cwd=tmp_path, env=clean_environment(tmp_path), capture_output=True, text=True, check=False
