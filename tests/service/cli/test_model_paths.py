@@ -146,7 +146,7 @@ def _check(command: str, kind: Kind, outcome: Outcome, ended: tuple[int, str, st
     told = [line for line in err.splitlines() if line.startswith("imp: error: ")]
     if command == "doctor":  # what is wrong is its result
         told = [f"imp: error: {found[1]}" for found in re.finditer(r"BLOCKED +(?:model|config) +(.+)", out)]
-        assert status == (1 if outcome.reason else 0)
+        assert status == (1 if outcome.reason or kind.of_text.reason else 0)  # it checks the text side too
     else:
         assert status == outcome.status, err
     assert len(told) == (1 if outcome.reason else 0), told
