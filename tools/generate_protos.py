@@ -41,7 +41,7 @@ def has_content(path: Path) -> bool:
 
 def rewritten(text: str) -> str:
     """The text with imports from this package."""
-    return re.sub(r"^from imp\.v1 import", "from imp_service.pb import", text, flags=re.MULTILINE)
+    return re.sub(r"^from imp\.v1 import", "from . import", text, flags=re.MULTILINE)
 
 
 def main() -> int:

@@ -17,43 +17,45 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from os import PathLike
 
-    from imp_service.config import ConfigError
-    from imp_service.core import (
+    from imp_service.api.async_generation import AsyncGeneration
+    from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
+    from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
+    from imp_service.api.errors import (
         DeviceError,
         Error,
+        FieldsInvalid,
         InternalError,
         InvalidArgument,
         ModelError,
         ResourceExhausted,
         StateError,
+        Violation,
     )
-    from imp_service.generation import (
+    from imp_service.api.options import (
         CacheOptions,
-        Candidate,
-        Chunk,
         DryOptions,
-        Finished,
-        Generation,
         GenerationRequest,
-        GenerationResult,
-        LanguageModel,
         OutputOptions,
         SamplingOptions,
-        Session,
         SessionStep,
-        Started,
         StepOptions,
+        StopOptions,
+    )
+    from imp_service.api.replies import (
+        Candidate,
+        Chunk,
+        Finished,
+        GenerationResult,
+        Started,
         StepOutput,
         StopMatch,
-        StopOptions,
         Timings,
         TokenScores,
-        ToolCallDelta,
         Usage,
     )
-    from imp_service.generation.async_generation import AsyncGeneration
-    from imp_service.generation.validate import FieldsInvalid, Violation
-    from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
+    from imp_service.api.tool_calls import ToolCallDelta
+    from imp_service.config import ConfigError
+    from imp_service.generation import Generation, LanguageModel, Session
 
 __all__ = [
     "AsyncGeneration",
@@ -97,8 +99,11 @@ __all__ = [
     "load",
 ]
 
-# Where the names are, by the first that has one. asyncio is imported by the last alone.
-_HOMES = ("generation", "generation.validate", "text", "core", "config", "generation.async_generation")
+# Where the names are, by the first that has one. Those of `api` need no core, and the last alone imports asyncio.
+_HOMES = (
+    *(f"api.{module}" for module in ("errors", "options", "replies", "chat_prompt", "constraint_spec", "tool_calls")),
+    *("config", "generation", "api.async_generation"),
+)
 
 
 def load(path: str | PathLike[str] | None = None, *settings: str, config: str | None = None) -> LanguageModel:

@@ -16,9 +16,9 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from imp_service import _core
+from imp_service.api.errors import FieldsInvalid
 from imp_service.config import ConfigError
 from imp_service.config import load as load_config
-from imp_service.generation.validate import FieldsInvalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.requests.check_request import check_request
 from imp_service.serving.served_model import ALL_CONSTRAINTS, ServedModel

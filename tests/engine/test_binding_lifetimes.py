@@ -13,8 +13,8 @@ import pytest
 
 import imp_service
 from imp_service import GenerationRequest, SamplingOptions, StopOptions, _core, _testing
+from imp_service.api.replies import Chunk
 from imp_service.core import EngineClient, Error
-from imp_service.generation.replies import Chunk
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
 from support.quick_run import Repeats

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from imp_service.generation.validate import Violation
+from imp_service.api.errors import Violation
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 from imp_service.rpc.replies.statuses import status_code, trailing_metadata
 from imp_service.serving.errors.error_table import ERRORS, Detail

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from imp_service.api.replies import Reply
     from imp_service.cli.terminal import TextWriter
     from imp_service.generation import Finished, Started
-    from imp_service.generation.replies import Reply
 
 _ENDS = {
     "max_tokens": "ended by the limit of tokens (--max-tokens)",

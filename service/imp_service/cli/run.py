@@ -54,7 +54,8 @@ def add_output_options(parser: ArgumentParser) -> None:
 
 def check_output_options(arguments: Namespace) -> None:
     """Refuses values that no model accepts, before the model is loaded; errors name the options."""
-    from imp_service.generation.validate import SAMPLING_BOUNDS, SEED, TOKEN_COUNT, refuse
+    from imp_service.api.errors import refuse
+    from imp_service.generation.validate import SAMPLING_BOUNDS, SEED, TOKEN_COUNT
 
     bounds = {"max_tokens": TOKEN_COUNT, **SAMPLING_BOUNDS, "seed": SEED}
     refuse(

@@ -6,9 +6,9 @@ from typing import Self, TypeVar
 
 import grpc
 
-from imp_service.client.failure import failure_of
-from imp_service.client.interrupts import Interruptible
-from imp_service.client.target import Target, open_channel
+from .failure import failure_of
+from .interrupts import Interruptible
+from .target import Target, open_channel
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

@@ -5,8 +5,8 @@ from typing import cast
 
 import grpc
 
-from imp_service.client.target import Target
-from imp_service.client.unreachable import explain
+from .target import Target
+from .unreachable import explain
 
 DETAILS = "grpc-status-details-bin"
 

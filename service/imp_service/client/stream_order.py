@@ -1,6 +1,6 @@
 """Checks the order of a Generate stream, so that a client notices a lost message."""
 
-from imp_service.pb.inference_pb2 import GenerateResponse
+from ..pb.inference_pb2 import GenerateResponse
 
 # Matches that are tokens themselves.
 STOP_TOKENS = ("token_id", "eos_token_id")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 
-from imp_service.client.read_address import DEFAULT_PORT
+from .read_address import DEFAULT_PORT
 
 DEFAULT_ADDRESS = f"127.0.0.1:{DEFAULT_PORT}"
 # gRPC makes at most five attempts.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from imp_service.client.target import Target
+from .target import Target
 
 # How the messages of gRPC about a missing connection begin.
 _NO_CONNECTION = ("failed to connect to all addresses", "errors resolving ")

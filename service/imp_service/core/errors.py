@@ -1,11 +1,12 @@
-"""The core's errors in Python: one class for each kind, whether a call raises the error or an event reports it."""
+"""The core's errors in Python: the classes of the API, whether a call raises the error or an event reports it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from imp_service import _core
-from imp_service._core import (
+from imp_service.api.errors import (
+    FIELD_INVALID,
     DeviceError,
     Error,
     InternalError,
@@ -13,12 +14,21 @@ from imp_service._core import (
     ModelError,
     ResourceExhausted,
     StateError,
+    error_of,
 )
 from imp_service.tables import REASONS
 
+_KINDS = {
+    kind.__name__: kind
+    for kind in (Error, InvalidArgument, StateError, ResourceExhausted, ModelError, DeviceError, InternalError)
+}
+# The bindings look a class up in their module when they raise an error: from here on they raise those of the API.
+for _name, _kind in _KINDS.items():
+    setattr(_core, _name, _kind)
+
 # The core's reasons, and those of which it knows nothing: the checkpoint's digest and the text of a model.
 KIND_OF_REASON: Mapping[str, type[Error]] = {
-    **{reason: getattr(_core, kind) for reason, kind in REASONS.items()},
+    **{reason: _KINDS[kind] for reason, kind in REASONS.items()},
     "WEIGHTS_CORRUPT": ModelError,
     "TOKENIZER_INVALID": ModelError,
     "TEMPLATE_INVALID": ModelError,
@@ -33,16 +43,12 @@ ENGINE_STOPPED = (DeviceError, InternalError)
 
 def make_error(reason: str, message: str, details: Mapping[str, str] | None = None) -> Error:
     """The exception for the reason, message and details of an event."""
-    error = KIND_OF_REASON[reason](f"{reason}: {message}")
-    error.reason = reason
-    error.message = message
-    error.details = dict(details or {})
-    return error
+    return error_of(KIND_OF_REASON[reason], reason, message, details)
 
 
 def field_invalid(field: str, problem: str) -> Error:
     """The exception for a field with an invalid value."""
-    return make_error("FIELD_INVALID", f"{field}: {problem}", {"field": field})
+    return make_error(FIELD_INVALID, f"{field}: {problem}", {"field": field})
 
 
 __all__ = [

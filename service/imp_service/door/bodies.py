@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from imp_service.api.errors import invalid
 from imp_service.door.http_call import HttpCall
-from imp_service.generation.validate import invalid
 from imp_service.serving.host import Host
 from imp_service.text.strict_json import parse_strict_json
 

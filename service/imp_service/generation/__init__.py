@@ -1,19 +1,16 @@
 """Folds the engine's events into text and replies: a runtime for the service, and the Python API over it."""
 
-from imp_service.generation.engine_session import EngineSession
-from imp_service.generation.generation import Generation
-from imp_service.generation.language_model import LanguageModel
-from imp_service.generation.load_model import finish_load, load_model
-from imp_service.generation.options import (
+from imp_service.api.options import (
     CacheOptions,
     DryOptions,
     GenerationRequest,
     OutputOptions,
     SamplingOptions,
+    SessionStep,
     StepOptions,
     StopOptions,
 )
-from imp_service.generation.replies import (
+from imp_service.api.replies import (
     Candidate,
     Chunk,
     Finished,
@@ -25,9 +22,13 @@ from imp_service.generation.replies import (
     TokenScores,
     Usage,
 )
+from imp_service.api.tool_calls import ToolCallDelta
+from imp_service.generation.engine_session import EngineSession
+from imp_service.generation.generation import Generation
+from imp_service.generation.language_model import LanguageModel
+from imp_service.generation.load_model import finish_load, load_model
 from imp_service.generation.runtime import ModelRuntime
-from imp_service.generation.session import Session, SessionStep
-from imp_service.text.channels.calls import ToolCallDelta
+from imp_service.generation.session import Session
 
 __all__ = [
     "CacheOptions",

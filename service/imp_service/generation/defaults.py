@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.config.overrides import DefaultSampling
 from imp_service.config.toml import excerpt
 from imp_service.core import CoreSampling
-from imp_service.generation.options import DryOptions, SamplingOptions
 from imp_service.generation.validate import SAMPLING_BOUNDS
 from imp_service.tables import DRY_FIELDS, SAMPLER_FIELDS, SamplerField
 
@@ -119,11 +118,6 @@ def _chosen(asked: object, default: object, fields: Mapping[str, SamplerField]) 
         value = getattr(asked, name)
         found: float = getattr(default, name) if value is None else value
         yield field.keyword, min(int(found), MAX_WINDOW) if field.is_whole else found
-
-
-def with_seed(asked: SamplingOptions) -> SamplingOptions:
-    """The options with a seed, which is drawn if they have none."""
-    return asked if asked.seed is not None else replace(asked, seed=secrets.randbits(64))
 
 
 def seed_of(asked: SamplingOptions) -> int:

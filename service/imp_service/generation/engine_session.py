@@ -8,26 +8,31 @@ from itertools import chain
 
 import numpy as np
 
+from imp_service.api.errors import invalid, refuse
+from imp_service.api.options import (
+    DEFAULT_CACHE,
+    CacheOptions,
+    GenerationRequest,
+    SamplingOptions,
+    StepOptions,
+    with_seed,
+)
+from imp_service.api.replies import StepOutput
 from imp_service.core import ENGINE_STOPPED, UNASKED, TokenEvent
-from imp_service.generation.defaults import seed_of, with_seed
-from imp_service.generation.options import CacheOptions, GenerationRequest, SamplingOptions, StepOptions
-from imp_service.generation.replies import HeldScores, StepOutput, candidates_of
+from imp_service.generation.defaults import seed_of
+from imp_service.generation.held_scores import HeldScores, candidates_of
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.runtime import ModelRuntime, cache_scope
 from imp_service.generation.session_text import SessionText
 from imp_service.generation.step import StepFold, step_limits, step_returns, timings_of
 from imp_service.generation.validate import (
     cache_violations,
-    invalid,
-    refuse,
     request_violations,
     sampling_violations,
     step_violations,
     tenant_violations,
     token_violations,
 )
-
-DEFAULT_CACHE = CacheOptions()
 
 
 class EngineSession:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from imp_service.api.errors import invalid
 from imp_service.core import make_error
-from imp_service.generation.validate import invalid
 from imp_service.text import FieldInvalid, TextError
 
 

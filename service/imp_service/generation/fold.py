@@ -6,19 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from imp_service.api.options import OutputOptions
+from imp_service.api.replies import Finished, FinishReason, Reply, Started, StopMatch, Timings, Usage
 from imp_service.core import FinishedEvent, StartedEvent, TokenEvent
-from imp_service.generation.options import OutputOptions
+from imp_service.generation.held_scores import HeldScores
 from imp_service.generation.output_stream import OutputStream
-from imp_service.generation.replies import (
-    Finished,
-    FinishReason,
-    HeldScores,
-    Reply,
-    Started,
-    StopMatch,
-    Timings,
-    Usage,
-)
 from imp_service.generation.step import timings_of
 
 if TYPE_CHECKING:

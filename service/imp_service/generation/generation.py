@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from imp_service.generation.replies import GenerationResult, Reply, results_of
+from imp_service.api.errors import invalid
+from imp_service.api.replies import GenerationResult, Reply, results_of
 from imp_service.generation.run import GenerationPlan, GenerationRun
 from imp_service.generation.runtime import ModelRuntime
-from imp_service.generation.validate import invalid
 
 
 class Generation(Iterator[Reply]):

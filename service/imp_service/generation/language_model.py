@@ -6,28 +6,30 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from imp_service.core import Error
-from imp_service.generation.arguments import (
+from imp_service.api.arguments import (
     CHAT_PARAMETERS,
     GENERATION_PARAMETERS,
+    SAMPLING_PARAMETERS,
     Message,
     chat_of,
     request_of,
     sampling_of,
 )
-from imp_service.generation.engine_session import DEFAULT_CACHE, EngineSession
+from imp_service.api.errors import refuse
+from imp_service.api.keywords import parameters_of, take, takes_options
+from imp_service.api.options import DEFAULT_CACHE, CacheOptions, GenerationRequest, Prompt, SamplingOptions, SessionStep
+from imp_service.api.replies import StepOutput
+from imp_service.core import Error
+from imp_service.generation.engine_session import EngineSession
 from imp_service.generation.errors import one_family
 from imp_service.generation.generation import Generation
-from imp_service.generation.keywords import parameters_of, take, takes_options
-from imp_service.generation.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions
-from imp_service.generation.replies import StepOutput
 from imp_service.generation.runtime import ModelRuntime
-from imp_service.generation.session import SAMPLING_PARAMETERS, Session, SessionStep, decode_together
-from imp_service.generation.validate import refuse, token_violations
+from imp_service.generation.session import Session, decode_together
+from imp_service.generation.validate import token_violations
 from imp_service.text import ChatPrompt
 
 if TYPE_CHECKING:
-    from imp_service.generation.async_generation import AsyncGeneration
+    from imp_service.api.async_generation import AsyncGeneration
 
 
 class LanguageModel:
@@ -190,6 +192,6 @@ class LanguageModel:
         return Generation(self._runtime, self._runtime.plan(request))
 
     def _begin_async(self, request: GenerationRequest) -> AsyncGeneration:
-        from imp_service.generation.async_generation import AsyncGeneration
+        from imp_service.api.async_generation import AsyncGeneration
 
         return AsyncGeneration(lambda: self._begin(request))

@@ -6,14 +6,14 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from imp_service.api.options import OutputOptions
+from imp_service.api.replies import Candidate, Chunk
 from imp_service.core import CoreCandidate, FinishedEvent, TokenEvent
-from imp_service.generation.options import OutputOptions
-from imp_service.generation.replies import Candidate, Chunk
 from imp_service.text import TextStream
 
 if TYPE_CHECKING:
+    from imp_service.api.tool_calls import ToolCallDelta
     from imp_service.text import ConstraintState
-    from imp_service.text.channels.calls import ToolCallDelta
 
 
 # Bytes of an entry of each list.

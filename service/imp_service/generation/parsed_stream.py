@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imp_service.generation.options import OutputOptions
+from imp_service.api.options import OutputOptions
+from imp_service.api.replies import Chunk
 from imp_service.generation.output_stream import OutputStream, Rest
-from imp_service.generation.replies import Chunk
 from imp_service.text.channels.channel_stream import ChannelDelta, ChannelStream, joined
 
 if TYPE_CHECKING:

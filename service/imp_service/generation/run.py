@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from imp_service.api.options import OutputOptions
+from imp_service.api.replies import Chunk, Reply
 from imp_service.core import (
     ENGINE_STOPPED,
     EngineClient,
@@ -21,8 +23,6 @@ from imp_service.core import (
     make_error,
 )
 from imp_service.generation.fold import AllowNext, Follow, GenerationFold
-from imp_service.generation.options import OutputOptions
-from imp_service.generation.replies import Chunk, Reply
 
 # If the engine has stopped, its events end each run with the reason. The error of a refused command adds nothing.
 stopped_engine_says_why = suppress(*ENGINE_STOPPED)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from imp_service.api.errors import invalid, refuse
+from imp_service.api.options import GenerationRequest, OutputOptions, Prompt, SamplingOptions, with_seed
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
 from imp_service.core.checkpoint import model_path
-from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of, with_seed
+from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of
 from imp_service.generation.fold import GenerationFold
-from imp_service.generation.options import GenerationRequest, OutputOptions, Prompt, SamplingOptions
 from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.text_side import TextSide
-from imp_service.generation.validate import invalid, refuse, request_violations, token_pieces, token_violations
+from imp_service.generation.validate import request_violations, token_pieces, token_violations
 from imp_service.text import (
     ChatPrompt,
     StopRules,

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from imp_service.api.arguments import GENERATION_PARAMETERS, NO_PROMPT, STEP_PARAMETERS, request_of, sampling_of
+from imp_service.api.errors import invalid
+from imp_service.api.keywords import take, takes_options
+from imp_service.api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions, SessionStep, StepOptions
+from imp_service.api.replies import StepOutput
 from imp_service.core import DoneEvent, Error, Event, FailedEvent, make_error
-from imp_service.generation.arguments import GENERATION_PARAMETERS, NO_PROMPT, request_of, sampling_of
 from imp_service.generation.engine_session import EngineSession
 from imp_service.generation.errors import one_family
 from imp_service.generation.generation import Generation
-from imp_service.generation.keywords import parameters_of, take, takes_options
-from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
-from imp_service.generation.replies import StepOutput
 from imp_service.generation.step import StepFold
-from imp_service.generation.validate import invalid
-
-DEFAULT_STEP = StepOptions()
-SAMPLING_PARAMETERS = parameters_of(SamplingOptions())
-STEP_PARAMETERS = [*parameters_of(DEFAULT_STEP), *SAMPLING_PARAMETERS]
 
 
 class Session:
@@ -182,18 +177,9 @@ class Session:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStep:
-    """A session's part of a step of several sessions."""
-
-    session: Session
-    tokens: Sequence[int] = ()
-    step: StepOptions = DEFAULT_STEP
-
-
 def decode_together(steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
     """Steps sessions of one model in one step. One that fails, even by a bug, leaves the others whole."""
-    inner = [step.session._inner for step in steps]
+    inner = [_here(step)._inner for step in steps]
     if len({each.sequence for each in inner}) != len(steps):
         raise invalid("steps", "a session is named twice")
     if not steps:
@@ -213,6 +199,12 @@ def decode_together(steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
         except Exception as error:
             results.append(_as_error(error))
     return results
+
+
+def _here(step: SessionStep) -> Session:
+    if not isinstance(step.session, Session):
+        raise TypeError(f"steps: {type(step.session).__name__}, expected sessions of a loaded model")
+    return step.session
 
 
 def _finish(inner: EngineSession, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:

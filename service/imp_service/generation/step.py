@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from imp_service.api.options import StepOptions
+from imp_service.api.replies import Timings
 from imp_service.core import (
     Event,
     FailedEvent,
@@ -15,8 +17,6 @@ from imp_service.core import (
     TokenEvent,
     make_error,
 )
-from imp_service.generation.options import StepOptions
-from imp_service.generation.replies import Timings
 
 NS = 1e-9  # seconds
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from imp_service.config import ConfigError
 from imp_service.config.settings import Settings
@@ -15,6 +15,7 @@ from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimit
 from imp_service.text.templates.choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
+    from imp_service.api.constraint_spec import Constraint
     from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat
     from imp_service.text.channels.call_constraint import CallConstraint
     from imp_service.text.channels.dialect import Dialect
@@ -74,17 +75,17 @@ class TextSide:
 
         return visible(self.tokenizer.table, self.dialect, self.tokenizer.eos_ids)
 
-    def compile(self, constraint: ConstraintSpec | CallConstraint) -> ConstraintProgram:
+    def compile(self, constraint: Constraint) -> ConstraintProgram:
         """The constraint compiled for this vocabulary. Raises FieldInvalid, also if no text fits it."""
-        program = self._made_compiler().compile(constraint)
+        program = self._made_compiler().compile(_compilable(constraint))
         if not any(program.start().mask()):
             raise FieldInvalid(constraint.path, "matches no text that this model can write")
         return program
 
-    def find(self, constraint: ConstraintSpec | CallConstraint) -> ConstraintProgram | None:
+    def find(self, constraint: Constraint) -> ConstraintProgram | None:
         """The program if the constraint was compiled before, else None. Does not wait."""
         compiler = self._compiler
-        return None if compiler is None else compiler.find(constraint)
+        return None if compiler is None else compiler.find(_compilable(constraint))
 
     def close(self) -> None:
         """Ends the compilation that runs. Its caller gets FieldInvalid."""
@@ -144,3 +145,8 @@ def text_limits(settings: TextSettings) -> TextLimits:
         compile_bytes=settings.compile_bytes,
         cache_bytes=settings.cache_bytes,
     )
+
+
+def _compilable(constraint: Constraint) -> ConstraintSpec | CallConstraint:
+    """A request has a ConstraintSpec; resolving its tools may replace that by a CallConstraint."""
+    return cast("ConstraintSpec | CallConstraint", constraint)

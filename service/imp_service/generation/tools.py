@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from imp_service.api.errors import Violation, refuse
+from imp_service.api.options import BY_NAME, FORCED, GenerationRequest
 from imp_service.core import make_error
-from imp_service.generation.options import BY_NAME, FORCED, GenerationRequest
 from imp_service.generation.text_side import TextSide
-from imp_service.generation.validate import Violation, refuse
 from imp_service.text import ChatPrompt
 from imp_service.text.channels.call_constraint import CallConstraint, Function
 from imp_service.text.channels.channel_stream import ParsePlan

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from imp_service.core.errors import InvalidArgument
-from imp_service.generation.options import (
+from imp_service.api.errors import Violation
+from imp_service.api.options import (
     BY_NAME,
     TOOL_CHOICES,
     CacheOptions,
@@ -29,17 +29,6 @@ MAX_SALT_BYTES = 64
 PIECE_TOKENS = 8192
 U32 = 2**32 - 1
 U64 = 2**64 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A field with a wrong value."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,29 +171,6 @@ def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Vi
     yield from PRIORITY.check("priority", request.priority)
     yield from tenant_violations(request.tenant)
     yield from tool_choice_violations(request.tool_choice)
-
-
-class FieldsInvalid(InvalidArgument):
-    """FIELD_INVALID, with every field that has a wrong value."""
-
-    def __init__(self, violations: Sequence[Violation]) -> None:
-        self.violations = tuple(violations)
-        self.reason = "FIELD_INVALID"
-        self.message = "; ".join(map(str, self.violations))
-        self.details = {}
-        super().__init__(f"{self.reason}: {self.message}")
-
-
-def refuse(violations: Iterable[Violation]) -> None:
-    """Raises FieldsInvalid if there are violations."""
-    found = tuple(violations)
-    if found:
-        raise FieldsInvalid(found)
-
-
-def invalid(path: str, message: str) -> FieldsInvalid:
-    """The error of one field, to be raised."""
-    return FieldsInvalid([Violation(path, message)])
 
 
 def _biases(path: str, biases: Mapping[int, float], n_tokens: int) -> Iterator[Violation]:

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from imp_service.generation.validate import invalid
+from imp_service.api.errors import invalid
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.policies import POLICIES
 from imp_service.rpc.replies.encoded import Reply

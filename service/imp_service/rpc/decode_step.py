@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import cast
 
+from imp_service.api.replies import Scores
 from imp_service.generation import SamplingOptions, StepOptions, StepOutput
-from imp_service.generation.replies import HeldScores
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import duration
 from imp_service.rpc.replies.statuses import step_error
@@ -29,7 +29,7 @@ class Stepped:
 
     output: pb.StepOutput
     forward: float  # seconds
-    scores: HeldScores
+    scores: Scores
 
 
 # A step that runs, the stored result of an equal step, or why the step cannot run.
@@ -128,7 +128,7 @@ class DecodeStep:
         return step_error(reported_failure(error, call, self._host.telemetry.log))
 
 
-def _add_all(scored: list[tuple[pb.StepOutput, HeldScores]]) -> None:
+def _add_all(scored: list[tuple[pb.StepOutput, Scores]]) -> None:
     for output, scores in scored:
         add_scores(output.scores, scores)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from imp_service.api.errors import invalid
+from imp_service.api.replies import Scores
 from imp_service.generation import ModelRuntime, SamplingOptions, StepOutput
-from imp_service.generation.replies import HeldScores
-from imp_service.generation.validate import invalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.replies.write_replies import add_scores, write_step_output, write_timings
@@ -49,7 +49,7 @@ class Prefilled:
     """The reply without the scores, and the scores."""
 
     reply: pb.PrefillResponse
-    scores: HeldScores
+    scores: Scores
 
 
 class Prefill:

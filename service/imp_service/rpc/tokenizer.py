@@ -8,8 +8,8 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from imp_service.api.errors import invalid
 from imp_service.generation import ModelRuntime
-from imp_service.generation.validate import invalid
 from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.replies.encoded import Encoded, Pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from imp_service.generation.validate import invalid
+from imp_service.api.errors import invalid
 from imp_service.serving.refusal import Refusal
 
 Clock = Callable[[], float]

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from imp_service.api.errors import FieldsInvalid
 from imp_service.config.derived import approximations
-from imp_service.generation.validate import FieldsInvalid
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.error_table import DRAINING
 from imp_service.serving.errors.failures import Failure, reported_failure

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self, cast
 
+from imp_service.api.replies import Finished, Reply
 from imp_service.core import EngineClient, Event, StartedEvent, TokenEvent
 from imp_service.generation.fold import AllowNext
-from imp_service.generation.replies import Finished, Reply
 from imp_service.generation.run import Done, GenerationPlan, GenerationRun
 from imp_service.serving.refusal import Refusal
 

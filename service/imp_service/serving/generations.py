@@ -8,10 +8,11 @@ from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
+from imp_service.api.replies import Reply
 from imp_service.config.server_settings import SlowClient
 from imp_service.generation import Chunk, Finished, GenerationRequest, Started
+from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.generation.output_stream import unread_token_bytes
-from imp_service.generation.replies import PART_TOKENS, Reply
 from imp_service.generation.run import GenerationPlan
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.field_paths import Rename, paths_renamed

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from imp_service.generation.validate import PRIORITY, Violation, refuse
+from imp_service.api.errors import Violation, refuse
+from imp_service.generation.validate import PRIORITY
 from imp_service.tables import LIMITS
 
 PRIORITY_KEY, TENANT_KEY = "imp-priority", "imp-tenant"

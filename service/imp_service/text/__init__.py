@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imp_service.text.constraints.spec import ConstraintKind, ConstraintSpec
+from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
+from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
 from imp_service.text.errors import (
     FieldInvalid,
     NativePanic,
@@ -18,7 +19,6 @@ from imp_service.text.errors import (
 )
 from imp_service.text.limits import TextLimits
 from imp_service.text.stop_matcher import StopStrings
-from imp_service.text.templates.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.templates.choice import TEMPLATE_KEY, TemplateChoice
 from imp_service.text.text_stream import NO_STOP, StopRules, StreamMark, TextDelta, TextStream
 from imp_service.text.tokens.tokenizer import Encoding, TextSpan, Tokenizer

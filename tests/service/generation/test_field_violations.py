@@ -2,9 +2,10 @@
 
 import pytest
 
+from imp_service.api.errors import FieldsInvalid, invalid, refuse
 from imp_service.core import Error, InvalidArgument
 from imp_service.generation import GenerationRequest, SamplingOptions, StopOptions
-from imp_service.generation.validate import FieldsInvalid, invalid, refuse, request_violations
+from imp_service.generation.validate import request_violations
 
 
 def test_rpc_6_all_violations_are_told_at_once() -> None:

@@ -24,8 +24,8 @@ from imp_service import (
     StepOptions,
     StopOptions,
 )
+from imp_service.api.arguments import chat_of, request_of
 from imp_service.core import make_error
-from imp_service.generation.arguments import chat_of, request_of
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.served import Served, serve

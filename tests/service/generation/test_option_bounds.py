@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from imp_service.api.errors import FieldsInvalid, refuse
+from imp_service.api.options import DryOptions
 from imp_service.generation import (
     CacheOptions,
     GenerationRequest,
@@ -16,14 +18,7 @@ from imp_service.generation import (
     StepOptions,
     StopOptions,
 )
-from imp_service.generation.options import DryOptions
-from imp_service.generation.validate import (
-    FieldsInvalid,
-    refuse,
-    request_violations,
-    step_violations,
-    token_violations,
-)
+from imp_service.generation.validate import request_violations, step_violations, token_violations
 from support.request_fields import CACHE, OUTPUT, SAMPLING, STEP, STOP, U32, U64
 
 N_TOKENS = 2048

@@ -11,8 +11,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from imp_service.api.errors import FieldsInvalid
 from imp_service.config import load as load_config
-from imp_service.generation.validate import FieldsInvalid
 from imp_service.pb import admin_pb2, types_pb2
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.requests.check_request import check_request

@@ -13,9 +13,9 @@ from typing import Any
 import grpc
 import pytest
 
-from imp_service.generation.options import OutputOptions
+from imp_service.api.options import OutputOptions
+from imp_service.api.replies import Candidate
 from imp_service.generation.output_stream import OutputStream, unread_token_bytes
-from imp_service.generation.replies import Candidate
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
 from imp_service.rpc.call import GrpcCall

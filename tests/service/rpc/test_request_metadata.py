@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imp_service.generation.validate import FieldsInvalid
+from imp_service.api.errors import FieldsInvalid
 from imp_service.serving.request_metadata import RequestMetadata, read_request_metadata
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imp_service.generation.validate import FieldsInvalid
+from imp_service.api.errors import FieldsInvalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests.read_requests import read_generation

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
+from imp_service.api.options import SamplingOptions
 from imp_service.config import load as load_config
 from imp_service.core import Error
 from imp_service.generation import ModelRuntime, defaults, load_model
-from imp_service.generation.options import SamplingOptions
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec, TextError
 from support.command_line import demo_with
 from support.key_effects.core_keys import SMALL

@@ -6,19 +6,19 @@ from contextlib import AsyncExitStack
 
 import grpc
 
-from imp_service.client.bench.measure import LevelRun, RequestResult, measure_request
-from imp_service.client.bench.plan import LadderPlan
-from imp_service.client.bench.report import LadderReport, report_of
-from imp_service.client.failure import failure_of
-from imp_service.client.target import Target, open_async_channel
-from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from imp_service.pb.model_pb2 import (
+from ...pb.inference_pb2_grpc import InferenceServiceStub
+from ...pb.model_pb2 import (
     GetModelInfoRequest,
     GetModelInfoResponse,
     GetServerInfoRequest,
     GetServerInfoResponse,
 )
-from imp_service.pb.model_pb2_grpc import ModelServiceStub
+from ...pb.model_pb2_grpc import ModelServiceStub
+from ..failure import failure_of
+from ..target import Target, open_async_channel
+from .measure import LevelRun, RequestResult, measure_request
+from .plan import LadderPlan
+from .report import LadderReport, report_of
 
 # Servers bound the streams of one connection, many of them at 100.
 STREAMS_PER_CONNECTION = 64

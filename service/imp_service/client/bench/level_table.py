@@ -2,7 +2,7 @@
 
 import math
 
-from imp_service.client.bench.report import LevelReport
+from .report import LevelReport
 
 HEADINGS = (
     *("streams", "tokens/s", "min – max", "first token: half", "90 %", "99 %", "between: half", "90 %", "99 %"),

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from imp_service.client.failure import failure_of
-from imp_service.client.stream_order import StreamBroken, StreamOrder
-from imp_service.pb.inference_pb2 import GenerateRequest
-from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+from ...pb.inference_pb2 import GenerateRequest
+from ...pb.inference_pb2_grpc import InferenceServiceStub
+from ..failure import failure_of
+from ..stream_order import StreamBroken, StreamOrder
 
 Metadata = tuple[tuple[str, str], ...]
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from imp_service.client.bench.axis import Axis, linear_axis, log_axis
-from imp_service.client.bench.chart import Chart, Series
-from imp_service.client.bench.level_table import HEADINGS, duration_text, level_row, rate_text
-from imp_service.client.bench.page_style import STYLE
-from imp_service.client.bench.report import LadderReport, LevelReport, Percentiles
+from .axis import Axis, linear_axis, log_axis
+from .chart import Chart, Series
+from .level_table import HEADINGS, duration_text, level_row, rate_text
+from .page_style import STYLE
+from .report import LadderReport, LevelReport, Percentiles
 
 STREAMS = "streams at once"
 

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from imp_service.pb.inference_pb2 import GenerateRequest
-from imp_service.pb.model_pb2 import GetModelInfoResponse
+from ...pb.inference_pb2 import GenerateRequest
+from ...pb.model_pb2 import GetModelInfoResponse
 
 
 class PlanRefused(Exception):

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from imp_service.client.bench.measure import LevelRun
-from imp_service.client.bench.plan import LadderPlan
-from imp_service.pb.model_pb2 import GetModelInfoResponse, GetServerInfoResponse
+from ...pb.model_pb2 import GetModelInfoResponse, GetServerInfoResponse
+from .measure import LevelRun
+from .plan import LadderPlan
 
 # Of the JSON: raised when a field changes its meaning.
 REPORT_VERSION = 1

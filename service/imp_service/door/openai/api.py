@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from imp_service import __version__
+from imp_service.api.replies import Reply
 from imp_service.door.bodies import read_body
 from imp_service.door.http_call import HttpCall
 from imp_service.door.model_names import public_name, require_served
@@ -24,7 +25,6 @@ from imp_service.door.openai.response_requests import read_response
 from imp_service.door.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
 from imp_service.door.openai.running import Numbered, replies_of
 from imp_service.generation import GenerationRequest
-from imp_service.generation.replies import Reply
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
 from imp_service.serving.host import Host

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
+from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.door.openai.events import DONE, Events, dumps
 from imp_service.door.openai.logprobs import Pieces, chat_entries, prompt_entries
 from imp_service.door.openai.replies import Head, finish_reason, usage_fields
 from imp_service.door.openai.requests import Wish
-from imp_service.generation.replies import Chunk, Finished, Reply, Started, Usage
-from imp_service.text.channels.calls import ToolCallDelta
 
 
 @dataclass(slots=True)

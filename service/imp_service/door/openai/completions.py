@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from imp_service.api.replies import Chunk, Finished, Reply, Started, TokenScores, Usage
 from imp_service.door.openai.events import DONE, Events, dumps
 from imp_service.door.openai.logprobs import CompletionLogprobs, Pieces, prompt_entries
 from imp_service.door.openai.replies import Head, finish_reason, sum_of, usage_fields
 from imp_service.door.openai.requests import Wish
-from imp_service.generation.replies import Chunk, Finished, Reply, Started, TokenScores, Usage
 
 KIND = "text_completion"
 

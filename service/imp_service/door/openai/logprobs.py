@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from imp_service.generation.replies import Candidate, TokenScores
+from imp_service.api.replies import Candidate, TokenScores
 from imp_service.text.tokens.detokenizer import TokenTable
 
 # In place of minus infinity and NaN, which JSON does not have. OpenAI's own API sends this value.

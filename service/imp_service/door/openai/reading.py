@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.door.openai.fields import Accepted, Refused, Sets, Table
 from imp_service.door.openai.kinds import Mismatch
-from imp_service.generation.validate import FieldsInvalid, Violation
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import refuse_findings
 from imp_service.serving.rules.kinds import Finding

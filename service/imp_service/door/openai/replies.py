@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from imp_service.api.replies import Finished, Usage
 from imp_service.core import make_error
-from imp_service.generation.replies import Finished, Usage
 
 LENGTHS = frozenset({"max_tokens", "context_full", "time_limit"})
 

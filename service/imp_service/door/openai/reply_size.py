@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from imp_service.api.errors import invalid
 from imp_service.door.openai.requests import Wish
 from imp_service.generation import GenerationRequest
-from imp_service.generation.validate import invalid
 from imp_service.serving.served_model import ServedModel
 
 # Bytes of a token's entry, and of one of its candidates, as JSON.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from imp_service.api.options import Prompt
 from imp_service.door.openai import fields
 from imp_service.door.openai.constraints import read_constraint
 from imp_service.door.openai.kinds import Mismatch, expected, flag, token_ids
@@ -14,7 +15,6 @@ from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.tools import read_tool_choice, read_tools
 from imp_service.generation import CacheOptions, GenerationRequest, OutputOptions, SamplingOptions, StopOptions
-from imp_service.generation.options import Prompt
 from imp_service.generation.validate import request_violations, token_violations
 from imp_service.serving.rules.generation_rules import (
     CHAT,

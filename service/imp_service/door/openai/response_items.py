@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from imp_service.text.channels.calls import ToolCallDelta
+from imp_service.api.tool_calls import ToolCallDelta
 
 T = TypeVar("T", bound="TextItem")
 # Without its number, which the stream adds.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
 from imp_service.door.openai.events import dumps
 from imp_service.door.openai.logprobs import Pieces, chat_entries
 from imp_service.door.openai.replies import Head, finish_reason
 from imp_service.door.openai.requests import Wish
 from imp_service.door.openai.response_items import COMPLETED, IN_PROGRESS, INCOMPLETE, Entry, Event, Output
-from imp_service.generation.replies import Chunk, Finished, Reply, Started, Usage
 
 PREFIX = "resp_"
 # Fields of the request that the response repeats.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from imp_service.api.options import BY_NAME
 from imp_service.door.openai.kinds import Mismatch, entries, expected, members, shown, text
-from imp_service.generation.options import BY_NAME
 
 
 def read_tools(value: Any) -> str:

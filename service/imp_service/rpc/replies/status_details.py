@@ -8,7 +8,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from imp_service.generation.validate import Violation
+from imp_service.api.errors import Violation
 from imp_service.rpc.durations import duration
 from imp_service.serving.errors.failures import shown
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from imp_service.api.replies import Reply, Scores, Usage
 from imp_service.generation import Candidate, Chunk, Finished, Started, StepOutput, StopMatch, Timings, ToolCallDelta
-from imp_service.generation.replies import HeldScores, Reply, Usage
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import duration
 from imp_service.rpc.replies.encoded import Encoded, Pieces
@@ -52,13 +52,13 @@ def write_step_output(output: StepOutput) -> inference_pb2.StepOutput:
     return message
 
 
-def add_scores(message: types_pb2.TokenScores, scores: HeldScores) -> None:
+def add_scores(message: types_pb2.TokenScores, scores: Scores) -> None:
     """Adds scores to a message that has none. Run it on a worker if they are many."""
     for part in write_scores(scores):
         message.MergeFrom(part)
 
 
-def write_scores(scores: HeldScores) -> Iterator[types_pb2.TokenScores]:
+def write_scores(scores: Scores) -> Iterator[types_pb2.TokenScores]:
     """Parallel lists, in parts. A list that was not requested is empty."""
     for part in scores.parts():
         candidates = [_candidates(items) for items in part.candidates] if any(part.candidates) else []

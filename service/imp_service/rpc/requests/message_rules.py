@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from imp_service.generation.validate import Violation, mask_violations, sampling_violations, stop_violations
+from imp_service.api.errors import Violation
+from imp_service.generation.validate import mask_violations, sampling_violations, stop_violations
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
 from imp_service.rpc.requests.read_requests import read_sampling, read_stop
 from imp_service.serving.refusal import Refusal

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
-from imp_service.generation.validate import Violation
+from imp_service.api.errors import Violation
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
 from imp_service.serving.rules.kinds import Finding, Number, Rule, Seconds, TokenIds

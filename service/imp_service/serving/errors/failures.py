@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.config.errors import system_refusal
 from imp_service.core import Error
-from imp_service.generation.validate import FieldsInvalid, Violation
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.error_table import BUG, CANCELLED, ERRORS, FIELD_INVALID, ErrorRow, Retry
 from imp_service.serving.refusal import Refusal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.core import InvalidArgument
-from imp_service.generation.validate import FieldsInvalid, Violation
 from imp_service.serving.errors.error_table import FIELD_INVALID
 from imp_service.serving.errors.failures import violations_of
 from imp_service.text import TextError

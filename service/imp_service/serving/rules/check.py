@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from imp_service.generation.validate import Violation, refuse
+from imp_service.api.errors import Violation, refuse
 from imp_service.serving.host import Host
 from imp_service.serving.rules.kinds import Finding
 from imp_service.serving.served_model import ServedModel

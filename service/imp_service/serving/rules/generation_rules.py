@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from imp_service.generation.validate import (
-    MAX_SALT_BYTES,
-    SEQUENCES,
-    TOP_LOGPROBS,
-    Bounds,
-    Violation,
-    tool_choice_violations,
-)
+from imp_service.api.errors import Violation
+from imp_service.generation.validate import MAX_SALT_BYTES, SEQUENCES, TOP_LOGPROBS, Bounds, tool_choice_violations
 from imp_service.serving.prompt_cost import chat_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.kinds import (

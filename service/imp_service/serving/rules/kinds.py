@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
-from imp_service.generation.validate import Bounds, Violation, count_violations, token_violations
+from imp_service.api.errors import Violation
+from imp_service.generation.validate import Bounds, count_violations, token_violations
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.served_model import ServedModel
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from imp_service.api.errors import invalid
 from imp_service.core import Event
 from imp_service.generation import ModelRuntime, SamplingOptions, StepOptions, StepOutput
 from imp_service.generation.step import StepFold
-from imp_service.generation.validate import invalid
 from imp_service.serving.engine_events import begin_command, failure_in
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.session.held_session import HeldSession, StoredReply

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from string import ascii_letters, digits
 
+from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.text.channels.dialect import CallIdShape
 from imp_service.text.channels.pieces import Kind, Piece
 from imp_service.text.channels.schema_types import types_of_parameter
@@ -16,27 +17,6 @@ from imp_service.text.channels.tools import Tool
 from imp_service.text.channels.typed_value import TypedValue
 
 _ALPHABET = ascii_letters + digits
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCallDelta:
-    """What is new of one call. Only its first delta has the id and the name; all `arguments` joined are JSON."""
-
-    index: int
-    id: str = ""
-    name: str = ""
-    arguments: str = ""
-
-
-def joined_calls(deltas: Sequence[ToolCallDelta]) -> list[ToolCallDelta]:
-    """The deltas of each call as one."""
-    found: dict[int, ToolCallDelta] = {}
-    for each in deltas:
-        sofar = found.get(each.index, ToolCallDelta(each.index))
-        found[each.index] = ToolCallDelta(
-            each.index, sofar.id or each.id, sofar.name or each.name, sofar.arguments + each.arguments
-        )
-    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)

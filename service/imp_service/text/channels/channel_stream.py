@@ -6,7 +6,8 @@ import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from imp_service.text.channels.calls import CallIds, CallWriter, ToolCallDelta, joined_calls
+from imp_service.api.tool_calls import ToolCallDelta, joined_calls
+from imp_service.text.channels.calls import CallIds, CallWriter
 from imp_service.text.channels.dialect import Dialect
 from imp_service.text.channels.pieces import Kind, Piece
 from imp_service.text.channels.splitter import ChannelSplitter

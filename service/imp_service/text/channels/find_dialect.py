@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 
+from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.channels.channel_stream import ChannelStream, ParsePlan, joined, visible
 from imp_service.text.channels.dialect import Dialect
 from imp_service.text.channels.dialects import DIALECTS, PLAIN
 from imp_service.text.channels.tools import read_tools
 from imp_service.text.errors import TemplateInvalid, TextError
-from imp_service.text.templates.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.tokens.tokenizer import Tokenizer
 
 OVERRIDE = "model.overrides.dialect"

@@ -11,10 +11,10 @@ from weakref import WeakValueDictionary
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
+from imp_service.api.constraint_spec import ConstraintSpec
 from imp_service.text.constraints.grammar import write_grammar
 from imp_service.text.constraints.program import ConstraintProgram, first_line
 from imp_service.text.constraints.shared_matcher import STATE_STEPS, MemoryLedger, Vocabulary
-from imp_service.text.constraints.spec import ConstraintSpec
 from imp_service.text.constraints.trial import TrialCompiler
 from imp_service.text.constraints.trial_worker import CONTROL_TOKEN
 from imp_service.text.errors import FieldInvalid, native_boundary

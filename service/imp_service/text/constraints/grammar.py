@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from llguidance import regex_to_lark
 
+from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
 from imp_service.text.constraints.gbnf import compile_gbnf
 from imp_service.text.constraints.grammar_checks import check_regex, quote_for_regex
 from imp_service.text.constraints.json_schema import check_json_schema
-from imp_service.text.constraints.spec import ConstraintKind, ConstraintSpec
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 

@@ -1,11 +1,11 @@
-"""A conversation as callers send it: the rules of its fields, and the variables that a template gets."""
+"""The rules of a conversation's fields, and the variables that a template gets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import KIB
 from imp_service.text.strict_json import parse_strict_json
@@ -32,30 +32,6 @@ RESERVED_VARIABLES = frozenset(
         *("loop", "self", "super", "caller", "varargs", "kwargs", "true", "false", "none", "True", "False", "None"),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ChatMessage:
-    """One message; empty strings are absent fields."""
-
-    role: str
-    content: str
-    name: str = ""
-    tool_call_id: str = ""
-    tool_calls_json: str = ""
-    reasoning_content: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ChatPrompt:
-    """`imp.v1.ChatPrompt`; None is an absent field."""
-
-    messages: tuple[ChatMessage, ...]
-    tools_json: str = ""
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    template_kwargs_json: str = ""
-    documents_json: str = ""
 
 
 def find_violations(chat: ChatPrompt, path: str = "chat") -> Iterator[FieldInvalid]:

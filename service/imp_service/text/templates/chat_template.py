@@ -10,10 +10,11 @@ from datetime import datetime
 from jinja2 import Template, TemplateError, TemplateSyntaxError
 from jinja2.exceptions import SecurityError, TemplateRuntimeError, UndefinedError
 
+from imp_service.api.chat_prompt import ChatPrompt
 from imp_service.text.errors import FieldInvalid, NoChatTemplate, TemplateFailed, TemplateInvalid
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.budget import Budget
-from imp_service.text.templates.chat_prompt import ChatPrompt, find_violations, template_variables
+from imp_service.text.templates.chat_prompt import find_violations, template_variables
 from imp_service.text.templates.choice import TEMPLATE_KEY
 from imp_service.text.templates.environment import RaisedByTemplate, TemplateEnvironment
 from imp_service.text.templates.template_text import TemplateText, cut_text, join_printed

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from imp_service.api.chat_prompt import ChatPrompt
 from imp_service.text.errors import TemplateInvalid
 from imp_service.text.limits import TextLimits
-from imp_service.text.templates.chat_prompt import ChatPrompt, offers_tools
+from imp_service.text.templates.chat_prompt import offers_tools
 from imp_service.text.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

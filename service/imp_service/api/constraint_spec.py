@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
+
+
+class Constraint(Protocol):
+    """Whatever an output can be forced to be."""
+
+    @property
+    def path(self) -> str:
+        """The field it came in."""
 
 
 class ConstraintKind(Enum):

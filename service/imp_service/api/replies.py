@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
-from imp_service.core import CoreCandidate, CoreScores, Error, make_error
-
-if TYPE_CHECKING:
-    from imp_service.text.channels.calls import ToolCallDelta
+from .errors import left_early
+from .tool_calls import ToolCallDelta, joined_calls
 
 FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
-# Tokens of one part of scores. With 20 candidates each they take less than a millisecond.
-PART_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +29,16 @@ class TokenScores:
     candidates: list[list[Candidate]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldScores:
-    """Scores as the core holds them. A long prompt's take long to read: parts() reads a few at a time."""
+class Scores(Protocol):
+    """Scores as whoever has them holds them. A long prompt's take long to read: parts() reads a few at a time."""
 
-    core: CoreScores | None = None
-    # None: the tokens that the core scored.
-    token_ids: list[int] | None = None
-
-    def __len__(self) -> int:
-        return max(len(self.token_ids or ()), 0 if self.core is None else len(self.core.tokens))
+    def __len__(self) -> int: ...
 
     def parts(self) -> Iterator[TokenScores]:
         """All of them, in order."""
-        core = self.core
-        tokens, logprobs, candidates = ([], [], []) if core is None else (core.tokens, core.logprobs, core.candidates)
-        if self.token_ids is not None:
-            tokens = self.token_ids
-        for first in range(0, max(len(tokens), len(logprobs)), PART_TOKENS):
-            here = slice(first, first + PART_TOKENS)
-            yield TokenScores(tokens[here], logprobs[here], [candidates_of(items) for items in candidates[here]])
 
     def whole(self) -> TokenScores:
         """All of them in one."""
-        whole = TokenScores()
-        for part in self.parts():
-            whole.token_ids.extend(part.token_ids)
-            whole.logprobs.extend(part.logprobs)
-            whole.candidates.extend(part.candidates)
-        return whole
-
-
-def candidates_of(items: Sequence[CoreCandidate]) -> list[Candidate]:
-    """The core's candidates as replies have them."""
-    return [Candidate(item.token, item.logprob) for item in items]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +48,7 @@ class Started:
     seed: int
     prompt_tokens: int
     cached_prompt_tokens: int
-    held_scores: HeldScores
+    held_scores: Scores
 
     @property
     def prompt(self) -> TokenScores:
@@ -204,17 +176,7 @@ def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
 
 
 def _whole_calls(replies: Sequence[Chunk | Finished]) -> Sequence[ToolCallDelta]:
-    deltas = [call for each in replies for call in each.tool_calls]
-    if not deltas:
-        return []
-    from imp_service.text.channels.calls import joined_calls
-
-    return joined_calls(deltas)
-
-
-def left_early() -> Error:
-    """The error of a result that cannot be had."""
-    return make_error("CANCELLED", "the generation was left before its end")
+    return joined_calls([call for each in replies for call in each.tool_calls])
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +191,7 @@ class StepOutput:
     cached_tokens: int
     candidates: list[Candidate]
     logits: bytes
-    held_scores: HeldScores
+    held_scores: Scores
     timings: Timings
 
     @property

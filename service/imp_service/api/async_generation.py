@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
-from imp_service.generation.generation import Generation
-from imp_service.generation.replies import GenerationResult, Reply, left_early
+from .errors import left_early
+from .replies import GenerationResult, Reply
 
 T = TypeVar("T")
+
+
+class Generation(Protocol):
+    """A generation that waits in the thread of its reader."""
+
+    def __next__(self) -> Reply: ...
+
+    def __iter__(self) -> Iterator[Reply]: ...
+
+    def result(self) -> GenerationResult:
+        """Waits for the end."""
+
+    def results(self) -> list[GenerationResult]:
+        """Waits for the end."""
+
+    def cancel(self) -> None:
+        """Ends it, from any thread."""
+
+    def close(self) -> None:
+        """Ends it and drops what was not read."""
 
 
 class AsyncGeneration(AsyncIterator[Reply]):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from imp_service.text import ChatPrompt
-
-if TYPE_CHECKING:
-    from imp_service.text import ConstraintSpec
-    from imp_service.text.channels.call_constraint import CallConstraint
+from .chat_prompt import ChatPrompt
+from .constraint_spec import Constraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ class GenerationRequest:
     prompt: Prompt
     sampling: SamplingOptions = SamplingOptions()
     stop: StopOptions = StopOptions()
-    constraint: ConstraintSpec | CallConstraint | None = None
+    constraint: Constraint | None = None
     output: OutputOptions = OutputOptions()
     cache: CacheOptions = CacheOptions()
     num_sequences: int = 1
@@ -118,3 +116,29 @@ class GenerationRequest:
     tool_choice: str = ""
     # False: a call that must be is one call.
     parallel_tool_calls: bool = True
+
+
+class HeldSession(Protocol):
+    """A session, here or on a server."""
+
+    @property
+    def position(self) -> int:
+        """How many tokens it holds."""
+
+
+DEFAULT_CACHE = CacheOptions()
+DEFAULT_STEP = StepOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStep:
+    """A session's part of a step of several sessions."""
+
+    session: HeldSession
+    tokens: Sequence[int] = ()
+    step: StepOptions = DEFAULT_STEP
+
+
+def with_seed(asked: SamplingOptions) -> SamplingOptions:
+    """The options with a seed, which is drawn if they have none."""
+    return asked if asked.seed is not None else replace(asked, seed=secrets.randbits(64))

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from imp_service.generation.keywords import as_json, keyword_of, parameters_of, take
-from imp_service.generation.options import GenerationRequest, Prompt, SamplingOptions
-from imp_service.generation.validate import invalid
-from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
+from .chat_prompt import ChatMessage, ChatPrompt
+from .constraint_spec import ConstraintKind, ConstraintSpec
+from .errors import invalid
+from .keywords import as_json, keyword_of, parameters_of, take
+from .options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions
 
 ABSENT = ChatMessage("", "")
 NO_PROMPT = GenerationRequest("")
@@ -22,6 +23,8 @@ GENERATION_PARAMETERS = [
     *(inspect.Parameter(kind.value, inspect.Parameter.KEYWORD_ONLY, default=None) for kind in ConstraintKind),
 ]
 CHAT_PARAMETERS = [each for each in parameters_of(ChatPrompt(())) if each.name != "messages"]
+SAMPLING_PARAMETERS = parameters_of(SamplingOptions())
+STEP_PARAMETERS = [*parameters_of(DEFAULT_STEP), *SAMPLING_PARAMETERS]
 Message = ChatMessage | Mapping[str, Any]
 
 

@@ -1,0 +1,104 @@
+"""The errors of the Python API: one class for each kind, whether the library or a server reports the error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+FIELD_INVALID = "FIELD_INVALID"
+
+
+class Error(Exception):
+    """An error with its `reason`, a word for programs, its `message` for people, and its `details`."""
+
+    reason: str
+    message: str
+    details: dict[str, str]
+    # Seconds after which the same call may succeed; None: nobody says so. Only servers do.
+    retry_after: float | None = None
+
+    @property
+    def field(self) -> str | None:
+        """The path of the field that has a wrong value, or of the first of them. None for other errors."""
+        return self.details.get("field") or None
+
+
+class InvalidArgument(Error):
+    """The caller is at fault."""
+
+
+class StateError(Error):
+    """The model, the session or the server is not in a state for this call."""
+
+
+class ResourceExhausted(Error):
+    """There is no room: in the queue, in the cache, in memory."""
+
+
+class ModelError(Error):
+    """The model's files cannot be used."""
+
+
+class DeviceError(Error):
+    """The hardware is at fault."""
+
+
+class InternalError(Error):
+    """imp is at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A field with a wrong value."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class FieldsInvalid(InvalidArgument):
+    """FIELD_INVALID, with every field that has a wrong value."""
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        self.violations = tuple(violations)
+        self.reason = FIELD_INVALID
+        self.message = "; ".join(map(str, self.violations))
+        self.details = {}
+        super().__init__(f"{self.reason}: {self.message}")
+
+    @property
+    def field(self) -> str | None:
+        """The path of the first field that has a wrong value."""
+        return self.violations[0].path if self.violations else None
+
+
+E = TypeVar("E", bound=Error)
+
+
+def error_of(kind: type[E], reason: str, message: str, details: Mapping[str, str] | None = None) -> E:
+    """An error of this class, to be raised."""
+    error = kind(f"{reason}: {message}")
+    error.reason = reason
+    error.message = message
+    error.details = dict(details or {})
+    return error
+
+
+def left_early() -> Error:
+    """The error of a result that cannot be had."""
+    return error_of(StateError, "CANCELLED", "the generation was left before its end")
+
+
+def refuse(violations: Iterable[Violation]) -> None:
+    """Raises FieldsInvalid if there are violations."""
+    found = tuple(violations)
+    if found:
+        raise FieldsInvalid(found)
+
+
+def invalid(path: str, message: str) -> FieldsInvalid:
+    """The error of one field, to be raised."""
+    return FieldsInvalid([Violation(path, message)])
