@@ -13,8 +13,6 @@ from imp_service.text.strict_json import parse_strict_json
 T = TypeVar("T")
 PATH = "body"
 MAX_DEPTH = 64
-# Reading a larger body takes too long for the event loop.
-MAX_INLINE_BYTES = 16 * 1024
 
 
 async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any]], T]) -> T:
@@ -24,12 +22,7 @@ async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any
     call.has_read_body = True
     call.n_request_bytes = len(content)
 
-    def work() -> T:
-        return read(parse_object(content, most))
-
-    if len(content) <= MAX_INLINE_BYTES:
-        return work()
-    return await host.workers.run_light(work, len(content))
+    return await host.workers.run_light_if_large(lambda: read(parse_object(content, most)), len(content))
 
 
 def parse_object(content: bytes, max_bytes: int) -> Mapping[str, Any]:

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 from imp_service.serving.errors.error_table import Detail, Retry
-from imp_service.serving.errors.failures import Failure
+from imp_service.serving.errors.failures import MAX_MESSAGE_BYTES, Failure, shown
 
 Headers = list[tuple[str, str]]
+# Of all violations in one message.
+MAX_VIOLATIONS_BYTES = 4096
 
 # Status code of gRPC -> status of HTTP. Others are errors of the server.
 STATUSES: Mapping[str, HTTPStatus] = {
@@ -80,8 +82,24 @@ def body_of(failure: Failure, code: str | None = None) -> bytes:
     """The body. `code` replaces the code of the reason."""
     param = failure.violations[0].path if failure.violations else None
     words = OPENAI_WORDS.get(failure.reason)
-    message = failure.message if words is None else f"{words}: {failure.message}"
+    text = _message(failure)
+    message = text if words is None else f"{words}: {text}"
     return error_body(status_of(failure), code or CODES.get(failure.reason, failure.reason.lower()), message, param)
+
+
+def _message(failure: Failure) -> str:
+    """The message. It names every violation: the body has no other place for them."""
+    if len(failure.violations) < 2:
+        return failure.message
+    texts: list[str] = []
+    n_bytes = 0
+    for each in failure.violations:
+        text = shown(str(each), MAX_MESSAGE_BYTES)
+        n_bytes += len(text.encode()) + len("; ")
+        if n_bytes > MAX_VIOLATIONS_BYTES:
+            return f"{'; '.join(texts)}; and {len(failure.violations) - len(texts)} more"
+        texts.append(text)
+    return "; ".join(texts)
 
 
 def error_body(status: HTTPStatus, code: str, message: str, param: str | None = None) -> bytes:

@@ -13,7 +13,9 @@ _INTERNAL = (".svc", ".cluster.local", ".local", ".internal")
 def name_of(host: str) -> str:
     """The name without its port, in lower case. Empty for what is no host."""
     match = _NAME.fullmatch(host)
-    return "" if match is None else match["six"] or match["name"].lower()
+    if match is None or (match["six"] and not _is_address(match["six"])):
+        return ""
+    return match["six"] or match["name"].lower()
 
 
 def is_local_host(host: str) -> bool:
@@ -21,11 +23,7 @@ def is_local_host(host: str) -> bool:
     name = name_of(host)
     if not name:
         return False
-    try:
-        ip_address(name)
-    except ValueError:
-        return "." not in name or name.endswith(_INTERNAL)
-    return True
+    return _is_address(name) or "." not in name or name.endswith(_INTERNAL)
 
 
 def is_loopback_host(name: str) -> bool:
@@ -36,3 +34,11 @@ def is_loopback_host(name: str) -> bool:
         return ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -39,7 +39,7 @@ class Models:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(map(public_name, (self._host.model.name, *self._host.settings.model.aliases)))
+        return tuple(map(public_name, self._host.served.names))
 
     def _entry(self, name: str) -> dict[str, Any]:
         return {

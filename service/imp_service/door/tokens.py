@@ -48,11 +48,10 @@ class Tokens:
 
     async def _read(self, call: HttpCall, table: Any) -> Reading:
         host = self._host
-        names = (host.model.name, *host.settings.model.aliases)
 
         def read(body: Mapping[str, Any]) -> Reading:
             reading = Reading(body, table, ignores_unknown=host.settings.http.unknown_fields == "ignore")
-            require_served(reading.get("model"), names)
+            require_served(reading.get("model"), host.served.names)
             return reading
 
         return await read_body(call, host, read)

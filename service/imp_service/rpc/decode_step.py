@@ -19,7 +19,6 @@ from imp_service.serving.calls import Call
 from imp_service.serving.errors.failures import reported_failure
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.served_model import ServedModel
 from imp_service.serving.session.commands import Extension, begin_step, check_position, find_breakers
 
 
@@ -67,7 +66,7 @@ class DecodeStep:
         return reply
 
     def _check_size(self, request: pb.DecodeStepRequest, options: list[StepOptions]) -> None:
-        served = ServedModel.of(self._host.model, self._host.settings)
+        served = self._host.served
         refuse_large(
             (
                 step_part(each, max(1, len(step.token_ids)), served, f"steps[{i}].step")

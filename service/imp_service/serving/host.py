@@ -22,6 +22,7 @@ from imp_service.serving.load_meter import LoadMeter
 from imp_service.serving.reload import Reload
 from imp_service.serving.requests import Requests
 from imp_service.serving.running_calls import RunningCalls
+from imp_service.serving.served_model import ServedModel
 from imp_service.serving.session.sessions import Sessions
 from imp_service.serving.watchdog import Watchdog
 from imp_service.serving.weights_digest import WeightsDigest
@@ -97,6 +98,11 @@ class Host:
         if self._model is None:
             raise loading()
         return self._model
+
+    @property
+    def served(self) -> ServedModel:
+        """What requests are checked against now. Raises LOADING until there is a model."""
+        return ServedModel.of(self.model, self.settings)
 
     def adopt(self, model: ModelRuntime) -> None:
         """Serves a loaded model from now on. The host closes it."""

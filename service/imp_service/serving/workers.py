@@ -14,6 +14,8 @@ from imp_service.serving.refusal import Refusal
 T = TypeVar("T")
 # Work on less text than this runs on the event loop: a thread would cost more time.
 SMALL_BYTES = 1024
+# Reading or checking a larger request takes too long for the event loop.
+MAX_INLINE_BYTES = 16 * 1024
 
 
 class TextWorkers:
@@ -45,6 +47,10 @@ class TextWorkers:
         """The same for work that allocates little memory even for a large text."""
         self._admit(n_bytes)
         return await asyncio.shield(self._started(work, n_bytes, is_light=True))
+
+    async def run_light_if_large(self, work: Callable[[], T], n_bytes: int) -> T:
+        """The same. Small work runs on the event loop."""
+        return work() if n_bytes <= MAX_INLINE_BYTES else await self.run_light(work, n_bytes)
 
     async def write(self, work: Callable[[], T]) -> T:
         """The result of `work` on a reply. It is never refused, since its request was admitted."""

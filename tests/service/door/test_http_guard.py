@@ -43,6 +43,8 @@ HOSTS = {
     "user@localhost": 400,
     "localhost:x": 421,
     "[::1": 400,
+    "[::::]": 421,
+    "[dead:beef]": 421,
 }
 
 

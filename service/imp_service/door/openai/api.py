@@ -28,7 +28,6 @@ from imp_service.generation import GenerationRequest
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
 from imp_service.serving.host import Host
-from imp_service.serving.served_model import ServedModel
 
 T = TypeVar("T")
 TOKEN_BY_TOKEN = Delivery(1, 0.0)
@@ -95,7 +94,7 @@ class OpenAi:
 
     async def _read(self, call: HttpCall, read: Callable[..., Wish]) -> Wish:
         host = self._host
-        served = ServedModel.of(host.model, host.settings)
+        served = host.served
         ignores_unknown = host.settings.http.unknown_fields == "ignore"
 
         def read_object(body: Mapping[str, Any]) -> Wish:
@@ -132,7 +131,7 @@ class OpenAi:
         await call.write(events.end())
 
     def _replies(self, call: HttpCall, wish: Wish) -> AbstractAsyncContextManager[AsyncIterator[Numbered]]:
-        served = ServedModel.of(self._host.model, self._host.settings)
+        served = self._host.served
         began = self._host.clock()
 
         def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:

@@ -6,7 +6,18 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from imp_service.door.openai.kinds import Mismatch, expected, flag, members, only, read_members, shown, text, texts
+from imp_service.door.openai.kinds import (
+    Mismatch,
+    expected,
+    flag,
+    members,
+    only,
+    read_members,
+    shown,
+    text,
+    texts,
+    within,
+)
 from imp_service.door.openai.reading import Reading
 from imp_service.text import ConstraintKind, ConstraintSpec
 
@@ -92,10 +103,7 @@ def _structured_outputs(value: Mapping[str, Any]) -> ConstraintSpec | None:
 
 
 def _inner(value: Mapping[str, Any], name: str, read: Callable[[Any], Any]) -> Any:
-    try:
-        return read(value.get(name))
-    except Mismatch as mismatch:
-        raise Mismatch(mismatch.message, f".{name}{mismatch.where}") from None
+    return within(f".{name}", read, value.get(name))
 
 
 def _json(value: Any) -> ConstraintSpec:

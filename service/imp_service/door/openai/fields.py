@@ -50,7 +50,9 @@ SAMPLING: Table = {
     "presence_penalty": Sets(kinds.number, "sampling.presence_penalty", "for tokens that occurred at all"),
     "repetition_penalty": Sets(kinds.number, "sampling.repetition_penalty", "divides the logits of repeated tokens"),
     "logit_bias": Sets(kinds.biases, "sampling.logit_bias", "token id -> bias"),
-    "seed": Sets(kinds.whole, "sampling.seed", "the same seed gives the same answer, whatever the load"),
+    "seed": Sets(
+        kinds.seed, "sampling.seed", "the same seed gives the same answer, whatever the load; -1: another one each time"
+    ),
 }
 ENDS: Table = {
     "stop": Sets(kinds.text_or_texts, "stop.strings", "a text or a list of texts that end the output"),

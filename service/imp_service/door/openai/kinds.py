@@ -77,6 +77,11 @@ def whole_or_all(value: Any) -> int:
     return 0 if whole(value) == -1 else whole(value)
 
 
+def seed(value: Any) -> int | None:
+    """A whole number. -1 is no seed at all, as in other servers."""
+    return None if whole(value) == -1 else value
+
+
 def members(value: Any) -> Mapping[str, Any]:
     """A JSON object."""
     if not isinstance(value, dict):

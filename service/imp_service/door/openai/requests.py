@@ -10,7 +10,7 @@ from typing import Any
 from imp_service.api.options import Prompt
 from imp_service.door.openai import fields
 from imp_service.door.openai.constraints import read_constraint
-from imp_service.door.openai.kinds import Mismatch, expected, flag, token_ids
+from imp_service.door.openai.kinds import Mismatch, expected, flag, token_ids, within
 from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.tools import read_tool_choice, read_tools
@@ -145,10 +145,7 @@ def _prompt(value: Any, where: str) -> Prompt:
         return value
     if not isinstance(value, list):
         raise expected("a text or a list of token ids", value, where)
-    try:
-        return _ids(value)
-    except Mismatch as mismatch:
-        raise Mismatch(mismatch.message, where + mismatch.where) from None
+    return within(where, _ids, value)  # type: ignore[no-any-return]
 
 
 def _ids(value: Any) -> Sequence[int]:
@@ -226,10 +223,7 @@ def _stream_options(value: Mapping[str, Any]) -> dict[str, bool]:
             raise Mismatch("unknown field", f".{name}")
         if each is None:
             continue
-        try:
-            found[name] = flag(each)
-        except Mismatch as mismatch:
-            raise Mismatch(mismatch.message, f".{name}") from None
+        found[name] = within(f".{name}", flag, each)
         if found[name] not in known[name]:
             raise Mismatch("not supported", f".{name}")
     return found

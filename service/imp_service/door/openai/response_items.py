@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ Entry = Mapping[str, Any]
 IN_PROGRESS, COMPLETED, INCOMPLETE = "in_progress", "completed", "incomplete"
 
 
-class Item:
+class Item(ABC):
     """One item of the output. Its kinds are below."""
 
     PREFIX = ""
@@ -33,11 +34,13 @@ class Item:
         whole = self._fields(status)
         return whole, [*self._done(), self._item_event("done", whole)]
 
+    @abstractmethod
     def _fields(self, status: str) -> dict[str, Any]:
-        raise NotImplementedError
+        """The item as it is now."""
 
+    @abstractmethod
     def _done(self) -> list[Event]:
-        raise NotImplementedError
+        """The events that end its content."""
 
     def _item_event(self, kind: str, fields: dict[str, Any]) -> Event:
         return {"type": f"response.output_item.{kind}", "output_index": self._index, "item": fields}

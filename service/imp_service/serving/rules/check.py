@@ -14,8 +14,6 @@ from imp_service.serving.served_model import ServedModel
 _FIRST_REASON = "MODEL_NOT_SERVED"
 # Far more than a failure has room for.
 MAX_FINDINGS = 1000
-# Checking a larger request takes too long for the event loop.
-MAX_INLINE_BYTES = 16 * 1024
 
 
 def refuse_findings(findings: Iterable[Finding]) -> None:
@@ -30,9 +28,6 @@ def refuse_findings(findings: Iterable[Finding]) -> None:
 
 async def checked(check: Callable[[ServedModel], None], n_bytes: int, host: Host) -> ServedModel:
     """Runs a check, on a worker if the request is large. Returns the values that the request was checked against."""
-    served = ServedModel.of(host.model, host.settings)
-    if n_bytes <= MAX_INLINE_BYTES:
-        check(served)
-    else:
-        await host.workers.run_light(lambda: check(served), n_bytes)
+    served = host.served
+    await host.workers.run_light_if_large(lambda: check(served), n_bytes)
     return served

@@ -92,7 +92,7 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"frequency_penalty": 2.1}, "frequency_penalty"),
     ({"presence_penalty": -2.1}, "presence_penalty"),
     ({"repetition_penalty": 0}, "repetition_penalty"),
-    ({"seed": -1}, "seed"),
+    ({"seed": -2}, "seed"),
     ({"seed": 2**64}, "seed"),
     ({"seed": 10**400}, "seed"),
     ({"stop": ["x"] * 17}, "stop"),
@@ -197,6 +197,58 @@ def test_htp_5_all_that_is_wrong_is_named_at_once(http: HttpServed) -> None:
     fields = ("temperature", "stop[2]", "n", "messages[0].content", "nosuch", "top_p", "logit_bias[5000]")
     for field in (*fields, "response_format.type", "store"):
         assert f"{field}: " in reply.error["message"], field
+
+
+@pytest.mark.parametrize("messages", [[{"role": 7, "content": "x"}], [{"role": "user", "content": 7}], 7])
+def test_htp_5_a_field_of_the_wrong_kind_is_named_alone(http: HttpServed, messages: Any) -> None:
+    reply = http.client.post(CHAT, {"messages": messages})
+    assert reply.refusal[:2] == (400, INVALID)
+    assert reply.error["message"].startswith(f"{reply.error['param']}: 7, expected ")
+    assert ";" not in reply.error["message"]
+
+
+def test_htp_5_many_violations_are_named_to_the_last_or_counted(http: HttpServed) -> None:
+    few, many = ({f"nosuch{i}": i for i in range(n)} for n in (60, 900))
+    message = http.client.post(CHAT, {"messages": SAID, **few}).error["message"]
+    assert [text.partition(":")[0] for text in message.split("; ")] == list(few)
+    message = http.client.post(CHAT, {"messages": SAID, **many}).error["message"]
+    *named, rest = message.split("; ")
+    assert len(message) < 4200 and all(text.endswith(": unknown field") for text in named)
+    assert rest == f"and {900 - len(named)} more"
+
+
+def test_oai_11_a_null_is_an_unset_field_whatever_its_name(http: HttpServed) -> None:
+    # As vLLM's own client, and OpenAI clients that were made from other schemas, send them.
+    for path, body in ((CHAT, {"messages": SAID}), (COMPLETIONS, {"prompt": "x"}), ("/tokenize", {"prompt": "x"})):
+        assert http.client.post(path, {**body, "kv_transfer_params": None, "temprature": None}).status == 200
+        assert http.client.post(path, {**body, "kv_transfer_params": {}}).refusal[0] == 400
+
+
+def test_oai_11_a_seed_of_minus_one_is_no_seed(http: HttpServed) -> None:
+    def said(seed: int | None) -> str:
+        return str(http.complete(temperature=2, max_tokens=24, seed=seed).choice["text"])
+
+    assert len({said(-1) for _ in range(4)}) > 1 < len({said(None) for _ in range(4)})
+    assert len({said(1) for _ in range(4)}) == 1
+    assert http.complete(seed=-2).refusal == (400, INVALID, "seed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"best_of": 1}, None),
+        ({"best_of": None}, None),
+        ({"best_of": None, "n": 2}, None),
+        ({"best_of": 2, "n": 2}, None),
+        ({"best_of": 2}, "best_of"),
+        ({"best_of": 1, "n": 2}, "best_of"),
+    ],
+)
+def test_oai_11_best_of_may_ask_for_what_happens_anyway(
+    http: HttpServed, fields: dict[str, Any], param: str | None
+) -> None:
+    reply = http.complete(max_tokens=1, **fields)
+    assert (reply.status == 200) if param is None else (reply.refusal == (400, INVALID, param))
 
 
 def test_htp_5_an_unknown_field_is_told_with_the_nearest_name(http: HttpServed) -> None:
