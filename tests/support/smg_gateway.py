@@ -1,0 +1,116 @@
+"""SMG, the gateway of the package `smg`, as a process in front of servers."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from support.command_line import clean_environment
+from support.http_calls import HttpClient
+from support.patience import HANGS_AFTER
+from support.ray_serve import free_ports
+from support.server_process import ServerProcess, server_process
+
+LOOK_AGAIN = 0.1
+
+
+class Gateway:
+    """A running gateway."""
+
+    def __init__(self, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.port = port
+        self.client = HttpClient(self.socket)
+        self._process = process
+        self._log = log
+
+    @property
+    def url(self) -> str:
+        """As OpenAI's clients take it."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def socket(self) -> socket.socket:
+        """A connection of its own."""
+        return socket.create_connection(("127.0.0.1", self.port), HANGS_AFTER)
+
+    def wait_for_workers(self, n: int) -> None:
+        """Until the gateway routes to `n` servers."""
+        give_up = time.monotonic() + HANGS_AFTER
+        while self._n_workers() != n:
+            assert self._process.poll() is None and time.monotonic() < give_up, self._log.read_text()[-4000:]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(LOOK_AGAIN)
+
+    def _n_workers(self) -> int:
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+            with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
+                connection.request("GET", "/workers")
+                found = json.loads(connection.getresponse().read())
+            return sum(bool(worker["is_healthy"]) for worker in found["workers"])
+        return -1
+
+
+@contextlib.contextmanager
+def gateway(folder: Path, workers: Sequence[str], *options: str) -> Iterator[Gateway]:
+    """SMG in front of the servers with these URLs, once it routes to all of them."""
+    (port, metrics_port) = free_ports(2)
+    command = [sys.executable, "-m", "smg.launch_router", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--prometheus-port", str(metrics_port), "--worker-urls", *workers, *options]
+    log = folder / "smg.txt"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=clean_environment(folder), stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        running = Gateway(port, process, log)
+        running.wait_for_workers(len(workers))
+        yield running
+    finally:
+        # Asked to end, it would wait for some seconds until load balancers have noticed.
+        process.kill()
+        process.wait(HANGS_AFTER)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two servers and the gateway in front of them."""
+
+    servers: Sequence[ServerProcess]
+    gateway: Gateway
+
+    @property
+    def doors(self) -> Sequence[HttpClient]:
+        """A client of each server, past the gateway."""
+        return [HttpClient(partial(_connected, server)) for server in self.servers]
+
+
+def _connected(server: ServerProcess) -> socket.socket:
+    host, port = _http(server).split(":")
+    return socket.create_connection((host, int(port)), HANGS_AFTER)
+
+
+def _http(server: ServerProcess) -> str:
+    (address,) = server.wait_until_ready()["http"]
+    return str(address)
+
+
+@contextlib.contextmanager
+def pair_behind(folder: Path, *options: str, settings: Sequence[str] = ()) -> Iterator[Pair]:
+    """Two servers with these settings behind SMG with these options."""
+    with ExitStack() as stack:
+        servers = []
+        for name in ("a", "b"):
+            (folder / name).mkdir()
+            process = server_process(folder / name, "--http", "127.0.0.1:0", settings=settings)
+            servers.append(stack.enter_context(process))
+        urls = [f"http://{_http(server)}" for server in servers]
+        yield Pair(servers, stack.enter_context(gateway(folder, urls, *options)))
