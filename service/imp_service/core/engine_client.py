@@ -96,17 +96,20 @@ class EngineClient:
         """A descriptor that is readable while events wait, for an event loop that calls dispatch() itself."""
         return self.engine.event_descriptor()
 
-    def dispatch(self) -> None:
-        """Passes every waiting event to its handler. Never waits."""
+    def dispatch(self, most: int | None = None) -> bool:
+        """Passes waiting events to their handlers, at most `most` of them. True if events are left. Never waits."""
         # Kept, so that an exception in between loses no event of another stream.
         self._drained.extend(self.engine.drain_events())
-        while self._drained:
+        n_passed = 0
+        while self._drained and (most is None or n_passed < most):
+            n_passed += 1
             event = self._drained.popleft()
             if isinstance(event, _core.FailedEvent) and event.reason == DEVICE_FAULT and self.fault is None:
                 self.fault = make_error(event.reason, event.message, event.details)
             handler = self._handlers.get(event.ticket)
             if handler is not None:
                 handler(event)
+        return bool(self._drained)
 
     def wait(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
         """Passes events on until done() is true. False if `timeout` seconds pass first."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from imp_service.core import EngineClient, Error, Event, FailedEvent, make_error
 
 Submit = Callable[[int], None]
+# The events that one step of the event loop handles, so that it does not hold up other calls.
+MOST_EVENTS = 256
 
 
 def begin_command(client: EngineClient, submit: Submit, on_answer: Callable[[Event], None]) -> None:
@@ -65,12 +67,12 @@ class EngineEvents:
     def _dispatch(self) -> None:
         if self._client.is_closed:
             return
+        has_more = True  # also if a handler raises, which is a bug of one stream: others wait behind it
         try:
-            self._client.dispatch()
-        except Exception:
-            # A bug of one stream. Events of other streams wait behind it, and the descriptor is not signalled again.
-            self._loop.call_soon(self._dispatch)
-            raise
+            has_more = self._client.dispatch(MOST_EVENTS)
+        finally:
+            if has_more:  # the descriptor is not signalled again for events that were read
+                self._loop.call_soon(self._dispatch)
         if self._client.fault is not None and not self._has_reported_fault:
             self._has_reported_fault = True
             self._on_fault(self._client.fault)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import select
 
 import imp_service
 from imp_service.core import DoneEvent, Event
-from imp_service.serving.engine_events import EngineEvents
+from imp_service.serving.engine_events import MOST_EVENTS, EngineEvents
 
 
 def test_a_handler_that_raises_holds_up_no_other() -> None:
@@ -34,3 +36,40 @@ def test_a_handler_that_raises_holds_up_no_other() -> None:
         event, reported = asyncio.run(second_answer())
     assert isinstance(event, DoneEvent)
     assert reported == ["a bug"]
+
+
+def test_rpc_30_many_events_do_not_hold_the_loop() -> None:
+    """Events that come at once are handled in several steps of the loop, and all of them are handled."""
+    n_events = 4 * MOST_EVENTS + 1
+
+    async def answers_at_each_step() -> list[int]:
+        loop = asyncio.get_running_loop()
+        n_answers = 0
+        at_each_step = [0]
+
+        def count(_: Event) -> None:
+            nonlocal n_answers
+            n_answers += 1
+
+        client = model._runtime.client
+        last: asyncio.Future[Event] = loop.create_future()
+        # The engine answers all of them at once.
+        with client.together():
+            for _ in range(n_events):
+                client.engine.flush(client.expect(count))
+            client.engine.flush(client.expect(last.set_result))
+        select.select([client.fileno()], [], [])
+        events = EngineEvents(loop, client, lambda _: None)
+        try:
+            async with asyncio.timeout(30):
+                while not last.done():
+                    await asyncio.sleep(0)
+                    at_each_step.append(n_answers)
+        finally:
+            events.detach()
+        assert n_answers == n_events
+        return at_each_step
+
+    with imp_service.load(None, "scheduler.max_running=2") as model:
+        counts = asyncio.run(answers_at_each_step())
+    assert max(later - earlier for earlier, later in itertools.pairwise(counts)) == MOST_EVENTS
