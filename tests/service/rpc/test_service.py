@@ -92,7 +92,7 @@ def test_rpc_11_w29_grpcs_own_retry_sees_a_server_through_its_load() -> None:
     load = HeldLoad()
     policy = (
         '{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.05s",'
-        ' "maxBackoff": "0.1s", "backoffMultiplier": 1, "retryableStatusCodes": ["UNAVAILABLE"]}}]}'
+        ' "maxBackoff": "1s", "backoffMultiplier": 10, "retryableStatusCodes": ["UNAVAILABLE"]}}]}'
     )
     with running(load) as it:
         metrics = it.service.host.telemetry.metrics
